@@ -21,19 +21,19 @@
 #' @section Proving control of a name:
 #' The certificate authority checks that the host name leads to this server. It
 #' sends a request to port 80 (challenge `http-01`) or to port 443 (challenge
-#' `tls-alpn-01`). Port 80 must be the `redirect_from` of [tls_config()]. One of
-#' the two ports must be reachable from the internet. If one challenge fails,
+#' `tls-alpn-01`). For port 80, set `redirect_from = 80` in [tls_config()]. One
+#' of the two ports must be reachable from the internet. If one challenge fails,
 #' the other one is tried. Wildcard certificates are not available with these
 #' challenges.
 #'
 #' @section Before the first certificate:
-#' Until the server has a certificate, which takes seconds, it listens but
-#' refuses TLS handshakes. Lines on stderr report each step, each error and the
-#' time of the next attempt. Failed attempts are repeated after 1, 2, 5, 10, 20
-#' and 30 minutes, later after up to 6 hours, or at the time that the authority
-#' sets. A restart of the server does not shorten these delays. A stored
-#' certificate that is still valid is used at once, even if the authority cannot
-#' be reached.
+#' The server usually gets its first certificate within seconds. Until then, it
+#' listens but refuses TLS handshakes. Lines on stderr report each step, each
+#' error and the time of the next attempt. Failed attempts are repeated after 1,
+#' 2, 5, 10, 20 and 30 minutes, then at intervals that grow to 6 hours, or at
+#' the time that the authority sets. A restart of the server does not shorten
+#' these delays. A stored certificate that is still valid is used at once, even
+#' if the authority cannot be reached.
 #'
 #' @section Renewal:
 #' A certificate is renewed when the authority suggests it (RFC 9773), or when a
@@ -58,16 +58,16 @@
 #'   <https://letsencrypt.org/repository/>.
 #' @param staging Whether to use Let's Encrypt's staging environment, for tests.
 #'   Browsers do not trust its certificates.
-#' @param directory The URL of the ACME directory of another certificate
-#'   authority than Let's Encrypt.
+#' @param directory The URL of the ACME directory of a certificate authority
+#'   other than Let's Encrypt.
 #' @param profile The name of the kind of certificate to order, such as
 #'   `"tlsserver"` or `"shortlived"`, if the authority offers several kinds.
 #'   `NULL` orders the usual kind.
 #' @param challenge The only challenge by which the authority may validate the
 #'   host name, `"http-01"` or `"tls-alpn-01"`. By default, both are tried.
 #' @param ca The root certificate that verifies the authority's own HTTPS
-#'   server, as PEM text or the path of a PEM file. By default, the server must
-#'   have a certificate that the system trusts.
+#'   server, as PEM text or the path of a PEM file. By default, the system's
+#'   root certificates verify it.
 #' @param dir The folder in which the ACME account and the certificates are
 #'   stored. `NULL` means a folder below [tools::R_user_dir()].
 #' @return An object of class `rookery_acme`, for the argument `acme` of

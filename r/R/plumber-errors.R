@@ -15,15 +15,17 @@
 #' serializers, parsers and other hooks of plumber are reported without their
 #' calls.
 #'
-#' @param pr The plumber router whose errors are reported. Add its endpoints,
-#'   filters and mounted routers before: later ones are not included.
+#' @param pr The plumber router whose errors are reported. Add all endpoints,
+#'   filters and mounted routers before this call. Errors of those that are
+#'   added later are not reported.
 #' @param ... Must be empty. The arguments that follow `...` must be given by
 #'   name.
-#' @param on_error A function that is called for each error, with the arguments
-#'   `cond`, `req` and `info`, or fewer of them, as described for `onError` of
-#'   [startServer()]. It may return a response that is sent instead of
-#'   plumber's: a list with `status`, `headers` and `body`, where `body` is a
-#'   string or a raw vector. `NULL` keeps the function of an earlier call.
+#' @param on_error A function that is called for each error, as described for
+#'   `onError` of [startServer()]. It has the arguments `cond`, `req` and
+#'   `info`, or only the first of them. It may return a response that is sent
+#'   instead of plumber's: a list with `status`, `headers` and `body`, where
+#'   `body` is a string or a raw vector. `NULL` keeps the function of an earlier
+#'   call.
 #' @return The plumber router `pr`, invisibly.
 #' @examples
 #' \dontrun{

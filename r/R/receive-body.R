@@ -14,7 +14,7 @@
 #' on once the promise is fulfilled. If `on_data` returns a response (a list
 #' with `status`), that response is sent, for example status 413 for a body that
 #' is too long. The rest of the body is then not read, and the connection is
-#' closed. Other values are ignored.
+#' closed. All other values that `on_data` returns are ignored.
 #'
 #' With several workers (`rookery serve --workers`) the supervisor receives the
 #' bodies. It calls `onHeaders` twice for a large body: first with the headers

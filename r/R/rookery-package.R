@@ -36,8 +36,8 @@
 #'   its exit status.
 #' * `rookery_service_failed`: [service()] cannot continue.
 #' * `rookery_bad_state`, `rookery_queue_full`, `rookery_in_fork`,
-#'   `rookery_restored`: the object cannot do this in its present state, or not
-#'   in this R process.
+#'   `rookery_restored`: a method or function cannot be used in the present
+#'   state of its object, or not in this R process.
 #' * `rookery_bad_stream`, `rookery_body_gone`, `rookery_body_unreadable`: a
 #'   body or a stream is wrong, or no longer available. `rookery_bad_app`,
 #'   `rookery_bad_static_path`: an app or one of its static paths is wrong.

@@ -8,12 +8,12 @@
 #'
 #' @section What can be served:
 #' \describe{
-#'   \item{A folder}{that has one of
-#'     `_server.yml`, whose `engine` names the package that runs the app, such as
-#'     plumber2; `app.R` or `server.R` (Shiny); `entrypoint.R` or `plumber.R`
-#'     (plumber); a single R Markdown document with `runtime: shiny`, or a single
-#'     Quarto document with `server: shiny`. A folder with `index.html` and
-#'     without R files is served as a static site.}
+#'   \item{A folder}{that contains one of the following: a `_server.yml`, whose
+#'     `engine` names the package that runs the app, such as plumber2; `app.R` or
+#'     `server.R` (Shiny); `entrypoint.R` or `plumber.R` (plumber); a single R
+#'     Markdown document with `runtime: shiny`; or a single Quarto document with
+#'     `server: shiny`. A folder with `index.html` and without R files is served
+#'     as a static site.}
 #'   \item{A file}{of one of these kinds, or an `.R` file whose last expression
 #'     is one of the objects below. An `.R` file may also call [runServer()]
 #'     itself, on the port in the environment variable `PORT`, or `$start()` of
@@ -96,8 +96,8 @@
 #'   RStudio or Positron, otherwise in a browser. Over SSH without a display,
 #'   the address is only printed. The value may also be a function, which is
 #'   called with the address (not possible with `workers`).
-#' @param limits The limits of the server, by [server_limits()]. `NULL` uses the
-#'   limits in [rookery_options()].
+#' @param limits The limits of the server: the value of [server_limits()].
+#'   `NULL` uses the limits in [rookery_options()].
 #' @return The value that the app returned if it ended by itself, otherwise
 #'   `NULL`; invisibly. If `target` is a path, an R process that ends with an
 #'   exit status other than 0 causes an error of class `rookery_exit` with a

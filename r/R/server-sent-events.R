@@ -85,8 +85,8 @@ event_methods <- local({
 #'   of package coro, or the value of `chat$stream_async()` of package ellmer.
 #'   It may return promises, as described for [stream_body()].
 #' @param map A function that converts each value of `source` to the text of an
-#'   event. If the function has an argument `event`, as `sse_event()` has,
-#'   `event` is passed on to it.
+#'   event. If the function has an argument `event`, as `sse_event()` has, it
+#'   gets the `event` that was given to `sse_body()`.
 #' @param heartbeat The number of seconds without an event after which the
 #'   server sends a comment to keep the connection open, from 1 to 65535. `Inf`
 #'   sends no comments.

@@ -125,8 +125,8 @@
 #' @param tls The certificates for HTTPS: the value of [tls_config()], or
 #'   `"dev"` for a self-signed certificate for this machine. With `NULL`, the
 #'   server uses plaintext HTTP.
-#' @param limits The limits of the server, by [server_limits()], which are the
-#'   same for all servers of a process. `NULL` uses the limits in
+#' @param limits The limits of the server: the value of [server_limits()]. All
+#'   servers of a process must have the same limits. `NULL` uses the limits in
 #'   [rookery_options()].
 #' @return A server object with `$stop()`, `$isRunning()`, `$getHost()`,
 #'   `$getPort()`, `$reload_tls()` (see [tls_config()]) and, for static paths,

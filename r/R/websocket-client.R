@@ -45,15 +45,15 @@
 #' @section Limits:
 #' All limits of a client are arguments: sizes in bytes and times in seconds.
 #' `connect_timeout` covers the time from name resolution to the server's
-#' response to the handshake, which may have 64 KiB and 100 header lines.
-#' Redirects are not followed. A message larger than `maxMessageSize` closes the
-#' connection with code 1009. `$send()` raises an error while more than
-#' `max_send_queue_size` is queued; `$bufferedAmount()` returns the size of the
-#' queue. After `$close()`, the server has `close_timeout` to respond. The
-#' client sends a ping every `ping_interval`. If nothing arrives within
-#' `ping_timeout` after a ping, the connection ends with code 1006. If R does
-#' not process messages, the client reads about 1 MiB ahead. A process can have
-#' 1,000 clients.
+#' response to the handshake. This response may have at most 64 KiB and 100
+#' header lines. Redirects are not followed. A message larger than
+#' `maxMessageSize` closes the connection with code 1009. `$send()` raises an
+#' error while more than `max_send_queue_size` is queued; `$bufferedAmount()`
+#' returns the size of the queue. After `$close()`, the server has
+#' `close_timeout` to respond. The client sends a ping every `ping_interval`. If
+#' nothing arrives within `ping_timeout` after a ping, the connection ends with
+#' code 1006. If R does not process messages, the client reads about 1 MiB
+#' ahead. A process can have at most 1,000 clients.
 #'
 #' @section TLS:
 #' With a `wss` URL, the server's certificate must be valid for the host in the

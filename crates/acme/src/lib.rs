@@ -1,15 +1,15 @@
 //! An ACME client (RFC 8555), which orders certificates from an authority and renews them while a
 //! server runs.
 //!
-//! [`Acme::prepare`] checks the settings and the storage folder. The returned [`Acme`] has the
-//! certificates and challenges with which the server sets up TLS. [`Acme::start_renewer`] starts a
-//! thread that communicates with the authority until the [`Renewer`] is dropped. The server itself
-//! responds to the authority's challenges ([`Challenges`](rookery_server::tls::Challenges)). No
-//! code of this crate runs on the server's I/O thread.
+//! [`Acme::prepare`] checks the settings and the storage folder. The returned [`Acme`] contains the
+//! certificates to serve and the responses to the authority's challenges, with which the server
+//! sets up TLS. [`Acme::start_renewer`] starts a thread that communicates with the authority until
+//! the [`Renewer`] is dropped. The server itself sends the responses
+//! ([`Challenges`](rookery_server::tls::Challenges)). No code of this crate runs on the server's
+//! I/O thread.
 //!
 //! The crate does not use instant-acme 0.8, because that crate ignores the `Retry-After` of errors
-//! and gives up after three nonces. Its dependency rcgen needs Rust 1.88, or a version of `time`
-//! with a security advisory (RUSTSEC-2026-0009).
+//! and gives up after three rejected nonces.
 //!
 //! | file | contents |
 //! |---|---|
@@ -21,6 +21,9 @@
 //! | `protocol` | the authority's directory, nonces, and problem documents |
 //! | `order` | an order, from its creation to the certificate |
 //! | `renewer` | the thread that renews certificates |
+
+// instant-acme also depends on rcgen, which needs Rust 1.88, or else a version of `time` with a
+// security advisory (RUSTSEC-2026-0009).
 
 /// Lets the fuzzer test two parsers: parses `bytes` as a problem document of the authority, and as
 /// an RFC 3339 time.

@@ -12,13 +12,13 @@ use crate::http::Response;
 use crate::protocol::{Account, Authority, describe_problem};
 use crate::settings::{Challenge, Settings};
 
-/// The maximum time to wait until the authority has validated the challenges of an order, and again
-/// the maximum time to wait until it has issued the certificate.
+/// The maximum time to wait until the authority has validated the challenges of an order. The wait
+/// for the certificate after that has the same limit.
 const POLL_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// The first pause between two requests for the status of an order. Each further pause is twice as
-/// long, up to `MAX_POLL_INTERVAL`. If the authority sends `Retry-After`, that time is used
-/// instead, within the same bounds.
+/// long, up to `MAX_POLL_INTERVAL`. If the authority sends `Retry-After`, the pause has that
+/// length, but at least `MIN_POLL_INTERVAL` and at most `MAX_POLL_INTERVAL`.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// The longest pause between two requests for the status of an order.
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(10);
@@ -193,7 +193,8 @@ fn order_failure(order: &Value, what: &str) -> Failure {
     Failure { problem, ..Failure::new(format!("{what}: {why}")) }
 }
 
-/// Requests the JSON object at `url`, such as an order, repeatedly until `done` accepts it.
+/// Repeatedly requests the JSON object at `url`, such as an order, until `done` returns true for
+/// the object.
 async fn poll_until(
     authority: &Authority,
     account: &Account,

@@ -75,7 +75,8 @@ impl Authority {
         )))
     }
 
-    /// Creates an account at the authority, or finds the existing account of this key.
+    /// Creates an account for this key at the authority, or finds the account that the key already
+    /// has there.
     pub(crate) async fn register(
         &self,
         key: AccountKey,

@@ -186,7 +186,7 @@ fn check_issued(pem: &str, domains: &[String]) -> Result<IssuedCertificate, Stri
 }
 
 /// The handle of the renewal thread. Dropping the handle stops the thread and abandons an
-/// unfinished order. The next start of the server then tries again, after the usual wait.
+/// unfinished order. After its next start, the server orders the certificate again.
 #[derive(Debug)]
 pub struct Renewer {
     stop: Option<oneshot::Sender<()>>,
@@ -361,8 +361,8 @@ impl RenewalTask {
     }
 
     /// Makes one attempt to order a certificate. Returns the earliest time for the next attempt.
-    /// Returns an error if the state of the attempts cannot be stored; no certificate has been
-    /// ordered then.
+    /// Returns an error, without ordering a certificate, if the state of the attempts cannot be
+    /// stored.
     async fn attempt(
         &self,
         issued: Option<&IssuedCertificate>,

@@ -39,14 +39,14 @@ const MIN_WINDOW_LIFETIME: Duration = Duration::from_secs(60);
 /// with it.
 const MAX_WINDOW_LIFETIME: Duration = Duration::from_secs(86_400);
 
-/// The speed at which failed attempts to get a certificate are repeated. The default suits public
+/// How fast failed attempts to get a certificate are repeated. The default suits public
 /// authorities. Tests use other values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetrySchedule {
     /// The number by which all waits after failed attempts are divided, to shorten tests.
     pub divisor: u32,
-    /// The interval at which the renewer compares the clock with the next attempt, and checks
-    /// whether another process still holds the lock.
+    /// The interval at which the renewer checks whether the next attempt is due, and whether
+    /// another process still holds the lock on the storage folder.
     pub check_interval: Duration,
 }
 
@@ -130,8 +130,9 @@ pub(crate) fn min_interval(issued: &IssuedCertificate) -> Duration {
     (lifetime / 4).min(RETRY_WAITS[RETRY_WAITS.len() - 1])
 }
 
-/// Returns true if a renewal window that expires at `until` is still valid. Returns false if
-/// `until` is further ahead than a window can be valid, because the system clock was then set back.
+/// Returns true if a renewal window that expires at `until` is still valid. Also returns false if
+/// `until` is further in the future than any window can be valid, because the system clock must
+/// have been set back.
 pub(crate) fn is_current(until: SystemTime, now: SystemTime) -> bool {
     now < until && until <= now + MAX_WINDOW_LIFETIME
 }

@@ -16,7 +16,7 @@ pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 /// do not trust its certificates, but its rate limits are high.
 pub const LETS_ENCRYPT_STAGING: &str = "https://acme-staging-v02.api.letsencrypt.org/directory";
 
-/// The maximum number of host names in a certificate, which is the limit of Let's Encrypt.
+/// The maximum number of host names in a certificate. Let's Encrypt has the same limit.
 const MAX_DOMAINS: usize = 100;
 
 /// The settings for certificates from an ACME authority.
@@ -40,7 +40,7 @@ pub struct Settings {
     pub challenge: Option<Challenge>,
     /// The folder in which the ACME account and the certificates are stored.
     pub folder: PathBuf,
-    /// The speed at which failed attempts to get a certificate are repeated.
+    /// How fast failed attempts to get a certificate are repeated.
     pub retry: RetrySchedule,
 }
 
@@ -60,8 +60,8 @@ impl Settings {
         }
     }
 
-    /// Checks the ACME settings, and returns them with the host names in the form that certificates
-    /// use.
+    /// Checks the ACME settings. Returns them with all host names in lower case, without trailing
+    /// dots and without duplicates.
     ///
     /// # Errors
     /// Returns the first error in the settings.
@@ -180,8 +180,8 @@ pub enum BadSettings {
     /// The operator has not agreed to the terms of service of the ACME authority with this
     /// directory URL.
     Terms(String),
-    /// The server can respond to none of the authority's kinds of challenges, or not to the kind
-    /// that the settings choose.
+    /// The server cannot respond to the kind of challenge that the settings choose. If they choose
+    /// none, the server cannot respond to any kind.
     Unanswerable(Option<Challenge>),
     /// The storage folder for the ACME account and the certificates cannot be used.
     Folder(PathBuf, String),

@@ -77,10 +77,10 @@ pub(crate) struct RenewalInfo {
 }
 
 impl State {
-    /// Returns how long this process must wait before the next attempt to get a certificate,
-    /// because another process or an earlier start of the server made the last attempt. Returns
-    /// zero if the recorded time of the last attempt is in the future, because the clock was then
-    /// wrong.
+    /// Returns how long this process must still wait before the next attempt to get a certificate.
+    /// The last attempt may have been made by another process, or before a restart of the server.
+    /// Returns zero if the recorded time of the last attempt is in the future, because the clock
+    /// must have been wrong.
     pub(crate) fn remaining_wait(&self, now: SystemTime) -> Duration {
         let Some(next) = self.next else { return Duration::ZERO };
         match self.attempted {

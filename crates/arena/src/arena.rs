@@ -35,15 +35,16 @@ use crate::typed::{array, dangling, typed_methods};
 /// |---|---|
 /// | `alloc_layout`, `alloc`, `alloc_uninit`, `alloc_with` | one comparison and one addition; now and then a new chunk (see below) |
 /// | `alloc_slice_...`, `alloc_str` | the same, and writing the bytes |
-/// | `try_grow` | the same in place; else an allocation and a copy |
+/// | `try_grow` | in place the same; otherwise an allocation and a copy |
 /// | `reset` | constant; and one free for each chunk that was recently not needed |
 /// | `release`, drop | one free for each chunk |
 /// | `len`, `capacity`, `peak`, `high_water`, `chunks`, limits | constant; they allocate nothing |
 ///
 /// When the current chunk is full, the arena moves to the next one: a chunk kept for reuse, or a
-/// new chunk of the size that the [`Growth`] gives (one malloc). An allocation that does not fit
-/// and is larger than an eighth of the next chunk gets a dedicated chunk: one of up to eight kept
-/// chunks that are tried, or a new one (one malloc). The `try_` variants cost the same.
+/// new chunk of the size that the [`Growth`] gives (one malloc). An allocation that is larger than
+/// an eighth of the next chunk gets a dedicated chunk instead. The arena tries up to eight
+/// dedicated chunks that were kept for reuse; if none of them fits, it allocates a new one (one
+/// malloc). The `try_` variants cost the same.
 ///
 /// # Threads
 /// An arena may move to another thread (`Send`) but is used by one thread at a time (not `Sync`).
@@ -61,8 +62,8 @@ pub struct Arena {
     /// The address at which the arena allocates next. Only `reset` and `release` move it back.
     cursor: Cell<usize>,
     /// The end of the current chunk. The pointers to all allocations in the chunk are derived from
-    /// this pointer. It is stored beside the cursor, so that the common allocation reads one cache
-    /// line.
+    /// this pointer. It is stored beside the cursor, so that a typical allocation reads only one
+    /// cache line.
     end: Cell<NonNull<u8>>,
     chunks: UnsafeCell<ChunkSet>,
 }
@@ -104,12 +105,13 @@ impl Arena {
         }
     }
 
-    /// Frees all allocations of the arena, and keeps its memory for reuse.
+    /// Frees all allocations of the arena. Keeps its memory for reuse up to the high-water mark,
+    /// and returns the memory above the mark to the allocator.
     ///
-    /// Memory above the high-water mark is returned to the allocator. The mark is the number of
-    /// bytes that the arena recently needed between two resets. At each reset, the mark rises to
-    /// the number of bytes just used, or falls by at most an eighth towards it, so that a burst is
-    /// forgotten.
+    /// The high-water mark is the number of bytes that the arena recently needed between two
+    /// resets. At each reset, it rises to the number of bytes just used, or falls by at most an
+    /// eighth towards this number. After a burst, the mark therefore falls again within some
+    /// resets.
     ///
     /// # Allocation
     /// None. If the program allocates the same amounts between all resets, a reset frees nothing
@@ -131,7 +133,7 @@ impl Arena {
     }
 
     /// Sets the maximum number of bytes that the arena may hold from the global allocator; `None`
-    /// means no limit. The arena keeps memory that it already holds.
+    /// means no limit. A lower limit does not take away memory that the arena already holds.
     ///
     /// The headers of chunks count towards the limit. An allocation fails if it would exceed the
     /// limit even after all memory that is kept for reuse has been freed.
@@ -147,7 +149,8 @@ impl Arena {
     }
 
     /// Returns the number of bytes that were allocated from the arena since the last reset. Padding
-    /// before aligned allocations is included, except in dedicated chunks.
+    /// before aligned allocations is included, except in dedicated chunks (chunks for one large
+    /// allocation).
     #[doc(alias = "allocated_bytes")]
     pub fn len(&self) -> usize {
         self.state().len(self.cursor.get())
@@ -171,7 +174,8 @@ impl Arena {
     }
 
     /// Returns the arena's high-water mark in bytes: the next [`reset`](Arena::reset) keeps at
-    /// least this much memory. The mark decays if less is used.
+    /// least this much memory. If less memory is used, each reset lowers the mark by at most an
+    /// eighth.
     pub fn high_water(&self) -> usize {
         self.state().mark(self.cursor.get())
     }
@@ -191,9 +195,9 @@ impl Arena {
         self.state().growth()
     }
 
-    /// Allocates uninitialized memory for `layout`, of any size and alignment. If the alignment is
-    /// above 16, up to that many bytes may be lost as padding. The memory is valid until the arena
-    /// is reset, released or dropped.
+    /// Allocates uninitialized memory for `layout`, of any size and alignment. The padding before
+    /// the allocation has fewer bytes than its alignment. The memory is valid until the arena is
+    /// reset, released or dropped.
     ///
     /// For an empty layout, the result is a dangling, aligned pointer.
     ///
@@ -224,9 +228,10 @@ impl Arena {
         }
     }
 
-    /// Enlarges the allocation at `start`. The allocation grows in place if it is the last one of
-    /// its chunk and the chunk has space, or if its dedicated chunk is the most recent one.
-    /// Otherwise it is copied, and the old memory remains unused until the next reset.
+    /// Enlarges the allocation at `start`. The allocation grows in place if it is the last one in
+    /// its chunk and the chunk has space. If it is in the most recent dedicated chunk (a chunk for
+    /// one large allocation), this chunk is resized. Otherwise the allocation is copied, and the
+    /// old memory remains unused until the next reset.
     ///
     /// # Errors
     /// If the memory is not available. In this case the old allocation is unchanged.

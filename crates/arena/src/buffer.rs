@@ -117,7 +117,7 @@ impl<'a> Buffer<'a> {
     }
 
     /// Moves the unread bytes to the front of the buffer if at least half of its bytes were read.
-    /// Each read byte therefore pays for at most one moved byte.
+    /// The number of moved bytes is therefore never larger than the number of bytes that were read.
     fn move_to_front(&mut self) {
         let len = self.bytes.len();
         if self.read >= len - self.read {

@@ -26,11 +26,11 @@ struct Header {
     next: Option<Chunk>,
     /// The size of the chunk in bytes, with its header, as requested from the global allocator.
     size: usize,
-    /// The initial size of the current or last allocation in this chunk, if it is a dedicated chunk
-    /// (a chunk for one large allocation).
+    /// In a dedicated chunk (a chunk for one large allocation): the initial size of its current or
+    /// last allocation.
     first: Units,
-    /// The size to which the current or last allocation in this chunk has grown, if it is a
-    /// dedicated chunk (a chunk for one large allocation).
+    /// In a dedicated chunk (a chunk for one large allocation): the size to which its current or
+    /// last allocation has grown.
     used: Units,
 }
 
@@ -103,7 +103,7 @@ impl Chunk {
     }
 
     /// Returns the initial and the final size of the last allocation in the dedicated chunk, or
-    /// zeros if it served none.
+    /// zeros if the chunk has served none.
     ///
     /// # Safety
     /// The chunk has not been freed, and the caller owns the list that it is in.
@@ -122,7 +122,7 @@ impl Chunk {
     }
 
     /// Returns a pointer to the first byte after the chunk's header. Its address is a multiple of
-    /// [`CHUNK_ALIGN`]. The pointer may be used for the whole chunk.
+    /// [`CHUNK_ALIGN`]. The pointer is valid for the whole chunk.
     ///
     /// # Safety
     /// The chunk has not been freed.

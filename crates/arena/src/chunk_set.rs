@@ -38,8 +38,9 @@ pub(crate) struct ChunkSet {
     /// The number of allocations that got dedicated chunks since the cursor entered the current
     /// chunk. Allocations that are too large for any shared chunk do not count.
     misses: usize,
-    /// The total size in bytes of the allocations that `misses` has counted since the size of the
-    /// next shared chunk last changed.
+    /// The total size in bytes of the allocations that got dedicated chunks although larger shared
+    /// chunks could contain them. It is counted since the size of the next shared chunk last
+    /// changed.
     pressure: usize,
     /// The maximum number of bytes that the arena may hold from the global allocator.
     limit: usize,
@@ -259,8 +260,8 @@ impl ChunkSet {
     }
 
     /// Adds a chunk with space for at least `room` bytes, and enters it. The chunk has the target
-    /// size, or less if the arena's limit allows less. If the allocator fails for this size, the
-    /// chunk is just large enough.
+    /// size, or less if the arena's limit allows less. If the allocator cannot provide this size,
+    /// the chunk is just large enough for `room` bytes.
     fn extend(&mut self, room: usize, layout: Layout, cursor: usize) -> Result<Opened, AllocError> {
         let exact = layout::exact_chunk(room).ok_or(AllocError::too_large())?;
         let asked = Growth::asked(self.target);
@@ -317,9 +318,9 @@ impl ChunkSet {
         Ok(unsafe { data.add(fit.start - data.addr().get()) })
     }
 
-    /// Counts `room` bytes that went to a dedicated chunk because the next shared chunk is too
-    /// small. When the counted bytes would have filled the next shared chunk, a larger one replaces
-    /// it, unless the chunks have reached their maximum size.
+    /// Counts an allocation of `room` bytes that got a dedicated chunk although a larger shared
+    /// chunk could contain it. When the counted bytes would have filled the next shared chunk, a
+    /// larger one replaces it, unless the chunks have reached their maximum size.
     fn add_pressure(&mut self, room: usize, kept: Option<Chunk>) {
         self.misses += 1;
         self.pressure += room;
@@ -344,9 +345,10 @@ impl ChunkSet {
         }
     }
 
-    /// Reuses a spare chunk as the dedicated chunk of an allocation: the first that fits `room`
-    /// bytes among the first few. The spare chunks are in the order of their last use. If the same
-    /// allocations are repeated after a reset, each therefore finds its former chunk.
+    /// Reuses a spare chunk (a dedicated chunk kept for reuse) for an allocation of `room` bytes:
+    /// the first that fits, among the first few spare chunks. The spare chunks are in the order of
+    /// their last use. If the same allocations are repeated after a reset, each therefore finds its
+    /// former chunk.
     fn reuse_spare(&mut self, room: usize) -> Option<Chunk> {
         let mut next = self.spare.head();
         for _ in 0..SPARES_LOOKED_AT {
@@ -402,6 +404,5 @@ impl ChunkSet {
 }
 
 /// The maximum number of spare dedicated chunks that are tried for an allocation. It keeps
-/// allocations fast when thousands of chunks are spare. If the same allocations are repeated, each
-/// finds its former chunk first.
+/// allocations fast even if thousands of chunks are spare.
 const SPARES_LOOKED_AT: usize = 8;

@@ -29,12 +29,13 @@ pub const HEADER: usize = 32;
 /// class, or above glibc's mmap threshold (128 KiB).
 pub const ALLOCATOR_OVERHEAD: usize = 32;
 
-/// The default nominal size in bytes of an arena's first chunk. It is the same as in bumpalo.
+/// The default nominal size in bytes of an arena's first chunk. The arena crate `bumpalo` has the
+/// same default.
 pub const DEFAULT_FIRST_CHUNK: usize = 512;
 
-/// The default nominal size in bytes at which an arena's chunks stop doubling. The unused end of
-/// the last chunk is at most as large. Larger chunks would not be faster, because a malloc costs
-/// far less than the page faults of 128 KiB.
+/// The default nominal size in bytes at which an arena's chunks stop doubling. It also limits the
+/// memory that the last chunk leaves unused. Larger chunks would not be faster, because one malloc
+/// costs far less than the page faults of 128 KiB.
 pub const DEFAULT_MAX_CHUNK: usize = 128 * 1024;
 
 /// The smallest nominal size in bytes of an arena's chunk: a header and a few words.
@@ -48,13 +49,14 @@ pub const MAX_CHUNK: usize = 1 << (usize::BITS - 4);
 /// cursor to the next chunk only if it takes at most an eighth of that chunk.
 const EIGHTH: usize = 8;
 
-/// The maximum size in bytes of a tail (the unused end of a chunk) that is too small to be kept for
-/// small allocations. Keeping it would cost a malloc for a dedicated chunk.
+/// The maximum size in bytes of a tail (the unused end of a chunk) that is always abandoned when an
+/// allocation does not fit into it. To keep the tail for smaller allocations, the arena would have
+/// to allocate a dedicated chunk, which costs a malloc.
 const SCRAP: usize = 512;
 
-/// The divisor that gives the maximum size of an abandoned tail for large chunks. A tail (the
-/// unused end of a chunk) of at most `1 / SCRAP_SHARE` of the next chunk is not kept for small
-/// allocations.
+/// The divisor that decides whether a tail (the unused end of a chunk) is small compared with a
+/// large next chunk. A tail of at most `1 / SCRAP_SHARE` of the next chunk is always abandoned when
+/// an allocation does not fit into it.
 const SCRAP_SHARE: usize = 256;
 
 /// The maximum number of allocations that get dedicated chunks in order to keep the tail (the

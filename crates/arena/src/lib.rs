@@ -53,9 +53,9 @@
 //! | `reset` | constant, without malloc or free, while each period between resets needs about the same; else it frees what was not needed lately |
 //! | memory | a fresh arena leaves less than an eighth of its memory unused, besides the last chunk; 0.5 to 1 % in the usual mixes |
 //!
-//! The bound does not include padding before aligned allocations, which is at most the alignment
-//! less one byte for each. If single bytes and 16-byte values alternate, padding is half of the
-//! memory; allocate each kind as a slice where that matters.
+//! The bound of an eighth does not include the padding before aligned allocations. The padding
+//! before an allocation has fewer bytes than its alignment. If single bytes and 16-byte values
+//! alternate, padding is half of the memory; allocate each kind as a slice where that matters.
 //!
 //! `docs/arena.md` in the repository explains the cursor, dedicated chunks and the bound on waste,
 //! with measurements.

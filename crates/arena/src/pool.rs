@@ -369,7 +369,7 @@ impl<K> Shelves<K> {
 
 impl<K> Shelf<K> {
     /// Returns the size of a first chunk that is large enough for the recent uses of the key. The
-    /// size is rounded up to one of four steps between two powers of two.
+    /// size is rounded up to one of four sizes between one power of two and the next.
     fn needed(&self) -> usize {
         let needed = self.mark.saturating_add(layout::HEADER + layout::ALLOCATOR_OVERHEAD);
         let needed = needed.clamp(layout::DEFAULT_FIRST_CHUNK, layout::MAX_CHUNK);
@@ -382,7 +382,7 @@ impl<K> Shelf<K> {
     }
 }
 
-/// Hashes a key of the pool. Collisions are harmless, so the hash needs no secret: a collision
+/// Hashes a key of the pool. The hash needs no secret, because collisions do little harm: each
 /// costs one comparison, and the pool stores at most [`max_keys`](PoolLimits::max_keys) keys.
 fn hash_of<K: Hash>(key: &K) -> u64 {
     let mut hasher = Fnv(0xCBF2_9CE4_8422_2325);
@@ -409,6 +409,6 @@ impl Hasher for Fnv {
 /// pool drops an arena above this ratio.
 const FAR_OVER: usize = 4;
 
-/// The largest first chunk in bytes of an arena that the pool makes. A use that needs more gets
-/// several chunks, so that no use holds much more memory than it needs.
+/// The maximum size in bytes of the first chunk of an arena that the pool makes. An arena that
+/// needs more memory gets further chunks, so that no arena holds much more memory than it needs.
 const LARGEST_FIRST: usize = 1024 * 1024;

@@ -291,7 +291,8 @@ pub(crate) unsafe fn copy<'a, T: Copy>(start: NonNull<T>, values: &[T]) -> &'a m
     }
 }
 
-/// Writes `len` results of `make`, which gets the index, to `start`. Returns them as a slice.
+/// Calls `make` with each index below `len`, writes the results to `start`, and returns them as a
+/// slice.
 ///
 /// # Safety
 /// `start` is memory for `len` values of type `T`, to which nothing else refers for `'a`.

@@ -1,5 +1,6 @@
-//! Determines what kind of app to serve at a path. This program serves a static site itself. R
-//! serves everything else, and determines the exact kind of app (`serve-detect.R`).
+//! Determines what kind of app to serve at a path. This program itself serves static sites.
+//! Everything else is served by an R process, which determines the exact kind of app
+//! (`serve-detect.R`).
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -29,11 +30,11 @@ const MAX_SCRIPT_SIZE: u64 = 64 << 10;
 pub(crate) struct Target {
     /// The absolute path of the target, with symbolic links resolved.
     pub(crate) path: PathBuf,
-    /// The folder of the target, or the target itself if it is a folder. R is started there, and
-    /// reads the `.Rprofile` in this folder.
+    /// The folder of the target, or the target itself if it is a folder. The R process starts in
+    /// this folder, and therefore reads the `.Rprofile` in it.
     pub(crate) folder: PathBuf,
     /// Whether the target is a static site: a folder that has an `index.html` but no files for R. A
-    /// folder with files for R is not a static site, because their source code must not be
+    /// folder with files for R is not a static site, because the source code of an app must not be
     /// published.
     pub(crate) is_site: bool,
 }

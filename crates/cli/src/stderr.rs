@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use rookery_server::output;
 
-/// Returns the latest time until which the exiting program waits for blocked outputs, such as a
-/// full pipe. The time is one second after the first call.
+/// Returns the time at which the exiting program stops waiting for blocked outputs, such as a full
+/// pipe. It is one second after the first call of this function.
 pub(crate) fn output_deadline() -> Instant {
     static DEADLINE: OnceLock<Instant> = OnceLock::new();
     *DEADLINE.get_or_init(|| Instant::now() + output::FLUSH_TIME)

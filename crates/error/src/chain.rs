@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 use crate::Error;
 
 /// An iterator over an error, its source, the source of that source, and so on. [`Error::chain`]
-/// makes one.
+/// returns it.
 #[derive(Debug, Clone)]
 pub struct Chain<'a> {
     next: Option<&'a (dyn StdError + 'static)>,

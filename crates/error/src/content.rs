@@ -74,9 +74,8 @@ impl<E: StdError + Send + Sync + 'static> Content for Concrete<E> {
     }
 }
 
-/// The content of an `Error` that was converted from a boxed error. The box is kept, because the
-/// type of its content is unknown: moving the content out would cost a copy and a free, and save
-/// only one pointer.
+/// The content of an `Error` that was converted from a boxed error. The boxed error stays in its
+/// box: moving it out would cost a copy and a free, and save only one pointer.
 pub(crate) struct Boxed(pub(crate) Box<Object>);
 
 impl Content for Boxed {

@@ -96,7 +96,7 @@ impl<C: Display> fmt::Debug for Layer<C> {
     }
 }
 
-/// The contexts of an error from `outermost` inwards. `innermost` is the error that they belong to.
+/// The contexts that were added to the error `innermost`, from `outermost` inwards.
 struct Contexts<'a> {
     outermost: &'a Error,
     innermost: &'a Error,
@@ -146,7 +146,7 @@ impl<C: Display + Send + Sync + 'static> Content for Layer<C> {
     }
 }
 
-/// A layer that adds a backtrace to an error. It changes nothing else of the error.
+/// A layer that adds a backtrace to an error. The error's message, source and type stay the same.
 pub(crate) struct Traced {
     backtrace: Backtrace,
     /// The error to which the backtrace belongs. It is never a `Traced` itself, so that

@@ -45,10 +45,10 @@ impl Error {
     /// Returns the error in a box, for interfaces that need one. `From` converts the box back into
     /// an [`Error`].
     ///
-    /// If this [`Error`] has no clones and no context and was not made from a static error, the box
-    /// contains the error that was passed to [`Error::new`], or is the box that was converted.
-    /// Otherwise the box contains a wrapper around this [`Error`], which has the same message and
-    /// source, but another type.
+    /// If this [`Error`] has clones or a context, or was made from a static error, the box contains
+    /// a wrapper around this [`Error`]. The wrapper has the same message and source, but another
+    /// type. Otherwise the box contains the error that was passed to [`Error::new`]. An [`Error`]
+    /// that was converted from a box then returns that box.
     ///
     /// # Allocation
     /// One allocation, or none if the error arrived in a box.
@@ -193,9 +193,9 @@ fn cast<From, To: Known>(value: From) -> Result<To, From> {
     Err(value)
 }
 
-/// A type that is converted into an [`Error`] directly and not through a box. Through a box, text
-/// would be allocated two or three times, and the content of the [`Error`] would be an `Arc`
-/// instead of the error in it.
+/// A type that is converted into an [`Error`] directly and not through a box. Converting a text
+/// through a box would take two or three allocations. Converting an `Arc` through a box would make
+/// the `Arc` itself the content of the [`Error`], instead of the error in the `Arc`.
 trait Known {
     type Static: 'static;
 }

@@ -135,10 +135,11 @@ impl Error {
         self.layers().find_map(|error| error.0.content().backtrace())
     }
 
-    /// Returns the outermost value of type `E` among the contexts of this error and the error that
-    /// they were added to.
+    /// Returns a reference to the value of type `E` in this error, or `None` if there is none.
+    /// Searches the contexts of this error, the outermost first, and then the error to which the
+    /// contexts were added.
     ///
-    /// The sources of the innermost error are not searched; use [`chain`](Error::chain) for them.
+    /// The sources of that error are not searched; use [`chain`](Error::chain) for them.
     pub fn downcast_ref<E: StdError + 'static>(&self) -> Option<&E> {
         self.layers().find_map(|error| {
             let context = error.0.content().context();
@@ -197,8 +198,8 @@ impl Error {
     }
 
     /// Returns an iterator over this error and the errors that its layers wrap, from the outermost
-    /// inwards. [`context`](Error::context) and [`with_backtrace`](Error::with_backtrace) add
-    /// layers.
+    /// inwards. Each call of [`context`](Error::context) or
+    /// [`with_backtrace`](Error::with_backtrace) adds a layer.
     pub(crate) fn layers(&self) -> impl Iterator<Item = &Error> {
         std::iter::successors(Some(self), |error| error.0.content().wrapped())
     }
@@ -248,8 +249,8 @@ impl fmt::Display for Error {
 }
 
 /// Prints the chain of the error and its sources over several lines, and then the error's backtrace
-/// if there is one. A panic in `unwrap` prints this. `{:#?}` prints the `Debug` output of the
-/// content.
+/// if there is one. `unwrap` prints this text when it panics. `{:#?}` prints the `Debug` output of
+/// the content.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         chain::debug(self, f)

@@ -24,8 +24,8 @@ pub(crate) fn format(arguments: fmt::Arguments<'_>) -> Repr {
 /// clearing a buffer of 256 bytes costs only 16 stores.
 const LINE: usize = 256;
 
-/// A buffer that collects a formatted message: in the array `bytes` while the message fits, and
-/// otherwise all of it in the `String` `rest`.
+/// A buffer that collects a formatted message. The message is in the array `bytes` while it fits
+/// there. A longer message is completely in the `String` `rest`.
 struct LineBuffer {
     bytes: [u8; LINE],
     /// The number of bytes in `bytes` that are in use. Invariant: `length <= LINE`, and these bytes

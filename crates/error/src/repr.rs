@@ -9,7 +9,7 @@
 //! | 1 | a `&'static` [`StaticError<E>`] | no |
 //! | 2 | a `&'static &'static str` | no |
 //!
-//! To clone or drop a static error, no memory is accessed. `Option<Error>` is also one word.
+//! Cloning or dropping a static error accesses no memory. `Option<Error>` is also one word.
 //!
 //! # Ground rules
 //! - Under tag 0 the word owns one of the `refs` of a live `Heap<T>`. Only the last owner has
@@ -442,7 +442,7 @@ fn never_shared(_: NonNull<Header>) -> Arc<Object> {
 /// Copies the text of an error message to `to`.
 ///
 /// Most messages are a line of 16 to 64 bytes. For such a message, moves of 16 bytes (the last two
-/// may overlap) take 2 ns less than a call of `memcpy`, out of 12 ns in all.
+/// may overlap) are 2 ns faster than a call of `memcpy`.
 ///
 /// # Safety
 /// - `to` is valid for writes of `text.len()` bytes that do not overlap `text`.
@@ -484,8 +484,9 @@ const STATIC_ERROR: usize = 1;
 const STATIC_STR: usize = 2;
 const TAG_BITS: usize = 3;
 
-/// The maximum reference count of an error. At more clones the process is aborted, as with `Arc`,
-/// because the count must not wrap around. Only leaked clones can reach it.
+/// The maximum reference count of an error. If there are more references, the process aborts, as
+/// with `Arc`, because the count must not wrap around. Only leaked clones can make the count so
+/// large.
 const MAX_REFS: usize = isize::MAX as usize;
 
 const _: () = assert!(align_of::<Header>() > TAG_BITS && align_of::<&'static str>() > TAG_BITS);

@@ -140,8 +140,8 @@ impl<K: Kind> Reports<K> {
         Reports { observer: Some(Box::new(observer)), ..self }
     }
 
-    /// Sets a function that is called when the queue of error reports stops being empty, on the
-    /// thread that throws the error. The function must not block.
+    /// Sets a function that is called whenever an error report is added to an empty queue. It is
+    /// called on the thread that throws the error, and must not block.
     #[must_use]
     pub fn with_waker(self, waker: impl Fn() + Send + Sync + 'static) -> Reports<K> {
         Reports { waker: Some(Box::new(waker)), ..self }

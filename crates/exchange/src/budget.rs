@@ -2,7 +2,7 @@
 //! budget is divided into shares, one for each purpose, such as connections or WebSocket messages.
 //!
 //! # Ground rules
-//! - A buffer is charged with its capacity, and its charge changes only when the buffer grows or is
+//! - The charge for a buffer is its capacity. The charge changes only when the buffer grows or is
 //!   freed. The memory that every connection needs is charged once, when the connection is
 //!   accepted.
 //! - Dropping a [`Charge`] releases its bytes. This may happen on any thread.
@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Share {
-    /// The memory of open connections. Each connection needs a task, a buffer for request heads,
-    /// and an exchange for a small request.
+    /// The memory that every open connection needs: for its task, for a buffer of request heads,
+    /// and for a small request with its response.
     Connections,
     /// The memory of requests that are larger than usual because they have a long head or a body in
     /// memory.
@@ -31,7 +31,7 @@ pub enum Share {
     /// The memory of data that is waiting to be sent to clients, in WebSockets and streamed
     /// responses.
     Queues,
-    /// The memory of responses that are being sent to clients.
+    /// The memory of responses that are not streamed, while they are being sent to clients.
     Replies,
     /// The memory of the compressors for large responses.
     Compressors,

@@ -13,8 +13,8 @@ pub enum Command {
     /// Sends the response in this [`Exchange`] (a request with its response) to the client. For an
     /// opening handshake, a response with status 101 accepts the WebSocket.
     Respond(Box<Exchange>),
-    /// Makes the server read the body of a request of which the application has received only the
-    /// head, as [`Event::Head`](crate::Event::Head). The complete request then follows as
+    /// Makes the server read the body of a request. The application has received only the head of
+    /// that request, as [`Event::Head`](crate::Event::Head). The complete request then follows as
     /// [`Event::Request`](crate::Event::Request).
     ReadBody(Box<Exchange>),
     /// Makes the server send the body of a request to the application in chunks. The application
@@ -30,8 +30,8 @@ pub enum Command {
         slot: u32,
     },
     /// Reports that the application has processed a chunk of a streamed request body
-    /// ([`Event::Body`](crate::Event::Body)). The server may then send this number of further
-    /// bytes.
+    /// ([`Event::Body`](crate::Event::Body)). The server may then send as many further bytes of the
+    /// body as the chunk contained.
     BodyConsumed {
         /// The id of the request whose body is streamed.
         exchange: ExchangeId,

@@ -21,11 +21,11 @@ pub enum Event {
     /// A complete request, or the opening handshake of a WebSocket ([`Exchange::is_upgrade`]). The
     /// application responds once, with [`Command::Respond`](crate::Command::Respond).
     Request(Box<Exchange>),
-    /// A request whose body has not been read, for an application that inspects the head first. The
-    /// application responds with [`Command::Respond`](crate::Command::Respond), or requests the
-    /// body. [`Command::ReadBody`](crate::Command::ReadBody) makes the complete request follow as
-    /// an [`Event::Request`]. [`Command::StreamBody`](crate::Command::StreamBody) makes the body
-    /// follow in chunks.
+    /// The head of a request whose body the server has not read yet. The server sends this event to
+    /// an application that inspects heads first. The application either responds with
+    /// [`Command::Respond`](crate::Command::Respond) or requests the body.
+    /// [`Command::ReadBody`](crate::Command::ReadBody) requests it as a whole, and
+    /// [`Command::StreamBody`](crate::Command::StreamBody) in chunks.
     Head(Box<Exchange>),
     /// A complete message from a WebSocket.
     Message {
@@ -55,8 +55,8 @@ pub enum Event {
         is_clean: bool,
     },
     /// Reports that all data that was waiting to be sent to a WebSocket has been written. The
-    /// server sends this event after [`SendBacklog::count_sent`](crate::SendBacklog::count_sent)
-    /// has returned `Some(false)`, or after more than 1 MiB was waiting.
+    /// server sends this event if [`SendBacklog::count_sent`](crate::SendBacklog::count_sent) has
+    /// told the application to pause, or if more than 1 MiB was waiting.
     Drained {
         /// The id of the WebSocket whose waiting data has been written.
         socket: WebSocketId,
@@ -98,8 +98,9 @@ pub enum Event {
         listener: ListenerId,
     },
     /// Reports that the client has caught up with a streamed response and that the application may
-    /// send chunks again. Follows after [`StreamFlow::admit`](crate::StreamFlow::admit) has
-    /// returned [`ChunkAdmission::Pause`](crate::ChunkAdmission::Pause).
+    /// send chunks again. The server sends this event after
+    /// [`StreamFlow::admit`](crate::StreamFlow::admit) has returned
+    /// [`ChunkAdmission::Pause`](crate::ChunkAdmission::Pause).
     Writable {
         /// The id of the streamed response that accepts chunks again.
         stream: StreamId,

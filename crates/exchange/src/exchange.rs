@@ -104,8 +104,8 @@ pub struct Exchange {
     response: Response,
     status: Arc<ExchangeStatus>,
     is_logged: bool,
-    /// The bytes that this exchange (a request with its response) adds to the memory budget; `None`
-    /// unless the exchange is large.
+    /// The bytes of this exchange (a request with its response) that are charged to the memory
+    /// budget; `None` unless the exchange is large.
     charge: Option<Charge>,
     // The last field, so that it is dropped after all fields that point into it.
     arena: Arena,
@@ -228,9 +228,9 @@ impl Exchange {
         self.is_head_seen = true;
     }
 
-    /// Returns true if the application inspected the head of this request in the supervisor, before
-    /// the request was sent to this process. An inspection in this process through
-    /// [`Event::Head`](crate::Event::Head) does not count.
+    /// Returns true if the application had already inspected the head of this request before the
+    /// request was sent to this process. An inspection in this process, through
+    /// [`Event::Head`](crate::Event::Head), does not count.
     pub fn is_head_seen(&self) -> bool {
         self.is_head_seen
     }
@@ -530,8 +530,8 @@ impl Exchange {
         self.is_logged = is_logged;
     }
 
-    /// Updates what the access log will show about this request's workers. Does nothing if the
-    /// request is not logged.
+    /// Calls `note` to update what the access log will show about this request's workers. Does
+    /// nothing if the request is not logged.
     pub fn update_upstream_log(&self, note: impl FnOnce(&mut UpstreamLog)) {
         if self.is_logged {
             self.status.update(note);
@@ -568,8 +568,8 @@ struct Endpoint(Option<SocketAddr>);
 /// The initial capacity of the table of request headers, in header lines. A browser sends about
 /// fifteen.
 const INITIAL_HEADERS: usize = 32;
-/// The maximum capacity that the table of request headers keeps from one request to the next, in
-/// entries of 56 bytes.
+/// The maximum capacity, in headers, that the table of request headers keeps from one request to
+/// the next. Each header takes 56 bytes in the table.
 const KEPT_HEADERS: usize = 128;
 /// The size in bytes of the first chunk of a request's arena. It holds the head of a browser's
 /// request, the head of the response and a small body.

@@ -3,9 +3,9 @@
 //!
 //! The server (an I/O thread) and the application (R's main thread, or a test) communicate through
 //! a [`Link`]. The server sends [`Event`]s to the application, and the application sends
-//! [`Command`]s to the server. An [`Exchange`] holds one request and its response in one arena and
-//! has one owner at a time. This crate depends on neither sockets nor an async runtime nor R, so
-//! that the application may one day run in another process.
+//! [`Command`]s to the server. An [`Exchange`] holds one request and its response. It has one owner
+//! at a time. This crate depends on neither sockets nor an async runtime nor R, so that the
+//! application may one day run in another process.
 //!
 //! ```text
 //! server                               Link                              application

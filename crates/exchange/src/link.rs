@@ -16,9 +16,9 @@
 //! # Waking the server
 //! A sleeping server is not woken for each command. It is woken when the oldest command has waited
 //! for [`COALESCE`](application_side::COALESCE), or when the application finds no further event
-//! ([`Link::next`]). If the application has just taken longer than a millisecond, the server sleeps
-//! in [`IoState::Immediate`], and the next command wakes it at once. An application may send one
-//! command and then compute for seconds. Therefore the first command also sets a timer
+//! ([`Link::next`]). If the application has taken no event for a millisecond or longer, the server
+//! sleeps in [`IoState::Immediate`], and the next command wakes it at once. An application may send
+//! one command and then compute for seconds. Therefore the first command also sets a timer
 //! ([`IoWaker::wake_within`]), so that no command waits longer than
 //! [`MAX_DELAY`](application_side::MAX_DELAY).
 //!

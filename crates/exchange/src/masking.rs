@@ -11,8 +11,8 @@ const MASK: &[u8] = b"<...>";
 /// Shiny sessions have 32 digits.
 const SECRET: usize = 16;
 
-/// Returns the parts of a request target in which the secrets have been replaced. Together they
-/// are, for example, `/session/<...>/download/x?w=<...>`.
+/// Replaces the secrets in a request target, and returns the result as a sequence of parts. Joined,
+/// the parts are for example `/session/<...>/download/x?w=<...>`.
 ///
 /// The target may be a path, a query with its `?`, or both.
 pub fn masked(target: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -34,7 +34,7 @@ pub fn write_masked(target: &[u8], most: usize, out: &mut Vec<u8>) {
 
 struct Masked<'a> {
     rest: &'a [u8],
-    /// The byte that precedes `rest` in the request target.
+    /// The byte that precedes `rest` in the request target; `None` at the start of the target.
     before: Option<u8>,
     is_secret_next: bool,
 }
@@ -81,8 +81,8 @@ fn next_secret(text: &[u8], before: Option<u8>) -> Option<usize> {
     })
 }
 
-/// Returns the length of the prefix after which a secret may follow (`session/` or `w=`), if `text`
-/// begins with one.
+/// Returns the length of the prefix `session/` or `w=`, after which a secret may follow. Returns
+/// `None` if `text` begins with neither of them.
 fn introduces(text: &[u8]) -> Option<usize> {
     if text.starts_with(b"w=") {
         return Some(2);

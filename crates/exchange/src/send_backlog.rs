@@ -4,12 +4,13 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// The number of bytes waiting for one WebSocket above which the application should pause until
-/// [`Event::Drained`](crate::Event::Drained). Shiny rarely sends more at once.
+/// [`Event::Drained`](crate::Event::Drained).
+// Shiny rarely sends more at once.
 const HIGH_MARK: usize = 1 << 20;
 
-/// The maximum number of bytes still on their way from the application to the server at which the
-/// server reports that no data is waiting for a WebSocket
-/// ([`Event::Drained`](crate::Event::Drained)).
+/// The number of bytes that may still be on their way from the application to the server when the
+/// server reports, with [`Event::Drained`](crate::Event::Drained), that its own queue for a
+/// WebSocket is empty.
 const LOW_MARK: usize = 64 << 10;
 
 /// The counters of the bytes that are waiting to be sent to one WebSocket. Application and server
@@ -26,8 +27,8 @@ pub struct SendBacklog {
     /// The number of bytes in the server's queue for this WebSocket, including frame headers. Only
     /// the server writes this counter.
     queued: AtomicUsize,
-    /// Whether the application is waiting for [`Event::Drained`](crate::Event::Drained), that is,
-    /// until no data waits for the WebSocket.
+    /// Whether the server must send [`Event::Drained`](crate::Event::Drained) as soon as no data
+    /// waits for the WebSocket.
     is_awaited: AtomicBool,
     is_over: AtomicBool,
 }

@@ -5,8 +5,8 @@
 //! - The application counts a chunk with [`StreamFlow::admit`] before it sends the chunk to the
 //!   server. The server subtracts the chunk once it has been written to the client's socket.
 //! - At most [`QueueLimits::max_stream_queue_size`](crate::QueueLimits::max_stream_queue_size)
-//!   bytes of one response may wait to be written. Only a single large chunk may exceed this limit,
-//!   while few bytes are waiting.
+//!   bytes of one response may wait to be written. A chunk of any size is accepted if few bytes are
+//!   waiting, even if it exceeds this limit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -24,8 +24,8 @@ pub const PULL_HIGH_MARK: usize = 256 << 10;
 /// application to continue with a streamed response.
 pub const LOW_MARK: usize = 16 << 10;
 
-/// The maximum number of chunks of a streamed response that are on their way to the server. Each
-/// chunk occupies about 130 bytes in addition to its data.
+/// The maximum number of chunks of a streamed response that are on their way to the server. It is
+/// limited because even a tiny chunk occupies about 130 bytes in addition to its data.
 const MAX_CHUNKS: usize = 256 << 10;
 
 /// The options of a streamed response.
@@ -123,7 +123,7 @@ pub struct StreamFlow {
     /// The maximum number of bytes of the streamed response that wait to be written.
     most: usize,
     /// The number of waiting bytes at which the application should pause the streamed response.
-    /// This is [`HIGH_MARK`] or [`PULL_HIGH_MARK`], but at most `most`.
+    /// This is [`HIGH_MARK`] or [`PULL_HIGH_MARK`], but never more than the field `most`.
     mark: usize,
     /// The Content-Length of the streamed response, or [`NO_LENGTH`] if it has none.
     length: AtomicU64,

@@ -9,8 +9,8 @@ pub trait AppWaker: Send + Sync {
     fn wake(&self);
 
     /// Tells the application that it can free some memory that it has lent to the server. The
-    /// application should [collect](crate::Link::releases) the tokens of this memory soon. Called
-    /// on any thread; must not block. By default it does nothing.
+    /// application should [collect](crate::Link::releases) the tokens of this memory soon. May be
+    /// called on any thread, and must not block. The default implementation does nothing.
     fn released(&self) {}
 }
 

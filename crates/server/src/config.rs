@@ -34,8 +34,8 @@ pub struct Limits {
     pub max_header_size: usize,
     /// The maximum number of header lines of a request. A request with more lines is rejected with
     /// status 431. Default 2,000, the most that clients of httpuv have been seen to send. Values
-    /// over 24,576 have the same effect as 24,576, the capacity of the header table. A head with
-    /// more than 100 lines makes the server allocate memory for this maximum.
+    /// over 24,576 have the same effect as 24,576, the capacity of the header table. For a head
+    /// with more than 100 lines, the server allocates memory for this many lines.
     pub max_headers: usize,
     /// The maximum size of an HTTP/2 request head, in bytes, counted with 32 additional bytes for
     /// each header line (RFC 9113, 6.5.2). A larger head is rejected with status 431; a head of
@@ -77,8 +77,7 @@ pub struct Limits {
     pub header_timeout: Duration,
     /// The minimum rate at which a client must send a request head, in bytes per second. The client
     /// may fall behind this rate for [`header_grace`](Self::header_grace), and then gets status
-    /// 408. 0 turns the check off. Default 32, at which an ordinary head takes 30 s. A client that
-    /// sends single bytes is rejected earlier.
+    /// 408. 0 turns the check off. Default 32, at which an ordinary head takes 30 s.
     pub min_header_rate: u32,
     /// The maximum time for which a client may make no progress in sending a request head. Default
     /// 10 s, enough for three lost segments.
@@ -118,18 +117,20 @@ pub struct Limits {
     /// closed with code 1013, or dropped if the client does not read the close frame either.
     /// Default 64 MiB, the maximum size of one message.
     ///
-    /// A limit of less than 12 MiB plus four times the largest message may close the WebSocket of a
-    /// client that behaves well, if the application answers each message with one of equal size.
+    /// If the application answers each message with one of equal size, the maximum should be at
+    /// least 12 MiB plus four times the largest message. With less, the WebSocket of a client that
+    /// behaves well may be closed.
     // Once a quarter of this maximum is queued, the server reads only 256 KiB and the rest of the
     // current message from the client, until the client has read half of that quarter. Messages
     // that the application has not sent yet do not count. If an application answers each message
     // with one of equal size, the queue never exceeds 12 MiB plus four times the largest message,
     // with the default of `QueueLimits::ws_max_receive_queue_size`.
     pub ws_max_send_queue_size: usize,
-    /// The minimum rate in bytes per second at which the client of a WebSocket must send the rest
-    /// of a message, and read the messages that are queued for it. The client may fall behind this
-    /// rate for [`ws_stall_timeout`](Self::ws_stall_timeout). After that the WebSocket is closed
-    /// with code 1008, or dropped if the client does not read. 0 turns the check off. Default 512.
+    /// The minimum rate in bytes per second at which the client of a WebSocket must send a message
+    /// that it has begun, and read the messages that are queued for it. The client may fall behind
+    /// this rate for [`ws_stall_timeout`](Self::ws_stall_timeout). After that the WebSocket is
+    /// closed with code 1008, or dropped if the client does not read. 0 turns the check off.
+    /// Default 512.
     pub ws_min_rate: u32,
     /// The maximum time for which the client of a WebSocket may make no progress in sending a
     /// message or in reading the messages that are queued for it. Default 15 minutes, so that a
@@ -139,10 +140,10 @@ pub struct Limits {
     /// The interval at which a ping is sent to each WebSocket, so that proxies do not close silent
     /// connections. Default 20 s.
     pub ws_ping_interval: Duration,
-    /// The maximum time after a WebSocket ping in which the server must receive any byte from the
-    /// client, whose WebSocket software responds to pings automatically. After that time the
-    /// WebSocket is dropped, and the application receives the close code 1006. Time in which the
-    /// server has stopped reading from the client is not counted. Default 15 minutes, like
+    /// The maximum time from a WebSocket ping until the server receives any byte from the client.
+    /// (WebSocket software responds to pings automatically.) After that time the WebSocket is
+    /// dropped, and the application receives the close code 1006. Time in which the server has
+    /// stopped reading from the client is not counted. Default 15 minutes, like
     /// [`ws_stall_timeout`](Self::ws_stall_timeout), so that a laptop whose lid is closed keeps its
     /// session.
     pub ws_ping_timeout: Duration,
@@ -167,8 +168,8 @@ pub struct Limits {
     /// The maximum memory in bytes of exchanges (each a request with its response) that are kept
     /// for reuse. Default 8 MiB, of which 1,024 exchanges of ordinary requests use 6 MiB.
     pub pool_bytes: usize,
-    /// The maximum time for which the server waits, when a listener is stopped, until the responses
-    /// that are being sent are complete. Default 1 s.
+    /// The maximum time for which a listener that is being stopped waits for its unfinished
+    /// responses to be sent. Default 1 s.
     pub stop_timeout: Duration,
 }
 
@@ -210,8 +211,9 @@ impl Default for Limits {
     }
 }
 
-/// The shares of [`Limits::max_client_memory`] for different purposes, in percent. Separate shares
-/// prevent one kind of attack from using the memory for all other work.
+/// The shares of [`Limits::max_client_memory`] for different purposes, in percent. Because the
+/// shares are separate, an attack that uses up the memory for one purpose leaves the memory for the
+/// others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shares {
     /// The share of client memory for connections, in percent. A connection uses 32 KiB (80 KiB

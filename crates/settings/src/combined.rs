@@ -201,8 +201,8 @@ impl Settings {
         }
     }
 
-    /// Returns a default that depends on other settings; `None` for one that the server or R
-    /// determines when it starts.
+    /// Returns the default of a setting if it depends only on other settings. Returns `None` if the
+    /// server or R determines the default when it starts.
     fn derived_default(&self, name: &str) -> Option<Value> {
         Some(match name {
             "port" => Value::Number(if self.is_given("domain") { 443.0 } else { 8000.0 }),

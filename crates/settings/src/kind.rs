@@ -1,5 +1,5 @@
-//! The kinds of values that settings have, and their values, both unparsed (`Raw`) and parsed
-//! (`Value`).
+//! The kinds of values that settings accept (`Kind`), and the values themselves before and after
+//! parsing (`Raw` and `Value`).
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -182,7 +182,7 @@ pub enum Value {
     /// A special word that the setting accepts besides values of its kind, such as `auto` for a
     /// number.
     Word(&'static str),
-    /// A text, or the word that was chosen from a list.
+    /// A text, or the chosen word of a setting that accepts one of several words.
     Text(String),
     /// A list of texts.
     List(Vec<String>),

@@ -1,9 +1,9 @@
 //! All settings of Rookery, in one table.
 //!
 //! A [`Setting`] is a static row of the table. It contains the setting's name, [kind](Kind),
-//! bounds, default and help, and the [places](Places) where the setting may be given. All sources
-//! of settings are parsed with these rows, such as the command line and `_server.yml`. The example
-//! `generate` writes the documentation from the same rows.
+//! bounds, default and help, and the [places](Places) where the setting may be given. These rows
+//! are used to parse the settings from all sources, such as the command line and `_server.yml`. The
+//! example `generate` writes the documentation of the settings from them.
 //!
 //! ```
 //! use rookery_settings::{Raw, Value, table};

@@ -115,8 +115,8 @@ fn utf16(bytes: &[u8]) -> Option<String> {
     Some(String::from_utf16_lossy(&units))
 }
 
-/// Returns true if a line of `text` sets the key `engine` to `rookery`. It detects files for
-/// Rookery that are not valid YAML.
+/// Returns true if a line of `text` sets the key `engine` to `rookery`. Used to recognize a file
+/// for Rookery that is not valid YAML.
 fn names_engine(text: &str) -> bool {
     let quotes = [' ', '\t', '"', '\''];
     text.lines().any(|line| {

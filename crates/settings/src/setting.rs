@@ -26,7 +26,8 @@ pub struct Setting {
     /// The special words that the setting accepts besides values of its kind, such as `auto` for a
     /// number.
     pub words: &'static [&'static str],
-    /// The words that `yes` and `no` mean for a setting that is not a flag.
+    /// The words for which `yes` and `no` stand if the setting is not a flag. For example, `no`
+    /// stands for `none` in the setting `log`.
     pub flag_words: Option<[&'static str; 2]>,
     /// The value of the setting if no source gives one.
     pub default: Default,
@@ -40,8 +41,8 @@ pub struct Setting {
     /// Whether only the program reads the setting's environment variable. R does not read it, so
     /// workers do not inherit it.
     pub is_program_variable: bool,
-    /// The R function that has an argument for the setting. For a field of an app in R, a name that
-    /// begins with `$`. Empty if R has neither.
+    /// The R function that has an argument for the setting, such as `serve`; or the field of an app
+    /// in R, such as `app$wsOrigins`. Empty if R has neither.
     pub r_function: &'static str,
     /// Whether the setting is a secret, such as a password. Output then shows a mask instead of the
     /// value.

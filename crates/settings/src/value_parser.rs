@@ -1,4 +1,5 @@
-//! Parsing of a value by the row of its setting, and writing of the value.
+//! Parses and formats the values of settings. The row of a setting in the table of settings
+//! determines which values the setting accepts.
 
 use std::fmt;
 use std::path::PathBuf;

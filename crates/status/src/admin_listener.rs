@@ -35,12 +35,12 @@ impl AdminAddress {
     }
 }
 
-/// The maximum number of simultaneous connections to the admin listener. Its clients are probes, a
-/// metrics collector and people.
+/// The maximum number of simultaneous connections to the admin listener. Few connections suffice,
+/// because the only clients are probes, a metrics collector and people.
 const CONNECTIONS: usize = 64;
 
-/// The maximum size in bytes of the body of a request to the admin listener. A larger body gets
-/// status 413. No request to the admin listener needs a body.
+/// The maximum size in bytes of the body of a request to the admin listener. A request with a
+/// larger body gets status 413.
 const BODY_BYTES: u64 = 64 << 10;
 
 /// The permissions that are removed from the file of the admin listener's Unix socket, so that only

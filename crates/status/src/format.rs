@@ -30,7 +30,7 @@ impl Metrics {
         let _ = writeln!(self.0, "rookery_{name}{braces} {value}");
     }
 
-    /// Adds several values of a metric, each with another value of the label `label`.
+    /// Adds several values of a metric, which differ in the value of the label `label`.
     pub fn values<'a>(
         &mut self,
         name: &str,

@@ -1,6 +1,6 @@
 //! The admin listener, which serves status reports for people and programs, metrics, and probes.
 //! The admin listener is separate from the listeners of the app, so clients of the app cannot reach
-//! it. No response waits for R, so the admin listener responds also while R is busy.
+//! it. No response waits for R, so the admin listener responds even while R is busy.
 //!
 //! The reports come from a [`StatusSource`], which is a supervisor with its workers or [a single R
 //! process](Standalone).

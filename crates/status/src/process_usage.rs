@@ -10,6 +10,7 @@ const MOST_PROCESSES: usize = 1000;
 /// Returns the number of bytes of anonymous memory (including swap) and shared memory that a
 /// process and its descendants use. Mapped files do not count, because the system can reclaim their
 /// memory. Memory that several of these processes share, for example after a fork, counts once.
+/// Returns `None` if the process has ended.
 pub fn own_memory(pid: libc::pid_t) -> Option<u64> {
     let own = memory_of(pid)?;
     let tree = tree_of(pid);

@@ -33,8 +33,8 @@ pub struct RunFolder {
     path: PathBuf,
     /// The lock file of the run folder. The file is locked while this value exists.
     _lock: File,
-    /// The run folder, opened and locked, because systemd-tmpfiles does not remove old files from a
-    /// folder that another process has locked. `None` if the folder could not be locked.
+    /// The open and locked run folder; `None` if the folder could not be locked. The lock prevents
+    /// systemd-tmpfiles from removing old files in the folder.
     _kept: Option<File>,
 }
 
@@ -95,8 +95,8 @@ impl RunFolder {
 /// The name of the admin listener's socket in a run folder.
 pub const ADMIN_SOCKET: &str = "admin";
 
-/// Returns this user's run folders in `parent`, each with the process id of its supervisor. The
-/// supervisor may have ended.
+/// Returns this user's run folders in `parent`, each with the process id of its supervisor, which
+/// may have ended.
 pub fn run_folders(parent: &Path) -> Vec<(u32, PathBuf)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {

@@ -43,16 +43,18 @@ impl Lifecycle {
         }
     }
 
-    /// Returns the name of this stage as a supervisor reports it for a worker, such as `ready`.
+    /// Returns the name of this stage in status reports, such as `ready`. A supervisor uses the
+    /// same names in its reports on workers.
     fn state(self) -> &'static str {
         STATES[self as usize]
     }
 }
 
-/// The name of each [`Lifecycle`] stage as a supervisor reports it for a worker.
+/// The name of each [`Lifecycle`] stage in status reports. A supervisor uses the same names in its
+/// reports on workers.
 const STATES: [&str; 3] = ["starting", "ready", "draining"];
 
-/// The parts of a status report that other parts of the server keep up to date.
+/// The inputs of a status report, which other components of the server keep up to date.
 #[derive(Debug)]
 pub struct StandaloneInputs {
     /// The scoreboard, which is the memory to which R's thread writes what it is doing.
@@ -192,8 +194,8 @@ impl Standalone {
 
     // ---- reports ----
 
-    /// Records that the server's I/O threads make progress if all of them respond, and counts their
-    /// connections. Blocks while an I/O thread hangs.
+    /// Checks whether all I/O threads of the server respond. If they do, records that they make
+    /// progress, and how many connections they have. Blocks while an I/O thread hangs.
     fn look(&self) {
         let pulses: Vec<LivenessProbe> =
             lock(&self.listening).iter().flat_map(|(_, pulses)| pulses.iter().cloned()).collect();

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-/// The minimum length of the interval for which a worker's utilization is reported. The interval is
-/// at most about twice as long.
+/// The minimum length of the interval for which a worker's utilization is reported. The actual
+/// interval is at most about twice as long.
 const SPAN: Duration = Duration::from_secs(5);
 
 /// A sample: R had been busy for `busy` in total at the time `at`, in nanoseconds of the
@@ -24,8 +24,8 @@ pub struct Utilization {
 
 impl Utilization {
     /// Adds a sample and returns the worker's utilization from 0 to 1. `busy` is the total time for
-    /// which R has been busy until `at`, in nanoseconds. Call this more often than every five
-    /// seconds.
+    /// which R has been busy until `at`, in nanoseconds. Call this method at intervals of less than
+    /// five seconds.
     pub fn look(&mut self, busy: Duration, at: u64) -> f64 {
         let now = Mark { at, busy };
         let (from, next) = self.marks.get_or_insert((now, now));

@@ -1,4 +1,5 @@
-//! A running worker, as the pool sees it.
+//! The supervisor's record of a running worker. The pool, which assigns requests to workers, uses
+//! it to choose a worker.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -27,20 +28,20 @@ pub enum Availability {
     Dead = 3,
 }
 
-/// One worker process, as the pool sees it, which assigns requests to workers. If the worker is
-/// replaced, the new process is another `Backend`.
+/// The supervisor's record of one worker process, which the pool uses to assign requests to
+/// workers. If the worker is replaced, the new process gets a `Backend` of its own.
 #[derive(Debug)]
 pub struct Backend {
-    /// The number of the worker's slot, from 0. When a worker is replaced, the new worker takes
-    /// over the slot.
+    /// The number of the worker's slot, from 0. A slot is the place of one worker. When a worker is
+    /// replaced, the new worker takes over the slot.
     pub slot: u32,
     /// The serial number of this worker process among all worker processes that the supervisor has
     /// started.
     pub epoch: u64,
     /// The process id of the worker.
     pub pid: u32,
-    /// The random id by which URLs name the worker, in the parameter `w=` of the requests of a
-    /// Shiny session.
+    /// The worker's random id. Requests of a Shiny session contain it in the parameter `w=` of
+    /// their URL.
     pub id: WorkerId,
     /// The path of the Unix socket that the worker listens on.
     pub socket: PathBuf,
@@ -64,8 +65,8 @@ pub struct Backend {
 /// settings.
 pub(crate) type StaticPaths = BTreeMap<String, StaticPath>;
 
-/// The load of a worker, as far as it results from requests that the supervisor's front end has
-/// accepted.
+/// The load of a worker that results from requests and WebSockets on the supervisor's front end.
+/// Connections that the worker itself has accepted are not included.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
     /// The number of requests that the worker has received and not finished.
@@ -74,18 +75,19 @@ pub(crate) struct Load {
     pub(crate) sessions: AtomicUsize,
     /// The number of requests that the worker has responded to.
     pub(crate) responses: AtomicU64,
-    /// The number of sessions that are reserved for pages from this worker, because they have not
-    /// yet opened their WebSocket.
+    /// The number of sessions that are reserved for pages. A session is reserved when the worker
+    /// gets a request for a page, until the page opens its WebSocket.
     pub(crate) pending_sessions: Counter,
-    /// The gauge of the queue of requests that only this worker can process.
+    /// The gauge that reports how many requests wait for this particular worker, and how long the
+    /// oldest of them has waited.
     pub(crate) queue: QueueGauge,
     /// The methods and paths of the requests to which the worker has not responded.
     pub(crate) routes: InFlightRoutes,
 }
 
 impl Backend {
-    /// Creates the registry entry of a worker that is ready for requests. `slot` is the number of
-    /// its slot, and `epoch` its serial number among all started workers.
+    /// Creates the record of a worker that is ready for requests. `slot` is the number of its slot,
+    /// and `epoch` its serial number among all started workers.
     pub fn new(
         (slot, epoch): (u32, u64),
         pid: u32,
@@ -112,14 +114,14 @@ impl Backend {
         })
     }
 
-    /// Sets whether the worker's app keeps state of each client from one request to the next
-    /// (sessions).
+    /// Sets whether the worker's app has sessions, that is, keeps state for each client between
+    /// requests.
     pub fn set_sticky(&self, is_sticky: bool) {
         self.is_sticky.store(is_sticky, Ordering::Relaxed);
     }
 
-    /// Returns true if the worker's app keeps state of each client from one request to the next
-    /// (sessions).
+    /// Returns true if the worker's app has sessions, that is, keeps state for each client between
+    /// requests.
     pub fn is_sticky(&self) -> bool {
         self.is_sticky.load(Ordering::Relaxed)
     }
@@ -159,8 +161,9 @@ impl Backend {
         }
     }
 
-    /// Returns the worker's number of unfinished requests and its number of open WebSockets. Only
-    /// the number of WebSockets includes connections that the worker itself has accepted.
+    /// Returns the worker's number of unfinished requests and its number of open WebSockets. The
+    /// WebSockets include those that the worker itself has accepted. The requests include only
+    /// those that the supervisor's front end has accepted.
     pub fn load(&self) -> (usize, usize) {
         let Load { in_flight, sessions, .. } = &self.load;
         let own = usize::try_from(self.scoreboard.read().sessions).unwrap_or(usize::MAX);

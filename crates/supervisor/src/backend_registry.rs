@@ -17,8 +17,8 @@ use crate::pool_counters::PoolCounters;
 use crate::report::SharedReport;
 
 /// Returns the static paths (URL prefixes that are served from files) that the supervisor's front
-/// end serves. `announced` contains the paths that each worker has announced. A path that differs
-/// between workers is excluded, and its requests are sent to a worker.
+/// end serves. `announced` contains the paths that each worker has announced. If the settings of a
+/// path differ between workers, the front end does not serve it, and a worker gets its requests.
 fn common_static_paths(announced: &[&StaticPaths]) -> StaticPaths {
     let excluded = || StaticPath {
         path: PathBuf::new(),
@@ -69,8 +69,8 @@ impl BackendRegistry {
         let _ = self.cookie_factory.set(factory);
     }
 
-    /// Returns a session cookie that names the worker with this slot and epoch, or `None` if
-    /// sessions have no cookie.
+    /// Returns a session cookie that names the worker with this slot and epoch (serial number), or
+    /// `None` if sessions have no cookie.
     pub(crate) fn cookie(&self, slot: u32, epoch: u64) -> Option<SessionCookie> {
         Some(self.cookie_factory.get()?.cookie(slot, epoch))
     }
@@ -133,8 +133,8 @@ impl BackendRegistry {
     }
 
     /// Removes a worker that has ended from the registry. Call it only when the worker can no
-    /// longer write to its [`Scoreboard`](rookery_worker_protocol::Scoreboard), which shows the
-    /// requests that R had begun.
+    /// longer write to its [`Scoreboard`](rookery_worker_protocol::Scoreboard), because the pool
+    /// then reads there which requests R had begun.
     pub fn remove(&self, backend: &Backend) {
         backend.availability.store(Availability::Dead as u8, Ordering::Release);
         let mut backends = self.lock();
@@ -159,7 +159,7 @@ impl BackendRegistry {
     }
 
     /// Makes the front end serve the static paths (URL prefixes that are served from files) that
-    /// all workers have in common, including draining workers.
+    /// are the same in all workers. Draining workers count as well.
     fn publish_static_paths(&self, backends: &[Arc<Backend>]) {
         let announced: Vec<_> =
             backends.iter().map(|backend| backend.lock_static_paths()).collect();

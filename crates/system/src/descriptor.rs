@@ -59,7 +59,8 @@ fn family_by(get_name: GetName, fd: BorrowedFd<'_>) -> Option<libc::c_int> {
 }
 
 /// Returns the user id of the process that created or connected the other end of a Unix socket.
-/// Returns `None` if the descriptor is not a connected Unix socket, and always outside Linux.
+/// Returns `None` if the descriptor is not a connected Unix socket. Always returns `None` outside
+/// Linux.
 pub fn peer_user(fd: BorrowedFd<'_>) -> Option<libc::uid_t> {
     #[cfg(target_os = "linux")]
     {

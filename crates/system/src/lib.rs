@@ -20,7 +20,7 @@ fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Returns the error of a function that exists only on Linux.
+/// Returns the error `Unsupported`, for functions that work only on Linux.
 #[cfg(not(target_os = "linux"))]
 fn unsupported<T>() -> io::Result<T> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "this feature needs Linux"))

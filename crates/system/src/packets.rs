@@ -24,8 +24,8 @@ pub fn packet_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     crate::unsupported()
 }
 
-/// Sends a packet over a packet socket without blocking. If the peer is closed, this is an error
-/// and raises no SIGPIPE.
+/// Sends a packet over a packet socket without blocking. If the peer is closed, the function
+/// returns an error instead of raising SIGPIPE.
 ///
 /// # Errors
 /// Returns the system's error: `WouldBlock` if the peer's buffer is full, `BrokenPipe` if the peer

@@ -1,4 +1,5 @@
-//! Functions that start threads without signals and return a thread's id.
+//! A function for starting threads that never run signal handlers, and a function that returns the
+//! id of the calling thread.
 
 /// Calls `start` with all signals blocked in the calling thread. A thread that `start` creates
 /// inherits the blocked signals, so it never runs a signal handler, such as one of R's.

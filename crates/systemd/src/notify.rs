@@ -59,8 +59,8 @@ struct Watchdog {
 }
 
 impl ServiceManager {
-    /// Connects to the service manager that the environment variables of this process name, and
-    /// leaves the variables unchanged.
+    /// Connects to the service manager that the environment variables of this process name. Does
+    /// not remove these variables.
     ///
     /// A service manager that cannot be reached counts as absent, so that the service runs anyway.
     pub fn from_environment() -> ServiceManager {

@@ -27,8 +27,8 @@ pub fn client_config(identity: Option<&str>) -> ClientConfig {
     client_config_with_versions(identity, rustls::DEFAULT_VERSIONS)
 }
 
-/// Returns the configuration of a TLS client as [`client_config`] does, but with support for only
-/// some versions of TLS.
+/// Returns the same configuration of a TLS client as [`client_config`], except that it supports
+/// only the TLS versions in `versions`.
 ///
 /// # Panics
 /// Panics if there is no certificate with the name `identity`.

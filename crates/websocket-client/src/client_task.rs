@@ -34,8 +34,9 @@ pub(crate) struct ClientTask {
     end: EndEvent,
 }
 
-/// A guard by which the application receives exactly one event about the end of a client. If the
-/// client's task is dropped before it has sent the event, dropping this guard sends the event.
+/// A guard that makes sure that the application receives exactly one event about the end of a
+/// client. If the client's task is dropped before it has sent the event, dropping this guard sends
+/// the event.
 #[derive(Debug)]
 struct EndEvent {
     id: u64,

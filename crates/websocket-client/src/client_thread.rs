@@ -10,8 +10,8 @@ use tokio::task::JoinSet;
 
 use crate::client_task::{ClientTask, run};
 
-/// The time that WebSocket clients have to send their close frames when all clients are stopped. R
-/// waits for up to this time when it exits or unloads the package.
+/// The time that WebSocket clients have to send their close frames when all clients are stopped.
+/// The R process waits for up to this time when it exits or unloads the package.
 pub const STOP_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The maximum number of threads for name lookups, which block. Further lookups wait, and this time

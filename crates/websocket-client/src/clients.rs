@@ -204,8 +204,8 @@ impl Clients {
         self.open.remove(&client);
     }
 
-    /// Returns the number of bytes of a client that are waiting to be sent, including an overhead
-    /// for each message.
+    /// Returns the number of bytes that a client still has to send, including an overhead for each
+    /// message.
     pub fn queued_bytes(&self, client: u64) -> usize {
         self.open.get(&client).map_or(0, |handle| handle.state.queued_bytes.load(Ordering::Acquire))
     }
@@ -247,8 +247,8 @@ impl Clients {
         self.queues.get(&group).is_some_and(|events| !events.is_empty())
     }
 
-    /// Ends all clients and joins their thread, as dropping does. Their last events can still be
-    /// taken.
+    /// Ends all clients and joins their thread, as dropping [`Clients`] does. The last events of
+    /// the clients can still be taken.
     pub fn stop(&mut self) {
         for handle in self.open.values_mut() {
             handle.is_closing = true;

@@ -12,8 +12,8 @@ use crate::events::Content;
 /// larger.
 pub const READ_AHEAD: usize = 1 << 20;
 
-/// A command from the application to the task of a client. Commands are sent through an unbounded
-/// channel, because [`ClientState::queued_bytes`] limits the messages, and a client gets at most
+/// A command from the application to the task of a client. The channel for commands needs no limit
+/// of its own, because [`ClientState::queued_bytes`] limits the messages, and a client gets at most
 /// two commands to close.
 #[derive(Debug)]
 pub(crate) enum Command {

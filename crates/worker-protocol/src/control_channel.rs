@@ -25,7 +25,8 @@ fn may_pass_on(peer: libc::uid_t, own: libc::uid_t) -> bool {
 ///
 /// A process that R forks inherits a copy of the worker's end. The copy is closed before R code
 /// runs in that process, but until then it keeps the channel open. A supervisor should therefore
-/// wait for the end of the channel and for the exit of the worker process (with a pidfd).
+/// not wait for the end of the channel alone, but also for the exit of the worker process (with a
+/// pidfd).
 #[derive(Debug)]
 pub struct ControlChannel(OwnedFd);
 
@@ -77,8 +78,8 @@ impl ControlChannel {
     }
 
     /// Returns true if the descriptor may be an end of a control channel, that is, a Unix socket
-    /// for packets (`SOCK_SEQPACKET`) that is or was connected. The supervisor may have closed the
-    /// other end already.
+    /// for packets (`SOCK_SEQPACKET`) that is or was connected. A socket that is no longer
+    /// connected is accepted because the supervisor may already have closed the other end.
     pub(crate) fn is_end(fd: BorrowedFd<'_>) -> bool {
         descriptor::peer_family(fd) == Some(libc::AF_UNIX)
             && descriptor::socket_option(fd, libc::SO_TYPE) == Some(libc::SOCK_SEQPACKET)

@@ -121,8 +121,8 @@ pub struct RequestCounters {
 
 impl RequestCounters {
     /// Records that the application begins to process a request at the time `now`. The request was
-    /// passed to the application at the time `handed`, which is 0 if the time is unknown. Times are
-    /// those of [`now`](crate::now).
+    /// passed to the application at the time `handed`, which is 0 if unknown. Both times are in
+    /// nanoseconds of the clock [`now`](crate::now).
     pub fn record_begin(&self, handed: u64, now: u64) {
         if handed > 0 {
             self.queue_time.add(Duration::from_nanos(now.saturating_sub(handed)));

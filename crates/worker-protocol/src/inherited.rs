@@ -61,9 +61,10 @@ impl Inherited {
     /// process starts later do not inherit the descriptors.
     ///
     /// # Errors
-    /// Returns an error if a variable is missing or names a descriptor of the wrong kind. In that
-    /// case the first three descriptors remain open and unowned, but the variables are removed all
-    /// the same.
+    /// Returns an error if a variable is missing or names a descriptor of the wrong kind. The
+    /// variables are removed even then. If one of the three variables in
+    /// [`DESCRIPTORS`](variables::DESCRIPTORS) is the cause, their descriptors remain open and
+    /// unowned.
     ///
     /// # Safety
     /// - No other thread reads or writes the environment during the call.

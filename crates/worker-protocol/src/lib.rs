@@ -29,11 +29,10 @@
 //! # Whether R had begun a request
 //! A worker writes the ticket of a request to the scoreboard, with one atomic store, before R calls
 //! the application for it. The supervisor shares the memory, which outlives the worker. A SIGKILL
-//! therefore arrives either before the store, and then R has not run any line of the application
-//! for the request, or after the store. If [`Scoreboard::has_begun`] returns `false`, this is
-//! therefore exact, and the request may be sent to another worker whatever its method. If it
-//! returns `true`, R may have died in the few instructions between the store and the call of the
-//! application.
+//! arrives either before or after the store. If it arrives before, R has not run any line of the
+//! application for the request, and [`Scoreboard::has_begun`] returns `false`. The request may then
+//! be sent to another worker, whatever its method. If `has_begun` returns `true`, R may have died
+//! in the few instructions between the store and the call of the application.
 //!
 //! # What a hostile worker can do
 //! The size of the shared memory is sealed, so a worker cannot truncate the memory while the
@@ -80,6 +79,6 @@ pub use worker_header::{
 pub const KEEP_WEBSOCKETS: u64 = u64::MAX;
 
 /// The time within which a worker exits after the control channel has ended or after
-/// [`Message::Stop`]. The worker drains for at most ten seconds. A process that still runs after
-/// this time is killed.
+/// [`Message::Stop`]. It is longer than the ten seconds for which a worker may drain. A process
+/// that still runs after this time is killed.
 pub const EXIT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(15);

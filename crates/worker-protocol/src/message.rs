@@ -32,8 +32,8 @@ pub enum Message {
     /// [`Pong`](Self::Pong) of the same number, even while R is busy.
     Ping(u64),
     /// To the worker: shut down gracefully, as after SIGTERM. Under R's `serve()`, requests in
-    /// progress get up to ten seconds to finish. Otherwise the process exits at once. A second
-    /// `Drain`, or one after [`Stop`](Self::Stop), has no effect.
+    /// progress get up to ten seconds to finish. A process that does not run `serve()` exits at
+    /// once. A second `Drain`, or one after [`Stop`](Self::Stop), has no effect.
     Drain,
     /// To the worker: shut down gracefully, as after [`Drain`](Self::Drain), but exit within
     /// [`EXIT_TIMEOUT`](crate::EXIT_TIMEOUT) whatever R is doing.
@@ -54,8 +54,7 @@ pub enum Message {
     /// To the worker: close the public listeners for good, and close each connection that was
     /// accepted on them after its next response. The number is the time in milliseconds within
     /// which the WebSockets of these connections are closed, or
-    /// [`KEEP_WEBSOCKETS`](crate::KEEP_WEBSOCKETS). With 0, idle connections are closed at once, as
-    /// when a server ends.
+    /// [`KEEP_WEBSOCKETS`](crate::KEEP_WEBSOCKETS). With 0, idle connections are closed at once.
     Retire(u64),
     /// To the worker: reopen the file of the access log, because the file has been rotated.
     ReopenLog,

@@ -16,7 +16,7 @@ const VERSION: u32 = 4;
 
 /// The maximum time after which an idle R process renews its state [`RState::Idle`] on the
 /// scoreboard. If the state has not been renewed for much longer, R is not idle: it runs a long
-/// callback of the package later, or waits outside Rookery.
+/// callback of the R package `later`, or waits outside Rookery.
 pub const IDLE_RENEWAL_INTERVAL: Duration = Duration::from_millis(150);
 
 /// The age up to which the state [`RState::Idle`] on a scoreboard counts as valid. The value is
@@ -93,11 +93,12 @@ pub struct Scoreboard {
     is_stopping: AtomicU32,
     r: Line<Rs>,
     io: Line<Ios>,
-    /// For each place of a ticket, the state of the last request at that place: twice the sequence
-    /// number of the request if R has begun it, plus 1 if the supervisor has withdrawn it.
+    /// The state of the last request at each place (the index that a ticket contains). The value is
+    /// `2 * n` if R has begun the request with the sequence number `n`, or `2 * n + 1` if the
+    /// supervisor has withdrawn that request.
     begun: [AtomicU64; MAX_TICKETS],
-    /// Metrics of the requests of those clients whose connections this worker has accepted itself.
-    /// R's thread writes them.
+    /// Metrics of the requests over connections that this worker has accepted on the public
+    /// listeners. R's thread writes them.
     counters: RequestCounters,
 }
 
@@ -152,8 +153,8 @@ const _: () = {
     );
 };
 
-/// A copy of the numbers of a [`Scoreboard`] at about one moment. The numbers may be inconsistent
-/// with each other by one request.
+/// A copy of the numbers of a [`Scoreboard`] at about one moment. The copy is not atomic, so
+/// counters of requests may be inconsistent by one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Snapshot {
     /// What R was doing.
@@ -184,7 +185,7 @@ pub struct Snapshot {
     /// [`since`](Self::since). Use [`busy_time`](Self::busy_time) to include the current activity.
     pub busy: Duration,
     /// The part of [`busy`](Self::busy) that R spent on requests and not on WebSocket events
-    /// ([`RState::Messages`]). The value includes at least all requests that are
+    /// ([`RState::Messages`]). The value includes the time for every request that is
     /// [done](Self::done).
     pub busy_with_requests: Duration,
 }
@@ -221,24 +222,24 @@ impl Snapshot {
     }
 }
 
-/// Returns the word that a ticket's place on the scoreboard has after R has begun the request.
+/// Returns the word that R writes to the scoreboard when it begins the request with this ticket.
 fn begun(ticket: Ticket) -> u64 {
     ticket.sequence() << 1
 }
 
-/// Returns the word that a ticket's place on the scoreboard has after the supervisor has withdrawn
-/// the request.
+/// Returns the word that the supervisor writes to the scoreboard when it withdraws the request with
+/// this ticket.
 fn withdrawn(ticket: Ticket) -> u64 {
     begun(ticket) | 1
 }
 
-/// Returns true if the word of a ticket's place on the scoreboard says that R has begun the
-/// request.
+/// Returns true if `word` shows that R has begun the request with this ticket. `word` is the value
+/// at the ticket's place on the scoreboard.
 fn is_begun(word: u64, ticket: Ticket) -> bool {
     word >= begun(ticket) && word != withdrawn(ticket)
 }
 
-/// A copy of the scoreboard's record of the requests that R had begun at one moment.
+/// A copy of the scoreboard's record of which requests R has begun.
 #[derive(Debug, Default)]
 pub struct BegunRequests(Box<[u64]>);
 
@@ -291,7 +292,7 @@ impl Scoreboard {
 
     // ---- called by the supervisor ----
 
-    /// Reads all numbers of the scoreboard.
+    /// Returns a copy of the scoreboard's numbers: R's state, the counters and the process id.
     pub fn read(&self) -> Snapshot {
         // `taken` is read before `handed`. The I/O thread increments `handed` before R can take the
         // request, so no reader sees more taken requests than handed ones.
@@ -356,8 +357,8 @@ impl Scoreboard {
         withdrawal.is_ok() || place.load(SeqCst) == withdrawn(ticket)
     }
 
-    /// Returns the metrics of the requests of those clients whose connections the worker has
-    /// accepted itself. R's thread writes them.
+    /// Returns the metrics of the requests over connections that the worker has accepted on the
+    /// public listeners. R's thread writes them.
     pub fn request_counters(&self) -> &RequestCounters {
         &self.counters
     }
@@ -406,8 +407,8 @@ impl Scoreboard {
     /// false if the supervisor has withdrawn the request, so that R must not call the application
     /// for it. Called on R's thread.
     ///
-    /// The record becomes visible before any effect of the application, even if a signal kills the
-    /// process between the two.
+    /// The supervisor can see the record before the application has any effect, even if a signal
+    /// kills the process in between.
     #[must_use]
     pub fn begin(&self, ticket: Ticket) -> bool {
         let place = &self.begun[ticket.place()];

@@ -106,8 +106,9 @@ impl Tickets {
 /// A ticket in use. When the guard is dropped, the ticket's place on the scoreboard becomes free.
 /// Drop the guard after the response has arrived or after
 /// [`Scoreboard::has_begun`](crate::Scoreboard::has_begun) was called. It may also be dropped while
-/// the worker still processes the request, for example after the client has disconnected. The place
-/// may then get a later ticket, which the worker never overwrites with the older one.
+/// the worker still processes the request, for example after the client has disconnected. A later
+/// ticket may then use the same place, and the worker does not overwrite the later ticket with the
+/// older one.
 #[derive(Debug)]
 pub struct TicketGuard {
     ticket: Ticket,

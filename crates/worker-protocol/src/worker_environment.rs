@@ -67,9 +67,9 @@ pub struct WorkerEnvironment<'fd> {
 
 impl WorkerEnvironment<'_> {
     /// Configures `command` so that the process that it starts inherits the descriptors of this
-    /// environment, and the environment variables that name them. The process inherits no other
-    /// descriptors above the standard three. Each descriptor must be above 2 and must stay open
-    /// until the process has been started.
+    /// environment. Also sets the environment variables that name them. Apart from the standard
+    /// streams, the process inherits no other descriptors. The number of each descriptor must be
+    /// above 2, and the descriptor must stay open until the process has been started.
     pub fn apply(&self, command: &mut Command) {
         let descriptors = [self.listener, self.control, self.scoreboard].map(|fd| fd.as_raw_fd());
         for (name, fd) in [variables::LISTEN_FD, variables::CONTROL_FD, variables::SCOREBOARD_FD]

@@ -299,7 +299,7 @@ fn body(word: &str) -> Option<BodyState> {
     }
 }
 
-/// Parses an address in a worker header, without the zone of an IPv6 address.
+/// Parses an address in a worker header, which is an IP address with a port.
 fn address(word: &str) -> Result<SocketAddr, WorkerHeaderError> {
     word.parse().map_err(|_| WorkerHeaderError::Address)
 }
@@ -314,8 +314,8 @@ fn is_fingerprint(text: &[u8]) -> bool {
     text.len() == 64 && text.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Writes the subject of a certificate as one word: letters and most signs unchanged, and all other
-/// bytes as `%` and two hexadecimal digits. An empty subject is written as `*`.
+/// Writes the subject of a certificate as one word: letters, digits and most punctuation unchanged,
+/// and all other bytes as `%` and two hexadecimal digits. An empty subject is written as `*`.
 fn escape(f: &mut fmt::Formatter<'_>, subject: &str) -> fmt::Result {
     if subject.is_empty() {
         return f.write_str("*");

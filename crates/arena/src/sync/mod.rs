@@ -12,8 +12,8 @@
 //!   enough for the cursor. A node is published by its link, with release and acquire.
 //! - `made` and `used` are stacks. Nodes are pushed onto them, and none is taken before a reset, so
 //!   there is no ABA problem. `spares` is a list that does not change between resets; a spare is
-//!   taken by setting its `below`, which was null. Each node for a single request is in `made` or
-//!   in the list of spares, and if it serves a request, also in `used`.
+//!   taken by setting its `below`, which was null. Each node for a single large allocation is in
+//!   `made` or in the list of spares, and also in `used` if it serves an allocation.
 //! - Counters (reserved bytes, pressure, misses) are relaxed. They guide decisions and the limit,
 //!   but publish nothing. Bytes are reserved under the limit before memory is requested, so threads
 //!   cannot exceed it together.
@@ -136,8 +136,7 @@ impl SyncArena {
     }
 
     /// Frees all allocations of the arena, and keeps its memory for reuse, up to the high-water
-    /// mark (the memory that it recently needed). A reset costs a few stores for each chunk in use,
-    /// which usually has 128 KiB.
+    /// mark (the memory that it recently needed). A reset costs a few stores for each chunk in use.
     pub fn reset(&mut self) {
         self.peak = self.peak.max(self.len());
         let mut freed = 0;
@@ -172,11 +171,12 @@ impl SyncArena {
     }
 
     /// Sets the maximum number of bytes that the arena may hold from the global allocator; `None`
-    /// means no limit. The arena keeps memory that it already holds.
+    /// means no limit. A lower limit does not take away memory that the arena already holds.
     ///
-    /// Chunks of large allocations that are kept for reuse count towards the limit. Unlike in an
-    /// [`Arena`](crate::Arena), an allocation does not free them. After the limit has refused an
-    /// allocation, the next reset frees the kept chunks that served no allocation.
+    /// Chunks of large allocations that are kept for reuse count towards the limit. Unlike an
+    /// [`Arena`](crate::Arena), this arena does not free them to make space for an allocation.
+    /// After the limit has refused an allocation, the next reset frees the kept chunks that served
+    /// no allocation.
     pub fn set_allocation_limit(&mut self, limit: Option<usize>) {
         self.limit = limit.unwrap_or(NO_LIMIT);
     }
@@ -293,8 +293,8 @@ impl SyncArena {
         }
     }
 
-    /// Makes the node after `current` the current node of `shard`. A shard is a chain of chunks,
-    /// which are called nodes. Allocates the next node if it does not exist.
+    /// Moves `shard`, a chain of nodes (chunks), from the node `current` to the next one. Allocates
+    /// the next node if it does not exist.
     fn advance(
         &self,
         shard: &Shard,
@@ -319,7 +319,7 @@ impl SyncArena {
     }
 
     /// Makes a node (a chunk) of `wanted` bytes, or of fewer bytes if the arena's limit requires
-    /// it. If the allocator fails for this size, the node has `exact` bytes.
+    /// it. If the allocator cannot provide this size, the node has `exact` bytes.
     fn make(
         &self,
         wanted: usize,

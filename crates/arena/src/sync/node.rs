@@ -232,8 +232,8 @@ pub(crate) unsafe fn iterate_used<'a>(latest: *mut Node) -> impl Iterator<Item =
 /// and the total size of the nodes that served an allocation.
 ///
 /// # Safety
-/// - `used` is the stack of the nodes that served, and each node for one large allocation is in it
-///   or in `spares`.
+/// - `used` is the stack of the nodes that served an allocation. Each node for one large allocation
+///   is in `used` or in `spares`.
 /// - Nothing else uses the nodes, and nothing in them is in use.
 pub(crate) unsafe fn recycle(used: *mut Node, spares: *mut Node) -> (*mut Node, usize) {
     let mut left = Chain::new();

@@ -48,8 +48,9 @@ pub(crate) struct Shard {
     head: AtomicPtr<Node>,
     /// The nominal size in bytes of the next node (chunk) that the shard makes.
     target: AtomicUsize,
-    /// The total size of the allocations that got nodes (chunks) of their own because the shard's
-    /// next node is too small. It returns to zero when the shard moves to another node.
+    /// The total size in bytes of the allocations that got nodes (chunks) of their own although
+    /// larger shared nodes could contain them. It returns to zero when the shard moves to another
+    /// node.
     pressure: AtomicUsize,
     /// The high-water mark of the chain in bytes: the memory that it recently needed between two
     /// resets. It changes only through `&mut`.
@@ -147,9 +148,9 @@ impl Shard {
         }
     }
 
-    /// Counts `room` bytes that were allocated in a node (chunk) of their own because the shard's
-    /// next node is too small. If the counted bytes would have filled the next node, the size of
-    /// further nodes grows.
+    /// Counts an allocation of `room` bytes that got a node (chunk) of its own although a larger
+    /// shared node could contain it. If the shard's next node does not exist yet (`is_kept` is
+    /// false), and the counted bytes would have filled it, further nodes become larger.
     pub(crate) fn add_pressure(&self, room: usize, is_kept: bool, growth: Growth) {
         if let Some(node) = self.current() {
             node.misses().fetch_add(1, Ordering::Relaxed);

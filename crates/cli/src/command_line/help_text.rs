@@ -1,5 +1,6 @@
 //! Texts that `--help` and the manual page share. The documentation generator in crates/settings
-//! includes this file, so this file must not import anything.
+//! compiles this file as well. The file must not import anything, because the other modules of this
+//! crate do not exist there.
 
 /// The first paragraph of `rookery --help`.
 pub(super) const ABOUT: &str = "\

@@ -45,8 +45,8 @@ pub(super) fn options() -> impl Iterator<Item = Arg> {
     })
 }
 
-/// Returns the former names of a setting that were command-line options. Returns nothing for a
-/// limit, because `--limit` accepts the former names of limits.
+/// Returns those former names of a setting that the command line still accepts as options. Returns
+/// nothing for a limit, because `--limit` accepts the former names of limits.
 fn former_options(row: &'static Setting) -> impl Iterator<Item = &'static Former> {
     let is_option = |former: &&Former| former.places.has(Places::COMMAND_LINE);
     row.former.iter().filter(|_| row.section != Section::Limits).filter(is_option)

@@ -81,7 +81,7 @@ fn query_found(wanted: Option<&Selector>, is_json: bool) -> Result<Vec<u8>, Fail
 /// exists.
 ///
 /// # Errors
-/// Fails if the server does not respond, unless it is certainly not selected.
+/// Fails if the server does not respond, and is or may be the selected one.
 fn query_server(
     pid: u32,
     place: &AdminAddress,

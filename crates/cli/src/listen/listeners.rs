@@ -29,7 +29,7 @@ pub(crate) struct Listeners {
     /// The URL of the server to open in a browser, or `None` if it listens only on Unix sockets.
     pub(crate) url: Option<String>,
     scheme: &'static str,
-    /// The TCP addresses of the listeners that have no public host name.
+    /// The TCP addresses of the listeners. Empty if the server has a public host name (`--domain`).
     ip_addresses: Vec<SocketAddr>,
 }
 

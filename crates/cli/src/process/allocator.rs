@@ -26,7 +26,9 @@ extern "C" fn without_huge_pages() {
 #[unsafe(link_section = ".init_array.00099")]
 static BEFORE_MAIN: extern "C" fn() = without_huge_pages;
 
-/// Returns unused memory to the operating system, as [`rookery_server::Config::trim`] requires.
+/// Returns unused memory to the operating system: all of it if `all` is true, otherwise only what
+/// can be returned at little cost. The server calls this function as
+/// [`rookery_server::Config::trim`].
 pub(crate) fn trim(all: bool) {
     // SAFETY: `mi_collect` may be called at any time. It only frees memory that no thread uses.
     unsafe { libmimalloc_sys::mi_collect(all) }

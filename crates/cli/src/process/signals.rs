@@ -125,8 +125,8 @@ impl ReceivedSignal {
 pub(crate) struct Signals(Receiver<ReceivedSignal>);
 
 impl Signals {
-    /// Starts to receive signals. They no longer terminate the process from then on. Must be called
-    /// before other threads are started, because threads inherit the signal mask.
+    /// Starts to receive signals. From then on, signals no longer terminate the process. Must be
+    /// called before other threads are started, because threads inherit the signal mask.
     ///
     /// # Errors
     /// Fails if the thread that waits for signals cannot be started.

@@ -1,4 +1,4 @@
-//! The destination of the access log, and the access log while it is open.
+//! Checks and opens the destination of the access log, such as a file.
 
 use std::path::PathBuf;
 use std::sync::Arc;

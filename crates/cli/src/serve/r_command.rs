@@ -33,8 +33,8 @@ const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// Returns the command that starts a worker (an R process under the supervisor).
 ///
 /// Usually the supervisor accepts connections and writes the access log. The worker then gets only
-/// the settings that apply in R. If `public` is given, the worker accepts connections itself: it
-/// gets all settings, and writes its access log to the destination `public`.
+/// the settings that apply in R. If `public` is given, the worker instead accepts connections
+/// itself, gets all settings, and writes its access log to the destination `public`.
 ///
 /// # Errors
 /// Fails if R or the R package is not found.
@@ -169,7 +169,7 @@ pub(crate) fn package_folder() -> Result<PathBuf, Failure> {
 
 /// Returns a value for `R_LIBS` that begins with the library of rookery's own version of httpuv. R
 /// then prefers this version to those in the libraries that an `.Rprofile` adds. Returns `None` if
-/// the library is not in its usual folder, because R then finds it itself (`compat_library()`).
+/// the library is not in its usual folder. R itself then finds the library (`compat_library()`).
 fn library_path(package: &Path) -> Option<OsString> {
     let compat = package.join("compat");
     if !compat.join("httpuv").join("DESCRIPTION").is_file() {

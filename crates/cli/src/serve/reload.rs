@@ -33,8 +33,9 @@ pub(crate) struct Reload {
 }
 
 impl Reload {
-    /// Reads and checks the settings again and applies the HTTPS settings. Returns the command that
-    /// makes the supervisor apply the other settings, or report the failure.
+    /// Reads and checks the settings again, and applies the HTTPS settings. Returns the command
+    /// that makes the supervisor apply all other settings. If a setting is wrong, returns the
+    /// command that makes the supervisor report the error.
     pub(crate) fn request(&self) -> SupervisorCommand {
         match self.read() {
             Ok(serve) => SupervisorCommand::Change(Box::new(self.builder.build(&serve, None))),

@@ -1,5 +1,5 @@
 //! Serves an app on operating systems other than Linux. There is no supervisor: the program
-//! replaces itself by the R process, which keeps its process id.
+//! replaces itself by R, which keeps the program's process id.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;

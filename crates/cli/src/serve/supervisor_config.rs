@@ -19,8 +19,8 @@ use crate::settings::serve_settings::ServeSettings;
 use crate::settings::workers::{self, MaxMemory, Workers};
 use crate::stderr::log_line;
 
-/// What the configuration of the supervisor needs in addition to the settings. It does not change
-/// at a reload.
+/// The values that, together with the settings, determine the configuration of the supervisor.
+/// Unlike the settings, they do not change at a reload.
 pub(crate) struct ConfigBuilder {
     pub(crate) target: Target,
     pub(crate) address: Address,

@@ -15,8 +15,8 @@ use crate::listen::listeners::Listeners;
 use crate::stderr::{log_line, print_lines};
 use crate::terminal::browser;
 
-/// The listeners for clients and for the admin address. The supervisor notifies this object of
-/// changes of its state, which are passed on to the service manager.
+/// The listeners for clients and for the admin address. When the state of the supervisor changes,
+/// the supervisor notifies this object, which notifies the service manager.
 pub(crate) struct SupervisorFrontend {
     listeners: Listeners,
     /// The text of the start-up screen, with colour codes if standard error is a terminal.
@@ -37,8 +37,8 @@ struct WorkerCounts {
     failures: usize,
 }
 
-/// The number of worker failures within a minute that is high enough to be reported to the service
-/// manager.
+/// The number of worker failures within a minute from which on the failures are reported to the
+/// service manager.
 const REPORTED_FAILURES: usize = 5;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use crate::settings::combined::CombinedSettings;
 use crate::user_paths::absolute;
 
 /// The settings that a worker gets if the supervisor accepts the connections. The supervisor
-/// applies most other settings itself. The worker applies the limits of WebSockets, because the
-/// supervisor forwards their bytes unchanged.
+/// applies most other settings itself. It cannot apply the limits of WebSockets, because it
+/// forwards the bytes of WebSockets without reading the messages in them.
 #[cfg(target_os = "linux")]
 const WORKER_SETTINGS: [&str; 17] = [
     "spool_dir",
@@ -32,14 +32,14 @@ const WORKER_SETTINGS: [&str; 17] = [
 ];
 
 impl CombinedSettings {
-    /// Adds the settings that R also has as options to the lines for the R process. Only settings
-    /// that are given are added.
+    /// Adds settings to the lines for the R process: all given settings that are also options of R
+    /// (`options()`).
     pub(crate) fn pass_to_r(&self, lines: &mut Lines) {
         self.pass_rows(lines, |row| row.places.has(Places::OPTION));
     }
 
-    /// Adds the settings that a worker needs if the supervisor accepts its connections. Only
-    /// settings that are given are added.
+    /// Adds settings to the lines for a worker whose connections the supervisor accepts: all given
+    /// settings that such a worker needs.
     #[cfg(target_os = "linux")]
     pub(crate) fn pass_to_worker(&self, lines: &mut Lines) {
         self.pass_rows(lines, |row| WORKER_SETTINGS.contains(&row.name));

@@ -77,9 +77,9 @@ impl ServeSettings {
         })
     }
 
-    /// Returns true if a single worker may accept connections itself. Otherwise the supervisor
-    /// accepts them, because some features need it: responses to ACME challenges, and the settings
-    /// of [`Workers::needs_front_end`].
+    /// Returns true if a single worker may accept connections itself. Returns false if the
+    /// supervisor must accept them, because it responds to ACME challenges or applies a setting
+    /// that only it can apply ([`Workers::needs_front_end`]).
     #[cfg(target_os = "linux")]
     pub(crate) fn may_accept(&self) -> bool {
         self.settings.https() != Some(Https::Authority) && !self.workers.needs_front_end

@@ -48,7 +48,7 @@ pub(crate) struct Workers {
     pub(crate) reload: bool,
     /// Whether the program exits when all workers keep crashing.
     pub(crate) fail_fast: bool,
-    /// The number of ready workers from which on the server reports that it is ready.
+    /// The number of workers that must be ready before the server reports that it is ready.
     pub(crate) min_ready: u32,
     /// The response status of the readiness probe (`/-/ready`) during shutdown.
     pub(crate) drain_status: u16,
@@ -65,8 +65,8 @@ pub(crate) struct Workers {
 /// The memory limit of a worker. A worker that uses more is replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MaxMemory {
-    /// A share of the memory limit of the control group. Without such a limit, workers have none
-    /// either.
+    /// Each of several workers gets a part of the memory limit of the control group. A single
+    /// worker has no limit, and neither have workers in a control group without a limit.
     Share,
     Bytes(u64),
     /// Workers have no memory limit.

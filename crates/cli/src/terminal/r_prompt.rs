@@ -48,8 +48,8 @@ impl PromptWatcher {
     }
 }
 
-/// Returns true if R shows a prompt. R then reads single keys (GNU readline), which the terminal
-/// settings reveal. `before` contains the settings from before R was started.
+/// Returns true if R shows a prompt. At a prompt, R has changed the terminal settings, because GNU
+/// readline reads single keys. `before` contains the settings from before R was started.
 fn is_at_prompt(before: &libc::termios) -> bool {
     before.c_lflag & libc::ICANON != 0
         && terminal_state().is_some_and(|now| now.c_lflag & libc::ICANON == 0)

@@ -17,8 +17,9 @@ macro_rules! hooked {
         #[must_use]
         pub struct $name<$what> {
             hook: Option<Arc<dyn ErrorHook>>,
-            /// The wrapped future or stream. It is structurally pinned, unlike `hook`; this is
-            /// sound because there is no `Drop` and the compiler derives `Unpin`.
+            /// The wrapped future or stream. It is structurally pinned, unlike `hook`. This is
+            /// sound because the wrapper has no `Drop` implementation, and the compiler derives its
+            /// `Unpin`.
             inner: $what,
         }
 

@@ -16,8 +16,9 @@ pub use stack::HookGuard;
 /// An error hook: a receiver of the errors that code passes to [`throw`].
 ///
 /// In its methods, a hook may make other hooks current, and may throw errors to them or to itself.
-/// It stays current during a call of its methods, so it has to avoid endless recursion. To pass
-/// errors on to the hook that was current before, a hook calls [`current_hook`] when it is made.
+/// It stays current during a call of its methods, so it has to avoid endless recursion. A hook that
+/// passes errors on to the previous hook has to get the previous hook by [`current_hook`] when it
+/// is made.
 pub trait ErrorHook: Send + Sync {
     /// Receives an error, and returns an id by which the error can be withdrawn with
     /// [`clear`](ErrorHook::clear).

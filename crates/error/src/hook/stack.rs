@@ -1,16 +1,18 @@
 //! The error hooks of a thread: a list of scopes, each with a hook, the innermost first.
 //!
-//! A scope is a [`Node`]. The node of [`lend`] is in its stack frame and refers to an `Arc` that
-//! the caller keeps. The node of a [`HookGuard`] is on the heap beside an `Arc` of its own. The
-//! most frequent use is the poll of a future by [`lend`]. It costs one read and two writes of the
-//! thread's cell, and changes no reference count.
+//! A scope is a [`Node`]. There are two kinds of scopes:
+//! - The function [`lend`] makes a hook current during a call. Its node is in its stack frame, and
+//!   refers to an `Arc` that the caller keeps. Most calls are polls of futures. Such a call reads
+//!   the thread's cell once, writes it twice, and changes no reference count.
+//! - A [`HookGuard`] makes a hook current until it is dropped. Its node is on the heap, beside an
+//!   `Arc` of its own.
 //!
 //! # Ground rules
 //! Only the thread that made a node reads or writes it, and every node that can be reached from
 //! [`INNERMOST`] is alive:
-//! - `lend` removes its own node when it ends, in whatever way, *together with all nodes inside
-//!   it*. Those can only be of guards that outlive their scope (held across an `.await`, moved out
-//!   of a closure, or forgotten). Their hooks are no longer current, and their nodes are never
+//! - `lend` removes its own node when it returns or panics, *together with all nodes inside it*.
+//!   These can only be the nodes of guards that outlive their scope (held across an `.await`, moved
+//!   out of a closure, or forgotten). Their hooks are no longer current, and their nodes are never
 //!   followed again.
 //! - A guard that is dropped removes its own node wherever it is. If the node is not found, a
 //!   `lend` has removed it.
@@ -19,14 +21,14 @@
 //!   guard the call holds a clone of the `Arc`.
 //! - Code that jumps over the frame of a `lend` without unwinding it (C's `longjmp`) leaves a dead
 //!   node behind. Such a jump is undefined behaviour for frames with destructors anyway. Where C
-//!   can jump, as in R, call Rust from C and not the other way round.
-//! - The list belongs to the thread and not to a stack. A stackful coroutine that is suspended
-//!   within a `lend` leaves its node in the list, so that everything the thread runs meanwhile
-//!   throws to the coroutine's hook. If the `lend`s of two coroutines do not end in the reverse
-//!   order of their beginning, each restores a node of the other. If the other stack no longer
-//!   exists, or the coroutine is resumed on another thread, a dead node is followed. A hook
-//!   therefore does not follow a stackful coroutine: no switch is allowed within a `lend` (a poll
-//!   of a wrapper, `with_hook`), and no coroutine may be moved with a guard.
+//!   code can jump, as in R, it must therefore not be called from within a `lend`.
+//! - The list belongs to the thread and not to a stack, so a hook does not follow a stackful
+//!   coroutine. A coroutine must not be suspended within a `lend` (a poll of a wrapper,
+//!   `with_hook`), and must not move to another thread with a guard. A suspended coroutine would
+//!   leave its node in the list, and everything that the thread runs meanwhile would throw to the
+//!   coroutine's hook. If the `lend`s of two coroutines ended in the wrong order, each would
+//!   restore a node of the other. If the other stack no longer existed, or the coroutine were
+//!   resumed on another thread, the list would lead to a dead node.
 
 #![allow(unsafe_code)]
 
@@ -109,8 +111,8 @@ pub(super) fn visit<R>(visitor: impl FnOnce(Option<&Arc<dyn ErrorHook>>) -> R) -
     }
 }
 
-/// A guard that keeps an error hook current on this thread until it is dropped.
-/// [`set_hook`](super::set_hook) makes one.
+/// A guard that keeps an error hook current on this thread until the guard is dropped. It is
+/// returned by [`set_hook`](super::set_hook).
 ///
 /// The guard owns its hook and cannot leave its thread:
 /// ```compile_fail,E0277
@@ -127,8 +129,8 @@ pub(super) fn visit<R>(visitor: impl FnOnce(Option<&Arc<dyn ErrorHook>>) -> R) -
 /// [`with_hook`](super::with_hook) or poll ends.
 #[must_use = "the hook is in force only as long as the guard lives"]
 pub struct HookGuard {
-    /// The scope of the guard's error hook. The pointer comes from a box. Being raw, it also keeps
-    /// the guard from being `Send` or `Sync`.
+    /// The scope of the guard's error hook. The pointer comes from a box. Because it is a raw
+    /// pointer, the guard is neither `Send` nor `Sync`.
     scope: NonNull<GuardScope>,
 }
 

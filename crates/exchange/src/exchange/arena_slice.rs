@@ -42,8 +42,8 @@ impl ArenaSlice {
     /// Extends this slice by `next` if the bytes of `next` directly follow it in memory. Returns
     /// false, and leaves this slice unchanged, if they do not.
     ///
-    /// Both slices must have been created by [`at`](Self::at), because its pointers are valid for a
-    /// whole chunk of the arena.
+    /// Both slices must have been created by [`at`](Self::at), because only the pointers of such
+    /// slices are valid for a whole chunk of the arena.
     pub(crate) fn extend(&mut self, next: ArenaSlice) -> bool {
         let is_behind = self.start.addr().get() + self.len == next.start.addr().get();
         self.len += if is_behind { next.len } else { 0 };

@@ -16,9 +16,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
-/// The maximum number of bytes in unused body buffers that a pool keeps. R returns all unused
-/// vectors at once when it collects garbage. The value is the amount of vectors that R may create
-/// before its first collection (the initial `R_VSize`).
+/// The maximum total size in bytes of the unused body buffers that a pool keeps.
+// R returns the buffers of all unused vectors at once, when it collects garbage. This is the size
+// of the vectors that R may create before its first collection (the initial `R_VSize`).
 const KEPT_BYTES: usize = 64 << 20;
 
 /// The unit in bytes to which the capacity of a body buffer is rounded up, so that bodies of
@@ -57,11 +57,11 @@ pub struct BodyBufferPool {
 struct FreeList {
     free: Vec<(usize, Allocation)>,
     bytes: usize,
-    /// The total capacity in bytes of the body buffers that were taken from the pool since buffers
-    /// were last returned.
+    /// The total capacity in bytes of the body buffers that were taken from the pool in the current
+    /// period. A new period begins when a buffer is taken after one has been returned.
     taken: usize,
-    /// The total capacity in bytes of the body buffers that were taken from the pool between the
-    /// last two times that buffers were returned.
+    /// The total capacity in bytes of the body buffers that were taken from the pool in the period
+    /// before the current one.
     taken_before: usize,
     /// Whether a buffer has been returned to the pool since the last one was taken from it.
     is_returning: bool,
@@ -116,8 +116,8 @@ impl BodyBufferPool {
         Some(found)
     }
 
-    /// Adds the allocation of a body buffer to the pool's free list. If the pool is full, frees the
-    /// allocation.
+    /// Returns the allocation of a body buffer to the pool's free list, or frees it if the pool is
+    /// full.
     fn put_back(&self, capacity: usize, allocation: Allocation) {
         if let Ok(mut free_list) = self.free_list.try_lock() {
             free_list.is_returning = true;
@@ -182,7 +182,7 @@ unsafe impl Sync for BodyBuffer {}
 
 impl BodyBuffer {
     /// Appends bytes to the body in this buffer. Returns false and changes nothing if the bytes do
-    /// not fit or if the buffer has been lent.
+    /// not fit or if the buffer has been lent to the application.
     pub fn push(&mut self, bytes: &[u8]) -> bool {
         let head = self.head();
         let fits = bytes.len() <= head.capacity - self.len;

@@ -2,7 +2,7 @@
 //! and in CGI form (`HTTP_X_FOO`).
 //!
 //! A table contains the names that clients commonly send. The server looks up each name once, and
-//! the application can keep one R object for each index of the table.
+//! the application can keep one R object for each name in the table.
 
 use super::arena_slice::ArenaSlice;
 
@@ -112,7 +112,7 @@ known_headers! {
 }
 
 /// Writes a header name in CGI form to `out`: `HTTP_`, followed by `name` in upper case and with
-/// `_` for `-`. Other bytes are copied.
+/// `_` for `-`.
 pub(crate) fn write_cgi(name: &[u8], out: &mut [u8]) {
     out[..PREFIX.len()].copy_from_slice(PREFIX);
     for (to, from) in out[PREFIX.len()..].iter_mut().zip(name) {

@@ -5,12 +5,12 @@ use rookery_arena::Arena;
 use super::arena_slice::ArenaSlice;
 use super::header_names::StoredHeader;
 
-/// The maximum number of request headers that are sorted by insertion. With 32 headers, insertion
-/// sort moves an entry about 256 times on average.
+/// The maximum number of request headers that are sorted by insertion. For 32 headers, insertion
+/// sort makes about 256 moves on average.
 const INSERTION_SORT_MAX: usize = 32;
 
-/// Sorts request headers by name and joins those with the same name. Not needed if the headers
-/// arrived sorted and with distinct names.
+/// Sorts request headers by name and joins those with the same name. The caller can skip this
+/// function if the names are distinct and already sorted.
 pub(super) fn sort_and_join(headers: &mut Vec<StoredHeader>, arena: &Arena) {
     // SAFETY: the slices belong to this exchange (or are static), and nothing is reset during the
     // call.

@@ -7,7 +7,8 @@ use std::io;
 use super::arena_slice::ArenaSlice;
 use super::body_buffer::BodyBuffer;
 
-/// The body of a request. It is complete before the application receives it.
+/// The body of a request, as the server collects it before it passes the request to the
+/// application.
 #[derive(Debug, Default)]
 pub struct RequestBody {
     segments: Vec<ArenaSlice>,
@@ -16,7 +17,7 @@ pub struct RequestBody {
     len: u64,
 }
 
-/// The place where the body of a request is stored.
+/// The storage of a request body: in memory or in a temporary file.
 #[derive(Debug)]
 pub enum BodySource<'a> {
     /// The request body is empty.
@@ -47,7 +48,8 @@ impl RequestBody {
         }
     }
 
-    /// Returns the segments of a request body in memory, in the order of their bytes.
+    /// Returns the bytes of a request body that is stored in memory, as consecutive segments.
+    /// Returns no segment for a body in a file.
     pub fn segments(&self) -> impl Iterator<Item = &[u8]> {
         // SAFETY: the slices belong to the exchange that contains this body and that is borrowed
         // with it. A body is only accessible through its exchange, whose `reset` clears the body
@@ -62,8 +64,8 @@ impl RequestBody {
         self.block.as_ref().filter(|_| self.segments.is_empty())
     }
 
-    /// Moves the request body from the arena into one buffer. Further bytes of the body are also
-    /// stored in the buffer until its capacity is exhausted.
+    /// Moves the request body from the arena into the buffer `block`. Further bytes of the body are
+    /// also stored in this buffer until its capacity is exhausted.
     pub fn use_block(&mut self, mut block: BodyBuffer) {
         if self.block.is_none() && self.segments().all(|segment| block.push(segment)) {
             self.segments.clear();
@@ -148,8 +150,9 @@ impl RequestBody {
     }
 }
 
-/// The maximum capacity that the table of body segments keeps from one request to the next, in
-/// segments. It occupies at most 1 KiB. A body of 1 MiB needs about ten segments.
+/// The maximum capacity, in segments, that the table of body segments keeps from one request to the
+/// next.
+// The kept table occupies at most 1 KiB. A body of 1 MiB needs about ten segments.
 const KEPT_SEGMENTS: usize = 64;
 
 #[cfg(test)]

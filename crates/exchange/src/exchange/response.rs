@@ -175,8 +175,8 @@ impl fmt::Display for HeaderError {
 
 impl std::error::Error for HeaderError {}
 
-/// The maximum capacity that the table of response headers keeps from one request to the next, in
-/// headers. The table then occupies 2 KiB.
+/// The maximum capacity, in headers, that the table of response headers keeps from one request to
+/// the next. A table of this capacity occupies 2 KiB.
 const KEPT_HEADERS: usize = 64;
 
 #[cfg(test)]

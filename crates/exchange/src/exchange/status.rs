@@ -40,8 +40,9 @@ impl ExchangeStatus {
         self.is_waiting.store(is_waiting, Ordering::Release);
     }
 
-    /// Returns what the access log will show about this request's workers. A wait for a worker that
-    /// has not ended is included. Returns `None` if the application has no workers.
+    /// Returns what the access log will show about this request's workers. If the request is still
+    /// waiting for a worker, the time until now is included. Returns `None` if the application has
+    /// no workers.
     pub fn upstream_log(&self) -> Option<UpstreamLog> {
         let mut upstream = *self.lock();
         if let Some(upstream) = &mut upstream {

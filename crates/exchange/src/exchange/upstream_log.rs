@@ -79,7 +79,7 @@ impl UpstreamLog {
     }
 
     /// Records that the request got its response from the application itself instead of a worker.
-    /// `termination_state` is the reason.
+    /// `termination_state` is the reason, or `None` for a reason that the access log does not show.
     pub fn on_terminated(&mut self, termination_state: Option<TerminationState>, now: Instant) {
         self.stop_waiting(now);
         self.termination_state = termination_state;

@@ -17,7 +17,8 @@ const BUSY_POLL: Duration = Duration::from_micros(50);
 
 /// The longer time for which an application busy-polls for the next event. It applies if [long
 /// busy-polling](Link::enable_long_busy_poll) is enabled and the previous event arrived within this
-/// time. It suits events that come through another process, which takes longer than `BUSY_POLL`.
+/// time. It suits a worker, because the next request often arrives from the supervisor only after
+/// `BUSY_POLL`.
 const LONG_BUSY_POLL: Duration = Duration::from_micros(200);
 
 /// The time for which a command for the server may wait for further commands, so that one wake-up
@@ -39,8 +40,8 @@ enum Due {
 }
 
 impl Link {
-    /// Takes the next event from the server. If there is none, flushes the commands that the
-    /// application has sent.
+    /// Removes and returns the next event from the server. If there is none, wakes the server for
+    /// the commands that the application has sent.
     pub fn next(&self) -> Option<Event> {
         let event = self.pop();
         if event.is_none() {
@@ -60,9 +61,9 @@ impl Link {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    /// Returns the reason why the server's thread has failed, or `None` if it has not failed.
-    /// Further calls also return `None`. All connections and listeners of a failed server are
-    /// closed.
+    /// Returns the reason why the server's thread has failed. Returns `None` if it has not failed,
+    /// or if an earlier call has returned the reason. All connections and listeners of a failed
+    /// server are closed.
     pub fn take_failure(&self) -> Option<String> {
         let reason = lock(&self.up).failure.take();
         self.has_failed.store(false, Ordering::SeqCst);
@@ -114,9 +115,9 @@ impl Link {
         !up.events.is_empty()
     }
 
-    /// Polls for an event without sleeping, for at most `most` and at most `timeout`. Returns true
-    /// if an event is waiting. If polling was in vain, it is not repeated until the application has
-    /// taken another event.
+    /// Polls for an event without sleeping, for the shorter of the times `timeout` and `most`.
+    /// Returns true if an event is waiting. If polling was in vain, it is not repeated until the
+    /// application has taken another event.
     fn busy_poll(&self, timeout: Duration, most: Duration) -> bool {
         let taken = self.taken();
         let has_come = || self.put.load(Ordering::SeqCst) != taken;
@@ -136,7 +137,7 @@ impl Link {
         has_come()
     }
 
-    /// Announces that the application begins a wait outside this link, which ends with
+    /// Announces that the application will wait outside this link until it calls
     /// [`resume`](Self::resume). Returns false if an event is already waiting or the server has
     /// failed. The application must then not wait.
     pub fn try_park(&self) -> bool {
@@ -153,7 +154,7 @@ impl Link {
         false
     }
 
-    /// Announces the end of a wait outside this link, which began with
+    /// Announces that the application has ended the wait that it announced with
     /// [`try_park`](Self::try_park).
     pub fn resume(&self) {
         self.app_state.store(AppState::Busy as u8, Ordering::SeqCst);

@@ -11,8 +11,8 @@ use crate::event::Event;
 use crate::wakers::IoWaker;
 
 /// The number of queued events at which a waiting application is woken before the server has read
-/// all ready connections. The application then works while the server reads on. With 8 instead of
-/// 32, throughput at ten connections is 3 % lower.
+/// all ready connections. The application then works while the server reads on.
+// With 8 instead of 32, throughput at ten connections is 3 % lower.
 pub(super) const WAKE_BATCH: usize = 32;
 
 impl Link {
@@ -40,9 +40,9 @@ impl Link {
         self.app_waker.wake();
     }
 
-    /// Adds an event to the queue for the application. Only requests are rejected when the queue is
-    /// full. Before the server reads from a WebSocket, it must therefore call
-    /// [`poll_capacity`](Self::poll_capacity).
+    /// Adds an event to the queue for the application. If the queue is full, a request is rejected,
+    /// but a WebSocket message is added all the same. Therefore the server must call
+    /// [`poll_capacity`](Self::poll_capacity) before it reads from a WebSocket.
     ///
     /// # Errors
     /// Returns [`PushError::Full`] with the exchange if
@@ -119,9 +119,10 @@ impl Link {
         has_capacity(&lock(&self.up))
     }
 
-    /// Wakes a busy application if it has taken no event since the last call. `seen` is the result
-    /// of the last call, or of [`taken`](Self::taken) before the first call. Returns `None` if no
-    /// event is waiting, so that no further call is necessary.
+    /// Wakes a busy application if it has taken no event since the last call. Returns the number of
+    /// events taken so far, which the caller passes as `seen` to the next call. For the first call,
+    /// `seen` is the result of [`taken`](Self::taken). Returns `None` if no event is waiting, so
+    /// that no further call is necessary.
     pub fn wake_if_stalled(&self, seen: u64) -> Option<u64> {
         if lock(&self.up).events.is_empty() {
             return None;

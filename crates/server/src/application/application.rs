@@ -9,8 +9,8 @@ use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, WakeUp, Web
 use crate::net::unix_stream::UnixStream;
 
 /// A function that makes the [`Application`]. The I/O thread calls it once when the thread starts.
-/// The argument is a handle that wakes the I/O thread. Another thread must use the handle after it
-/// has added a command for [`Application::take_commands`].
+/// The argument is a handle that wakes the I/O thread. A thread that has queued a command for
+/// [`Application::take_commands`] must wake the I/O thread by this handle.
 pub type MakeApplication = Arc<dyn Fn(Arc<dyn IoWaker>) -> Box<dyn Application> + Send + Sync>;
 
 /// A connection to the process that serves an accepted WebSocket. The server forwards bytes between

@@ -30,8 +30,8 @@ pub(crate) struct Dispatch {
     in_flight: InFlightTable,
     pool: ExchangePool,
     commands: RefCell<VecDeque<Command>>,
-    /// Notified to wake the application after all tasks of the I/O thread that are ready now have
-    /// run.
+    /// Notified when the application must be woken. It is woken once the other tasks of the I/O
+    /// thread that are ready have run.
     pub(crate) wake_requested: Notify,
     /// Notified when the I/O thread must start to check periodically whether a busy application
     /// takes its events.
@@ -146,8 +146,9 @@ impl Dispatch {
         self.pool.put_back(exchange);
     }
 
-    /// Puts the exchange of a disconnected client back into the pool. If the response has opened a
-    /// WebSocket or a stream, the application is notified that it has ended.
+    /// Puts the exchange of a disconnected client back into the pool. If the exchange is an
+    /// accepted WebSocket or has a streamed response, also notifies the application that the
+    /// WebSocket or the response has ended.
     pub(crate) fn discard_exchange(&self, exchange: Box<Exchange>) {
         if is_accepted(&exchange) {
             let (socket, listener) = (exchange.id(), exchange.listener());
@@ -183,8 +184,8 @@ impl Dispatch {
         let _ = self.push(event);
     }
 
-    /// Gives the buffer of a WebSocket message that cannot be sent back to the application for
-    /// reuse.
+    /// Gives a buffer back to the application for reuse, because the WebSocket message in it cannot
+    /// be sent.
     pub(crate) fn recycle_payload(&self, payload: Payload) {
         if let Payload::Pooled(buffer) = payload {
             self.application.recycle_buffer(buffer);
@@ -251,7 +252,8 @@ impl Dispatch {
 
     // ---- waking ----
 
-    /// Requests a check, a millisecond from now, whether the application takes its queued events.
+    /// Starts the periodic checks whether the application takes its queued events, unless they are
+    /// already running. The first check is made after a millisecond.
     pub(crate) fn watch_progress(&self) {
         if !self.is_watched.replace(true) {
             self.watch_requested.notify_one();

@@ -20,7 +20,7 @@ pub(super) struct ExchangePool {
     pooled: RefCell<Vec<PooledExchange>>,
     /// The memory of all pooled exchanges, in bytes.
     bytes: Cell<usize>,
-    /// The maximum of `bytes`.
+    /// The maximum memory of all pooled exchanges, in bytes.
     max_bytes: usize,
     budget: Arc<Budget>,
 }

@@ -38,6 +38,7 @@ pub(crate) enum AppDecision {
     /// body.
     ReadBody(Box<Exchange>),
     /// The application keeps the exchange, and wants to receive the request body as a stream.
+    /// Contains the id of the listener that received the request.
     StreamBody(ListenerId),
 }
 

@@ -6,8 +6,9 @@
 //! works, but more slowly.
 //!
 //! Looking up a file never waits on any file system. Opening a file may wait if a daemon or another
-//! machine provides the file system (FUSE, NFS). [`open`] must therefore only be used on a device
-//! for which [`is_local`] has returned true, on a thread that may block.
+//! machine provides the file system (FUSE, NFS). [`open`] must therefore only be used for files on
+//! a device for which [`is_local`] has returned true. [`is_local`] itself may wait, and must be
+//! called on a thread that may block.
 
 use std::fs::File;
 use std::io::IoSliceMut;
@@ -20,8 +21,7 @@ use rustix::io::ReadWriteFlags;
 use super::file_state::{FileState, Kind, Stamp, WouldBlock, is_missing};
 
 /// True if the system call `openat2` is available with the flag that prevents waiting
-/// (`RESOLVE_CACHED`). Linux has had this flag since version 5.12, and some sandboxes forbid the
-/// call.
+/// (`RESOLVE_CACHED`). It is unavailable before Linux 5.12 and in some sandboxes.
 static IS_KNOWN: LazyLock<bool> = LazyLock::new(|| {
     rustix::fs::openat2(
         CWD,
@@ -151,15 +151,15 @@ fn is_arriving(file: &File, at: u64) -> bool {
 /// standard library supports, except Alpha and MIPS, where the call fails.
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// Returns true if only this machine provides the file system of a file, so that looking up and
-/// opening its files does not wait for another machine or process. This function may block.
+/// Returns true if a file is on a file system that is local to this machine. Looking up and opening
+/// files there never waits for another machine or process. This function itself may block.
 pub(crate) fn is_local(file: &File) -> bool {
     rustix::fs::fstatfs(file)
         .is_ok_and(|found| u64::try_from(found.f_type).is_ok_and(|kind| LOCAL.contains(&kind)))
 }
 
-/// The magic numbers of file systems that only the local machine provides: ext2 to ext4, XFS,
-/// Btrfs, F2FS, tmpfs, ramfs, and overlayfs, which containers use.
+/// The magic numbers of file systems that are local to a machine: ext2 to ext4, XFS, Btrfs, F2FS,
+/// tmpfs, ramfs, and overlayfs, which containers use.
 const LOCAL: [u64; 7] =
     [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x0102_1994, 0x8584_58F6, 0x794C_7630];
 

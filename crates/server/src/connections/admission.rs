@@ -24,7 +24,7 @@ use super::table::{ConnectionTable, TableEntry};
 pub(crate) const CONNECTION_BYTES: usize = 32 << 10;
 
 /// The size in bytes up to which a buffer, request, response or queue does not count separately
-/// against the memory budget, because [`CONNECTION_BYTES`] include it.
+/// against the memory budget, because it is included in [`CONNECTION_BYTES`].
 pub(crate) const UNCHARGED_BYTES: usize = 8 << 10;
 
 impl ConnectionTable {

@@ -6,8 +6,8 @@ use super::eviction_candidates::Candidate;
 use super::table::ConnectionTable;
 
 /// The maximum number of slow connections that one search over all connections returns as
-/// candidates for eviction. During an attack on a server whose table is full, there is therefore
-/// one search for every 64 new connections.
+/// candidates for eviction. Each new connection evicts one candidate while the table is full, so
+/// that one search is enough for up to 64 new connections.
 const CANDIDATES: usize = 64;
 
 impl ConnectionTable {

@@ -40,9 +40,8 @@ fn total(limits: &Limits) -> usize {
     limits.max_client_memory.unwrap_or_else(|| (usable() / PART).max(LEAST))
 }
 
-/// The divisor by which the memory that the process may use is divided to get the default memory
-/// budget of clients. The other three quarters are for the application, its data and R's garbage
-/// collector.
+/// The divisor for the default memory budget of clients, which is a quarter of the memory that the
+/// process may use. The rest is for the application, its data and R's garbage collector.
 const PART: usize = 4;
 
 /// The minimum of the default memory budget of clients, in bytes.

@@ -21,8 +21,8 @@ impl Random {
 }
 
 /// Tests `holds` with 2,000 random sequences of up to `longest` operations, each of which is a
-/// number below `kinds`. If `holds` fails, this function panics with a failing sequence from which
-/// no operation can be left out.
+/// number below `kinds`. If `holds` returns an error, this function removes operations from the
+/// sequence as long as it still fails, and panics with the shortened sequence.
 pub(crate) fn for_all_sequences(
     kinds: usize,
     longest: usize,

@@ -4,8 +4,8 @@
 //! client that is expected to send or to read must therefore keep a rate, but may fall behind. The
 //! grace is the time for which it may make no progress: a client is too slow once it is behind by
 //! more bytes than the rate demands in that time. A client that sends some bytes, but too few, is
-//! tolerated a little longer. A client that keeps the rate may take any time. A client that is
-//! faster for a while gains no reserve for later.
+//! therefore tolerated for longer than the grace. A client that keeps the rate may take any time. A
+//! client that is faster for a while gains no reserve for later.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -67,7 +67,8 @@ impl RateMeter {
     }
 
     /// Returns the number of bytes that the client has read since the last tick of the clock.
-    /// `unsent` is the number of bytes in the socket's send buffer now.
+    /// `unsent` is the number of bytes in the socket's send buffer now. If it is `None`, the number
+    /// of bytes that were written to the socket is returned instead.
     pub(crate) fn taken(&self, unsent: Option<u32>) -> u64 {
         // The number of bytes written to the socket alone would be misleading, because the system
         // accepts more only when a third of the send buffer is free. That can be a megabyte, which
@@ -99,8 +100,8 @@ mod tests {
     use super::*;
 
     /// Simulates a client that sends or reads `moved(n)` bytes in the tick with the number n.
-    /// Returns the tick at which the client is too far behind its minimum rate, or `None` if that
-    /// never happens.
+    /// Returns the first tick at which the client is too far behind its minimum rate, or `None` if
+    /// that never happens.
     fn ends(rate: Rate, moved: impl Fn(u32) -> u64) -> Option<u32> {
         let pace = RateMeter::default();
         (1..10_000).find(|at| pace.tick(rate, moved(*at)))

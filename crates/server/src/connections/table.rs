@@ -34,12 +34,12 @@ pub(crate) trait TableEntry: fmt::Debug {
     /// the connection is being served and cannot be evicted.
     fn slowness(&self, now: u32) -> Option<u32>;
 
-    /// Returns the number of bytes of a memory share that the connection would release if it were
-    /// evicted.
+    /// Returns how many bytes of a share of the memory budget the connection would release if it
+    /// were evicted.
     fn held(&self, share: Share) -> usize;
 
-    /// Closes the connection because other connections need the `held` bytes of a memory share that
-    /// it holds.
+    /// Closes the connection to release the `held` bytes that it uses of a share of the memory
+    /// budget, because other connections need them.
     fn evict_for_memory(&self, share: Share, held: usize);
 
     /// Closes the connection because a new connection needs its slot in the connection table.
@@ -52,13 +52,13 @@ pub(crate) trait TableEntry: fmt::Debug {
     /// Closes the connection at once, without waiting for a response that is being sent.
     fn abort(&self);
 
-    /// Returns true if the connection waits for the application's response. Stopping a listener
-    /// closes such a connection without waiting for the response.
+    /// Returns true if the connection waits for the application's response. The stop of a listener
+    /// does not wait for such a connection, which is closed after its response.
     fn is_awaiting_response(&self) -> bool;
 
-    /// Returns true if [`stop`](Self::stop) closes the connection at once. This is the case while
-    /// it sends a streamed response, if it is an HTTP/2 stream that receives a request body, and if
-    /// it is an HTTP/2 connection without open streams.
+    /// Returns true if the stop of a listener closes the connection at once instead of waiting for
+    /// it to end. This applies to a connection that sends a streamed response, to an HTTP/2 stream
+    /// that receives a request body, and to an HTTP/2 connection without open streams.
     fn is_cut_by_stop(&self) -> bool {
         false
     }
@@ -280,8 +280,8 @@ impl ConnectionTable {
     }
 }
 
-/// The place of a connection, WebSocket or stream in the connection table. Dropping this value
-/// frees the place, even if the connection's task panics or is dropped with its thread.
+/// The place of a connection, WebSocket or stream in the connection table. The place is freed when
+/// this value is dropped, which happens even if the connection's task panics or its thread ends.
 #[derive(Debug)]
 pub(crate) struct Slot {
     connections: Rc<ConnectionTable>,

@@ -83,7 +83,8 @@ impl HttpState {
         })
     }
 
-    /// Takes reusable parts for a new request context from the pool.
+    /// Takes the reusable parts of a new request context (the server's data about a request) from
+    /// the pool.
     pub(crate) fn take_context_parts(&self) -> Box<ContextParts> {
         self.context_pool.take(&self.reports, &self.connections.budget)
     }

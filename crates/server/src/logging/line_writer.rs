@@ -36,8 +36,9 @@ pub fn lines_lost() -> u64 {
 pub struct LineWriter(Arc<Handle>);
 
 impl LineWriter {
-    /// Starts the thread that writes to `out`. If lines have been dropped, a line that begins with
-    /// `prefix` reports their number.
+    /// Makes a line writer and starts its thread, which writes the lines to `out`. If lines have
+    /// been dropped, the thread also writes a line that begins with `prefix` and reports their
+    /// number.
     ///
     /// # Errors
     /// Fails if the thread cannot be started.

@@ -283,8 +283,8 @@ impl Socket {
         found > 0 && poll.revents & SHUT != 0
     }
 
-    /// Configures a TCP socket for a streamed response. The system then buffers only few bytes, and
-    /// detects within `timeout` that a peer has vanished.
+    /// Configures a TCP socket for a streamed response. The system then buffers only a limited
+    /// number of unsent bytes, and detects within `timeout` that a peer has vanished.
     pub(crate) fn set_for_streaming(&self, timeout: Duration) {
         #[cfg(target_os = "linux")]
         if let Socket::Tcp(socket) = self {

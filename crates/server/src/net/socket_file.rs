@@ -78,7 +78,8 @@ impl SocketFile {
     }
 }
 
-/// Removes a socket file on which no process listens. Other files are kept, and binding then fails.
+/// Removes the file at `path` if it is a socket file on which no process listens. Any other file is
+/// kept, so that binding to the path fails.
 fn remove_stale(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(metadata) if metadata.file_type().is_socket() && has_no_listener(path)? => {

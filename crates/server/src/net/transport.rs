@@ -290,8 +290,9 @@ impl Transport {
     /// not in the page cache.
     ///
     /// # Errors
-    /// Fails with `Unsupported` over TLS, and with `Unsupported` or an error of `sendfile` if the
-    /// system cannot send the file without copying.
+    /// Fails with `Unsupported` if the transport is not a plain socket, for example over TLS. Fails
+    /// with `Unsupported` or an error of `sendfile` if the system cannot send the file without
+    /// copying.
     pub(crate) fn poll_send_file(
         &self,
         cx: &mut Context<'_>,
@@ -349,8 +350,8 @@ impl Transport {
         self.socket().is_some_and(Socket::has_peer_half_closed)
     }
 
-    /// Configures a TCP socket for a streamed response. The system then buffers only few bytes, and
-    /// detects within `timeout` that a peer has vanished.
+    /// Configures a TCP socket for a streamed response. The system then buffers only a limited
+    /// number of unsent bytes, and detects within `timeout` that a peer has vanished.
     pub(crate) fn set_for_streaming(&self, timeout: Duration) {
         if let Some(socket) = self.socket() {
             socket.set_for_streaming(timeout);
@@ -366,7 +367,7 @@ impl Transport {
     }
 
     /// Ends this side's direction of the connection by a FIN. Over TLS, the alert `close_notify` is
-    /// sent before (RFC 8446, 6.1).
+    /// sent first (RFC 8446, 6.1).
     pub(crate) fn shut_down(&mut self) {
         match &mut self.channel {
             Channel::Tls(tls) => tls.send_close_notify(),

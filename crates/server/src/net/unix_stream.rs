@@ -1,4 +1,5 @@
-//! A connected Unix socket that is registered for write readiness only after a write had to wait.
+//! A connected Unix socket whose write readiness the async runtime watches only after a write had
+//! to wait.
 //!
 //! For a Unix socket, the system reports write readiness each time that the peer has read, even if
 //! the buffer was not full. (For TCP, it reports this only after a write was refused.) Without this
@@ -15,7 +16,8 @@ use std::task::{Context, Poll, ready};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
-/// A connected Unix socket that is registered for write readiness only after a write had to wait.
+/// A connected Unix socket whose write readiness the async runtime watches only after a write had
+/// to wait.
 #[derive(Debug)]
 pub struct UnixStream {
     socket: AsyncFd<StdUnixStream>,
@@ -56,7 +58,7 @@ impl UnixStream {
     }
 
     /// Writes to the socket by calling `write`. If `write` returns `WouldBlock`, the socket is
-    /// assumed to be full, and is registered for write readiness.
+    /// assumed to be full, and the async runtime watches its write readiness from then on.
     pub(crate) fn try_write_with<T>(&self, write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         if let Some(writable) = self.writable.get() {
             return writable.try_io(Interest::WRITABLE, |_| write());

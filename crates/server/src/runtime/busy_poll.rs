@@ -30,7 +30,8 @@ pub(super) struct BusyPoll {
     is_enabled: bool,
     /// The number of times that the I/O thread still sleeps before it polls again.
     sleeps: Cell<u32>,
-    /// The number of sleeps to which the result of the last poll has set [`sleeps`](Self::sleeps).
+    /// The number of sleeps between the last poll and the next one. It doubles after each useless
+    /// poll, and a useful poll sets it to 0.
     penalty: Cell<u32>,
     started: Notify,
 }
@@ -40,9 +41,9 @@ impl BusyPoll {
         BusyPoll { is_enabled, sleeps: Cell::new(0), penalty: Cell::new(0), started: Notify::new() }
     }
 
-    /// Starts a poll instead of the sleep that the I/O thread is about to begin, if a poll is due.
-    /// Returns true if a poll was started, in which case the runtime has a task to run and does not
-    /// sleep. Otherwise, the sleep is counted.
+    /// Starts a poll if one is due, and returns true. The runtime then runs the poll's task instead
+    /// of sleeping. If no poll is due, counts the sleep that the I/O thread is about to begin, and
+    /// returns false.
     pub(super) fn start_if_due(&self) -> bool {
         if !self.is_enabled {
             return false;

@@ -18,8 +18,8 @@ pub(super) enum IoCommand {
     /// Starts a listener on sockets that are already bound.
     Listen {
         listener: ListenerId,
-        /// The connection of this worker to its supervisor, if the worker's own socket is among
-        /// `groups`, and otherwise `None`.
+        /// The connection of this worker to its supervisor, if `groups` contain the socket over
+        /// which the supervisor forwards requests, and otherwise `None`.
         inherited: Option<Arc<Supervision>>,
         /// All sockets of the listener that is to be started, grouped by their configuration.
         groups: Vec<SocketGroup>,

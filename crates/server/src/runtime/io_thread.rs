@@ -77,8 +77,8 @@ pub(super) struct IoThreadConfig {
     pub(super) reports: Arc<Reports<Rejection>>,
     pub(super) budget: Arc<Budget>,
     pub(super) supervision: Option<Arc<Supervision>>,
-    /// The scoreboard (shared memory with the application's counters), if this process has no
-    /// supervisor.
+    /// The scoreboard (shared memory with the application's counters) of a server that has no
+    /// supervisor, or `None` if nothing is counted.
     pub(super) own_scoreboard: Option<Arc<SharedScoreboard>>,
 }
 

@@ -12,7 +12,7 @@ pub enum ListenError {
     /// The address of the listener could not be bound, for example because it is in use, does not
     /// belong to this machine, or is not permitted.
     Bind {
-        /// The address that could not be bound, or a description of the sockets.
+        /// The address that could not be bound, or a description such as `the inherited sockets`.
         address: String,
         /// The error that the operating system returned.
         source: io::Error,

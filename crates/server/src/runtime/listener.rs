@@ -84,10 +84,10 @@ impl Listener {
         LivenessProbe { state: Arc::clone(&self.state), id: self.id }
     }
 
-    /// Stops the listener. Responses that are being sent may take
-    /// [`stop_timeout`](crate::Limits::stop_timeout), and WebSockets are closed with code 1001. A
-    /// request that the application is still processing gets its response later, when the
-    /// application has sent it. The port is free when this function returns.
+    /// Stops the listener. Responses that are being sent may take up to
+    /// [`stop_timeout`](crate::Limits::stop_timeout) to complete, and WebSockets are closed with
+    /// code 1001. A request that the application is still processing gets its response even after
+    /// this function has returned. The port is free when this function returns.
     pub fn stop(mut self) {
         self.stop_once();
     }

@@ -14,9 +14,9 @@ use crate::connections::table::ConnectionTable;
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const MAX_PAUSE: Duration = Duration::from_millis(64);
 
-/// Checks periodically whether a busy application takes its events, and wakes it if not. The first
-/// check follows a millisecond after it was requested. The task also records whether the
-/// application is slow to take events, for
+/// Checks periodically whether a busy application takes its events, and wakes the application if it
+/// does not. The checks start when they are requested, and end when no event is queued and no
+/// request is in flight. The task also records whether the application is slow to take events, for
 /// [`Link::prepare_sleep`](rookery_exchange::Link::prepare_sleep).
 pub(super) async fn watch_application(dispatch: Rc<Dispatch>) {
     loop {

@@ -187,8 +187,8 @@ impl Server {
     /// next listener.
     ///
     /// If the supervisor has passed its public listeners to this process, connections on those are
-    /// also accepted while the supervisor requests it. Clients of the public listeners are served
-    /// according to `config`.
+    /// also accepted, but only while the supervisor requests it. Clients of the public listeners
+    /// are served according to `config`.
     ///
     /// # Errors
     /// Fails if a socket cannot be copied or registered with the I/O thread, or if the I/O thread

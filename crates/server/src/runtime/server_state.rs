@@ -84,8 +84,8 @@ impl ServerState {
     }
 
     /// Starts a listener on groups of sockets, each with its own configuration. Starts the I/O
-    /// thread if it is not running. `inherited` is the connection to the supervisor if a worker's
-    /// own socket is among the sockets, and otherwise `None`.
+    /// thread if it is not running. `inherited` is the connection to the supervisor if the groups
+    /// contain the socket over which the supervisor forwards requests, and otherwise `None`.
     pub(super) fn listen_groups(
         &self,
         groups: Vec<SocketGroup>,
@@ -181,8 +181,8 @@ impl ServerState {
         done_receiver.recv().ok()
     }
 
-    /// Joins the I/O thread if it has decided to end. If `is_forced` is true, waits until the
-    /// thread ends.
+    /// Joins the I/O thread if it has decided to end. If `is_forced` is true, joins it in any case,
+    /// which waits until the thread ends.
     pub(super) fn join_if_finished(&self, is_forced: bool) {
         let mut thread = self.thread();
         let is_finished =

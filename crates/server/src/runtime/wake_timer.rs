@@ -28,7 +28,7 @@ impl WakeTimer {
 
     /// Registers the timer with the current async runtime, until the returned value is dropped.
     /// When the timer expires, the runtime stops sleeping, and the thread executes the
-    /// application's commands before it sleeps again. Nothing needs to read the timer.
+    /// application's commands before it sleeps again.
     pub(crate) fn register(&self) -> Option<AsyncFd<Arc<OwnedFd>>> {
         let timer = Arc::clone(self.0.as_ref()?);
         // SAFETY: the returned value owns the timer's descriptor, so the descriptor stays open, and

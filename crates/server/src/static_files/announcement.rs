@@ -1,5 +1,6 @@
-//! The encoding in which a worker announces its static paths to the supervisor. The supervisor's
-//! front end then serves the files by the same rules, without the worker.
+//! The encoding in which a worker announces its static paths (URL paths that are mapped to files)
+//! to the supervisor. The supervisor's front end then serves the files by the same rules, without
+//! the worker.
 //!
 //! An announcement is a sequence of static paths. Each consists of the key, the folder or file, one
 //! byte of flags, the charset, the required header if there is one, and the response headers. Each

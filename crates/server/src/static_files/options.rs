@@ -1,4 +1,4 @@
-//! The options of static paths, server-wide and for each path.
+//! The options of static paths (URL paths that are mapped to files), server-wide and for each path.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -198,7 +198,8 @@ impl fmt::Display for PathError {
 
 impl std::error::Error for PathError {}
 
-/// The file or directory of a static path, with the options that apply to it after inheritance.
+/// The file or directory of a static path, with the options that apply to it. Those that the path
+/// does not set are inherited from the server-wide options.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     pub(crate) root: PathBuf,

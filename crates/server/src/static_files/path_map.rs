@@ -1,4 +1,5 @@
-//! The map of static paths, which the application changes and the I/O thread reads.
+//! The map of static paths (URL paths that are served from files), which the application changes
+//! and the I/O thread reads.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +13,8 @@ use super::prefix_tree::PrefixTree;
 use super::request_head::RequestHead;
 use super::routing::Route;
 
-/// The static paths of a server. Clones are handles to the same paths.
+/// The static paths of a server: the URL paths that are mapped to files or directories. Clones are
+/// handles to the same map.
 ///
 /// A change applies to every request that is routed after the change returns. A lookup that began
 /// earlier keeps the options with which it began.
@@ -24,10 +26,11 @@ struct Shared {
     /// The static paths and options as the application set them. Only the application's threads
     /// take this lock.
     settings: Mutex<Settings>,
-    /// True if there is at least one static path. A server without static paths reads nothing else
-    /// for a request.
+    /// True if there is at least one static path. On a server without static paths, only this flag
+    /// is read for each request.
     any: AtomicBool,
-    /// The static paths with their options after inheritance. Each change replaces the whole tree.
+    /// The static paths with the options that apply to each, including inherited ones. Each change
+    /// replaces the whole tree.
     tree: ArcSwap<PrefixTree<Arc<Mapping>>>,
 }
 

@@ -15,9 +15,9 @@ use crate::connections::clock::TimeLimits;
 /// stored.
 const COPY_MAX_BYTES: usize = 16 << 10;
 
-/// The number of queued output bytes at which a WebSocket stops queueing further pongs. Instead,
-/// the latest pong replaces a waiting one (RFC 6455, 5.5.3). Otherwise a client that sends pings
-/// and does not read could fill the memory.
+/// The number of queued output bytes at which a WebSocket stops queueing further pongs. From then
+/// on, the latest pong replaces a waiting one (RFC 6455, 5.5.3), so that a client that sends pings
+/// and does not read cannot fill the memory.
 const PONG_QUEUE_MAX: usize = UNCHARGED_BYTES;
 
 /// The maximum number of unused WebSocket buffers that a thread keeps. Together they take at most 4
@@ -101,8 +101,8 @@ mod tests {
     use super::*;
     use crate::config::Limits;
 
-    /// Checks that a very long time limit does not expire at once. Once, a limit of more than half
-    /// of the clock's range did.
+    /// Checks that a very long time limit does not expire at once. In an earlier version, a limit
+    /// of more than half of the clock's range did.
     #[test]
     fn a_time_limit_of_decades_does_not_expire_at_once() {
         for seconds in [u64::from(u32::MAX) - 1, u64::from(u32::MAX), u64::MAX] {

@@ -21,9 +21,9 @@ use super::context::WebSocketContext;
 /// The number of bytes of a WebSocket message that are compressed or decompressed at once.
 pub(super) const DEFLATE_STEP: usize = 64 << 10;
 
-/// The memory charge for the compression and decompression windows of a WebSocket with context
-/// takeover (windows that are kept between messages), whatever the window size. They take 371 KiB
-/// for compression and less than 48 KiB for decompression (`docs/websocket.md`).
+/// The charge to the memory budget for the compression and decompression windows of a WebSocket
+/// with context takeover (windows that are kept between messages), whatever the window size. They
+/// take 371 KiB for compression and less than 48 KiB for decompression (`docs/websocket.md`).
 const WINDOW_BYTES: usize = 512 << 10;
 
 /// The compression state of a WebSocket that has negotiated compression (permessage-deflate).

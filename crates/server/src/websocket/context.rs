@@ -48,7 +48,8 @@ impl WebSocketContext {
         })
     }
 
-    /// Reports to the error hook why the server rejected or closed a WebSocket.
+    /// Reports to the error hook (the function that receives errors) why the server rejected or
+    /// closed a WebSocket.
     pub(super) fn report(&self, id: WebSocketId, rejection: Rejection) {
         let hook = self.reports.hook();
         hook.begin(id);

@@ -29,7 +29,7 @@ pub(crate) struct Upgraded {
     pub(crate) transport: Transport,
     /// The connection's place in the connection table.
     pub(crate) slot: Slot,
-    /// The memory charge for the connection itself.
+    /// The charge to the memory budget for the connection itself.
     pub(crate) charge: Charge,
     /// The bytes that the client sent after its handshake and that the HTTP connection has already
     /// read.
@@ -38,10 +38,10 @@ pub(crate) struct Upgraded {
     pub(crate) is_ending: bool,
 }
 
-/// The divisor that determines the maximum number of frames in a message from its maximum size. A
-/// message of maximum size is accepted if its frames have at least this many bytes on average, as
-/// in the Autobahn test suite. The limit prevents messages that consist of endlessly many empty
-/// frames.
+/// The maximum number of frames in a message is the maximum size of a message divided by this
+/// number of bytes. A message of maximum size is therefore accepted if its frames have at least
+/// this many bytes on average, as in the Autobahn test suite. The limit stops messages with
+/// endlessly many empty frames.
 const FRAGMENT_BYTES: u64 = 64;
 
 /// Returns the maximum number of frames in a message, given the maximum size of a message in bytes.

@@ -1,6 +1,6 @@
 //! A parser that finds WebSocket frame boundaries in the bytes that a worker sends and the
 //! supervisor forwards. Only at a boundary may the supervisor insert a frame of its own (RFC 6455,
-//! 5.4). The parser reads the frame headers. It reads no payload, except the code of a close frame.
+//! 5.4). The parser reads only the frame headers and the code of a close frame.
 
 use rookery_websocket::protocol::{CloseCode, Header, MAX_HEADER, OpCode};
 

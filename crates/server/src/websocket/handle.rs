@@ -29,9 +29,9 @@ const NO_STATUS: u16 = 1005;
 /// replaced by another one.
 const SERVICE_RESTART: u16 = 1012;
 
-/// The divisor of [`Limits::ws_max_send_queue_size`](crate::Limits::ws_max_send_queue_size) for
-/// deciding whether a client is behind with reading. It is behind if more than this part is queued
-/// after the message that is being sent.
+/// A client is behind with reading if more bytes than
+/// [`Limits::ws_max_send_queue_size`](crate::Limits::ws_max_send_queue_size) divided by this number
+/// are queued after the message that is being sent.
 const BEHIND_FRACTION: usize = 4;
 
 /// The number of bytes that the server still reads from a client that is behind with reading. It
@@ -75,7 +75,7 @@ pub(crate) struct WebSocketHandle {
     is_behind: Cell<bool>,
     /// The number of bytes that the server has read from the client since the client fell behind.
     read_while_behind: Cell<usize>,
-    /// The clock tick from which the stall timeout of a half-closed connection counts. Only set
+    /// The clock tick from which the stall timeout of a half-closed connection counts. Set only
     /// while the server reads nothing from the client.
     pub(super) half_closed_at: Cell<Option<u32>>,
     /// True if the client has sent a part of a message, and the server waits for the rest of it.
@@ -84,9 +84,9 @@ pub(crate) struct WebSocketHandle {
     pub(super) read_rate: RateMeter,
     /// The rate at which the client sends the rest of an incomplete message.
     pub(super) send_rate: RateMeter,
-    /// The memory charge for the send queue.
+    /// The charge to the memory budget for the send queue.
     pub(super) queue_charge: Charge,
-    /// The memory charge for an incoming message that is not complete yet.
+    /// The charge to the memory budget for an incoming message that is not complete yet.
     pub(super) message_charge: Charge,
     /// True if an incomplete incoming message was evicted for lack of memory.
     pub(super) is_evicted: Cell<bool>,
@@ -226,10 +226,10 @@ impl WebSocketHandle {
         waiting
     }
 
-    /// Updates `is_behind`, and returns true if the server must not read from the client until the
-    /// client has read more. Otherwise an application that responds to each message could queue any
-    /// number of responses. The server still reads a few messages and the rest of a message that
-    /// has begun.
+    /// Updates `is_behind`, and returns true if the server must stop reading from the client until
+    /// the client has read more. Without this limit, an application that responds to each message
+    /// could queue any number of responses. Even a client that is behind may send
+    /// [`MAX_READ_WHILE_BEHIND`] bytes before this happens.
     pub(super) fn update_throttled(&self) -> bool {
         self.update_behind() && self.read_while_behind.get() > MAX_READ_WHILE_BEHIND
     }

@@ -12,8 +12,8 @@ use crate::rejection::Rejection;
 /// the charge need not change with every message.
 const QUEUE_STEP: usize = 64 << 10;
 
-/// The maximum length in bytes of the send queue with which a WebSocket that is closed for lack of
-/// memory performs the closing handshake. If more is queued, the connection is aborted.
+/// The maximum length in bytes of the send queue of a WebSocket that is closed with a closing
+/// handshake for lack of memory. If the queue is longer, the connection is aborted.
 const MAX_QUEUE_WHILE_CLOSING: usize = 64 << 10;
 
 impl WebSocketHandle {
@@ -60,8 +60,8 @@ impl WebSocketHandle {
         true
     }
 
-    /// Returns the number of bytes of the given memory budget share that closing this WebSocket
-    /// would free.
+    /// Returns how many bytes of the given share of the memory budget would be freed if this
+    /// WebSocket were closed.
     pub(super) fn evictable_bytes(&self, share: Share) -> usize {
         match (share, self.state()) {
             (_, WebSocketState::Closed) => 0,
@@ -75,8 +75,9 @@ impl WebSocketHandle {
         }
     }
 
-    /// Closes the WebSocket for lack of memory, with close code 1013 (try again later). Skips the
-    /// closing handshake if a long message would have to be written before the close frame.
+    /// Closes the WebSocket because the given share of the memory budget is exhausted, with close
+    /// code 1013 (try again later). Skips the closing handshake if too much output is queued before
+    /// the close frame.
     pub(super) fn evict_for(&self, share: Share) {
         let was_closing = self.state() == WebSocketState::Closing;
         self.close_for_overload(Rejection::Overload, "server overloaded");

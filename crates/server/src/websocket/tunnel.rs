@@ -7,8 +7,8 @@
 //! inserts a close frame at a frame boundary when the process or the server ends.
 //!
 //! Bytes that cannot be written at once are buffered, and the tunnel meanwhile reads no more bytes
-//! for that direction. The buffer of each direction holds at most as many bytes as
-//! [`Scratch`](crate::net::transport::Scratch). An idle direction holds no buffer.
+//! for that direction. The buffer of each direction is at most as large as the I/O thread's
+//! [scratch buffer](crate::net::transport::Scratch). An idle direction holds no buffer.
 
 mod direction;
 
@@ -80,10 +80,10 @@ pub(crate) struct Tunnel {
     read_rate: RateMeter,
     /// The clock tick at which the client last read something or had nothing to read.
     last_progress: Cell<u32>,
-    /// The memory charge for buffered bytes from the client to the upstream process, beyond what
-    /// every connection is charged.
+    /// The charge to the memory budget for buffered bytes from the client to the upstream process,
+    /// beyond what every connection is charged.
     upstream_charge: Charge,
-    /// The memory charge for buffered bytes from the upstream process to the client.
+    /// The charge to the memory budget for buffered bytes from the upstream process to the client.
     client_charge: Charge,
 }
 

@@ -1,4 +1,4 @@
-//! The rows of the table for settings of certificates from an ACME authority.
+//! The settings of certificates from an ACME authority, as rows of the table of settings.
 
 use crate::kind::Kind;
 use crate::setting::{Default, Former, Group, Places, Section, Setting, Shown, Stability};
@@ -23,10 +23,10 @@ pub(super) static ROWS: [Setting; 9] = [
         is_program_variable: true,
         help: "Get a certificate for this host name by ACME; may be repeated",
         paragraph: "Turns HTTPS on. While the server runs, it orders the certificate and renews it \
-                    before it expires. The certificate comes from Let's Encrypt, or from the \
-                    authority that `acme_directory` names. The authority must be able to reach \
-                    this server under the host name, and you must set `agree_tos`. Wildcard names \
-                    are not supported.",
+                    before it expires. The certificate comes from Let's Encrypt, unless \
+                    `acme_directory` in `_server.yml` or R names another certificate authority. \
+                    The authority must be able to reach this server under the host name, and you \
+                    must agree to its terms with `agree_tos`. Wildcard names are not supported.",
         stability: Stability::Stable,
         former: &[Former {
             places: Places::FILE.and(Places::R),
@@ -110,9 +110,9 @@ pub(super) static ROWS: [Setting; 9] = [
         places: Places::FILE.and(Places::R),
         help: "Use only this ACME challenge: http-01 or tls-alpn-01",
         paragraph: "A challenge proves to the certificate authority that this server controls the \
-                    host name. The server answers `http-01` on the port of `redirect_from`, and \
-                    `tls-alpn-01` on its HTTPS port. By default, the server switches to the other \
-                    challenge after an attempt has failed.",
+                    host name. The server answers `http-01` on the plaintext port that \
+                    `redirect_from` sets, and `tls-alpn-01` on its HTTPS port. By default, the \
+                    server switches to the other challenge after an attempt has failed.",
         needs: &["domain"],
         former: &[Former::option("acme_challenge", "a deployment sets it once, in a file")],
         ..ACME

@@ -1,5 +1,5 @@
-//! The rows of the table for settings of the address to listen on, and of proxies in front of the
-//! server.
+//! The settings of the address to listen on and of proxies in front of the server, as rows of the
+//! table of settings.
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Group, Places, Setting, Shown};
@@ -55,8 +55,8 @@ pub(super) static ROWS: [Setting; 4] = [
                     `unix`, which means all connections over a Unix socket. In requests from these \
                     proxies, `X-Forwarded-Proto` decides whether the client used HTTPS, and \
                     `X-Request-Id` sets the request's id. In requests from all other clients, the \
-                    server ignores both headers. With `proxy_protocol`, only these proxies may \
-                    connect.",
+                    server ignores both headers. If the proxies announce their clients by the \
+                    PROXY protocol (see `proxy_protocol`), all other clients are refused.",
         ..ADDRESS
     },
     Setting {

@@ -1,4 +1,4 @@
-//! The rows of the table for limits that are seldom changed.
+//! The limits that are seldom changed, as rows of the table of settings.
 
 use super::FINITE;
 use crate::kind::Kind;
@@ -52,7 +52,8 @@ pub(super) static ROWS: [Setting; 21] = [
         kind: Kind::Bytes,
         default: Default::Is("1 MiB"),
         help: "Request bodies above this size are written to a temporary file",
-        paragraph: "Smaller bodies stay in memory. The files are in the folder of `spool_dir`.",
+        paragraph: "Smaller bodies stay in memory. The temporary files are in the folder that \
+                    `spool_dir` sets.",
         former: &[Former::everywhere("body_memory", Section::Limits)],
         ..ADVANCED
     },
@@ -61,9 +62,9 @@ pub(super) static ROWS: [Setting; 21] = [
         kind: Kind::Bytes,
         default: Default::Is("1 GiB"),
         help: "Disk space that temporary files of request bodies must leave free",
-        paragraph: "If a request body would use this space, the request gets status 507. The \
-                    reserve is never more than the size of the file system divided by \
-                    `disk_share`, so that a small file system can be used as well.",
+        paragraph: "If a request body would use this space, the request gets status 507. On a \
+                    small file system, the reserve is at most a tenth of its size (see \
+                    `disk_share`).",
         ..ADVANCED
     },
     Setting {
@@ -95,7 +96,8 @@ pub(super) static ROWS: [Setting; 21] = [
         max: FINITE,
         help: "Minimum rate at which a request head must arrive; 0: no minimum",
         paragraph: "In bytes per second. A request gets status 408 if its head (the request line \
-                    and all header fields) falls behind this rate by more than `header_grace`.",
+                    and all header fields) falls behind this rate by more than the time \
+                    `header_grace`.",
         former: &[Former::everywhere("head_rate", Section::Limits)],
         ..ADVANCED
     },
@@ -117,7 +119,7 @@ pub(super) static ROWS: [Setting; 21] = [
         max: FINITE,
         help: "Minimum rate at which a request body must arrive; 0: no minimum",
         paragraph: "In bytes per second. A request gets status 408 if its body falls behind this \
-                    rate by more than `idle_timeout`.",
+                    rate by more than the time `idle_timeout`.",
         former: &[Former::everywhere("body_rate", Section::Limits)],
         ..ADVANCED
     },
@@ -127,8 +129,8 @@ pub(super) static ROWS: [Setting; 21] = [
         default: Default::Is("512 B/s"),
         max: FINITE,
         help: "Minimum rate at which a client must read a response; 0: none",
-        paragraph: "In bytes per second. If a client falls behind this rate by more than \
-                    `idle_timeout`, its connection is closed. 0 means no minimum.",
+        paragraph: "In bytes per second. If a client falls behind this rate by more than the time \
+                    `idle_timeout`, its connection is closed.",
         former: &[Former::everywhere("reply_rate", Section::Limits)],
         ..ADVANCED
     },

@@ -1,4 +1,4 @@
-//! The rows of the table for settings that help to develop an app.
+//! The settings that help to develop an app, as rows of the table of settings.
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Group, Places, Setting, Shown, Stability};

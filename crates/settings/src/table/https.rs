@@ -1,4 +1,4 @@
-//! The rows of the table for settings of certificates and HTTPS.
+//! The settings of certificates and HTTPS, as rows of the table of settings.
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown};
@@ -95,8 +95,8 @@ pub(super) static ROWS: [Setting; 11] = [
         default: Default::Is("required"),
         help: "Whether client certificates are required or optional",
         paragraph: "`required` refuses connections without a client certificate. `optional` \
-                    requests a certificate, but also serves clients that have none. Needs \
-                    `tls_client_ca`.",
+                    requests a certificate, but also serves clients that have none. This setting \
+                    needs `tls_client_ca`, which turns on the verification of clients.",
         needs: &["tls_client_ca"],
         ..HTTPS
     },
@@ -172,9 +172,9 @@ pub(super) static ROWS: [Setting; 11] = [
         max: 65_535.0,
         help: "Port whose HTTP requests are redirected to HTTPS, or none",
         paragraph: "The server also listens on this port at the same address, and redirects \
-                    plaintext HTTP requests to HTTPS with status 308. With `domain` the default is \
-                    80, because certificate authorities send the requests of the `http-01` \
-                    challenge to port 80.",
+                    plaintext HTTP requests to HTTPS with status 308. If `domain` is set and \
+                    `port` is not, the default is 80, because certificate authorities send the \
+                    requests of the `http-01` challenge to port 80.",
         needs: &["tls_cert", "domain"],
         ..HTTPS
     },

@@ -1,5 +1,5 @@
-//! The rows of the table for internal limits, which divide resources within the server. They are
-//! meant only for measurements.
+//! The internal limits, which divide resources within the server, as rows of the table of settings.
+//! Changing these limits is useful only for measurements.
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Group, Section, Setting, Stability};

@@ -1,4 +1,4 @@
-//! The rows of the table for limits for clients, including timeouts.
+//! The limits for clients, including timeouts, as rows of the table of settings.
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown};
@@ -46,8 +46,8 @@ pub(super) static ROWS: [Setting; 14] = [
         min: 0.01,
         help: "Close a connection that makes no progress for this long",
         paragraph: "The time applies to a connection that waits for its next request, and to a \
-                    request body or response whose transfer has stalled. The default is twice the \
-                    time for which common proxies keep idle connections.",
+                    request body or response whose transfer has stalled. The default is longer \
+                    than the idle timeout of common proxies (60 s).",
         former: &[Former::everywhere("idle_time", Section::Limits)],
         ..LIMIT
     },
@@ -69,7 +69,7 @@ pub(super) static ROWS: [Setting; 14] = [
         kind: Kind::Bytes,
         default: Default::Is("96 KiB"),
         min: 8192.0,
-        help: "Maximum size of an HTTP/1.1 request head; 431 above it",
+        help: "Maximum size of an HTTP/1.1 request head; status 431 above it",
         paragraph: "The request head is the request line and all header fields. The default is \
                     larger than the limit of httpuv (80 KiB), because the cookies of some apps \
                     reach that size.",
@@ -142,11 +142,11 @@ pub(super) static ROWS: [Setting; 14] = [
         kind: Kind::Flag,
         default: Default::Is("off"),
         places: Places::ALL.without(Places::R),
-        help: "Interrupt R when a request exceeds `request_timeout`",
-        paragraph: "The R code that processes the request then fails with the error that \
+        help: "Interrupt R when a request or a task exceeds its time limit",
+        paragraph: "The time limits are `request_timeout` for a request and `worker_timeout` for \
+                    any task of a worker. The interrupted R code fails with the error that \
                     `setTimeLimit()` raises. This is off by default, because an interrupt can \
-                    break a database transaction. It has no effect without `request_timeout` or \
-                    `worker_timeout`.",
+                    break a database transaction.",
         ..CLIENTS
     },
     Setting {

@@ -1,4 +1,5 @@
-//! The rows of the table for settings of the access log, the status and the health checks.
+//! The settings of the access log, the status and the health checks, as rows of the table of
+//! settings.
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown, Stability};

@@ -1,4 +1,4 @@
-//! The rows of the table for settings of workers (R processes).
+//! The settings of workers (R processes), as rows of the table of settings.
 
 use super::{EXACT, FINITE};
 use crate::kind::Kind;
@@ -102,9 +102,10 @@ pub(super) static ROWS: [Setting; 26] = [
         min: 0.001,
         max: FINITE,
         help: "How long a request may wait for a worker; status 503 after that",
-        paragraph: "When a worker gets the request, its `request_timeout` begins. With a single \
-                    worker, this limit applies only if you set it: the supervisor process then \
-                    accepts the connections instead of the worker.",
+        paragraph: "The time limit `request_timeout` begins only when a worker gets the request. A \
+                    single worker usually accepts connections itself, and requests do not wait for \
+                    it in the supervisor process. If you set this limit, the supervisor accepts \
+                    the connections instead.",
         ..WORKERS
     },
     Setting {
@@ -136,7 +137,7 @@ pub(super) static ROWS: [Setting; 26] = [
         kind: Kind::Bytes,
         words: &["0"],
         default: Default::Derived(
-            "none with one worker; else its share of 80 % of the control group's limit",
+            "none with one worker; else 80 % of the control group's limit, divided by the workers",
         ),
         min: 33_554_432.0,
         help: "Replace a worker that uses more memory than this, such as 2GB",
@@ -151,12 +152,12 @@ pub(super) static ROWS: [Setting; 26] = [
         min: 0.001,
         max: FINITE,
         help: "Replace a worker that is busy with one task for this long",
-        paragraph: "Detects a worker (an R process) that hangs, also in a task that no request \
-                    started. The worker is killed. With `interrupt_requests`, R is interrupted \
-                    first, and the worker is killed only if that does not help. Its clients get \
-                    status 504, or lose their connections if the worker accepts connections \
-                    itself. There is no limit by default. To limit the time of requests, use \
-                    `request_timeout`.",
+        paragraph: "This detects a worker (an R process) that hangs, whether it processes a \
+                    request or another task. The worker is killed. With `interrupt_requests`, R is \
+                    interrupted first, and the worker is killed only if it stays busy. The clients \
+                    of a killed worker get status 504, or lose their connections if the worker \
+                    accepts connections itself. There is no limit by default. To limit only the \
+                    time of requests, use `request_timeout` instead.",
         former: &[Former {
             places: Places::COMMAND_LINE.and(Places::FILE).and(Places::R),
             ..Former::everywhere("kill_stuck", Section::Options)
@@ -208,8 +209,8 @@ pub(super) static ROWS: [Setting; 26] = [
         max: FINITE,
         help: "How long WebSockets of a replaced worker may stay open, such as 4h",
         paragraph: "When a worker is replaced, it waits up to this long for its WebSockets, such \
-                    as Shiny sessions, to end. The wait is limited to `drain` if the worker is \
-                    replaced because of its memory, or if the server stops.",
+                    as Shiny sessions, to end. If the worker is replaced because of its memory, or \
+                    if the server stops, it waits only as long as for requests (see `drain`).",
         ..WORKERS
     },
     Setting {

@@ -33,8 +33,8 @@ const MAX_RETURNS: u32 = 2;
 /// first worker will not process it.
 const DEATH_REPORT_TIME: Duration = Duration::from_secs(2);
 
-/// The minimum rate, in bytes per second, at which a request body is assumed to be sent to a
-/// worker. Large bodies are read from a spool file on disk.
+/// The lowest rate, in bytes per second, at which a request body is assumed to be sent to a worker.
+/// It is low enough for a large body, which is read from a temporary file.
 const MIN_BODY_RATE: u64 = 20 << 20;
 
 /// Returns the time that is allowed for sending a request body of this length to a worker. R's
@@ -85,8 +85,9 @@ struct Attempt<'a> {
     pool: &'a Rc<PoolContext>,
     backend: &'a Rc<PoolBackend>,
     ticket: Ticket,
-    /// The ticket of the request, that is, its number on the worker's scoreboard. There are only
-    /// 1,024 tickets, so this one is returned as soon as the head of the response has arrived.
+    /// The guard that holds the request's ticket, that is, its number on the worker's scoreboard.
+    /// It is dropped as soon as the head of the response has arrived, because there are only 1,024
+    /// tickets and another request may need this one.
     guard: RefCell<Option<TicketGuard>>,
     sent_at: Instant,
     /// The time by which R has to begin the request, or `None` for no deadline.
@@ -175,8 +176,8 @@ impl Attempt<'_> {
     }
 
     /// Returns true if another worker may process a request after its worker died while R was
-    /// processing it. Allowed once per request, because the request itself may be the cause of the
-    /// death.
+    /// processing it. This is allowed only once per request, because the request itself may be the
+    /// cause of the death.
     fn may_retry_begun(&self, request: &QueuedRequest) -> bool {
         let exchange = &request.exchange;
         let is_safe =
@@ -230,7 +231,7 @@ impl Attempt<'_> {
         Ok(self.unless_given_up(opening).await?)
     }
 
-    /// Waits for the worker's response, but no longer than until there is a [reason to give
+    /// Waits until the worker's response has arrived or there is a [reason to give
     /// up](Self::give_up_reason).
     async fn unless_given_up<T>(
         &self,
@@ -256,9 +257,9 @@ impl Attempt<'_> {
         if self.has_timed_out() { Err(Failure::Timeout) } else { response }
     }
 
-    /// Returns the reason to stop waiting for the worker's response, if there is one. The worker
-    /// has exceeded the worker timeout with this request, or R has not begun the request by its
-    /// deadline. In the second case, this method withdraws the request from the worker.
+    /// Returns the reason to stop waiting for the worker's response, if there is one: either the
+    /// worker has exceeded the worker timeout with this request, or R has not begun the request by
+    /// its deadline. In the second case, this method withdraws the request from the worker.
     fn give_up_reason(&self) -> Option<Failure> {
         let entry = &self.backend.entry;
         if entry.scoreboard.has_begun(self.ticket) {

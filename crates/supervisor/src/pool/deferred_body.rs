@@ -34,8 +34,8 @@ fn body_length(exchange: &Exchange) -> BodyLength {
         .map_or(BodyLength::Unknown, BodyLength::Bytes)
 }
 
-/// Returns the state of this request's body for the worker header, such as whether the body will
-/// follow later.
+/// Returns what the worker header (by which the supervisor tells the worker about a request) says
+/// about the body of this request, for example that the body will follow later.
 pub(super) fn body_state(request: &QueuedRequest) -> BodyState {
     match request.is_head_only {
         true => BodyState::Deferred(body_length(&request.exchange)),
@@ -44,8 +44,8 @@ pub(super) fn body_state(request: &QueuedRequest) -> BodyState {
     }
 }
 
-/// Returns true if the response to the head of a request is the worker's request for the body.
-/// Returns false if it is the response of the app.
+/// Returns true if the worker has responded to the head of a request by asking for the body, and
+/// false if the response is the app's.
 pub(super) fn wants_body(exchange: &Exchange) -> bool {
     has_worker_header(exchange, HEAD_ACCEPTED) || has_worker_header(exchange, HEAD_UNDECIDED)
 }

@@ -53,7 +53,7 @@ impl ErrorReply {
         }
     }
 
-    /// Returns the termination state of the request, which the access log shows as the reason of
+    /// Returns the termination state of the request, which the access log shows as the reason for
     /// the failure.
     pub(super) fn termination_state(self) -> Option<TerminationState> {
         match self {

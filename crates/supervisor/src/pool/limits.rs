@@ -18,8 +18,9 @@ pub struct PoolLimits {
     /// The maximum number of requests that a worker has at the same time, including requests that
     /// wait for a promise. Default: 64.
     pub max_in_flight: usize,
-    /// The number of requests that may always wait at a worker whose R process is busy. Default: 0,
-    /// so that only as many wait there as R processes in about a millisecond.
+    /// The number of requests that may always wait at a worker whose R process is busy. Default: 0.
+    /// In that case, only as many requests wait at a worker as R can process in about a
+    /// millisecond.
     pub min_ahead: usize,
     /// The maximum number of bytes of a streamed response that wait to be written to the client.
     /// Default: 16 MiB.

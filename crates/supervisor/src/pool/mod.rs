@@ -158,8 +158,8 @@ impl Application for Pool {
         self.0.responder.take_commands(commands);
     }
 
-    /// Always returns true, because the limit on waiting WebSocket messages does not apply to the
-    /// pool. It forwards the bytes of WebSockets and receives no messages.
+    /// Always returns true. The limit on waiting WebSocket messages does not apply to the pool,
+    /// because the pool only forwards the bytes of WebSockets and never receives messages.
     fn poll_capacity(&self) -> bool {
         true
     }

@@ -23,7 +23,7 @@ const SERVICE_RESTART: u16 = 1012;
 /// needs about this time to serve a page that reconnects.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Returns a delay after which a WebSocket is closed, because its worker will end after the time
+/// Returns the delay after which to close a WebSocket whose worker will end after the time
 /// `within`. `sessions` is the number of the worker's WebSockets. The delays are pseudo-random, so
 /// that not all clients reconnect at once.
 fn close_delay(socket: WebSocketId, sessions: u32, within: Duration) -> Duration {
@@ -33,8 +33,8 @@ fn close_delay(socket: WebSocketId, sessions: u32, within: Duration) -> Duration
 }
 
 /// Returns a `Sec-WebSocket-Key` for an opening handshake with a worker. The key need not be
-/// random, because there is no cache between this process and a worker that might respond instead
-/// (RFC 6455, 1.3).
+/// random. A random key prevents a cache from responding in place of the server (RFC 6455, 1.3),
+/// but there is no cache between this process and its workers.
 pub(super) fn handshake_key() -> [u8; 24] {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -79,8 +79,9 @@ impl ControlGroups {
         second.chain(first).find_map(kills)
     }
 
-    /// Returns the folders of the control group and of its ancestors, innermost first. `is_first`
-    /// selects the memory hierarchy of version 1 instead of version 2.
+    /// Returns the folders of the control group and of its ancestors, innermost first. If
+    /// `is_first` is true, returns those of version 1 of control groups, otherwise those of version
+    /// 2.
     fn folders(&self, is_first: bool) -> Vec<PathBuf> {
         let groups = fs::read_to_string(&self.own).unwrap_or_default();
         let path = groups.lines().find_map(|line| {

@@ -1,4 +1,4 @@
-//! Starting of worker processes.
+//! Functions that start worker processes.
 
 use std::fs;
 use std::io;
@@ -53,10 +53,10 @@ pub(crate) struct Spawned {
     pub(crate) streams: Option<[pipe::Receiver; 2]>,
 }
 
-/// Starts a worker process. Must be called on the main thread, because the worker receives a signal
-/// when the thread that started it ends. `files` is the worker's limit of open descriptors. If
-/// `is_on_terminal` is true, the worker shares the process group and the standard streams of this
-/// process.
+/// Starts a worker process. Must be called on the main thread, because the system sends the worker
+/// a signal when the thread that started it ends. `files` is the worker's limit of open
+/// descriptors. If `is_on_terminal` is true, the worker shares the process group and the standard
+/// streams of this process.
 pub(crate) fn spawn(
     mut command: Command,
     folder: &RunFolder,

@@ -16,8 +16,8 @@ const MOST_HELD: usize = 64 << 10;
 /// users therefore still see its messages.
 const HELD_WITHIN: Duration = Duration::from_secs(10);
 
-/// The maximum time for which the output of a failed worker is held back until the first worker's
-/// output has ended. The two outputs are then compared.
+/// The maximum time for which the output of a failed worker is held back while the first worker
+/// still writes output. The two outputs can be compared only when both are complete.
 const FIRST_WITHIN: Duration = Duration::from_millis(1500);
 /// The interval between two checks whether the first worker's output has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -55,8 +55,8 @@ struct Starts {
 }
 
 impl StartOutput {
-    /// Returns the two filters for the stdout and stderr of a new worker. Except for the first
-    /// worker, they hold its output back.
+    /// Returns the two filters for the stdout and stderr of a new worker. They hold the output
+    /// back, unless the worker is the first one.
     pub(crate) fn begin(&self) -> [HeldOutput; 2] {
         let is_held = std::mem::replace(&mut self.0.starts.borrow_mut().is_begun, true);
         [false, true].map(|is_stderr| HeldOutput {

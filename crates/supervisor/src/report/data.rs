@@ -10,7 +10,7 @@ use rookery_status::{RProcess, RequestCounters, r_activity};
 use crate::backend::Backend;
 use crate::process::Exit;
 
-/// The phase in which the supervisor is: starting, serving, draining or stopping.
+/// The phase of the supervisor: starting, serving, draining or stopping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Lifecycle {
     /// The supervisor is starting: no worker has been ready yet.
@@ -35,7 +35,7 @@ impl Lifecycle {
     }
 }
 
-/// A worker process as the supervisor reports it.
+/// The state of a worker process in the status report of the supervisor.
 #[derive(Debug, Clone)]
 pub(crate) struct Process {
     pub(crate) pid: libc::pid_t,

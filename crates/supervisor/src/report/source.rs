@@ -12,8 +12,8 @@ use crate::backend_registry::BackendRegistry;
 /// The conditions under which the readiness probe succeeds.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadinessPolicy {
-    /// The minimum number of ready workers for the readiness probe to succeed, but at most the
-    /// number of configured workers.
+    /// The minimum number of ready workers for the readiness probe to succeed. If it is greater
+    /// than the configured number of workers, all of them must be ready.
     pub min_ready: u32,
     /// The status code of the readiness probe during shutdown. Default: 503. Some load balancers
     /// need 404, because they regard 503 as a failure.
@@ -35,7 +35,7 @@ pub struct SupervisorStatus {
 }
 
 impl SupervisorStatus {
-    /// Creates the source of the status of the workers in a registry and of their supervisor.
+    /// Creates the source of the status of a supervisor and of the workers in its registry.
     pub fn new(
         registry: Arc<BackendRegistry>,
         about: ServerInfo,

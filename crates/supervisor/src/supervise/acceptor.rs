@@ -1,20 +1,22 @@
+//! The choice of the process that accepts connections: either the front end or, if there is only
+//! one, the worker.
 //!
-//! The choice of the process that accepts connections, which is the front end or the only worker.
+//! Both processes have the listening sockets. A process that stops accepting does not close them. A
+//! client that connects during a hand-over therefore is not refused but waits in the kernel's
+//! queue. One process gets the command to accept only after the other one has acknowledged that it
+//! no longer accepts, or has ended.
 //!
-//! Both processes have the listening sockets. A process that stops accepting does not close them,
-//! so no connection is refused: a client that connects during a hand-over waits in the kernel's
-//! queue. A process is ordered to accept once the other has acknowledged that it does not, or has
-//! ended. If a worker does not acknowledge within [`ACKNOWLEDGEMENT_TIMEOUT`], the front end
-//! accepts nevertheless. If that worker continues later, it reads the command to stop right after
-//! the command to accept. Both processes accept for that moment, which does no harm because the
-//! worker serves what it has accepted.
+//! There is one exception: if a worker does not acknowledge a command within
+//! [`ACKNOWLEDGEMENT_TIMEOUT`], the front end accepts nevertheless. If that worker continues later,
+//! both processes may accept connections until it has read the command to stop. This does no harm,
+//! because the worker serves the connections that it has accepted.
 
 use std::time::{Duration, Instant};
 
 use rookery_worker_protocol::Message;
 
 /// The time within which a worker must acknowledge a command to start or stop accepting
-/// connections. A responsive I/O thread does so at once.
+/// connections. A worker whose I/O thread responds does so at once.
 pub(super) const ACKNOWLEDGEMENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The time for which a worker that has refused to accept connections, or has not responded, gets
@@ -87,9 +89,9 @@ impl Acceptor {
         matches!(self.state, State::FrontEnd | State::Worker { .. })
     }
 
-    /// Takes the next step towards the process that should accept connections, and returns the
-    /// actions for it. `wanted` is the epoch (the number of the start) of the worker that should
-    /// accept, or `None` for the front end.
+    /// Takes the next step to make the wanted process accept connections, and returns the actions
+    /// that this requires. `wanted` is the epoch (the number of the start) of the worker that
+    /// should accept, or `None` for the front end.
     pub(super) fn update(&mut self, wanted: Option<u64>, now: Instant) -> Vec<AcceptorAction> {
         match (self.state, wanted) {
             (State::FrontEnd, Some(epoch)) if !self.has_refused(epoch, now) => {

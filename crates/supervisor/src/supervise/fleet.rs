@@ -36,8 +36,8 @@ pub(super) struct Fleet<'a> {
     was_ready: bool,
     failures: RecentFailures,
     output_tasks: OutputTasks,
-    /// The outcome with which the supervisor ends when no worker is left. If it is set, all workers
-    /// have been stopped.
+    /// The outcome with which the supervisor ends when no worker is left. It is set when the
+    /// supervisor stops all workers.
     outcome: Option<Outcome>,
 }
 
@@ -107,8 +107,8 @@ impl<'a> Fleet<'a> {
 
     // ---- end of the server ----
 
-    /// Returns the outcome with which the supervisor ends when no worker is left, or `None` while
-    /// the workers have not been stopped.
+    /// Returns the outcome with which the supervisor ends when no worker is left. Returns `None`
+    /// until the supervisor stops all workers.
     pub(super) fn outcome(&self) -> Option<Outcome> {
         self.outcome
     }
@@ -138,8 +138,7 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Closes the connections that workers have accepted, as the front end closes its own when the
-    /// server stops.
+    /// Makes all workers close the connections that they have accepted, because the server stops.
     pub(super) fn retire_all(&mut self) {
         // The address becomes free when the supervisor, the front end and the workers have closed
         // their listening sockets.
@@ -317,8 +316,8 @@ impl<'a> Fleet<'a> {
 
     // ---- ends of workers ----
 
-    /// Removes the worker process with this epoch (the number of its start), which has ended. A
-    /// call of [`on_exit`](Self::on_exit) with it must follow.
+    /// Removes the worker process with this epoch (the number of its start), which has ended. The
+    /// caller must then pass the process to [`on_exit`](Self::on_exit).
     pub(super) fn remove(&mut self, epoch: u64) -> Option<WorkerProcess> {
         self.workers.remove(epoch)
     }
@@ -513,7 +512,7 @@ impl<'a> Fleet<'a> {
         self.rollout.refuse_reload(reason, self.config.log);
     }
 
-    /// Reports the end of a reload whose replacements are finished.
+    /// If no replacement for a reload remains, reports that the reload has ended.
     pub(super) fn complete_reload(&mut self) {
         self.rollout.complete_reload();
     }

@@ -1,4 +1,4 @@
-//! The start of worker processes.
+//! The launcher, which starts worker processes.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -18,7 +18,7 @@ pub(super) struct Launcher {
     folder: RunFolder,
     /// The number of worker starts so far.
     starts: u64,
-    /// The output of workers that are started before any worker has been ready.
+    /// The filter for the output of workers that are started before any worker has been ready.
     output: StartOutput,
     /// The channel to which the events of started workers are sent.
     events: UnboundedSender<WorkerEvent>,

@@ -42,9 +42,9 @@ pub struct SupervisorConfig {
     /// serves. If false, for example because memory suffices for no additional worker, the old
     /// worker ends first.
     pub surges: bool,
-    /// Creates the command that starts a worker, or returns an error message. The supervisor adds
-    /// the worker's descriptors and its folder of temporary files. The argument is true if the
-    /// worker inherits the [public listeners](Self::public).
+    /// The function that creates the command to start a worker, or returns an error message. Its
+    /// argument is true if the worker inherits the [public listeners](Self::public). The supervisor
+    /// adds the worker's descriptors and its folder of temporary files to the command.
     pub command: Box<dyn Fn(bool) -> Result<Command, String> + Send>,
     /// The public listeners, which the front end holds as well. While exactly one worker is
     /// configured and running, that worker accepts connections in place of the front end. With
@@ -52,16 +52,16 @@ pub struct SupervisorConfig {
     pub public: Option<PublicListeners>,
     /// The folder in which the supervisor creates a folder for sockets and temporary files.
     pub folder: PathBuf,
-    /// The limit of open file descriptors of a worker, which is the limit of this process before
-    /// the server raised it.
+    /// The limit of open file descriptors of a worker. It is the limit that this process had before
+    /// the server raised its own.
     pub files: Option<libc::rlimit>,
     /// The time limits for starts, drains and stops of workers.
     pub times: Timeouts,
     /// The paths that are requested from a new worker before it gets requests of clients.
     pub warmup: Vec<String>,
     /// The number of times that each worker's start is repeated, after increasing pauses, while no
-    /// worker has ever become ready. A dependency of the app, such as a database, may start later
-    /// than the server.
+    /// worker has ever become ready. Retries help if a dependency of the app, such as a database,
+    /// starts later than the server.
     pub start_retries: u32,
     /// Whether a worker that fails is started again. If false, the server exits with the worker's
     /// exit status, for orchestrators that restart a service themselves.
@@ -111,7 +111,8 @@ pub struct Timeouts {
     /// serves. Default: the value of [`drain`](Self::drain).
     pub sessions: Option<Duration>,
     /// The stop timeout: the time that a worker has to exit after the request to stop, before it is
-    /// killed. Default: 15 s, of which the worker's own drain takes ten.
+    /// killed. Default: 15 s, because the worker may first finish its requests for up to ten
+    /// seconds.
     pub stop: Duration,
     /// The worker timeout: the time for which R may be busy with one task before the worker is
     /// stopped. Default: unlimited.
@@ -119,14 +120,15 @@ pub struct Timeouts {
     /// Whether R is interrupted after the time in [`busy`](Self::busy), so that the worker is
     /// stopped only if R stays busy. Default: false, since an interrupt can break a transaction.
     pub interrupts: bool,
-    /// The time for which a server that has been requested to stop continues to serve and only
-    /// reports itself as not ready, so that load balancers stop sending requests. Default: zero.
+    /// The time for which the server continues to serve after it has been requested to stop. During
+    /// this time it reports itself as not ready, so that load balancers stop sending requests.
+    /// Default: zero.
     pub delay: Duration,
 }
 
 impl Timeouts {
-    /// Returns these time limits, with the drain timeout of requests as the maximum for WebSockets.
-    /// They apply to a draining worker that must end soon, because its memory or its place is
+    /// Returns these time limits, but with at most the drain timeout of requests for WebSockets.
+    /// They apply to a draining worker that must end soon, because its memory or its slot is
     /// needed.
     fn without_sessions(self) -> Timeouts {
         Timeouts { sessions: self.sessions.map(|sessions| sessions.min(self.drain)), ..self }
@@ -185,7 +187,7 @@ pub enum SupervisorCommand {
 
 /// The front end: the server that accepts connections and passes requests to the workers.
 pub trait Frontend {
-    /// Handles the first worker that is ready, which means that the server can respond to requests.
+    /// Called when the first worker is ready, so that the server can respond to requests.
     fn on_ready(&self);
 
     /// Stops accepting connections and finishes the requests in progress.
@@ -203,7 +205,7 @@ pub trait Frontend {
     }
 
     /// Returns the number of the front end's open connections. The supervisor calls this about once
-    /// a second and waits for the result, which also delays its heartbeat.
+    /// a second. It must return soon, because the supervisor's main loop and heartbeat wait for it.
     fn connections(&self) -> usize;
 
     /// Returns the number of lines that the front end's access log has lost.

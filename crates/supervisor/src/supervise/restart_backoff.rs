@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 /// The lifetime after which the end of a worker does not count as a failure.
 const LONG_LIFE: Duration = Duration::from_secs(60);
 
-/// The pause before a restart after the first failure. The pause is doubled with each further
-/// failure, up to [`MAX_PAUSE`].
+/// The pause before a worker is started again after its first failure. The pause is doubled with
+/// each further failure, up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
-/// The longest pause before a restart.
+/// The longest pause before a worker is started again.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// The pause before the restart of a worker that lived shortly but answered requests. A single
-/// request may have caused the end, and other requests wait for a worker.
+/// The pause before a worker that has answered requests, but ended soon, is started again. It is
+/// short because a single request may have caused the end, and other requests are waiting.
 const SHORT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The number of failures of workers within [`LONG_LIFE`] that is a crash loop. A failure is an end
-/// before any request was answered.
+/// The number of failures within [`LONG_LIFE`] from which the workers of a slot are in a crash
+/// loop. A worker fails if it ends before it has answered any request.
 const LOOP_FAILURES: usize = 5;
 
 /// The restart back-off of the workers in one slot (a worker's numbered place), with their recent
@@ -44,8 +44,8 @@ pub(crate) struct Pause {
 
 impl RestartBackoff {
     /// Returns true if the workers of a slot (a worker's numbered place) are in a crash loop: they
-    /// end repeatedly without having answered a request. `life` is the age of the current worker.
-    /// Growing pauses lead to fewer failures in a minute, but do not end the crash loop.
+    /// end repeatedly without having answered a request. `life` is the age of the current worker. A
+    /// worker that lives longer than [`LONG_LIFE`] ends the crash loop.
     pub(crate) fn is_loop(&self, life: Duration) -> bool {
         self.is_loop_reported && life <= LONG_LIFE
     }

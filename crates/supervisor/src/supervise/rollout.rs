@@ -71,7 +71,7 @@ impl<'a> Rollout<'a> {
         }
     }
 
-    /// Reports the end of a reload whose replacements are finished.
+    /// If no replacement for a reload remains, reports that the reload has ended.
     pub(super) fn complete_reload(&mut self) {
         if !self.replacing.is_reloading() {
             self.report.end(None);
@@ -89,9 +89,9 @@ impl<'a> Rollout<'a> {
         self.scaling.apply_request()
     }
 
-    /// Handles the end of a worker in whose slot (its numbered place) no other worker runs. Returns
-    /// true if it was drained for a new worker, which can start now. If it was itself the new
-    /// worker, its replacement has failed, and so has the reload that it was part of.
+    /// Handles the end of the only worker in its slot (its numbered place). Returns true if the
+    /// ended worker had been drained for a new worker, which can start now. If the ended worker was
+    /// itself the new one and part of a reload, the reload has failed.
     pub(super) fn on_exit(&mut self, exited: &ExitedWorker, log: fn(&str)) -> bool {
         let slot = exited.process.start.slot;
         let role = self.replacing.on_exit(slot, exited.process.exit_reason);
@@ -105,9 +105,9 @@ impl<'a> Rollout<'a> {
         role == ReplacementExit::OldWorker
     }
 
-    /// Handles the end of a new worker that ran beside the old one and was not ready yet. If the
-    /// control group had no memory left for it, returns the reason of the replacement, which is
-    /// tried once more after the old worker has ended.
+    /// Handles the end of a new worker that ran beside the old one and was not ready yet. Normally
+    /// returns `None`. If the control group had no memory left for the new worker, returns the
+    /// reason of the replacement, so that the caller can drain the old worker first and try again.
     pub(super) fn on_successor_exit(
         &mut self,
         exited: &ExitedWorker,

@@ -26,11 +26,11 @@ pub(super) struct Scaling {
 pub(super) enum ScalingStep {
     /// One more worker should serve.
     AddWorker,
-    /// One worker less should serve.
+    /// One worker fewer should serve.
     RemoveWorker,
     /// One more spare (a started worker held in reserve) is needed.
     AddSpare,
-    /// One spare (a started worker held in reserve) less is needed.
+    /// One spare (a started worker held in reserve) fewer is needed.
     RemoveSpare,
 }
 
@@ -50,7 +50,8 @@ pub(super) enum SlotWorker {
 }
 
 impl Scaling {
-    /// Creates the numbers of workers and spares from those in the configuration.
+    /// Creates the record of the numbers of workers and spares, with the numbers in the
+    /// configuration.
     pub(super) fn new(workers: u32, spares: u32) -> Scaling {
         Scaling { configured: workers, wanted: workers, spares, requested: None }
     }
@@ -71,9 +72,8 @@ impl Scaling {
         serving < self.wanted as usize
     }
 
-    /// Records the numbers of workers and spares that a reload requests. They take effect when the
-    /// reload has succeeded, so that an app that does not start neither stops workers nor starts
-    /// more of them.
+    /// Records the numbers of workers and spares that a reload requests. They take effect only when
+    /// the reload has succeeded. If the reloaded app does not start, the numbers stay as they are.
     pub(super) fn request(&mut self, workers: u32, spares: u32) {
         let numbers = (workers, spares);
         self.requested = (numbers != (self.configured, self.spares)).then_some(numbers);
@@ -95,8 +95,8 @@ impl Scaling {
     }
 
     /// Applies the numbers of workers and spares that a successful reload has requested, and
-    /// returns the changes, in order. A number of workers that commands have changed stays, unless
-    /// the new configuration has another number than the previous one.
+    /// returns the changes, in order. If commands have changed the number of workers, it stays
+    /// unless the reload has changed the configured number.
     pub(super) fn apply_request(&mut self) -> Vec<ScalingStep> {
         let Some((workers, spares)) = self.requested.take() else { return Vec::new() };
         let mut steps = Vec::new();
@@ -127,8 +127,9 @@ impl Scaling {
     }
 
     /// Returns the slot (the numbered place) of the worker to remove. If more workers serve than
-    /// should, it is the serving worker with the fewest WebSockets, and among equals the youngest.
-    /// Otherwise it is one that does not serve.
+    /// should, it is that of a serving worker: one that does not respond, or else the one with the
+    /// fewest WebSockets, and among equals the youngest. Otherwise it is the slot of a worker that
+    /// does not serve.
     pub(super) fn slot_to_remove(&self, slots: &[(u32, SlotWorker)]) -> Option<u32> {
         // A worker that does not respond serves no requests, so it is removed first.
         let serving = slots.iter().filter_map(|(slot, worker)| match *worker {

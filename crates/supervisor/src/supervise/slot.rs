@@ -1,5 +1,5 @@
-//! The slot of a worker, which is its numbered place that the next worker takes over, with the
-//! history of failed starts.
+//! The slot of a worker: a numbered place, which the next worker takes over when the worker ends. A
+//! slot has a history of failed starts.
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,8 @@ use crate::process::Exit;
 /// cannot fix (`EX_CONFIG` of sysexits.h).
 const CONFIG_ERROR_STATUS: i32 = 78;
 
-/// The slot of a worker, which is its numbered place that the next worker process takes over, with
-/// the history of its failed starts.
+/// The slot of a worker: a numbered place, which the next worker process takes over when the worker
+/// ends. The slot records the failed starts.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     /// The epoch (the number of the start) of the worker that serves in the slot, or will serve

@@ -22,8 +22,8 @@ const SHORT_INTERVAL: Duration = Duration::from_millis(50);
 /// The interval of the main loop while no worker changes its phase.
 const LONG_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The tolerance by which a periodic iteration of the main loop may come early and still query the
-/// number of connections.
+/// The maximum time by which a query of the number of connections may be early. The number is
+/// queried every [`LONG_INTERVAL`], but an iteration of the main loop may begin a little earlier.
 const TOLERANCE: Duration = Duration::from_millis(50);
 
 /// The interval of log lines about the drain of the server.
@@ -40,7 +40,7 @@ pub(super) struct Supervisor<'a> {
     frontend: &'a dyn Frontend,
     acceptor: Acceptor,
     events: UnboundedReceiver<WorkerEvent>,
-    /// The run state of the supervisor, as long as the workers have not been stopped. Use
+    /// The run state of the supervisor until the workers are stopped. Read it by
     /// [`run_state`](Self::run_state), which also returns the state after that.
     run_state: RunState,
     /// The outcome that is returned when a drain of the server is complete.
@@ -258,7 +258,7 @@ impl<'a> Supervisor<'a> {
 
     // ---- the process that accepts connections ----
 
-    /// Takes the next step towards the right process, the front end or a worker, accepting
+    /// Takes the next step to make the right process (the front end or a worker) accept
     /// connections.
     fn update_acceptor(&mut self) {
         let wanted = self.wanted_acceptor();
@@ -280,7 +280,7 @@ impl<'a> Supervisor<'a> {
         self.fleet.workers().only_worker()
     }
 
-    /// Carries out the actions that another process needs to accept connections, in order.
+    /// Carries out, in order, the actions that make another process accept connections.
     fn carry_out(&self, actions: Vec<AcceptorAction>) {
         for action in actions {
             match action {
@@ -345,8 +345,8 @@ impl<'a> Supervisor<'a> {
 
     // ---- reports ----
 
-    /// Publishes the supervisor's current state for status reports and metrics. Reports the end of
-    /// a reload whose replacements are finished.
+    /// Publishes the supervisor's current state for status reports and metrics. If no replacement
+    /// for a reload remains, also reports that the reload has ended.
     fn report(&mut self) {
         self.fleet.complete_reload();
         let now = Instant::now();

@@ -49,8 +49,8 @@ pub(super) struct Workers {
 }
 
 impl Workers {
-    /// Creates this number of slots (the numbered places of workers), in each of which a worker is
-    /// to be started at the time `now`.
+    /// Creates `number` slots (numbered places of workers) and schedules the start of a worker in
+    /// each of them at the time `now`.
     pub(super) fn new(
         number: u32,
         now: Instant,
@@ -73,7 +73,7 @@ impl Workers {
         self.processes.values()
     }
 
-    /// Returns the running worker processes for changes.
+    /// Returns mutable references to the running worker processes.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut WorkerProcess> {
         self.processes.values_mut()
     }
@@ -88,7 +88,7 @@ impl Workers {
         self.processes.get(&epoch)
     }
 
-    /// Returns the worker process with this epoch (the number of its start) for changes.
+    /// Returns a mutable reference to the worker process with this epoch (the number of its start).
     pub(super) fn get_mut(&mut self, epoch: u64) -> Option<&mut WorkerProcess> {
         self.processes.get_mut(&epoch)
     }
@@ -110,7 +110,7 @@ impl Workers {
         &self.slots
     }
 
-    /// Returns the slots, which are the numbered places of workers, in order, for changes.
+    /// Returns the slots, which are the numbered places of workers, in order, as a mutable slice.
     pub(super) fn slots_mut(&mut self) -> &mut [Slot] {
         &mut self.slots
     }
@@ -120,7 +120,7 @@ impl Workers {
         &self.slots[slot as usize]
     }
 
-    /// Returns a worker's slot by its number, for changes.
+    /// Returns a mutable reference to a worker's slot by its number.
     pub(super) fn slot_mut(&mut self, slot: u32) -> &mut Slot {
         &mut self.slots[slot as usize]
     }
@@ -177,8 +177,7 @@ impl Workers {
         number
     }
 
-    /// Drains the workers of a slot (a worker's numbered place), in which no other worker is
-    /// started.
+    /// Drains the workers of a slot (a worker's numbered place) and prevents further starts in it.
     pub(super) fn give_up(&mut self, slot: u32, timeouts: Timeouts) {
         self.shorten_drains(slot, timeouts);
         let place = self.slot_mut(slot);
@@ -194,17 +193,17 @@ impl Workers {
     }
 
     /// Shortens the drains of replaced workers of a slot (a worker's numbered place), so that at
-    /// most one worker per slot waits long for its WebSockets. Without this, each reload within
-    /// some hours would leave another R process running.
+    /// most one worker per slot waits long for its WebSockets. Otherwise several reloads within a
+    /// few hours would leave several old R processes running.
     pub(super) fn shorten_drains(&mut self, slot: u32, timeouts: Timeouts) {
         for worker in self.iter_mut().filter(|worker| worker.start.slot == slot) {
             worker.shorten_drain(timeouts);
         }
     }
 
-    /// Returns true if no start of a worker is left to try, provided that no worker has ever been
-    /// ready: all `retries` have been used up everywhere, or a start has failed with an error of
-    /// the configuration.
+    /// Returns true if no start of a worker is left to try: either all `retries` have been used up
+    /// in all slots, or a start has failed with an error of the configuration. Applies only while
+    /// no worker has ever been ready.
     pub(super) fn has_no_start_left(&self, retries: u32) -> bool {
         self.slots.iter().all(|slot| slot.has_no_start_left(retries))
             || self.slots.iter().any(Slot::is_misconfigured)
@@ -221,8 +220,8 @@ impl Workers {
         })
     }
 
-    /// Returns true if all workers are ready and of this generation, which is the number of reloads
-    /// before their start.
+    /// Returns true if all workers are ready and belong to this generation, that is, this number of
+    /// reloads had begun when they were started.
     pub(super) fn is_all_of_generation(&self, generation: u64) -> bool {
         self.kept_slots().into_iter().all(|slot| {
             self.current(slot).is_some_and(|worker| {
@@ -469,8 +468,8 @@ impl Workers {
     }
 
     /// Queues the replacement of workers that have reached a limit of the recycle `policy`, and
-    /// makes workers close to their memory limit collect garbage. `most` is the maximum number of
-    /// workers that run at the same time.
+    /// makes R collect garbage in workers that have exceeded their memory limit and may soon be
+    /// replaced. `most` is the maximum number of workers that run at the same time.
     pub(super) fn check_recycling(
         &mut self,
         policy: &RecyclePolicy,

@@ -31,8 +31,8 @@ pub struct Config {
     pub queue_max: usize,
     /// The keep-alive pings, which are sent while a read waits. Default: every 20 s.
     pub keep_alive: Option<KeepAlive>,
-    /// The time to wait for the peer's close frame, and then for the end of the peer's byte stream.
-    /// Default: 5 s.
+    /// The maximum time for each of two waits: for the peer's close frame, and then for the end of
+    /// the peer's byte stream. Default: 5 s.
     pub close_timeout: Duration,
     /// The maximum time for the opening handshake. For [`connect`](crate::connect) it includes name
     /// resolution and connecting. Default: 10 s.

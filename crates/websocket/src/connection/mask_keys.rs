@@ -51,7 +51,7 @@ fn random<const N: usize>() -> [u8; N] {
 
 impl Source {
     /// Fills the reserve with new random bytes from the system. If forks cannot be counted, keeps
-    /// only the `n` bytes that the caller needs now.
+    /// only the `n` bytes that the caller needs now, so that a forked child inherits no reserve.
     #[cold]
     fn fill(&mut self, n: usize) {
         let are_seen = forks::watch();
@@ -66,9 +66,10 @@ impl Source {
 /// Detects that the process is a forked child. The child has a copy of the parent's random bytes,
 /// and must not use the same masking keys as the parent.
 ///
-/// A handler that the C library calls in each child counts the forks. For each frame, two numbers
-/// are compared, which is cheaper than a system call for the process id. A child of a bare `clone`
-/// system call is not counted, but it may run no Rust code except `exec` anyway.
+/// A handler that the C library calls in each child counts the forks. For each frame, the count is
+/// compared with the count at which the random bytes were drawn. This is cheaper than a system call
+/// for the process id. A child of a bare `clone` system call is not counted, but it may run no Rust
+/// code except `exec` anyway.
 #[cfg(all(unix, not(miri)))]
 mod forks {
     use std::sync::OnceLock;

@@ -86,8 +86,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     ///
     /// # Errors
     /// [`Error::Eof`], [`Error::Io`], [`Error::Violation`] or [`Error::PongTimeout`] when the
-    /// connection ended without a closing handshake, then [`Error::Closed`]; [`Error::Cancelled`]
-    /// after [`Canceller::cancel`].
+    /// connection ended without a closing handshake; [`Error::Closed`] for each further read; and
+    /// [`Error::Cancelled`] after [`Canceller::cancel`].
     pub async fn read(&mut self) -> Result<Option<Message<'_>>, Error> {
         self.read_with(Wait::Forever).await
     }
@@ -326,8 +326,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
 
     /// Sends the response to a received message. If more received messages are in the buffer, the
     /// response is written together with the responses to those, otherwise at once. Use it in a
-    /// loop that waits for nothing but the connection. It waits for capacity and never drops the
-    /// message.
+    /// loop that waits for nothing but the connection. If too many bytes are queued, the method
+    /// waits; it never drops the message.
     ///
     /// # Errors
     /// The errors of [`Connection::send`].

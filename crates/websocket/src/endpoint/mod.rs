@@ -62,7 +62,8 @@ pub struct Endpoint<S: Adapter> {
     closing: Closing,
     shutdown: ShutdownState,
     writing: Writing,
-    /// True while pongs are held back until the next successful write.
+    /// True while the transport accepts no bytes. Until a write succeeds again, pongs are not
+    /// queued, and only the newest one is kept.
     holds_pongs: bool,
     /// True once a write has failed. Part of a frame may have been sent, so no other frame can be
     /// sent after it.

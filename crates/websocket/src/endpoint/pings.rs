@@ -11,7 +11,8 @@ pub(super) struct Pings<T> {
     /// The time at which the next keep-alive ping is due. It is `None` until the deadline is
     /// requested for the first time.
     next: Option<T>,
-    /// The time of the first ping after which no bytes have been received from the peer.
+    /// The time of the first ping that was sent after the peer's last bytes arrived, if such a ping
+    /// was sent.
     unanswered: Option<T>,
     /// The number of the last ping, and the time at which the ping was sent.
     last: (u32, Option<T>),

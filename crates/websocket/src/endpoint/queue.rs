@@ -11,8 +11,8 @@ use std::io::IoSlice;
 
 use crate::endpoint::adapter::Adapter;
 
-/// The maximum number of segments in the table of an idle connection's send queue. A larger table
-/// is freed. The table becomes large if the peer does not read.
+/// The maximum capacity of the table of queued segments (buffers and payloads) that is kept while
+/// the send queue is empty. A larger table, which grew while the peer did not read, is freed.
 const KEPT_SEGMENTS: usize = 16;
 
 /// The send queue of a WebSocket connection: the bytes to be written, in order. After
@@ -63,7 +63,7 @@ impl<S: Adapter> Default for Queue<S> {
 
 impl<S: Adapter> Queue<S> {
     /// True for an adapter that keeps all queued output in one buffer (the head). The code for the
-    /// overflow is then omitted.
+    /// overflow (the part of the queue after the head) is then omitted.
     const IS_JOINED: bool = S::BUFFER_SIZE == usize::MAX && S::COPY_MAX == usize::MAX;
 
     /// Returns the number of bytes in the send queue.

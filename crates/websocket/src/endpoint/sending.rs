@@ -273,8 +273,8 @@ impl<S: Adapter> Endpoint<S> {
         self.writing = Writing::Nothing;
     }
 
-    /// Gives up an unfinished fragmented message, if there is one, by closing the connection with
-    /// the close code 1011. The peer must not take half a message for a whole one.
+    /// Gives up an unfinished fragmented message, if there is one. Closes the connection with the
+    /// close code 1011, because the peer must not take half a message for a whole one.
     pub fn abandon_fragmented(
         &mut self,
         rules: &Rules<TimeSpan<S>>,

@@ -24,8 +24,9 @@ pub enum IoAction {
     /// [`Endpoint::on_flushed`](crate::endpoint::Endpoint::on_flushed).
     Flush,
     /// Read and discard input, then call
-    /// [`Endpoint::on_drained`](crate::endpoint::Endpoint::on_drained). Otherwise, unread input
-    /// could make the system reset the connection before the peer has read the last frame.
+    /// [`Endpoint::on_drained`](crate::endpoint::Endpoint::on_drained). This is necessary because
+    /// unread input could make the system reset the connection before the peer has read the last
+    /// frame.
     Drain {
         /// True if the adapter discards input until the peer ends its stream. False if it only
         /// discards the input that has already arrived.

@@ -27,8 +27,8 @@ pub struct Statistics {
     pub payload_received: u64,
     /// The total size in bytes of the sent messages before compression.
     pub payload_sent: u64,
-    /// The total size in bytes of the messages that were sent compressed: before compression, and
-    /// after it.
+    /// Two totals in bytes for the messages that were sent compressed: their size before
+    /// compression, and their size after it.
     pub compressed: (u64, u64),
     /// The number of messages that `queue` dropped because the send queue was full.
     pub dropped: u64,

@@ -170,8 +170,8 @@ impl Decoder {
         }
     }
 
-    /// Returns the number of bytes of memory that the decoder holds for the current message. A
-    /// decompression state that the thread has lent is included.
+    /// Returns the number of bytes of memory that the decoder holds for the current message. This
+    /// includes a decompression state that was lent from the thread's pool.
     pub fn capacity(&self) -> usize {
         self.assembled.capacity() + self.inflater.as_ref().map_or(0, |inflater| inflater.held())
     }
@@ -193,8 +193,8 @@ impl Decoder {
         Some(buffer)
     }
 
-    /// Gives the decoder a buffer for assembling messages if it has none. The buffer's contents are
-    /// discarded.
+    /// Gives the decoder a buffer for assembling messages, if the decoder has none. The buffer's
+    /// contents are discarded.
     pub fn lend(&mut self, mut buffer: Vec<u8>) {
         if self.assembled.capacity() == 0 {
             // Otherwise they would become the start of the next message, unchecked even if that is

@@ -15,7 +15,7 @@ impl MaskKey {
     }
 }
 
-/// Masks or unmasks `bytes`, whose first byte has an offset in the payload that is a multiple of 4.
+/// Masks or unmasks `bytes`, a part of a payload that begins at an offset divisible by 4.
 ///
 /// The loop works on eight bytes at a time and is safe code, which the compiler vectorises. From 64
 /// bytes on, a version compiled for AVX2 runs if the processor supports it. Shorter frames, which

@@ -52,7 +52,7 @@ impl Core {
         Ok(())
     }
 
-    /// Returns the configuration of the server with the limits that were set.
+    /// Returns the configuration of the server with the limits that R has set.
     fn config(&self) -> Config {
         config_of(&self.limits)
     }
@@ -65,8 +65,8 @@ impl Core {
         }
     }
 
-    /// Notifies the admin listener that a listener for clients is closing, because its thread may
-    /// end as well.
+    /// Notifies the admin listener that a listener for clients is closing. The admin listener then
+    /// no longer checks whether that listener's thread makes progress.
     pub(crate) fn on_listener_end(&self, listener: ListenerId) {
         if let Some(AdminServer { one, .. }) = &self.admin {
             one.ends(listener);

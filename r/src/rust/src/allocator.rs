@@ -75,8 +75,8 @@ static ALLOCATOR: Counting = Counting;
 const INITIAL_SPACE: usize = 1 << 30;
 
 /// The size in bytes of each piece of address space that mimalloc reserves if the address space of
-/// the process is limited (`ulimit -v`). It is the minimum that mimalloc supports, because R needs
-/// the rest for its vectors.
+/// the process is limited (`ulimit -v`). It is as small as mimalloc allows, because R needs most of
+/// the limited address space for its vectors.
 const LIMITED_SPACE: usize = 32 << 20;
 
 /// The alignment in bytes of the memory blocks (slices) in which mimalloc manages address space.
@@ -145,7 +145,8 @@ pub(crate) fn reserve() {
     });
 }
 
-/// Returns unused memory to the operating system. The server calls this function as
+/// Returns unused memory to the operating system: all of it if `all` is true, otherwise only what
+/// can be returned at little cost. The server calls this function as
 /// [`rookery_server::Config::trim`].
 pub(crate) fn reclaim(all: bool) {
     // SAFETY: may be called at any time. It uses only memory of the calling thread, and memory that

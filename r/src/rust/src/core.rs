@@ -35,8 +35,9 @@ pub(crate) struct Core {
     /// The streamed responses that R has started. The key is the id of the exchange (the request
     /// with its response).
     pub(crate) streams: ById<OpenStream>,
-    /// The streamed responses from which R requests the next chunk by itself, without a request by
-    /// the server, in order. Each is named by the id of its exchange.
+    /// The streamed responses whose next chunks R requests from the app by itself, without waiting
+    /// for a request of the server. Each element is the id of an exchange (a request with its
+    /// response).
     pub(crate) pull_queue: VecDeque<u64>,
     /// The requests whose bodies the app receives in chunks. The key is the id of the exchange (the
     /// request with its response).
@@ -108,7 +109,7 @@ pub(crate) struct Log {
 /// A streamed response that R has started. It is kept until R has been notified of its end.
 #[derive(Debug)]
 pub(crate) struct OpenStream {
-    /// C's token of the R object.
+    /// The number by which the C code finds the R object of the streamed response.
     pub(crate) token: u64,
     pub(crate) flow: Arc<StreamFlow>,
     /// The number of chunks that R has written to the streamed response.

@@ -293,8 +293,8 @@ impl Core {
 }
 
 impl Core {
-    /// Returns an event that requests a chunk from the next streamed response in R's own queue, as
-    /// if the server had requested the chunk.
+    /// Returns an event that requests a chunk of the streamed response at the front of
+    /// `pull_queue`. To C, it looks as if the server had requested the chunk.
     fn next_pull(&mut self) -> Option<RawEvent> {
         loop {
             let id = self.pull_queue.pop_front()?;
@@ -306,8 +306,8 @@ impl Core {
     }
 }
 
-/// Leaves it to the server to request the next chunks of the streamed responses in R's own queue,
-/// because R does other work now.
+/// Called when R does other work. Makes the server request the next chunks of the streamed
+/// responses whose chunks R has so far requested by itself, and empties their queue.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_streams_yield() {
     entry((), || {

@@ -24,9 +24,9 @@ fn with_held(slot: u32, id: u64, body: impl FnOnce(&mut Exchange) -> i32) -> i32
     entry(result::STALE, || core::with(|core| core.held(slot, id).map_or(result::STALE, body)))
 }
 
-/// Makes the server read the body of a request and then pass the request to R again, with `token`.
-/// R does not hold the request meanwhile. If the client disconnects first, `rk_released` returns
-/// the token.
+/// Makes the server read the body of a request and then pass the request to R again, with `token`,
+/// by which C finds the R object of the request. Meanwhile, R does not hold the request. If the
+/// client disconnects first, `rk_released` returns the token.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_read_body(slot: u32, id: u64, token: u64) -> i32 {
     entry(result::STALE, || {
@@ -39,8 +39,9 @@ pub extern "C" fn rk_read_body(slot: u32, id: u64, token: u64) -> i32 {
     })
 }
 
-/// Begins to receive the body of a request in chunks. Each chunk is an event with `token`. The last
-/// event, `RK_BODY_END`, releases the token. R keeps the request meanwhile.
+/// Begins to receive the body of a request in chunks. Each chunk is an event with `token`, by which
+/// C finds the R object that receives the body. After the last event, `RK_BODY_END`, the token is
+/// no longer used. Meanwhile, R keeps the request.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_receive_body(slot: u32, id: u64, token: u64) -> i32 {
     entry(result::STALE, || {
@@ -233,7 +234,7 @@ pub unsafe extern "C" fn rk_response_copy(slot: u32, id: u64, start: *const u8, 
 }
 
 /// Sets the body of a response to memory that R lends. When the server no longer uses the memory,
-/// `rk_released` returns `token`.
+/// `rk_released` returns `token`, by which C finds the R object that owns the memory.
 ///
 /// # Safety
 /// - `start..start + len` stays readable and unwritten until `rk_released` has returned `token`.
@@ -303,7 +304,7 @@ pub unsafe extern "C" fn rk_response_file(
     })
 }
 
-/// Sends the response to a request. R no longer holds the request then.
+/// Sends the response to a request. Afterwards, R no longer holds the request.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_respond(slot: u32, id: u64) -> i32 {
     entry(result::STALE, || {
@@ -370,8 +371,8 @@ pub extern "C" fn rk_request_process() -> u64 {
     rookery_exchange::request_id_prefix()
 }
 
-/// Writes the id of a request as a C string. The server with the process number `process` has
-/// created it for the exchange `id`.
+/// Writes a request id as a C string: the one that the process with the number `process` creates
+/// for the request with the internal id `id`.
 ///
 /// # Safety
 /// - `out` has space for 33 bytes.

@@ -3,12 +3,12 @@
 //! # Ground rules
 //! - No function here calls R, and none runs while R can raise an error, so no longjmp ever passes
 //!   a Rust frame.
-//! - Every function is called on R's main thread, and `Core` is in that thread's local storage. The
-//!   only calls in the other direction are those of C functions that the I/O thread gets from
-//!   `rk_init` and `rk_worker_join`.
-//! - Every entry point catches panics, by `entry`.
-//! - An exchange that R holds is named by a slot and an id. A pair that names no exchange is
-//!   refused.
+//! - C calls every function on R's main thread, and `Core` is in that thread's local storage. Rust
+//!   calls only the C functions that were passed to `rk_init`, `rk_worker_join` and
+//!   `rk_client_open`, usually on another thread.
+//! - Every function that C calls catches panics, with the help of `entry`.
+//! - C refers to an exchange (a request with its response) that R holds by a slot and an id. A
+//!   function refuses a slot that does not contain the exchange with this id.
 
 // C calls the entry points by their symbols, not by their paths.
 #![allow(unreachable_pub)]

@@ -39,9 +39,10 @@ fn read_value(name: &str, values: &str) -> Lines {
 }
 
 /// Parses a `_server.yml` for R. Returns a line `app`, a line for each setting, and a line `note`
-/// for each warning. After an error, returns a line `wrong`. Returns nothing for a file of another
-/// server. With `is_alone`, also checks that the HTTPS settings in the file are complete. Otherwise
-/// the program has already checked them together with the other sources of settings.
+/// for each warning. After an error, returns a line `wrong`. Returns no lines if the file is for a
+/// server other than Rookery. With `is_alone`, also checks that the HTTPS settings in the file are
+/// complete. Otherwise the program has already checked them together with the other sources of
+/// settings.
 fn read_file(path: &Path, is_alone: bool) -> Lines {
     let mut lines = Lines::default();
     let bytes = match server_yml::bytes(path) {

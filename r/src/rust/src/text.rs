@@ -1,4 +1,4 @@
-//! The text functions behind some exported functions of the R package: kinds of IP addresses,
+//! Functions for texts, which exported functions of the R package call: the kind of an IP address,
 //! base64 and percent-encoding.
 //!
 //! The result of one of these functions is valid until the next call of such a function, or of

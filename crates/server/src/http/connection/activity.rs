@@ -5,7 +5,7 @@
 //! connections, compares the record with the time limits.
 //!
 //! # One timestamp per purpose
-//! Each deadline is counted from a clock tick of its own, which only the listed functions set:
+//! Each deadline is counted from a clock tick of its own:
 //!
 //! | tick | deadlines | set by |
 //! |---|---|---|
@@ -13,7 +13,8 @@
 //! | `read_at` | idle timeout while a body is read | [`Activity::on_read`] |
 //! | `taken_at` | idle timeout while a response is written | [`Activity::on_written`], the sweep |
 //!
-//! The sweep sets `taken_at` when the client has acknowledged bytes.
+//! The sweep sets `taken_at` when it finds that the client has acknowledged bytes. While the client
+//! waits for the server, the sweep also restarts `read_at` and `taken_at`.
 //!
 //! Received bytes never change `entered_at`. A connection without a request is therefore idle even
 //! if the client sends blank lines (HTTP/1.1) or PING, SETTINGS, PRIORITY and `WINDOW_UPDATE`
@@ -83,9 +84,10 @@ pub(crate) struct Activity {
     read_at: Cell<u32>,
     /// The clock tick at which the client last accepted a part of the response.
     taken_at: Cell<u32>,
-    /// True if the server's last read from the client had to wait.
+    /// True if the last read from the client returned `Pending`, because no bytes had arrived.
     is_read_blocked: Cell<bool>,
-    /// True if the server's last write to the client had to wait.
+    /// True if the last write to the client returned `Pending`, because the socket accepted no more
+    /// bytes.
     is_write_blocked: Cell<bool>,
     /// The rate at which the client sends or receives data in the current phase.
     rate: RateMeter,
@@ -93,10 +95,11 @@ pub(crate) struct Activity {
     head_bytes: Cell<u32>,
     /// The number of bytes that the connection's current request holds in memory.
     pub(crate) request_bytes: Cell<usize>,
-    /// The part of `request_bytes` that a background thread is using. This memory is still in use
-    /// when the connection closes.
+    /// The part of `request_bytes` that a background thread is using. Closing the connection does
+    /// not free this part at once.
     pub(crate) background_bytes: Cell<usize>,
-    /// The number of response bytes that are held in memory because they have not been written.
+    /// The number of response bytes that are held in memory because they have not been written to
+    /// the client yet.
     pub(crate) response_bytes: Cell<usize>,
 }
 
@@ -194,7 +197,7 @@ impl Activity {
     }
 
     /// Restarts the client's deadline for accepting response bytes. Called while another stream of
-    /// the HTTP/2 connection blocks the response, because the client is then not to blame.
+    /// the HTTP/2 connection blocks the response, because the client did not cause this delay.
     pub(crate) fn restart_write_deadline(&self, now: u32) {
         if self.is_write_blocked.get() {
             self.taken_at.set(now);
@@ -299,9 +302,9 @@ impl Activity {
         self.phase.get() == Phase::Idle && self.phase_age(now) >= ticks
     }
 
-    /// Returns the number of clock ticks for which the connection has been idle or its client too
-    /// slow. Returns `None` for any other connection. To admit a new connection, the server closes
-    /// the one with the highest number.
+    /// Returns the number of clock ticks for which the connection has been idle or its client has
+    /// been too slow, or `None` if neither is the case. To admit a new connection, the server
+    /// closes the connection with the highest number.
     pub(crate) fn slowness(&self, ticks: &TimeLimits, now: u32) -> Option<u32> {
         let lag = |min_rate| Some(self.rate.lag(min_rate)).filter(|lag| *lag > 0);
         match self.phase.get() {
@@ -331,8 +334,8 @@ impl Activity {
         }
     }
 
-    /// Returns the number of bytes of the given memory budget share that closing this connection
-    /// would free. `own` is the number of bytes that are charged for the connection itself.
+    /// Returns how many bytes of one share of the memory budget would be freed if this connection
+    /// were closed. `own` is the number of bytes that are charged for the connection itself.
     pub(crate) fn held(&self, share: Share, own: usize) -> usize {
         match (share, self.phase.get()) {
             (Share::Connections, Phase::Handshake | Phase::Idle | Phase::Head | Phase::Body) => own,

@@ -23,7 +23,7 @@ use crate::rejection::Rejection;
 /// the URL that the client intended.
 const MAX_HEAD_BYTES: usize = 8 << 10;
 
-/// Reads the PROXY protocol header and performs the TLS handshake, as the listener is configured.
+/// Reads the PROXY protocol header and performs the TLS handshake, if the listener requires them.
 /// Returns false if the connection must be closed. In that case, any error response has already
 /// been written.
 pub(crate) async fn perform_handshake(connection: &HttpConnection) -> bool {
@@ -122,8 +122,8 @@ fn record_client_certificate(connection: &HttpConnection) {
 }
 
 /// Sends a 400 response with an explanation to a client that uses plaintext HTTP on a TLS port. The
-/// server does not redirect the client to HTTPS, because this would hide that the client may have
-/// sent cookies in plaintext.
+/// client is not redirected to HTTPS, because nobody would then notice that it sends cookies in
+/// plaintext.
 async fn reject_plaintext(connection: &HttpConnection) {
     let head = read_head(connection).await;
     let url = intended_url(&head, connection.ends.get().local);
@@ -134,8 +134,8 @@ async fn reject_plaintext(connection: &HttpConnection) {
     lingering_close::reject_with_text(connection, Rejection::PlainOnTls, &text);
 }
 
-/// Reads a request head, until it is complete, exceeds [`MAX_HEAD_BYTES`], or the handshake times
-/// out.
+/// Reads the head of a plaintext request until it is complete, is longer than [`MAX_HEAD_BYTES`],
+/// or the handshake times out. Returns the bytes that were read.
 async fn read_head(connection: &HttpConnection) -> Vec<u8> {
     let mut head = Vec::new();
     poll_fn(|cx| {

@@ -28,9 +28,9 @@ use crate::net::transport::Transport;
 use crate::rejection::Rejection;
 use crate::websocket::driver::{Upgraded, spawn as spawn_websocket};
 
-/// Starts the task of an accepted connection, and counts its TLS handshake at once. If the
-/// handshake were counted only when the task first runs, the acceptor could accept too many
-/// connections before that.
+/// Starts the task of an accepted connection. The TLS handshake of the connection counts towards
+/// the limit immediately. Otherwise the acceptor could accept too many connections before the task
+/// first runs.
 pub(crate) fn spawn(
     shared: &Rc<HttpState>,
     listener: ListenerId,
@@ -94,7 +94,7 @@ const SMALL_HEADER_TABLE: usize = 100;
 const MAX_HEADER_TABLE: usize = 24_576;
 
 /// The number of bytes that a supervisor may add to a request head when it forwards the request:
-/// the worker header and a few headers such as `X-Forwarded-For`.
+/// the worker header, which describes the client, and a few headers such as `X-Forwarded-For`.
 const SUPERVISOR_HEAD_BYTES: usize = MAX_WORKER_HEADER_SIZE + 4096;
 const SUPERVISOR_HEADERS: usize = 16;
 

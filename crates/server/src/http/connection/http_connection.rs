@@ -42,8 +42,8 @@ pub(crate) fn connection_bytes(has_tls: bool) -> usize {
 /// The server's own state of an HTTP connection, which complements the state in the HTTP libraries
 /// hyper and h2. [`Phase`] documents the state transitions.
 ///
-/// A stream of an HTTP/2 connection has an `HttpConnection` of its own, with its own deadlines, but
-/// without a transport. The connection table lists it as a substream.
+/// Each stream of an HTTP/2 connection also has an `HttpConnection`, with its own deadlines. It has
+/// no transport, because all streams share that of their connection.
 #[derive(Debug)]
 pub(crate) struct HttpConnection {
     pub(crate) shared: Rc<HttpState>,
@@ -58,14 +58,14 @@ pub(crate) struct HttpConnection {
     /// The identity in the client's TLS certificate, if the client sent one.
     pub(crate) client_certificate: OnceCell<Arc<ClientCertificate>>,
     pub(crate) activity: Activity,
-    /// The memory charge for the connection and its read buffer.
+    /// The charge to the memory budget for the connection and its read buffer.
     pub(crate) charge: Charge,
     /// The size of the connection's read buffer in bytes.
     buffer: Cell<usize>,
     /// True while the connection counts towards the limit on concurrent TLS handshakes.
     is_handshaking: Cell<bool>,
-    /// The memory that closing this connection will free, as a number of bytes of one memory budget
-    /// share. `None` unless the connection was closed to free memory.
+    /// If this connection was closed to free memory: the number of bytes that will be freed, and
+    /// the share of the memory budget to which they belong. Otherwise `None`.
     pending_release: Cell<Option<(Share, usize)>>,
     serial: u64,
     /// Whether the connection must be closed, when, and with which error response.
@@ -98,12 +98,12 @@ pub(crate) struct HttpConnection {
     pub(crate) accepted_websocket: RefCell<Option<Box<Exchange>>>,
     /// The files that are being sent with sendfile, without reading them into user memory.
     sendfile_queue: RefCell<Option<Box<SendfileQueue>>>,
-    /// The reusable parts of the request context, kept until the complete response has been
-    /// written.
+    /// The reusable parts of the request context (the server's data about a request), kept until
+    /// the complete response has been written.
     flushing: RefCell<Option<Box<ContextParts>>>,
     /// The current streamed response, until its last byte has been written.
     response_stream: RefCell<Option<Rc<ResponseStream>>>,
-    /// The reason why the server ends the connection. `None` if the client caused the end.
+    /// The reason why the server ends an incomplete response. `None` if the client caused the end.
     end_reason: Cell<Option<StreamEnd>>,
     /// Whether the server closes the connection with a TCP reset, so that the client cannot mistake
     /// an incomplete response for a complete one.
@@ -112,7 +112,7 @@ pub(crate) struct HttpConnection {
     http2_session: OnceCell<Rc<Http2Session>>,
     is_http2_stream: bool,
     /// True if a part of a response chunk has not been passed to h2 yet. The response is then
-    /// incomplete even if h2 has written everything it got.
+    /// incomplete even if h2 has written all bytes that it got.
     pub(crate) has_partial_chunk: Cell<bool>,
 }
 
@@ -226,8 +226,8 @@ impl HttpConnection {
         self.http2_session.get().filter(|_| !self.is_http2_stream).map(|session| &**session)
     }
 
-    /// Records the size of a request head that h2 has read. The memory of a large head is charged
-    /// to its request.
+    /// Records the size of a request head that h2 has read, so that the request can be charged for
+    /// a large head.
     pub(crate) fn on_head_read(&self, bytes: usize) {
         self.buffer.set(bytes);
     }
@@ -396,7 +396,7 @@ impl HttpConnection {
     }
 
     /// Returns true if hyper wants to write its own error response to an unreadable request head.
-    /// Also sets `is_head_refused` then, so that the server sends its own response instead.
+    /// If so, also sets `is_head_refused`, so that the server sends its own response instead.
     pub(crate) fn suppress_hyper_error(&self) -> bool {
         let suppress_hyper_error = matches!(self.activity.phase(), Phase::Idle | Phase::Head);
         self.is_head_refused.set(self.is_head_refused.get() || suppress_hyper_error);

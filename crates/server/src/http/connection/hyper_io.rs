@@ -1,5 +1,5 @@
 //! The adapter through which hyper reads from and writes to a connection's transport. Each read or
-//! write also updates the connection's deadlines, which are kept in a `Cell` and need no timer.
+//! write also updates the connection's activity record, from which the deadlines are checked.
 
 use std::io;
 use std::pin::Pin;
@@ -16,7 +16,8 @@ use crate::http::connection::http_connection::HttpConnection;
 #[derive(Debug)]
 pub(crate) struct HyperIo {
     connection: Rc<HttpConnection>,
-    /// The bytes that a previous hyper instance read from the connection but did not parse.
+    /// The bytes that a previous hyper instance read from the connection but did not parse. The
+    /// current instance reads them first.
     replay: Bytes,
     /// The number of bytes of `replay` that the current hyper instance has read.
     replayed: usize,

@@ -26,18 +26,20 @@ const HEADER: usize = 9;
 /// stream can block the others.
 pub(super) const FRAME: u32 = 16 << 10;
 
-/// The HTTP/2 frame types that the filter treats specially: DATA, HEADERS, `RST_STREAM` and
-/// CONTINUATION (RFC 9113, 6.1, 6.2, 6.4, 6.10).
+/// The type of an HTTP/2 DATA frame (RFC 9113, 6.1).
 const DATA: u8 = 0;
+/// The type of an HTTP/2 HEADERS frame (RFC 9113, 6.2).
 const HEADERS: u8 = 1;
+/// The type of an HTTP/2 `RST_STREAM` frame (RFC 9113, 6.4).
 const RST_STREAM: u8 = 3;
+/// The type of an HTTP/2 CONTINUATION frame (RFC 9113, 6.10).
 const CONTINUATION: u8 = 9;
 
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// The number of bytes that are added to every connection's payload before [`RATIO`] is applied.
-/// They suffice for days of pings and window updates.
+/// The number of payload bytes that every connection is credited with before [`RATIO`] is applied,
+/// so that days of pings and window updates on an idle connection do not count as a flood.
 const FREE_OVERHEAD: u64 = 1 << 20;
 
 /// The maximum ratio of all bytes that a client sends to the payload that it sends or receives. A
@@ -147,8 +149,9 @@ impl Frames {
         kept
     }
 
-    /// Passes bytes to h2. They need not be copied if they are at offset `at` of the input and all
-    /// input before them is passed unchanged. `kept` is the length of the unchanged input.
+    /// Passes `bytes` to h2. If they are at offset `at` of the input and all input before them is
+    /// passed unchanged, they need not be copied. Only `kept`, the number of input bytes that are
+    /// passed unchanged, is then increased.
     fn pass(&mut self, at: Option<usize>, bytes: &[u8], kept: &mut usize) {
         if at == Some(*kept) && self.out.is_empty() {
             *kept += bytes.len();

@@ -13,14 +13,15 @@ use super::frames::Frames;
 use crate::connections::table::ConnectionTable;
 
 /// The flow-control window of an HTTP/2 stream: the number of bytes that a client may send before
-/// the server reads them. The window of a connection is larger, so that an unread stream does not
-/// block the others.
+/// the server reads them.
 pub(super) const STREAM_WINDOW: u32 = 256 << 10;
+/// The flow-control window of an HTTP/2 connection in bytes. It is larger than the window of a
+/// stream, so that an unread stream does not block the others.
 pub(super) const CONNECTION_WINDOW: u32 = 1 << 20;
 
 /// The maximum number of bytes that the server reads from an HTTP/2 connection before it polls the
-/// streams. Without this limit, many tiny frames could be unread, for which h2 closes the
-/// connection.
+/// streams. The limit is small because h2 closes a connection on which too many tiny frames are
+/// unread.
 const MAX_READ_PER_POLL: usize = 8 << 10;
 
 /// The size in bytes of the buffer that outgoing WebSocket messages on an HTTP/2 connection are
@@ -39,7 +40,8 @@ pub(crate) trait FlushListener {
     /// Called when all data that the listener has passed to h2 has been written.
     fn on_flushed(&self);
 
-    /// Called when the connection closed before all data of the listener was written.
+    /// Called when the connection closed before all data that the listener has passed to h2 was
+    /// written.
     fn on_lost(&self);
 }
 
@@ -76,7 +78,7 @@ pub(crate) struct Http2Session {
     abandoned: RefCell<Vec<Arc<ExchangeStatus>>>,
     /// The number of request body bytes that the client may send before the server has read them.
     incoming: Cell<usize>,
-    /// The memory charge for the `incoming` bytes.
+    /// The charge to the memory budget for the `incoming` bytes.
     charge: Charge,
 }
 
@@ -206,7 +208,8 @@ impl Http2Session {
     // ---- writing ----
 
     /// Records the result of a write or flush of the HTTP/2 connection. `is_pending` is true if the
-    /// socket accepts no more bytes, and `is_clean` is true for a flush.
+    /// socket accepts no more bytes. `is_clean` is true for a flush, which leaves no unsent bytes
+    /// unless it is pending.
     pub(super) fn on_written(&self, is_pending: bool, is_clean: bool) {
         self.is_blocked.set(is_pending);
         self.is_clean.set(is_clean && !is_pending);

@@ -29,8 +29,9 @@ use crate::http::response::response_body::ResponseBody;
 use crate::logging::access_log::pending_record::record_unreadable;
 use crate::rejection::Rejection;
 
-/// The number of bytes that an HTTP/2 stream is charged to the memory budget: for its request head,
-/// as many bytes in h2's tables, and the response bytes that h2 buffers.
+/// The number of bytes that an HTTP/2 stream is charged to the memory budget. They cover the
+/// request head, h2's tables for the stream (about as large as the head), and the response bytes
+/// that h2 buffers.
 pub(crate) const STREAM_BYTES: usize = 32 << 10;
 
 /// Starts the task that serves an HTTP/2 stream. If there are too many requests or too little

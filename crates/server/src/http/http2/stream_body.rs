@@ -1,6 +1,6 @@
-//! The body of an HTTP/2 request. When a DATA frame is read, the client may at once send more. This
-//! cannot exhaust the memory, because the server stops reading while it cannot store more of the
-//! body.
+//! The body of an HTTP/2 request. Each DATA frame that the server reads allows the client to send
+//! more. This cannot exhaust the memory, because the server stops reading while it cannot store
+//! more of the body.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -33,11 +33,11 @@ pub(super) struct StreamBody {
     /// Bytes of the body that were taken from h2 but that the server has not read yet. There are at
     /// most as many as the flow-control window of the stream allows.
     buffered: Vec<u8>,
-    /// The end of the body or the error that ended it, once the last DATA frame has been taken from
-    /// h2.
+    /// `Ok` at the end of the body, or the error that ended it. Set once the last DATA frame has
+    /// been taken from h2.
     end: Option<Result<(), h2::Error>>,
-    /// The memory charge for bytes of the body that the client may send before the server reads
-    /// them.
+    /// The charge to the memory budget for bytes of the body that the client may send before the
+    /// server reads them.
     _reservation: Option<BodyReservation>,
     /// The handle for sending `100 Continue`, if the client waits for this response before it sends
     /// the body.
@@ -119,8 +119,8 @@ impl StreamBody {
     }
 }
 
-/// The memory charge for bytes of an HTTP/2 stream that the client may send before the server reads
-/// them. Dropping the value ends the charge.
+/// The charge to the memory budget for bytes of an HTTP/2 stream that the client may send before
+/// the server reads them. Dropping the value ends the charge.
 pub(super) struct BodyReservation {
     session: Rc<Http2Session>,
     bytes: usize,

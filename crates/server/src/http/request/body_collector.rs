@@ -25,7 +25,8 @@ const WRITE_BATCH: usize = 256 << 10;
 /// announcing a large body.
 const MIN_BLOCK_BODY: u64 = 64 << 10;
 
-/// Reads the body of a request into its exchange.
+/// Reads the body of a request into its exchange (the shared object of the request and its
+/// response).
 ///
 /// # Errors
 /// Fails with the rejection to respond with if the body is invalid or too large, or if memory or
@@ -105,8 +106,8 @@ async fn with_body_held<B: RequestBody, T>(body: &mut B, work: impl Future<Outpu
 struct Spool {
     file: UnnamedFile,
     batch: Vec<u8>,
-    /// The memory charge for the batch of bytes to be written. It moves with the batch between
-    /// threads.
+    /// The charge to the memory budget for the batch of bytes to be written. It moves with the
+    /// batch between threads.
     charge: Charge,
     reserve: DiskReserve,
     folder: Arc<SpoolFolder>,

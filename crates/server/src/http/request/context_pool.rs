@@ -1,5 +1,5 @@
-//! A pool of reusable parts of request contexts, so that a request needs no memory allocation for
-//! them.
+//! A pool of reusable parts of request contexts (the server's data about each request), so that a
+//! request needs no memory allocation for them.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -18,14 +18,15 @@ const MAX_POOLED: usize = 256;
 /// buffers together take up to 16 MiB.
 pub(crate) const MAX_POOLED_BUFFER: usize = 64 << 10;
 
-/// The parts of a request context that are reused for later requests, such as its buffer.
+/// The parts of a request context (the server's data about a request) that are reused for later
+/// requests, such as its response buffer.
 #[derive(Debug)]
 pub(crate) struct ContextParts {
     /// The error hook, which receives the errors that occur while the request is served.
     pub(crate) hook: Arc<RequestHook<Rejection>>,
     /// The access log data of the request, until the request is complete.
     pub(crate) pending_record: PendingRecord,
-    /// The memory charge for the response until it has been written.
+    /// The charge to the memory budget for the response until it has been written.
     pub(crate) response_charge: Charge,
     /// The buffer that responses are copied into and sent from.
     pub(crate) buffer: BytesMut,

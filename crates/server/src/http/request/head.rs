@@ -1,4 +1,4 @@
-//! The validation of a request head, and copying it into the exchange (the shared object of a
+//! Validates the heads of requests, and copies them into exchanges (each the shared object of a
 //! request and its response).
 
 use std::net::Ipv4Addr;
@@ -11,7 +11,8 @@ use rookery_exchange::{Exchange, ExchangeId, RequestId, Version};
 use crate::net::addresses::ConnectionAddresses;
 use crate::rejection::Rejection;
 
-/// Returns the request id that the exchange will have ([`Exchange::request_id`]).
+/// Returns the id of a request. It is an id that the supervisor or a trusted proxy has chosen, or
+/// else a new one.
 pub(crate) fn request_id(
     id: ExchangeId,
     headers: &HeaderMap,

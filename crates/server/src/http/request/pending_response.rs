@@ -35,7 +35,7 @@ pub(crate) enum WaitAborted {
 /// The reason why the application has provided no response.
 pub(crate) enum NoResponse {
     /// The application's queue is full, so the request was not sent to the application. Contains
-    /// the exchange of the request.
+    /// the exchange (the object of the request and its response).
     QueueFull(Box<Exchange>),
     /// The client disconnected before the application responded.
     Disconnected,
@@ -175,8 +175,8 @@ impl Drop for PendingResponse {
     }
 }
 
-/// A guard for a request whose body is being read. It releases the request's place in the dispatch
-/// table, unless [`BodyReadGuard::done`] is called first.
+/// A guard for a request whose body is being read. When dropped, it frees the request's slot in the
+/// in-flight table (the requests without a response), unless [`BodyReadGuard::done`] was called.
 #[derive(Debug)]
 pub(crate) struct BodyReadGuard {
     connection: Rc<HttpConnection>,

@@ -22,17 +22,15 @@ use crate::http::response::stream::response_stream::ResponseStream;
 use crate::logging::access_log::pending_record::PendingRecord;
 use crate::rejection::Rejection;
 
-/// The divisor that limits the memory charge of a single response. The charge is at most the budget
-/// share of all responses, divided by this number. Without this limit, a response that is larger
-/// than the share could not be sent.
+/// The maximum memory charge of a single response is the part of the memory budget for all
+/// responses, divided by this number. Without this maximum, a response that is larger than that
+/// part could not be sent.
 const MAX_RESPONSE_PART: usize = 4;
 
 /// The request context: the data that the server keeps for a request from the end of its head until
 /// its response is complete. The function that currently works on the request owns the context.
 /// When the context is dropped, its connection keeps the reusable parts until the last byte of the
 /// response has been written.
-///
-/// A connection may have several request contexts at the same time, even over HTTP/1.1.
 #[derive(Debug)]
 pub(crate) struct RequestContext {
     pub(crate) connection: Rc<HttpConnection>,

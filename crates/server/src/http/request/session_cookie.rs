@@ -15,7 +15,7 @@ const HOST_PREFIX: &str = "__Host-";
 #[derive(Debug, Clone)]
 pub struct CookieNames {
     plain: String,
-    /// The session cookie's name over HTTPS.
+    /// The name of the session cookie over HTTPS, with its security prefix.
     host: String,
 }
 

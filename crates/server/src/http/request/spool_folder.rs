@@ -25,9 +25,9 @@ pub struct SpoolFolder {
 }
 
 impl SpoolFolder {
-    /// Creates a spool folder at the given path. `notice` is called with a line of text when a
-    /// request body cannot be written to the folder, at most every ten seconds, on a thread that
-    /// may block.
+    /// Creates a spool folder at the given path. When a request body cannot be written to the
+    /// folder, `notice` is called with a line of text, at most every ten seconds. It is called on a
+    /// thread that may block.
     pub fn new(path: impl Into<PathBuf>, notice: fn(&str)) -> SpoolFolder {
         SpoolFolder { path: path.into(), notice, last_notice: Mutex::new(None) }
     }
@@ -87,7 +87,8 @@ impl DiskReserve {
     }
 
     /// Returns how many bytes must stay free on a file system of `total` bytes. On a small file
-    /// system, this is a share of its size, because a fixed number would reject every upload.
+    /// system, this is a fraction of its size, because a fixed number of bytes would reject every
+    /// upload.
     fn on(self, total: u64) -> u64 {
         self.bytes.min(total / self.share.max(1))
     }

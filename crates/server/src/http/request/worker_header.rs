@@ -1,7 +1,7 @@
 //! The worker header, in which the supervisor describes the client of a request that it forwards to
-//! a worker. No other program may send it. The supervisor forwards the head of a large upload
-//! before it reads the body, so that an upload that the application refuses is never written to
-//! disk.
+//! a worker. No other program may send it. The header also says whether the body is sent later: the
+//! supervisor first forwards only the head of a large upload, so that an upload that the
+//! application refuses is never written to disk.
 
 use std::sync::Arc;
 
@@ -80,9 +80,10 @@ pub(crate) fn apply_announced_body(
     Some(0)
 }
 
-/// Tells the supervisor whether it should send a request body that it has announced. The response
-/// is [`HEAD_ACCEPTED`](rookery_worker_protocol::HEAD_ACCEPTED) or
-/// [`HEAD_UNDECIDED`](rookery_worker_protocol::HEAD_UNDECIDED).
+/// Responds to a request head whose body the supervisor has announced. After
+/// [`HEAD_ACCEPTED`](rookery_worker_protocol::HEAD_ACCEPTED), the supervisor sends the body. After
+/// [`HEAD_UNDECIDED`](rookery_worker_protocol::HEAD_UNDECIDED), it sends the head again, together
+/// with the body.
 pub(crate) fn respond_to_head(
     mut context: RequestContext,
     mut headers: HeaderMap,

@@ -17,8 +17,8 @@ use crate::http::response::sendfile::{READ_CHUNK, SentFile};
 use crate::http::response::stream::registry::CompressorPermit;
 use crate::http::response::stream::response_stream::{Detachable, NextChunk, ResponseStream};
 
-/// A file that is sent uncompressed as a response body, as described in
-/// [`sendfile`](crate::http::response::sendfile).
+/// A file that is sent uncompressed as a response body, with
+/// [`sendfile`](crate::http::response::sendfile) where possible.
 #[derive(Debug)]
 pub(crate) struct FileSource {
     file: Arc<SentFile>,
@@ -171,8 +171,8 @@ impl GzipSource {
 /// The maximum size in bytes of a response chunk that is compressed on the I/O thread.
 const GZIP_INLINE: usize = 4 << 10;
 
-/// A streamed response that is compressed. The compressor is flushed after each chunk, unless the
-/// next chunk is already available, so that the client gets all data at once.
+/// A streamed response that is compressed. After each chunk, unless the next one is already
+/// available, the compressor is flushed so that the client can decode all data so far.
 #[derive(Debug)]
 pub(crate) struct GzipStream {
     stream: Rc<ResponseStream>,

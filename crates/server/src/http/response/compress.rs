@@ -63,9 +63,9 @@ pub(crate) fn is_compressible_response(
 /// the `Content-Encoding`.
 const MIN_BYTES: u64 = 1;
 
-/// Adapts the headers of a response whose body is compressed. Removes the length and the support of
-/// ranges, makes a strong `ETag` weak, and tells caches that the response depends on
-/// `Accept-Encoding`.
+/// Adapts the headers of a response whose body is compressed. Sets `Content-Encoding`, removes
+/// `Content-Length` and `Accept-Ranges`, makes a strong `ETag` weak, and adds `Accept-Encoding` to
+/// `Vary`.
 pub fn mark(headers: &mut HeaderMap) {
     headers.remove(CONTENT_LENGTH);
     headers.remove(ACCEPT_RANGES);
@@ -86,8 +86,8 @@ pub fn mark(headers: &mut HeaderMap) {
     }
 }
 
-/// A compressor for successive gzip streams (RFC 1952), fed chunk by chunk. It owns about 370 KiB,
-/// which it reuses for the next stream.
+/// A compressor for successive gzip streams (RFC 1952), fed chunk by chunk. It uses about 370 KiB
+/// of memory, which it keeps for the next stream.
 ///
 /// ```
 /// let mut gzip = rookery_server::compress::Gzip::new();
@@ -174,8 +174,8 @@ const WINDOW_BITS: u8 = 15;
 /// The number of bytes by which the compressor's output buffer grows.
 const GROWTH: usize = 16 << 10;
 
-/// The minimum free space in the compressor's output buffer, in bytes. zlib immediately writes the
-/// header of a block, so calling it with less space would be useless.
+/// The minimum free space in the compressor's output buffer, in bytes. With less space, zlib could
+/// write little more than the header of a block.
 const MIN_SPARE: usize = 64;
 
 /// Returns true if the value of `Accept-Encoding` accepts gzip and does not prefer an uncompressed

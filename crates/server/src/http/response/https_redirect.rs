@@ -59,8 +59,9 @@ pub(crate) fn redirect(
     builder::finish(context, StatusCode::PERMANENT_REDIRECT, headers, content, &framing, options)
 }
 
-/// Returns the `https` URL that a plaintext request is redirected to. The host must be one of this
-/// server, because a cache between client and server could store the redirect for other clients.
+/// Returns the `https` URL that a plaintext request is redirected to. The host in the request must
+/// be one of this server's, because a cache could store a redirect to another host and send it to
+/// other clients.
 fn location(
     redirect: &Redirect,
     head: &Parts,

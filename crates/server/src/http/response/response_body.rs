@@ -48,8 +48,8 @@ pub(crate) enum Source {
     /// Bytes that [`compress_body`] must compress before the response head is sent, so that the
     /// head can state the compressed length.
     CompressFirst(Bytes, Charge, Option<Rc<CachedFile>>),
-    /// Bytes that [`compress_body`] must compress only to measure the compressed length, which the
-    /// response to a HEAD request states. They are not sent.
+    /// A body that [`compress_body`] must compress only to find the compressed length, for the
+    /// response to a HEAD request. The body is not sent.
     MeasureFirst(Box<Source>),
     File(FileSource),
     Gzip(Box<GzipSource>),
@@ -229,8 +229,8 @@ impl Content {
     }
 
     /// Returns the source of the compressed response body. Very small content is compressed
-    /// immediately, with the given `gzip` compressor. A streamed response is compressed only if it
-    /// has a `permit`.
+    /// immediately, with the given `gzip` compressor. A streamed response is compressed only if a
+    /// `permit` is given.
     pub(crate) fn into_compressed_source(
         self,
         gzip: &RefCell<Option<Gzip>>,

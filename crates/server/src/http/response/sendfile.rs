@@ -1,10 +1,9 @@
 //! Sending files with `sendfile`, without reading them into user memory.
 //!
-//! hyper can only write bytes. For each part of a file, hyper gets a placeholder of the same length
-//! instead of the file's bytes. When hyper writes the placeholder, the connection calls `sendfile`
-//! instead. Placeholders and files have the same order, so a queue of files suffices. This relies
-//! on hyper not copying the buffers of vectored writes, which the connection requests. A test
-//! compares every byte.
+//! hyper can only write bytes. For each part of a file, hyper therefore gets a placeholder of the
+//! same length. When hyper writes the placeholder, the connection recognizes it by its address and
+//! calls `sendfile` for the next part in a queue of files. This requires that hyper uses vectored
+//! writes and does not copy the placeholder.
 //!
 //! The I/O thread only sends bytes that are in the system's page cache. Other bytes are read chunk
 //! by chunk by a thread that may block, and are then written. The same applies if the transport or
@@ -33,12 +32,12 @@ use crate::net::transport::{Scratch, Transport};
 pub(crate) const READ_CHUNK: usize = 64 << 10;
 
 /// The maximum size in bytes of a placeholder, and of a `sendfile` call. It is larger than a socket
-/// buffer, so that small remainders are rare.
+/// buffer, so that few writes are cut short by the end of a placeholder.
 const MAX_PLACEHOLDER: usize = 16 << 20;
 
 /// The number of bytes of a file that one lookup in the page cache covers. A lookup checks every
-/// page, so its result is reused within the same clock tick, at most a second. If the system drops
-/// pages in that time, the I/O thread waits while they are read again.
+/// page, so its result is reused until the next clock tick, which is at most a second later. If the
+/// system drops pages in that time, the I/O thread waits while they are read again.
 const CACHE_LOOKAHEAD: u64 = 16 << 20;
 
 /// The memory that all placeholders for file contents refer to. It is never written to, so it

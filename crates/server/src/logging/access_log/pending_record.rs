@@ -96,8 +96,8 @@ impl PendingRecord {
         self.fields.is_some()
     }
 
-    /// Stores in the access-log record to which worker the request was sent, the number of
-    /// attempts, and the times.
+    /// Adds the data about the request's workers to the access-log record, such as the worker that
+    /// received the request last and the number of attempts.
     pub(crate) fn set_upstream(&mut self, upstream: UpstreamLog) {
         if let Some(fields) = &mut self.fields {
             fields.upstream = Some(upstream);

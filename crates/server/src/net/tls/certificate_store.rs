@@ -184,8 +184,8 @@ impl Tls {
         }
     }
 
-    /// Returns the settings from which the current certificates were read, and the number of times
-    /// that the server has started to use new certificates.
+    /// Returns the settings from which the current certificates were read, and their generation,
+    /// which is the number of times that the certificates have been replaced.
     fn current_settings(&self) -> (Arc<TlsSettings>, u64) {
         // The two values change together under this lock.
         let file_watch = self.file_watch();
@@ -236,13 +236,14 @@ impl Tls {
         self.0.binds_names.load(Ordering::Relaxed)
     }
 
-    /// Returns true if there is a certificate for `host`, or one without host names, which may be
-    /// used for every host.
+    /// Returns true if there is a certificate for `host`, or if ACME is to obtain one. If no
+    /// certificate contains a host name, the first certificate is used for every host.
     pub(crate) fn covers_host(&self, host: &str) -> bool {
         self.0.names.load().covers(host) || self.is_expected(host)
     }
 
-    /// Returns true if one of the certificates contains `host`, which is a host name or IP address.
+    /// Returns true if one of the certificates contains `host`, which is a host name or IP address,
+    /// or if ACME is to obtain a certificate for it.
     pub(crate) fn names_host(&self, host: &str) -> bool {
         self.0.names.load().names(host) || self.is_expected(host)
     }

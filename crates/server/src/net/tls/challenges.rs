@@ -11,8 +11,9 @@ use rustls::sign::CertifiedKey;
 
 use super::signing;
 
-/// The ALPN protocol name of ACME challenges over TLS (RFC 8737, 6.2). The certificate that the
-/// server presents is its response, so no application data is exchanged.
+/// The ALPN protocol name of ACME challenges over TLS (RFC 8737, 6.2). The server responds to such
+/// a challenge by presenting a special certificate in the TLS handshake, and no HTTP request
+/// follows.
 pub(super) const ACME_TLS: &[u8] = b"acme-tls/1";
 
 /// The path prefix of ACME challenges over HTTP (RFC 8555, 8.3).

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 /// file has `None`.
 pub(super) type Contents = Vec<Option<[u8; 32]>>;
 
-/// The state of the certificate files, compared with the certificates that the server uses.
+/// The hashes of the certificate files that the server uses, and the last failed attempt to use
+/// changed files.
 #[derive(Debug)]
 pub(super) struct FileWatch {
     /// The hashes of the files from which the server's current certificates were read.

@@ -14,9 +14,10 @@ use super::pem::Pem;
 use super::settings::CertificatePair;
 use super::tls_error::{TlsError, TlsPart};
 
-/// The remaining validity of a certificate below which a warning is logged. With the usual validity
-/// of 90 days, the renewal has then failed for about two weeks. For a certificate with a validity
-/// of less than 84 days, a sixth of the validity is used instead.
+/// The remaining validity of a certificate below which a warning is logged. For a certificate with
+/// a total validity of less than 84 days, it is a sixth of that validity.
+// A certificate of 90 days is usually renewed 30 days before it expires, so its renewal has failed
+// for about two weeks when the warning is logged.
 const EXPIRY_WARNING: Duration = Duration::from_secs(14 * 86_400);
 
 /// A certificate with its key, in the form that rustls uses.

@@ -5,7 +5,7 @@ use http::HeaderValue;
 use super::challenges::Challenges;
 use super::pem::Pem;
 
-/// The TLS settings of a listener. A reload reads the certificate files again.
+/// The TLS settings of a listener: certificates, client authentication, protocol versions and HSTS.
 #[derive(Debug, Clone, Default)]
 pub struct TlsSettings {
     /// The certificates with their keys. The server presents the one for the server name that a
@@ -33,8 +33,8 @@ pub struct TlsSettings {
 }
 
 /// The header `Strict-Transport-Security` (RFC 6797, 6.1). The server adds it to every response
-/// over TLS, unless the application has set it, or the request's Host is an IP address, for which
-/// the header has no meaning (8.1.1).
+/// over TLS, unless the application has set the header itself. The header is also omitted if the
+/// request's Host is an IP address, because browsers then ignore it (8.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hsts {
     /// The time in seconds for which browsers remember to use only HTTPS for the host. 0 makes them

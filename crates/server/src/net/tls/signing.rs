@@ -1,8 +1,9 @@
 //! Private keys, and the certificates (RFC 5280) and certificate requests (RFC 2986) that are
 //! signed with them.
 //!
-//! This module encodes the DER itself and uses ring for keys and signatures. It does not use rcgen,
-//! because rcgen needs Rust 1.88 and the encoding is short.
+//! This module encodes the DER itself, and uses the crate ring for keys and signatures.
+
+// The crate rcgen could encode the DER, but needs Rust 1.88.
 
 use std::fmt;
 use std::io;
@@ -220,8 +221,8 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// Encodes a time of a certificate as a `UTCTime` (RFC 5280, 4.1.2.5.1). This form ends in 2049;
-/// certificates contain later times as `GeneralizedTime`.
+/// Encodes a time before 2050 as a `UTCTime`, the form in which certificates contain such times
+/// (RFC 5280, 4.1.2.5.1).
 fn utc_time(time: SystemTime) -> Vec<u8> {
     let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     // Such as "Sun, 06 Nov 1994 08:49:37 GMT".

@@ -56,8 +56,8 @@ pub(crate) struct TlsStream {
     state: State,
     /// The number of decrypted bytes that the server has not read yet.
     plaintext_bytes: usize,
-    /// The number of bytes that were written to the TLS stream and that the socket has not accepted
-    /// completely in encrypted form.
+    /// The number of bytes that were written to the TLS stream, but whose encrypted form the socket
+    /// has not accepted yet.
     unsent: usize,
     /// True if the peer sends no more data, with or without a TLS `close_notify` alert.
     is_read_closed: bool,
@@ -267,8 +267,9 @@ impl TlsStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Encrypts as many bytes as fit into the buffer, and sends what the socket accepts without
-    /// waiting. Bytes that the socket does not accept may be lost.
+    /// Encrypts as many bytes as fit into the output buffer, and sends what the socket accepts
+    /// without waiting. The rest stays in the buffer until the next write or flush. Returns the
+    /// number of bytes that were encrypted.
     pub(crate) fn try_write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
         if self.state == State::Plaintext {
             return self.socket.try_write_vectored(buffers);

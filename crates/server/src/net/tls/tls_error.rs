@@ -25,8 +25,9 @@ impl fmt::Display for TlsPart {
     }
 }
 
-/// An error of setting up or reloading TLS. In each variant, `from` names the source of the
-/// certificate or key: the path as it was given, or a note that the source was text.
+/// An error in setting up or reloading TLS. In most variants, `from` is the path of the affected
+/// certificate or key file. If the certificate or key was given as text and not as a file, `from`
+/// says so.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TlsError {
@@ -34,55 +35,58 @@ pub enum TlsError {
     NoCertificate,
     /// The file of a certificate or key does not exist or cannot be read.
     Unreadable {
-        /// The part of the TLS settings that cannot be read.
+        /// Whether the certificate, its key or the client authorities cannot be read.
         part: TlsPart,
-        /// The path of the file, as it was given.
+        /// The path of the unreadable file.
         from: String,
         /// The error that the operating system returned.
         source: io::Error,
     },
     /// The path of a certificate or key names a folder instead of a file.
     IsDirectory {
-        /// The part of the TLS settings that names a folder.
+        /// Whether the path is that of the certificate, its key or the client authorities.
         part: TlsPart,
-        /// The path of the folder, as it was given.
+        /// The path of the folder.
         from: String,
     },
-    /// The PEM content does not contain the expected certificate or key.
+    /// A PEM file or text does not contain the expected certificate or key.
     MissingSection {
-        /// The part of the TLS settings whose PEM content lacks a certificate or key.
+        /// Whether the server's certificate, its key or the client authorities are missing.
         part: TlsPart,
-        /// The source of the PEM content: a path as it was given, or a note that it was text.
+        /// The path of the PEM file, or words which say that PEM text was given instead of a file.
         from: String,
-        /// The labels of the PEM sections that the content has instead.
+        /// The labels of the PEM sections that were found instead, such as `CERTIFICATE`.
         sections: Vec<String>,
     },
     /// The private key is encrypted with a password.
     Encrypted {
-        /// The source of the encrypted key: a path as it was given, or a note that it was text.
+        /// The path of the key file, or words which say that the key was given as text.
         from: String,
     },
-    /// The content is in the format DER or PKCS#12 instead of PEM.
+    /// A certificate or key is in the binary format DER or PKCS#12 instead of PEM.
     Binary {
-        /// The part of the TLS settings whose content is in a binary format instead of PEM.
+        /// Whether the certificate, its key or the client authorities are in a binary format.
         part: TlsPart,
-        /// The source of the binary content: a path as it was given, or a note that it was text.
+        /// The path of the binary file.
         from: String,
     },
-    /// The PEM is malformed, or its content is not a valid certificate or key.
+    /// The PEM of a certificate or key is malformed, or what it encodes is not a valid certificate
+    /// or key.
     Malformed {
-        /// The part of the TLS settings whose PEM content is malformed.
+        /// Whether the certificate, its key or the client authorities are malformed.
         part: TlsPart,
-        /// The source of the malformed content: a path as it was given, or a note that it was text.
+        /// The path of the malformed file, or words which say that PEM text was given instead of a
+        /// file.
         from: String,
-        /// A description of what is wrong with the content.
+        /// A description of what is wrong with the certificate or key.
         reason: String,
     },
     /// The private key does not belong to the certificate.
     Mismatch {
-        /// The source of the certificate: a path as it was given, or a note that it was text.
+        /// The path of the certificate file, or words which say that the certificate was given as
+        /// text.
         certificate: String,
-        /// The source of the key: a path as it was given, or a note that it was text.
+        /// The path of the key file, or words which say that the key was given as text.
         key: String,
     },
 }

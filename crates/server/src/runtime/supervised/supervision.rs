@@ -93,11 +93,11 @@ const APPLY_TIMEOUT: Duration = Duration::from_secs(2);
 pub enum Confirmation {
     /// The supervisor has applied the last announcement of static paths.
     Applied,
-    /// The supervisor did not confirm the announcement in time. Until it confirms one, later calls
-    /// do not wait.
+    /// The supervisor did not confirm the announcement in time. Until it confirms one,
+    /// [`Supervision::wait_until_applied`] does not wait again.
     TimedOut,
-    /// The call did not wait, because an earlier wait has timed out or the supervisor has
-    /// disconnected.
+    /// [`Supervision::wait_until_applied`] did not wait, because an earlier wait has timed out or
+    /// the supervisor has disconnected.
     NotAwaited,
 }
 
@@ -180,8 +180,9 @@ impl Supervision {
         self.log.as_ref()?.try_clone().ok()
     }
 
-    /// Returns the session-affinity cookie of this process, in the form that
-    /// [`COOKIE`](rookery_worker_protocol::COOKIE) describes.
+    /// Returns the session-affinity cookie of this process in the form that
+    /// [`COOKIE`](rookery_worker_protocol::COOKIE) describes, or `None` if the supervisor has
+    /// passed none.
     pub fn cookie(&self) -> Option<&str> {
         self.cookie.as_deref()
     }
@@ -357,8 +358,8 @@ pub(in crate::runtime) fn receive_messages(
 }
 
 impl Supervision {
-    /// Receives the supervisor's messages until the control channel ends, or until an announcement
-    /// starts or stops waiting for capacity in the channel. The channel's capacity is watched only
+    /// Receives the supervisor's messages until the control channel ends, or until it changes
+    /// whether an announcement waits for free capacity in the channel. The capacity is watched only
     /// while an announcement waits, because otherwise each message that the supervisor reads would
     /// wake the I/O thread.
     async fn receive_until_interest_changes(

@@ -21,7 +21,7 @@ struct Folder {
     later: Duration,
 }
 
-/// The place where the content of a response came from.
+/// The response to a test request: how the content of the file was read, and the content.
 #[derive(Debug, PartialEq, Eq)]
 enum By {
     /// The content came from the file cache.

@@ -41,7 +41,7 @@ pub(in crate::pool) struct Balancer {
     /// The number of times that the balancer has chosen a worker. It is used for a round-robin
     /// among equally suitable workers.
     choices: Cell<u64>,
-    /// Whether a client has disconnected whose request may still be queued.
+    /// Whether the queue may contain a request of a client that has disconnected.
     has_disconnected: Cell<bool>,
     /// Whether the set of workers has changed since the parked requests (those that wait for any
     /// free worker) were last examined.
@@ -103,8 +103,8 @@ impl Balancer {
             && deferred_body::is_deferred(exchange)
     }
 
-    /// Adds a request to the queue. If the queue is full, returns the request's exchange as the
-    /// error.
+    /// Adds a request to the queue. If the queue is full, returns the exchange (the request with
+    /// its response) as the error.
     pub(in crate::pool) fn enqueue(&self, request: QueuedRequest) -> Result<(), Box<Exchange>> {
         let max = self.limits.max_queued_requests;
         request.exchange.set_waiting(true);
@@ -130,8 +130,8 @@ impl Balancer {
     }
 
     /// Puts a request whose worker has not responded back into the queue, behind requests that have
-    /// waited longer. `waited` is the time that the request spent in the queue before. The time at
-    /// the worker does not count.
+    /// waited longer. `waited` is the time that the request spent in the queue before, without its
+    /// time at the worker.
     pub(in crate::pool) fn requeue(&self, mut request: QueuedRequest, waited: Duration) {
         let now = Instant::now();
         request.queued_since = now.checked_sub(waited).unwrap_or(now);
@@ -140,7 +140,7 @@ impl Balancer {
         self.queue.borrow_mut().insert(request);
     }
 
-    /// Records that a client has disconnected whose request is queued. The next call of
+    /// Records that a client whose request is queued has disconnected. The next call of
     /// [`assign`](Self::assign) removes that request.
     pub(in crate::pool) fn on_client_disconnect(&self) {
         self.has_disconnected.set(true);
@@ -197,8 +197,8 @@ impl Balancer {
         self.assigned.set(self.assigned.get() + (assignments.len() - before) as u64);
     }
 
-    /// Returns true if the balancer has to examine the queued requests again after a while. A
-    /// second call returns false until requests have been left in the queue again.
+    /// Returns true if requests have remained in the queue, so that the balancer has to examine
+    /// them again after a while. Resets this state, so that a second call returns false.
     pub(in crate::pool) fn take_needs_retry(&self) -> bool {
         self.needs_retry.replace(false)
     }
@@ -251,17 +251,17 @@ impl Balancer {
         }
     }
 
-    /// Returns true if all later requests in the queue must wait as well when no worker can begin
-    /// this request. Returns false for a WebSocket handshake if sessions are limited, and for a
-    /// request that avoids a worker.
+    /// Returns true if all later requests must wait while no worker can begin this request. Later
+    /// requests may overtake a WebSocket handshake if sessions are limited, and a request that
+    /// avoids a worker, because a free worker may be unsuitable for only these requests.
     fn blocks_later_requests(&self, request: &QueuedRequest) -> bool {
         request.avoided_epoch.is_none()
             && (!request.exchange.is_upgrade() || self.limits.max_sessions == usize::MAX)
     }
 
-    /// Assigns a request to the best worker, or rejects it if all workers have the maximum number
-    /// of sessions. Returns the request if it must wait. That is so if no worker can begin it soon,
-    /// or if it is a WebSocket handshake and `has_passed_over_upgrade` is true.
+    /// Assigns a request to the best worker. Rejects a WebSocket handshake if all workers have the
+    /// maximum number of sessions. Returns the request if it must wait, because no worker can begin
+    /// it soon or because an earlier WebSocket handshake waits (`has_passed_over_upgrade`).
     fn try_assign(
         &self,
         request: QueuedRequest,
@@ -296,9 +296,10 @@ impl Balancer {
     }
 
     /// Chooses the best worker for a request and takes a ticket (a number for the request) from it.
-    /// `begins_session` excludes workers without capacity for a session. `counts_sessions` makes
-    /// the number of sessions decide between workers that are equally free. A worker that the
-    /// request avoids is chosen only if no other worker is ready.
+    /// If `begins_session` is true, only workers with capacity for another session are considered.
+    /// If `counts_sessions` is true, the worker with the fewest sessions is preferred among workers
+    /// that are equally free. A worker that the request avoids is chosen only if no other worker is
+    /// ready.
     fn choose(
         &self,
         begins_session: bool,
@@ -365,8 +366,8 @@ impl Balancer {
         self.backends.borrow().iter().any(|backend| backend.has_in_flight())
     }
 
-    /// Checks whether any request has waited too long at its worker. If so, notifies the tasks that
-    /// wait for workers' responses, and the task of that request withdraws it.
+    /// Checks whether any request has waited too long at its worker. If so, wakes the tasks that
+    /// wait for workers' responses, so that the task of the overdue request can withdraw it.
     pub(in crate::pool) fn notify_overdue(&self) {
         let now = Instant::now();
         let backends = self.backends.borrow();

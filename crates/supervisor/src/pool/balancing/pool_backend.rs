@@ -1,5 +1,5 @@
-//! A worker as the balancer sees it: its requests, its connections, and the check whether its R
-//! process can begin another request.
+//! A worker as the balancer sees it: its requests, its connections, and whether its R process can
+//! begin another request.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -116,9 +116,9 @@ impl PoolBackend {
         })
     }
 
-    /// Returns true if the worker may be sent a request that only this worker can process, even
-    /// while it drains. A busy worker may be sent one such request in advance, because no other
-    /// worker could begin it sooner.
+    /// Returns true if the worker may be sent another of the requests that only this worker can
+    /// process. A busy worker may get one of them in advance, because no other worker could begin
+    /// it sooner.
     pub(super) fn accepts_own_requests(&self, limits: &PoolLimits) -> bool {
         matches!(self.entry.availability(), Availability::Ready | Availability::Draining)
             && !self.is_suspected()
@@ -330,7 +330,8 @@ fn expired_reservations(reservations: &VecDeque<Instant>) -> usize {
     reservations.partition_point(|until| *until <= now)
 }
 
-/// Returns the work that a worker has done since its start, according to its scoreboard.
+/// Returns the work that a worker has done since its start, according to its scoreboard (the shared
+/// memory in which it publishes its counters).
 fn work_done(entry: &Backend) -> WorkDone {
     let snapshot = entry.scoreboard.read();
     WorkDone { busy: snapshot.busy_with_requests, responses: snapshot.done }

@@ -16,8 +16,8 @@ pub(in crate::pool) struct QueuedRequest {
     pub(in crate::pool) exchange: Box<Exchange>,
     /// The time at which the pool received the request from the server.
     pub(in crate::pool) received_at: Instant,
-    /// The time since which the request has been waiting in the queue. It is moved so that time
-    /// spent at a worker does not count.
+    /// The time since which the request has been waiting in the queue. When a request is queued
+    /// again, it is adjusted so that time spent at a worker does not count.
     pub(in crate::pool) queued_since: Instant,
     /// The number of times that the request was queued again because its worker ended before R had
     /// begun the request.
@@ -71,7 +71,7 @@ pub(super) struct RequestQueue {
 
 impl RequestQueue {
     /// Appends a request to the queue. If the queue already has `max` requests, returns the
-    /// request's exchange as the error.
+    /// exchange (the request with its response) as the error.
     pub(super) fn push(&mut self, request: QueuedRequest, max: usize) -> Result<(), Box<Exchange>> {
         if self.is_full(max) {
             return Err(request.exchange);

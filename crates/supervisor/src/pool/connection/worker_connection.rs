@@ -121,8 +121,9 @@ impl WorkerConnection {
     }
 
     /// Sends a request to the worker, waits for the head of the response, and writes that head into
-    /// the exchange (the request with its response). `request` contains the head of the request and
-    /// a body that is in memory. `file` is a spooled body.
+    /// the exchange (the request with its response). `request` contains the head of the request,
+    /// followed by the body if it is in memory. Otherwise `file` reads the body from its temporary
+    /// file.
     pub(in crate::pool) async fn send(
         &mut self,
         buffers: &BufferPool,
@@ -167,7 +168,7 @@ impl WorkerConnection {
     }
 
     /// Parses the head of the response, removes it from the bytes that were read, and writes it
-    /// into the exchange. Returns `None` if the head is incomplete.
+    /// into the exchange (the request with its response). Returns `None` if the head is incomplete.
     fn take_head(
         &mut self,
         form: RequestForm,
@@ -267,8 +268,9 @@ impl WorkerConnection {
         self.poll_read(cx, buffers, capacity)
     }
 
-    /// Reads from the worker's socket into `self.read`. If no bytes are available, an empty buffer
-    /// is returned to the buffer pool, so that silent streams need no memory.
+    /// Reads from the worker's socket into `self.read`. While the socket has no data and
+    /// `self.read` is empty, its memory is returned to the buffer pool, so that an idle response
+    /// stream occupies no buffer.
     fn poll_read(
         &mut self,
         cx: &mut Context<'_>,

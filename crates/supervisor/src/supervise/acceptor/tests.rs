@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 
 use super::*;
 
-/// A simulated worker process that only accepts connections.
+/// A simulated worker process, which does nothing but accept connections.
 #[derive(Debug, Default)]
 struct Process {
     epoch: u64,
@@ -89,8 +89,7 @@ impl Model {
         }
     }
 
-    /// Simulates one of eleven events, such as the end of the worker. The event is chosen by a
-    /// number.
+    /// Simulates one of eleven events, such as the end of the worker. `event` selects it.
     fn apply_event(&mut self, event: u32) {
         match event % 11 {
             0 => {

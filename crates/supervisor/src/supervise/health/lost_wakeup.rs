@@ -1,5 +1,5 @@
 //! Detection of a lost wake-up, which leaves R waiting although requests are queued for it. A lost
-//! wake-up would be a bug of the server. No cause of one is known. Without this check, an operator
+//! wake-up would be a bug of the server, and no such bug is known. Without this check, an operator
 //! would see a worker that hangs without using the processor, and could not find the reason.
 
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use rookery_worker_protocol::{RState, Snapshot};
 /// busy.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The detection of a lost wake-up of one worker's R process.
+/// The state of the check whether one worker's R process has missed a wake-up.
 #[derive(Debug, Default)]
 pub(super) struct LostWakeup {
     /// The number of requests that R had taken when it was first seen idle although requests were
@@ -20,9 +20,9 @@ pub(super) struct LostWakeup {
 }
 
 impl LostWakeup {
-    /// Returns true if R has missed a wake-up, which takes several calls over [`TIMEOUT`].
-    /// `scoreboard` is the state that the worker publishes in shared memory, and `time` the current
-    /// time of its clock.
+    /// Returns true if R has missed a wake-up. This is detected only if the function is called
+    /// repeatedly for [`TIMEOUT`]. `scoreboard` is the state that the worker publishes in shared
+    /// memory, and `time` is the current time on the scoreboard's clock.
     pub(super) fn check(&mut self, scoreboard: &Snapshot, now: Instant, time: u64) -> bool {
         if scoreboard.r_state != RState::Idle
             || !scoreboard.is_idle(time)

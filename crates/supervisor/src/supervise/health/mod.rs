@@ -50,8 +50,8 @@ pub(crate) struct Observation {
     pub(crate) scoreboard: Snapshot,
     /// The time of the health check.
     pub(crate) now: Instant,
-    /// The time of the health check on the clock of the scoreboard, the shared memory in which the
-    /// worker publishes its state, in nanoseconds.
+    /// The time of the health check in nanoseconds, on the clock of the scoreboard (the shared
+    /// memory in which the worker publishes its state).
     pub(crate) scoreboard_time: u64,
 }
 
@@ -185,8 +185,8 @@ impl WorkerHealth {
     }
 
     /// Returns the action that logs a long task of the worker's R process, or the end of such a
-    /// task. `r_time` reads the processor time of R's thread, and `route` the route of the request
-    /// that R processes.
+    /// task. `r_time` reads the processor time of R's thread, and `route` returns the method and
+    /// path of the request that R processes.
     pub(crate) fn check_slow_log(
         &mut self,
         seen: &Observation,
@@ -244,8 +244,8 @@ mod tests {
     const NAME: WorkerName = WorkerName { slot: 1, pid: 123 };
     const LIMIT: TaskLimit = TaskLimit { time: Duration::from_secs(60), interrupts: true };
 
-    /// Returns the observation of a worker whose R process has been busy since time 0, at a second
-    /// after `start`.
+    /// Returns the observation of a worker whose R process has been busy since time 0. The
+    /// observation is made `second` seconds after `start`.
     fn busy(start: Instant, second: u64) -> Observation {
         let (scoreboard, _) = SharedScoreboard::create().unwrap();
         Observation {

@@ -9,8 +9,8 @@ use rookery_worker_protocol::{RState, Snapshot};
 /// The duration after which a task of R is logged. A waiting user begins to wonder after this time.
 const LONG_TASK: Duration = Duration::from_secs(10);
 
-/// The time before [`LONG_TASK`] at which the processor time of R's thread is first read, so that
-/// the slow log can report whether R has used any since.
+/// How long before [`LONG_TASK`] the processor time of R's thread is first read. The slow log can
+/// then report whether R has used any processor time since.
 const SAMPLE_BEFORE: Duration = Duration::from_secs(3);
 
 /// The slow log of one worker, which reports long tasks of R.
@@ -38,8 +38,8 @@ pub(super) enum SlowLogEntry {
 
 impl SlowLog {
     /// Returns the slow-log entry that is due. `scoreboard` is the state that the worker publishes
-    /// in shared memory, `time` the current time of its clock, and `r_time` reads the processor
-    /// time of R's thread.
+    /// in shared memory, `time` is the current time on the scoreboard's clock, and `r_time` reads
+    /// the processor time of R's thread.
     pub(super) fn check(
         &mut self,
         scoreboard: &Snapshot,

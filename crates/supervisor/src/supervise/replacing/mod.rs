@@ -31,8 +31,8 @@ pub(crate) struct ReplacedWorker {
 /// which is its numbered place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReplacementStep {
-    /// The worker to replace has ended. A new worker is started now and not only after the restart
-    /// back-off, because a reload may have repaired the app.
+    /// The worker to replace has ended. A new worker is started at once, without the pause of the
+    /// restart back-off, because a reload may have repaired the app.
     StartWorker(u32),
     /// The new worker is started while the old one still serves, if the memory suffices for both.
     StartBesideOld(u32, ReplaceReason),
@@ -40,8 +40,8 @@ pub(crate) enum ReplacementStep {
     DrainFirst(u32, ReplaceReason),
 }
 
-/// The consequence of the end of a new worker that was not ready yet and should have replaced
-/// another worker.
+/// What happens when a new worker that should have replaced another one has ended before it was
+/// ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FailedReplacement {
     /// The memory did not suffice for the new worker beside the old one, so the old worker is
@@ -50,7 +50,7 @@ pub(crate) enum FailedReplacement {
     /// The failed worker was started for an earlier reload. The later reload continues, because it
     /// may load a repaired app.
     ReloadContinues,
-    /// The reload has failed, because its new worker was not ready before it ended.
+    /// The reload has failed, because a new worker ended before it was ready.
     ReloadFailed,
     /// The old worker keeps serving. Its replacement is tried again later.
     OldWorkerStays,
@@ -121,8 +121,9 @@ impl Replacing {
         self.queue.cancel_reload();
     }
 
-    /// Returns the number of a reload once, when it is complete. `is_all_of_generation` returns
-    /// true if all workers are ready and were started after the reload with this number.
+    /// Returns the number of a completed reload, but only once for each. `is_all_of_generation`
+    /// must return true if all workers are ready and were started after the reload with the given
+    /// number.
     pub(crate) fn take_completed_reload(
         &mut self,
         is_all_of_generation: impl FnOnce(u64) -> bool,
@@ -137,7 +138,8 @@ impl Replacing {
     }
 
     /// Returns true if the replacement of the worker in this slot (its numbered place) may be
-    /// queued: none is queued or in progress, and no back-off after a failed one delays it.
+    /// queued: none is queued or in progress, and no back-off after a failed replacement is
+    /// running.
     pub(crate) fn may_replace(&self, slot: u32, now: Instant) -> bool {
         let is_delayed = |backoff: &ReplacementBackoff| backoff.until.is_some_and(|at| now < at);
         !self.queue.has(slot) && !self.backoffs.get(&slot).is_some_and(is_delayed)
@@ -181,8 +183,8 @@ impl Replacing {
         })
     }
 
-    /// Handles a worker that is ready. If no further worker is being started in its slot
-    /// (`is_last`), completes a replacement that is in progress there and returns its reason.
+    /// Handles a worker that is ready. If `is_last` is true, no further worker is being started in
+    /// its slot. A replacement in progress there is then complete, and its reason is returned.
     pub(crate) fn on_ready(&mut self, slot: u32, is_last: bool) -> Option<ReplaceReason> {
         if is_last { self.queue.finish(slot) } else { None }
     }
@@ -199,8 +201,9 @@ impl Replacing {
         self.queue.finish(slot) == Some(ReplaceReason::Reload)
     }
 
-    /// Handles the end of a worker in whose slot (its numbered place) no other worker runs.
-    /// `exit_reason` is the reason that was known before the end.
+    /// Handles the end of the only worker in its slot (its numbered place), and returns the role
+    /// that the worker had in a replacement. `exit_reason` is the reason that was known before the
+    /// end.
     pub(crate) fn on_exit(
         &mut self,
         slot: u32,
@@ -240,8 +243,8 @@ impl Replacing {
         }
     }
 
-    /// Removes all replacements in this slot (a worker's numbered place), which gets no worker any
-    /// more.
+    /// Removes all replacements in this slot (a worker's numbered place), because no further worker
+    /// is started in it.
     pub(crate) fn remove_slot(&mut self, slot: u32) {
         self.queue.remove_slot(slot);
     }

@@ -7,14 +7,15 @@ use rookery_status::own_memory_beyond;
 use super::reason::ReplaceReason;
 
 /// The number of consecutive samples, [`SAMPLE_EVERY`] apart, that must exceed the memory limit
-/// before a worker is replaced. R returns some memory at its next garbage collection.
+/// before a worker is replaced. One sample does not suffice, because R may still return memory at
+/// its next garbage collection.
 const SAMPLES: u32 = 3;
 /// The interval of the memory samples that count towards [`SAMPLES`].
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 
-/// The factor of the memory limit above which a single measurement suffices to replace a worker.
-/// Memory is measured every [`MEASURE_EVERY`]. Half a minute of requests that each leave 50 MB
-/// behind could otherwise use up the machine's memory.
+/// The factor by which a worker's memory must exceed its limit for a replacement after a single
+/// measurement. Requests that each leave 50 MB behind could otherwise use up the machine's memory
+/// before several samples have been taken.
 const IMMEDIATE_FACTOR: u64 = 2;
 /// The interval of the measurements of a worker's memory.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
@@ -32,14 +33,14 @@ pub struct RecyclePolicy {
     pub memory: Option<MemoryLimit>,
 }
 
-/// The minimum share of memory in bytes for which workers are replaced. An idle R process with its
-/// usual packages needs this much, so with a lower limit each new worker would be replaced at once,
-/// forever.
+/// The minimum share of memory in bytes that a worker can have as its limit. If the share is less,
+/// no limit applies: an idle R process with its usual packages needs this much memory, so each new
+/// worker would be replaced at once.
 const MIN_SHARE: u64 = 128 << 20;
 
-/// The minimum age at which a worker is replaced because it exceeds its share of memory. An app
-/// whose first request loads more than the share would otherwise be replaced forever, which ends
-/// its sessions.
+/// The minimum age at which a worker is replaced because it exceeds its share of memory. If the
+/// first request to an app loads more than the share, each new worker would otherwise be replaced
+/// soon after its start, which ends its sessions.
 const SHARE_AGE: Duration = Duration::from_secs(300);
 
 /// The memory limit of a worker, without pages that the worker shares with other processes.
@@ -48,10 +49,10 @@ pub enum MemoryLimit {
     /// The limit of each worker in bytes.
     Each(u64),
     /// The limit of all workers together in bytes, of which each worker gets an equal share. This
-    /// limit applies by default and not on request, so it replaces a worker that grows but not an
-    /// app that is large. The share of a worker is therefore at least one and a half times the
-    /// memory that the worker had when it was new, a worker is replaced after five minutes at the
-    /// earliest, and no worker is replaced if the share is less than 128 MiB.
+    /// limit applies by default, so it must replace workers that grow but not those of an app that
+    /// is large. Therefore a worker's share is at least one and a half times the memory that it had
+    /// when it was new. A worker is replaced after five minutes at the earliest. No worker is
+    /// replaced if the share is less than 128 MiB.
     Shared(u64),
 }
 
@@ -140,15 +141,16 @@ fn less(most: u64, start: u64) -> u64 {
 }
 
 impl MemoryWatch {
-    /// Returns true once if the worker's R process should collect garbage and return free memory,
-    /// before the measurement that decides whether the worker is replaced.
+    /// Returns true if the worker's R process should collect garbage now, because the next
+    /// measurement decides whether the worker is replaced. Further calls return false.
     pub(crate) fn take_collection_request(&mut self) -> bool {
         std::mem::take(&mut self.needs_collection)
     }
 
-    /// Measures the worker's memory by `memory`. Returns it in bytes if it has exceeded the limit
-    /// `most` for several samples or exceeds it by far. With `is_share`, `most` may be less than
-    /// the app needs, and is raised to one and a half times the first measurement.
+    /// Calls `memory` to measure the worker's memory in bytes. Returns the result if the worker
+    /// must be replaced, because it has exceeded the limit `most` for several samples or exceeds it
+    /// by far. With `is_share`, the limit is at least one and a half times the first measurement,
+    /// because a share may be less than the app needs.
     fn check(
         &mut self,
         most: u64,

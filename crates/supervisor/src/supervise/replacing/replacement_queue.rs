@@ -23,8 +23,8 @@ impl ReplacementQueue {
         self.waiting = slots.into_iter().map(|slot| (slot, ReplaceReason::Reload)).collect();
     }
 
-    /// Removes all replacements in this slot (a worker's numbered place), which gets no worker any
-    /// more.
+    /// Removes all replacements in this slot (a worker's numbered place), because no further worker
+    /// is started in it.
     pub(super) fn remove_slot(&mut self, slot: u32) {
         self.waiting.retain(|(other, _)| *other != slot);
         self.current.take_if(|(current, _)| *current == slot);

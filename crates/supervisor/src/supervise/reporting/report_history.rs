@@ -11,9 +11,9 @@ use super::super::worker::{ExitReason, WorkerPhase, WorkerProcess};
 use crate::process::{ControlGroups, Exit};
 use crate::report::{LastExit, Report, SlotReport};
 
-/// The time for which an out-of-memory kill that the control group has counted is attributed to the
-/// next killed worker. The end of a killed worker is reported only after all its memory has been
-/// freed. A kill that matches no worker within this time hit another process.
+/// The maximum time from an out-of-memory kill that the control group counts to the reported end of
+/// the killed worker. The end is reported only after all memory of the process has been freed. A
+/// kill that matches no worker within this time hit another process.
 const KILL_MATCH_TIME: Duration = Duration::from_secs(10);
 
 /// The record of past events that the supervisor needs only for status reports and metrics.
@@ -110,10 +110,11 @@ impl ReportHistory {
         self.kill_reason(Instant::now())
     }
 
-    /// Returns the reason for which another process has killed a worker:
+    /// Returns the reason for the end of a worker that another process has killed:
     /// [`ExitReason::OutOfMemory`] if the control group has counted an out-of-memory kill that
-    /// matches no other worker. If several workers are killed at once, the counter includes all of
-    /// them when the first end is reported, so the remaining count is kept for the others.
+    /// matches no other worker, and otherwise [`ExitReason::Killed`]. If several workers are killed
+    /// at once, the count includes all of them when the first end is reported, so the surplus is
+    /// kept for the others.
     fn kill_reason(&mut self, now: Instant) -> ExitReason {
         let kills = self.groups.kills_for_memory();
         let before = std::mem::replace(&mut self.oom_kills, kills);

@@ -17,7 +17,7 @@ pub(crate) struct ExitedWorker {
     pub(crate) end: ProcessEnd,
     /// The reason for the end of the worker process, as metrics report it.
     pub(crate) reason: ExitReason,
-    /// The route of the request that R had begun last and not finished.
+    /// The method and path of the request that R had begun last and not finished.
     pub(crate) route: Option<String>,
 }
 
@@ -87,8 +87,8 @@ impl ExitedWorker {
         format!("{name} {exit}{cause}{request}; it is started again {when}. It {usage}")
     }
 
-    /// Returns the log line about the last worker process that was started while no worker has ever
-    /// been ready. `starts` is the number of failed starts in its slot.
+    /// Returns the log line about a worker process after whose end no further start is tried,
+    /// because no worker has ever been ready. `starts` is the number of failed starts in its slot.
     pub(crate) fn never_ready_line(&self, starts: u32) -> String {
         let starts = format_count(starts as usize, "start");
         format!("no worker became ready after {starts}: {} {}", self.name(), self.end.exit)
@@ -118,9 +118,9 @@ impl ExitedWorker {
 }
 
 /// Returns the outcome with which the server ends because a worker process has ended, or `None` if
-/// the server continues. A worker process that ends with status 0 without a request to end has
-/// finished. `reason` is the exit reason that was known before the end, `restarts` is true if
-/// failed workers are restarted, and `was_ready` is true if any worker has been ready.
+/// the server continues. A worker process that ends with status 0 although it was not requested to
+/// end has finished its work. `reason` is the exit reason that was known before the end, `restarts`
+/// is true if failed workers are restarted, and `was_ready` is true if any worker has been ready.
 fn outcome(
     reason: Option<ExitReason>,
     exit: Exit,

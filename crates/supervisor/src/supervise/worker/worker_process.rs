@@ -203,7 +203,7 @@ impl WorkerProcess {
         WorkerName { slot: self.start.slot, pid: self.pid }
     }
 
-    /// Returns the log line that the worker is ready, with the duration of its start.
+    /// Returns the log line about a worker that is ready, with the duration of its start.
     pub(crate) fn ready_line(&self) -> String {
         let took = self.started_at.elapsed().as_millis();
         let role = if self.is_serving { "" } else { ", a spare" };
@@ -307,8 +307,8 @@ impl WorkerProcess {
         }
     }
 
-    /// Shortens the time of a draining worker's WebSockets to the drain timeout of requests, from
-    /// now on.
+    /// Shortens the remaining time of a draining worker's WebSockets to at most the drain timeout
+    /// of requests.
     pub(crate) fn shorten_drain(&mut self, times: Timeouts) {
         if let WorkerPhase::Draining { sessions, .. } = &mut self.phase {
             *sessions = (*sessions).min(Instant::now() + times.drain);
@@ -324,7 +324,7 @@ impl WorkerProcess {
         }
     }
 
-    /// Requests the worker process to exit within `time`, after which it is killed.
+    /// Requests the worker process to exit. It is killed if it has not exited within `time`.
     pub(crate) fn stop(&mut self, time: Duration) {
         let mut time = time;
         match self.phase {
@@ -371,8 +371,8 @@ impl WorkerProcess {
         std::mem::take(&mut self.output_tasks)
     }
 
-    /// Returns true unless the phase of the worker may change soon, so that the supervisor may
-    /// check it less often.
+    /// Returns true if the phase of the worker is not about to change. The supervisor may then
+    /// check the worker less often.
     pub(crate) fn is_settled(&self) -> bool {
         match self.phase {
             WorkerPhase::Ready => true,

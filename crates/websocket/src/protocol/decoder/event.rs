@@ -57,8 +57,9 @@ pub(crate) struct Step {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StepKind {
-    /// A whole message, or a chunk of one. A rest (`is_rest`) is the part of a message after the
-    /// chunks that were already returned. The rest of a text message may begin within a character.
+    /// A whole message, or a chunk of one. If `is_rest` is true, it is the part of a message that
+    /// remains after some chunks were returned. Such a part of a text message may begin within a
+    /// character.
     Data { is_text: bool, is_last: bool, is_rest: bool },
     /// A whole control frame: a ping, a pong or a close frame.
     Control(OpCode),

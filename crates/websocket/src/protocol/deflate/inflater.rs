@@ -110,8 +110,8 @@ fn inflate(
 }
 
 /// Decompresses into `out` after its first `filled` bytes. The bytes after them have already been
-/// cleared and are not cleared again. Otherwise a peer could make the server clear [`STEP`] bytes
-/// for each two bytes of empty blocks.
+/// cleared and are not cleared again. Otherwise a peer that sends empty blocks could make the
+/// server clear [`STEP`] bytes for every two bytes that it sends.
 fn inflate_into(
     state: &mut Inflate,
     chunk: &mut &[u8],

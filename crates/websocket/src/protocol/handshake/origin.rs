@@ -7,13 +7,14 @@
 #[non_exhaustive]
 pub enum OriginPolicy {
     /// Only pages of the host that the request is sent to are accepted. This is the default,
-    /// because a browser sends cookies with the requests of any page.
+    /// because a browser sends the user's cookies with the requests of any page, even one of
+    /// another host.
     #[default]
     SameHost,
-    /// Pages of the given hosts, as `host` or `host:port`, and of the host that the request is sent
-    /// to are accepted. `*.example.org` means every name below `example.org`. A port that is the
-    /// default of the origin's scheme may be given or omitted: `example.org:443` allows
-    /// `https://example.org`, but not `http://example.org`.
+    /// Pages of the host that the request is sent to are accepted, and pages of the given hosts,
+    /// each of which is written as `host` or `host:port`. `*.example.org` means every name below
+    /// `example.org`. A port that is the default of the origin's scheme may be given or omitted:
+    /// `example.org:443` allows `https://example.org`, but not `http://example.org`.
     Hosts(Vec<String>),
     /// Pages of any origin are accepted.
     Any,

@@ -19,11 +19,11 @@ use crate::protocol::handshake::{AcceptKey, OriginPolicy, accept_key, elements};
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ServerConfig {
-    /// The subprotocols that the server supports. It chooses the first subprotocol in the client's
-    /// list that is one of these.
+    /// The subprotocols that the server supports. From the client's list, the server chooses the
+    /// first subprotocol that it supports.
     pub subprotocols: Vec<String>,
-    /// The compression settings, if the server grants permessage-deflate. Default: none, no
-    /// compression.
+    /// The compression settings, if the server grants permessage-deflate. Default: `None`, so that
+    /// messages are not compressed.
     pub deflate: Option<DeflateConfig>,
     /// The origins of browser pages that the server accepts. Default: only those of the same host.
     pub origin: OriginPolicy,
@@ -52,17 +52,18 @@ pub enum Refusal {
     Method,
     /// The request's version is HTTP/1.0, which has no `Upgrade` (RFC 9110, 7.8).
     HttpVersion,
-    /// The request has no `Host` header, or two.
+    /// The request has no `Host` header, or more than one.
     Host,
     /// The request has no `Upgrade: websocket` or no `Connection: Upgrade`.
     NoUpgrade,
-    /// The request has no `Sec-WebSocket-Key`, two of them, or one that is not 16 bytes in base64.
+    /// The request has no `Sec-WebSocket-Key`, more than one, or one that is not 16 bytes in
+    /// base64.
     Key,
     /// The WebSocket version of the request is not 13.
     Version,
     /// The origin of the request is not allowed.
     Origin,
-    /// The request announces a body. Its bytes would be taken for WebSocket frames.
+    /// The request announces a body. The bytes of the body would be taken for WebSocket frames.
     Body,
 }
 

@@ -331,7 +331,7 @@ fn a_request_without_an_origin_is_accepted_whatever_the_policy() {
 }
 
 /// Checks that the search for the end of a head does not search bytes again, except the last three,
-/// which may begin the end.
+/// which may be the beginning of that end.
 #[test]
 fn a_head_is_searched_once() {
     let mut bytes = vec![b'a'; 100];

@@ -24,7 +24,8 @@ const COMPRESSIBLE: i32 = 8;
 const HEARTBEAT: u32 = 8;
 
 /// Makes the response a streamed response, to whose body R writes chunks later. Events about the
-/// streamed response contain `token`. The last event, `RK_STREAM_ENDED`, releases the token.
+/// streamed response contain `token`, by which C finds its R object. After the last event,
+/// `RK_STREAM_ENDED`, the token is no longer used.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_response_stream(slot: u32, id: u64, rules: i32, token: u64) -> i32 {
     entry(result::STALE, || {

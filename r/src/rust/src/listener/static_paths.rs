@@ -14,8 +14,8 @@ use crate::{Bytes, core, entry};
 /// The return values of the functions `rk_site_*`. After `FAILED`, `rk_error` returns the message.
 const FAILED: i32 = -1;
 const TAKEN: i32 = 0;
-/// The result of a change of static paths that was made, but that the supervisor has not confirmed
-/// in time.
+/// The return value for a change of static paths that this process has applied, but that its
+/// supervisor has not confirmed in time.
 const UNCONFIRMED: i32 = 1;
 
 /// A set of static paths that C builds. It contains the paths that are served, and which of them

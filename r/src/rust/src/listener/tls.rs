@@ -109,8 +109,9 @@ unsafe fn pem(bytes: Bytes) -> Pem {
 
 /// Creates the TLS configuration of a listener from `count` pairs of certificate and key. Returns
 /// NULL after a failure. `client_ca` contains the certificates of the authorities that verify
-/// clients, or is empty. `hsts` contains the seconds and two flags, or is NULL. `redirect_from` is
-/// a port, or 0. `acme` contains the names and values of `acme_count` options.
+/// clients, or is empty. `hsts` contains the `max-age` in seconds and the flags for subdomains and
+/// preload lists, or is NULL. `redirect_from` is a port, or 0. `acme` contains the names and values
+/// of `acme_count` options.
 ///
 /// # Safety
 /// - `pairs` has twice `count` elements, `acme` twice `acme_count`, and all of them are readable
@@ -223,8 +224,9 @@ pub extern "C" fn rk_tls_reload(listener: u32) -> i32 {
     })
 }
 
-/// Creates the development certificate in `folder`, or reads the existing one. The texts with its
-/// file and its fingerprint are valid until the next call.
+/// Creates the development certificate in `folder`, or reads the existing one. Writes the path of
+/// its file and its fingerprint to `file` and `fingerprint`. Both texts are valid until the next
+/// call.
 ///
 /// # Safety
 /// - `folder` is a C string; the other arguments can be written to.

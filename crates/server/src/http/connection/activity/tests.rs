@@ -88,7 +88,7 @@ impl Model {
 const OPERATIONS: usize = 24;
 
 /// Simulates an event that a client can cause forever without making progress on a request or
-/// response. `at` is the number of the event.
+/// response. If there are two such events in the current phase, the parity of `at` selects one.
 fn useless(activity: &Activity, now: u32, at: u32) {
     let read = |n| activity.on_read(&Poll::Ready(Ok(n)), now);
     let pending = || {

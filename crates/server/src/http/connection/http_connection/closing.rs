@@ -126,7 +126,7 @@ impl HttpConnection {
         self.end_flush();
     }
 
-    /// Reports that the memory for which this connection was evicted has been freed.
+    /// If this connection was closed to free memory, reports that its memory has been freed.
     pub(super) fn finish_pending_release(&self) {
         if let Some((share, held)) = self.pending_release.take() {
             self.shared.connections.finish_pending_release(share, held);
@@ -177,8 +177,8 @@ impl HttpConnection {
         self.is_disconnected.get()
     }
 
-    /// Returns true if the application treats a client that has sent a FIN as disconnected, and the
-    /// client has sent one. Makes a system call if unread bytes precede the FIN.
+    /// Returns true if the client has sent a FIN and the application counts this as a disconnect.
+    /// Makes a system call if unread bytes precede the FIN.
     pub(crate) fn counts_as_disconnected(&self) -> bool {
         let drops = self.shared.dispatch.application.drops_half_closed();
         drops && (self.is_half_closed.get() || self.has_unread_fin())

@@ -1,5 +1,5 @@
 //! The life of a request on an HTTP connection, from its beginning to the last byte of the
-//! response. Also frees the connection's buffers between requests.
+//! response. This module also frees the connection's buffers between requests.
 
 use std::rc::Rc;
 use std::task::Context;
@@ -28,8 +28,8 @@ impl HttpConnection {
         self.activity.request_bytes.set(UNCHARGED_BYTES);
     }
 
-    /// Keeps the reusable parts of a request context until the last byte of its response has been
-    /// written.
+    /// Keeps the reusable parts of a request context (the server's data about a request) until the
+    /// last byte of the response has been written.
     pub(crate) fn begin_flush(&self, parts: Box<ContextParts>) {
         if let Some(before) = self.flushing.replace(Some(parts)) {
             let both = before.response_charge.bytes();
@@ -65,9 +65,9 @@ impl HttpConnection {
         }
     }
 
-    /// Returns true if the request body may be passed to the application chunk by chunk. Returns
-    /// false if the connection is closing. An HTTP/1.1 connection that was to close after the
-    /// current response is closed at once.
+    /// Returns true if the request body may be passed to the application chunk by chunk, and false
+    /// if the connection is closing. Also closes an HTTP/1.1 connection at once if it was to close
+    /// after the current response.
     pub(crate) fn begin_body_stream(&self) -> bool {
         let ends = self.close_state.get() == CloseState::AfterResponse && !self.is_http2_stream;
         if ends {

@@ -1,5 +1,5 @@
-//! The implementation of the connection table's interface for an HTTP connection. The sweep uses it
-//! to enforce timeouts.
+//! An HTTP connection as an entry of the connection table. The sweep (the periodic check of all
+//! connections) uses this interface to enforce timeouts.
 
 use rookery_exchange::{ListenerId, Share, StreamEnd};
 

@@ -34,8 +34,8 @@ impl Drop for CompressorPermit {
 }
 
 impl ResponseStreams {
-    /// Registers the streamed response of an exchange, so that later commands of the application
-    /// can refer to it by its id.
+    /// Registers the streamed response of an exchange (a request with its response), so that later
+    /// commands of the application can refer to it by its id.
     pub(crate) fn open(
         &self,
         connections: &Rc<ConnectionTable>,

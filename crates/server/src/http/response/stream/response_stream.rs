@@ -22,8 +22,9 @@ use crate::connections::admission::UNCHARGED_BYTES;
 use crate::connections::rate::ticks;
 use crate::connections::table::ConnectionTable;
 
-/// The maximum number of bytes of a streamed response that hyper holds unwritten. With more bytes,
-/// more would still be sent after a failure. With fewer bytes, more writes would be needed.
+/// The maximum number of bytes of a streamed response that hyper holds unwritten. The bytes that
+/// hyper holds are sent even after a failure, so there should be few. A lower limit would need more
+/// writes.
 const MAX_IN_HYPER: usize = 128 << 10;
 
 /// The size in bytes below which queued chunks of a response are joined. Joining saves memory and
@@ -188,7 +189,7 @@ impl ResponseStream {
     // ---- called for the application ----
 
     /// Queues the application's next chunk of the response. `continues` is true if the application
-    /// will send the following chunk without a request.
+    /// will send the following chunk without being asked for it.
     pub(crate) fn push(&self, payload: Payload, continues: bool) {
         self.flow.on_chunk_arrived();
         self.is_chunk_requested.set(continues);
@@ -312,7 +313,7 @@ impl ResponseStream {
 
     /// Ends an event stream, or a streamed response whose chunks the application pushes, because
     /// the server stops. The client can then reconnect to another server. A response whose chunks
-    /// the server pulls continues, because it has an end of its own.
+    /// the server requests one by one continues, because it ends by itself.
     pub(crate) fn stop(&self) {
         if self.is_open() && (!self.rules.is_pulled || self.rules.is_events) {
             self.end_reason.set(Some(StreamEnd::Stop));
@@ -340,8 +341,8 @@ impl ResponseStream {
 
     // ---- pulling ----
 
-    /// Requests a chunk from the application, if the server pulls chunks and the queue has
-    /// capacity.
+    /// Asks the application for a chunk, if the server requests the chunks of this response one by
+    /// one and the queue has capacity.
     pub(crate) fn request_chunk(&self) {
         let has_room = self.flow.has_capacity() && self.bytes_left() != Some(0);
         let is_due =
@@ -399,8 +400,8 @@ impl ResponseStream {
         (self.state.get() == State::Failed).then(|| (status, self.failure_text.take()))
     }
 
-    /// Records that hyper has got the response head. Queues a first heartbeat for an event stream
-    /// without events.
+    /// Records that hyper has got the response head. If the response is an event stream and has no
+    /// event yet, queues a first heartbeat.
     pub(crate) fn on_head_sent(&self) {
         self.is_head_sent.set(true);
         self.is_unflushed.set(true);
@@ -444,8 +445,8 @@ impl ResponseStream {
         self.state.get() == State::Failed && self.is_head_sent.get() && is_written
     }
 
-    /// Returns the next chunk of the response for hyper. Requests another chunk from the
-    /// application if the queue is empty.
+    /// Returns the next chunk of the response for hyper. If none can be passed to hyper now, asks
+    /// the application for a chunk.
     pub(crate) fn next_chunk(&self) -> NextChunk {
         if self.in_hyper.get() < MAX_IN_HYPER {
             if let Some(bytes) = self.pop() {
@@ -482,9 +483,9 @@ impl ResponseStream {
         self.is_unflushed.set(was_unflushed);
     }
 
-    /// Records that the current chunk has been compressed. If `has_output` is false, the compressor
-    /// has kept all its bytes. They are then released from the queue here, because no write will
-    /// release them.
+    /// Records that the current chunk has been compressed. `has_output` is false if the compressor
+    /// has produced no output for it yet. The chunk is then removed from the queue here, because no
+    /// write follows that would remove it.
     pub(crate) fn end_compression(&self, has_output: bool) {
         let len = self.compressing.take();
         if has_output {

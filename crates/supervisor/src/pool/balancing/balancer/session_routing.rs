@@ -64,8 +64,8 @@ impl Balancer {
         }
     }
 
-    /// Adds a request to the queue of the only worker that can process it. If the worker can begin
-    /// requests now, assigns them to it.
+    /// Adds a request to the queue of the only worker that can process it. Then assigns the
+    /// requests of this queue that the worker can begin now.
     fn queue_at(
         &self,
         backend: &Rc<PoolBackend>,
@@ -108,7 +108,7 @@ impl Balancer {
     }
 
     /// Returns the worker that a request names in its URL, or otherwise in its cookie. For a page,
-    /// only the cookie counts, because the query belongs to the app.
+    /// only the cookie counts, because a parameter `w=` in the URL of a page may belong to the app.
     fn named_backend(
         &self,
         exchange: &Exchange,
@@ -141,9 +141,9 @@ impl Balancer {
         self.backend_of(cookie.target()?)
     }
 
-    /// Counts a WebSocket with which a page reconnects after it has lost its previous one. One
-    /// counter is for reconnects to the worker that the page's cookie names, and another for all
-    /// other reconnects.
+    /// Counts a WebSocket with which a page reconnects after it has lost its previous one.
+    /// Reconnects to the worker that the page's cookie names are counted separately from all
+    /// others.
     pub(in crate::pool) fn count_reconnect(&self, exchange: &Exchange, backend: &PoolBackend) {
         if !backend.entry.is_sticky()
             || session_affinity::read_query(exchange.query()) != UrlAffinity::NewSession
@@ -183,8 +183,8 @@ impl Balancer {
         (cookie, self.keys.session_hash(target))
     }
 
-    /// For each worker, assigns the requests that only this worker can process, as far as it can
-    /// begin them.
+    /// For each worker, assigns the queued requests that only this worker can process, until the
+    /// worker can begin no more of them.
     fn assign_own_requests(&self, assignments: &mut Vec<Assignment>) {
         let backends = self.backends.borrow().clone();
         for backend in &backends {
@@ -193,9 +193,9 @@ impl Balancer {
         }
     }
 
-    /// Moves the requests for pages from a worker's queue to the common queue if the worker drains,
-    /// does not respond, or has been busy with one task for too long. A page can be produced by any
-    /// worker.
+    /// Returns the requests for pages from a worker's queue to the common queue if the worker
+    /// drains, does not respond, or has been busy with one task for too long. They need not wait
+    /// for this worker, because any worker can produce a page.
     fn release_pages(&self, backend: &PoolBackend) {
         if backend.queue.borrow().is_empty() {
             return;
@@ -246,9 +246,9 @@ impl Balancer {
         }
     }
 
-    /// Puts a request that its worker has not begun in time back into the queue, so that another
-    /// worker processes it. This is safe for every method, because R has not seen the request. If
-    /// no other worker is ready or may process the request, rejects it.
+    /// Returns a request to the queue because its worker has not begun it in time, so that another
+    /// worker processes it. This is safe for every method, because R has not seen the request.
+    /// Rejects the request if no other worker is ready or may process it.
     pub(in crate::pool) fn requeue_unbegun(&self, request: QueuedRequest, backend: &PoolBackend) {
         let may_go_anywhere = request.kind.is_none() && request.avoided_epoch.is_none();
         let has_other = has_other(&self.backends.borrow(), backend.entry.epoch);

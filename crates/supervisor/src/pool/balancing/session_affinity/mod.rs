@@ -29,11 +29,11 @@ pub enum SessionAffinity {
 pub(in crate::pool) enum RequestKind {
     /// A request for a page. A new session may begin with it.
     Page,
-    /// A GET request that may be for a page or not, because it has no `Accept` header. Some
-    /// programs send such requests.
+    /// A GET request without an `Accept` header, as some programs send it. It may or may not be for
+    /// a page.
     Undeclared,
-    /// The opening handshake of a WebSocket, unless a page sends it to
-    /// [`Reconnect`](Self::Reconnect).
+    /// The opening handshake of a WebSocket that does not replace one that a page has lost. For
+    /// that case, see [`Reconnect`](Self::Reconnect).
     WebSocket,
     /// The opening handshake of a WebSocket with which a page reconnects after it has lost its
     /// previous WebSocket. It begins a new session.
@@ -41,7 +41,7 @@ pub(in crate::pool) enum RequestKind {
     /// A request for a resource of one Shiny session. Only the R process of that session has the
     /// resource.
     SessionResource,
-    /// A request that is neither for a page, a WebSocket nor a resource of a Shiny session.
+    /// A request that is not for a page, a WebSocket or a resource of a Shiny session.
     Other,
 }
 
@@ -119,8 +119,8 @@ pub(in crate::pool) fn begins_session(kind: RequestKind) -> bool {
     matches!(kind, RequestKind::Page | RequestKind::Undeclared | RequestKind::WebSocket)
 }
 
-/// Returns true if a request of this kind may be processed by another worker, because the worker
-/// that it names is stuck.
+/// Returns true if another worker may process a request of this kind when the worker that it names
+/// is stuck.
 pub(in crate::pool) fn may_move(kind: RequestKind) -> bool {
     destination(kind, Some(AffinityState::Stuck)) == Destination::AnyBackend
 }
