@@ -24,7 +24,7 @@ setting_table <- rbind.data.frame(
     default = "none", is_literal = FALSE,
     wanted = "addresses such as 192.0.2.1, networks such as 10.0.0.0/8, or unix",
     help = "Addresses of reverse proxies whose forwarding headers are trusted",
-    paragraph = "Set this if a reverse proxy such as nginx forwards requests to the server. The value is a list of IP addresses, of networks such as `10.0.0.0/8`, or of `unix`, which means all connections over a Unix socket. In requests from these proxies, `X-Forwarded-Proto` decides whether the client used HTTPS, and `X-Request-Id` sets the request's id. In requests from all other clients, the server ignores both headers. With `proxy_protocol`, only these proxies may connect."
+    paragraph = "Set this if a reverse proxy such as nginx forwards requests to the server. The value is a list of IP addresses, of networks such as `10.0.0.0/8`, or of `unix`, which means all connections over a Unix socket. In requests from these proxies, `X-Forwarded-Proto` decides whether the client used HTTPS, and `X-Request-Id` sets the request's id. In requests from all other clients, the server ignores both headers. If the proxies announce their clients by the PROXY protocol (see `proxy_protocol`), all other clients are refused."
   ),
   list(
     name = "proxy_protocol", former = "", argument = "", is_option = TRUE, is_limit = FALSE, stability = "stable",
@@ -73,7 +73,7 @@ setting_table <- rbind.data.frame(
     default = "required", is_literal = TRUE,
     wanted = "required or optional",
     help = "Whether client certificates are required or optional",
-    paragraph = "`required` refuses connections without a client certificate. `optional` requests a certificate, but also serves clients that have none. Needs `tls_client_ca`."
+    paragraph = "`required` refuses connections without a client certificate. `optional` requests a certificate, but also serves clients that have none. This setting needs `tls_client_ca`, which turns on the verification of clients."
   ),
   list(
     name = "tls_min_version", former = "", argument = "tls_config(min_version)", is_option = FALSE, is_limit = FALSE, stability = "stable",
@@ -108,14 +108,14 @@ setting_table <- rbind.data.frame(
     default = "80 with `domain` and without `port`, else none", is_literal = FALSE,
     wanted = "none, or a whole number from 1 to 65535",
     help = "Port whose HTTP requests are redirected to HTTPS, or none",
-    paragraph = "The server also listens on this port at the same address, and redirects plaintext HTTP requests to HTTPS with status 308. With `domain` the default is 80, because certificate authorities send the requests of the `http-01` challenge to port 80."
+    paragraph = "The server also listens on this port at the same address, and redirects plaintext HTTP requests to HTTPS with status 308. If `domain` is set and `port` is not, the default is 80, because certificate authorities send the requests of the `http-01` challenge to port 80."
   ),
   list(
     name = "domain", former = "domains", argument = "acme(domain)", is_option = FALSE, is_limit = FALSE, stability = "stable",
     default = "none", is_literal = FALSE,
     wanted = "host names, such as app.example.org",
     help = "Get a certificate for this host name by ACME; may be repeated",
-    paragraph = "Turns HTTPS on. While the server runs, it orders the certificate and renews it before it expires. The certificate comes from Let's Encrypt, or from the authority that `acme_directory` names. The authority must be able to reach this server under the host name, and you must set `agree_tos`. Wildcard names are not supported."
+    paragraph = "Turns HTTPS on. While the server runs, it orders the certificate and renews it before it expires. The certificate comes from Let's Encrypt, unless `acme_directory` in `_server.yml` or R names another certificate authority. The authority must be able to reach this server under the host name, and you must agree to its terms with `agree_tos`. Wildcard names are not supported."
   ),
   list(
     name = "email", former = "", argument = "acme(email)", is_option = FALSE, is_limit = FALSE, stability = "stable",
@@ -157,7 +157,7 @@ setting_table <- rbind.data.frame(
     default = "both, alternately", is_literal = FALSE,
     wanted = "http-01 or tls-alpn-01",
     help = "Use only this ACME challenge: http-01 or tls-alpn-01",
-    paragraph = "A challenge proves to the certificate authority that this server controls the host name. The server answers `http-01` on the port of `redirect_from`, and `tls-alpn-01` on its HTTPS port. By default, the server switches to the other challenge after an attempt has failed."
+    paragraph = "A challenge proves to the certificate authority that this server controls the host name. The server answers `http-01` on the plaintext port that `redirect_from` sets, and `tls-alpn-01` on its HTTPS port. By default, the server switches to the other challenge after an attempt has failed."
   ),
   list(
     name = "acme_ca", former = "", argument = "acme(ca)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
@@ -220,7 +220,7 @@ setting_table <- rbind.data.frame(
     default = "10 s", is_literal = TRUE,
     wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 1 ms",
     help = "How long a request may wait for a worker; status 503 after that",
-    paragraph = "When a worker gets the request, its `request_timeout` begins. With a single worker, this limit applies only if you set it: the supervisor process then accepts the connections instead of the worker."
+    paragraph = "The time limit `request_timeout` begins only when a worker gets the request. A single worker usually accepts connections itself, and requests do not wait for it in the supervisor process. If you set this limit, the supervisor accepts the connections instead."
   ),
   list(
     name = "max_requests", former = "", argument = "workers_config(max_requests)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
@@ -238,7 +238,7 @@ setting_table <- rbind.data.frame(
   ),
   list(
     name = "max_memory", former = "", argument = "workers_config(max_memory)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
-    default = "none with one worker; else its share of 80 % of the control group's limit", is_literal = FALSE,
+    default = "none with one worker; else 80 % of the control group's limit, divided by the workers", is_literal = FALSE,
     wanted = "0, or a size such as 512KB or 10MB (without a unit: bytes), at least 32 MiB, or none",
     help = "Replace a worker that uses more memory than this, such as 2GB",
     paragraph = "A worker's memory is the anonymous, swapped and shared memory of all its processes. 0 and `none` mean no limit."
@@ -248,7 +248,7 @@ setting_table <- rbind.data.frame(
     default = "none", is_literal = FALSE,
     wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 1 ms",
     help = "Replace a worker that is busy with one task for this long",
-    paragraph = "Detects a worker (an R process) that hangs, also in a task that no request started. The worker is killed. With `interrupt_requests`, R is interrupted first, and the worker is killed only if that does not help. Its clients get status 504, or lose their connections if the worker accepts connections itself. There is no limit by default. To limit the time of requests, use `request_timeout`."
+    paragraph = "This detects a worker (an R process) that hangs, whether it processes a request or another task. The worker is killed. With `interrupt_requests`, R is interrupted first, and the worker is killed only if it stays busy. The clients of a killed worker get status 504, or lose their connections if the worker accepts connections itself. There is no limit by default. To limit only the time of requests, use `request_timeout` instead."
   ),
   list(
     name = "start_timeout", former = "", argument = "workers_config(start_timeout)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
@@ -276,7 +276,7 @@ setting_table <- rbind.data.frame(
     default = "the time of `drain`", is_literal = FALSE,
     wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 1 ms",
     help = "How long WebSockets of a replaced worker may stay open, such as 4h",
-    paragraph = "When a worker is replaced, it waits up to this long for its WebSockets, such as Shiny sessions, to end. The wait is limited to `drain` if the worker is replaced because of its memory, or if the server stops."
+    paragraph = "When a worker is replaced, it waits up to this long for its WebSockets, such as Shiny sessions, to end. If the worker is replaced because of its memory, or if the server stops, it waits only as long as for requests (see `drain`)."
   ),
   list(
     name = "sticky", former = "", argument = "workers_config(sticky)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
@@ -374,7 +374,7 @@ setting_table <- rbind.data.frame(
     default = "120 s", is_literal = TRUE,
     wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 10 ms, or none",
     help = "Close a connection that makes no progress for this long",
-    paragraph = "The time applies to a connection that waits for its next request, and to a request body or response whose transfer has stalled. The default is twice the time for which common proxies keep idle connections."
+    paragraph = "The time applies to a connection that waits for its next request, and to a request body or response whose transfer has stalled. The default is longer than the idle timeout of common proxies (60 s)."
   ),
   list(
     name = "max_connections", former = "connections", argument = "server_limits(max_connections)", is_option = TRUE, is_limit = TRUE, stability = "stable",
@@ -387,7 +387,7 @@ setting_table <- rbind.data.frame(
     name = "max_header_size", former = "head_bytes", argument = "server_limits(max_header_size)", is_option = TRUE, is_limit = TRUE, stability = "stable",
     default = "96 KiB", is_literal = TRUE,
     wanted = "a size such as 512KB or 10MB (without a unit: bytes), at least 8 KiB, or none",
-    help = "Maximum size of an HTTP/1.1 request head; 431 above it",
+    help = "Maximum size of an HTTP/1.1 request head; status 431 above it",
     paragraph = "The request head is the request line and all header fields. The default is larger than the limit of httpuv (80 KiB), because the cookies of some apps reach that size."
   ),
   list(
@@ -429,8 +429,8 @@ setting_table <- rbind.data.frame(
     name = "interrupt_requests", former = "", argument = "", is_option = TRUE, is_limit = FALSE, stability = "stable",
     default = "off", is_literal = TRUE,
     wanted = "yes or no",
-    help = "Interrupt R when a request exceeds `request_timeout`",
-    paragraph = "The R code that processes the request then fails with the error that `setTimeLimit()` raises. This is off by default, because an interrupt can break a database transaction. It has no effect without `request_timeout` or `worker_timeout`."
+    help = "Interrupt R when a request or a task exceeds its time limit",
+    paragraph = "The time limits are `request_timeout` for a request and `worker_timeout` for any task of a worker. The interrupted R code fails with the error that `setTimeLimit()` raises. This is off by default, because an interrupt can break a database transaction."
   ),
   list(
     name = "ws_origins", former = "", argument = "app$wsOrigins", is_option = TRUE, is_limit = FALSE, stability = "stable",
@@ -479,14 +479,14 @@ setting_table <- rbind.data.frame(
     default = "1 MiB", is_literal = TRUE,
     wanted = "a size such as 512KB or 10MB (without a unit: bytes), or none",
     help = "Request bodies above this size are written to a temporary file",
-    paragraph = "Smaller bodies stay in memory. The files are in the folder of `spool_dir`."
+    paragraph = "Smaller bodies stay in memory. The temporary files are in the folder that `spool_dir` sets."
   ),
   list(
     name = "disk_reserve", former = "", argument = "server_limits(disk_reserve)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "1 GiB", is_literal = TRUE,
     wanted = "a size such as 512KB or 10MB (without a unit: bytes), or none",
     help = "Disk space that temporary files of request bodies must leave free",
-    paragraph = "If a request body would use this space, the request gets status 507. The reserve is never more than the size of the file system divided by `disk_share`, so that a small file system can be used as well."
+    paragraph = "If a request body would use this space, the request gets status 507. On a small file system, the reserve is at most a tenth of its size (see `disk_share`)."
   ),
   list(
     name = "tls_handshake_timeout", former = "handshake_time", argument = "server_limits(tls_handshake_timeout)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
@@ -507,7 +507,7 @@ setting_table <- rbind.data.frame(
     default = "32 B/s", is_literal = TRUE,
     wanted = "whole bytes per second, such as 512 or 1kB/s",
     help = "Minimum rate at which a request head must arrive; 0: no minimum",
-    paragraph = "In bytes per second. A request gets status 408 if its head (the request line and all header fields) falls behind this rate by more than `header_grace`."
+    paragraph = "In bytes per second. A request gets status 408 if its head (the request line and all header fields) falls behind this rate by more than the time `header_grace`."
   ),
   list(
     name = "header_grace", former = "head_grace", argument = "server_limits(header_grace)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
@@ -521,14 +521,14 @@ setting_table <- rbind.data.frame(
     default = "512 B/s", is_literal = TRUE,
     wanted = "whole bytes per second, such as 512 or 1kB/s",
     help = "Minimum rate at which a request body must arrive; 0: no minimum",
-    paragraph = "In bytes per second. A request gets status 408 if its body falls behind this rate by more than `idle_timeout`."
+    paragraph = "In bytes per second. A request gets status 408 if its body falls behind this rate by more than the time `idle_timeout`."
   ),
   list(
     name = "min_response_rate", former = "reply_rate", argument = "server_limits(min_response_rate)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "512 B/s", is_literal = TRUE,
     wanted = "whole bytes per second, such as 512 or 1kB/s",
     help = "Minimum rate at which a client must read a response; 0: none",
-    paragraph = "In bytes per second. If a client falls behind this rate by more than `idle_timeout`, its connection is closed. 0 means no minimum."
+    paragraph = "In bytes per second. If a client falls behind this rate by more than the time `idle_timeout`, its connection is closed."
   ),
   list(
     name = "ws_max_send_queue_size", former = "socket_queue", argument = "server_limits(ws_max_send_queue_size)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
