@@ -147,9 +147,9 @@ pub struct Limits {
     /// [`ws_stall_timeout`](Self::ws_stall_timeout), so that a laptop whose lid is closed keeps its
     /// session.
     pub ws_ping_timeout: Duration,
-    /// The maximum number of WebSockets that compress messages with context takeover, which needs
-    /// 512 KiB of memory for each WebSocket. Further WebSockets compress each message separately.
-    /// Default 64.
+    /// The maximum number of WebSockets that compress messages with context takeover (reuse of the
+    /// compression window for the next message), which needs 512 KiB of memory for each WebSocket.
+    /// Further WebSockets compress each message separately. Default 64.
     pub kept_windows: usize,
     /// The maximum time for which the server waits for a client's response to a WebSocket close
     /// frame. The time starts again whenever the client reads some of the data that was queued
@@ -242,8 +242,8 @@ pub struct Shares {
     pub replies: u8,
     /// The share of client memory, in percent, for compressors, which use 512 KiB each. They
     /// compress responses of more than 64 KiB, and WebSockets with context takeover. When the share
-    /// is used up, responses are sent uncompressed, and WebSockets do without context takeover.
-    /// Default 5.
+    /// is used up, responses are sent uncompressed, and WebSockets compress each message
+    /// separately. Default 5.
     pub compressors: u8,
 }
 

@@ -72,9 +72,9 @@ pub trait Application {
     /// application wakes the I/O thread as soon as it accepts messages again.
     fn poll_capacity(&self) -> bool;
 
-    /// Returns true if the application can accept more messages of this WebSocket. Only
-    /// applications that limit each WebSocket separately implement this function.
-    /// [`poll_capacity`](Self::poll_capacity) applies to the messages of all WebSockets together.
+    /// Returns true if the application can accept more messages of this WebSocket. The default is
+    /// true, for applications that only limit the messages of all WebSockets together
+    /// ([`poll_capacity`](Self::poll_capacity)).
     fn has_capacity_for(&self, _socket: WebSocketId) -> bool {
         true
     }
@@ -100,7 +100,7 @@ pub trait Application {
 
     /// Returns true if the application runs on another thread of this process. In that case the I/O
     /// thread yields the processor before it sleeps, because the application may respond meanwhile.
-    /// The I/O thread also checks periodically whether a busy application takes its queued events
+    /// It also checks periodically whether a busy application takes its queued events
     /// ([`wake_if_stalled`](Self::wake_if_stalled)).
     fn has_thread(&self) -> bool {
         false

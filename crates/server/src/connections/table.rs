@@ -141,7 +141,8 @@ impl ConnectionTable {
         })
     }
 
-    /// Starts to count the clients of a listener for the supervisor. `None` stops counting.
+    /// Sets the listener whose clients are counted for the supervisor, and the scoreboard (shared
+    /// memory) that shows their number. `None` stops counting.
     pub(crate) fn set_public_listener(&self, public: Option<(ListenerId, Arc<SharedScoreboard>)>) {
         self.public.replace(public);
     }

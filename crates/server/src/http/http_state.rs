@@ -36,7 +36,8 @@ pub(crate) struct HttpState {
     pub(crate) request_streams: RequestStreams,
     /// The access log that records are written to, if it is enabled.
     pub(crate) log: Arc<CurrentLog>,
-    /// The destination of error reports.
+    /// The object that counts the errors of requests and queues reports about them for the
+    /// application.
     reports: Arc<Reports<Rejection>>,
     /// The scratch buffer that a closing connection reads its client's last bytes into. Its
     /// contents are discarded.

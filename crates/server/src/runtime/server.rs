@@ -47,9 +47,9 @@ impl Server {
     }
 
     /// Makes a server that calls `respond` on its I/O thread for each request, accepts every
-    /// WebSocket, and echoes each message. `respond` must not block. The [`link`](Self::link)
-    /// carries no events. This server is for tests, and for measurements of the server's code
-    /// without an application on another thread.
+    /// WebSocket, and echoes each message. `respond` must not block. This server is for tests, and
+    /// for measurements of the server's code without an application on another thread. The
+    /// [`link`](Self::link) to such an application carries no events.
     pub fn with_closure_and_echo(
         config: Config,
         respond: impl Fn(&mut Exchange) + Send + Sync + 'static,
@@ -60,9 +60,9 @@ impl Server {
         )
     }
 
-    /// Makes a server for static files ([`ListenerConfig::files`]) without an application. Requests
-    /// that the static files do not answer, such as WebSocket handshakes, get status 404. The
-    /// [`link`](Self::link) carries no events.
+    /// Makes a server for static files ([`ListenerConfig::files`]) without an application. The
+    /// [`link`](Self::link) to an application therefore carries no events. Requests that the static
+    /// files do not answer, such as WebSocket handshakes, get status 404.
     pub fn for_static_files(config: Config) -> Server {
         Server::with_closure_config(
             config,
@@ -71,7 +71,8 @@ impl Server {
     }
 
     /// Makes a server that calls `respond` on its I/O thread for each request, including WebSocket
-    /// handshakes. `respond` must not block. The [`link`](Self::link) carries no events.
+    /// handshakes. `respond` must not block. It replaces an application on another thread, so the
+    /// [`link`](Self::link) to such an application carries no events.
     pub fn with_closure(
         config: Config,
         respond: impl Fn(&mut Exchange) + Send + Sync + 'static,
@@ -92,7 +93,7 @@ impl Server {
     }
 
     /// Makes a server whose application is made by `application` and runs on the I/O thread. The
-    /// [`link`](Self::link) carries no events.
+    /// [`link`](Self::link), which is for an application on another thread, carries no events.
     pub fn with_application(config: Config, application: MakeApplication) -> Server {
         Server { state: Arc::new(ServerState::new(config, Box::new(NoWaker), Some(application))) }
     }

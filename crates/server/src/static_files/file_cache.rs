@@ -189,9 +189,9 @@ impl FileCache {
         state.is_older_than(SETTLED, now).then(|| Rc::clone(file))
     }
 
-    /// Adds a file with the content `bytes` to the cache. Does nothing if `bytes` has another
-    /// length than the file, because the file was then changed while it was read. Evicts other
-    /// files if the cache exceeds its limits.
+    /// Adds a file with the content `bytes` to the cache, and evicts other files if the cache
+    /// exceeds its limits. Does nothing if the length of `bytes` is not that of the file, which
+    /// means that the file was changed while it was being read.
     pub(crate) fn keep(&mut self, cacheable: Cacheable, bytes: Bytes) {
         let Cacheable { path, mapping, state, file_headers } = cacheable;
         if bytes.len() as u64 != state.len {

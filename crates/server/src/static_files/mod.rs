@@ -2,7 +2,7 @@
 //!
 //! [`StaticFiles`] maps URL paths to files and directories. The application's thread changes the
 //! map while the I/O thread reads it for every request. Therefore [`StaticFiles::route`] makes no
-//! system call and takes no lock, and if there are no static paths, it costs one atomic load.
+//! system call and takes no lock. If there are no static paths, it costs only one atomic load.
 //! [`Lookup::open`] does everything that may have to wait for a disk, on a thread that may block.
 //! Content in the page cache or in this module's cache is read on the I/O thread. This module does
 //! not depend on the HTTP implementation or the application.

@@ -23,8 +23,8 @@ impl WebSocketHandle {
             .is_some_and(|compression| compression.send_state.borrow().compressing.is_some())
     }
 
-    /// Returns the number of bytes of the deferred messages. The message that is being compressed
-    /// is not included, because it has a memory charge of its own.
+    /// Returns the number of bytes of the messages that are deferred during a compression. The
+    /// message that is being compressed is not included, because it has a memory charge of its own.
     pub(super) fn queued_behind(&self) -> usize {
         let busy = self
             .compression

@@ -38,10 +38,10 @@ pub(crate) struct Upgraded {
     pub(crate) is_ending: bool,
 }
 
-/// The maximum number of frames in a message is the maximum size of a message divided by this
-/// number of bytes. A message of maximum size is therefore accepted if its frames have at least
-/// this many bytes on average, as in the Autobahn test suite. The limit stops messages with
-/// endlessly many empty frames.
+/// The number of bytes by which the maximum size of a message is divided to get the maximum number
+/// of its frames. A message of maximum size is therefore accepted if its frames have at least this
+/// many bytes on average, as in the Autobahn test suite. The limit stops messages with endlessly
+/// many empty frames.
 const FRAGMENT_BYTES: u64 = 64;
 
 /// Returns the maximum number of frames in a message, given the maximum size of a message in bytes.

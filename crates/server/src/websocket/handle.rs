@@ -29,9 +29,9 @@ const NO_STATUS: u16 = 1005;
 /// replaced by another one.
 const SERVICE_RESTART: u16 = 1012;
 
-/// A client is behind with reading if more bytes than
-/// [`Limits::ws_max_send_queue_size`](crate::Limits::ws_max_send_queue_size) divided by this number
-/// are queued after the message that is being sent.
+/// The number by which [`Limits::ws_max_send_queue_size`](crate::Limits::ws_max_send_queue_size) is
+/// divided to decide whether a client is behind with reading. The client is behind if more bytes
+/// than the result are queued after the message that is being sent.
 const BEHIND_FRACTION: usize = 4;
 
 /// The number of bytes that the server still reads from a client that is behind with reading. It
@@ -200,7 +200,8 @@ impl WebSocketHandle {
         self.wake();
     }
 
-    /// Returns the number of output bytes that are queued and charged to the send queue.
+    /// Returns the number of output bytes in the send queue, including messages that wait for a
+    /// compression.
     pub(super) fn pending(&self) -> usize {
         self.endpoint.borrow().pending() + self.queued_behind()
     }
@@ -240,8 +241,8 @@ impl WebSocketHandle {
     }
 
     /// Updates `is_behind`, and returns whether the client is behind with reading. A client falls
-    /// behind when a certain part of the maximum send queue is filled, and has caught up when at
-    /// most half of this part is left.
+    /// behind when more than the maximum send queue size divided by [`BEHIND_FRACTION`] is queued,
+    /// and has caught up when at most half as much is queued.
     fn update_behind(&self) -> bool {
         let mark = self.shared.connections.limits.ws_max_send_queue_size / BEHIND_FRACTION;
         let mark = if self.is_behind.get() { mark / 2 } else { mark };

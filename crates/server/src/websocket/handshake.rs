@@ -9,9 +9,9 @@ use rookery_websocket::protocol::deflate::Agreed;
 use rookery_websocket::protocol::handshake::OriginPolicy;
 
 /// Returns true if a request opens a WebSocket. The Upgrade header is ignored in HTTP/1.0 (RFC
-/// 9110, 7.8). Otherwise the check is as lenient as httpuv's clients need: any method, any version,
-/// and any value of `Connection` that a proxy may have set (docs/SECURITY-MODEL.md). Over HTTP/2,
-/// the server itself has added the Upgrade header, and the request has no key (RFC 8441, 5).
+/// 9110, 7.8). For clients written for httpuv, the check is lenient: it accepts any method, any
+/// WebSocket version, and any value of `Connection` (docs/SECURITY-MODEL.md). Over HTTP/2, the
+/// server itself has added the Upgrade header, and the request has no key (RFC 8441, 5).
 pub(crate) fn is_opening_handshake(head: &Parts) -> bool {
     head.headers
         .get(UPGRADE)

@@ -12,8 +12,9 @@ use crate::rejection::Rejection;
 /// the charge need not change with every message.
 const QUEUE_STEP: usize = 64 << 10;
 
-/// The maximum length in bytes of the send queue of a WebSocket that is closed with a closing
-/// handshake for lack of memory. If the queue is longer, the connection is aborted.
+/// The maximum length in bytes of the send queue with which a WebSocket still gets a closing
+/// handshake when it is closed for lack of memory. If the queue is longer, the connection is
+/// aborted.
 const MAX_QUEUE_WHILE_CLOSING: usize = 64 << 10;
 
 impl WebSocketHandle {

@@ -94,8 +94,8 @@ impl WebSocketRegistry {
         }
     }
 
-    /// Wakes the WebSockets that wait for the application's capacity, if the application has
-    /// capacity for their messages again.
+    /// Wakes the WebSockets that wait until the application has capacity for their messages, if it
+    /// has capacity again.
     pub(crate) fn wake_waiting(&self) {
         let application = &self.shared.dispatch.application;
         if self.waiting.borrow().is_empty() || !application.poll_capacity() {

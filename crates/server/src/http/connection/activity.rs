@@ -148,8 +148,8 @@ impl Activity {
         self.is_write_blocked.set(true);
     }
 
-    /// Records the result of a read from the client. The end of the client's input does not count
-    /// as progress.
+    /// Records the result of a read from the client. A FIN from the client does not count as
+    /// progress.
     pub(crate) fn on_read(&self, read: &Poll<io::Result<usize>>, now: u32) {
         self.is_read_blocked.set(read.is_pending());
         let Poll::Ready(Ok(n @ 1..)) = *read else { return };
@@ -229,8 +229,7 @@ impl Activity {
         }
     }
 
-    /// Records that all bytes of the response have been written, so that the connection is idle
-    /// again.
+    /// Records that all bytes of the response have been written. The connection is then idle.
     pub(crate) fn on_flushed(&self, now: u32) {
         self.enter(Phase::Idle, now);
         self.head_bytes.set(0);

@@ -64,8 +64,8 @@ pub(crate) struct HttpConnection {
     buffer: Cell<usize>,
     /// True while the connection counts towards the limit on concurrent TLS handshakes.
     is_handshaking: Cell<bool>,
-    /// If this connection was closed to free memory: the number of bytes that will be freed, and
-    /// the share of the memory budget to which they belong. Otherwise `None`.
+    /// The share of the memory budget in which closing this connection will free memory, and the
+    /// number of bytes. `None` unless the connection was closed to free memory.
     pending_release: Cell<Option<(Share, usize)>>,
     serial: u64,
     /// Whether the connection must be closed, when, and with which error response.
@@ -244,8 +244,9 @@ impl HttpConnection {
         TableEntry::wake(self);
     }
 
-    /// Stores in the exchange whether the client is a trusted proxy, whether it used HTTPS, and its
-    /// TLS certificate, for use by the application.
+    /// Stores in the exchange (the shared object of a request and its response) whether the client
+    /// is a trusted proxy, whether it used HTTPS, and its TLS certificate, for use by the
+    /// application.
     pub(crate) fn set_transport_info(&self, exchange: &mut Exchange, headers: &HeaderMap) {
         exchange.set_from_trusted_proxy(self.is_proxy);
         exchange.set_transport(
@@ -318,8 +319,8 @@ impl HttpConnection {
         self.activity.phase() == Phase::Idle
     }
 
-    /// Records that `bytes` bytes of the next request head (possibly 0) have already been read. The
-    /// deadline for that head counts from the end of the previous response.
+    /// Records that `bytes` bytes of the next request head (possibly 0) had already been read when
+    /// the previous response ended. The deadline for that head counts from then.
     pub(crate) fn on_head_left_over(&self, bytes: usize) {
         if bytes > 0 {
             self.activity.on_head_left_over(bytes);

@@ -11,8 +11,8 @@ use rookery_exchange::{Exchange, ExchangeId, RequestId, Version};
 use crate::net::addresses::ConnectionAddresses;
 use crate::rejection::Rejection;
 
-/// Returns the id of a request. It is an id that the supervisor or a trusted proxy has chosen, or
-/// else a new one.
+/// Returns the id of a request: the id that the supervisor or a trusted proxy has chosen, else the
+/// trace id in the `traceparent` header, else a new id.
 pub(crate) fn request_id(
     id: ExchangeId,
     headers: &HeaderMap,

@@ -22,9 +22,9 @@ use crate::http::response::stream::response_stream::ResponseStream;
 use crate::logging::access_log::pending_record::PendingRecord;
 use crate::rejection::Rejection;
 
-/// The maximum memory charge of a single response is the part of the memory budget for all
-/// responses, divided by this number. Without this maximum, a response that is larger than that
-/// part could not be sent.
+/// The number by which the memory budget of all responses is divided to get the maximum memory
+/// charge of a single response. Without this maximum, a response that is larger than the whole
+/// budget could not be sent.
 const MAX_RESPONSE_PART: usize = 4;
 
 /// The request context: the data that the server keeps for a request from the end of its head until

@@ -1,6 +1,5 @@
 //! The session cookie by which a supervisor routes a client to its worker. This module defines the
-//! cookie's names, and how a worker sets and reads the cookie for clients that connect to the
-//! worker directly.
+//! names of the cookie, and how a worker reads and sets it.
 
 use http::header::{COOKIE, SET_COOKIE};
 use http::{HeaderMap, HeaderValue};

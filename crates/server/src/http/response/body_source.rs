@@ -56,7 +56,7 @@ pub(crate) struct CompressionTask {
 
 #[derive(Debug)]
 struct CompressionResult {
-    /// The rest of the compression task, or `None` after the last chunk.
+    /// The compression task for the remaining input, or `None` after the last chunk.
     rest: Option<CompressionTask>,
     out: Vec<u8>,
 }

@@ -1,5 +1,5 @@
-//! Builds responses for hyper or h2. Their parts come from the application, through the exchange,
-//! or from the server itself.
+//! Builds responses for hyper or h2. The status, the headers and the body come either from the
+//! application or from the server itself.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::header::{

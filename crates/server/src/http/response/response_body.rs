@@ -33,7 +33,7 @@ const COMPRESSOR_BYTES: usize = 512 << 10;
 const GZIP_INLINE: usize = 4 << 10;
 
 /// The body of a response. It is dropped when all of it has been encoded or when the connection
-/// closes. Dropping it also ends the request context.
+/// closes. The request context (the server's data about the request) ends at the same time.
 #[derive(Debug)]
 pub(crate) struct ResponseBody {
     context: RequestContext,

@@ -45,8 +45,8 @@ const CACHE_LOOKAHEAD: u64 = 16 << 20;
 static PLACEHOLDER: LazyLock<&'static [u8]> =
     LazyLock::new(|| Box::leak(vec![0; MAX_PLACEHOLDER].into()));
 
-/// A file that is being sent as a response body. If its name has been deleted, closing it may take
-/// long, because the system then frees its blocks.
+/// A file that is being sent as a response body. If its name has been deleted, the file is closed
+/// on a background thread, because the system then frees its blocks, which may take long.
 #[derive(Debug)]
 pub(crate) struct SentFile {
     file: UnnamedFile,

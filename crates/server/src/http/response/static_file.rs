@@ -20,8 +20,9 @@ use crate::static_files::{
     Reading, RequestHead, Route, content_range, error_body, read_small, unsatisfiable,
 };
 
-/// The memory charge for a static file lookup that waits for a background thread. It covers the
-/// request target, the options of the static path and the conditions of the request.
+/// The number of bytes that a static file lookup is charged to the memory budget while it waits for
+/// a background thread. They cover the request target, the options of the static path and the
+/// conditions of the request.
 const LOOKUP_BYTES: usize = 1 << 10;
 
 /// The result of looking for the static file that a request names.

@@ -313,8 +313,9 @@ fn contents(settings: &TlsSettings) -> Contents {
     settings.pems().map(Pem::digest).collect()
 }
 
-/// Returns the certificate and key pairs to serve. Without ACME, these are all pairs. With ACME, it
-/// is only the first pair once its files exist, and until then all further pairs whose files exist.
+/// Returns the certificate and key pairs to serve. Without ACME, these are all pairs. With ACME,
+/// the first pair is the one that ACME obtains. It is served alone once its files exist. Until
+/// then, all further pairs whose files exist are served.
 fn usable_pairs(settings: &TlsSettings) -> impl Iterator<Item = &CertificatePair> {
     let is_issued = settings.challenges.is_some();
     let is_there =

@@ -82,9 +82,9 @@ impl FileWatch {
 /// attempt.
 const MAX_READS: usize = 3;
 
-/// Builds a value from files, and returns it with the hashes of the files' contents. If the files
-/// are replaced during the call, they are read again. Returns `None` instead of the value if the
-/// files keep changing.
+/// Builds a value from files by calling `build`, and returns it with the hashes of the files'
+/// contents, which `hash` computes. If the files are replaced during the call, they are read again.
+/// Returns `None` instead of the value if the files keep changing.
 pub(super) fn build_unchanged<T>(
     mut hash: impl FnMut() -> Contents,
     mut build: impl FnMut() -> T,

@@ -42,7 +42,7 @@ const RECONNECT_COST: Duration = Duration::from_millis(50);
 /// supervisor's other messages itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SupervisorRequest {
-    /// Asks the worker to shut down gracefully, as after a signal.
+    /// Asks the worker to shut down gracefully.
     Drain,
     /// Asks the worker to shut down within [`EXIT_TIMEOUT`](rookery_worker_protocol::EXIT_TIMEOUT).
     Stop,

@@ -95,8 +95,8 @@ impl HttpConnection {
         });
     }
 
-    /// Releases all memory that was charged for the request and the response, after hyper was
-    /// dropped. Only the charge for the connection itself remains.
+    /// Releases all memory that was charged for the request and the response. Called after hyper
+    /// was dropped. Only the charge for the connection itself remains.
     pub(crate) fn release_request(&self) {
         self.end_handshake();
         if let Some(stream) = &*self.response_stream.borrow() {
@@ -190,8 +190,8 @@ impl HttpConnection {
         self.has_request_timed_out.get()
     }
 
-    /// Returns true if the client has sent a FIN after bytes that the server leaves unread until
-    /// the response has ended. Makes a system call, because no event reports such a FIN.
+    /// Returns true if the client has sent a FIN that follows bytes which the server leaves unread
+    /// until the response has ended. Makes a system call, because no event reports such a FIN.
     pub(super) fn has_unread_fin(&self) -> bool {
         !self.is_watched.get()
             && !self.is_half_closed.get()

@@ -70,7 +70,7 @@ impl ResponseStreams {
         stream.report_end(reason);
     }
 
-    /// Removes a streamed response without notifying the application, which is notified elsewhere.
+    /// Removes a streamed response without notifying the application.
     pub(crate) fn forget(&self, id: StreamId) {
         let forgotten = self.open.borrow_mut().remove(&id);
         drop(forgotten);

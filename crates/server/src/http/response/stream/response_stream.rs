@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! - A chunk counts as queued until hyper has written it, and hyper holds at most [`MAX_IN_HYPER`]
-//!   bytes. The application is therefore slowed down as soon as the client reads slowly, and few
-//!   bytes are sent after a failure.
+//!   bytes. If the client reads slowly, the queue therefore fills up and the application has to
+//!   wait. After a failure, few bytes are still sent.
 //! - The application is notified of the end exactly once, by [`ResponseStream::report_end`].
 
 use std::cell::{Cell, RefCell};
