@@ -158,10 +158,11 @@ def _remark(results: dict[str, dict]) -> str:
     r_version = about["R"].removeprefix("Rscript (R) version ").split(" ")[0]
     return (
         "The value in brackets is Rookery's rate divided by that server's rate. Rates are medians of "
-        f"{SAMPLES} interleaved samples, all with one build. Measured on {' to '.join(dict.fromkeys((days[0], days[-1])))} "
+        f"{SAMPLES} samples; the servers took turns. Measured on {' to '.join(dict.fromkeys((days[0], days[-1])))} "
         f"at commit {about['commit']}, with server and load generator on one machine. For hello world, the "
-        "kernel chooses the cores of both; in the other rows, each has a core of its own. Machine and versions: "
+        "kernel chose their processor cores; in the other rows, each had a core of its own. Machine and versions: "
         f"{about['processor']}, {about['cores']} cores, {about['memory']}, Linux {about['kernel']}, R {r_version}; "
-        f"{'; '.join(versions)}. Of the {len(goals)} floors of {', '.join(results)}, {met} are met"
+        f"{'; '.join(versions)}. A floor is a promised value. "
+        f"Of the {len(goals)} floors of {', '.join(results)}, {met} are met"
         + (f"; missed: {', '.join(missed)}." if missed else ".")
     )

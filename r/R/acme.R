@@ -29,11 +29,11 @@
 #' @section Before the first certificate:
 #' The server usually gets its first certificate within seconds. Until then, it
 #' listens but refuses TLS handshakes. Lines on stderr report each step, each
-#' error and the time of the next attempt. Failed attempts are repeated after 1,
-#' 2, 5, 10, 20 and 30 minutes, then at intervals that grow to 6 hours, or at
-#' the time that the authority sets. A restart of the server does not shorten
-#' these delays. A stored certificate that is still valid is used at once, even
-#' if the authority cannot be reached.
+#' error and the time of the next attempt. After a failed attempt, the server
+#' waits 1 minute, then 2, 5, 10, 20 and 30 minutes, and then up to 6 hours. If
+#' the authority asks for a longer delay, the server waits that long. A restart
+#' of the server does not shorten these delays. A stored certificate that is
+#' still valid is used at once, even if the authority cannot be reached.
 #'
 #' @section Renewal:
 #' A certificate is renewed when the authority suggests it (RFC 9773), or when a
@@ -62,7 +62,7 @@
 #'   other than Let's Encrypt.
 #' @param profile The name of the kind of certificate to order, such as
 #'   `"tlsserver"` or `"shortlived"`, if the authority offers several kinds.
-#'   `NULL` orders the usual kind.
+#'   With `NULL`, the authority chooses its default kind.
 #' @param challenge The only challenge by which the authority may validate the
 #'   host name, `"http-01"` or `"tls-alpn-01"`. By default, both are tried.
 #' @param ca The root certificate that verifies the authority's own HTTPS

@@ -140,8 +140,8 @@ cli_log <- function(arguments) {
 #'   name.
 #' @param dir The folder in which the command `rookery` is created, preferably a
 #'   folder in `PATH`. The folder is created if it does not exist.
-#' @param overwrite Whether to replace an existing file named `rookery` that is
-#'   not a link to this program.
+#' @param overwrite Whether to replace a file named `rookery` in `dir` even if
+#'   it is not a link to this package's program.
 #' @return The path of the created command, invisibly.
 #' @examples
 #' \dontrun{

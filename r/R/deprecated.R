@@ -75,8 +75,10 @@ take_deprecated <- function(fields, dots, renamed, of, known = names(fields)) {
 #' a session gives a message of class `rookery_deprecated`.
 #'
 #' @param headers,heartbeat,on_close,compress,source,event,map The arguments of
-#'   [sse_response()] and [sse_body()], which replace these functions.
-#' @return The same value as that of [sse_response()] or [sse_body()].
+#'   the deprecated functions `event_stream()` and `stream_events()`. Their
+#'   meaning is described for [sse_response()] and [sse_body()].
+#' @return `event_stream()` returns the value of [sse_response()], and
+#'   `stream_events()` the value of [sse_body()].
 #' @name rookery-deprecated
 #' @rdname rookery-deprecated
 #' @keywords internal

@@ -12,8 +12,8 @@
 #' Sizes are numbers of bytes, or strings with a unit: `"10 MB"` is ten million
 #' bytes, `"10 MiB"` and `"10M"` are 10 * 1024^2 bytes. Times are numbers of
 #' seconds, or strings such as `"500 ms"`, `"30 s"`, `"2 min"` and `"1 h"`.
-#' `Inf` or `"Inf"` means no limit. Rates are minimum rates in bytes per second;
-#' `0` turns them off.
+#' `Inf` or `"Inf"` means no limit. Rates are the minimum speeds of clients in
+#' bytes per second; `0` means no minimum.
 #'
 #' All servers of a process have the limits of the first one. Starting a server
 #' with other limits while a server runs is an error.

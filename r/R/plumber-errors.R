@@ -21,11 +21,11 @@
 #' @param ... Must be empty. The arguments that follow `...` must be given by
 #'   name.
 #' @param on_error A function that is called for each error, as described for
-#'   `onError` of [startServer()]. It has the arguments `cond`, `req` and
-#'   `info`, or only the first of them. It may return a response that is sent
-#'   instead of plumber's: a list with `status`, `headers` and `body`, where
-#'   `body` is a string or a raw vector. `NULL` keeps the function of an earlier
-#'   call.
+#'   `onError` of [startServer()]. It is called with `cond`, `req` and `info`,
+#'   or with only `cond` if it has one argument. It may return a response that
+#'   is sent instead of plumber's: a list with `status`, `headers` and `body`,
+#'   where `body` is a string or a raw vector. `NULL` keeps the function that an
+#'   earlier call of `plumber_errors()` set.
 #' @return The plumber router `pr`, invisibly.
 #' @examples
 #' \dontrun{

@@ -9,12 +9,13 @@
 #' upload of any size then takes no more memory than its chunks.
 #'
 #' @details
-#' The server reads at most 256 KiB ahead of `on_data`. A client that sends
-#' faster has to wait. If `on_data` returns a promise, the next chunk is passed
-#' on once the promise is fulfilled. If `on_data` returns a response (a list
-#' with `status`), that response is sent, for example status 413 for a body that
-#' is too long. The rest of the body is then not read, and the connection is
-#' closed. All other values that `on_data` returns are ignored.
+#' At most 256 KiB of the body wait to be passed to `on_data`. While that many
+#' wait, the server reads nothing more from the client. If `on_data` returns a
+#' promise, the next chunk is passed on once the promise is fulfilled. If
+#' `on_data` returns a response (a list with `status`), that response is sent,
+#' for example status 413 for a body that is too long. The rest of the body is
+#' then not read, and the connection is closed. All other values that `on_data`
+#' returns are ignored.
 #'
 #' With several workers (`rookery serve --workers`) the supervisor receives the
 #' bodies. It calls `onHeaders` twice for a large body: first with the headers

@@ -16,10 +16,10 @@
 #' The function that is the body of the response is called for each chunk. It
 #' returns a raw vector, a character vector whose elements are concatenated, or
 #' a promise of either. `raw(0)` and `""` mean that no data is available yet;
-#' the server calls the function again after 10 ms. `NULL` ends the stream.
-#' Generators and async generators of package coro can be used as well, such as
-#' the value of `chat$stream_async()` of package ellmer. Any other value is an
-#' error.
+#' the server calls the function again after 10 ms. `NULL` ends the stream. Any
+#' other value is an error. The function may also be a generator or async
+#' generator of package coro, such as the value of `chat$stream_async()` of
+#' package ellmer.
 #'
 #' The function is called on R's thread, one call at a time, and only while less
 #' than 256 KiB are queued for the client. Streams, requests and callbacks of
@@ -110,9 +110,10 @@ stream_body <- function(source, ..., on_close = NULL, compress = TRUE) {
 #'
 #' @details
 #' * `$write(x)` sends a raw vector or strings, and returns `TRUE` if more can
-#'   be written at once. `FALSE` means that 64 KiB are queued for the client;
-#'   wait until `on_drain` is called. `FALSE` is also returned if the stream has
-#'   ended; then nothing was sent, and `$is_open()` is `FALSE`.
+#'   be written at once. `FALSE` means that 64 KiB are queued for the client:
+#'   wait until the function passed to `$on_drain()` is called. If the stream
+#'   has ended, `$write()` sends nothing and returns `FALSE` as well;
+#'   `$is_open()` is `FALSE` then.
 #' * `$flush()` sends status and headers now. Otherwise they are sent with the
 #'   first chunk, or after one second.
 #' * `$close()` ends the stream. `$abort()` closes the connection abnormally,
@@ -122,7 +123,7 @@ stream_body <- function(source, ..., on_close = NULL, compress = TRUE) {
 #' * `$on_close(func)` adds a function that is called once at the end of the
 #'   stream, with the reason. [stream_body()] lists the reasons.
 #' * `$buffered()` returns the number of bytes that are queued for the client,
-#'   and `$is_open()` whether the stream can be written to.
+#'   and `$is_open()` returns whether the stream can be written to.
 #'
 #' Data that is written before the handler has returned the response is queued.
 #' If 16 MiB are queued for a client, its stream is aborted. If R collects the
@@ -138,7 +139,7 @@ stream_body <- function(source, ..., on_close = NULL, compress = TRUE) {
 #' @param compress Whether to compress the stream as described for
 #'   [stream_body()]. Compression takes 300 KiB of memory for each open stream.
 #' @return An object of class `rookery_stream`. Return it as the response, and
-#'   send the body with the methods above.
+#'   send the body with its methods, such as `$write()`.
 #' @examples
 #' app <- function(req) {
 #'   s <- stream_response(headers = list("Content-Type" = "text/plain"))

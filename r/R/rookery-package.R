@@ -13,9 +13,9 @@
 #' @section Errors:
 #' Each error that this package raises has the class `rookery_error` and a more
 #' specific class, with which you can handle it: `tryCatch(startServer(...),
-#' rookery_no_server = function(error) error$reason)`. The condition has either
-#' a field `$argument`, which is the name of the wrong argument, field or
-#' setting, or a field `$reason`, which is the cause as one string.
+#' rookery_no_server = function(error) error$reason)`. The condition object has
+#' one of two fields: `$argument`, the name of the wrong argument, field or
+#' setting, or `$reason`, the cause as one string.
 #' * `rookery_bad_argument`: an argument, or a field of an argument, is wrong.
 #'   Such an error has a further class if it comes from [tls_config()] or
 #'   [acme()] (`rookery_bad_tls`), [WebSocketClient] (`rookery_bad_client`),
@@ -24,17 +24,18 @@
 #' * `rookery_bad_address`, `rookery_bad_limit`, `rookery_bad_log`,
 #'   `rookery_bad_setting`, `rookery_bad_target`: an argument of [serve()], or a
 #'   value in a `_server.yml`, is wrong.
-#' * `rookery_no_server`: a server cannot be started; `$reason` says why.
-#'   [serve()] raises `rookery_port_in_use` and `rookery_no_address` instead.
-#'   `rookery_no_port`: no port is free. `rookery_no_client`: a client cannot be
-#'   started.
+#' * `rookery_no_server`: a server cannot be started; `$reason` says why. If
+#'   [serve()] cannot listen on its address, it raises `rookery_port_in_use` or
+#'   `rookery_no_address` instead. `rookery_no_port`: no port is free.
+#'   `rookery_no_client`: a client cannot be started.
 #' * `rookery_no_target`, `rookery_no_package`, `rookery_no_compat`,
 #'   `rookery_no_cli`, `rookery_httpuv_loaded`: something that is needed (an
 #'   app, a package, the command `rookery`) is missing, or httpuv was loaded
 #'   before.
 #' * `rookery_exit`: the R process that served a path has ended; `$status` is
 #'   its exit status.
-#' * `rookery_service_failed`: [service()] cannot continue.
+#' * `rookery_service_failed`: [service()] cannot continue, because the server's
+#'   I/O thread has ended.
 #' * `rookery_bad_state`, `rookery_queue_full`, `rookery_in_fork`,
 #'   `rookery_restored`: a method or function cannot be used in the present
 #'   state of its object, or not in this R process.

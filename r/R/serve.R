@@ -14,10 +14,10 @@
 #'     Markdown document with `runtime: shiny`; or a single Quarto document with
 #'     `server: shiny`. A folder with `index.html` and without R files is served
 #'     as a static site.}
-#'   \item{A file}{of one of these kinds, or an `.R` file whose last expression
-#'     is one of the objects below. An `.R` file may also call [runServer()]
-#'     itself, on the port in the environment variable `PORT`, or `$start()` of
-#'     an ambiorix app, to which `serve()` passes host and port.}
+#'   \item{A file}{of one of these kinds, such as `app.R` or a Quarto document.
+#'     Also an `.R` file that ends with one of the objects below, calls
+#'     [runServer()] itself (on the port in the environment variable `PORT`), or
+#'     calls `$start()` of an ambiorix app (`serve()` sets its host and port).}
 #'   \item{An object}{A Shiny app, a plumber router, a plumber2 API, a fiery or
 #'     ambiorix app, a function of the request, or a list, environment or R6
 #'     object with a function `call`, as described for [startServer()].}
@@ -70,9 +70,9 @@
 #' @param ... Named arguments for the function that runs the app:
 #'   [shiny::runApp()], the `run()` method of a plumber router, `ignite()` of
 #'   fiery and plumber2, `start()` of ambiorix, [rmarkdown::run()], or the
-#'   `launch_server()` of the package that a `_server.yml` names as `engine`. To
-#'   detect misspelt names, a name that is similar to an argument of `serve()`,
-#'   such as `worker`, is an error.
+#'   `launch_server()` of the package that a `_server.yml` names as `engine`. A
+#'   name that is similar to an argument of `serve()`, such as `worker`, is an
+#'   error, because it is probably misspelt.
 #' @param log The destination of the access log: `TRUE` for stdout, `FALSE` for
 #'   none, a string for a file to append to, or a function that is called with
 #'   the fields of each line. If `target` is a path, the function is called in
@@ -83,10 +83,11 @@
 #' @param tls The certificates for HTTPS: the value of [tls_config()], or
 #'   `"dev"` for a self-signed certificate for this machine. With `NULL`, the
 #'   server uses plaintext HTTP.
-#' @param workers How many R processes serve the app: a number, `"auto"`, or a
-#'   [workers_config()]. This needs Linux and a path as `target`; the program
-#'   `rookery` supervises the R processes. `NULL` means one R process without a
-#'   supervisor. Experimental, as described for [workers_config()].
+#' @param workers How many R processes serve the app: a number, `"auto"` for one
+#'   per processor, or a [workers_config()]. This needs Linux and a path as
+#'   `target`; the program `rookery` supervises the R processes. `NULL` means
+#'   one R process without a supervisor. Experimental, as described for
+#'   [workers_config()].
 #' @param admin The address at which status, metrics and health probes are
 #'   served, on a separate thread, for your monitoring and for `rookery status`:
 #'   an address with a port, such as `"127.0.0.1:9100"`, or
@@ -98,8 +99,8 @@
 #'   called with the address (not possible with `workers`).
 #' @param limits The limits of the server: the value of [server_limits()].
 #'   `NULL` uses the limits in [rookery_options()].
-#' @return The value that the app returned if it ended by itself, otherwise
-#'   `NULL`; invisibly. If `target` is a path, an R process that ends with an
+#' @return Invisibly, the value that the app returned if it ended by itself,
+#'   otherwise `NULL`. If `target` is a path, an R process that ends with an
 #'   exit status other than 0 causes an error of class `rookery_exit` with a
 #'   field `status`.
 #' @examples

@@ -11,9 +11,9 @@
 #'
 #' @details
 #' The object that `sse_response()` returns has the methods of a
-#' [stream_response()], and in addition
-#' * `$send(data, ..., event = NULL, id = NULL, retry = NULL)`, which sends an
-#'   event and returns the same value as `$write()`.
+#' [stream_response()], and one more:
+#' * `$send(data, ..., event = NULL, id = NULL, retry = NULL)` sends an event.
+#'   It returns `TRUE` or `FALSE` as `$write()` does.
 #'
 #' If no event was sent for `heartbeat` seconds, the server sends a comment
 #' without calling R, because proxies close silent connections (nginx after a
@@ -45,8 +45,9 @@
 #' @param comment A comment in the event stream, which clients ignore.
 #' @param ... Must be empty. The arguments that follow `...` must be given by
 #'   name.
-#' @return `sse_event()` returns a string of class `rookery_sse_event`, which
-#'   prints as its lines. `sse_response()` and `sse_body()` return a response.
+#' @return `sse_event()` returns a string of class `rookery_sse_event`, which is
+#'   printed as the lines that the client receives. `sse_response()` and
+#'   `sse_body()` return a response.
 #' @examples
 #' cat(sse_event("the price is\n42", event = "price", id = "7"))
 #'

@@ -81,7 +81,7 @@ abort_file <- function(file, reason) {
 #'   uses the values in the file `_server.yml`.
 #' @param ... Further arguments of [serve()], such as `log`, and arguments for
 #'   the function that runs the app.
-#' @return The same value as that of [serve()].
+#' @return The value that [serve()] returns.
 #' @keywords internal
 #' @export
 launch_server <- function(settings, host = NULL, port = NULL, ...) {

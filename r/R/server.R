@@ -102,12 +102,12 @@
 #'
 #' @section In a worker:
 #' In an R process that `rookery serve` has started, the first server with an
-#' app gets the clients of `rookery serve`, whatever its `host` and `port`.
-#' `$getHost()` and `$getPort()` return the values that were given, and the
-#' printed server names the worker. The certificates, trusted proxies and access
-#' log are those of `rookery serve`, and `tls` is ignored. Further servers, and
-#' servers without an app, listen on the address that they were given. A port
-#' can be used by only one of the workers.
+#' app gets the clients of `rookery serve`. Its `host` and `port` are not used
+#' for listening. `$getHost()` and `$getPort()` return the values that were
+#' given, and the printed server names the worker. The certificates, trusted
+#' proxies and access log are those of `rookery serve`, and `tls` is ignored.
+#' Further servers, and servers without an app, listen on the address that they
+#' were given. A port can be used by only one of the workers.
 #'
 #' Conditions of a handler do not reach calling handlers that are established
 #' around `service()`.

@@ -45,7 +45,8 @@ setting_names <- settings_of_options()$name
 #' @param ... Must be empty. Any argument is an error, whose message suggests a
 #'   setting with a similar name.
 #' @return A data frame of class `rookery_options` with a row for each setting
-#'   and the columns `name`, `value` (as text) and `origin`.
+#'   and the columns `name`, `value` (as text) and `origin` (where the value was
+#'   set, such as `"option"` or `"default"`).
 #'   `rookery_options()["max_body_size"]` returns the row of one setting.
 #' @examples
 #' rookery_options()

@@ -13,14 +13,14 @@
 #' folders and files. The names are URL prefixes. A leading `/` is added and a
 #' trailing `/` is removed, so `"www"`, `"/www"` and `"www/"` are the same name.
 #' If several entries have the same name, the first one is used. If several
-#' names match the beginning of a URL path, the longest one counts. Only whole
+#' names match the beginning of a URL path, the longest one is used. Only whole
 #' path segments match. A name with a segment that is empty, `.` or `..`, such
 #' as `"a//b"`, is an error.
 #'
 #' @section Options left `NULL`:
-#' An option of a static path that is `NULL` has the value in the server's
-#' `staticPathOptions`. It is never taken from another static path. To turn an
-#' option off instead, use `headers = list()`, `html_charset = ""` or
+#' If an option of a static path is `NULL`, its value in the server's
+#' `staticPathOptions` is used, and never that of another static path. To turn
+#' an option off for one path, use `headers = list()`, `html_charset = ""` or
 #' `validation = character(0)`.
 #'
 #' @section Several R processes:
@@ -42,9 +42,9 @@
 #'   `""` for none.
 #' @param headers Further headers of the responses with static files, as a named
 #'   list of strings or a named character vector.
-#' @param validation A header that requests for the static files must have,
-#'   written as a comparison of two strings: `'"X-Secret" == "abc"'`. Requests
-#'   without the header get status 403. `character(0)` requires no header.
+#' @param validation A header with the value that it must have in each request
+#'   for the static files, for example `'"X-Secret" == "abc"'`. Other requests
+#'   get status 403. `character(0)` requires no header.
 #' @param exclude Whether requests for this path are passed to the app, although
 #'   another static path contains it.
 #' @return `staticPath()` and `as.staticPath()` return an object of class

@@ -12,16 +12,16 @@
 #' @details
 #' `$onOpen(func)`, `$onMessage(func)`, `$onClose(func)` and `$onError(func)`
 #' add a callback with one argument, the event. Each returns invisibly a
-#' function that removes the callback. An event is a list with `target`, which
-#' is the client, and
-#' * for a message `data`, a string or a raw vector (also for text with a NUL,
-#'   which R's strings cannot hold);
-#' * for a close `code`, `reason` and `wasClean`. The code is the one that the
+#' function that removes the callback. An event is a list. It contains the
+#' client as `target`, and in addition:
+#' * for a message: `data`, a string or a raw vector. (Text with a NUL is a raw
+#'   vector as well, because R's strings cannot contain a NUL.)
+#' * for a close: `code`, `reason` and `wasClean`. The code is the one that the
 #'   server sent, 1005 if it sent none, and 1006 if the connection ended without
 #'   a close frame. If the server violated the protocol or a limit, `code` and
-#'   `reason` are those that the client sent;
-#' * for an error `message` and `status`, the status of the response if the
-#'   server refused the handshake and otherwise `NA`.
+#'   `reason` are those that the client sent.
+#' * for an error: `message` and `status`. `status` is that of the response if
+#'   the server refused the handshake, otherwise `NA`.
 #'
 #' `onError` is called when the connection cannot be opened; a client without an
 #' `onError` callback gives a warning instead. `onClose` is called when an open
@@ -48,12 +48,13 @@
 #' response to the handshake. This response may have at most 64 KiB and 100
 #' header lines. Redirects are not followed. A message larger than
 #' `maxMessageSize` closes the connection with code 1009. `$send()` raises an
-#' error while more than `max_send_queue_size` is queued; `$bufferedAmount()`
-#' returns the size of the queue. After `$close()`, the server has
-#' `close_timeout` to respond. The client sends a ping every `ping_interval`. If
-#' nothing arrives within `ping_timeout` after a ping, the connection ends with
-#' code 1006. If R does not process messages, the client reads about 1 MiB
-#' ahead. A process can have at most 1,000 clients.
+#' error while more than `max_send_queue_size` bytes are queued;
+#' `$bufferedAmount()` returns the number of queued bytes. After `$close()`, the
+#' client waits for the server's close frame for `close_timeout`. The client
+#' sends a ping every `ping_interval`. If nothing arrives within `ping_timeout`
+#' after a ping, the connection ends with code 1006. If R does not process
+#' messages, the client stops reading after about 1 MiB. A process can have at
+#' most 1,000 clients.
 #'
 #' @section TLS:
 #' With a `wss` URL, the server's certificate must be valid for the host in the

@@ -1,4 +1,5 @@
-//! The error type of the ACME client: why a certificate could not be obtained from the authority.
+//! The error type of the ACME client, which says why no certificate could be obtained from the
+//! certificate authority.
 
 use std::fmt;
 use std::time::Duration;

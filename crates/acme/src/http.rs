@@ -1,5 +1,5 @@
-//! Sends HTTPS requests to an ACME authority and reads the responses. Each request uses a new
-//! connection, because an authority receives only about a dozen requests in two months.
+//! Sends HTTPS requests to a certificate authority (ACME) and reads the responses. Each request
+//! opens a new connection, because the client sends only about a dozen requests in two months.
 
 use std::io;
 use std::net::IpAddr;

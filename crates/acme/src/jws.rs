@@ -1,5 +1,5 @@
-//! The key of an ACME account, which signs the requests of the account (JWS, RFC 7515). The
-//! signatures use ECDSA over P-256 with SHA-256 (RFC 7518, 3.4).
+//! The private key of an ACME account, which signs the account's requests to the certificate
+//! authority (JWS, RFC 7515). The signatures use ECDSA over P-256 with SHA-256 (RFC 7518, 3.4).
 
 use std::fmt;
 
@@ -69,9 +69,9 @@ impl AccountKey {
         format!(r#"{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}"#)
     }
 
-    /// Returns the key authorization for the token of a challenge. The authority expects this text
-    /// in the response to the challenge, as a proof that the response comes from this account (RFC
-    /// 8555, 8.1).
+    /// Returns the key authorization for the token of an ACME challenge. The certificate authority
+    /// expects this text in the server's response to the challenge, because it proves that the
+    /// response comes from this account (RFC 8555, 8.1).
     pub(crate) fn key_authorization(&self, token: &str) -> String {
         format!("{token}.{}", base64(digest(&SHA256, self.public_jwk().as_bytes())))
     }

@@ -1,15 +1,15 @@
-//! An ACME client (RFC 8555), which orders certificates from an authority and renews them while a
-//! server runs.
+//! An ACME client (RFC 8555), which orders TLS certificates from a certificate authority and renews
+//! them while a server runs.
 //!
-//! [`Acme::prepare`] checks the settings and the storage folder. The returned [`Acme`] contains the
-//! certificates to serve and the responses to the authority's challenges, with which the server
-//! sets up TLS. [`Acme::start_renewer`] starts a thread that communicates with the authority until
-//! the [`Renewer`] is dropped. The server itself sends the responses
-//! ([`Challenges`](rookery_server::tls::Challenges)). No code of this crate runs on the server's
-//! I/O thread.
+//! - [`Acme::prepare`] checks the settings and the storage folder. The returned [`Acme`] contains
+//!   what the server needs for TLS: the certificates to serve, and the store for the responses to
+//!   the certificate authority's challenges ([`Challenges`](rookery_server::tls::Challenges)). The
+//!   server itself sends these responses.
+//! - [`Acme::start_renewer`] starts a thread that orders and renews the certificate until the
+//!   returned [`Renewer`] is dropped. No code of this crate runs on the server's I/O thread.
 //!
-//! The crate does not use instant-acme 0.8, because that crate ignores the `Retry-After` of errors
-//! and gives up after three rejected nonces.
+//! The crate does not use instant-acme 0.8, because instant-acme ignores the `Retry-After` header
+//! of error responses and gives up after three rejected nonces.
 //!
 //! | file | contents |
 //! |---|---|
@@ -18,7 +18,7 @@
 //! | `schedule` | times of renewals and waits after failures, computed without a clock |
 //! | `http` | a request over HTTPS and its response |
 //! | `jws` | the account's key and its signatures (RFC 7515) |
-//! | `protocol` | the authority's directory, nonces, and problem documents |
+//! | `protocol` | the certificate authority's directory, nonces, and problem documents |
 //! | `order` | an order, from its creation to the certificate |
 //! | `renewer` | the thread that renews certificates |
 

@@ -1,5 +1,5 @@
-//! Orders a certificate from an ACME authority: creates the order, responds to the challenges, and
-//! downloads the certificate (RFC 8555, 7.4 and 7.5).
+//! Orders a certificate from a certificate authority: creates the order, responds to the
+//! authority's challenges, and downloads the certificate (RFC 8555, 7.4 and 7.5).
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -16,9 +16,9 @@ use crate::settings::{Challenge, Settings};
 /// for the certificate after that has the same limit.
 const POLL_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// The first pause between two requests for the status of an order. Each further pause is twice as
-/// long, up to `MAX_POLL_INTERVAL`. If the authority sends `Retry-After`, the pause has that
-/// length, but at least `MIN_POLL_INTERVAL` and at most `MAX_POLL_INTERVAL`.
+/// The first and shortest pause between two requests for the status of an order. Each further pause
+/// is twice as long, up to `MAX_POLL_INTERVAL`. If the certificate authority sends `Retry-After`,
+/// the pause has that length instead, but is never outside these two limits.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// The longest pause between two requests for the status of an order.
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(10);

@@ -1,5 +1,6 @@
-//! The protocol of an ACME authority: the directory of its URLs, its nonces, and its error messages
-//! (problem documents) (RFC 8555, 6 and 7.1).
+//! The parts of the ACME protocol that all requests to a certificate authority need: the directory
+//! of the authority's URLs, the nonces, and the error messages (problem documents) (RFC 8555, 6 and
+//! 7.1).
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -14,8 +15,9 @@ use crate::jws::{AccountKey, Signer, base64};
 use crate::schedule::{Window, parse_rfc3339, window_lifetime};
 use crate::settings::Settings;
 
-/// The maximum number of times that one request is sent, each time with a new nonce. An authority
-/// that consists of several servers may reject many nonces, because the servers do not share them.
+/// The maximum number of times that one request is sent, each time with a new nonce (a value from
+/// the certificate authority that can be used once). An authority may reject many nonces if it
+/// consists of several servers that do not share them.
 const NONCE_ATTEMPTS: usize = 12;
 
 /// The maximum length in bytes of an authority's error message in the log. Longer messages are
@@ -181,9 +183,9 @@ impl Authority {
             .map_err(|_| Failure::new("the authority sent a certificate that is not text"))
     }
 
-    /// Requests the time window in which the authority wants the certificate to be renewed (RFC
-    /// 9773, 4). Returns the window, and how long this information stays valid. Returns `None` if
-    /// the authority offers no renewal information.
+    /// Requests the time window in which the certificate authority wants the certificate to be
+    /// renewed (RFC 9773, 4). Returns the window and the time for which this information stays
+    /// valid. Returns `None` if the authority offers no such information.
     pub(crate) async fn renewal_info(
         &self,
         issued: &IssuedCertificate,

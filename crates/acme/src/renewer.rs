@@ -1,5 +1,5 @@
-//! The renewer: a thread that orders the certificate if it is missing, and renews it before it
-//! expires.
+//! The renewer: a thread that orders the server's TLS certificate if there is none, and renews it
+//! before it expires.
 
 use std::convert::Infallible;
 use std::io;
@@ -42,8 +42,9 @@ pub struct Acme {
 }
 
 impl Acme {
-    /// Checks the ACME settings and creates the storage folder. Sends no request to the authority.
-    /// Blocks while it accesses files.
+    /// Checks the ACME settings, and creates the folder in which the ACME account and the
+    /// certificate are stored. Blocks while it accesses files, but sends no request to the
+    /// certificate authority.
     ///
     /// # Errors
     /// Returns [`BadSettings`] if a setting is invalid, or if the root certificates or the folder
@@ -81,11 +82,11 @@ impl Acme {
         Ok(acme)
     }
 
-    /// Returns the certificates to serve, for
-    /// [`TlsSettings::pairs`](rookery_server::tls::TlsSettings::pairs). The first is the ACME
-    /// certificate for all hosts. The others are stored certificates for only some of the hosts,
-    /// which are served until the first has been issued. TLS therefore keeps working for the old
-    /// hosts when a host is added.
+    /// Returns the files of the certificates to serve, for
+    /// [`TlsSettings::pairs`](rookery_server::tls::TlsSettings::pairs). The first file is for the
+    /// ACME certificate for all hosts. If that certificate has not been issued yet, stored
+    /// certificates for some of the hosts follow. When a host is added to the settings, TLS
+    /// therefore keeps working for the old hosts.
     pub fn pairs(&self) -> Vec<CertificatePair> {
         let own = self.storage.certificate();
         [&own].into_iter().chain(&self.partial_certificates).map(|file| pair(file)).collect()
@@ -102,9 +103,9 @@ impl Acme {
         &self.settings.domains
     }
 
-    /// Returns the kinds of challenges that the server can respond to. `over_http` says whether the
-    /// server has an HTTP port that redirects to HTTPS. `over_tls` says whether clients can connect
-    /// with TLS without a client certificate.
+    /// Returns the kinds of ACME challenges that the settings permit and that the server can
+    /// respond to. `over_http` is true if the server has an HTTP port that redirects to HTTPS.
+    /// `over_tls` is true if clients can connect with TLS without a client certificate.
     ///
     /// # Errors
     /// Returns [`BadSettings::Unanswerable`] if the server can respond to none of the permitted
@@ -360,9 +361,12 @@ impl RenewalTask {
         window
     }
 
-    /// Makes one attempt to order a certificate. Returns the earliest time for the next attempt.
-    /// Returns an error, without ordering a certificate, if the state of the attempts cannot be
-    /// stored.
+    /// Makes one attempt to order or renew the certificate. Returns how long to wait before the
+    /// next attempt.
+    ///
+    /// # Errors
+    /// Returns an error, without ordering a certificate, if the time and the number of the attempts
+    /// cannot be stored.
     async fn attempt(
         &self,
         issued: Option<&IssuedCertificate>,

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rookery_server::tls::IssuedCertificate;
 
-/// The waits after the first failed attempt to get a certificate, after the second, and so on. The
-/// last wait applies to all further failures. The first waits are short, so that a brief problem
-/// delays the certificate only by minutes. The later waits are long enough for the rate limits of
-/// authorities, such as 5 failures per hour and host.
+/// The wait after each failed attempt to get a certificate. The first value applies after one
+/// failure, the second after two failures in a row, and the last after all further failures. The
+/// first waits are short, so that a brief problem delays the certificate only by minutes. The later
+/// waits are long, because certificate authorities limit the number of failures, for example to 5
+/// per hour and host.
 const RETRY_WAITS: [Duration; 10] = [
     Duration::from_secs(60),
     Duration::from_secs(2 * 60),
@@ -57,9 +58,10 @@ impl Default for RetrySchedule {
 }
 
 impl RetrySchedule {
-    /// Returns the wait after this number of failed attempts in a row. `chance`, from 0 to 1,
-    /// lengthens the wait by up to a quarter, so that servers that failed together do not retry
-    /// together.
+    /// Returns how long to wait after `failures` failed attempts in a row to get a certificate.
+    /// `chance`, from 0 to 1, lengthens the wait by up to a quarter, so that servers that failed
+    /// together do not retry together. The wait is at least `retry_after` (the `Retry-After` of the
+    /// certificate authority), but that counts only up to a week.
     pub(crate) fn wait_after(
         &self,
         failures: u32,
@@ -80,8 +82,8 @@ pub(crate) struct Window {
 }
 
 /// Returns the time at which a certificate should be renewed. A hash of the certificate selects a
-/// time in the authority's window. The time is therefore the same after a restart of the server,
-/// but differs between certificates.
+/// time in `window`, the time window in which the certificate authority wants the renewal. The time
+/// is therefore the same after a restart of the server, but differs between certificates.
 pub(crate) fn renewal_time(issued: &IssuedCertificate, window: Option<Window>) -> SystemTime {
     let lifetime = issued.ends.duration_since(issued.begins).unwrap_or_default();
     let chance = fraction(&issued.sha256);
@@ -100,8 +102,8 @@ pub(crate) fn renewal_time(issued: &IssuedCertificate, window: Option<Window>) -
 }
 
 /// A timer that expires when the certificate is due for renewal. It expires when the system clock
-/// reaches the given time, or when as much time has passed on a monotonic clock, whichever comes
-/// first. Setting the system clock back therefore does not delay the renewal.
+/// reaches the time of the renewal. It also expires when the computed wait has passed on a
+/// monotonic clock, so that setting the system clock back does not delay the renewal.
 #[derive(Debug, Default)]
 pub(crate) struct RenewalTimer(Option<(SystemTime, Instant)>);
 
@@ -121,8 +123,9 @@ impl RenewalTimer {
     }
 }
 
-/// Returns the minimum time between two orders for a certificate. It prevents an endless series of
-/// orders if the clock is wrong, or if the authority wants each certificate to be renewed at once.
+/// Returns the minimum time between two orders for a certificate. This minimum prevents an endless
+/// series of orders if the clock is wrong, or if the certificate authority wants each certificate
+/// to be renewed at once.
 pub(crate) fn min_interval(issued: &IssuedCertificate) -> Duration {
     // Computed from the whole lifetime and not from the time that is left, which is zero if the
     // clock is ahead.
@@ -130,9 +133,9 @@ pub(crate) fn min_interval(issued: &IssuedCertificate) -> Duration {
     (lifetime / 4).min(RETRY_WAITS[RETRY_WAITS.len() - 1])
 }
 
-/// Returns true if a renewal window that expires at `until` is still valid. Also returns false if
-/// `until` is further in the future than any window can be valid, because the system clock must
-/// have been set back.
+/// Returns true if a renewal window that expires at `until` is still valid at the time `now`.
+/// Returns false if `until` is too far in the future for any window. The system clock must then
+/// have been set back since the window was stored.
 pub(crate) fn is_current(until: SystemTime, now: SystemTime) -> bool {
     now < until && until <= now + MAX_WINDOW_LIFETIME
 }

@@ -1,5 +1,5 @@
-//! The settings for certificates from an ACME authority. They are checked before any request is
-//! sent.
+//! The settings for certificates from a certificate authority (ACME). They are checked before any
+//! request is sent to the authority.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -127,8 +127,8 @@ impl Storage {
         domains.iter().all(|domain| issued.hosts.contains(domain)).then_some(issued)
     }
 
-    /// Returns the paths of stored certificates that are valid for only some of these hosts and
-    /// have not expired. Such certificates exist if a host was later added to the settings.
+    /// Returns the paths of the stored certificates that have not expired and are valid for some of
+    /// the hosts in `domains`. Such certificates exist if a host was later added to the settings.
     pub(crate) fn partial_certificates(&self, domains: &[String], now: SystemTime) -> Vec<PathBuf> {
         let folders = fs::read_dir(&self.authority).into_iter().flatten().filter_map(Result::ok);
         let mut found: Vec<PathBuf> = folders

@@ -34,17 +34,18 @@ use crate::typed::{array, dangling, typed_methods};
 /// | methods | cost |
 /// |---|---|
 /// | `alloc_layout`, `alloc`, `alloc_uninit`, `alloc_with` | one comparison and one addition; now and then a new chunk (see below) |
-/// | `alloc_slice_...`, `alloc_str` | the same, and writing the bytes |
-/// | `try_grow` | in place the same; otherwise an allocation and a copy |
-/// | `reset` | constant; and one free for each chunk that was recently not needed |
+/// | `alloc_slice_...`, `alloc_str` | as `alloc`, and writing the bytes |
+/// | `try_grow` | as `alloc` if it grows in place; otherwise an allocation and a copy |
+/// | `reset` | constant, and one free for each chunk that was not needed recently |
 /// | `release`, drop | one free for each chunk |
 /// | `len`, `capacity`, `peak`, `high_water`, `chunks`, limits | constant; they allocate nothing |
 ///
-/// When the current chunk is full, the arena moves to the next one: a chunk kept for reuse, or a
-/// new chunk of the size that the [`Growth`] gives (one malloc). An allocation that is larger than
-/// an eighth of the next chunk gets a dedicated chunk instead. The arena tries up to eight
-/// dedicated chunks that were kept for reuse; if none of them fits, it allocates a new one (one
-/// malloc). The `try_` variants cost the same.
+/// When the current chunk is full, the arena moves to the next one. This is a chunk kept for reuse,
+/// or a new chunk (one malloc) with the size that the [`Growth`] gives.
+///
+/// An allocation that is larger than an eighth of the next chunk gets a dedicated chunk (a chunk of
+/// its own) instead. The arena tries up to eight dedicated chunks that were kept for reuse. If none
+/// of them fits, it allocates a new one (one malloc). The `try_` variants cost the same.
 ///
 /// # Threads
 /// An arena may move to another thread (`Send`) but is used by one thread at a time (not `Sync`).
@@ -62,8 +63,8 @@ pub struct Arena {
     /// The address at which the arena allocates next. Only `reset` and `release` move it back.
     cursor: Cell<usize>,
     /// The end of the current chunk. The pointers to all allocations in the chunk are derived from
-    /// this pointer. It is stored beside the cursor, so that a typical allocation reads only one
-    /// cache line.
+    /// this pointer. An allocation reads it together with the cursor (the address of the next
+    /// allocation), so the two fields are adjacent, usually in one cache line.
     end: Cell<NonNull<u8>>,
     chunks: UnsafeCell<ChunkSet>,
 }
@@ -110,8 +111,7 @@ impl Arena {
     ///
     /// The high-water mark is the number of bytes that the arena recently needed between two
     /// resets. At each reset, it rises to the number of bytes just used, or falls by at most an
-    /// eighth towards this number. After a burst, the mark therefore falls again within some
-    /// resets.
+    /// eighth towards this number.
     ///
     /// # Allocation
     /// None. If the program allocates the same amounts between all resets, a reset frees nothing
@@ -125,18 +125,19 @@ impl Arena {
     }
 
     /// Frees all allocations of the arena, and returns its memory to the allocator. The arena's
-    /// limit and growth stay the same. Its high-water mark and its peak start again at zero.
+    /// limit and growth stay the same. Its statistics [`high_water`](Arena::high_water) and
+    /// [`peak`](Arena::peak) start again at zero.
     pub fn release(&mut self) {
         self.chunks.get_mut().release();
         self.cursor.set(NOWHERE);
         self.end.set(NonNull::dangling());
     }
 
-    /// Sets the maximum number of bytes that the arena may hold from the global allocator; `None`
-    /// means no limit. A lower limit does not take away memory that the arena already holds.
+    /// Sets the maximum number of bytes of memory that the arena may hold; `None` means no limit.
+    /// If the arena already holds more, it keeps that memory.
     ///
-    /// The headers of chunks count towards the limit. An allocation fails if it would exceed the
-    /// limit even after all memory that is kept for reuse has been freed.
+    /// The headers of chunks count towards the limit. An allocation fails only if it would exceed
+    /// the limit even after the arena has freed all memory that it keeps for reuse.
     pub fn set_allocation_limit(&mut self, limit: Option<usize>) {
         self.chunks.get_mut().set_limit(limit.unwrap_or(NO_LIMIT));
     }
@@ -173,9 +174,9 @@ impl Arena {
         self.state().peak(self.cursor.get())
     }
 
-    /// Returns the arena's high-water mark in bytes: the next [`reset`](Arena::reset) keeps at
-    /// least this much memory. If less memory is used, each reset lowers the mark by at most an
-    /// eighth.
+    /// Returns the arena's high-water mark: the number of bytes that it recently needed between two
+    /// resets. The next [`reset`](Arena::reset) keeps at least this much memory. A reset lowers the
+    /// mark by at most an eighth, if less memory was used.
     pub fn high_water(&self) -> usize {
         self.state().mark(self.cursor.get())
     }
@@ -228,10 +229,12 @@ impl Arena {
         }
     }
 
-    /// Enlarges the allocation at `start`. The allocation grows in place if it is the last one in
-    /// its chunk and the chunk has space. If it is in the most recent dedicated chunk (a chunk for
-    /// one large allocation), this chunk is resized. Otherwise the allocation is copied, and the
-    /// old memory remains unused until the next reset.
+    /// Enlarges the allocation at `start` from the layout `old` to `new`, and returns its new
+    /// address.
+    /// - If it is the last allocation in its chunk and the chunk has space, it grows in place.
+    /// - If it is in the most recent dedicated chunk (a chunk for one large allocation), this chunk
+    ///   is resized.
+    /// - Otherwise it is copied, and the old memory remains unused until the next reset.
     ///
     /// # Errors
     /// If the memory is not available. In this case the old allocation is unchanged.
@@ -400,7 +403,8 @@ impl fmt::Debug for Arena {
 /// has no chunk, so that no allocation fits between them.
 const NOWHERE: usize = 1;
 
-/// Returns the pointer to an allocation in the current chunk, derived from the chunk's end.
+/// Returns the pointer to the allocation at the address `fit` in the current chunk. It is derived
+/// from `end`, the end of the chunk, because that pointer is valid for the whole chunk.
 ///
 /// # Safety
 /// `end` is the end of a chunk, and `fit` lies between a cursor in that chunk and `end`.

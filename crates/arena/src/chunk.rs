@@ -2,10 +2,10 @@
 //! that links it into a list.
 //!
 //! # Ground rules
-//! - A chunk belongs to at most one [`ChunkList`] at a time. Only the owner of the list (by `&mut`)
-//!   may read and write the headers in it.
-//! - The bytes after the header belong to the code that allocated them from the arena. A list never
-//!   accesses them.
+//! - A chunk belongs to at most one [`ChunkList`] at a time. Only the owner of the list, which has
+//!   `&mut` access to it, reads and writes the headers of its chunks.
+//! - A list never accesses the bytes after a header. They belong to the code that allocated them
+//!   from the arena.
 //! - Dropping a list frees its chunks.
 
 use alloc::alloc::{alloc, dealloc, realloc};
@@ -34,9 +34,9 @@ struct Header {
     used: Units,
 }
 
-/// A number of bytes in units of [`CHUNK_ALIGN`] (16 bytes), rounded up. The units are small enough
-/// that two of these numbers fit into the last word of a chunk's header. From 64 GiB on, a number
-/// counts as infinite.
+/// A number of bytes in units of [`CHUNK_ALIGN`] (16 bytes), rounded up. It takes 32 bits, so that
+/// two of these numbers fit into the last word of a chunk's header. From 64 GiB on, a number counts
+/// as infinite.
 #[derive(Clone, Copy)]
 struct Units(u32);
 
@@ -102,8 +102,9 @@ impl Chunk {
         unsafe { (*self.0.as_ptr()).used = Units::of(room) };
     }
 
-    /// Returns the initial and the final size of the last allocation in the dedicated chunk, or
-    /// zeros if the chunk has served none.
+    /// Returns two sizes of the last allocation in the dedicated chunk: its size when it was made,
+    /// and its size after it has grown. Both are zero if the chunk has not contained an allocation
+    /// yet.
     ///
     /// # Safety
     /// The chunk has not been freed, and the caller owns the list that it is in.
@@ -230,8 +231,9 @@ impl ChunkList {
         (other.head, other.tail, other.bytes, other.count) = (None, None, 0, 0);
     }
 
-    /// Resizes the last chunk of the list to `size` bytes. If the chunk has to move, as much of its
-    /// contents as fits moves with it. Returns `None` and changes nothing if the allocator fails.
+    /// Resizes the last chunk of the list to `size` bytes, and returns it. The chunk may move to
+    /// another address. Its contents, as far as they fit, move with it. Returns `None` and changes
+    /// nothing if the allocator fails.
     ///
     /// # Safety
     /// - The list is not empty.

@@ -1,14 +1,18 @@
-//! The chunks of one arena. Shared chunks are those that the cursor moves through. Other chunks are
-//! dedicated to one allocation each, or kept for reuse.
+//! The chunks (blocks of memory) of one arena. There are three kinds:
+//!
+//! - A shared chunk contains many allocations. The arena's cursor moves through the shared chunks
+//!   one after another.
+//! - A dedicated chunk contains a single allocation.
+//! - A spare chunk contains nothing, and is kept for reuse.
 //!
 //! # Ground rules
-//! - `main` lists the shared chunks in the order in which the cursor moves through them. `current`
-//!   is one of them, and the chunks after it hold no allocation. The cursor itself is in the
-//!   [`Arena`](crate::Arena), beside the end of the current chunk, and is passed to each method
-//!   that needs it.
-//! - A chunk in `dedicated` holds one live allocation, and a chunk in `spare` none.
-//! - Only [`reset`](ChunkSet::reset) and [`release`](ChunkSet::release) free or reuse a chunk with
-//!   live contents. Both need `&mut Arena`.
+//! - `main` lists the shared chunks in the order in which the cursor moves through them. The cursor
+//!   is in the chunk `current`. The chunks after `current` contain no allocations.
+//! - The [`Arena`](crate::Arena) stores the cursor itself and the end of the current chunk. It
+//!   passes the cursor to each method that needs it.
+//! - Each chunk in `dedicated` contains one live allocation. The chunks in `spare` contain none.
+//! - Only [`reset`](ChunkSet::reset) and [`release`](ChunkSet::release) free or reuse a chunk that
+//!   contains allocations. Both need `&mut Arena`.
 
 use core::alloc::Layout;
 use core::ptr::NonNull;
@@ -39,8 +43,9 @@ pub(crate) struct ChunkSet {
     /// chunk. Allocations that are too large for any shared chunk do not count.
     misses: usize,
     /// The total size in bytes of the allocations that got dedicated chunks although larger shared
-    /// chunks could contain them. It is counted since the size of the next shared chunk last
-    /// changed.
+    /// chunks could contain them. When it reaches the size of the next shared chunk, that chunk is
+    /// replaced by a larger one. The count then starts again at zero. It also starts again when the
+    /// cursor enters another chunk.
     pressure: usize,
     /// The maximum number of bytes that the arena may hold from the global allocator.
     limit: usize,
@@ -112,10 +117,12 @@ impl ChunkSet {
         }
     }
 
-    /// Enlarges the allocation at `start`, if it is in the most recent dedicated chunk, by resizing
-    /// that chunk. Returns the address of the enlarged allocation, which may have moved with its
-    /// contents. Returns `None` and changes nothing if the allocation is not in that chunk or its
-    /// alignment exceeds 16, or if the arena's limit or the allocator refuses.
+    /// Enlarges the allocation at `start` by resizing its dedicated chunk (a chunk for one large
+    /// allocation). Returns the address of the enlarged allocation, which may have moved with its
+    /// contents. Returns `None` and changes nothing in these cases:
+    /// - The allocation is not in the most recent dedicated chunk.
+    /// - Its alignment exceeds 16.
+    /// - The enlarged chunk would exceed the arena's limit, or the allocator fails.
     ///
     /// # Safety
     /// - `start` and `old` describe a live allocation of this arena to which nothing else refers.
@@ -152,9 +159,10 @@ impl ChunkSet {
         Some(unsafe { chunk.data() })
     }
 
-    /// Frees all allocations of the arena. Frees chunks above the high-water marks, and keeps the
-    /// others for reuse. Returns the chunk that the cursor enters, or `None` if the arena has no
-    /// shared chunk.
+    /// Frees all allocations of the arena. Keeps its chunks for reuse, except those above the
+    /// high-water marks (the memory that was recently needed), which are freed. `cursor` is the
+    /// address of the next allocation before the reset. Returns the first shared chunk, in which
+    /// the arena continues, or `None` if it has none.
     pub(crate) fn reset(&mut self, cursor: usize) -> Option<Chunk> {
         self.peak = self.peak.max(self.len(cursor));
         self.main_mark = layout::decayed(self.main_mark, self.position(cursor));
@@ -243,8 +251,9 @@ impl ChunkSet {
         self.current.map_or(0, |chunk| cursor - unsafe { chunk.data() }.addr().get())
     }
 
-    /// Returns the number of bytes of the chunks in `main` up to the cursor. Headers and abandoned
-    /// chunk ends are included, because repeating the same allocations would need them again.
+    /// Returns the number of bytes from the start of the first shared chunk to `cursor`, the
+    /// address of the next allocation. Headers and the unused ends of chunks are included, because
+    /// repeating the same allocations would need them again.
     fn position(&self, cursor: usize) -> usize {
         self.passed + self.current.map_or(0, |_| HEADER) + self.in_current(cursor)
     }
@@ -259,9 +268,9 @@ impl ChunkSet {
         Opened::Chunk(chunk)
     }
 
-    /// Adds a chunk with space for at least `room` bytes, and enters it. The chunk has the target
-    /// size, or less if the arena's limit allows less. If the allocator cannot provide this size,
-    /// the chunk is just large enough for `room` bytes.
+    /// Allocates a shared chunk with space for at least `room` bytes, and makes it the current
+    /// chunk. The chunk has the size `target`, or less if the arena's limit allows less. If the
+    /// allocator cannot provide this size, the chunk is just large enough for `room` bytes.
     fn extend(&mut self, room: usize, layout: Layout, cursor: usize) -> Result<Opened, AllocError> {
         let exact = layout::exact_chunk(room).ok_or(AllocError::too_large())?;
         let asked = Growth::asked(self.target);
@@ -277,9 +286,10 @@ impl ChunkSet {
         Ok(self.enter(chunk, cursor))
     }
 
-    /// Gives an allocation a dedicated chunk (a chunk of its own). This is a chunk kept for reuse
-    /// that fits well, or a new chunk that is just large enough. `kept` is the shared chunk that
-    /// the cursor would enter next.
+    /// Allocates memory for `layout` in a dedicated chunk (a chunk of its own), and returns its
+    /// address. Uses a chunk kept for reuse if one fits well, and otherwise makes a chunk that is
+    /// just large enough. `room` is the needed space with padding. `kept` is the next shared chunk,
+    /// if there is one already.
     fn serve_dedicated(
         &mut self,
         room: usize,
@@ -320,7 +330,8 @@ impl ChunkSet {
 
     /// Counts an allocation of `room` bytes that got a dedicated chunk although a larger shared
     /// chunk could contain it. When the counted bytes would have filled the next shared chunk, a
-    /// larger one replaces it, unless the chunks have reached their maximum size.
+    /// larger one replaces it, up to the maximum size. `kept` is the next shared chunk, if there is
+    /// one already.
     fn add_pressure(&mut self, room: usize, kept: Option<Chunk>) {
         self.misses += 1;
         self.pressure += room;
@@ -345,10 +356,10 @@ impl ChunkSet {
         }
     }
 
-    /// Reuses a spare chunk (a dedicated chunk kept for reuse) for an allocation of `room` bytes:
-    /// the first that fits, among the first few spare chunks. The spare chunks are in the order of
-    /// their last use. If the same allocations are repeated after a reset, each therefore finds its
-    /// former chunk.
+    /// Reuses a spare chunk (a dedicated chunk kept for reuse) for an allocation of `room` bytes.
+    /// Returns the first chunk that fits among the first few spare chunks, or `None`. The spare
+    /// chunks are in the order in which they were last used, so that the same allocations after a
+    /// reset find their former chunks.
     fn reuse_spare(&mut self, room: usize) -> Option<Chunk> {
         let mut next = self.spare.head();
         for _ in 0..SPARES_LOOKED_AT {

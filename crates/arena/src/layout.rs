@@ -1,17 +1,21 @@
-//! The arithmetic of the arena. It determines the address of an allocation, the chunk that serves
-//! it, the growth of chunks, and the memory that a reset keeps.
+//! The arithmetic of the arena: where an allocation is placed, which chunk serves it, how large new
+//! chunks are, and how much memory a reset keeps.
 //!
-//! Everything here is a pure function of integers, without pointers and without unsafe code, so
-//! that it can be tested and fuzzed by itself (`fuzz/fuzz_targets/arena/layout.rs`). The modules
-//! with unsafe code act on the results of these functions.
+//! The functions compute only with integers, and the module contains no unsafe code. It can
+//! therefore be tested and fuzzed by itself (`fuzz/fuzz_targets/arena/layout.rs`). The modules with
+//! unsafe code act on the results of these functions.
 //!
 //! # The bound on waste
-//! The cursor leaves a chunk when an allocation does not fit into its tail (the unused end of the
-//! chunk), so the abandoned tail is smaller than the allocation. The cursor only moves to a chunk
-//! that is at least eight times as large as that allocation ([`place`]). Each tail is therefore at
-//! most an eighth of the next chunk, and all tails together are less than an eighth of the reserved
-//! memory, whatever the sizes of the allocations. Padding does not count, because it is part of the
-//! aligned allocation and less than its alignment.
+//! The tail of a chunk is its unused end. All tails that the cursor has left are together less than
+//! an eighth of the reserved memory, whatever the sizes of the allocations:
+//!
+//! - The cursor leaves a chunk only for an allocation that does not fit into the chunk's tail. The
+//!   tail is therefore smaller than this allocation.
+//! - The cursor moves to the next chunk only if the allocation takes at most an eighth of that
+//!   chunk ([`place`]). The tail is therefore smaller than an eighth of the next chunk.
+//!
+//! Padding before aligned allocations is not included, because it counts as a part of the
+//! allocation. It is always smaller than the allocation's alignment.
 #![forbid(unsafe_code)]
 
 use core::alloc::Layout;
@@ -24,8 +28,8 @@ pub const CHUNK_ALIGN: usize = 16;
 /// the size of the chunk, and the sizes of the allocation in a dedicated chunk.
 pub const HEADER: usize = 32;
 
-/// The number of bytes by which a chunk is smaller than its nominal size. They leave space for the
-/// allocator's own header, which would otherwise push the chunk into the allocator's next size
+/// The number of bytes by which a chunk is smaller than its nominal size. This leaves space for the
+/// allocator's own header. Otherwise the header would push the chunk into the allocator's next size
 /// class, or above glibc's mmap threshold (128 KiB).
 pub const ALLOCATOR_OVERHEAD: usize = 32;
 
@@ -49,19 +53,19 @@ pub const MAX_CHUNK: usize = 1 << (usize::BITS - 4);
 /// cursor to the next chunk only if it takes at most an eighth of that chunk.
 const EIGHTH: usize = 8;
 
-/// The maximum size in bytes of a tail (the unused end of a chunk) that is always abandoned when an
-/// allocation does not fit into it. To keep the tail for smaller allocations, the arena would have
-/// to allocate a dedicated chunk, which costs a malloc.
+/// The size in bytes up to which the unused end of a chunk (its tail) is always abandoned when an
+/// allocation does not fit into it. Keeping a tail for smaller allocations costs a malloc, because
+/// the allocation that did not fit then gets a chunk of its own.
 const SCRAP: usize = 512;
 
-/// The divisor that decides whether a tail (the unused end of a chunk) is small compared with a
-/// large next chunk. A tail of at most `1 / SCRAP_SHARE` of the next chunk is always abandoned when
-/// an allocation does not fit into it.
+/// The divisor that defines when the unused end of a chunk (its tail) is small compared with the
+/// next chunk. A tail of at most `1 / SCRAP_SHARE` of the next chunk is always abandoned when an
+/// allocation does not fit into it.
 const SCRAP_SHARE: usize = 256;
 
-/// The maximum number of allocations that get dedicated chunks in order to keep the tail (the
-/// unused end) of the current chunk. The next allocation that does not fit moves the cursor to the
-/// next chunk.
+/// The maximum number of allocations that get chunks of their own in order to keep the unused end
+/// of the current chunk for smaller allocations. The next allocation that does not fit moves the
+/// cursor to the next chunk.
 const DEDICATED_PER_TAIL: usize = 16;
 
 /// The divisor by which an arena's high-water mark decays: the mark falls by an eighth at each
@@ -96,9 +100,9 @@ pub const fn fit(cursor: usize, end: usize, layout: Layout) -> Option<Fit> {
     if (end.wrapping_sub(new) as isize) < 0 { None } else { Some(Fit { start, end: new }) }
 }
 
-/// Finds the place for a value or a slice between the addresses `cursor` and `end` of one chunk. It
-/// is a faster [`fit`] for layouts whose size is a multiple of their alignment. Returns `None` if
-/// the allocation does not fit.
+/// Finds the place for a value or a slice between the addresses `cursor` and `end` of one chunk.
+/// Returns `None` if it does not fit. This function is faster than [`fit`], but works only for
+/// layouts whose size is a multiple of their alignment.
 #[inline]
 #[must_use]
 #[allow(clippy::cast_possible_wrap)] // as above
@@ -141,9 +145,10 @@ pub enum Overflow {
     Dedicated,
 }
 
-/// Decides which chunk serves an allocation of `room` bytes that does not fit into the `tail` bytes
+/// Decides whether an allocation of `room` bytes moves the arena to the next chunk or gets a
+/// dedicated chunk (a chunk of its own). The allocation does not fit into the `tail` bytes that are
 /// left in the current chunk. The next chunk has `next` bytes. `dedicated` is the number of
-/// allocations that got dedicated chunks since the cursor entered the current chunk.
+/// allocations that got dedicated chunks since the arena entered the current chunk.
 ///
 /// An allocation of more than an eighth of `next` gets a dedicated chunk. A smaller allocation also
 /// gets one if the tail is worth keeping for still smaller ones, at most 16 times for each chunk.
@@ -166,18 +171,18 @@ pub const fn suits(capacity: usize, room: usize) -> bool {
     capacity >= room && capacity - room <= room / SLACK + CHUNK_ALIGN
 }
 
-/// Returns true if an allocation of `room` bytes differs by at most an eighth from an earlier one
-/// of `first` bytes. If a dedicated chunk has grown for the earlier one, it will probably have to
-/// grow as much for the new one.
+/// Returns true if the sizes of two allocations, `first` and `room` bytes, differ by at most an
+/// eighth. A dedicated chunk that has grown with the first allocation is then suitable for the
+/// second, which will probably grow as much.
 #[must_use]
 pub const fn is_alike(first: usize, room: usize) -> bool {
     first.abs_diff(room) <= room / SLACK + CHUNK_ALIGN
 }
 
-/// Returns the capacity that a dedicated chunk keeps when it is reused for another allocation. The
-/// chunk keeps its whole `capacity` if the last allocation used almost all of it. Otherwise it
-/// loses at most an eighth, and keeps at least the `used` bytes of the last allocation and the
-/// `needed` bytes of the next.
+/// Returns the capacity that a dedicated chunk (a chunk for one large allocation) keeps when it is
+/// reused for another allocation. If the last allocation used almost all of the chunk's `capacity`,
+/// the chunk keeps it. Otherwise the chunk loses at most an eighth, and keeps at least the `used`
+/// bytes of the last allocation and the `needed` bytes of the next.
 #[must_use]
 pub const fn kept_capacity(capacity: usize, used: usize, needed: usize) -> usize {
     let least = if used > needed { used } else { needed };
@@ -200,16 +205,17 @@ pub const fn decayed(mark: usize, used: usize) -> usize {
     if used > faded { used } else { faded }
 }
 
-/// Returns true if the last of an arena's shared chunks can be freed because the chunks before it,
-/// of `rest` bytes, already reach the high-water mark. The first chunk is never freed.
+/// Returns true if the last of an arena's shared chunks can be freed. It can if the chunks before
+/// it, which have `rest` bytes in all, already reach `mark`, the high-water mark (the memory that
+/// was recently needed). The first chunk is never freed.
 #[must_use]
 pub const fn is_surplus(rest: usize, mark: usize) -> bool {
     rest > 0 && rest >= mark
 }
 
-/// Returns true if the last dedicated chunk that was kept for reuse can be freed. This is so if the
-/// chunk and those before it, of `rest` bytes, exceed the high-water mark by at least half of the
-/// chunk's `size`.
+/// Returns true if the last of the dedicated chunks that are kept for reuse can be freed. It can if
+/// at least half of its `size` bytes are above `mark`, the high-water mark (the memory that was
+/// recently needed). `rest` is the total size of the chunks before it.
 #[must_use]
 pub const fn is_surplus_dedicated(rest: usize, size: usize, mark: usize) -> bool {
     rest.saturating_add(size / 2) >= mark
@@ -286,7 +292,8 @@ impl Growth {
     }
 
     /// Returns the size in bytes of the largest allocation that can share a chunk with others. A
-    /// larger allocation gets a dedicated chunk and does not influence the growth of the chunks.
+    /// larger allocation gets a chunk of its own, which does not influence the growth of the other
+    /// chunks.
     #[must_use]
     pub const fn largest_shared(self) -> usize {
         (Growth::asked(self.max) - HEADER) / EIGHTH

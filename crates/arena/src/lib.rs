@@ -24,9 +24,10 @@
 //! - [`Arena`] is for one thread, and [`SyncArena`] for several at once, without locks. A [`Pool`]
 //!   keeps arenas for reuse, separately for each kind of work, in the sizes that each kind has
 //!   needed recently.
-//! - [`collections`] has `Vec`, `String` and `Buffer`, which grow in an arena, in place while they
-//!   are its last allocation.
-//! - [`Growth`] determines the sizes of chunks, and the `try_` methods return an [`AllocError`].
+//! - [`collections`] contains `Vec`, `String` and `Buffer`, whose memory is in an arena. Each grows
+//!   in place while it is the arena's last allocation.
+//! - [`Growth`] determines the sizes of chunks.
+//! - Methods whose names begin with `try_` return an [`AllocError`] instead of panicking.
 //!
 //! # What an arena does not do
 //! - It never runs `drop`. A `Box` or an `Rc` moved into it is leaked. ([`collections::Vec`] drops
@@ -48,22 +49,22 @@
 //! # Cost
 //! | operation | cost |
 //! |---|---|
-//! | an allocation that fits | one comparison, one store; 11 instructions for a constant layout, loop included |
-//! | one that does not | the next chunk, kept or from malloc; or a chunk of its own, kept or from malloc |
-//! | `reset` | constant, without malloc or free, while each period between resets needs about the same; else it frees what was not needed lately |
-//! | memory | a fresh arena leaves less than an eighth of its memory unused, besides the last chunk; 0.5 to 1 % in the usual mixes |
+//! | an allocation that fits into the current chunk | one comparison and one store; at most 11 instructions for a constant layout |
+//! | an allocation that does not fit | a further chunk, which is either kept from before or comes from malloc |
+//! | `reset` | constant time without malloc or free, if about the same memory is needed between any two resets; otherwise it also frees memory that was not needed lately |
+//! | unused memory of a new arena | the end of the last chunk, and less than an eighth of the memory; 0.5 to 1 % in usual mixes of sizes |
 //!
-//! The bound of an eighth does not include the padding before aligned allocations. The padding
-//! before an allocation has fewer bytes than its alignment. If single bytes and 16-byte values
-//! alternate, padding is half of the memory; allocate each kind as a slice where that matters.
+//! The eighth does not include the padding before aligned allocations, which has fewer bytes than
+//! the alignment of the allocation. If single bytes and 16-byte values alternate, padding is half
+//! of the memory. Where that matters, allocate each kind of value as a slice.
 //!
 //! `docs/arena.md` in the repository explains the cursor, dedicated chunks and the bound on waste,
 //! with measurements.
 //!
 //! # Features
-//! `std` (default): the traits of `std::io` for [`collections::Buffer`], and in [`SyncArena`] a
-//! chain of chunks for each of up to eight threads. Without it the crate needs only `core` and
-//! `alloc`. There are no dependencies.
+//! `std` (enabled by default) implements the traits of `std::io` for [`collections::Buffer`]. It
+//! also gives [`SyncArena`] eight chains of chunks instead of one, so that threads rarely collide.
+//! Without `std` the crate needs only `core` and `alloc`. There are no dependencies.
 #![allow(unexpected_cfgs)] // `loom` is set only by the models of `sync/model.rs`
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 

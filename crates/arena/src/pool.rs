@@ -1,13 +1,13 @@
-//! A pool of arenas for reuse, in which each arena belongs to a key, such as the kind of work.
+//! A pool of arenas for reuse. Each arena belongs to a key, such as a route or a kind of work.
 //!
-//! A pool belongs to one thread and takes no lock. For each key it stores how many bytes its arenas
-//! recently needed (the high-water mark). A new arena for the key has a first chunk of that size,
-//! so that a typical use needs one chunk and one malloc.
+//! A pool belongs to one thread and takes no lock. For each key it stores how many bytes the key's
+//! arenas recently needed (the high-water mark). A new arena for the key gets a first chunk of that
+//! size, so that it usually needs only one malloc.
 //!
 //! # Ground rules
-//! The pool is not borrowed while user code runs, because the `Hash`, `Eq` and `Drop` of a key may
-//! use the pool. Keys are therefore hashed before a borrow, compared through an `Arc` between
-//! borrows, and dropped after one.
+//! The pool's `RefCell` is never borrowed while code of a key runs (`Hash`, `Eq` and `Drop`),
+//! because that code may use the pool. A key is therefore hashed before a borrow, compared through
+//! an `Arc` between borrows, and dropped after a borrow.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -40,15 +40,18 @@ use crate::layout::{self, Growth};
 /// `arenas` and `keys` take constant time, and `clear` frees every arena in the pool.
 ///
 /// # Limits
-/// The pool keeps at most [`max_arenas`](PoolLimits::max_arenas) arenas of at most
-/// [`max_bytes`](PoolLimits::max_bytes) in all; an arena that would exceed a limit is dropped when
-/// it is returned. The pool stores at most [`max_keys`](PoolLimits::max_keys) keys; a further key
-/// replaces the least recently used one. An arena that holds over four times what its key needs now
-/// is also dropped.
+/// The pool drops an arena that is returned in these cases:
+/// - The pool would otherwise hold more than [`max_arenas`](PoolLimits::max_arenas) arenas or
+///   [`max_bytes`](PoolLimits::max_bytes) bytes.
+/// - The arena holds over four times what its key needs now.
+///
+/// The pool stores at most [`max_keys`](PoolLimits::max_keys) keys; a further key replaces the
+/// least recently used one.
 ///
 /// # Keys
-/// The `Hash`, `Eq` and `Drop` of a key may use the pool. If the `Eq` of a key changes the pool
-/// during a search, the searched key may be stored twice for a while.
+/// The implementations of `Hash`, `Eq` and `Drop` of a key may call methods of the pool. If a
+/// comparison changes the pool while it searches for a key, that key may be stored twice for a
+/// while.
 pub struct Pool<K> {
     shelves: RefCell<Shelves<K>>,
 }
@@ -382,8 +385,9 @@ impl<K> Shelf<K> {
     }
 }
 
-/// Hashes a key of the pool. The hash needs no secret, because collisions do little harm: each
-/// costs one comparison, and the pool stores at most [`max_keys`](PoolLimits::max_keys) keys.
+/// Hashes a key of the pool. The hash function is not protected against keys that were chosen to
+/// collide, because collisions do little harm: each costs one comparison, and the pool stores at
+/// most [`max_keys`](PoolLimits::max_keys) keys.
 fn hash_of<K: Hash>(key: &K) -> u64 {
     let mut hasher = Fnv(0xCBF2_9CE4_8422_2325);
     key.hash(&mut hasher);

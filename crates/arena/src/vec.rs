@@ -17,11 +17,14 @@ use crate::typed::array;
 
 /// A growable array whose memory is in an [`Arena`].
 ///
-/// A full array doubles its capacity. It grows in place if it is the arena's last allocation and
-/// its chunk has space. A large array that has the arena's most recent dedicated chunk grows with
-/// this chunk. Otherwise the values are copied, and the old memory remains unused until the arena
-/// is reset. Dropping the array drops its values; [`into_slice`](Vec::into_slice) leaves them to
-/// the arena, which never drops them.
+/// A full array doubles its capacity:
+/// - If the array is the arena's last allocation and its chunk has space, it grows in place.
+/// - If it is large and has the arena's most recent dedicated chunk (a chunk for one allocation),
+///   that chunk is resized.
+/// - Otherwise the values are copied, and the old memory remains unused until the arena is reset.
+///
+/// Dropping the array drops its values. [`into_slice`](Vec::into_slice) leaves them to the arena,
+/// which never drops them.
 ///
 /// ```
 /// use rookery_arena::{Arena, collections::Vec};

@@ -1,9 +1,10 @@
 //! The program `rookery`, which serves an app, a document or a folder from a shell.
 //!
-//! On Linux it serves R apps with one or more R processes, which it supervises. On other systems it
-//! replaces itself by a single R process. It serves a folder with `index.html` itself, without R.
+//! On Linux it serves an R app in one or more R processes, which it supervises. On other systems it
+//! replaces itself with a single R process. The program serves a folder with an `index.html`
+//! itself, without R.
 //!
-//! The program is part of the R package rookery (`exec/rookery`), and finds the package by its own
+//! The program is part of the R package rookery (`exec/rookery`). It finds the package from its own
 //! path.
 
 mod app_detection;

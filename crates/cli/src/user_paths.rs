@@ -1,5 +1,6 @@
-//! Resolves paths that the user gave. A path may begin with `~`, because shells do not expand it in
-//! `--log=~/access.log`. It may also be relative to the folder in which the program was started.
+//! Resolves paths that the user gave. A path may begin with `~`, because shells do not expand the
+//! `~` in an argument such as `--log=~/access.log`. A path may also be relative to the folder in
+//! which the program was started.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt as _;

@@ -45,10 +45,11 @@ impl Error {
     /// Returns the error in a box, for interfaces that need one. `From` converts the box back into
     /// an [`Error`].
     ///
-    /// If this [`Error`] has clones or a context, or was made from a static error, the box contains
-    /// a wrapper around this [`Error`]. The wrapper has the same message and source, but another
-    /// type. Otherwise the box contains the error that was passed to [`Error::new`]. An [`Error`]
-    /// that was converted from a box then returns that box.
+    /// What the box contains depends on this [`Error`]:
+    /// - If it has clones or a context, or was made from a static error, the box contains a wrapper
+    ///   around it. The wrapper has the same message and source, but another type.
+    /// - If it was converted from a box, the result is that box.
+    /// - If it was made by [`Error::new`], the box contains the error that was passed.
     ///
     /// # Allocation
     /// One allocation, or none if the error arrived in a box.
@@ -73,11 +74,12 @@ impl Error {
     /// Returns the error in an `Arc`, as the crate `throw_error` does. `From` converts the `Arc`
     /// back into an [`Error`].
     ///
-    /// If this [`Error`] was converted from an `Arc`, the result is that `Arc`. If it has no clones
-    /// and no context, the `Arc` contains the error that was passed to [`Error::new`] or was
-    /// converted from a box. Otherwise the `Arc` contains a wrapper around this [`Error`], which
-    /// has the same message and source, but another type. To avoid the wrapper, downcast first, or
-    /// drop the clones.
+    /// What the `Arc` contains depends on this [`Error`]:
+    /// - If it was converted from an `Arc` and has no context, the result is that `Arc`.
+    /// - If it was made by [`Error::new`] or converted from a box, and has neither a context nor
+    ///   clones, the `Arc` contains the original error.
+    /// - Otherwise the `Arc` contains a wrapper around this [`Error`]. The wrapper has the same
+    ///   message and source, but another type. To avoid it, downcast first, or drop the clones.
     ///
     /// # Allocation
     /// One allocation, or none if the error was converted from an `Arc`; three for an error made
@@ -193,9 +195,9 @@ fn cast<From, To: Known>(value: From) -> Result<To, From> {
     Err(value)
 }
 
-/// A type that is converted into an [`Error`] directly and not through a box. Converting a text
-/// through a box would take two or three allocations. Converting an `Arc` through a box would make
-/// the `Arc` itself the content of the [`Error`], instead of the error in the `Arc`.
+/// A type that is converted into an [`Error`] directly and not through a box. A text in a box would
+/// cost two or three allocations. If an `Arc` were put into a box, the content of the [`Error`]
+/// would be the `Arc` itself and not the error in the `Arc`.
 trait Known {
     type Static: 'static;
 }

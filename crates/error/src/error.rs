@@ -95,9 +95,8 @@ impl Error {
     /// way to do so.
     ///
     /// # Allocation
-    /// One allocation for up to 256 bytes. A longer message is collected in a `String`, which grows
-    /// by doubling: this costs two allocations if the text is written at once, and at most one more
-    /// for each doubling of 256 bytes.
+    /// One allocation for a message of up to 256 bytes. A longer message costs several, because it
+    /// is collected in a `String`, which grows by doubling.
     pub fn format(arguments: fmt::Arguments<'_>) -> Error {
         Error(message::format(arguments))
     }

@@ -3,8 +3,8 @@
 //! - [`Error`] contains any error, or a message, in one machine word. [`Error::new`] allocates
 //!   once, and [`Error::from_static`] not at all.
 //! - [`throw`] passes an error to the current [`ErrorHook`]. [`with_hook`], [`set_hook`] and the
-//!   future wrapper [`ErrorHookFuture`] set the current hook. The wrapper lends its hook to each
-//!   poll, so no reference count changes.
+//!   future wrapper [`ErrorHookFuture`] make a hook current. The wrapper does this for each poll of
+//!   its future, without changing a reference count.
 //! - [`RequestHook`] is an error hook for servers. It stores the id of the current request, counts
 //!   errors, and queues them for the application.
 //!
@@ -31,8 +31,9 @@
 //!
 //! # Features
 //! No feature is enabled by default, and without features the crate has no dependencies.
-//! - `stream`: a wrapper for streams (`futures-core`).
-//! - `tracing`: a hook that writes events (`tracing`, without its defaults).
+//! - `stream`: a wrapper for streams. It depends on `futures-core`.
+//! - `tracing`: a hook that writes errors as events. It depends on `tracing`, without its default
+//!   features.
 
 #![deny(unsafe_code)]
 

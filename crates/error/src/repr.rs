@@ -12,12 +12,12 @@
 //! Cloning or dropping a static error accesses no memory. `Option<Error>` is also one word.
 //!
 //! # Ground rules
-//! - Under tag 0 the word owns one of the `refs` of a live `Heap<T>`. Only the last owner has
-//!   mutable access.
-//! - Under tags 0 and 1 the object begins with a [`Header`], whose table belongs to exactly that
-//!   type.
-//! - The word keeps the provenance of the whole object. Its tag is changed only by `map_addr` or
-//!   byte offsets.
+//! - With tag 0, the word owns one reference, counted in `refs`, to a live `Heap<T>`. Only the last
+//!   owner has mutable access.
+//! - With tags 0 and 1, the object begins with a [`Header`]. The header's table of functions
+//!   belongs to exactly the type of the object.
+//! - The word is a pointer with the provenance of the whole object. To keep this provenance, the
+//!   tag is changed only by `map_addr` or byte offsets.
 
 #![allow(unsafe_code)]
 
@@ -357,9 +357,9 @@ unsafe fn heap_drop<T: Content>(header: NonNull<Header>) {
     }
 }
 
-/// Releases a reference to an error. If it was the last one, drops every layer that is not shared
-/// with another error. It uses a loop, because recursion would overflow the stack after about
-/// 10,000 layers.
+/// Releases a reference to an error. If it was the last reference, drops the error, and then
+/// likewise the errors inside it, which it wraps with a context or a backtrace. Uses a loop,
+/// because recursion would overflow the stack after about 10,000 wrapped errors.
 fn drop_layers(mut layer: Repr) {
     loop {
         let handle = ManuallyDrop::new(layer);

@@ -1,10 +1,10 @@
-//! The error hook of a server, which assigns errors to the current request.
+//! The error hook of a server, which assigns each error to the request in which it occurred.
 //!
-//! One [`Reports`] belongs to the server, and one [`RequestHook`] to each connection. The task of
-//! the connection is wrapped in one [`ErrorHookFuture`](crate::ErrorHookFuture), which makes the
-//! hook current. For each request, the task stores the request's id in the hook, which needs no
-//! allocation. The hook counts errors by kind, passes them to an observer such as a log, and queues
-//! them for the application if the application asks for them.
+//! - The server has one [`Reports`]. It counts errors by kind, passes them to an observer such as a
+//!   log, and queues them for the application if the application asks for them.
+//! - Each connection has one [`RequestHook`]. The connection's task is wrapped in an
+//!   [`ErrorHookFuture`](crate::ErrorHookFuture), which makes this hook current. At the beginning
+//!   of each request, the task stores the request's id in the hook, which needs no allocation.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{Error, ErrorHook, ErrorId};
 
-/// The default maximum length of the queue of error reports for the application. 256 reports of 24
-/// bytes take 6 KiB. When the application does not keep up, the first errors of a burst show the
-/// cause. Later errors usually repeat it, and are only counted ([`Reports::lost`]) when the queue
-/// is full.
+/// The default maximum length of the queue of error reports for the application. The queue takes 6
+/// KiB (256 reports of 24 bytes). When it is full, further errors are only counted
+/// ([`Reports::lost`]). Little is lost then, because the first errors of a burst show the cause,
+/// and later errors usually repeat it.
 pub const QUEUED_REPORTS: usize = 256;
 
 /// A kind of error, such as an HTTP status. [`Reports`] has a counter for each kind.

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::{Error, ErrorHook, ErrorId};
 
-/// An error hook that writes an event at level `ERROR` for each error, with the chain of its
-/// sources, and passes the error on to another hook.
+/// An error hook (a receiver of errors) that writes an event at level `ERROR` for each error and
+/// its sources. It then passes the error on to another hook, if there is one.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -2,12 +2,12 @@
 //! budget is divided into shares, one for each purpose, such as connections or WebSocket messages.
 //!
 //! # Ground rules
-//! - The charge for a buffer is its capacity. The charge changes only when the buffer grows or is
-//!   freed. The memory that every connection needs is charged once, when the connection is
-//!   accepted.
-//! - Dropping a [`Charge`] releases its bytes. This may happen on any thread.
-//! - The budget only counts. The server decides which connections to close when a share is
-//!   exhausted.
+//! - A [`Charge`] counts bytes against a share. Dropping it, on any thread, releases the bytes.
+//! - A buffer is charged with its capacity. The charge changes only when the buffer grows or is
+//!   freed.
+//! - The memory that every connection needs is charged once, when the connection is accepted.
+//! - The budget only counts bytes. When a share is exhausted, the server decides which connections
+//!   to close.
 
 use std::cell::Cell;
 use std::fmt;
@@ -80,8 +80,9 @@ impl Budget {
         self.used[share as usize].load(Ordering::Relaxed)
     }
 
-    /// Sets the number of bytes that are charged to one share of the memory budget. Use this method
-    /// only for a share that has no [`Charge`] and whose memory is counted by a single thread.
+    /// Sets the number of bytes that one share of the memory budget uses. Use this method only for
+    /// a share whose memory a single thread counts. For all other shares, each user of memory has a
+    /// [`Charge`] instead.
     pub fn set_used(&self, share: Share, bytes: usize) {
         self.used[share as usize].store(bytes, Ordering::Relaxed);
     }

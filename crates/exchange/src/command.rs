@@ -18,8 +18,8 @@ pub enum Command {
     /// [`Event::Request`](crate::Event::Request).
     ReadBody(Box<Exchange>),
     /// Makes the server send the body of a request to the application in chunks. The application
-    /// has received only the head of that request, as [`Event::Head`](crate::Event::Head). It keeps
-    /// the request's exchange and may respond at any time.
+    /// has received only the head of that request, as [`Event::Head`](crate::Event::Head). The
+    /// application keeps the [`Exchange`] of the request and may respond at any time.
     StreamBody {
         /// The id of the request whose body is to be streamed.
         exchange: ExchangeId,
@@ -68,16 +68,18 @@ pub enum Command {
         socket: WebSocketId,
     },
     /// Sends the next chunk of a streamed response. Before sending this command, the application
-    /// must count the chunk with [`StreamFlow::admit`](crate::StreamFlow::admit). An empty chunk in
-    /// response to [`Event::Pull`](crate::Event::Pull) means that no data is available yet.
+    /// must count the chunk with [`StreamFlow::admit`](crate::StreamFlow::admit). If the server has
+    /// asked for a chunk with [`Event::Pull`](crate::Event::Pull) and no data is available yet, the
+    /// application sends an empty chunk.
     Chunk {
         /// The id of the streamed response to which the chunk belongs.
         stream: StreamId,
         /// The bytes of this chunk of a streamed response.
         payload: Payload,
         /// Whether the application will send further chunks of this streamed response without being
-        /// asked. The server then sends no [`Event::Pull`](crate::Event::Pull) until it has
-        /// received a chunk for which this field is false, or [`Command::ResumePulls`].
+        /// asked. If so, the server stops asking for chunks with
+        /// [`Event::Pull`](crate::Event::Pull). It begins to ask again after a chunk for which this
+        /// field is false, or after [`Command::ResumePulls`].
         is_pushing: bool,
     },
     /// Makes the server request chunks of a streamed response with

@@ -85,12 +85,12 @@ pub enum Event {
         /// complete or the application has already responded.
         reason: StreamEnd,
     },
-    /// Requests the next chunk of a streamed response whose application produces chunks on demand
-    /// ([`StreamOptions::is_pulled`](crate::StreamOptions::is_pulled)). The application responds
-    /// with [`Command::Chunk`](crate::Command::Chunk),
+    /// Asks the application for the next chunk of a streamed response, if the application produces
+    /// chunks on demand ([`StreamOptions::is_pulled`](crate::StreamOptions::is_pulled)). The
+    /// application responds with [`Command::Chunk`](crate::Command::Chunk),
     /// [`Command::EndStream`](crate::Command::EndStream) or
-    /// [`Command::AbortStream`](crate::Command::AbortStream). Until then, the server does not
-    /// repeat this event.
+    /// [`Command::AbortStream`](crate::Command::AbortStream). Until then, the server does not ask
+    /// again.
     Pull {
         /// The id of the streamed response whose next chunk is requested.
         stream: StreamId,

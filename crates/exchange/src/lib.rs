@@ -3,19 +3,20 @@
 //!
 //! The server (an I/O thread) and the application (R's main thread, or a test) communicate through
 //! a [`Link`]. The server sends [`Event`]s to the application, and the application sends
-//! [`Command`]s to the server. An [`Exchange`] holds one request and its response. It has one owner
-//! at a time. This crate depends on neither sockets nor an async runtime nor R, so that the
-//! application may one day run in another process.
+//! [`Command`]s to the server. An [`Exchange`] contains one request and its response, and has one
+//! owner at a time.
+//!
+//! This crate depends on neither sockets nor an async runtime nor R, so that the application may
+//! one day run in another process.
 //!
 //! ```text
 //! server                               Link                              application
 //!   Exchange from its pool  -- Event::Request --> bounded queue -->  Link::next
 //!   the request waits       <-- Command::Respond -- unbounded* <--   Link::send
 //! ```
-//! \* The queue of commands has no limit of its own. It holds at most one `Respond` for each
-//! exchange that was passed to the application, and the data sent to WebSockets and streamed
-//! responses. The server limits this data for each WebSocket, and [`StreamFlow`] for each streamed
-//! response.
+//! \* The queue of commands has no limit of its own, but its contents are limited. It contains at
+//! most one `Respond` for each exchange that was passed to the application. The server limits the
+//! data sent to each WebSocket, and [`StreamFlow`] limits the data of each streamed response.
 
 mod budget;
 mod command;

@@ -1,31 +1,36 @@
-//! The link between the server and the application. It consists of a queue of events for the
-//! application, a queue of commands for the server, and the rules by which server and application
-//! wake each other.
+//! The link between the server and the application. It contains a queue of events for the
+//! application and a queue of commands for the server, and decides when one side wakes the other.
 //!
 //! # Waking the application
-//! Only an event that is pushed to an empty queue wakes the application. How it is woken depends on
-//! its state ([`AppState`]):
+//! An event wakes the application only if the queue was empty before. How the application is woken
+//! depends on what it is doing ([`AppState`]):
 //!
-//! - If it waits in [`Link::wait`], the condition variable is notified once the server has read all
-//!   connections that are ready now ([`Link::wake_waiting`]).
-//! - If it is parked in a wait of its own, its [`AppWaker`] is called.
-//! - If it is busy, it is not woken at once. The server checks again after a millisecond
-//!   ([`Link::wake_if_stalled`]), because a busy application may have begun to wait outside the
-//!   link.
+//! - If it waits in [`Link::wait`], it is woken once the server has read all connections that are
+//!   ready now ([`Link::wake_waiting`]), so that it finds several events at once.
+//! - If it waits outside the link and has announced this, its [`AppWaker`] is called at once.
+//! - If it is busy, it is not woken at once. If it has still taken no event a millisecond later,
+//!   its [`AppWaker`] is called ([`Link::wake_if_stalled`]), because it may have begun to wait
+//!   outside the link without announcing this.
 //!
 //! # Waking the server
-//! A sleeping server is not woken for each command. It is woken when the oldest command has waited
-//! for [`COALESCE`](application_side::COALESCE), or when the application finds no further event
-//! ([`Link::next`]). If the application has taken no event for a millisecond or longer, the server
-//! sleeps in [`IoState::Immediate`], and the next command wakes it at once. An application may send
-//! one command and then compute for seconds. Therefore the first command also sets a timer
-//! ([`IoWaker::wake_within`]), so that no command waits longer than
-//! [`MAX_DELAY`](application_side::MAX_DELAY).
+//! A sleeping server is not woken for each command, so that one wake-up delivers several commands.
+//! It is woken by the first of these:
+//!
+//! - The application finds no further event ([`Link::next`]).
+//! - The application sends a command while the oldest command has waited for
+//!   [`COALESCE`](application_side::COALESCE).
+//! - A timer that the first command has set ([`IoWaker::wake_within`]) expires after
+//!   [`MAX_DELAY`](application_side::MAX_DELAY). The application may send one command and then
+//!   compute for seconds.
+//!
+//! If the application has taken no event for a millisecond or longer, the server sleeps in
+//! [`IoState::Immediate`]. Every command then wakes it at once.
 //!
 //! # Why no wake-up is lost
-//! Each side publishes that it is about to sleep *before* it checks its queue under the queue's
-//! mutex for the last time. The other side adds its item under the same mutex *before* it reads the
-//! published state. Whichever side locks the mutex second sees what the other side did.
+//! A side that is about to sleep first publishes this, and then checks its queue for the last time.
+//! The other side first adds its item to the queue, and then reads whether the first side sleeps.
+//! Both lock the queue's mutex to access the queue. Whichever side locks it second sees what the
+//! other side did.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};

@@ -1,8 +1,9 @@
-//! The masking of secrets in request targets, for logs, messages and the status report.
+//! The masking of secrets in request targets, for logs, messages and the status report. Two values
+//! are secrets:
 //!
-//! The token of a Shiny session is a secret, because anyone who knows it can fetch the session's
-//! downloads. It is contained in the path, after `session/`. The id of the session's worker, which
-//! the query may contain as `w=`, is a secret too.
+//! - The token of a Shiny session, which follows `session/` in the path. Anyone who knows it can
+//!   fetch the session's downloads.
+//! - The id of the session's worker, which the query may contain as `w=`.
 
 /// The text that replaces a secret in a logged URL.
 const MASK: &[u8] = b"<...>";
@@ -11,8 +12,9 @@ const MASK: &[u8] = b"<...>";
 /// Shiny sessions have 32 digits.
 const SECRET: usize = 16;
 
-/// Replaces the secrets in a request target, and returns the result as a sequence of parts. Joined,
-/// the parts are for example `/session/<...>/download/x?w=<...>`.
+/// Replaces the secrets in a request target (tokens of Shiny sessions and ids of workers) with
+/// `<...>`. Returns the result as a sequence of parts. Joined, the parts are for example
+/// `/session/<...>/download/x?w=<...>`.
 ///
 /// The target may be a path, a query with its `?`, or both.
 pub fn masked(target: &[u8]) -> impl Iterator<Item = &[u8]> {

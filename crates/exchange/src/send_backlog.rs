@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 // Shiny rarely sends more at once.
 const HIGH_MARK: usize = 1 << 20;
 
-/// The number of bytes that may still be on their way from the application to the server when the
-/// server reports, with [`Event::Drained`](crate::Event::Drained), that its own queue for a
-/// WebSocket is empty.
+/// The maximum number of bytes on their way from the application to the server at which the server
+/// may report that it has written all data for a WebSocket
+/// ([`Event::Drained`](crate::Event::Drained)). The server's own queue for the WebSocket is then
+/// empty.
 const LOW_MARK: usize = 64 << 10;
 
 /// The counters of the bytes that are waiting to be sent to one WebSocket. Application and server
@@ -41,7 +42,7 @@ impl SendBacklog {
     /// [`Event::Drained`](crate::Event::Drained). Returns `None` if the WebSocket has ended; the
     /// message must then not be sent.
     ///
-    /// Applications that never wait need not count their messages.
+    /// An application that never waits for this event need not call this method.
     pub fn count_sent(&self, len: usize) -> Option<bool> {
         if self.is_over() {
             return None;

@@ -1,12 +1,12 @@
-//! The body of a streamed response, which is sent in chunks after the head, and the flow control of
-//! its chunks.
+//! The body of a streamed response, which the application sends in chunks after the head, and the
+//! flow control that limits how many bytes wait for the client.
 //!
 //! # Ground rules
 //! - The application counts a chunk with [`StreamFlow::admit`] before it sends the chunk to the
 //!   server. The server subtracts the chunk once it has been written to the client's socket.
 //! - At most [`QueueLimits::max_stream_queue_size`](crate::QueueLimits::max_stream_queue_size)
-//!   bytes of one response may wait to be written. A chunk of any size is accepted if few bytes are
-//!   waiting, even if it exceeds this limit.
+//!   bytes of one response may wait to be written. If few bytes are waiting, however, a chunk of
+//!   any size is accepted, because the client is not slow then.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -15,9 +15,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 /// streamed response.
 pub const HIGH_MARK: usize = 64 << 10;
 
-/// The number of bytes waiting to be written to the client at which the server stops requesting
-/// further chunks of a streamed response. It is higher than [`HIGH_MARK`], so that application and
-/// server do not have to wait for each other after each chunk.
+/// The number of bytes waiting to be written to the client at which the server stops asking the
+/// application for chunks of a streamed response. It is higher than [`HIGH_MARK`], the limit for
+/// applications that send chunks without being asked. Application and server therefore do not have
+/// to wait for each other after each chunk.
 pub const PULL_HIGH_MARK: usize = 256 << 10;
 
 /// The number of bytes waiting to be written to the client below which the server tells a paused
@@ -123,7 +124,8 @@ pub struct StreamFlow {
     /// The maximum number of bytes of the streamed response that wait to be written.
     most: usize,
     /// The number of waiting bytes at which the application should pause the streamed response.
-    /// This is [`HIGH_MARK`] or [`PULL_HIGH_MARK`], but never more than the field `most`.
+    /// This is [`PULL_HIGH_MARK`] if the server asks for each chunk, and otherwise [`HIGH_MARK`],
+    /// but never more than the field `most`.
     mark: usize,
     /// The Content-Length of the streamed response, or [`NO_LENGTH`] if it has none.
     length: AtomicU64,
@@ -142,7 +144,8 @@ pub struct StreamFlow {
 const NO_LENGTH: u64 = u64::MAX;
 
 impl StreamedBody {
-    /// Creates the body of a streamed response. At most `most` bytes of it may wait to be written
+    /// Creates the body of a streamed response with the options `rules`. `most` is the maximum
+    /// number of its bytes that may wait to be written
     /// ([`QueueLimits::max_stream_queue_size`](crate::QueueLimits::max_stream_queue_size)).
     pub fn new(rules: StreamOptions, most: usize) -> StreamedBody {
         StreamedBody { rules, flow: Arc::new(StreamFlow::new(most, rules.is_pulled)) }
@@ -251,9 +254,9 @@ impl StreamFlow {
     }
 }
 
-/// The response body that tells a client of server-sent events to reconnect after five seconds. The
-/// client receives it with status 200 where other clients receive a 503, because after any other
-/// status a browser would never reconnect (HTML, 9.2.3).
+/// The response body that tells a client of server-sent events to reconnect after five seconds. It
+/// is sent with status 200 instead of a response with status 503, because after an error status a
+/// browser would never reconnect (HTML, 9.2.3).
 pub const EVENTS_RETRY: &str = "retry: 5000\n\n";
 
 /// Returns true if a client with this `Accept` header accepts server-sent events.

@@ -8,9 +8,10 @@ pub trait AppWaker: Send + Sync {
     /// Makes the application look for events from the server soon. Must not block.
     fn wake(&self);
 
-    /// Tells the application that it can free some memory that it has lent to the server. The
-    /// application should [collect](crate::Link::releases) the tokens of this memory soon. May be
-    /// called on any thread, and must not block. The default implementation does nothing.
+    /// Notifies the application that it may free some memory that it has lent to the server. The
+    /// application should soon [collect](crate::Link::releases) the tokens that identify this
+    /// memory. May be called on any thread, and must not block. The default implementation does
+    /// nothing.
     fn released(&self) {}
 }
 

@@ -17,9 +17,9 @@ pub struct Config {
     /// A function that makes the program's allocator return free memory to the operating system. It
     /// is called on the I/O thread between bursts of connections. Its argument is true if all free
     /// memory is to be returned, and false if only the memory that can be returned at little cost.
-    /// The function must not block. It may take a few milliseconds for each 10 MB of memory, once
-    /// after each burst of connections. `None` by default, because `malloc` has no cheap way to
-    /// return memory.
+    /// The I/O thread serves no client while the function runs, so it must be fast. A few
+    /// milliseconds for each 10 MB of memory, once after each burst of connections, are acceptable.
+    /// `None` by default, because `malloc` has no cheap way to return memory.
     pub trim: Option<fn(bool)>,
 }
 
@@ -29,19 +29,19 @@ pub struct Config {
 pub struct Limits {
     /// The maximum size of a request head, in bytes. A larger head is rejected with status 431.
     /// Default 96 KiB, because httpuv accepts 80 KiB, and some apps send cookies of that size. The
-    /// server checks the size only when its read buffer is full, so it may accept a head that
-    /// exceeds the limit by up to the length of one read.
+    /// size is only checked when the read buffer is full, so a slightly larger head may be
+    /// accepted.
     pub max_header_size: usize,
     /// The maximum number of header lines of a request. A request with more lines is rejected with
     /// status 431. Default 2,000, the most that clients of httpuv have been seen to send. Values
-    /// over 24,576 have the same effect as 24,576, the capacity of the header table. For a head
-    /// with more than 100 lines, the server allocates memory for this many lines.
+    /// over 24,576 have the same effect as 24,576, the capacity of the header table. For each head
+    /// with more than 100 lines, the server allocates a table for the maximum number of lines.
     pub max_headers: usize,
-    /// The maximum size of an HTTP/2 request head, in bytes, counted with 32 additional bytes for
-    /// each header line (RFC 9113, 6.5.2). A larger head is rejected with status 431; a head of
-    /// four times this size closes the connection. Default 32 KiB. This is less than for HTTP/1.1,
-    /// because an HTTP/2 client can send a header line with one byte, and a connection can have
-    /// many heads at once.
+    /// The maximum size of an HTTP/2 request head, in bytes. Each header line counts 32 bytes more
+    /// than its length (RFC 9113, 6.5.2). A larger head is rejected with status 431. A head of four
+    /// times this size closes the connection. Default 32 KiB. This is less than for HTTP/1.1,
+    /// because a compressed header line can be as short as one byte, and a connection can have many
+    /// requests at once.
     pub http2_max_header_list_size: usize,
     /// The maximum number of concurrent requests of an HTTP/2 connection. Requests that the client
     /// has cancelled still count while the application processes them. Further requests are refused
@@ -65,15 +65,15 @@ pub struct Limits {
     /// that time the connection is closed. Default 10 s, which is about ten round trips on a bad
     /// link with lost segments.
     pub tls_handshake_timeout: Duration,
-    /// The maximum number of TLS handshakes that the server computes at a time. Handshakes that
-    /// wait for the client do not count. While the maximum is reached, no further connections are
-    /// accepted. Default 256. The I/O thread computes that many handshakes in 40 ms, or in 100 ms
-    /// with RSA keys.
+    /// The maximum number of TLS handshakes that the server computes at the same time. Handshakes
+    /// that wait for the client do not count. While the maximum is reached, no further connections
+    /// are accepted. Default 256, which the I/O thread computes in 40 ms, or in 100 ms with RSA
+    /// keys.
     pub tls_max_handshakes: usize,
     /// The maximum time in which a client must send a request head. It is counted from the
     /// acceptance of the connection or, after a response, from the first byte of the next head.
-    /// After that time the status is 408, or the connection is closed if no byte was received.
-    /// Default 30 s.
+    /// After that time the client gets status 408, or the connection is closed if no byte of the
+    /// head was received. Default 30 s.
     pub header_timeout: Duration,
     /// The minimum rate at which a client must send a request head, in bytes per second. The client
     /// may fall behind this rate for [`header_grace`](Self::header_grace), and then gets status
@@ -95,11 +95,11 @@ pub struct Limits {
     /// a request body or a response. After that time the connection is closed. Default 120 s, twice
     /// the time for which proxies usually keep connections.
     pub idle_timeout: Duration,
-    /// The time in which the application must respond to a request. It is counted from the time at
-    /// which the application received the request, or the request head if the application reads the
-    /// body itself. After that time the client gets status 504. The application is not notified,
-    /// and its response is discarded. No limit by default ([`Duration::MAX`]), as in httpuv,
-    /// because some handlers compute for a long time, for example to fit a statistical model.
+    /// The time in which the application must respond to a request that it has received. If the
+    /// application reads the request body itself, the time begins when it receives the request
+    /// head. After that time the client gets status 504. The application is not notified, and its
+    /// response is discarded. No limit by default ([`Duration::MAX`]), as in httpuv, because some
+    /// handlers compute for a long time, for example to fit a statistical model.
     pub request_timeout: Duration,
     /// The maximum number of concurrent connections. When it is reached, a new connection replaces
     /// the slowest connection that is idle, has not sent its head within a second, or is behind its
@@ -134,39 +134,37 @@ pub struct Limits {
     pub ws_min_rate: u32,
     /// The maximum time for which the client of a WebSocket may make no progress in sending a
     /// message or in reading the messages that are queued for it. Default 15 minutes, so that a
-    /// laptop whose lid was closed finds its session again. With httpuv, the operating system
-    /// closes such a connection after about that time.
+    /// laptop whose lid was closed finds its session again.
     pub ws_stall_timeout: Duration,
     /// The interval at which a ping is sent to each WebSocket, so that proxies do not close silent
     /// connections. Default 20 s.
     pub ws_ping_interval: Duration,
-    /// The maximum time from a WebSocket ping until the server receives any byte from the client.
-    /// (WebSocket software responds to pings automatically.) After that time the WebSocket is
-    /// dropped, and the application receives the close code 1006. Time in which the server has
-    /// stopped reading from the client is not counted. Default 15 minutes, like
-    /// [`ws_stall_timeout`](Self::ws_stall_timeout), so that a laptop whose lid is closed keeps its
+    /// The maximum time for which the client may send nothing after a WebSocket ping, to which
+    /// WebSocket software responds automatically. After that time the WebSocket is dropped, and the
+    /// application receives the close code 1006. Time in which the server does not read from the
+    /// client is not counted. Default 15 minutes, so that a laptop whose lid is closed keeps its
     /// session.
     pub ws_ping_timeout: Duration,
-    /// The maximum number of WebSockets that compress messages with context takeover (reuse of the
-    /// compression window for the next message), which needs 512 KiB of memory for each WebSocket.
-    /// Further WebSockets compress each message separately. Default 64.
+    /// The maximum number of WebSockets that compress messages with context takeover, which means
+    /// that each message reuses the compression window of the previous one. This needs 512 KiB of
+    /// memory for each WebSocket. Further WebSockets compress each message separately. Default 64.
     pub kept_windows: usize,
     /// The maximum time for which the server waits for a client's response to a WebSocket close
     /// frame. The time starts again whenever the client reads some of the data that was queued
     /// before the frame. Default 5 s.
     pub ws_close_timeout: Duration,
-    /// The memory in bytes that all clients together can make the server use. Memory of the
-    /// application does not count. [`shares`](Self::shares) divides it by purpose. When a share is
-    /// used up, the client that uses the most of it, or the newest client, gets status 503 or close
-    /// code 1013. By default (`None`), it is a quarter of the memory that the process may use
-    /// according to the machine, the control groups and the limit on address space, but at least 32
-    /// MiB.
+    /// The maximum memory in bytes that all clients together can make the server use, without the
+    /// memory of the application. It is divided into [`shares`](Self::shares) for different
+    /// purposes. When a share is used up, the client that uses the most of it, or the newest
+    /// client, gets status 503 or close code 1013. By default (`None`), the maximum is a quarter of
+    /// the memory that the process may use, but at least 32 MiB. The process's memory is limited by
+    /// the machine, its control groups and the limit on its address space.
     pub max_client_memory: Option<usize>,
     /// The percentages by which [`max_client_memory`](Self::max_client_memory) is divided among
     /// purposes, such as connections and request bodies.
     pub shares: Shares,
     /// The maximum memory in bytes of exchanges (each a request with its response) that are kept
-    /// for reuse. Default 8 MiB, of which 1,024 exchanges of ordinary requests use 6 MiB.
+    /// for reuse. Default 8 MiB, because 1,024 exchanges of ordinary requests need 6 MiB.
     pub pool_bytes: usize,
     /// The maximum time for which a listener that is being stopped waits for its unfinished
     /// responses to be sent. Default 1 s.

@@ -1,8 +1,9 @@
 //! An HTTP and WebSocket server that passes requests to an application over a
-//! [`Link`](rookery_exchange::Link).
+//! [`Link`](rookery_exchange::Link), which contains a queue for each direction.
 //!
-//! One I/O thread owns all connections, and uses the library hyper for HTTP/1.1. Rejected requests
-//! are reported to [`Server::reports`]. This crate does not depend on R.
+//! One I/O thread owns all connections. It uses the library hyper for HTTP/1.1 and h2 for HTTP/2.
+//! [`Server::reports`] counts the requests that the server has rejected without the application.
+//! This crate does not depend on R.
 //!
 //! ```no_run
 //! # struct Waker;

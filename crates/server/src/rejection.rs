@@ -1,5 +1,5 @@
-//! The reasons for which the server rejects a request without passing it to the application, with
-//! their responses and error messages.
+//! The reasons for which the server rejects a request without passing it to the application. Each
+//! reason has a response and an error message.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ rejections! {
         Host,
         /// The request target is not allowed: the request is a CONNECT (RFC 9110, 9.3.6), its
         /// target has the form that only CONNECT may use (RFC 9112, 3.2.3), or its target is a URL
-        /// whose authority is more than a host and a port (RFC 9110, 4.2.4). Status 400.
+        /// with an invalid host or with a user name (RFC 9110, 4.2.4). Status 400.
         Target,
         /// The framing of the request body, such as its chunks, is invalid. Status 400.
         BodyUnreadable,

@@ -109,7 +109,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Combines the values of the sources. If a source gives several values, the last one is used.
+    /// Combines the values that several sources, such as the command line and a file, give to the
+    /// settings. If a source gives several values to a setting, the last one is used.
     ///
     /// HTTPS settings belong to the certificates that the same source names. If several sources
     /// name certificates, only the source with the highest precedence counts, and the HTTPS
@@ -152,8 +153,8 @@ impl Settings {
         self
     }
 
-    /// Returns these settings, but with the values of `running` for the settings that `is_kept`
-    /// accepts. Also returns which of those settings have a different value in `running`.
+    /// Returns these settings, but with the values of the `running` settings for all settings that
+    /// `is_kept` accepts. Also returns the list of those settings whose value was thereby changed.
     #[must_use]
     pub fn with_values_kept(
         mut self,

@@ -1,5 +1,5 @@
-//! Settings whose value has several fields, such as `hsts`. The command line gives such a value as
-//! one text.
+//! Settings whose value has several fields, such as `hsts`. On the command line, all fields are
+//! given as one text.
 
 use crate::kind::{Composite, Kind, Raw, Rejected, Value};
 use crate::value_parser::flag;

@@ -1,9 +1,9 @@
 //! All settings of Rookery, in one table.
 //!
-//! A [`Setting`] is a static row of the table. It contains the setting's name, [kind](Kind),
-//! bounds, default and help, and the [places](Places) where the setting may be given. These rows
-//! are used to parse the settings from all sources, such as the command line and `_server.yml`. The
-//! example `generate` writes the documentation of the settings from them.
+//! Each row of the table is a [`Setting`]: its name, [kind](Kind), bounds, default and help text,
+//! and the [places](Places) where it may be given, such as the command line and `_server.yml`.
+//! Values from all places are parsed by these rows. The example `generate` writes the documentation
+//! of the settings from the table.
 //!
 //! ```
 //! use rookery_settings::{Raw, Value, table};

@@ -1,9 +1,8 @@
-//! Parses YAML into a tree in which each node has its position in the file. Scalars are kept as
-//! text.
+//! Parses YAML into a tree in which each node has its position in the file. Scalars, such as
+//! numbers, are kept as text.
 //!
-//! The crate saphyr-parser provides the events from which the tree is built. The size of a document
-//! ([`MAX_FILE_SIZE`]), its number of nodes ([`MAX_NODES`]) and its depth ([`MAX_DEPTH`]) are
-//! limited.
+//! The size of a document ([`MAX_FILE_SIZE`]), its number of nodes ([`MAX_NODES`]) and its depth
+//! ([`MAX_DEPTH`]) are limited.
 
 use std::collections::HashMap;
 use std::fmt;

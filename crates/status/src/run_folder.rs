@@ -74,14 +74,15 @@ impl RunFolder {
         &self.path
     }
 
-    /// Returns the path of the Unix socket on which the worker of a slot listens. Each start of a
-    /// worker has a different `epoch`, so a new worker does not listen at the path of an old one.
+    /// Returns the path of the Unix socket on which a worker listens. `slot` is the worker's
+    /// numbered place, and `epoch` the number of its start. A new worker therefore does not listen
+    /// at the path of an old one.
     pub fn socket(&self, slot: u32, epoch: u64) -> PathBuf {
         self.path.join(format!("{slot}.{epoch}"))
     }
 
-    /// Creates the folder for the temporary files of the worker of a slot. Each start of a worker
-    /// has a different `epoch` and a folder of its own.
+    /// Creates the folder for a worker's temporary files. `slot` is the worker's numbered place,
+    /// and `epoch` the number of its start. Each start therefore gets a folder of its own.
     ///
     /// # Errors
     /// Returns the system's error if the folder cannot be created.

@@ -23,9 +23,9 @@ pub struct Utilization {
 }
 
 impl Utilization {
-    /// Adds a sample and returns the worker's utilization from 0 to 1. `busy` is the total time for
-    /// which R has been busy until `at`, in nanoseconds. Call this method at intervals of less than
-    /// five seconds.
+    /// Adds a sample and returns the worker's utilization from 0 to 1. `at` is the time of the
+    /// sample in nanoseconds, and `busy` the total time for which R has been busy until then. Call
+    /// this method at intervals of less than five seconds.
     pub fn look(&mut self, busy: Duration, at: u64) -> f64 {
         let now = Mark { at, busy };
         let (from, next) = self.marks.get_or_insert((now, now));

@@ -1,8 +1,8 @@
 //! The random id that names a worker process in URLs. Shiny appends it to the URLs of a session as
 //! the parameter `w=`.
 //!
-//! Every worker process has a different id. An id needs no signature, because nobody can guess one.
-//! The session cookie, in contrast, names a worker by small numbers and is therefore signed.
+//! An id needs no signature, because nobody can guess its 16 random bytes. The session cookie, in
+//! contrast, names a worker by small numbers, which could be guessed, and is therefore signed.
 
 use std::fmt;
 use std::io;

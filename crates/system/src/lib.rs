@@ -1,5 +1,5 @@
 //! System calls that the standard library does not cover. Other crates of the workspace share them,
-//! so that each call and its safety argument exist once.
+//! so that each unsafe call is written and justified only once.
 //!
 //! - [`signals`]: threads that never run a signal handler
 //! - [`fork`]: descriptors that a forked child must close

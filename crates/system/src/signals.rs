@@ -1,8 +1,9 @@
 //! A function for starting threads that never run signal handlers, and a function that returns the
 //! id of the calling thread.
 
-/// Calls `start` with all signals blocked in the calling thread. A thread that `start` creates
-/// inherits the blocked signals, so it never runs a signal handler, such as one of R's.
+/// Calls `start` while all signals are blocked in the calling thread, and returns its result. A
+/// thread that `start` creates keeps all signals blocked, so it never runs a signal handler, for
+/// example one of R's.
 pub fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
     let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();

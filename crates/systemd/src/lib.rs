@@ -1,9 +1,8 @@
 //! The parts of systemd's protocols that a service needs: readiness notification and the watchdog
 //! (`sd_notify(3)`), and socket activation (`sd_listen_fds(3)`).
 //!
-//! This crate needs no library of systemd, because the protocols consist of a datagram, two numbers
-//! and a range of descriptors. Other service managers and container engines implement these
-//! protocols as well.
+//! The protocols are so simple that this crate needs no library of systemd. Other service managers
+//! and container engines implement these protocols as well.
 
 mod notify;
 mod socket_activation;

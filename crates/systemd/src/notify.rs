@@ -112,8 +112,8 @@ impl ServiceManager {
         self.send(&format!("STATUS={}", one_line(status)));
     }
 
-    /// Notifies the service manager that the service fails and will exit with the status `code`.
-    /// `status` is the reason, as a line for people. The notification is lost if the service
+    /// Notifies the service manager that the service has failed and will exit with the status
+    /// `code`. `status` is the reason, as text for people. The notification is lost if the service
     /// manager's queue is full.
     pub fn failed(&self, status: &str, code: u8) {
         self.send(&format!("STATUS={}\nEXIT_STATUS={code}", one_line(status)));

@@ -27,8 +27,9 @@ pub fn client_config(identity: Option<&str>) -> ClientConfig {
     client_config_with_versions(identity, rustls::DEFAULT_VERSIONS)
 }
 
-/// Returns the same configuration of a TLS client as [`client_config`], except that it supports
-/// only the TLS versions in `versions`.
+/// Returns the configuration of a TLS client that trusts [`roots`] and supports only the TLS
+/// versions in `versions`. `identity` is the name of the client's own certificate, or `None` for a
+/// client without one.
 ///
 /// # Panics
 /// Panics if there is no certificate with the name `identity`.

@@ -138,9 +138,9 @@ async fn read(
     }
 }
 
-/// Sends the application's messages to the server. Returns only if the application has abandoned
-/// the client and the client has been closed. In all other cases, `read` detects the end of the
-/// connection.
+/// Sends the application's messages to the server. Returns only after the application has abandoned
+/// the client and the closing handshake has been started. Otherwise never returns, even if the
+/// connection ends, because `read` reports that end.
 async fn write(
     sender: &Sender<Box<dyn Transport>>,
     mut commands: UnboundedReceiver<Command>,

@@ -1,13 +1,12 @@
 //! WebSocket clients (RFC 6455) for applications with an event loop that must never block, such as
 //! R.
 //!
-//! [`Clients`] runs all clients on one thread. [`Clients::open`] returns at once. When a client has
-//! an event, a [`Wake`] callback notifies the application, which takes the event with
-//! [`Clients::next_event`]. Sending and closing do not block either. A timeout in [`Settings`]
-//! limits every wait of the thread.
+//! [`Clients`] runs all clients on one thread. Opening a client ([`Clients::open`]), sending and
+//! closing never block. When a client has an event, a [`Wake`] callback notifies the application,
+//! which takes the event with [`Clients::next_event`].
 //!
-//! The crate `rookery_websocket` implements the protocol, and rustls implements TLS, with the root
-//! certificates of the system ([`Roots`]).
+//! The crate `rookery_websocket` implements the protocol. rustls implements TLS, with the system's
+//! root certificates or given ones ([`Roots`]).
 
 mod address;
 mod client_task;

@@ -50,7 +50,8 @@ pub enum RootsError {
     Empty(String),
 }
 
-/// Returns the TLS configuration for an HTTP/1.1 client that trusts these root certificates.
+/// Returns the TLS configuration for an HTTP/1.1 client that trusts the root certificates in
+/// `roots`.
 ///
 /// # Errors
 /// Returns a [`RootsError`] if there are no root certificates or they cannot be read.

@@ -1,7 +1,8 @@
 //! The protocol between a supervisor and its worker processes. A worker is an R process that serves
-//! requests; a supervisor starts workers and passes requests on to them over a Unix socket. This
-//! crate depends on neither R nor HTTP nor an async runtime. It defines the descriptors that a
-//! worker inherits and the bytes that are sent over them.
+//! requests. A supervisor starts workers and sends them requests over Unix sockets.
+//!
+//! This crate defines the descriptors that a worker inherits, and the bytes that are sent over
+//! them. It depends on neither R nor HTTP nor an async runtime.
 //!
 //! ```text
 //! supervisor                                                      worker
@@ -15,32 +16,36 @@
 //!
 //! # How a supervisor uses this crate
 //! 1. Create a [`SharedScoreboard`] and a [`ControlChannel::pair`] for each process. The listener
-//!    may be kept for the next process of the slot.
+//!    of an earlier worker may be used again.
 //! 2. Pass them to the [`Command`](std::process::Command) with [`WorkerEnvironment::apply`], start
 //!    the process, and then close the worker's ends.
 //! 3. Wait for [`Message::Ready`], and send a [`Message::Ping`] from time to time. The control
-//!    channel ends when the worker does; if the supervisor closes its end, the worker shuts down
+//!    channel ends when the worker ends. If the supervisor closes its end, the worker shuts down
 //!    within [`EXIT_TIMEOUT`].
-//! 4. Give each request a [`Ticket`], and send it with a [`WORKER_HEADER`] that replaces any header
-//!    of this name from the client.
-//! 5. After the worker has died and has been waited for, [`Scoreboard::has_begun`] returns whether
-//!    R had begun a request.
+//! 4. Give each request a [`Ticket`] (a number), and send the ticket in the request's
+//!    [`WORKER_HEADER`]. Remove any header of this name that the client has sent.
+//! 5. After a worker has ended and has been waited for, call [`Scoreboard::has_begun`] to learn
+//!    whether R had begun a request.
 //!
 //! # Whether R had begun a request
-//! A worker writes the ticket of a request to the scoreboard, with one atomic store, before R calls
-//! the application for it. The supervisor shares the memory, which outlives the worker. A SIGKILL
-//! arrives either before or after the store. If it arrives before, R has not run any line of the
-//! application for the request, and [`Scoreboard::has_begun`] returns `false`. The request may then
-//! be sent to another worker, whatever its method. If `has_begun` returns `true`, R may have died
-//! in the few instructions between the store and the call of the application.
+//! Before R calls the application for a request, the worker writes the request's ticket to the
+//! scoreboard. The scoreboard is memory that the worker shares with the supervisor, so it outlives
+//! the worker. After the worker's death, [`Scoreboard::has_begun`] returns:
+//! - `false` if the ticket was not written. R has then run no line of the application for the
+//!   request. The request may be sent to another worker, whatever its method.
+//! - `true` if the ticket was written. R has usually begun the application, but may have died in
+//!   the few instructions between writing the ticket and calling the application.
 //!
 //! # What a hostile worker can do
-//! The size of the shared memory is sealed, so a worker cannot truncate the memory while the
-//! supervisor uses it. The supervisor reads only numbers from the memory, and accepts every value.
-//! A malformed message on the control channel is reported as [`Received::Malformed`].
+//! - A worker cannot truncate the shared memory while the supervisor uses it, because the size of
+//!   the memory is sealed.
+//! - A worker can write any numbers to the shared memory. The supervisor reads only numbers, and
+//!   accepts every value.
+//! - A worker can send malformed messages on the control channel. They are reported as
+//!   [`Received::Malformed`].
 //!
-//! Only Linux has memory that can be sealed. On other systems, [`SharedScoreboard::create`] returns
-//! an error, and the rest of this crate cannot be used.
+//! Only Linux has memory whose size can be sealed. On other systems, [`SharedScoreboard::create`]
+//! returns an error, and the rest of this crate cannot be used.
 
 mod control_channel;
 mod counters;

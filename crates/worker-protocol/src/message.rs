@@ -38,9 +38,9 @@ pub enum Message {
     /// To the worker: shut down gracefully, as after [`Drain`](Self::Drain), but exit within
     /// [`EXIT_TIMEOUT`](crate::EXIT_TIMEOUT) whatever R is doing.
     Stop,
-    /// To the worker: interrupt the R code that processes the current request or WebSocket message,
-    /// which fails as a result. The message has no effect while R does something else. The worker
-    /// continues to serve afterwards.
+    /// To the worker: interrupt the R code that processes the current request or WebSocket message.
+    /// This processing fails, and the worker continues to serve. While R does something else, the
+    /// command has no effect.
     Interrupt,
     /// To the worker: run R's garbage collector and return free memory to the system as soon as R
     /// is idle.

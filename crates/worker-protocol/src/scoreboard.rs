@@ -93,9 +93,9 @@ pub struct Scoreboard {
     is_stopping: AtomicU32,
     r: Line<Rs>,
     io: Line<Ios>,
-    /// The state of the last request at each place (the index that a ticket contains). The value is
-    /// `2 * n` if R has begun the request with the sequence number `n`, or `2 * n + 1` if the
-    /// supervisor has withdrawn that request.
+    /// Whether requests were begun or withdrawn. The index is the place in a request's ticket,
+    /// which later requests use again. An element is `2 * n` if R has begun the request with the
+    /// sequence number `n`, or `2 * n + 1` if the supervisor has withdrawn that request.
     begun: [AtomicU64; MAX_TICKETS],
     /// Metrics of the requests over connections that this worker has accepted on the public
     /// listeners. R's thread writes them.

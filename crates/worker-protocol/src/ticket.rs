@@ -103,12 +103,13 @@ impl Tickets {
     }
 }
 
-/// A ticket in use. When the guard is dropped, the ticket's place on the scoreboard becomes free.
-/// Drop the guard after the response has arrived or after
-/// [`Scoreboard::has_begun`](crate::Scoreboard::has_begun) was called. It may also be dropped while
-/// the worker still processes the request, for example after the client has disconnected. A later
-/// ticket may then use the same place, and the worker does not overwrite the later ticket with the
-/// older one.
+/// A ticket in use. When the guard is dropped, a later ticket can use the same place on the
+/// scoreboard. Drop the guard after the response has arrived or after
+/// [`Scoreboard::has_begun`](crate::Scoreboard::has_begun) was called.
+///
+/// The guard may also be dropped while the worker still processes the request, for example because
+/// the client has disconnected. This is safe, because the worker never overwrites the record of a
+/// later ticket with that of an older one.
 #[derive(Debug)]
 pub struct TicketGuard {
     ticket: Ticket,

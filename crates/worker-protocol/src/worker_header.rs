@@ -6,9 +6,10 @@ use std::net::SocketAddr;
 
 use crate::ticket::Ticket;
 
-/// The name of the worker header. A supervisor sets this header on every request that it passes on,
-/// and removes any header of this name that a client sent. A worker therefore receives it only from
-/// its supervisor. R does not see the header.
+/// The name of the worker header, which contains the supervisor's information about a request. A
+/// supervisor sets this header on every request that it passes on to a worker, and removes any
+/// header of this name that a client sent. The value is therefore trustworthy. R does not see the
+/// header.
 pub const WORKER_HEADER: &str = "rookery-call";
 
 /// The maximum length in bytes of the value of a worker header. The longest part is the
@@ -40,12 +41,19 @@ const NONE: &str = "-";
 
 /// The information about a request that a supervisor passes on to a worker in the worker header.
 ///
-/// The text form of a worker header consists of words that are separated by single spaces: `1`, the
-/// ticket, `http` or `https`, the client's address, the address that the client connected to, the
-/// request's id, and the fingerprint and the subject of the client's certificate. `-` stands for an
-/// absent part. A ninth word describes the body unless the body directly follows the head: `head`,
-/// `head:chunked` or `head:` with a number of bytes if the body has not been sent, and `seen` if
-/// the application has already inspected the head.
+/// The text form of a worker header consists of words that are separated by single spaces. `-`
+/// stands for an absent part. The words are:
+/// - `1`, the version of the format
+/// - the ticket
+/// - `http` or `https`
+/// - the client's address
+/// - the address that the client connected to
+/// - the request's id
+/// - the fingerprint of the client's certificate
+/// - the subject of the client's certificate
+/// - only if the request's body is sent later: `head`, `head:chunked`, or `head:` with the number
+///   of bytes of the body
+/// - only if the application has already inspected the request's head: `seen`
 ///
 /// ```
 /// use rookery_worker_protocol::{BodyState, WorkerHeader, ClientCertificate, Ticket};

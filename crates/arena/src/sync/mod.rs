@@ -1,25 +1,29 @@
-//! An arena from which several threads allocate at once, without locks.
+//! An arena from which several threads allocate at once, without locks. No thread ever waits for
+//! another: if two threads find a chunk full, both allocate a new one, and the slower thread frees
+//! its own again.
 //!
 //! # Ground rules
-//! - A thread allocates from one of several chains of chunks (its shard). Threads may share a
-//!   shard, but are slower then.
-//! - The chunks of a chain (nodes) are linked by `next` and are only appended between resets, and
-//!   `current` only moves along the chain. A pointer that a thread has read is therefore valid
-//!   until `reset`, `release` or drop, which need `&mut`.
-//! - The cursor of a node is moved by compare-and-swap, and the thread that moved it owns the bytes
-//!   between the old and the new value. Another thread can only access these bytes through a
-//!   reference that was sent to it, which synchronizes the threads. Relaxed ordering is therefore
-//!   enough for the cursor. A node is published by its link, with release and acquire.
-//! - `made` and `used` are stacks. Nodes are pushed onto them, and none is taken before a reset, so
-//!   there is no ABA problem. `spares` is a list that does not change between resets; a spare is
-//!   taken by setting its `below`, which was null. Each node for a single large allocation is in
-//!   `made` or in the list of spares, and also in `used` if it serves an allocation.
-//! - Counters (reserved bytes, pressure, misses) are relaxed. They guide decisions and the limit,
-//!   but publish nothing. Bytes are reserved under the limit before memory is requested, so threads
-//!   cannot exceed it together.
+//! A node is a chunk of memory whose header contains atomics. A shard is a chain of nodes. Each
+//! thread allocates from one of several shards. Threads that share a shard are slower.
 //!
-//! No thread ever waits for another, not even on the slow path: if two threads find the last chunk
-//! full, both make a new one, and the slower thread frees its own.
+//! - Nodes are linked by `next`. Between resets, nodes are only appended to a shard, and the
+//!   shard's `current` only moves forward. A pointer to a node is therefore valid until `reset`,
+//!   `release` or drop, which need `&mut`.
+//! - A thread allocates by moving the cursor of a node with a compare-and-swap. It then owns the
+//!   bytes between the old and the new value. Another thread can access these bytes only through a
+//!   reference that was sent to it, and sending synchronizes the threads. Relaxed ordering is
+//!   therefore enough for the cursor.
+//! - A new node becomes visible to other threads by the link to it, which is written with release
+//!   ordering and read with acquire ordering.
+//! - A large allocation gets a node of its own. `made` and `used` are stacks of such nodes. Nodes
+//!   are only pushed onto these stacks, and none is removed before a reset, so there is no ABA
+//!   problem.
+//! - `spares` is a list of nodes kept for large allocations, and does not change between resets. A
+//!   thread takes a spare by setting the spare's `below`, which was null. The taken node stays in
+//!   the list, and is also pushed onto `used`.
+//! - Counters (reserved bytes, pressure, misses) are relaxed, because no other data is published
+//!   through them. Bytes are counted against the limit before memory is requested, so that threads
+//!   cannot exceed the limit together.
 
 mod node;
 mod shard;
@@ -49,11 +53,11 @@ pub(crate) mod atomic {
 
 /// An [`Arena`](crate::Arena) from which several threads allocate at once, without locks.
 ///
-/// An allocation is a compare-and-swap of the cursor, which is repeated if another thread was
-/// faster. Threads are spread over eight chains of chunks (one chain without the `std` feature), so
-/// that they rarely collide. The price is the unused end of the last chunk of each chain. An atomic
-/// operation still costs several times what an allocation of [`Arena`](crate::Arena) costs, so give
-/// each thread an arena of its own where possible.
+/// An allocation moves a cursor by a compare-and-swap, which is repeated if another thread was
+/// faster. Threads rarely collide, because they are spread over eight chains of chunks (one chain
+/// without the `std` feature). The price is the unused end of the last chunk of each chain. Because
+/// of the atomic operation, an allocation still costs several times as much as from an
+/// [`Arena`](crate::Arena), so give each thread an arena of its own where possible.
 ///
 /// ```
 /// use rookery_arena::SyncArena;
@@ -69,8 +73,8 @@ pub(crate) mod atomic {
 /// # Cost
 /// | methods | cost |
 /// |---|---|
-/// | allocations of every kind | one compare-and-swap where `Arena` has one store; now and then a chunk |
-/// | `reset` | a few stores for each chunk in use; and one free for each that was recently not needed |
+/// | allocations of every kind | one compare-and-swap; now and then a new chunk |
+/// | `reset` | a few stores for each chunk in use, and one free for each chunk not needed recently |
 /// | `release`, drop | one free for each chunk |
 /// | `len`, `is_empty`, `peak`, `chunks` | a walk over the chunks |
 /// | `capacity`, `growth`, limits | constant |
@@ -84,8 +88,9 @@ pub struct SyncArena {
     made: AtomicPtr<Node>,
     /// The nodes (chunks) that serve one large allocation each, the most recent first.
     used: AtomicPtr<Node>,
-    /// The spare node at which a search for a free one begins. Spare nodes are chunks for one large
-    /// allocation each, kept by earlier resets. All spares before this one are in use.
+    /// The first spare node that may be free. Spare nodes are chunks for one large allocation each,
+    /// which earlier resets have kept for reuse. All spare nodes before this one in the list are in
+    /// use.
     spares: AtomicPtr<Node>,
     /// The number of bytes that the arena holds from the global allocator.
     reserved: AtomicUsize,
@@ -170,13 +175,13 @@ impl SyncArena {
         *self = fresh;
     }
 
-    /// Sets the maximum number of bytes that the arena may hold from the global allocator; `None`
-    /// means no limit. A lower limit does not take away memory that the arena already holds.
+    /// Sets the maximum number of bytes of memory that the arena may hold; `None` means no limit.
+    /// If the arena already holds more, it keeps that memory.
     ///
-    /// Chunks of large allocations that are kept for reuse count towards the limit. Unlike an
-    /// [`Arena`](crate::Arena), this arena does not free them to make space for an allocation.
-    /// After the limit has refused an allocation, the next reset frees the kept chunks that served
-    /// no allocation.
+    /// Unused chunks that are kept for reuse count towards the limit. Unlike an
+    /// [`Arena`](crate::Arena), this arena does not free them to make space for an allocation. If
+    /// the limit has refused an allocation, the next reset frees the chunks for large allocations
+    /// that were not used.
     pub fn set_allocation_limit(&mut self, limit: Option<usize>) {
         self.limit = limit.unwrap_or(NO_LIMIT);
     }

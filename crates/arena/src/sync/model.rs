@@ -1,14 +1,16 @@
-//! Models of two threads that use a `SyncArena`. Loom (a model checker) runs them in every order of
-//! steps with at most three preemptions: `scripts/soundness model`, or `RUSTFLAGS="--cfg loom"
-//! cargo test -p rookery-arena --lib --release`.
+//! Models of two threads that use a `SyncArena`. Loom (a model checker) runs each model in every
+//! order of the threads' steps with at most three preemptions. The models are run by
+//! `scripts/soundness model`, or
+//! `RUSTFLAGS="--cfg loom" cargo test -p rookery-arena --lib --release`.
 //!
-//! The limit of three preemptions keeps the run short. All models take 5 s with three preemptions
-//! and over 30 s with four. Without a limit, two of the models had not ended after ten minutes.
-//! `LOOM_MAX_PREEMPTIONS` sets another limit.
+//! With three preemptions, all models together take 5 s. With four they take over 30 s, and without
+//! a limit, two of the models had not ended after ten minutes. `LOOM_MAX_PREEMPTIONS` sets another
+//! limit.
 //!
-//! To test the models, each atomic update of `node.rs`, `shard.rs` and `mod.rs` was once replaced
-//! by a load and a store, and a model failed each time. The one exception is the update in
-//! `take_spare` that skips spares in use, whose loss only costs time.
+//! To test the models themselves, each atomic update of `node.rs`, `shard.rs` and `mod.rs` was once
+//! replaced by a separate load and store. A model failed each time, with one exception: the update
+//! in `take_spare` that lets later searches skip spares in use. Losing that update only makes these
+//! searches slower.
 
 use core::alloc::Layout;
 use core::ptr::NonNull;

@@ -22,9 +22,9 @@ pub(crate) struct Node {
     /// The number of allocations that got nodes (chunks) of their own in order to keep the unused
     /// end of this node for smaller allocations.
     misses: AtomicUsize,
-    /// The link of the stack of nodes that serve one large allocation each. It points to the node
-    /// that was put to use before this one, or to this node itself if it was the first. It is null
-    /// while the node serves no such allocation.
+    /// The node below this one in the stack of the nodes that contain one large allocation each.
+    /// The lowest node, which was put to use first, refers to itself. Null while this node contains
+    /// no such allocation.
     below: AtomicPtr<Node>,
     size: usize,
 }
@@ -226,10 +226,12 @@ pub(crate) unsafe fn iterate_used<'a>(latest: *mut Node) -> impl Iterator<Item =
     })
 }
 
-/// Builds the new list of spare nodes (chunks kept for reuse) at a reset. It begins with the nodes
-/// that served an allocation, in the order of their use, followed by the spares that served none.
-/// If the same allocations are repeated, each therefore finds its former node. Returns the list,
-/// and the total size of the nodes that served an allocation.
+/// Builds the new list of spare nodes (chunks kept for reuse) at a reset. Returns the list, and the
+/// total size of the nodes in `used`.
+///
+/// The list begins with the nodes in `used`, in the order in which they were used. The same
+/// allocations after the reset therefore find their former nodes. The nodes in `spares` that were
+/// not used follow.
 ///
 /// # Safety
 /// - `used` is the stack of the nodes that served an allocation. Each node for one large allocation
@@ -261,8 +263,9 @@ pub(crate) unsafe fn recycle(used: *mut Node, spares: *mut Node) -> (*mut Node, 
     (first, bytes)
 }
 
-/// Frees those spare nodes (chunks kept for reuse) that exceed the high-water mark according to
-/// `layout::is_surplus_dedicated`. Returns the remaining spares and the number of freed bytes.
+/// Frees the spare nodes (chunks kept for reuse) above `mark`, the high-water mark.
+/// `layout::is_surplus_dedicated` decides which these are. Returns the list of the remaining nodes
+/// and the number of freed bytes.
 ///
 /// # Safety
 /// - The nodes form a list, nothing else uses them, and nothing in them is in use.

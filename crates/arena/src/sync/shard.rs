@@ -1,4 +1,5 @@
-//! A shard of a `SyncArena`: one of the chains of chunks over which the arena spreads its threads.
+//! A shard of a `SyncArena`: one of its chains of chunks. Each thread allocates from one shard, so
+//! that threads rarely collide.
 
 use core::ptr::{self, NonNull};
 
@@ -49,8 +50,9 @@ pub(crate) struct Shard {
     /// The nominal size in bytes of the next node (chunk) that the shard makes.
     target: AtomicUsize,
     /// The total size in bytes of the allocations that got nodes (chunks) of their own although
-    /// larger shared nodes could contain them. It returns to zero when the shard moves to another
-    /// node.
+    /// larger shared nodes could contain them. When it reaches the size of the next node, that node
+    /// is made larger. The count then starts again at zero. It also starts again when the shard
+    /// moves to another node.
     pressure: AtomicUsize,
     /// The high-water mark of the chain in bytes: the memory that it recently needed between two
     /// resets. It changes only through `&mut`.
@@ -149,8 +151,9 @@ impl Shard {
     }
 
     /// Counts an allocation of `room` bytes that got a node (chunk) of its own although a larger
-    /// shared node could contain it. If the shard's next node does not exist yet (`is_kept` is
-    /// false), and the counted bytes would have filled it, further nodes become larger.
+    /// shared node could contain it. When the counted bytes would have filled the shard's next
+    /// node, that node is made larger. If the next node exists already (`is_kept`), its size cannot
+    /// change.
     pub(crate) fn add_pressure(&self, room: usize, is_kept: bool, growth: Growth) {
         if let Some(node) = self.current() {
             node.misses().fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! The error messages for a wrong command line. They replace the messages of the parser clap.
+//! The error messages for a wrong command line, which replace the messages of the command-line
+//! parser clap.
 
 use std::path::Path;
 

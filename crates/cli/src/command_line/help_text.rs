@@ -1,6 +1,6 @@
-//! Texts that `--help` and the manual page share. The documentation generator in crates/settings
-//! compiles this file as well. The file must not import anything, because the other modules of this
-//! crate do not exist there.
+//! Texts that `--help` and the manual page share. The generator of the manual page in
+//! crates/settings compiles this file as well. The file must therefore not use any other module of
+//! this crate.
 
 /// The first paragraph of `rookery --help`.
 pub(super) const ABOUT: &str = "\

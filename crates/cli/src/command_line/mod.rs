@@ -116,8 +116,8 @@ fn target_command(name: &'static str) -> Clap {
         .args(options::options())
 }
 
-/// Returns an argument that accepts any number of words that are not options. The program later
-/// checks the number itself, because its error messages are clearer than those of clap.
+/// Returns an argument that accepts any number of words that are not options. The number of words
+/// is checked later, because the program's own error messages are clearer than those of clap.
 fn positionals(name: &'static str) -> Arg {
     Arg::new(name).num_args(0..).value_parser(OsStringValueParser::new()).hide(true)
 }

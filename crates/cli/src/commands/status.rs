@@ -77,11 +77,12 @@ fn query_found(wanted: Option<&Selector>, is_json: bool) -> Result<Vec<u8>, Fail
     Ok(text)
 }
 
-/// Requests the status of one server. Returns `None` if the server is not selected or no longer
-/// exists.
+/// Requests the status of the server with the process id `pid`. Returns `None` if `wanted` selects
+/// another server, or if the server no longer exists.
 ///
 /// # Errors
-/// Fails if the server does not respond, and is or may be the selected one.
+/// Fails if the server does not respond, unless `wanted` is the process id of another server. If
+/// `wanted` is an app, a server that does not respond may be the one that serves it.
 fn query_server(
     pid: u32,
     place: &AdminAddress,

@@ -141,8 +141,8 @@ impl Address {
         }
     }
 
-    /// Returns the address with the same host and another port. The listener on that port redirects
-    /// HTTP requests to this address.
+    /// Returns an address with the same host and another port, for the listener that redirects HTTP
+    /// requests to this address.
     ///
     /// # Errors
     /// Fails for a Unix socket, which has no port.
@@ -192,7 +192,8 @@ impl Address {
     }
 
     /// Returns the URL of the server for a browser, or the path of its Unix socket. `port` is the
-    /// port on which the server actually listens, which matters if the system chose it.
+    /// actual port of the listener, which the system may have chosen. `domain` is the public name
+    /// of the host, if it has one.
     pub(crate) fn url(
         &self,
         port: Option<u16>,

@@ -1,6 +1,6 @@
-//! Waits until orphaned workers have exited. If a supervisor is killed, its worker keeps listening
-//! on the address until the requests of the worker are finished. A new server must not accept
-//! connections on the address until then.
+//! Waits until no orphaned worker uses the server's address. A worker is orphaned if its supervisor
+//! was killed. It still finishes its requests, and keeps listening on the address until then. A new
+//! server must not accept connections on the address before that worker has exited.
 
 use std::time::{Duration, Instant};
 

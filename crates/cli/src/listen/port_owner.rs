@@ -38,9 +38,9 @@ pub(crate) fn is_listening(path: &Path) -> bool {
 #[cfg(target_os = "linux")]
 const WORKER: &[u8] = b"ROOKERY_INTERNAL_CONTROL_FD=";
 
-/// Returns a description of a worker that has one of these sockets open and whose supervisor no
-/// longer exists. Returns `None` if any other process has one of the sockets open, such as a
-/// running supervisor.
+/// Returns a description of a worker whose supervisor no longer exists, but which still has a
+/// socket from `inodes` open. Returns `None` if any process other than a worker, such as a running
+/// supervisor, has one of these sockets open.
 #[cfg(target_os = "linux")]
 fn orphan(inodes: &[String]) -> Option<String> {
     let owners: Vec<PathBuf> = owners(inodes).collect();

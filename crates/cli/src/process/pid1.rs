@@ -1,9 +1,12 @@
-//! The duties of PID 1, the first process of a container. It must reap orphaned processes, it
-//! ignores signals for which it has no handler, and its exit ends all other processes of the
-//! container.
+//! Runs the server in a child process if the program is PID 1, the first process of a container.
+//! PID 1 differs from other processes:
 //!
-//! The server therefore runs in a child process without these duties. PID 1 forwards signals to the
-//! child and exits with the child's status.
+//! - It must reap orphaned processes.
+//! - It ignores signals for which it has no handler.
+//! - Its exit ends all other processes of the container.
+//!
+//! PID 1 itself only reaps processes, forwards signals to the child, and exits with the child's
+//! status.
 
 use std::io;
 use std::mem::MaybeUninit;

@@ -1,8 +1,9 @@
 //! Receives the signals to which the program responds, such as SIGTERM and SIGHUP.
 //!
-//! A program started with `nohup`, or in the background of a script, begins with some signals
-//! ignored. These signals stay ignored, with one exception: a SIGHUP that another process sends
-//! still requests a reload, because `nohup` is meant only for the SIGHUP of a closed terminal.
+//! Signals that were ignored when the program was started, for example by `nohup` or in the
+//! background of a script, stay ignored. On Linux there is one exception: a SIGHUP from another
+//! process still requests a reload. `nohup` is meant only for the SIGHUP that the kernel sends when
+//! a terminal is closed.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -183,8 +184,9 @@ fn parent_session() -> Option<libc::pid_t> {
     std::env::var(PARENT_VARIABLE).ok()?.parse().ok()
 }
 
-/// A counter of how often the server was requested to stop. It detects that a service manager's
-/// signal arrives twice, directly and forwarded by the R session that started this program.
+/// A counter of how often the server was requested to stop. A service manager may send a signal to
+/// the R session that started this program and to this program itself. The R session forwards its
+/// signal, so the request arrives twice, but is counted once.
 #[derive(Debug)]
 pub(crate) struct StopCounter {
     parent: Option<libc::pid_t>,

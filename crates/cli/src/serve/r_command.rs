@@ -75,8 +75,9 @@ pub(crate) fn worker_command(
     Ok(command)
 }
 
-/// Changes the command so that R runs interactively, with a prompt. Because R then reads its
-/// commands from the terminal, an R profile starts the server, after the user's own profile.
+/// Changes the command so that R runs interactively, with a prompt. R then reads its commands from
+/// the terminal and not from a script. Therefore an R profile starts the server, after it has run
+/// the user's own profile.
 #[cfg(target_os = "linux")]
 fn make_interactive(command: &mut Command, target: &Target) -> Result<(), Failure> {
     let mut interactive = Command::new(command.get_program());
@@ -142,9 +143,9 @@ pub(crate) fn r_command(target: &Target, settings: Lines) -> Result<Command, Fai
     Ok(command)
 }
 
-/// Returns the first program `R` in the folders of `path`. Relative folders are relative to the
-/// current folder, because R is started in the app's folder, and the app must not supply the
-/// program.
+/// Returns the absolute path of the first program `R` in the folders of `path`, the value of
+/// `PATH`. R is started in the app's folder, where a relative path could lead to a program of the
+/// app.
 fn find_r(path: Option<&OsStr>) -> Option<PathBuf> {
     std::env::split_paths(path.unwrap_or(OsStr::new(DEFAULT_PATH)))
         .filter(|folder| !folder.as_os_str().is_empty())
@@ -169,7 +170,7 @@ pub(crate) fn package_folder() -> Result<PathBuf, Failure> {
 
 /// Returns a value for `R_LIBS` that begins with the library of rookery's own version of httpuv. R
 /// then prefers this version to those in the libraries that an `.Rprofile` adds. Returns `None` if
-/// the library is not in its usual folder. R itself then finds the library (`compat_library()`).
+/// this library is not in its usual folder; the R code then searches for it (`compat_library()`).
 fn library_path(package: &Path) -> Option<OsString> {
     let compat = package.join("compat");
     if !compat.join("httpuv").join("DESCRIPTION").is_file() {

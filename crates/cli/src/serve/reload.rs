@@ -93,9 +93,9 @@ impl Reload {
     }
 }
 
-/// Returns true if a setting has changed and the change needs a restart of the server. `start`
-/// contains the settings with which the server was started, and `now` those that the reload has
-/// read.
+/// Returns true if a change of the setting `row` takes effect only after a restart of the server.
+/// `start` contains the settings with which the server was started, and `now` those that the reload
+/// has read.
 fn needs_restart(row: &Setting, start: &ServeSettings, now: &ServeSettings) -> bool {
     // A terminal is shared with a single worker.
     let is_bound_to_terminal = row.name == "workers" && start.workers.is_interactive;

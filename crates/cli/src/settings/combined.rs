@@ -1,5 +1,5 @@
-//! The settings after all sources (command line, environment, `_server.yml`) are combined, and the
-//! values that the server uses.
+//! The settings as combined from all sources (command line, environment, `_server.yml`), and
+//! functions that convert them into the values that the server uses.
 
 use std::path::PathBuf;
 use std::time::Duration;

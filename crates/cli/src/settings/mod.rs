@@ -1,5 +1,5 @@
-//! The settings combined from all sources, and the values that this program and the R processes
-//! use.
+//! The settings: reading them from all sources, combining them, and converting them for the server
+//! and for the R processes.
 
 pub(crate) mod admin_address;
 pub(crate) mod combined;

@@ -82,8 +82,8 @@ pub(crate) enum Sticky {
 }
 
 impl Workers {
-    /// Returns the settings of workers from the combined settings. With `is_dev`, there is a single
-    /// worker, which shares the terminal.
+    /// Returns the settings of workers from the combined settings. `is_dev` is true for `rookery
+    /// dev`: if there is a single worker, R then shows a prompt in the terminal of this program.
     ///
     /// # Errors
     /// Fails if several workers would share a terminal.

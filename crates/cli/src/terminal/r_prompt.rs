@@ -1,5 +1,5 @@
-//! Watches the terminal that R shares with this program (`--interactive`). Detects whether R shows
-//! a prompt, and restores the terminal settings that R has changed.
+//! Watches the terminal that R shares with this program (`--interactive`). The module detects
+//! whether R shows a prompt, and restores terminal settings that R has changed.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;

@@ -61,12 +61,12 @@ macro_rules! hooked {
 }
 
 hooked! {
-    /// A future that captures an error hook, and makes it current during each of its polls, on any
-    /// thread.
+    /// A future that captures an error hook (a receiver of errors), and makes it the thread's
+    /// current hook during each of its polls, on any thread.
     ///
-    /// The captured hook replaces the thread's hook even if it is `None`. The thread's hook is
-    /// restored after the poll, even after a panic. A poll lends the hook to the thread, so it
-    /// changes no reference count and allocates nothing.
+    /// If no hook was current when the future was wrapped, none is current during its polls. After
+    /// each poll, even if it panics, the thread's previous hook is current again. A poll changes no
+    /// reference count and allocates nothing.
     ///
     /// # Cancel safety
     /// The wrapper is cancel-safe if the inner future is. While the inner future is dropped, the

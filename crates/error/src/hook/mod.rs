@@ -1,4 +1,5 @@
-//! Error hooks (receivers of errors), and functions that make a hook current for a scope.
+//! Error hooks (objects that receive the errors that code throws), and functions that make a hook
+//! current during a call or until a guard is dropped.
 
 mod future;
 mod stack;
@@ -15,10 +16,11 @@ pub use stack::HookGuard;
 
 /// An error hook: a receiver of the errors that code passes to [`throw`].
 ///
-/// In its methods, a hook may make other hooks current, and may throw errors to them or to itself.
-/// It stays current during a call of its methods, so it has to avoid endless recursion. A hook that
-/// passes errors on to the previous hook has to get the previous hook by [`current_hook`] when it
-/// is made.
+/// A hook stays current while its methods are called. If a method throws errors itself, it
+/// therefore has to avoid endless recursion, for example by making another hook current.
+///
+/// A hook that passes errors on to the previous hook has to get the previous hook by
+/// [`current_hook`] when it is made.
 pub trait ErrorHook: Send + Sync {
     /// Receives an error, and returns an id by which the error can be withdrawn with
     /// [`clear`](ErrorHook::clear).
@@ -52,11 +54,13 @@ impl fmt::Display for ErrorId {
     }
 }
 
-/// Passes `error` to the current error hook of this thread. If there is no hook, drops the error
-/// without converting it.
+/// Passes `error` to the current error hook (the receiver of errors) of this thread, and returns
+/// the id that the hook gives to the error. If there is no hook, drops the error and returns the id
+/// 0.
 ///
 /// # Allocation
-/// Those of the conversion to [`Error`] (none for an [`Error`]) and those of the hook.
+/// The conversion to [`Error`] and the hook may allocate. An error that is already an [`Error`]
+/// needs no conversion, and without a hook the error is not converted.
 pub fn throw(error: impl Into<Error>) -> ErrorId {
     stack::visit(|hook| hook.map(|hook| hook.throw(error.into()))).unwrap_or_default()
 }
@@ -79,13 +83,14 @@ pub fn current_hook() -> Option<Arc<dyn ErrorHook>> {
     stack::visit(|hook| hook.map(Arc::clone))
 }
 
-/// Calls `run` while `hook` is the thread's current error hook. Afterwards the previous hook is
-/// restored, even after a panic, and even if guards that `run` made still exist.
+/// Calls `run` while `hook` is the thread's current error hook (the receiver of its errors).
+/// Afterwards the previous hook is current again, even after a panic, and even if a guard that
+/// [`set_hook`] returned to `run` still exists.
 ///
 /// # Stackful coroutines
-/// The hook belongs to the thread and does not follow a stackful coroutine: `run` must not switch
-/// to another stack and return later, or on another thread. Async code has no such switches;
-/// [`ErrorHookFuture`] sets its hook for each poll.
+/// `run` must not suspend a stackful coroutine and resume it later or on another thread, because
+/// the hook belongs to the thread and does not follow the coroutine. Async code is not affected,
+/// because [`ErrorHookFuture`] makes its hook current for each poll.
 ///
 /// # Allocation
 /// None. No reference count changes, because the hook is lent to the thread.

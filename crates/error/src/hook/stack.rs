@@ -1,34 +1,35 @@
-//! The error hooks of a thread: a list of scopes, each with a hook, the innermost first.
+//! The error hooks of a thread: a linked list of scopes, the innermost first. The hook of the
+//! innermost scope is current, that is, it receives the errors that the thread throws.
 //!
-//! A scope is a [`Node`]. There are two kinds of scopes:
-//! - The function [`lend`] makes a hook current during a call. Its node is in its stack frame, and
-//!   refers to an `Arc` that the caller keeps. Most calls are polls of futures. Such a call reads
-//!   the thread's cell once, writes it twice, and changes no reference count.
-//! - A [`HookGuard`] makes a hook current until it is dropped. Its node is on the heap, beside an
-//!   `Arc` of its own.
+//! Each scope is a [`Node`] of the list. There are two kinds of scopes:
+//! - [`lend`] makes a hook current during one call, usually a poll of a future. The node is on the
+//!   stack, and the caller keeps the hook's `Arc`. The call is cheap: it reads [`INNERMOST`] once,
+//!   writes it twice, and changes no reference count.
+//! - A [`HookGuard`] makes a hook current until the guard is dropped. The node is on the heap,
+//!   together with an `Arc` of the hook.
 //!
 //! # Ground rules
 //! Only the thread that made a node reads or writes it, and every node that can be reached from
 //! [`INNERMOST`] is alive:
-//! - `lend` removes its own node when it returns or panics, *together with all nodes inside it*.
-//!   These can only be the nodes of guards that outlive their scope (held across an `.await`, moved
-//!   out of a closure, or forgotten). Their hooks are no longer current, and their nodes are never
-//!   followed again.
-//! - A guard that is dropped removes its own node wherever it is. If the node is not found, a
-//!   `lend` has removed it.
+//! - When `lend` returns or panics, it removes its own node *and all nodes inside it*. Nodes inside
+//!   it can only belong to guards that outlive their scope, because they are held across an
+//!   `.await`, moved out of a closure, or forgotten. Their hooks are then no longer current, and
+//!   their nodes are never followed again.
+//! - A dropped guard removes its own node wherever it is in the list. If the node is not in the
+//!   list, a `lend` has removed it.
 //! - A forgotten guard leaks its node and its `Arc`, which therefore stay alive.
-//! - A hook cannot be freed while it is called: the scope of a `lend` encloses the call, and for a
-//!   guard the call holds a clone of the `Arc`.
-//! - Code that jumps over the frame of a `lend` without unwinding it (C's `longjmp`) leaves a dead
-//!   node behind. Such a jump is undefined behaviour for frames with destructors anyway. Where C
-//!   code can jump, as in R, it must therefore not be called from within a `lend`.
-//! - The list belongs to the thread and not to a stack, so a hook does not follow a stackful
-//!   coroutine. A coroutine must not be suspended within a `lend` (a poll of a wrapper,
-//!   `with_hook`), and must not move to another thread with a guard. A suspended coroutine would
-//!   leave its node in the list, and everything that the thread runs meanwhile would throw to the
-//!   coroutine's hook. If the `lend`s of two coroutines ended in the wrong order, each would
-//!   restore a node of the other. If the other stack no longer existed, or the coroutine were
-//!   resumed on another thread, the list would lead to a dead node.
+//! - A hook cannot be freed while it is called. The caller of a `lend` keeps the hook's `Arc` until
+//!   the `lend` ends. The hook of a guard is called through a clone of its `Arc`.
+//!
+//! # Rules for other code
+//! - C code that may `longjmp`, as R's does, must not be called from within a `lend`. A jump over
+//!   the frame of a `lend` would leave a dead node in the list. (Such a jump is undefined behaviour
+//!   for frames with destructors anyway.)
+//! - A stackful coroutine must not be suspended within a `lend` (a poll of a wrapper, `with_hook`),
+//!   and must not move to another thread with a guard. The list belongs to the thread and not to
+//!   the coroutine's stack. While the coroutine is suspended, its hook would receive the errors of
+//!   other code on the thread. If the coroutine's stack were freed, or the coroutine were resumed
+//!   on another thread, the list would contain a dead node.
 
 #![allow(unsafe_code)]
 
@@ -125,8 +126,8 @@ pub(super) fn visit<R>(visitor: impl FnOnce(Option<&Arc<dyn ErrorHook>>) -> R) -
 /// ```
 ///
 /// Guards may be dropped in any order. Each removes its own hook, and the innermost of the
-/// remaining hooks is current. The hook of a forgotten guard stays current until the enclosing
-/// [`with_hook`](super::with_hook) or poll ends.
+/// remaining hooks is current. If a guard is forgotten, its hook stays current until the enclosing
+/// [`with_hook`](super::with_hook) or poll of an [`ErrorHookFuture`](super::ErrorHookFuture) ends.
 #[must_use = "the hook is in force only as long as the guard lives"]
 pub struct HookGuard {
     /// The scope of the guard's error hook. The pointer comes from a box. Because it is a raw

@@ -2,10 +2,11 @@
 //! request. The exchange stores these slices next to the arena itself.
 //!
 //! # Ground rules
-//! An [`ArenaSlice`] refers to memory of the arena in the same [`Exchange`](crate::Exchange) or to
-//! `'static` data. It is only read while that exchange is borrowed. The arena never moves allocated
-//! memory until it is reset, even if the exchange itself is moved. `Exchange::reset` clears all
-//! slices before it resets the arena. Slices never leave this crate.
+//! - An [`ArenaSlice`] refers to memory of the arena in the same [`Exchange`](crate::Exchange), or
+//!   to `'static` data. It is only read while that exchange is borrowed, and never leaves this
+//!   crate.
+//! - The arena moves no allocated memory before it is reset, even if the exchange itself is moved.
+//! - `Exchange::reset` clears all slices before it resets the arena.
 
 use std::ptr::NonNull;
 

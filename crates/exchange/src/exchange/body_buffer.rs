@@ -1,9 +1,9 @@
-//! Buffers in contiguous memory for large request bodies, which the application can use without
-//! copying.
+//! Buffers for large request bodies. Each contains a body in contiguous memory, which the
+//! application can use without copying it.
 //!
 //! Copying a body of 1 MB into an R vector would cost a memory mapping, 250 page faults and the
-//! copy. Instead, a [`BodyBuffer`] is lent to the application, and the R vector uses its bytes in
-//! place. Returned buffers are reused.
+//! copy itself. Instead, the server lends the [`BodyBuffer`] to the application, and the bytes of
+//! the R vector are those of the buffer. Returned buffers are reused.
 //!
 //! # Ground rules
 //! - The bytes of a buffer are written only before the buffer is lent to the application.

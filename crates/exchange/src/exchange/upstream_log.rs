@@ -1,5 +1,5 @@
-//! What the access log shows about a request's workers: attempts, times and the reason of a
-//! failure.
+//! What the access log says about the workers to which a request was sent: the number of attempts,
+//! the times, and the reason of a failure.
 
 use std::time::{Duration, Instant};
 

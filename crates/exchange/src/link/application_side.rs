@@ -15,10 +15,10 @@ use crate::streamed_body::{StreamOptions, StreamedBody};
 /// application yields the processor between two polls, so that a server on the same core can run.
 const BUSY_POLL: Duration = Duration::from_micros(50);
 
-/// The longer time for which an application busy-polls for the next event. It applies if [long
-/// busy-polling](Link::enable_long_busy_poll) is enabled and the previous event arrived within this
-/// time. It suits a worker, because the next request often arrives from the supervisor only after
-/// `BUSY_POLL`.
+/// The longer time for which a waiting application busy-polls for the next event if [long
+/// busy-polling](Link::enable_long_busy_poll) is enabled. It applies only if the previous event
+/// arrived within this time, and otherwise `BUSY_POLL` (50 µs) applies. A worker uses it, because
+/// the next request often arrives from the supervisor after more than 50 µs.
 const LONG_BUSY_POLL: Duration = Duration::from_micros(200);
 
 /// The time for which a command for the server may wait for further commands, so that one wake-up
@@ -115,8 +115,8 @@ impl Link {
         !up.events.is_empty()
     }
 
-    /// Polls for an event without sleeping, for the shorter of the times `timeout` and `most`.
-    /// Returns true if an event is waiting. If polling was in vain, it is not repeated until the
+    /// Polls for an event without sleeping, for at most `timeout` and at most `most`. Returns true
+    /// if an event is waiting. If no event arrives, further calls return at once until the
     /// application has taken another event.
     fn busy_poll(&self, timeout: Duration, most: Duration) -> bool {
         let taken = self.taken();
@@ -137,8 +137,9 @@ impl Link {
         has_come()
     }
 
-    /// Announces that the application will wait outside this link until it calls
-    /// [`resume`](Self::resume). Returns false if an event is already waiting or the server has
+    /// Announces that the application will wait for events without calling [`wait`](Self::wait),
+    /// until it calls [`resume`](Self::resume). Meanwhile the server wakes it with the
+    /// application's own waker. Returns false if an event is already waiting or the server has
     /// failed. The application must then not wait.
     pub fn try_park(&self) -> bool {
         self.flush();
@@ -160,12 +161,12 @@ impl Link {
         self.app_state.store(AppState::Busy as u8, Ordering::SeqCst);
     }
 
-    /// Sends a command to the server. The command is delivered at the next [`flush`](Self::flush),
-    /// or after half a millisecond if the application does not call `flush` before.
+    /// Sends a command to the server. If the server is asleep, it is woken at the next
+    /// [`flush`](Self::flush), or after half a millisecond if the application does not call `flush`
+    /// before. Because of this delay, a single wake-up often delivers several commands.
     ///
-    /// Two mechanisms limit the delay. Each call of this method wakes the server if the oldest
-    /// command has waited for `COALESCE`. For an application that sends no further command, a timer
-    /// wakes the server after `MAX_DELAY`.
+    /// The server is woken earlier if the waiting commands contain many bytes, or if this method is
+    /// called when the oldest command has waited for 0.1 ms.
     pub fn send(&self, command: Command) {
         let due = {
             let mut down = lock(&self.down);

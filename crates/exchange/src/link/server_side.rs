@@ -40,9 +40,10 @@ impl Link {
         self.app_waker.wake();
     }
 
-    /// Adds an event to the queue for the application. If the queue is full, a request is rejected,
-    /// but a WebSocket message is added all the same. Therefore the server must call
-    /// [`poll_capacity`](Self::poll_capacity) before it reads from a WebSocket.
+    /// Adds an event to the queue for the application. Returns whether and how the caller has to
+    /// wake the application. A request is rejected if too many requests are waiting. A WebSocket
+    /// message is never rejected, so the server must call [`poll_capacity`](Self::poll_capacity)
+    /// before it reads from a WebSocket.
     ///
     /// # Errors
     /// Returns [`PushError::Full`] with the exchange if
@@ -102,9 +103,9 @@ impl Link {
         }
     }
 
-    /// Returns true if the server may read more from WebSockets, that is, the queue of events is
-    /// below its limits. After this method has returned false, the server is woken once the queue
-    /// has capacity again.
+    /// Returns true if the server may read more from WebSockets, because the queue of messages for
+    /// the application is below its limits. After this method has returned false, the server is
+    /// woken once the queue has capacity again.
     pub fn poll_capacity(&self) -> bool {
         let has_capacity = |up: &EventQueue| {
             up.messages < self.limits.ws_max_receive_queue_messages
@@ -119,10 +120,10 @@ impl Link {
         has_capacity(&lock(&self.up))
     }
 
-    /// Wakes a busy application if it has taken no event since the last call. Returns the number of
-    /// events taken so far, which the caller passes as `seen` to the next call. For the first call,
-    /// `seen` is the result of [`taken`](Self::taken). Returns `None` if no event is waiting, so
-    /// that no further call is necessary.
+    /// Wakes the application if events are waiting and it has taken none since the last call.
+    /// Returns the number of events taken so far, which the caller passes as `seen` to the next
+    /// call. For the first call, `seen` is the result of [`taken`](Self::taken). If no event is
+    /// waiting, returns `None`, and no further call is necessary.
     pub fn wake_if_stalled(&self, seen: u64) -> Option<u64> {
         if lock(&self.up).events.is_empty() {
             return None;
@@ -147,7 +148,8 @@ impl Link {
 
     /// Announces that the server is about to sleep. Returns false if commands are already waiting;
     /// the server must then not sleep. If `is_app_slow` is true, the next command wakes the server
-    /// at once.
+    /// at once. Otherwise the wake-up may be delayed by up to half a millisecond to combine several
+    /// commands.
     pub fn prepare_sleep(&self, is_app_slow: bool) -> bool {
         let state = if is_app_slow { IoState::Immediate } else { IoState::Coalesce };
         self.io_state.store(state as u8, Ordering::SeqCst);

@@ -9,8 +9,8 @@ use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, WakeUp, Web
 use crate::net::unix_stream::UnixStream;
 
 /// A function that makes the [`Application`]. The I/O thread calls it once when the thread starts.
-/// The argument is a handle that wakes the I/O thread. A thread that has queued a command for
-/// [`Application::take_commands`] must wake the I/O thread by this handle.
+/// The argument is a handle by which any other thread must wake the I/O thread after it has queued
+/// a command for [`Application::take_commands`].
 pub type MakeApplication = Arc<dyn Fn(Arc<dyn IoWaker>) -> Box<dyn Application> + Send + Sync>;
 
 /// A connection to the process that serves an accepted WebSocket. The server forwards bytes between
@@ -31,13 +31,15 @@ pub struct Upstream {
 /// - All functions are called on the I/O thread and must not block. An application that works on
 ///   another thread passes events to it through a queue, and wakes the I/O thread ([`IoWaker`])
 ///   when it has sent a command.
-/// - The application answers each [`Event::Request`] and [`Event::Head`] that it has
-///   [accepted](Self::handle_event) exactly once, by a [`Command::Respond`] or
-///   [`Command::ReadBody`] that contains the same exchange, even if the client has disconnected.
+/// - The application responds exactly once to each [`Event::Request`] and [`Event::Head`] that it
+///   has [accepted](Self::handle_event), even if the client has disconnected. The response is a
+///   command with the same exchange (the object of the request and its response), such as
+///   [`Command::Respond`] or [`Command::ReadBody`].
 /// - The events of a connection are handled in order, and so are the commands of a WebSocket.
 /// - Commands for a closed WebSocket are ignored.
-/// - The application's queue is bounded. If it is full, the application refuses requests, and stops
-///   further WebSocket messages by returning false from [`poll_capacity`](Self::poll_capacity).
+/// - The application's queue of events is bounded. While it is full, the application refuses
+///   requests, and returns false from [`poll_capacity`](Self::poll_capacity) to stop WebSocket
+///   messages.
 pub trait Application {
     /// Passes an event, such as a request or a WebSocket message, to the application. Returns what
     /// the I/O thread still has to do to wake the application.
@@ -100,7 +102,7 @@ pub trait Application {
 
     /// Returns true if the application runs on another thread of this process. In that case the I/O
     /// thread yields the processor before it sleeps, because the application may respond meanwhile.
-    /// It also checks periodically whether a busy application takes its queued events
+    /// The I/O thread also checks periodically whether a busy application takes its queued events
     /// ([`wake_if_stalled`](Self::wake_if_stalled)).
     fn has_thread(&self) -> bool {
         false

@@ -126,8 +126,9 @@ impl Dispatch {
         self.in_flight.take_decision(slot)
     }
 
-    /// Closes the slot of a request in the in-flight table, because no connection waits for its
-    /// response any more. Returns the exchange if the application has already given it back.
+    /// Removes a request from the table of requests in flight, because no connection waits for its
+    /// response any more. Returns its exchange (the object of the request and its response) if the
+    /// application has already given that back.
     pub(crate) fn abandon(&self, slot: u32) -> Option<Box<Exchange>> {
         let (id, decision) = self.in_flight.close(slot);
         match decision? {
@@ -146,9 +147,9 @@ impl Dispatch {
         self.pool.put_back(exchange);
     }
 
-    /// Puts the exchange of a disconnected client back into the pool. If the exchange is an
-    /// accepted WebSocket or has a streamed response, also notifies the application that the
-    /// WebSocket or the response has ended.
+    /// Puts the exchange of a disconnected client back into the pool. If the exchange has opened a
+    /// WebSocket or has a streamed response, also notifies the application that the WebSocket or
+    /// the response has ended.
     pub(crate) fn discard_exchange(&self, exchange: Box<Exchange>) {
         if is_accepted(&exchange) {
             let (socket, listener) = (exchange.id(), exchange.listener());
@@ -230,9 +231,9 @@ impl Dispatch {
         }
     }
 
-    /// Stores the application's decision to keep the exchange and to receive the request body as a
-    /// stream. Returns the key of the waiting connection, which the caller must wake, or `None` if
-    /// no connection waits any more.
+    /// Stores the application's decision to receive the body of a request chunk by chunk. Returns
+    /// the key of the connection that waits for this decision, which the caller must wake, or
+    /// `None` if no connection waits for it any more.
     pub(crate) fn stream_body(
         &self,
         slot: u32,

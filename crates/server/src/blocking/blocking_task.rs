@@ -1,9 +1,9 @@
 //! Tasks that may block, such as file operations, spooling and compression. They run on a few
 //! separate threads.
 //!
-//! If a disk does not respond, a task may exist for much longer than its client's connection. Each
-//! task therefore owns the [`Charge`](rookery_exchange::Charge) that counts its memory against the
-//! memory budget.
+//! If a disk does not respond, a task may exist for much longer than its client's connection.
+//! Therefore the task itself, and not the connection, owns the [`Charge`](rookery_exchange::Charge)
+//! that counts the task's memory against the memory budget.
 
 use std::io;
 use std::pin::Pin;

@@ -1,14 +1,13 @@
-//! File operations that never wait for a disk. Each operation uses data that the kernel has in
-//! memory, and otherwise fails with [`WouldBlock`].
+//! File operations that never wait for a disk, so that the I/O thread can call them. An operation
+//! succeeds if the kernel has the data in memory, and otherwise fails with [`WouldBlock`]. The I/O
+//! thread then passes the operation to another thread.
 //!
-//! The I/O thread calls these functions, and passes operations that would block to another thread.
-//! If the kernel lacks a system call that is needed here, or a sandbox forbids it, the server still
-//! works, but more slowly.
+//! If the kernel lacks a system call that is needed here, or a sandbox forbids it, operations
+//! always use the other thread, which is slower.
 //!
-//! Looking up a file never waits on any file system. Opening a file may wait if a daemon or another
-//! machine provides the file system (FUSE, NFS). [`open`] must therefore only be used for files on
-//! a device for which [`is_local`] has returned true. [`is_local`] itself may wait, and must be
-//! called on a thread that may block.
+//! [`open`] may wait after all if a daemon or another machine provides the file system (FUSE, NFS).
+//! It must therefore only be used for files on a device for which [`is_local`] has returned true.
+//! [`is_local`] itself may wait, and must be called on a thread that may block.
 
 use std::fs::File;
 use std::io::IoSliceMut;
@@ -102,8 +101,8 @@ pub(crate) fn read(file: &File, buffer: &mut [u8], at: u64) -> Result<(), WouldB
 }
 
 /// Returns true if a range of a local file is in the page cache, so that sending it does not wait
-/// for a disk. Fails if the system does not report this. Linux reports it since version 6.5, and
-/// only to the owner of the file and to users who may write to it.
+/// for a disk. Fails if the system does not report whether the range is cached. Linux reports this
+/// since version 6.5, and only to the owner of the file and to users who may write to it.
 pub(crate) fn is_resident(file: &File, at: u64, len: usize) -> Result<bool, WouldBlock> {
     #[repr(C)]
     struct Part {

@@ -1,5 +1,5 @@
-//! Temporary files without a name. Closing such a file frees its disk space. For gigabytes this
-//! takes a large part of a second, so the file is closed on a thread that may block.
+//! Temporary files without a name, whose disk space is freed when they are closed. Freeing
+//! gigabytes takes a large part of a second, so such a file is closed on a thread that may block.
 
 use std::fs::File;
 use std::ops::Deref;

@@ -38,8 +38,9 @@ impl NamedLimit {
         NAMED
     }
 
-    /// Returns the name of the limit, which is that of its argument in R's `server_limits()`. For a
-    /// share of the client memory, the name is `share_` followed by the name of the field.
+    /// Returns the name of the limit, which is also the name of its argument in R's
+    /// `server_limits()`. The name of a limit in [`Shares`](super::Shares) is `share_` followed by
+    /// the name of the field.
     pub fn name(&self) -> &'static CStr {
         self.name
     }

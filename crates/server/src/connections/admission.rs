@@ -1,15 +1,16 @@
-//! The admission of connections to the memory [budget](rookery_exchange::Budget): whether a
-//! connection may use more memory when a share of the budget is used up.
+//! Decides whether a connection may use more memory if a share of the memory
+//! [budget](rookery_exchange::Budget) is used up. A share is the memory for one purpose.
 //!
-//! A connection that needs more bytes than are left is refused, unless another connection holds
-//! more bytes than this one would. In that case, that other connection is evicted. Connections that
-//! hold little memory are therefore served even if the share is used up. Among connections that
-//! hold the same amount, the newest is evicted. An HTTP request is rejected with 503, and a
-//! WebSocket is closed with code 1013. A response that has begun can no longer become a 503, and is
-//! cut off. A request that the application is processing is never evicted, because the application
-//! would keep the memory.
+//! - If another connection holds more bytes of the share than this connection would, the connection
+//!   that holds the most is evicted (among equals, the newest). Connections that hold little memory
+//!   are therefore still served.
+//! - Otherwise this connection is refused.
 //!
-//! The search for the connection that holds the most memory visits all connections, but is made
+//! An HTTP request that is evicted or refused is rejected with 503, and a WebSocket is closed with
+//! code 1013. A response that has already begun is cut off instead. A request that the application
+//! is processing is never evicted, because the application would keep the memory.
+//!
+//! The search for the connection that holds the most memory visits all connections, but happens
 //! only when a share is used up.
 
 use std::rc::Rc;
@@ -18,9 +19,9 @@ use rookery_exchange::{Charge, Share};
 
 use super::table::{ConnectionTable, TableEntry};
 
-/// The bytes that every connection counts against the memory budget. One half is for a read buffer
-/// and a write buffer of 8 KiB each, as hyper allocates at first. The other half is for a request
-/// and a response, or for the queue of a WebSocket.
+/// The bytes that every connection counts against the memory budget. One half is for the read
+/// buffer and the write buffer that hyper allocates first, each of 8 KiB. The other half is for a
+/// request and a response, or for the queue of a WebSocket.
 pub(crate) const CONNECTION_BYTES: usize = 32 << 10;
 
 /// The size in bytes up to which a buffer, request, response or queue does not count separately
@@ -29,7 +30,8 @@ pub(crate) const UNCHARGED_BYTES: usize = 8 << 10;
 
 impl ConnectionTable {
     /// Returns true if a connection that holds `has` bytes of a share of the memory budget may hold
-    /// `more` bytes in addition. Evicts other connections if that makes the bytes available.
+    /// `more` bytes in addition. If these are not available, first evicts connections that would
+    /// still hold more than this one.
     pub(crate) fn admit(&self, share: Share, has: usize, more: usize) -> bool {
         loop {
             let used = self.budget.used(share).saturating_sub(self.pending_release.bytes(share));

@@ -78,8 +78,8 @@ fn address_space() -> Option<u64> {
 /// `groups` lists the process's groups in the format of `/proc/self/cgroup`, and `root` is the
 /// folder of all groups.
 ///
-/// In a container, the listed paths are often those of the host and do not exist in the container.
-/// The limits of those parent groups that exist are then used, up to `root`, which is the
+/// In a container, the listed paths are often those of the host, and not all of them exist in the
+/// container. Only the limits of existing groups are used. One of them is always `root`, the
 /// container's own group.
 fn group_limit(root: &Path, groups: &str) -> Option<u64> {
     let limits = groups.lines().filter_map(|line| {

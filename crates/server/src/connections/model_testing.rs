@@ -20,9 +20,9 @@ impl Random {
     }
 }
 
-/// Tests `holds` with 2,000 random sequences of up to `longest` operations, each of which is a
-/// number below `kinds`. If `holds` returns an error, this function removes operations from the
-/// sequence as long as it still fails, and panics with the shortened sequence.
+/// Calls `holds` with 2,000 random sequences of up to `longest` operations, each of which is a
+/// number below `kinds`. If `holds` returns an error, removes operations from the sequence as long
+/// as `holds` still fails, and then panics with the shortened sequence.
 pub(crate) fn for_all_sequences(
     kinds: usize,
     longest: usize,

@@ -1,11 +1,13 @@
-//! The check that a client sends or reads at a minimum rate.
+//! The check that a client sends or reads at a minimum rate. A timeout alone is not enough, because
+//! a client could avoid it by moving one byte at a time.
 //!
-//! A deadline alone is not enough, because a client can meet it by moving one byte at a time. A
-//! client that is expected to send or to read must therefore keep a rate, but may fall behind. The
-//! grace is the time for which it may make no progress: a client is too slow once it is behind by
-//! more bytes than the rate demands in that time. A client that sends some bytes, but too few, is
-//! therefore tolerated for longer than the grace. A client that keeps the rate may take any time. A
-//! client that is faster for a while gains no reserve for later.
+//! The check applies while the client is expected to send or to read. The client may fall behind by
+//! as many bytes as the rate demands in a configured time, the grace:
+//!
+//! - A client that makes no progress is too slow after the grace.
+//! - A client that makes progress, but below the rate, is too slow after more time than the grace.
+//! - A client that keeps the rate may take any time.
+//! - A client that is faster for a while gains no reserve for later.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -67,8 +69,8 @@ impl RateMeter {
     }
 
     /// Returns the number of bytes that the client has read since the last tick of the clock.
-    /// `unsent` is the number of bytes in the socket's send buffer now. If it is `None`, the number
-    /// of bytes that were written to the socket is returned instead.
+    /// `unsent` is the number of bytes that are now in the socket's send buffer. If it is unknown
+    /// (`None`), returns the number of bytes that were written to the socket instead.
     pub(crate) fn taken(&self, unsent: Option<u32>) -> u64 {
         // The number of bytes written to the socket alone would be misleading, because the system
         // accepts more only when a third of the send buffer is free. That can be a megabyte, which

@@ -7,8 +7,8 @@ use std::cell::Cell;
 const QUIET_TICKS: u32 = 2;
 
 /// The schedule by which the allocator is made to return free memory to the operating system. It is
-/// needed because allocators return memory only when they are used, and a server whose clients have
-/// disconnected does not use its allocator.
+/// needed because allocators return free memory only when the program allocates or frees memory,
+/// and a server whose clients have disconnected does neither.
 #[derive(Debug, Default)]
 pub(crate) struct Trim {
     trim: Option<fn(bool)>,
@@ -32,8 +32,8 @@ impl Trim {
     }
 
     /// Returns free memory to the system if that is scheduled. Called at each clock tick. While
-    /// connections keep releasing memory, it returns only memory that costs little to return. The
-    /// last scheduled call returns all free memory.
+    /// connections are releasing memory, returns only memory that costs little to return. When they
+    /// have stopped, returns all free memory.
     pub(super) fn on_tick(&self) {
         if let (Some(trim), left @ 1..) = (self.trim, self.ticks_left.get()) {
             self.ticks_left.set(left - 1);

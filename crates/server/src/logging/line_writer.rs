@@ -1,10 +1,11 @@
 //! A writer of lines to a file, pipe or terminal that may stop accepting data.
 //!
-//! A call that writes a line only appends it to a buffer in memory. A separate thread writes this
-//! buffer to the output. If a disk hangs, a terminal is stopped with Ctrl-S, or no process reads a
-//! pipe, only that thread blocks. Lines are dropped when more than [`BUFFER_BYTES`] are buffered,
-//! or when the output refuses them, as a full disk does. Dropped lines are counted, and their
-//! number is written once the output accepts lines again.
+//! - Writing a line only appends it to a buffer in memory. A separate thread writes the buffer to
+//!   the output. If a disk hangs, a terminal is stopped with Ctrl-S, or no process reads a pipe,
+//!   only that thread blocks.
+//! - Lines are dropped when more than [`BUFFER_BYTES`] are buffered, or when the output refuses
+//!   them, as a full disk does. Once the output accepts lines again, the number of dropped lines is
+//!   written to it.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};

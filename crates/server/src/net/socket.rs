@@ -151,8 +151,9 @@ impl Socket {
         }
     }
 
-    /// Waits until `judge` returns a value, and returns that value. `judge` is called with the
-    /// input that has arrived, up to the size of `buffer`. The input is not consumed.
+    /// Waits for input until `judge` returns a value, and returns that value. Whenever input
+    /// arrives, `judge` is called with all input so far, up to the size of `buffer`. The input is
+    /// not consumed.
     ///
     /// # Errors
     /// Fails if the peer half-closes the connection before `judge` returns a value.
@@ -229,8 +230,8 @@ impl Socket {
         found > 0 && poll.revents & (libc::POLLHUP | libc::POLLERR) != 0
     }
 
-    /// Returns whether the peer has closed or half-closed the connection, without reading. If the
-    /// peer of a Unix socket has closed it, there may still be input, so it counts as half-closed.
+    /// Returns whether the peer has closed or half-closed the connection, without reading. A Unix
+    /// socket that the peer has closed counts as half-closed, because there may be unread input.
     /// Makes a system call.
     pub(crate) fn peer_state(&self) -> PeerState {
         #[cfg(target_os = "linux")]

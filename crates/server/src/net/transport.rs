@@ -132,12 +132,12 @@ impl Transport {
     }
 
     /// Waits for the PROXY protocol header of a new connection and consumes it. Returns the
-    /// addresses of the client and of the server, or `None` if the proxy made the connection for
-    /// itself.
+    /// addresses of the client and of the server, or `None` if the proxy opened the connection for
+    /// its own purposes, such as a health check.
     ///
     /// # Errors
-    /// Fails with `InvalidData` if the first bytes are not such a header, and with another error if
-    /// the peer disconnects.
+    /// Fails with `InvalidData` if the connection does not begin with a PROXY protocol header, and
+    /// with another error if the peer disconnects.
     pub(crate) fn poll_proxy_header(
         &self,
         cx: &mut Context<'_>,
@@ -246,8 +246,8 @@ impl Transport {
         }
     }
 
-    /// Moves unread input of a stream within another connection into a buffer, while the stream's
-    /// owner does not read. Returns the number of buffered bytes. For a socket it returns 0,
+    /// Buffers the input of a stream within another connection (such as HTTP/2) while the server
+    /// does not read the stream. Returns the number of buffered bytes. For a socket, returns 0,
     /// because the system buffers the input.
     pub(crate) fn buffer_unread(&mut self, cx: &mut Context<'_>) -> usize {
         if let Channel::Multiplexed(stream) = &mut self.channel {

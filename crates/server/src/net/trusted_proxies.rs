@@ -1,5 +1,5 @@
-//! The trusted proxies of a listener. The server uses the forwarding headers (such as
-//! `X-Forwarded-For`) of requests from these proxies.
+//! The trusted proxies of a listener. The server uses forwarding headers (such as
+//! `X-Forwarded-For`) only in requests from these proxies.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -1,10 +1,10 @@
-//! A connected Unix socket whose write readiness the async runtime watches only after a write had
-//! to wait.
+//! A connected Unix socket that avoids unnecessary wake-ups: the async runtime watches whether the
+//! socket is writable only after a write had to wait.
 //!
-//! For a Unix socket, the system reports write readiness each time that the peer has read, even if
-//! the buffer was not full. (For TCP, it reports this only after a write was refused.) Without this
-//! module, each request between a supervisor and a worker would wake a thread on each side
-//! unnecessarily.
+//! For a Unix socket, the system reports that it is writable each time that the peer has read, even
+//! if the buffer was not full. (For TCP, it reports this only after a write was refused.) Without
+//! this module, each request between a supervisor and a worker would wake a thread on each side for
+//! nothing.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};

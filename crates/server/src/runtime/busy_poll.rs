@@ -1,5 +1,5 @@
-//! Busy-polling: a worker's I/O thread polls for a short time instead of sleeping while the
-//! application handles a request.
+//! Busy-polling: while the application handles a request, a worker's I/O thread polls for a short
+//! time instead of sleeping.
 //!
 //! A sleeping thread needs 30 to 50 us to wake up. If the application responds faster than that,
 //! polling is quicker than sleeping.
@@ -19,9 +19,9 @@ const POLL_TIME: Duration = Duration::from_micros(50);
 /// whether polling has become useful. A useless poll costs [`POLL_TIME`] of processor time.
 const MAX_SLEEPS: u32 = 64;
 
-/// The policy that decides whether the I/O thread polls for a short time instead of going to sleep.
-/// After each useless poll, the number of sleeps until the next poll doubles. A useful poll sets it
-/// back to 0.
+/// The policy that decides whether the I/O thread polls (repeatedly checks for new events) for a
+/// short time instead of going to sleep. After each useless poll, the number of sleeps until the
+/// next poll doubles. A useful poll sets it back to 0.
 #[derive(Debug)]
 pub(super) struct BusyPoll {
     /// True if the process has a scoreboard, as every worker of a supervisor has. In other
@@ -41,9 +41,8 @@ impl BusyPoll {
         BusyPoll { is_enabled, sleeps: Cell::new(0), penalty: Cell::new(0), started: Notify::new() }
     }
 
-    /// Starts a poll if one is due, and returns true. The runtime then runs the poll's task instead
-    /// of sleeping. If no poll is due, counts the sleep that the I/O thread is about to begin, and
-    /// returns false.
+    /// If a poll is due, wakes the task that polls, so that the runtime does not sleep, and returns
+    /// true. Otherwise, counts the sleep that the I/O thread is about to begin, and returns false.
     pub(super) fn start_if_due(&self) -> bool {
         if !self.is_enabled {
             return false;
@@ -67,8 +66,8 @@ impl BusyPoll {
 }
 
 /// Runs the polls of the I/O thread. Each poll repeatedly yields the processor to other threads,
-/// checks the sockets, and calls `run_app_commands`. A poll was useful if the application has sent
-/// a command, or if no request is in flight any more. It then ends at once, and otherwise after
+/// checks the sockets, and calls `run_app_commands`. When the application has sent a command, or no
+/// request is in flight any more, the poll ends and counts as useful. Otherwise it ends after
 /// [`POLL_TIME`].
 pub(super) async fn run(
     busy_poll: &BusyPoll,

@@ -12,8 +12,8 @@ use super::listening::socket_group::SocketGroup;
 use super::supervised::supervision::Supervision;
 
 /// A command that another thread sends to the I/O thread. The I/O thread sends the result of the
-/// command to the field `done`, or drops `done` if the thread ends before it has executed the
-/// command.
+/// command through the channel `done`, or drops the channel if the thread ends before it has
+/// executed the command.
 #[derive(Debug)]
 pub(super) enum IoCommand {
     /// Starts a listener on sockets that are already bound.

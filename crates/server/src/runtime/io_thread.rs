@@ -1,5 +1,5 @@
-//! The I/O thread: it starts the async runtime and the server's tasks, wakes the application before
-//! sleeping, and executes commands from other threads.
+//! The I/O thread: it starts the async runtime and the server's tasks, executes commands from other
+//! threads, and wakes a waiting application before it goes to sleep itself.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -169,8 +169,8 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
 }
 
 /// Prepares the I/O thread for sleeping. Executes the application's commands, and notifies the
-/// application that the thread sleeps from now on. Returns early if a task has become ready, so
-/// that the runtime does not sleep.
+/// application that the thread sleeps from now on. Returns early if a task has become ready,
+/// because the runtime then runs that task instead of sleeping.
 fn before_sleep() {
     IO_CONTEXT.with_borrow(|context| {
         let Some((context, commands_available)) = context else { return };

@@ -1,5 +1,5 @@
-//! The two periodic tasks of the I/O thread. One enforces the deadlines of connections as long as
-//! the thread runs. The other checks that a busy application takes its events.
+//! The two periodic tasks of the I/O thread. One enforces the deadlines of connections. The other
+//! wakes a busy application if it takes no events although some are waiting.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::connections::table::ConnectionTable;
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const MAX_PAUSE: Duration = Duration::from_millis(64);
 
-/// Checks periodically whether a busy application takes its events, and wakes the application if it
-/// does not. The checks start when they are requested, and end when no event is queued and no
-/// request is in flight. The task also records whether the application is slow to take events, for
-/// [`Link::prepare_sleep`](rookery_exchange::Link::prepare_sleep).
+/// Wakes the application if it leaves events in its queue for too long. This task checks the queue
+/// periodically, from a call of [`Dispatch::watch_progress`] until no event is queued and no
+/// request is in flight. It also records in [`Dispatch::is_app_slow`] whether the application takes
+/// no events although requests are in flight.
 pub(super) async fn watch_application(dispatch: Rc<Dispatch>) {
     loop {
         dispatch.watch_requested.notified().await;
@@ -39,8 +39,9 @@ pub(super) async fn watch_application(dispatch: Rc<Dispatch>) {
     }
 }
 
-/// Enforces the deadlines of all connections once per clock tick. The task never stops, even
-/// without connections, so that no error in counting connections can disable deadlines.
+/// Enforces the deadlines of all connections once per clock tick. The task runs even while there
+/// are no connections. If it stopped whenever their number is 0, a wrong number would disable all
+/// deadlines.
 pub(super) async fn sweep(connections: Rc<ConnectionTable>) {
     loop {
         tokio::time::sleep(connections.clock.ticks.length).await;

@@ -40,16 +40,16 @@ pub struct Server {
 
 impl Server {
     /// Makes a server without listeners. Its I/O thread does not run yet. The server uses
-    /// `app_waker` to wake an application that is not waiting in
+    /// `app_waker` to make the application look for events while it is not waiting in
     /// [`Link::wait`](rookery_exchange::Link::wait).
     pub fn new(config: Config, app_waker: Box<dyn AppWaker>) -> Server {
         Server { state: Arc::new(ServerState::new(config, app_waker, None)) }
     }
 
-    /// Makes a server that calls `respond` on its I/O thread for each request, accepts every
-    /// WebSocket, and echoes each message. `respond` must not block. This server is for tests, and
-    /// for measurements of the server's code without an application on another thread. The
-    /// [`link`](Self::link) to such an application carries no events.
+    /// Makes a server for tests and benchmarks, which needs no application on another thread. The
+    /// server calls `respond` on its I/O thread for each request, accepts every WebSocket, and
+    /// echoes each message. `respond` must not block. The [`link`](Self::link) of the server
+    /// carries no events.
     pub fn with_closure_and_echo(
         config: Config,
         respond: impl Fn(&mut Exchange) + Send + Sync + 'static,
@@ -60,9 +60,9 @@ impl Server {
         )
     }
 
-    /// Makes a server for static files ([`ListenerConfig::files`]) without an application. The
-    /// [`link`](Self::link) to an application therefore carries no events. Requests that the static
-    /// files do not answer, such as WebSocket handshakes, get status 404.
+    /// Makes a server that has no application and serves only static files
+    /// ([`ListenerConfig::files`]). Requests that the static files do not answer, such as WebSocket
+    /// handshakes, get status 404. The [`link`](Self::link) of the server carries no events.
     pub fn for_static_files(config: Config) -> Server {
         Server::with_closure_config(
             config,
@@ -70,9 +70,9 @@ impl Server {
         )
     }
 
-    /// Makes a server that calls `respond` on its I/O thread for each request, including WebSocket
-    /// handshakes. `respond` must not block. It replaces an application on another thread, so the
-    /// [`link`](Self::link) to such an application carries no events.
+    /// Makes a server that needs no application on another thread. Instead, it calls `respond` on
+    /// its I/O thread for each request, including WebSocket handshakes. `respond` must not block.
+    /// The [`link`](Self::link) of the server carries no events.
     pub fn with_closure(
         config: Config,
         respond: impl Fn(&mut Exchange) + Send + Sync + 'static,
@@ -92,8 +92,9 @@ impl Server {
         )
     }
 
-    /// Makes a server whose application is made by `application` and runs on the I/O thread. The
-    /// [`link`](Self::link), which is for an application on another thread, carries no events.
+    /// Makes a server whose application runs on the I/O thread. `application` is a function that
+    /// creates the application. The [`link`](Self::link) of the server carries no events, because
+    /// only an application on another thread needs it.
     pub fn with_application(config: Config, application: MakeApplication) -> Server {
         Server { state: Arc::new(ServerState::new(config, Box::new(NoWaker), Some(application))) }
     }
@@ -141,8 +142,8 @@ impl Server {
 
     /// Listens on a Unix socket. An existing socket file on which no process listens is replaced.
     /// The socket file is removed when the listener stops, unless another file has taken its place.
-    /// `umask` applies to the file from its creation on; `None` stands for the umask of the
-    /// process.
+    /// `umask` limits the permissions of the socket file from its creation on; `None` stands for
+    /// the umask of the process.
     ///
     /// # Errors
     /// Fails if the path cannot be bound, or if the I/O thread cannot be started.
@@ -181,15 +182,16 @@ impl Server {
     }
 
     /// Listens on the socket over which the supervisor of this process forwards requests. The
-    /// supervisor sends the properties of each client in the
-    /// [`WorkerHeader`](rookery_worker_protocol::WorkerHeader), so [`ListenerConfig::tls`],
-    /// [`ListenerConfig::proxies`] and [`ListenerConfig::proxy_protocol`] have no effect on this
-    /// socket. The socket stays open when the listener stops. New connections then wait for the
-    /// next listener.
+    /// socket stays open when the listener stops. New connections then wait for the next listener.
     ///
-    /// If the supervisor has passed its public listeners to this process, connections on those are
-    /// also accepted, but only while the supervisor requests it. Clients of the public listeners
-    /// are served according to `config`.
+    /// The supervisor sends the properties of each client in the
+    /// [`WorkerHeader`](rookery_worker_protocol::WorkerHeader). On this socket,
+    /// [`ListenerConfig::tls`], [`ListenerConfig::proxies`] and [`ListenerConfig::proxy_protocol`]
+    /// therefore have no effect.
+    ///
+    /// If the supervisor has passed its public listeners to this process, connections on those
+    /// listeners are accepted while the supervisor requests it. Their clients are served according
+    /// to `config`.
     ///
     /// # Errors
     /// Fails if a socket cannot be copied or registered with the I/O thread, or if the I/O thread
@@ -228,9 +230,9 @@ impl Server {
         self.state.watch_supervisor(supervision)
     }
 
-    /// Makes a server without a supervisor record the application's work in a scoreboard (shared
-    /// memory). Each exchange then also stores the times at which its request was queued and
-    /// started ([`Exchange::queue_and_start_times`]). `None` turns this off. The setting takes
+    /// Sets the scoreboard (shared memory) in which a server without a supervisor records the
+    /// application's work. Each exchange then also stores the times at which its request was queued
+    /// and started ([`Exchange::queue_and_start_times`]). `None` turns both off. The setting takes
     /// effect when the I/O thread starts next, so call this function before any listener starts.
     pub fn set_scoreboard(&self, scoreboard: Option<Arc<SharedScoreboard>>) {
         self.state.set_scoreboard(scoreboard);

@@ -1,5 +1,5 @@
-//! A timer that wakes the I/O thread after a delay. The application's thread sets it without waking
-//! the I/O thread at once.
+//! A timer that wakes the I/O thread after a short delay. The application's thread sets it after
+//! sending a command, so that one wake-up suffices for several commands.
 
 use std::os::fd::OwnedFd;
 #[cfg(target_os = "linux")]

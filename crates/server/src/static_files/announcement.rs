@@ -1,10 +1,16 @@
 //! The encoding in which a worker announces its static paths (URL paths that are mapped to files)
-//! to the supervisor. The supervisor's front end then serves the files by the same rules, without
-//! the worker.
+//! to the supervisor, so that the supervisor's front end can serve the files itself.
 //!
-//! An announcement is a sequence of static paths. Each consists of the key, the folder or file, one
-//! byte of flags, the charset, the required header if there is one, and the response headers. Each
-//! string is preceded by its length, as 32 bits in little-endian order.
+//! An announcement contains the following fields of each static path:
+//! - the URL path
+//! - the path of the file or folder
+//! - one byte of flags
+//! - the character set of HTML files
+//! - the name and value of the required request header, if there is one
+//! - the number of response headers, and the name and value of each
+//!
+//! Each text is preceded by its length. Lengths and the number of headers are 32-bit integers in
+//! little-endian order.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -65,12 +71,13 @@ fn is_above(above: &str, below: &str) -> bool {
     above == "/" || below.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Decodes the announcement of static paths that [`StaticFiles::announcement`] has encoded. Every
-/// option of the returned paths is set, so that the reader's defaults do not matter.
+/// Decodes the announcement of static paths that [`StaticFiles::announcement`] has encoded. It
+/// contains the value of every option, so the defaults of the process that decodes it do not
+/// matter.
 ///
 /// # Errors
-/// Fails if the bytes are incomplete or malformed, and for keys, paths and headers that
-/// [`StaticFiles::set`] would refuse.
+/// Fails if the bytes are incomplete or malformed, or if [`StaticFiles::set`] would refuse one of
+/// the keys, paths or headers.
 pub fn read_announcement(
     mut bytes: &[u8],
 ) -> Result<BTreeMap<String, StaticPath>, MalformedAnnouncement> {

@@ -1,9 +1,9 @@
-//! The evaluation of conditional requests and range requests (RFC 9110, sections 13 and 14),
-//! without access to the clock or the file system.
+//! Evaluates the conditions of a request, such as If-None-Match, and its byte range (RFC 9110,
+//! sections 13 and 14). The code uses neither the clock nor the file system.
 //!
-//! httpuv supports only If-Modified-Since. This module also supports If-None-Match, If-Match and
-//! If-Unmodified-Since, and a single byte range with If-Range. The response to a request for
-//! several ranges is the whole file, which section 14.2 allows.
+//! All five condition headers of RFC 9110 are supported, whereas httpuv supports only
+//! If-Modified-Since. A request may have a single byte range. If it has several ranges, the
+//! response is the whole file, as section 14.2 allows.
 
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,12 +1,13 @@
 //! An in-memory cache of small static files with their response headers.
 //!
-//! The server uses a cached file as long as its path leads to a file with the same device, inode,
-//! length and times. Files that changed within the last two seconds are not cached, because a
-//! further change within that time could leave the times as they are.
+//! For each request, the server compares the device, inode, length and times of the file on disk
+//! with those of the cached file. If they differ, the cached file is not used. A file that changed
+//! within the last two seconds is not cached, because a further change could leave its times as
+//! they are.
 //!
-//! Therefore a request sees every earlier change on disk, with one exception. If a program writes
-//! to a file through a memory mapping, the first write changes the file's times, but later writes
-//! change them only after the kernel has written the page to disk.
+//! A response therefore contains every earlier change of the file, with one exception: changes that
+//! a program makes through a memory mapping, because the kernel does not update the file's times at
+//! each of these changes.
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, VecDeque};

@@ -113,7 +113,8 @@ fn etag(modified: SystemTime, len: u64, is_settled: bool) -> String {
 }
 
 /// The minimum age of a file's time of modification at which any further change is certain to give
-/// the file a new time. FAT has the coarsest time stamps in use, with a resolution of two seconds.
+/// the file a new time. It is two seconds, which is the coarsest resolution of time stamps in use
+/// (that of FAT).
 pub(crate) const SETTLED: Duration = Duration::from_secs(2);
 
 /// The number of headers that the server may add to the response with a file: Content-Type,

@@ -159,8 +159,8 @@ impl Lookup {
     /// Searches for the file on an I/O thread, without blocking. A cached file is found without an
     /// allocation.
     ///
-    /// If `out` is given, a small file is read. Its content is read into `out`, or into a separate
-    /// buffer if the file is to be cached.
+    /// If `out` is given, also reads the content of a small file. The content is stored in `out`,
+    /// or in a separate buffer if the file is to be cached.
     pub(crate) fn open_nonblocking(
         self,
         cache: &mut FileCache,

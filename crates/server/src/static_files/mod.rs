@@ -1,27 +1,31 @@
-//! Static files, which are served without the application.
+//! Static files, which the server sends without calling the application.
 //!
-//! [`StaticFiles`] maps URL paths to files and directories. The application's thread changes the
-//! map while the I/O thread reads it for every request. Therefore [`StaticFiles::route`] makes no
-//! system call and takes no lock. If there are no static paths, it costs only one atomic load.
-//! [`Lookup::open`] does everything that may have to wait for a disk, on a thread that may block.
-//! Content in the page cache or in this module's cache is read on the I/O thread. This module does
-//! not depend on the HTTP implementation or the application.
+//! [`StaticFiles`] maps URL paths to files and directories. The work for a request is divided into
+//! two functions:
+//! - [`StaticFiles::route`] decides whether the server or the application responds. It makes no
+//!   system call and takes no lock, because the I/O thread calls it for every request.
+//! - [`Lookup::open`] opens the file. It may wait for the disk, so it runs on a thread that may
+//!   block.
 //!
 //! # The steps for a request
-//! 1. If the request opens a WebSocket, it is for the application ([`Route::Application`]).
-//! 2. The target up to `?` is percent-decoded once, and `//` and `/./` are collapsed. A target with
-//!    a backslash is for the application.
-//! 3. The longest key that is a prefix of whole segments is selected. If there is none, or if the
-//!    key is excluded, the request is for the application.
+//! Each step either leads to the next one, or ends with a response or with [`Route::Application`],
+//! which means that the application responds. The option `fallthrough` of a static path means that
+//! the application responds to some requests that would otherwise get an error.
+//!
+//! 1. If the request opens a WebSocket, the application responds.
+//! 2. The target up to `?` is percent-decoded once, and `//` and `/./` are collapsed. If the target
+//!    has a backslash, the application responds.
+//! 3. The longest static path that matches the first segments of the target is selected. If there
+//!    is none, or if it has the option `exclude`, the application responds.
 //! 4. If a required header is missing or wrong, the response is 403, even with `fallthrough`.
-//! 5. For a method other than GET and HEAD the response is 400. With `fallthrough`, the request is
-//!    for the application.
-//! 6. For a request with a body the response is 400.
-//! 7. For a path with a `..` segment or a NUL the response is 400. With `fallthrough`, the request
-//!    is for the application.
-//! 8. [`Lookup::open`] looks for the file. If the file is missing, or a directory has no index, the
-//!    response is 404. With `fallthrough`, the request is for the application. If the file cannot
-//!    be opened, the response is 500.
+//! 5. If the method is neither GET nor HEAD, the response is 400. With `fallthrough`, the
+//!    application responds.
+//! 6. If the request has a body, the response is 400.
+//! 7. If the path has a `..` segment or a NUL, the response is 400. With `fallthrough`, the
+//!    application responds.
+//! 8. [`Lookup::open`] looks for the file. If the file is missing, or if a directory has no index,
+//!    the response is 404. With `fallthrough`, the application responds. If the file cannot be
+//!    opened, the response is 500.
 //! 9. The conditions and the range of the request (RFC 9110, sections 13 and 14) decide whether the
 //!    response is 412, 304, 206, 416 or 200.
 //!
@@ -47,9 +51,10 @@
 //! ```
 //!
 //! # Limits of this module
-//! Requests for a directory without the final slash are not redirected, and directories are not
-//! listed. An exclusion applies to a URL path and not to the file. A symbolic link, or another
-//! spelling on a file system that ignores case, can therefore lead to the file of an excluded path.
+//! - Requests for a directory without the final slash are not redirected.
+//! - Directories are not listed.
+//! - The option `exclude` applies to a URL path and not to a file. Another URL path can lead to the
+//!   same file, for example through a symbolic link or on a file system that ignores case.
 
 mod announcement;
 mod conditional_request;

@@ -1,6 +1,6 @@
-//! The decoding and normalization of URL paths for static files. The same decoded bytes are
-//! compared with the keys of static paths and passed to the file system, so that no alternative
-//! spelling of a path evades an exclusion.
+//! Decodes and normalizes URL paths for static files. The same decoded path is compared with the
+//! static paths and is used to open the file. An alternative spelling of a URL path therefore
+//! cannot evade the option `exclude`.
 
 use smallvec::SmallVec;
 

@@ -46,13 +46,12 @@ impl StaticFiles {
         StaticFiles::default()
     }
 
-    /// Adds static paths, or replaces those with the same keys. A key is the URL path that a static
-    /// path is for. If one static path is refused, none is changed. If a key occurs twice, the last
-    /// one counts.
+    /// Adds static paths, or replaces those with the same keys. A key is the URL path of files or
+    /// of a directory: `/`, or a sequence of segments with a `/` before each. It is compared with
+    /// decoded URL paths.
     ///
-    /// A key is `/` or a sequence of segments with a `/` before each, and is compared with decoded
-    /// URL paths. Each call copies the whole map, which suits tens or hundreds of paths that seldom
-    /// change.
+    /// If one static path is refused, none is changed. If a key occurs twice, the last one counts.
+    /// Each call copies the whole map, which suits tens or hundreds of paths that seldom change.
     ///
     /// # Errors
     /// Fails if a key or a path is invalid. [`PathError`] tells the reason.

@@ -39,7 +39,7 @@ pub enum BodyFraming {
 
 /// Access to the headers of a request by name.
 pub trait RequestHeaders {
-    /// Returns the value of the request header with this name, which is in lower case. If the
+    /// Returns the value of a request header. `lower_name` is its name in lower case. If the
     /// request has the header more than once, returns either the values joined by commas or `None`.
     fn value(&self, lower_name: &str) -> Option<&[u8]>;
 

@@ -1,5 +1,5 @@
-//! Decides whether the server responds to a request with a static file, or the application
-//! responds. The decision depends only on the request head.
+//! Decides from the head of a request whether the server responds with a static file or the
+//! application responds.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The server's adapter for WebSocket endpoints (the protocol core without I/O). It provides their
-//! clock, their time limits, and the buffers that all WebSockets of a thread share.
+//! The server's adapter for WebSocket endpoints (the protocol core without I/O). It gives each
+//! endpoint a clock, time limits and buffers. All WebSockets of a thread share the buffers.
 
 use std::cell::RefCell;
 

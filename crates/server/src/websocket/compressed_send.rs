@@ -1,8 +1,8 @@
 //! The compression of outgoing WebSocket messages.
 //!
 //! A message of up to [`DEFLATE_STEP`] bytes is compressed on the I/O thread, which takes at most
-//! about 0.3 ms. A longer message is compressed on another thread, and messages that are sent
-//! meanwhile are deferred.
+//! about 0.3 ms. A longer message is compressed on another thread. Messages that are sent during
+//! this compression wait until it is complete, so that all messages leave in order.
 
 use std::rc::Rc;
 
@@ -23,8 +23,8 @@ impl WebSocketHandle {
             .is_some_and(|compression| compression.send_state.borrow().compressing.is_some())
     }
 
-    /// Returns the number of bytes of the messages that are deferred during a compression. The
-    /// message that is being compressed is not included, because it has a memory charge of its own.
+    /// Returns how many bytes of messages wait while an earlier message is being compressed. The
+    /// earlier message itself is not included, because it has a memory charge of its own.
     pub(super) fn queued_behind(&self) -> usize {
         let busy = self
             .compression
@@ -89,8 +89,9 @@ impl WebSocketHandle {
         }
     }
 
-    /// Compresses a long outgoing message on another thread. If the memory budget is exhausted,
-    /// sends the message uncompressed. Returns the payload if the caller may recycle it now.
+    /// Compresses a long outgoing message on another thread and then sends it. If the memory budget
+    /// is exhausted, sends the message uncompressed. Returns the payload if the caller may recycle
+    /// it now, and otherwise `None`.
     fn compress_on_thread(self: &Rc<Self>, opcode: OpCode, payload: Payload) -> Option<Payload> {
         let len = payload.as_bytes().len();
         let charge = self.shared.connections.try_charge(Share::Queues, len);

@@ -1,10 +1,11 @@
 //! The negotiation of WebSocket compression (permessage-deflate, RFC 7692), and the compression
 //! state and memory of each WebSocket.
 //!
-//! Incoming messages are decompressed on the I/O thread, in steps of [`DEFLATE_STEP`] bytes.
-//! Between two steps, the memory budget is checked and other connections are served. This stops a
-//! decompression bomb in time, without the cost of another thread. Outgoing messages are compressed
-//! in [`compressed_send`](super::compressed_send).
+//! Incoming messages are decompressed on the I/O thread, in steps of [`DEFLATE_STEP`] bytes. After
+//! each step, the server checks the memory budget and serves other connections. A short message
+//! that expands to a huge one (a decompression bomb) is therefore stopped early.
+//!
+//! Outgoing messages are compressed in [`compressed_send`](super::compressed_send).
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -21,9 +22,10 @@ use super::context::WebSocketContext;
 /// The number of bytes of a WebSocket message that are compressed or decompressed at once.
 pub(super) const DEFLATE_STEP: usize = 64 << 10;
 
-/// The charge to the memory budget for the compression and decompression windows of a WebSocket
-/// with context takeover (windows that are kept between messages), whatever the window size. They
-/// take 371 KiB for compression and less than 48 KiB for decompression (`docs/websocket.md`).
+/// The number of bytes that are charged to the memory budget for a WebSocket with context takeover,
+/// that is, if the compression and decompression windows are kept between messages. The number does
+/// not depend on the window size. The windows take 371 KiB for compression and less than 48 KiB for
+/// decompression (`docs/websocket.md`).
 const WINDOW_BYTES: usize = 512 << 10;
 
 /// The compression state of a WebSocket that has negotiated compression (permessage-deflate).

@@ -38,10 +38,10 @@ pub(crate) struct Upgraded {
     pub(crate) is_ending: bool,
 }
 
-/// The number of bytes by which the maximum size of a message is divided to get the maximum number
-/// of its frames. A message of maximum size is therefore accepted if its frames have at least this
-/// many bytes on average, as in the Autobahn test suite. The limit stops messages with endlessly
-/// many empty frames.
+/// The number by which the maximum size of a message is divided to get the maximum number of its
+/// frames. This maximum stops messages with endlessly many empty frames. A message of maximum size
+/// is accepted if its frames have at least 64 bytes on average, as they have in the Autobahn test
+/// suite.
 const FRAGMENT_BYTES: u64 = 64;
 
 /// Returns the maximum number of frames in a message, given the maximum size of a message in bytes.

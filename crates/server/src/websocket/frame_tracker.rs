@@ -1,6 +1,6 @@
-//! A parser that finds WebSocket frame boundaries in the bytes that a worker sends and the
-//! supervisor forwards. Only at a boundary may the supervisor insert a frame of its own (RFC 6455,
-//! 5.4). The parser reads only the frame headers and the code of a close frame.
+//! A parser that finds the boundaries of WebSocket frames in the bytes that the supervisor forwards
+//! from a worker to a client. The supervisor may insert a frame of its own only at such a boundary
+//! (RFC 6455, 5.4). The parser reads only the frame headers and the code of a close frame.
 
 use rookery_websocket::protocol::{CloseCode, Header, MAX_HEADER, OpCode};
 
@@ -44,9 +44,9 @@ impl FrameTracker {
         self.has_close_frame
     }
 
-    /// Processes the bytes that a worker has sent to a WebSocket client. Replaces close code 1001
-    /// (going away) by 1012 (service restart), so that the client opens a new session when its
-    /// worker ends.
+    /// Tracks the frames in the bytes that a worker has sent to a WebSocket client. Overwrites
+    /// close code 1001 (going away) in `bytes` with 1012 (service restart), so that the client
+    /// opens a new session when its worker ends.
     pub(super) fn track(&mut self, mut bytes: &mut [u8]) {
         while !bytes.is_empty() {
             let n = self.track_to_boundary(bytes);

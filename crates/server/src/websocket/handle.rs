@@ -227,10 +227,10 @@ impl WebSocketHandle {
         waiting
     }
 
-    /// Updates `is_behind`, and returns true if the server must stop reading from the client until
-    /// the client has read more. Without this limit, an application that responds to each message
-    /// could queue any number of responses. Even a client that is behind may send
-    /// [`MAX_READ_WHILE_BEHIND`] bytes before this happens.
+    /// Returns true if the server must stop reading from the client, because the client is behind
+    /// with reading and has sent more than [`MAX_READ_WHILE_BEHIND`] bytes meanwhile. Without this
+    /// limit, an application that responds to each message could queue any number of responses.
+    /// Also updates `is_behind`.
     pub(super) fn update_throttled(&self) -> bool {
         self.update_behind() && self.read_while_behind.get() > MAX_READ_WHILE_BEHIND
     }

@@ -8,10 +8,14 @@ use rookery_websocket::protocol::accept_key;
 use rookery_websocket::protocol::deflate::Agreed;
 use rookery_websocket::protocol::handshake::OriginPolicy;
 
-/// Returns true if a request opens a WebSocket. The Upgrade header is ignored in HTTP/1.0 (RFC
-/// 9110, 7.8). For clients written for httpuv, the check is lenient: it accepts any method, any
-/// WebSocket version, and any value of `Connection` (docs/SECURITY-MODEL.md). Over HTTP/2, the
-/// server itself has added the Upgrade header, and the request has no key (RFC 8441, 5).
+/// Returns true if a request opens a WebSocket.
+///
+/// - Over HTTP/1.0, the Upgrade header is ignored (RFC 9110, 7.8).
+/// - Over HTTP/1.1, a request with a key is accepted with any method, any WebSocket version, and
+///   any value of `Connection`, because clients written for httpuv rely on it
+///   (docs/SECURITY-MODEL.md).
+/// - Over HTTP/2, a handshake has no key (RFC 8441, 5). The server has added the Upgrade header to
+///   it.
 pub(crate) fn is_opening_handshake(head: &Parts) -> bool {
     head.headers
         .get(UPGRADE)

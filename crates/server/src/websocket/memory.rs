@@ -18,8 +18,9 @@ const QUEUE_STEP: usize = 64 << 10;
 const MAX_QUEUE_WHILE_CLOSING: usize = 64 << 10;
 
 impl WebSocketHandle {
-    /// Closes the WebSocket with close code 1013 (try again later). Drops the messages after the
-    /// one that is being sent. The client can read the remaining output until the closing timeout.
+    /// Closes the WebSocket with close code 1013 (try again later) and `reason`, and reports
+    /// `rejection`. Drops all queued messages except the one that is being sent. The client can
+    /// read the remaining output until the closing timeout.
     pub(super) fn close_for_overload(&self, rejection: Rejection, reason: &str) {
         self.shared.report(self.id, rejection);
         if self.state() == WebSocketState::Open {

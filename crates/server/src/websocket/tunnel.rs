@@ -1,14 +1,14 @@
-//! A tunnel between a client's WebSocket and an upstream process, which implements the WebSocket
-//! protocol.
+//! A tunnel, which forwards the bytes of a WebSocket between a client and an upstream process, such
+//! as a worker.
 //!
-//! After the handshake, the tunnel forwards bytes unchanged in both directions. The upstream
-//! process is responsible for pings, compression, message limits and the closing handshake. The
-//! tunnel does only what that process cannot do: it disconnects a client that does not read, and it
-//! inserts a close frame at a frame boundary when the process or the server ends.
+//! The upstream process implements the WebSocket protocol, including pings, compression, message
+//! limits and the closing handshake. The tunnel does only what that process cannot do:
+//! - It disconnects a client that does not read.
+//! - It sends the client a close frame when the process or the server ends.
 //!
-//! Bytes that cannot be written at once are buffered, and the tunnel meanwhile reads no more bytes
-//! for that direction. The buffer of each direction is at most as large as the I/O thread's
-//! [scratch buffer](crate::net::transport::Scratch). An idle direction holds no buffer.
+//! While one side accepts no more bytes, the tunnel reads nothing from the other side. Bytes that
+//! it has already read wait in a buffer, which is at most as large as the I/O thread's [scratch
+//! buffer](crate::net::transport::Scratch). An idle tunnel holds no buffer.
 
 mod direction;
 
@@ -175,8 +175,9 @@ impl Tunnel {
 
     // ---- called by others ----
 
-    /// Sends a close frame to the client at the next frame boundary. The client's close frame is
-    /// forwarded to the upstream process, which thereby learns that the WebSocket is closed.
+    /// Sends a close frame to the client at the next frame boundary. The client responds with a
+    /// close frame of its own. That frame is forwarded to the upstream process, which thereby
+    /// learns that the WebSocket is closed.
     pub(crate) fn close(&self, code: u16, reason: &[u8]) {
         if self.state.get() != TunnelState::Open || self.frames.borrow().has_close_frame() {
             return;
@@ -443,8 +444,8 @@ impl Tunnel {
     }
 
     /// Returns true if the tunnel must be aborted because its client has disconnected while the
-    /// tunnel reads nothing from it. A closed connection counts at once, and a half-closed one
-    /// after the stall timeout.
+    /// tunnel reads nothing from it. If the client has only half-closed the connection, returns
+    /// true only after the stall timeout.
     fn check_abandoned(&self, now: u32) -> bool {
         match self.transport.borrow().as_ref().map_or(PeerState::Closed, Transport::peer_state) {
             PeerState::Open => false,

@@ -1,4 +1,5 @@
-//! The settings of certificates from an ACME authority, as rows of the table of settings.
+//! The settings for certificates from a certificate authority that uses ACME, as rows of the table
+//! of settings.
 
 use crate::kind::Kind;
 use crate::setting::{Default, Former, Group, Places, Section, Setting, Shown, Stability};

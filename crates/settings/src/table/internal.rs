@@ -1,5 +1,5 @@
-//! The internal limits, which divide resources within the server, as rows of the table of settings.
-//! Changing these limits is useful only for measurements.
+//! The internal limits, such as the share of memory for each purpose, as rows of the table of
+//! settings. They are changed only for measurements.
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Group, Section, Setting, Stability};

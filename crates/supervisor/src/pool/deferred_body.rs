@@ -1,6 +1,6 @@
-//! Deferred bodies, which the server receives only after a worker has seen the head of the request.
-//! They allow an app with `onHeaders` to refuse a large body before it is received, as Shiny does
-//! above its upload limit. R can process other requests while the body arrives.
+//! Deferred bodies: request bodies that the server does not receive until the app has seen the head
+//! of the request. The app's function `onHeaders` can therefore refuse a large body before it is
+//! received, as Shiny's does above its upload limit.
 
 use rookery_exchange::Exchange;
 use rookery_worker_protocol::{
@@ -34,8 +34,8 @@ fn body_length(exchange: &Exchange) -> BodyLength {
         .map_or(BodyLength::Unknown, BodyLength::Bytes)
 }
 
-/// Returns what the worker header (by which the supervisor tells the worker about a request) says
-/// about the body of this request, for example that the body will follow later.
+/// Returns the state of the request's body, for example that it will follow later. The supervisor
+/// sends this state to the worker in the worker header.
 pub(super) fn body_state(request: &QueuedRequest) -> BodyState {
     match request.is_head_only {
         true => BodyState::Deferred(body_length(&request.exchange)),

@@ -1,6 +1,6 @@
-//! The pool: a server application that sends requests to several worker processes. The pool runs on
-//! the server's I/O thread. It has one queue of requests, and sends a request to a worker when the
-//! worker's R process can begin it.
+//! The pool: the server's application in the supervisor, which distributes requests among the
+//! worker processes. It runs on the server's I/O thread. Requests wait in one queue until a
+//! worker's R process can begin them.
 //!
 //! ```text
 //!   handle_event() -> queue -> balancer -> attempt -- Unix socket --> a worker's server -> R
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! If a worker dies, a request that its R process had not begun is sent to another worker. By
-//! default, a request that R had begun gets 502. The worker's scoreboard shows whether R had begun
-//! the request.
+//! default, a request that R had begun gets a 502 response. The worker's scoreboard (shared memory)
+//! shows whether R had begun the request.
 
 mod attempt;
 mod balancing;

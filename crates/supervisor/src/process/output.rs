@@ -1,8 +1,8 @@
-//! The forwarding of the output of workers. Each line that a worker writes to stdout or stderr is
-//! written to the same stream of this process. A prefix shows the worker's number and process id.
+//! Forwards the output of workers. Each line that a worker writes to stdout or stderr is written to
+//! the same stream of this process, after a prefix with the worker's number and process id.
 //!
-//! R never blocks on its own output, even if nothing reads the output of this process. In that
-//! case, lines that do not fit in the buffer are dropped and counted.
+//! A worker never blocks on its output, even if nothing reads the output of this process. Lines
+//! that do not fit in this process's buffer are then dropped and counted.
 
 use rookery_server::output::LineWriter;
 use tokio::io::AsyncReadExt as _;

@@ -16,8 +16,8 @@ const MOST_HELD: usize = 64 << 10;
 /// users therefore still see its messages.
 const HELD_WITHIN: Duration = Duration::from_secs(10);
 
-/// The maximum time for which the output of a failed worker is held back while the first worker
-/// still writes output. The two outputs can be compared only when both are complete.
+/// The maximum time for which a failed worker's output is held back until the output of the first
+/// worker is complete. The two are compared, because the same output is written only once.
 const FIRST_WITHIN: Duration = Duration::from_millis(1500);
 /// The interval between two checks whether the first worker's output has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -134,9 +134,9 @@ impl HeldOutput {
         std::mem::take(&mut self.lines)
     }
 
-    /// Ends the stream of a worker's output and returns the lines that are to be written. First
-    /// waits a while for the end of the first worker's stream. Returns nothing if another worker
-    /// has already failed with the same output.
+    /// Ends a stream (stdout or stderr) of a starting worker, and returns the held-back output that
+    /// is still to be written. Returns nothing if another worker has already failed with the same
+    /// output. To find out, waits up to [`FIRST_WITHIN`] for the end of the first worker's stream.
     pub(crate) async fn ended(&mut self) -> Vec<u8> {
         let until = Instant::now() + FIRST_WITHIN;
         while self.is_held && !self.is_over() && Instant::now() < until {

@@ -1,6 +1,6 @@
 //! The status of the supervisor and its workers as Prometheus metrics, in version 0.0.4 of the text
-//! format. The label of a worker is the number of its slot, which its replacement takes over. The
-//! number of time series therefore does not grow when workers are replaced.
+//! format. The metrics of a worker are labelled with the number of its slot (its numbered place). A
+//! replacement takes over the slot of the old worker, so the number of time series does not grow.
 
 use rookery_status::{Metrics, RProcess, RequestCounters};
 

@@ -1,15 +1,15 @@
-//! The choice of the process that accepts connections: either the front end or, if there is only
-//! one, the worker.
+//! The choice of the process that accepts connections: either the front end (the supervisor) or, if
+//! there is only one worker, that worker.
 //!
-//! Both processes have the listening sockets. A process that stops accepting does not close them. A
-//! client that connects during a hand-over therefore is not refused but waits in the kernel's
-//! queue. One process gets the command to accept only after the other one has acknowledged that it
-//! no longer accepts, or has ended.
+//! Both processes have the listening sockets and keep them open while they do not accept. A client
+//! that connects while the accepting process changes is therefore not refused, but waits in the
+//! kernel's queue. A process gets the command to accept only after the other one has acknowledged
+//! that it no longer accepts, or has ended.
 //!
 //! There is one exception: if a worker does not acknowledge a command within
-//! [`ACKNOWLEDGEMENT_TIMEOUT`], the front end accepts nevertheless. If that worker continues later,
-//! both processes may accept connections until it has read the command to stop. This does no harm,
-//! because the worker serves the connections that it has accepted.
+//! [`ACKNOWLEDGEMENT_TIMEOUT`], the front end accepts nevertheless. Until that worker has read the
+//! command to stop, both processes may accept connections. This does no harm, because the worker
+//! serves all connections that it accepts.
 
 use std::time::{Duration, Instant};
 

@@ -127,9 +127,9 @@ pub struct Timeouts {
 }
 
 impl Timeouts {
-    /// Returns these time limits, but with at most the drain timeout of requests for WebSockets.
-    /// They apply to a draining worker that must end soon, because its memory or its slot is
-    /// needed.
+    /// Returns these time limits with a shorter limit for WebSockets: at most the drain timeout of
+    /// requests. Used for a draining worker that must end soon, because its memory or its slot (its
+    /// numbered place) is needed.
     fn without_sessions(self) -> Timeouts {
         Timeouts { sessions: self.sessions.map(|sessions| sessions.min(self.drain)), ..self }
     }

@@ -1,5 +1,5 @@
-//! The numbers of workers and spares (started workers held in reserve), and the choice of the
-//! worker that is removed when they are reduced.
+//! How many workers and spares (started workers held in reserve) there should be, and which worker
+//! is removed if there are too many.
 
 use std::cmp::Reverse;
 
@@ -94,9 +94,9 @@ impl Scaling {
         }
     }
 
-    /// Applies the numbers of workers and spares that a successful reload has requested, and
-    /// returns the changes, in order. If commands have changed the number of workers, it stays
-    /// unless the reload has changed the configured number.
+    /// Applies the numbers of workers and spares that a successful reload has requested. Returns
+    /// the resulting changes, in order. A number of workers that was set by commands stays in
+    /// force, unless the reload has changed the configured number.
     pub(super) fn apply_request(&mut self) -> Vec<ScalingStep> {
         let Some((workers, spares)) = self.requested.take() else { return Vec::new() };
         let mut steps = Vec::new();
@@ -126,10 +126,11 @@ impl Scaling {
         may_remove
     }
 
-    /// Returns the slot (the numbered place) of the worker to remove. If more workers serve than
-    /// should, it is that of a serving worker: one that does not respond, or else the one with the
-    /// fewest WebSockets, and among equals the youngest. Otherwise it is the slot of a worker that
-    /// does not serve.
+    /// Returns the slot (the numbered place) of the worker to remove.
+    ///
+    /// - If more workers serve than should, this is a serving worker: preferably one that does not
+    ///   respond, then the one with the fewest WebSockets, then the youngest.
+    /// - Otherwise it is a worker that does not serve.
     pub(super) fn slot_to_remove(&self, slots: &[(u32, SlotWorker)]) -> Option<u32> {
         // A worker that does not respond serves no requests, so it is removed first.
         let serving = slots.iter().filter_map(|(slot, worker)| match *worker {

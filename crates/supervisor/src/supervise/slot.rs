@@ -1,5 +1,5 @@
-//! The slot of a worker: a numbered place, which the next worker takes over when the worker ends. A
-//! slot has a history of failed starts.
+//! The slot of a worker: a numbered place, which the next worker takes over when the worker ends.
+//! The slot also records failed starts of its workers.
 
 use std::time::{Duration, Instant};
 

@@ -22,8 +22,8 @@ const SHORT_INTERVAL: Duration = Duration::from_millis(50);
 /// The interval of the main loop while no worker changes its phase.
 const LONG_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The maximum time by which a query of the number of connections may be early. The number is
-/// queried every [`LONG_INTERVAL`], but an iteration of the main loop may begin a little earlier.
+/// The maximum time by which the number of connections may be queried too early. A query is due
+/// every [`LONG_INTERVAL`], but an iteration of the main loop may begin a little earlier.
 const TOLERANCE: Duration = Duration::from_millis(50);
 
 /// The interval of log lines about the drain of the server.

@@ -116,9 +116,9 @@ pub(crate) struct Core<S> {
     broken: Option<io::ErrorKind>,
 }
 
-/// The size in bytes from which a server's uncompressed message is not copied behind its header.
-/// Instead, a vectored write passes header and message to the transport. Copying 2 KiB costs about
-/// as much as the second slice of a vectored write.
+/// The minimum size in bytes of an uncompressed message of a server that is sent by a vectored
+/// write of header and payload. Copying 2 KiB costs about as much as the second slice of a vectored
+/// write, so smaller messages are copied into the send queue's buffer.
 const DIRECT_FROM: usize = 2 << 10;
 
 impl<S> Core<S> {
@@ -308,9 +308,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Core<S> {
         Poll::Ready(Ok(self.status()))
     }
 
-    /// Writes a large uncompressed message by a vectored write of its header and its payload. Bytes
-    /// that the transport accepts at once are not copied. Returns false if the message cannot be
-    /// written in this way.
+    /// Writes a large uncompressed message by a vectored write of its header and its payload. Only
+    /// bytes that the transport does not accept at once are copied. Returns false if nothing was
+    /// done, because the message cannot be written in this way.
     fn write_direct(&mut self, cx: &mut Context<'_>, message: &Frame<'_>) -> Result<bool, Error> {
         let payload = message.payload;
         if payload.len() < DIRECT_FROM

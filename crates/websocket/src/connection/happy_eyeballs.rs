@@ -126,9 +126,11 @@ mod tests {
         Hangs,
     }
 
-    /// Runs simulated connection attempts. Returns their result (the port of the successful
-    /// attempt, or an error), the milliseconds until this result, the ports in the order in which
-    /// they were tried, and the number of attempts that are still running.
+    /// Races simulated connection attempts, which behave as `attempts` says. Returns:
+    /// - the result: the port of the successful attempt, or an error
+    /// - the milliseconds until this result
+    /// - the ports in the order in which they were tried
+    /// - the number of attempts that are still running afterwards
     async fn raced(attempts: &[Does]) -> (Result<u16, String>, u64, Vec<u16>, usize) {
         let addresses = (0..attempts.len()).map(|n| address(4, n as u16)).collect();
         let (tried, running) = (RefCell::new(Vec::new()), Rc::new(()));

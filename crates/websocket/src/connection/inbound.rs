@@ -1,7 +1,7 @@
 //! The reading half of a WebSocket connection.
 //!
-//! The state of a read is stored here and not in the read's future. The future can therefore be
-//! dropped at any time, and the next read continues.
+//! The progress of a read is stored here and not in the future that performs the read. If the
+//! future is dropped, no bytes are lost, and the next read continues.
 
 use std::io;
 use std::pin::Pin;

@@ -50,8 +50,9 @@ fn random<const N: usize>() -> [u8; N] {
 }
 
 impl Source {
-    /// Fills the reserve with new random bytes from the system. If forks cannot be counted, keeps
-    /// only the `n` bytes that the caller needs now, so that a forked child inherits no reserve.
+    /// Replaces the thread's reserve of random bytes by new bytes from the system. If forks cannot
+    /// be detected, only the `n` bytes that the caller uses now are made available, so that a
+    /// forked child inherits no unused bytes.
     #[cold]
     fn fill(&mut self, n: usize) {
         let are_seen = forks::watch();
@@ -63,13 +64,13 @@ impl Source {
     }
 }
 
-/// Detects that the process is a forked child. The child has a copy of the parent's random bytes,
-/// and must not use the same masking keys as the parent.
+/// Detects forks, because a forked child inherits a copy of its parent's random bytes, but must not
+/// use the same masking keys.
 ///
-/// A handler that the C library calls in each child counts the forks. For each frame, the count is
-/// compared with the count at which the random bytes were drawn. This is cheaper than a system call
-/// for the process id. A child of a bare `clone` system call is not counted, but it may run no Rust
-/// code except `exec` anyway.
+/// A handler that the C library calls in each child counts the forks. If the count has changed
+/// since the random bytes were drawn, they are drawn again. Comparing the counts for each frame is
+/// cheaper than a system call for the process id. A bare `clone` system call is not counted, but
+/// its child may run no Rust code except `exec` anyway.
 #[cfg(all(unix, not(miri)))]
 mod forks {
     use std::sync::OnceLock;

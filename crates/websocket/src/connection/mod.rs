@@ -324,10 +324,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
         self.core.queue(&message.into().frame())
     }
 
-    /// Sends the response to a received message. If more received messages are in the buffer, the
-    /// response is written together with the responses to those, otherwise at once. Use it in a
-    /// loop that waits for nothing but the connection. If too many bytes are queued, the method
-    /// waits; it never drops the message.
+    /// Sends the response to a received message. While the buffer contains more received messages,
+    /// only queues the response, so that it is written together with the next ones. Waits if too
+    /// many bytes are queued, and never drops the response.
+    ///
+    /// Use this method only in a loop that waits for nothing but the connection, because only the
+    /// next read, send or flush writes a queued response.
     ///
     /// # Errors
     /// The errors of [`Connection::send`].

@@ -101,9 +101,9 @@ impl Prepared {
         Prepared::encode(message.into(), None)
     }
 
-    /// Encodes a message with and without compression. The compressed frame goes to connections
-    /// that send with the full window and without context takeover, and the uncompressed frame to
-    /// all others.
+    /// Encodes a message with and without compression. Connections whose compression uses the full
+    /// window and no context takeover send the compressed frame. All other connections send the
+    /// uncompressed frame.
     pub fn compressed<'a>(message: impl Into<Outgoing<'a>>, config: &DeflateConfig) -> Prepared {
         Prepared::encode(message.into(), Some(config))
     }

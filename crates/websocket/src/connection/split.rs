@@ -1,8 +1,8 @@
 //! The two halves of a split WebSocket connection. One half reads; the other sends and can be
 //! cloned for several tasks.
 //!
-//! A transport stores only one waker for writing. The halves use a [`WakeSet`] as this waker. It
-//! wakes all waiting tasks, so that none of them misses a wake-up.
+//! A transport stores only one waker for writing, although several tasks may wait. The halves
+//! therefore register a [`WakeSet`] as this waker, which wakes all waiting tasks.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -234,9 +234,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Sender<S> {
 
     /// Sends a close frame, and waits until the [`Reader`] has reached the end of the connection,
     /// for at most [`Config::close_timeout`](crate::Config::close_timeout). The reader has to be
-    /// reading meanwhile. If it was dropped, nothing can receive the peer's close frame, so this
-    /// only waits until the close frame is written. The transport is then closed with the last
-    /// `Sender`.
+    /// reading meanwhile.
+    ///
+    /// If the reader was dropped, nothing can receive the peer's close frame. The method then only
+    /// waits until its own close frame is written, and the transport is closed when the last
+    /// `Sender` is dropped.
     ///
     /// # Errors
     /// [`Error::Io`] when the transport fails.
@@ -266,8 +268,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Sender<S> {
         }
     }
 
-    /// Polls `operation` until it is ready. While it is pending, its task is woken together with
-    /// all others that wait on the connection. Dropping the future removes the task's waker.
+    /// Waits until `operation` is ready, and returns its result. Meanwhile, the calling task is one
+    /// of the connection's waiting tasks, which are all woken at the same time to poll again.
+    /// Dropping the future removes the task's waker.
     async fn wait<T>(
         &self,
         mut operation: impl FnMut(&mut Core<S>, &mut Context<'_>) -> Poll<Result<T, Error>>,
@@ -318,9 +321,9 @@ impl<S> Sender<S> {
 }
 
 impl<S> Shared<S> {
-    /// Locks the connection's core, which both halves share. A lock that is poisoned by a panic
-    /// (for instance of the transport) can still be used, because the send queue holds only whole
-    /// frames.
+    /// Locks the connection's core (the state that both halves share). Ignores that a panic has
+    /// poisoned the lock, for instance a panic of the transport, because the send queue still holds
+    /// only whole frames.
     fn lock(&self) -> MutexGuard<'_, Core<S>> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }

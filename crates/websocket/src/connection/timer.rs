@@ -1,8 +1,8 @@
-//! The timer of a WebSocket connection. It is armed only while a read waits.
+//! The timer of a WebSocket connection, which limits how long a read waits. It is created when a
+//! read first has to wait.
 //!
-//! The runtime's timer is created when a read first has to wait with a deadline. Afterwards it is
-//! only changed if it has to fire earlier, if it has fired, or if another task waits. Usually a new
-//! read moves the deadline to a later time, which costs one comparison.
+//! A new read usually has a later deadline. The runtime's timer is then left as it is, and is set
+//! again when it fires too early. A new deadline therefore usually costs only one comparison.
 
 use std::fmt;
 use std::pin::{Pin, pin};

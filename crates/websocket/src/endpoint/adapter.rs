@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::endpoint::statistics::Statistics;
 use crate::protocol::MaskKey;
 
-/// The code that drives an [`Endpoint`](crate::endpoint::Endpoint) (the protocol core without I/O).
-/// An adapter defines the types and constants in which it differs from other adapters.
+/// The code that does the I/O for an [`Endpoint`](crate::endpoint::Endpoint) (the protocol core
+/// without I/O). The trait's items are the types, constants and functions in which adapters differ.
 ///
 /// The trait is sealed: only this crate's [`Connection`](crate::Connection) and this project's
 /// server implement it. It may get further items in any release.
@@ -73,13 +73,13 @@ pub trait Sealed {}
 /// How a WebSocket connection is closed after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseMode {
-    /// For a transport that is dropped directly after the close: discards the input that has
-    /// arrived, then shuts down the sending side of the stream. If the peer has already ended its
-    /// stream, nothing more is written.
+    /// The mode for a transport that is dropped directly after the close: first discard the input
+    /// that has already arrived, then shut down the sending side. If the peer has already ended its
+    /// stream, write nothing more.
     Prompt,
-    /// For a transport that stays open until the peer has closed it: shuts down the sending side of
-    /// the stream, then discards input until the peer ends its stream or [`Rules::close_timeout`]
-    /// has passed. If the peer has already ended its stream, queued output is still written.
+    /// The mode for a transport that stays open until the peer has closed it: first shut down the
+    /// sending side, then discard input until the peer ends its stream or [`Rules::close_timeout`]
+    /// has passed. If the peer has already ended its stream, still write queued output.
     Lingering,
 }
 
@@ -133,8 +133,8 @@ pub struct Rules<Span> {
     /// path through middleboxes open. They are then empty, and are not sent while other output is
     /// queued.
     pub ping_timeout: Option<Span>,
-    /// The number of bytes in the send queue at which the peer counts as slow. Of a slow peer's
-    /// pings, only the newest is answered; otherwise a peer that sends pings and never reads would
+    /// The number of bytes in the send queue at which the peer counts as slow. Only the newest ping
+    /// of a slow peer is answered, because a peer that sends pings and never reads could otherwise
     /// fill the memory with pongs.
     pub high_water: usize,
 }

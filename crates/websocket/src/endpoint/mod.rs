@@ -1,22 +1,23 @@
-//! One side of a WebSocket as a protocol core without I/O. The adapters, which do the I/O, drive
-//! it.
+//! One side of a WebSocket as a protocol core without I/O. An adapter does the I/O. There are two
+//! adapters: [`Connection`](crate::Connection), over any tokio transport, and the server's
+//! WebSocket driver. The trait [`Adapter`] has the types and constants in which they differ.
 //!
-//! An adapter passes received bytes to [`Endpoint::receive`], writes the bytes of
-//! [`Endpoint::output`], passes the time as an argument, and calls [`Endpoint::tick`] when
-//! [`Endpoint::deadline`] is reached. [`IoAction`] says what the adapter has to do next with its
-//! transport. The endpoint decides everything that must be the same for all adapters: when a frame
-//! may be sent, the closing handshake and its codes, the response to a protocol violation, pings
-//! and pongs, the duration of each step, and the order of queued frames.
+//! An adapter has these tasks:
+//! - It passes received bytes to [`Endpoint::receive`].
+//! - It writes the bytes of [`Endpoint::output`].
+//! - It calls [`Endpoint::tick`] when [`Endpoint::deadline`] is reached.
+//! - It performs the [`IoAction`] that the endpoint asks for, such as shutting down the transport.
 //!
-//! No function here waits, so there is nothing to cancel: each call is complete when it returns,
-//! and an adapter whose future is dropped between two calls loses nothing. The two adapters are
-//! [`Connection`](crate::Connection), over any tokio transport, and the server's WebSocket driver.
-//! The trait [`Adapter`] has the types and constants in which the two differ.
+//! The endpoint decides everything that must be the same for all adapters, such as the order of
+//! frames, the closing handshake, pings, and the response to a protocol violation.
+//!
+//! No function here waits: each call is complete when it returns. An adapter's future can therefore
+//! be dropped between two calls without losing anything.
 //!
 //! # Allocation
-//! A frame allocates nothing except through [`Adapter::take_buffer`]. The exceptions are rare: a
-//! pong that has to wait, and the queue behind a payload that is written without a copy, are on the
-//! heap.
+//! A frame allocates nothing except through [`Adapter::take_buffer`], with two rare exceptions: a
+//! pong that has to wait because the peer does not read, and a payload that is queued without being
+//! copied.
 
 mod adapter;
 mod pings;

@@ -78,9 +78,8 @@ impl<T: Time> Pings<T> {
         (number, number.to_be_bytes())
     }
 
-    /// Records a pong. Returns the round-trip time if the pong answers the last ping. Other pongs
-    /// measure nothing: those for an earlier ping, and unsolicited ones, which RFC 6455, 5.5.3
-    /// allows.
+    /// Records a pong. Returns the round-trip time if the pong answers the last ping. Ignores other
+    /// pongs: those for earlier pings, and unsolicited pongs, which RFC 6455, 5.5.3 allows.
     pub(super) fn on_pong(&mut self, payload: &[u8], now: impl FnOnce() -> T) -> Option<Duration> {
         let (number, sent) = self.last;
         if payload != number.to_be_bytes() {

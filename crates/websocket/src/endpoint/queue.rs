@@ -1,9 +1,8 @@
 //! The send queue of a WebSocket connection: the encoded bytes to be written.
 //!
-//! Frames are encoded one after the other into one buffer, the *head*, which is written with as few
-//! calls as the transport allows. When a payload is queued without being copied, this payload and
-//! the frames after it are in the *overflow*. The overflow is on the heap because most connections
-//! never have one.
+//! Frames are encoded one after the other into one buffer, the *head*. A large payload is not
+//! copied into the head. Instead, this payload and all frames after it are queued in the
+//! *overflow*, which is a separate allocation because most connections never need it.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -245,8 +244,9 @@ impl<S: Adapter> Queue<S> {
         !Self::IS_JOINED && self.overflow.as_ref().is_some_and(|overflow| overflow.len > 0)
     }
 
-    /// Returns the number of overflow segments that belong to the message that is being written. A
-    /// payload belongs to it if its header is at the end of the first buffer or has been written.
+    /// Returns 1 if the overflow (the part of the send queue after its first buffer) begins with a
+    /// payload, otherwise 0. Such a payload belongs to the message that is being written, because
+    /// its header is at the end of the first buffer or has been written.
     fn current_segments(&self) -> usize {
         let first = self.overflow.as_ref().and_then(|overflow| overflow.segments.front());
         usize::from(matches!(first, Some(Segment::Payload(_))))

@@ -28,11 +28,12 @@ pub enum Received<'a> {
 }
 
 impl<S: Adapter> Endpoint<S> {
-    /// Processes bytes received from the peer, and unmasks them in place. Returns the number of
-    /// bytes that were consumed, and an event. Call it again with the remaining bytes of `input`.
+    /// Processes `input`, bytes received from the peer, and unmasks them in place. Returns the
+    /// number of bytes that were consumed, and an event. Call the method again with the remaining
+    /// bytes.
     ///
     /// Responses to pings and close frames are queued. After a close frame or a protocol violation,
-    /// all of `input` is consumed and ignored. All calls for a connection must have the same
+    /// all of `input` is consumed and ignored. All calls for a connection must pass the same
     /// `decoder`.
     pub fn receive<'a>(
         &mut self,

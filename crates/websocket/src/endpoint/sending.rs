@@ -204,9 +204,10 @@ impl<S: Adapter> Endpoint<S> {
         Ok(())
     }
 
-    /// Writes the header of a server's message into `out` and returns the header's length. Use it
-    /// to write header and payload by a vectored write while the send queue is empty, and call
-    /// [`Endpoint::on_direct_write`] afterwards.
+    /// Writes the header of a server's message into `out` and returns the header's length.
+    /// `payload` is the length of the message. While the send queue is empty, the caller can then
+    /// write header and message by a vectored write, and call [`Endpoint::on_direct_write`]
+    /// afterwards.
     pub fn direct_header(
         &self,
         opcode: OpCode,

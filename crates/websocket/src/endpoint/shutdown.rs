@@ -9,8 +9,9 @@
 //!     └──▶ ShutDown (Prompt)         └──────▶ Drain ──▶ ... ◀── Drain
 //!     └──▶ Flush (Lingering)
 //! ```
-//! After a closing handshake, the server ends the TCP connection, and the client waits for this end
-//! (RFC 6455, 7.1.1).
+//! *closed* means that the closing handshake is complete, and *failed* that the connection was
+//! failed. *Prompt* and *Lingering* are the two values of [`CloseMode`]. After a closing handshake,
+//! a client waits in `Drain` until the server has ended the TCP connection (RFC 6455, 7.1.1).
 
 use crate::endpoint::adapter::CloseMode;
 use crate::protocol::Role;

@@ -6,8 +6,8 @@
 //!    | receive                                           ^
 //!    +------------> Received --- (the answer is sent) ---+
 //! ```
-//! [`Closing::fail`] leads from any state to `Done`. The caller is responsible for the end of the
-//! TCP connection, which the server closes first.
+//! [`Closing::fail`] leads from any state to `Done`. The caller has to end the TCP connection. A
+//! client waits until the server has ended it.
 
 use crate::protocol::close_code::CloseCode;
 use crate::protocol::close_frame::CloseReason;

@@ -1,10 +1,11 @@
 //! The decoder of a WebSocket connection, which turns received bytes into messages.
 //!
-//! The decoder receives bytes as they arrive and returns one event at a time. An event borrows from
-//! the input or from the decoder. If one uncompressed frame in the input contains a whole message,
-//! the message is not copied. Any other message is assembled in a buffer, which grows with the
-//! bytes received and never with a length that was only announced. The input may be split anywhere,
-//! because the decoder stores its progress.
+//! The decoder receives bytes as they arrive, split anywhere, and returns one event at a time. An
+//! event borrows its bytes from the input or from the decoder:
+//! - A message is not copied if it consists of one uncompressed frame that the input contains
+//!   completely.
+//! - Any other message is assembled in a buffer. The buffer grows with the bytes that have been
+//!   received, and never with a length that the peer has only announced.
 
 mod event;
 mod limits;
@@ -113,8 +114,8 @@ impl Decoder {
 
     /// Decodes bytes from `input`, and unmasks them in place. Returns the number of bytes consumed,
     /// and an event if one is complete. After an event, call it again with the remaining input.
-    /// Without an event, all of `input` is consumed, unless the decoder is
-    /// [stalled](Self::is_stalled).
+    /// Without an event, all of `input` is consumed, unless decompression has paused
+    /// ([`Decoder::is_stalled`]).
     ///
     /// # Errors
     /// A [`Violation`] if the peer violates the protocol. The decoder must not be used afterwards.
@@ -315,8 +316,8 @@ impl Decoder {
     }
 
     /// Decodes the common case: no message is incomplete, and the input begins with a whole
-    /// uncompressed frame whose length has at most two bytes. In all other cases, including
-    /// protocol violations, changes nothing and returns `None`; the caller then uses
+    /// uncompressed data frame whose payload is shorter than 64 KiB. In all other cases, including
+    /// protocol violations, changes nothing and returns `None`. The caller then uses
     /// [`Decoder::step`].
     #[inline]
     pub(crate) fn decode_whole_frame(&mut self, input: &mut [u8]) -> Option<WholeFrame> {
@@ -377,8 +378,9 @@ impl Decoder {
     }
 
     /// Adds bytes of a payload to the current message. Returns the number of bytes consumed, and a
-    /// step (an event) if the message is complete or chunks are requested. If the decoder is
-    /// stalled, not all bytes are consumed.
+    /// step (an event) if the message is complete or the caller reads in chunks. Some bytes remain
+    /// unconsumed if decompression pauses to limit the size of one step (the decoder is then
+    /// stalled).
     fn take_payload(
         &mut self,
         chunk: &[u8],
@@ -441,9 +443,9 @@ impl Decoder {
         Ok((taken, Some(Step { kind: StepKind::Data { is_text, is_last, is_rest }, place })))
     }
 
-    /// Reads a frame header from the stored and the new bytes, and checks that it is valid at this
-    /// point of the message. Returns the number of new bytes consumed, and the header if it is
-    /// complete.
+    /// Reads a frame header, which may have begun in earlier input, and checks that it is valid at
+    /// this point of the message. Returns the number of bytes of `input` that were consumed, and
+    /// the header if it is complete.
     fn read_header(&mut self, input: &[u8]) -> Result<(usize, Option<Header>), Violation> {
         let kept = usize::from(self.partial_len);
         let (header, consumed) = if kept == 0 {

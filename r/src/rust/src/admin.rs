@@ -100,8 +100,8 @@ impl Core {
 }
 
 /// Starts the admin listener (for status and metrics) at an address such as `127.0.0.1:9100` or
-/// `unix:/path`. `target` names what is served. Returns 0, or -1 after setting the error message.
-/// If an admin listener already runs, it is kept.
+/// `unix:/path`. `target` is the app's path, which the status reports. Returns 0, or -1 after
+/// setting the error message. If an admin listener already runs, does nothing.
 ///
 /// # Safety
 /// - `at` and `target` are C strings.

@@ -35,8 +35,8 @@ pub(crate) struct Core {
     /// The streamed responses that R has started. The key is the id of the exchange (the request
     /// with its response).
     pub(crate) streams: ById<OpenStream>,
-    /// The streamed responses whose next chunks R requests from the app by itself, without waiting
-    /// for a request of the server. Each element is the id of an exchange (a request with its
+    /// The streamed responses for which R gets the next chunk from the app at once, without waiting
+    /// until the server asks for it. Each element is the id of an exchange (a request with its
     /// response).
     pub(crate) pull_queue: VecDeque<u64>,
     /// The requests whose bodies the app receives in chunks. The key is the id of the exchange (the
@@ -281,8 +281,9 @@ impl Core {
         taken
     }
 
-    /// Removes an exchange (a request with its response) from its slot and returns it. R no longer
-    /// processes it then. Returns `None` if the slot does not contain the exchange with this id.
+    /// Removes an exchange (a request with its response) from the list of exchanges that R is
+    /// processing, and returns it. `slot` is the index in this list. Returns `None` if the slot
+    /// does not contain the exchange with this id.
     pub(crate) fn give(&mut self, slot: u32, id: u64) -> Option<Box<Exchange>> {
         self.held(slot, id)?;
         self.free.push(slot);

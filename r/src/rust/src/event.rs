@@ -124,9 +124,10 @@ fn symbol(names: &mut HeaderNames, before: &[Header], header: &HeaderLine<'_>) -
     }
 }
 
-/// Returns true if an earlier header of the request has the same CGI name. For example, `x-a` and
-/// `x_a` are both `HTTP_X_A`. Only the first counts: because headers are sorted, a client's `x_a`
-/// cannot replace the `x-a` of a proxy.
+/// Returns true if one of the earlier headers of a request, `before`, has the CGI name `cgi`, whose
+/// symbol has the index `index`. For example, `x-a` and `x_a` are both `HTTP_X_A`. Only the first
+/// of such headers counts. Headers are sorted, so a client's `x_a` cannot replace the `x-a` of a
+/// proxy.
 fn has_same_symbol(before: &[Header], cgi: &[u8], index: i32) -> bool {
     let known = KNOWN_HEADERS.iter().position(|known| known.cgi.as_bytes() == cgi);
     let known = known.and_then(|known| i32::try_from(known).ok());

@@ -24,9 +24,10 @@ fn with_held(slot: u32, id: u64, body: impl FnOnce(&mut Exchange) -> i32) -> i32
     entry(result::STALE, || core::with(|core| core.held(slot, id).map_or(result::STALE, body)))
 }
 
-/// Makes the server read the body of a request and then pass the request to R again, with `token`,
-/// by which C finds the R object of the request. Meanwhile, R does not hold the request. If the
-/// client disconnects first, `rk_released` returns the token.
+/// Gives a request back to the server, which reads the body and then passes the request to R again.
+/// That event contains `token`, by which C finds the R object of the request. If the client
+/// disconnects first, `rk_released` returns the token instead. Returns `RK_STALE` if R does not
+/// hold the request.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_read_body(slot: u32, id: u64, token: u64) -> i32 {
     entry(result::STALE, || {
@@ -39,9 +40,10 @@ pub extern "C" fn rk_read_body(slot: u32, id: u64, token: u64) -> i32 {
     })
 }
 
-/// Begins to receive the body of a request in chunks. Each chunk is an event with `token`, by which
-/// C finds the R object that receives the body. After the last event, `RK_BODY_END`, the token is
-/// no longer used. Meanwhile, R keeps the request.
+/// Makes the server pass the body of a request to R in chunks, while R keeps the request. Each
+/// chunk is an event with `token`, by which C finds the R object that receives the body. After the
+/// last event, `RK_BODY_END`, the token is no longer used. Returns `RK_STALE` if R does not hold
+/// the request.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_receive_body(slot: u32, id: u64, token: u64) -> i32 {
     entry(result::STALE, || {
@@ -371,8 +373,8 @@ pub extern "C" fn rk_request_process() -> u64 {
     rookery_exchange::request_id_prefix()
 }
 
-/// Writes a request id as a C string: the one that the process with the number `process` creates
-/// for the request with the internal id `id`.
+/// Writes the request id that the process with the number `process` creates for its request with
+/// the internal id `id`. The text is a C string.
 ///
 /// # Safety
 /// - `out` has space for 33 bytes.
@@ -397,9 +399,9 @@ unsafe fn write_text(text: &[u8], out: *mut c_char) -> i32 {
     i32::try_from(text.len()).unwrap_or(0)
 }
 
-/// Writes to `tokens` the tokens whose R objects can now be released. They belong to lent memory
-/// that was sent, or to requests that are not passed to R again, for example because the client
-/// has disconnected. Returns the number of tokens.
+/// Writes at most `capacity` tokens to `tokens`, and returns their number. The R objects of these
+/// tokens can now be released: each belongs to lent memory that is no longer used, or to a request
+/// that is not passed to R again, for example because its client has disconnected.
 ///
 /// # Safety
 /// - `tokens` has space for `capacity` tokens.

@@ -1,14 +1,14 @@
 //! The Rust code of the R package, with the plain C interface that `src/rookery.h` declares.
 //!
 //! # Ground rules
-//! - No function here calls R, and none runs while R can raise an error, so no longjmp ever passes
-//!   a Rust frame.
-//! - C calls every function on R's main thread, and `Core` is in that thread's local storage. Rust
-//!   calls only the C functions that were passed to `rk_init`, `rk_worker_join` and
+//! - No function here calls R, and none runs while R can raise an error. An R error, which is a
+//!   longjmp, therefore never skips a Rust frame.
+//! - C calls every function on R's main thread. The state `Core` is in that thread's local storage.
+//! - Rust calls only the C functions that were passed to `rk_init`, `rk_worker_join` and
 //!   `rk_client_open`, usually on another thread.
 //! - Every function that C calls catches panics, with the help of `entry`.
-//! - C refers to an exchange (a request with its response) that R holds by a slot and an id. A
-//!   function refuses a slot that does not contain the exchange with this id.
+//! - C refers to an exchange (a request with its response) by a slot number and an id. A function
+//!   refuses the call if the slot does not contain the exchange with this id.
 
 // C calls the entry points by their symbols, not by their paths.
 #![allow(unreachable_pub)]

@@ -97,8 +97,8 @@ pub unsafe extern "C" fn rk_limit(at: usize, out: *mut RawLimit) -> i32 {
     })
 }
 
-/// Sets the values of all limits, in the order of the table of limits. NaN stands for the default
-/// of a limit. Fails if the server is in use and has other limits.
+/// Sets the values of all limits, in the order in which `rk_limit` returns the limits. NaN stands
+/// for the default of a limit. Returns `RK_STALE` if the server is in use with other limits.
 ///
 /// # Safety
 /// - `values..values + count` is readable for the length of the call.

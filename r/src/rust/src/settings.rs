@@ -38,11 +38,13 @@ fn read_value(name: &str, values: &str) -> Lines {
     lines
 }
 
-/// Parses a `_server.yml` for R. Returns a line `app`, a line for each setting, and a line `note`
-/// for each warning. After an error, returns a line `wrong`. Returns no lines if the file is for a
-/// server other than Rookery. With `is_alone`, also checks that the HTTPS settings in the file are
-/// complete. Otherwise the program has already checked them together with the other sources of
-/// settings.
+/// Parses a `_server.yml` for R. Returns a line `app` with the app's path, a line for each setting,
+/// and a line `note` for each warning. After an error, returns only a line `wrong` with the
+/// message. Returns no lines if the file is for a server other than Rookery.
+///
+/// `is_alone` is true if this R process does not run under the program `rookery`. Then this
+/// function also checks that the HTTPS settings in the file are complete. Otherwise the program has
+/// already checked them together with its command line and environment.
 fn read_file(path: &Path, is_alone: bool) -> Lines {
     let mut lines = Lines::default();
     let bytes = match server_yml::bytes(path) {
@@ -82,8 +84,8 @@ fn read_file(path: &Path, is_alone: bool) -> Lines {
     lines
 }
 
-/// Parses the value of a setting for R. `values` has a line for each part of the value. The result
-/// is valid until `rk_text_free`.
+/// Parses the value of the setting `name` for R. `values` has a line for each part of the value.
+/// Returns lines `key=value`, which are valid until `rk_text_free`.
 ///
 /// # Safety
 /// - The bytes are readable for the length of the call.

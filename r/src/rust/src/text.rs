@@ -1,7 +1,7 @@
 //! Functions for texts, which exported functions of the R package call: the kind of an IP address,
-//! base64 and percent-encoding.
+//! base64 encoding, and percent-encoding.
 //!
-//! The result of one of these functions is valid until the next call of such a function, or of
+//! A text that one of these functions returns is valid until the next call of any of them, or of
 //! `rk_text_free`.
 
 use std::cell::Cell;
@@ -83,9 +83,9 @@ fn uri_encode(text: &[u8], is_whole: bool) -> Vec<u8> {
     encoded
 }
 
-/// Decodes the percent-escapes in a text. An invalid escape is copied unchanged, with all its three
-/// bytes. With `is_whole`, escapes of reserved characters are also copied. Returns `None` if the
-/// text contains `%00`, because R's strings cannot contain NUL.
+/// Decodes the percent-escapes in a text. Copies invalid escapes unchanged. If `is_whole` is true,
+/// the text is a whole URI, so escapes of reserved characters are also copied unchanged. Returns
+/// `None` if the text contains `%00`, because R's strings cannot contain NUL.
 fn uri_decode(text: &[u8], is_whole: bool) -> Option<Vec<u8>> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -148,8 +148,9 @@ pub unsafe extern "C" fn rk_mask_tokens(target: Bytes) -> Bytes {
     entry(Bytes::EMPTY, || lend(masked(unsafe { target.get() }).flatten().copied().collect()))
 }
 
-/// Decodes the percent-escapes in a text and writes the result to `out`. Returns 0 if the text
-/// contains `%00`.
+/// Decodes the percent-escapes in a text, writes the result to `out`, and returns 1. With
+/// `is_whole`, the text is a whole URI, in which escapes of reserved characters are not decoded.
+/// Returns 0 if the text contains `%00`.
 ///
 /// # Safety
 /// - `text` is readable, and `out` is a `struct rk_bytes`.

@@ -104,8 +104,8 @@ pub extern "C" fn rk_ws_unbind(id: u64) {
     });
 }
 
-/// Writes to `tokens` the numbers of the R objects of a listener's WebSockets, at most `capacity`
-/// of them. Returns the number of all WebSockets of the listener.
+/// Writes the tokens of a listener's WebSockets to `tokens`, at most `capacity` of them. C finds
+/// the R object of a WebSocket by its token. Returns the number of all WebSockets of the listener.
 ///
 /// # Safety
 /// - `tokens` has space for `capacity` tokens.
@@ -147,8 +147,8 @@ fn send(
     if more { SEND_MORE } else { SEND_FULL }
 }
 
-/// Sends a copy of a message to the client of a WebSocket. Invalid UTF-8 in text is replaced by
-/// U+FFFD, because clients close the connection on invalid text.
+/// Sends a copy of a message to the client of a WebSocket. Returns an `enum rk_send`. Invalid UTF-8
+/// in text is replaced by U+FFFD, because clients close the connection on invalid text.
 ///
 /// # Safety
 /// - `start..start + len` is readable for the length of the call.

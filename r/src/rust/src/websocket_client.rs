@@ -141,9 +141,11 @@ pub unsafe extern "C" fn rk_client_check(url: Bytes) -> i32 {
     entry(result::BAD_VALUE, || if is_one() { result::OK } else { result::BAD_VALUE })
 }
 
-/// Starts a WebSocket client, which connects to its server. When events are queued, `wake` is
-/// called on another thread to wake the event loop of the client's group. Returns `RK_BAD_VALUE`
-/// after setting the error message if the client cannot be started.
+/// Starts a WebSocket client, which connects to its server, and writes the client's id to `id`.
+/// `token` is the number by which C finds the client's R object. When events are queued, `wake` is
+/// called on another thread with the number of the client's group, and has to wake the group's
+/// event loop. Returns `RK_BAD_VALUE` after setting the error message if the client cannot be
+/// started.
 ///
 /// # Safety
 /// - `setup` is a `struct rk_client_setup` whose pointers are valid for the length of the call,

@@ -1,24 +1,22 @@
 //! The activity record of a connection: its phase, when the phase began, the client's transfer
 //! rate, and the memory that the connection holds.
 //!
-//! Recording an event costs one or two writes to a `Cell`. The sweep, a periodic check of all
-//! connections, compares the record with the time limits.
+//! The sweep, a periodic check of all connections, compares the record with the time limits.
+//! Recording an event costs only one or two writes to a `Cell`.
 //!
-//! # One timestamp per purpose
-//! Each deadline is counted from a clock tick of its own:
+//! # The timestamps
+//! The record contains three clock ticks, from which different timeouts are counted:
 //!
-//! | tick | deadlines | set by |
+//! | tick | timeouts | set by |
 //! |---|---|---|
 //! | `entered_at` | handshake, head, idle and request timeouts; eviction | [`Activity::enter`] |
 //! | `read_at` | idle timeout while a body is read | [`Activity::on_read`] |
 //! | `taken_at` | idle timeout while a response is written | [`Activity::on_written`], the sweep |
 //!
-//! The sweep sets `taken_at` when it finds that the client has acknowledged bytes. While the client
-//! waits for the server, the sweep also restarts `read_at` and `taken_at`.
-//!
-//! Received bytes never change `entered_at`. A connection without a request is therefore idle even
-//! if the client sends blank lines (HTTP/1.1) or PING, SETTINGS, PRIORITY and `WINDOW_UPDATE`
-//! frames (HTTP/2) that the server may have to respond to.
+//! - The sweep sets `taken_at` when it finds that the client has acknowledged bytes.
+//! - While the client waits for the server, the sweep restarts `read_at` and `taken_at`.
+//! - Received bytes never change `entered_at`. Otherwise a client without a request could keep its
+//!   connection open forever, by sending blank lines (HTTP/1.1) or frames such as PING (HTTP/2).
 
 use std::cell::Cell;
 use std::io;
@@ -248,9 +246,9 @@ impl Activity {
     }
 
     /// Updates the client's transfer rate after a clock tick, and returns true if the client has
-    /// exceeded a time limit or fallen below the minimum rate. `unsent` returns the number of
-    /// written bytes that the client has not acknowledged. It makes a system call and is therefore
-    /// called only while a write is blocked.
+    /// exceeded a time limit or fallen below the minimum rate. `unsent` is a function that returns
+    /// how many written bytes the client has not acknowledged. It is called only while a write is
+    /// blocked, because it makes a system call.
     pub(crate) fn check_deadlines(
         &self,
         ticks: &TimeLimits,
@@ -333,8 +331,9 @@ impl Activity {
         }
     }
 
-    /// Returns how many bytes of one share of the memory budget would be freed if this connection
-    /// were closed. `own` is the number of bytes that are charged for the connection itself.
+    /// Returns how many bytes of the given share of the memory budget would be freed if this
+    /// connection were closed. `own` is the number of bytes that are charged for the connection
+    /// itself.
     pub(crate) fn held(&self, share: Share, own: usize) -> usize {
         match (share, self.phase.get()) {
             (Share::Connections, Phase::Handshake | Phase::Idle | Phase::Head | Phase::Body) => own,

@@ -1,12 +1,13 @@
 //! The limit on how many TLS handshakes use CPU time at once.
 //!
-//! Processing the first TLS message of a client takes the I/O thread 0.1 ms, or 0.5 ms with RSA.
-//! When many clients connect at the same time, the limit lets the server serve open connections in
-//! between. The remaining clients wait in the system's accept queue.
+//! Processing the first TLS message of a client takes the I/O thread 0.1 ms, or 0.5 ms with an RSA
+//! key. If many clients connect at the same time, the limit lets the server serve open connections
+//! in between. The other new clients wait in the system's accept queue.
 //!
 //! A handshake that waits for its client uses no CPU time and is not counted, because otherwise a
-//! few silent clients could block all others. Its connection still counts as an open connection,
-//! and is subject to [`tls_handshake_timeout`](crate::Limits::tls_handshake_timeout).
+//! few silent clients could block all others. Such a handshake is limited by
+//! [`tls_handshake_timeout`](crate::Limits::tls_handshake_timeout) and by the maximum number of
+//! connections.
 
 use std::cell::Cell;
 

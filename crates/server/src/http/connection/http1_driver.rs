@@ -28,9 +28,8 @@ use crate::net::transport::Transport;
 use crate::rejection::Rejection;
 use crate::websocket::driver::{Upgraded, spawn as spawn_websocket};
 
-/// Starts the task of an accepted connection. The TLS handshake of the connection counts towards
-/// the limit immediately. Otherwise the acceptor could accept too many connections before the task
-/// first runs.
+/// Starts the task of an accepted connection. Counts the connection's TLS handshake at once and not
+/// when the task first runs, because the acceptor could accept too many connections before that.
 pub(crate) fn spawn(
     shared: &Rc<HttpState>,
     listener: ListenerId,

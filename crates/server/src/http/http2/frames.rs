@@ -5,12 +5,12 @@
 //! incomplete, and what proportion of the received bytes is payload. It also rewrites two kinds of
 //! frames that h2 does not handle as RFC 9113 requires:
 //!
-//! - CONTINUATION frames (6.10) are merged into frames of [`FRAME`] bytes. h2 closes a connection
-//!   after five CONTINUATION frames of one header block, whatever their size, whereas a client may
-//!   split a header block into any number of frames.
+//! - CONTINUATION frames (6.10) are merged into frames of [`FRAME`] bytes. A client may split a
+//!   header block into any number of CONTINUATION frames, but h2 closes the connection after five,
+//!   whatever their size.
 //! - An ordinary field is inserted in front of trailers. Trailers must not contain pseudo-header
-//!   fields (8.1), but h2 rejects these only after an ordinary field (8.3). The server drops all
-//!   trailers, and thus the inserted field.
+//!   fields (8.1), but h2 detects them only if an ordinary field precedes them (8.3). The
+//!   application never sees the inserted field, because the server drops all trailers.
 
 use std::collections::VecDeque;
 
@@ -38,8 +38,8 @@ const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// The number of payload bytes that every connection is credited with before [`RATIO`] is applied,
-/// so that days of pings and window updates on an idle connection do not count as a flood.
+/// The number of bytes that is added to the payload of a connection before [`RATIO`] is checked, so
+/// that days of pings and window updates on an idle connection do not count as a flood.
 const FREE_OVERHEAD: u64 = 1 << 20;
 
 /// The maximum ratio of all bytes that a client sends to the payload that it sends or receives. A
@@ -50,8 +50,8 @@ const RATIO: u64 = 8;
 const MAX_EMPTY: u32 = 16;
 
 /// The number of stream ids that [`Frames`] keeps beyond the maximum number of concurrent streams.
-/// They leave space for streams that h2 has reset, because [`Frames`] learns only later that these
-/// have ended.
+/// They leave space for streams that h2 has already reset, because the end of these is reported to
+/// [`Frames`] only later.
 const MAX_EXTRA_OPEN: usize = 1024;
 
 /// A filter for the frames that a client sends on an HTTP/2 connection. It costs a few comparisons
@@ -113,9 +113,10 @@ impl Frames {
         }
     }
 
-    /// Filters bytes that were received from the client. Returns how many bytes at the beginning h2
-    /// gets unchanged. The remaining bytes for h2 are in [`rewritten`](Self::rewritten), and must
-    /// be taken before the next call.
+    /// Filters bytes that were received from the client, and that are then passed to h2 (the HTTP/2
+    /// library). Returns the number of bytes at the beginning that the filter leaves unchanged. The
+    /// bytes that replace the others are in [`rewritten`](Self::rewritten), and must be taken
+    /// before the next call.
     pub(super) fn follow(&mut self, bytes: &[u8], now: u32) -> usize {
         self.received += bytes.len() as u64;
         let (mut at, mut kept) = (0, 0);
@@ -149,9 +150,10 @@ impl Frames {
         kept
     }
 
-    /// Passes `bytes` to h2. If they are at offset `at` of the input and all input before them is
-    /// passed unchanged, they need not be copied. Only `kept`, the number of input bytes that are
-    /// passed unchanged, is then increased.
+    /// Passes `bytes` to h2. `at` is their offset in the input, or `None` if they are not in the
+    /// input. `kept` is the number of bytes at the beginning of the input that are passed
+    /// unchanged. If `bytes` follow these directly, they need not be copied, and only `kept` is
+    /// increased.
     fn pass(&mut self, at: Option<usize>, bytes: &[u8], kept: &mut usize) {
         if at == Some(*kept) && self.out.is_empty() {
             *kept += bytes.len();

@@ -8,9 +8,10 @@ use http::{HeaderMap, HeaderValue, Method, Uri};
 use crate::rejection::Rejection;
 use crate::websocket::handshake::KEY;
 
-/// Converts an HTTP/2 request head into the form of HTTP/1.1: a target without an authority, a Host
+/// Converts an HTTP/2 request head into the form of HTTP/1.1: a target without a host, a Host
 /// header and a single Cookie header (RFC 9113, 8.2.3 and 8.3.1). An extended CONNECT becomes a
-/// WebSocket opening handshake without a key (RFC 8441, 5). Returns true for an extended CONNECT.
+/// WebSocket opening handshake without the header `Sec-WebSocket-Key` (RFC 8441, 5). Returns true
+/// for an extended CONNECT.
 ///
 /// # Errors
 /// Returns the rejection to respond with if the head is malformed (RFC 9113, 8.1.1). Malformed

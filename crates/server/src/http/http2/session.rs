@@ -208,8 +208,8 @@ impl Http2Session {
     // ---- writing ----
 
     /// Records the result of a write or flush of the HTTP/2 connection. `is_pending` is true if the
-    /// socket accepts no more bytes. `is_clean` is true for a flush, which leaves no unsent bytes
-    /// unless it is pending.
+    /// socket accepts no more bytes. `is_clean` is true for a flush and false for a write, because
+    /// only a flush that is not pending leaves no unsent bytes.
     pub(super) fn on_written(&self, is_pending: bool, is_clean: bool) {
         self.is_blocked.set(is_pending);
         self.is_clean.set(is_clean && !is_pending);
@@ -286,8 +286,9 @@ impl Http2Session {
         self.read_in_poll.get() >= MAX_READ_PER_POLL
     }
 
-    /// Filters bytes received from the client. Returns the number of bytes at the beginning that h2
-    /// gets unchanged. [`Frames::follow`] explains how the remaining bytes are rewritten.
+    /// Filters bytes that were received from the client, and that are then passed to h2. Returns
+    /// the number of bytes at the beginning that the filter leaves unchanged. The bytes that
+    /// replace the others are described at [`Frames::follow`].
     pub(super) fn follow(&self, bytes: &[u8]) -> usize {
         self.read_in_poll.set(self.read_in_poll.get() + bytes.len());
         self.frames.borrow_mut().follow(bytes, self.connections.clock.now())

@@ -29,7 +29,7 @@ use crate::http::response::response_body::ResponseBody;
 use crate::logging::access_log::pending_record::record_unreadable;
 use crate::rejection::Rejection;
 
-/// The number of bytes that an HTTP/2 stream is charged to the memory budget. They cover the
+/// The number of bytes that each HTTP/2 stream counts against the memory budget. They cover the
 /// request head, h2's tables for the stream (about as large as the head), and the response bytes
 /// that h2 buffers.
 pub(crate) const STREAM_BYTES: usize = 32 << 10;

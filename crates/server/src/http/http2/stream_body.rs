@@ -1,6 +1,6 @@
-//! The body of an HTTP/2 request. Each DATA frame that the server reads allows the client to send
-//! more. This cannot exhaust the memory, because the server stops reading while it cannot store
-//! more of the body.
+//! The body of an HTTP/2 request. Reading a DATA frame allows the client to send as many further
+//! bytes (flow control). The server stops reading while it cannot store more of the body, so a
+//! client cannot exhaust the server's memory.
 
 use std::cell::RefCell;
 use std::pin::Pin;

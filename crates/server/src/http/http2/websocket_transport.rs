@@ -29,8 +29,9 @@ pub(super) struct IncomingFrames {
 }
 
 impl IncomingFrames {
-    /// Holds the DATA frames of a stream, and charges the memory budget for bytes that the client
-    /// may send before the server reads them. Returns `None` if the budget is exhausted.
+    /// Keeps the DATA frames of an HTTP/2 stream until its WebSocket is accepted. Charges the
+    /// memory budget for all bytes that the client may send until then. Returns `None` if the
+    /// budget is exhausted.
     pub(super) fn new(frames: RecvStream, session: &Rc<Http2Session>) -> Option<IncomingFrames> {
         BodyReservation::reserve(session, STREAM_WINDOW as usize)
             .map(|reservation| IncomingFrames { frames, _reservation: reservation })

@@ -1,5 +1,5 @@
-//! Validates the heads of requests, and copies them into exchanges (each the shared object of a
-//! request and its response).
+//! Validates the heads of requests, and copies each head into an exchange (the object that contains
+//! a request and its response).
 
 use std::net::Ipv4Addr;
 
@@ -29,9 +29,9 @@ pub(crate) fn request_id(
     RequestId::choose(id, external_id, only("traceparent"))
 }
 
-/// Rejects request heads that hyper accepts but a server must not (RFC 9112, 3.2, 3.2.3 and 6.1;
-/// RFC 9110, 4.2.4 and 9.3.6). If the request target is an absolute URL, replaces the Host header
-/// by the host in the target (RFC 9112, 3.2.2).
+/// Rejects request heads that hyper accepts but this server must reject (RFC 9112, 3.2, 3.2.3 and
+/// 6.1; RFC 9110, 4.2.4 and 9.3.6). If the request target is an absolute URL, replaces the Host
+/// header by the host in the target (RFC 9112, 3.2.2).
 pub(crate) fn check(head: &mut Parts, has_body: bool) -> Result<(), Rejection> {
     let mut hosts = head.headers.get_all(HOST).iter();
     let is_fine = match (hosts.next(), hosts.next()) {
@@ -55,9 +55,9 @@ pub(crate) fn check(head: &mut Parts, has_body: bool) -> Result<(), Rejection> {
     if has_body { check_coding(&head.headers) } else { Ok(()) }
 }
 
-/// Returns true if a request target without a host contains a path, or is the `*` of OPTIONS (RFC
-/// 9112, 3.2.1 and 3.2.4). The check is needed because the `http` crate also accepts a query
-/// without a path, and `*` for any method.
+/// Returns true if a request target that contains no host begins with a path, or is the `*` of an
+/// OPTIONS request (RFC 9112, 3.2.1 and 3.2.4). The check is needed because the `http` crate also
+/// accepts a query without a path, and `*` with other methods.
 fn names_path(head: &Parts) -> bool {
     let target = head.uri.path_and_query().map_or("", |target| target.as_str());
     target.starts_with('/') || (target == "*" && head.method == Method::OPTIONS)
@@ -182,8 +182,8 @@ pub(crate) fn fill(
 
 /// Returns true if the client used HTTPS. `is_own` is true if this connection uses TLS. If
 /// `is_trusted` is true, the client is a trusted proxy, and its `X-Forwarded-Proto` header takes
-/// precedence. The last value of the header counts, because a proxy appends its value to those from
-/// the client.
+/// precedence. Only the last value of the header counts, because the proxy may have appended it to
+/// values that the client sent.
 pub(crate) fn used_https(headers: &HeaderMap, is_own: bool, is_trusted: bool) -> bool {
     if !is_trusted {
         return is_own;

@@ -177,8 +177,9 @@ impl RequestContext {
 
     // ---- memory ----
 
-    /// Charges the memory budget for the memory that the request's exchange holds. Also checks that
-    /// the budget allows for `also` more bytes, which the caller charges.
+    /// Charges the memory budget for the request's exchange (the object of the request and its
+    /// response), and counts `also` bytes more as memory of the request. The caller must charge the
+    /// budget for these additional bytes.
     ///
     /// # Errors
     /// Returns [`Rejection::Overload`] if the memory budget is exhausted.

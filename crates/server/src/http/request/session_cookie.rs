@@ -55,8 +55,9 @@ impl CookieNames {
     }
 
     /// Returns the value of the `Set-Cookie` header that sets the session cookie. If `is_embedded`
-    /// is true, pages of other sites may embed the app, and each of those sites gets a separate
-    /// cookie. Browsers accept such cookies only over HTTPS.
+    /// is true, pages of other sites may embed the app, and the browser keeps a separate cookie for
+    /// each of these sites. This has an effect only over HTTPS, because browsers reject such
+    /// cookies otherwise.
     pub fn set_cookie(&self, value: &str, is_https: bool, is_embedded: bool) -> String {
         let CookieNames { plain, host } = self;
         if is_https && is_embedded {

@@ -87,8 +87,8 @@ impl DiskReserve {
     }
 
     /// Returns how many bytes must stay free on a file system of `total` bytes. On a small file
-    /// system, this is a fraction of its size, because a fixed number of bytes would reject every
-    /// upload.
+    /// system, this is a fraction of its size, because the configured number of bytes might never
+    /// be free there, and every upload would then be rejected.
     fn on(self, total: u64) -> u64 {
         self.bytes.min(total / self.share.max(1))
     }

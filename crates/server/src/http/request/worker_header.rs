@@ -1,7 +1,8 @@
-//! The worker header, in which the supervisor describes the client of a request that it forwards to
-//! a worker. No other program may send it. The header also says whether the body is sent later: the
-//! supervisor first forwards only the head of a large upload, so that an upload that the
-//! application refuses is never written to disk.
+//! The worker header, which the supervisor adds to a request that it forwards to a worker. The
+//! header describes the client. A worker accepts it only on connections from its supervisor.
+//!
+//! The header also says whether the body is sent later. The supervisor first forwards only the head
+//! of a large upload. An upload that the application refuses is thus never written to disk.
 
 use std::sync::Arc;
 
@@ -19,7 +20,8 @@ use crate::rejection::Rejection;
 
 const HEADER_NAME: HeaderName = HeaderName::from_static(WORKER_HEADER);
 
-/// Reads the worker header of a request from the supervisor, and begins the access log record.
+/// Reads the worker header, by which the supervisor describes the client of a request, and begins
+/// the access log record.
 ///
 /// # Errors
 /// Returns [`Rejection::Unreadable`] if the worker header is invalid or does not fit the request.
@@ -56,9 +58,9 @@ fn take_from(headers: &mut HeaderMap) -> Result<Option<Box<WorkerHeader>>, Rejec
     Ok(Some(Box::new(header)))
 }
 
-/// Restores the headers of a request whose body the supervisor has announced and will send later.
-/// The application thus sees the headers that the client sent. Returns the length of the body, or 0
-/// if it is unknown. Returns `None` if the body was sent with the request or does not exist.
+/// If the supervisor has announced that it will send the request body later, restores the headers
+/// with which the client described the body, so that the application sees them. Returns the length
+/// of the announced body, or 0 if it is unknown. Returns `None` if no body was announced.
 pub(crate) fn apply_announced_body(
     header: Option<&WorkerHeader>,
     headers: &mut HeaderMap,
@@ -80,10 +82,10 @@ pub(crate) fn apply_announced_body(
     Some(0)
 }
 
-/// Responds to a request head whose body the supervisor has announced. After
-/// [`HEAD_ACCEPTED`](rookery_worker_protocol::HEAD_ACCEPTED), the supervisor sends the body. After
-/// [`HEAD_UNDECIDED`](rookery_worker_protocol::HEAD_UNDECIDED), it sends the head again, together
-/// with the body.
+/// Responds to a request head that the supervisor has sent before the body. If `verdict` is
+/// [`HEAD_ACCEPTED`](rookery_worker_protocol::HEAD_ACCEPTED), the supervisor then sends the body.
+/// If it is [`HEAD_UNDECIDED`](rookery_worker_protocol::HEAD_UNDECIDED), the supervisor sends the
+/// head again, together with the body.
 pub(crate) fn respond_to_head(
     mut context: RequestContext,
     mut headers: HeaderMap,

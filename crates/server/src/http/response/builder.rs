@@ -74,9 +74,9 @@ pub(crate) struct Framing {
 }
 
 impl Framing {
-    /// Returns true if the server sends a header of the application unchanged. Returns false for
+    /// Returns true if the server sends this header of the application unchanged. Returns false for
     /// headers about framing and the connection, because the server sets these itself (RFC 9110,
-    /// 7.6.1). The length and `Connection: close` are recorded in the framing first.
+    /// 7.6.1). For that purpose, records `Content-Length` and `Connection: close`.
     fn filter(&mut self, name: &HeaderName, value: &[u8]) -> bool {
         match name.as_str() {
             "connection" => {

@@ -1,9 +1,11 @@
-//! The gzip compression of responses.
+//! The gzip compression of responses to clients that accept gzip. As in httpuv, the level is 6, and
+//! even short responses are compressed. Unlike httpuv, the server parses `Accept-Encoding` as RFC
+//! 9110 (12.5.3) requires.
 //!
-//! As in httpuv, responses to clients that accept gzip are compressed at level 6, even if they are
-//! short. Unlike httpuv, the server parses `Accept-Encoding` as RFC 9110 (12.5.3) requires. It does
-//! not compress data that is already compressed. It also does not compress responses whose framing
-//! gzip would break: those without a body, parts of files, and responses to HTTP/1.0 clients.
+//! Two kinds of responses are not compressed:
+//! - responses whose content is already compressed
+//! - responses whose framing gzip would break: those without a body, parts of files, and responses
+//!   to HTTP/1.0 clients
 
 use flate2::{Compress, Compression, FlushCompress, Status};
 use http::header::{ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, VARY};
@@ -58,9 +60,9 @@ pub(crate) fn is_compressible_response(
         && headers.get(CONTENT_TYPE).is_none_or(|kind| is_compressible(kind.as_bytes()))
 }
 
-/// The minimum length in bytes of a response body that is compressed. Fewer than 20 bytes only grow
-/// when they are compressed. However, httpuv compresses them too, and tests of applications rely on
-/// the `Content-Encoding`.
+/// The minimum length in bytes of a response body that is compressed. Bodies of fewer than 20 bytes
+/// grow when they are compressed. They are compressed nevertheless, because httpuv does so, and
+/// tests of applications rely on the `Content-Encoding`.
 const MIN_BYTES: u64 = 1;
 
 /// Adapts the headers of a response whose body is compressed. Sets `Content-Encoding`, removes
@@ -202,8 +204,9 @@ fn accepts_gzip(value: &[u8]) -> bool {
     gzip > 0 && gzip >= identity.unwrap_or(0)
 }
 
-/// Parses the weight of a coding, such as `q=0.5`, into thousandths (RFC 9110, 12.4.2). Returns 0
-/// for an invalid weight, which disables the coding. Returns `None` for any other parameter.
+/// Parses the weight of a content coding in `Accept-Encoding`, such as `q=0.5`, into thousandths
+/// (RFC 9110, 12.4.2). Returns 0 for an invalid weight, so that the coding is not used. Returns
+/// `None` if the parameter is not a weight.
 fn weight(parameter: &[u8]) -> Option<u16> {
     let value = parameter.strip_prefix(b"q=").or_else(|| parameter.strip_prefix(b"Q="))?;
     let (whole, decimals) = match value {

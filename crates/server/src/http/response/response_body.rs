@@ -228,9 +228,9 @@ impl Content {
         }
     }
 
-    /// Returns the source of the compressed response body. Very small content is compressed
-    /// immediately, with the given `gzip` compressor. A streamed response is compressed only if a
-    /// `permit` is given.
+    /// Returns a source that yields the response body in compressed form. Very small content is
+    /// compressed immediately, by the compressor `gzip`. `charge` is the memory charge of the
+    /// compressor for other content. A streamed response is compressed only if `permit` is given.
     pub(crate) fn into_compressed_source(
         self,
         gzip: &RefCell<Option<Gzip>>,

@@ -1,17 +1,15 @@
-//! Sending files with `sendfile`, without reading them into user memory.
+//! Sends files with `sendfile`, without reading them into user memory.
 //!
-//! hyper can only write bytes. For each part of a file, hyper therefore gets a placeholder of the
-//! same length. When hyper writes the placeholder, the connection recognizes it by its address and
-//! calls `sendfile` for the next part in a queue of files. This requires that hyper uses vectored
-//! writes and does not copy the placeholder.
-//!
-//! The I/O thread only sends bytes that are in the system's page cache. Other bytes are read chunk
-//! by chunk by a thread that may block, and are then written. The same applies if the transport or
-//! the file system does not support `sendfile`.
-//!
-//! A file is sent as it is when its bytes leave the socket, perhaps seconds later. A program that
-//! changes a file in place therefore changes responses that are being sent, as with every server
-//! that uses `sendfile`. Replacing a file by another file is safe.
+//! - hyper can only write bytes. Instead of a part of a file, hyper gets a placeholder of the same
+//!   length. When hyper writes the placeholder, the connection recognizes it by its address and
+//!   calls `sendfile` for the next part in a queue of files. This requires that hyper uses vectored
+//!   writes and does not copy the placeholder.
+//! - The I/O thread sends only bytes that are in the system's page cache. Other bytes are read by a
+//!   thread that may block, and are then written. All bytes are sent in this way if the transport
+//!   or the file system does not support `sendfile`.
+//! - The bytes are read from the file when they are sent, perhaps seconds after the response has
+//!   begun. A program that changes a file in place therefore changes responses that are being sent.
+//!   Replacing a file by another file is safe.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -35,9 +33,10 @@ pub(crate) const READ_CHUNK: usize = 64 << 10;
 /// buffer, so that few writes are cut short by the end of a placeholder.
 const MAX_PLACEHOLDER: usize = 16 << 20;
 
-/// The number of bytes of a file that one lookup in the page cache covers. A lookup checks every
-/// page, so its result is reused until the next clock tick, which is at most a second later. If the
-/// system drops pages in that time, the I/O thread waits while they are read again.
+/// The number of bytes of a file that one lookup in the page cache covers. A lookup is expensive
+/// because it checks every page, so its result is reused until the next clock tick (at most a
+/// second). If the system evicts pages in that time, sending them blocks the I/O thread on the
+/// disk.
 const CACHE_LOOKAHEAD: u64 = 16 << 20;
 
 /// The memory that all placeholders for file contents refer to. It is never written to, so it

@@ -20,8 +20,8 @@ use crate::static_files::{
     Reading, RequestHead, Route, content_range, error_body, read_small, unsatisfiable,
 };
 
-/// The number of bytes that a static file lookup is charged to the memory budget while it waits for
-/// a background thread. They cover the request target, the options of the static path and the
+/// The number of bytes that a static file lookup counts against the memory budget while it waits
+/// for a background thread. They cover the request target, the options of the static path and the
 /// conditions of the request.
 const LOOKUP_BYTES: usize = 1 << 10;
 

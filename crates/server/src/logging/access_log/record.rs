@@ -109,10 +109,13 @@ pub enum Format {
     /// seconds.
     Common,
     /// The Common Log Format with the duration ([`Common`](Self::Common)), followed by nine fields
-    /// about the workers of the request. The first four are the request id and the worker's slot,
-    /// process id and start number. They are followed by the seconds in the queue, the seconds from
-    /// there to the response head, and the number of retries. The last two are the [termination
-    /// state](Record::ended) and the session. Unknown values are written as `-`.
+    /// about the workers of the request. Unknown values are written as `-`. The fields are:
+    /// - the request id
+    /// - the worker's slot, process id and start number
+    /// - the seconds in the queue, and the seconds from there to the response head
+    /// - the number of retries
+    /// - the [termination state](Record::ended)
+    /// - the session
     CommonOfWorkers,
     /// One JSON object per line for each request.
     Json,

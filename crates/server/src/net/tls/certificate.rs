@@ -204,8 +204,8 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     365 * year + leaps + (153 * month + 2) / 5 + day - 1 - 719_468
 }
 
-/// Calls `each` for every attribute of an X.509 name. The arguments are the type, tag and value of
-/// the attribute, and whether the attribute belongs to the same set as the previous one.
+/// Calls `each` for every attribute of an X.509 name. The arguments of `each` are the type, tag and
+/// value of the attribute, and whether the attribute belongs to the same set as the previous one.
 fn attributes<'a>(
     name: &'a [u8],
     mut each: impl FnMut(&'a [u8], u8, &'a [u8], bool),

@@ -123,10 +123,10 @@ impl Tls {
         }
     }
 
-    /// Replaces certificates, keys, client authorities and TLS versions. New connections use the
-    /// new settings, and open connections keep the old ones. [`TlsSettings::hsts`],
-    /// [`TlsSettings::challenges`] and [`TlsSettings::only_http1_websockets`] are not changed.
-    /// Blocks.
+    /// Replaces the certificates, their keys, the certificate authorities for clients, and the TLS
+    /// versions. New connections use the new settings, and open connections keep the old ones.
+    /// [`TlsSettings::hsts`], [`TlsSettings::challenges`] and
+    /// [`TlsSettings::only_http1_websockets`] are not changed. Blocks.
     ///
     /// # Errors
     /// Fails like [`new`](Self::new). The previous settings and certificates then stay in use.
@@ -314,8 +314,8 @@ fn contents(settings: &TlsSettings) -> Contents {
 }
 
 /// Returns the certificate and key pairs to serve. Without ACME, these are all pairs. With ACME,
-/// the first pair is the one that ACME obtains. It is served alone once its files exist. Until
-/// then, all further pairs whose files exist are served.
+/// the first pair is the one that ACME obtains. Once its files exist, only this pair is served.
+/// Until then, all other pairs whose files exist are served.
 fn usable_pairs(settings: &TlsSettings) -> impl Iterator<Item = &CertificatePair> {
     let is_issued = settings.challenges.is_some();
     let is_there =
@@ -393,7 +393,7 @@ fn build(settings: &TlsSettings, warn: &mut dyn FnMut(String)) -> Result<Built, 
 
 /// Returns the TLS configuration for clients that offer the protocol `acme-tls/1`. It is the normal
 /// configuration, extended by the responses to ACME challenges. If client certificates are
-/// required, challenges fail, because an ACME authority presents none.
+/// required, challenges fail, because the certificate authority presents no client certificate.
 fn challenge_config_of(
     config: &ServerConfig,
     settings: &TlsSettings,

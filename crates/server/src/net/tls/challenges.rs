@@ -20,9 +20,9 @@ pub(super) const ACME_TLS: &[u8] = b"acme-tls/1";
 const HTTP_PATH_PREFIX: &str = "/.well-known/acme-challenge/";
 
 /// The hosts whose certificates are obtained by ACME while the server runs, and the responses to
-/// the authority's challenges. Clones share their state. The ACME client sets the responses. The
-/// server sends them over TLS on its own port, and over plaintext HTTP from the listener that
-/// redirects to HTTPS.
+/// the challenges of the certificate authority. The ACME client sets the responses. The server
+/// sends them over TLS on its own port, and over plaintext HTTP from the listener that redirects to
+/// HTTPS. Clones share their state.
 #[derive(Clone, Default)]
 pub struct Challenges(Arc<Responses>);
 
@@ -34,9 +34,9 @@ struct Responses {
 }
 
 impl Challenges {
-    /// Makes an empty set of responses for these hosts, whose certificates are obtained by ACME.
-    /// The names must be in lower case. TLS handshakes for a host fail until there is a
-    /// certificate.
+    /// Creates an object without responses for `hosts`, whose certificates are obtained by ACME.
+    /// The host names must be in lower case. TLS handshakes for a host fail until there is a
+    /// certificate for it.
     pub fn new(hosts: Vec<String>) -> Challenges {
         Challenges(Arc::new(Responses { hosts, ..Responses::default() }))
     }

@@ -25,8 +25,9 @@ const RENEWAL_DAYS: u32 = 30;
 /// A self-signed certificate for development, valid for `localhost`, `127.0.0.1` and `::1`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DevelopmentCertificate {
-    /// The path of the file that contains the certificate and its key. Only its owner can read it.
-    /// Because they are in a single file, the certificate and the key always belong together.
+    /// The path of the file that contains the development certificate and its key. Only the owner
+    /// of the file can read it. The certificate and the key are in a single file, so that they
+    /// always match.
     pub file: PathBuf,
     /// The SHA-256 hash of the certificate in hexadecimal, as browsers show it.
     pub fingerprint: String,

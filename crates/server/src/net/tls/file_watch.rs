@@ -1,5 +1,5 @@
-//! The detection of changed certificate files by hashes of their contents, and the schedule of
-//! retries if new files cannot be used.
+//! Detects changed certificate files by hashes of their contents, and schedules further attempts if
+//! new files cannot be used.
 
 use std::time::{Duration, Instant};
 
@@ -52,9 +52,9 @@ impl FileWatch {
         self.generation
     }
 
-    /// Compares the hashes of the certificate files with those of the certificates in use. Returns
-    /// true if they differ and the files should be read now. If they are equal, an earlier failure
-    /// is forgotten.
+    /// Returns true if `found`, the current hashes of the certificate files, differ from those of
+    /// the files in use, and the new files should be read now. Files that could not be used before
+    /// are only read again after a pause.
     pub(super) fn compare(&mut self, found: &Contents, now: Instant) -> bool {
         if *found == self.served {
             self.failed = None;

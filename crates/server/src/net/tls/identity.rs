@@ -1,4 +1,5 @@
-//! The loading of a certificate and its key, with checks and warnings.
+//! Loads a certificate with its private key, checks that both can be used, and warns about likely
+//! mistakes, such as a key file that other users can read.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;

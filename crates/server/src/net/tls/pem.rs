@@ -30,9 +30,9 @@ pub enum Pem {
 }
 
 impl Pem {
-    /// Interprets `text` as PEM if one of its lines is a PEM header line (RFC 7468, 2), and
-    /// otherwise as a path. A key must not be mistaken for a path, because paths appear in log
-    /// messages.
+    /// Interprets `text` as PEM if it contains the beginning of a PEM header line (RFC 7468, 2),
+    /// even an invalid one, and otherwise as a path. A malformed key is thus not mistaken for a
+    /// path, which would appear in log messages.
     pub fn from_text_or_path(text: &str) -> Pem {
         if text.contains("-----BEGIN ") {
             Pem::Text(text.to_owned())

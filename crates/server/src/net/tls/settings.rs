@@ -32,9 +32,9 @@ pub struct TlsSettings {
     pub challenges: Option<Challenges>,
 }
 
-/// The header `Strict-Transport-Security` (RFC 6797, 6.1). The server adds it to every response
-/// over TLS, unless the application has set the header itself. The header is also omitted if the
-/// request's Host is an IP address, because browsers then ignore it (8.1.1).
+/// The settings of the header `Strict-Transport-Security` (RFC 6797, 6.1), which the server adds to
+/// every response over TLS. The header is not added if the application has set it, or if the
+/// request's Host is an IP address, because browsers then ignore the header (RFC 6797, 8.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hsts {
     /// The time in seconds for which browsers remember to use only HTTPS for the host. 0 makes them

@@ -1,9 +1,9 @@
-//! TLS streams over a socket, implemented with rustls's buffered API. A TLS stream has the same
-//! functions as the socket itself.
+//! TLS streams over a socket. A TLS stream has the same methods as the socket itself.
 //!
-//! rustls itself does no I/O. TLS records are read into rustls's input buffer (4 KiB, and up to 18
-//! KiB for an incomplete record) and decrypted there. Written data are encrypted into its output
-//! buffer of up to [`WRITE_BYTES`], and sent from there.
+//! rustls performs no I/O, so this module moves the bytes between the socket and the buffers of
+//! rustls. The input buffer has 4 KiB, or up to 18 KiB for an incomplete TLS record. Records are
+//! decrypted in this buffer. Written data is encrypted into the output buffer of up to
+//! [`WRITE_BYTES`], and sent from there.
 
 use std::io::{self, BufRead as _, IoSlice, Write as _};
 use std::sync::Arc;
@@ -268,8 +268,8 @@ impl TlsStream {
     }
 
     /// Encrypts as many bytes as fit into the output buffer, and sends what the socket accepts
-    /// without waiting. The rest stays in the buffer until the next write or flush. Returns the
-    /// number of bytes that were encrypted.
+    /// without waiting. Encrypted bytes that the socket does not accept stay in the buffer until
+    /// the next write or flush. Returns the number of bytes that were encrypted.
     pub(crate) fn try_write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
         if self.state == State::Plaintext {
             return self.socket.try_write_vectored(buffers);

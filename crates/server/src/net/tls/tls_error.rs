@@ -26,8 +26,8 @@ impl fmt::Display for TlsPart {
 }
 
 /// An error in setting up or reloading TLS. In most variants, `from` is the path of the affected
-/// certificate or key file. If the certificate or key was given as text and not as a file, `from`
-/// says so.
+/// certificate or key file. If the certificate or key was given as text, `from` states that instead
+/// of a path.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TlsError {

@@ -26,9 +26,9 @@ impl AcceptSwitch {
         AcceptSwitch(watch::channel(mode).0)
     }
 
-    /// Sets whether the listener accepts connections. [`Stopped`](AcceptMode::Stopped) is final. If
-    /// this function is called on the I/O thread with any mode but [`On`](AcceptMode::On), no
-    /// connection is accepted after it has returned.
+    /// Sets whether the listener accepts connections. After [`Stopped`](AcceptMode::Stopped),
+    /// further calls have no effect. If this function is called on the I/O thread to pause or stop
+    /// the listener, no connection is accepted after it has returned.
     pub(in crate::runtime) fn set(&self, mode: AcceptMode) {
         self.0.send_if_modified(|now| {
             let changes = *now != mode && *now != AcceptMode::Stopped;

@@ -1,5 +1,5 @@
-//! The public listeners: sockets for clients that a supervisor passes to a worker, so that the
-//! worker can accept clients itself.
+//! The public listeners: the sockets to which clients connect. A supervisor passes them to its
+//! worker, so that the worker can accept connections itself.
 
 use std::io;
 use std::sync::Arc;

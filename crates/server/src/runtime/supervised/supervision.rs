@@ -1,6 +1,10 @@
-//! The connection of a worker to its supervisor. It consists of the control channel, the scoreboard
-//! (shared memory with the worker's counters), and the public listeners. The I/O thread serves the
-//! control channel even while the application is busy.
+//! The connection of a worker to its supervisor. It consists of:
+//! - the control channel, a socket for messages such as pings
+//! - the scoreboard, shared memory in which the worker publishes its counters
+//! - the public listeners, the sockets to which clients connect
+//!
+//! The worker's I/O thread reads the control channel, so the worker responds to the supervisor even
+//! while the application is busy.
 
 use std::fmt;
 use std::io;
@@ -274,9 +278,9 @@ impl AsRawFd for WatchedChannel {
     }
 }
 
-/// Starts accepting connections on the public listeners, if this process has them and one of its
-/// listeners serves them. Reports the result to the supervisor, together with `number`, which
-/// identifies the supervisor's command.
+/// Starts accepting connections on the public listeners, if the supervisor has passed them to this
+/// process and a listener of this process uses them. Reports the result to the supervisor. `number`
+/// identifies the supervisor's command in this report.
 fn start_accepting(connections: &ConnectionTable, supervision: &Supervision, number: u64) {
     let can_accept = supervision.has_public_listeners() && connections.public_listener().is_some();
     if can_accept {
@@ -358,10 +362,10 @@ pub(in crate::runtime) fn receive_messages(
 }
 
 impl Supervision {
-    /// Receives the supervisor's messages until the control channel ends, or until it changes
-    /// whether an announcement waits for free capacity in the channel. The capacity is watched only
-    /// while an announcement waits, because otherwise each message that the supervisor reads would
-    /// wake the I/O thread.
+    /// Receives the supervisor's messages until the control channel ends. Also returns when it must
+    /// be called again to register the channel differently: for reading only, or for writing too
+    /// while an announcement waits for free space in the channel. Waiting for space at other times
+    /// would wake the I/O thread with each message that the supervisor reads.
     async fn receive_until_interest_changes(
         self: &Arc<Supervision>,
         connections: &Rc<ConnectionTable>,

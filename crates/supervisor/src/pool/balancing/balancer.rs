@@ -251,9 +251,12 @@ impl Balancer {
         }
     }
 
-    /// Returns true if all later requests must wait while no worker can begin this request. Later
-    /// requests may overtake a WebSocket handshake if sessions are limited, and a request that
-    /// avoids a worker, because a free worker may be unsuitable for only these requests.
+    /// Returns true if all later requests must wait until a worker can begin this request. Two
+    /// kinds of requests may be overtaken, because a free worker may be unsuitable for them but
+    /// suitable for a later request:
+    ///
+    /// - a request that avoids a worker,
+    /// - a WebSocket handshake, if the number of sessions per worker is limited.
     fn blocks_later_requests(&self, request: &QueuedRequest) -> bool {
         request.avoided_epoch.is_none()
             && (!request.exchange.is_upgrade() || self.limits.max_sessions == usize::MAX)
@@ -296,10 +299,11 @@ impl Balancer {
     }
 
     /// Chooses the best worker for a request and takes a ticket (a number for the request) from it.
+    /// A worker that the request avoids is chosen only if no other worker is ready.
+    ///
     /// If `begins_session` is true, only workers with capacity for another session are considered.
     /// If `counts_sessions` is true, the worker with the fewest sessions is preferred among workers
-    /// that are equally free. A worker that the request avoids is chosen only if no other worker is
-    /// ready.
+    /// that are equally free.
     fn choose(
         &self,
         begins_session: bool,

@@ -1,15 +1,16 @@
-//! An estimate of the time that a worker's R process needs for a request. It determines how many
-//! requests may wait at the worker while R is busy.
+//! An estimate of how long a request occupies a worker's R process. The balancer uses it to decide
+//! how many requests may wait at the worker while R is busy.
 //!
-//! The estimate is the time that R was busy with requests, divided by the number of these requests.
-//! The worker publishes both numbers in memory that it shares with this process. R also counts as
-//! busy while a handler sleeps, because R begins no other request meanwhile. The time that a
-//! request waits for a promise does not count.
+//! The estimate is a moving average. It is computed from two numbers on the worker's scoreboard
+//! (shared memory): the time that R was busy, and the number of responses. The time that a handler
+//! sleeps counts, because R cannot begin another request meanwhile. The time that a request waits
+//! for a promise does not count.
 
 use std::time::{Duration, Instant};
 
-/// The amount of work that may wait at a worker behind the request that R is processing. It gives
-/// the supervisor enough time to send the next request, which takes tens of microseconds.
+/// The amount of work, as the time that R needs for it, that may wait at a worker behind the
+/// current request. Meanwhile, the supervisor has enough time to send the next request, which takes
+/// tens of microseconds.
 const WORK_AHEAD: Duration = Duration::from_millis(1);
 
 /// The time after a worker's response during which R still polls for the next request instead of
@@ -17,10 +18,10 @@ const WORK_AHEAD: Duration = Duration::from_millis(1);
 /// 50 us to arrive.
 const POLL_TIME: Duration = Duration::from_micros(150);
 
-/// The maximum mean time per request at which a worker may always have one request waiting. For
-/// such a fast worker, waiting for the next request would cost at least a tenth of the time. A
-/// slower worker gets the next request only after its response, so that the death of the worker
-/// costs only one request.
+/// The maximum mean time per request at which a worker may always have one request waiting. If such
+/// a fast worker got each request only after its previous response, it would lose at least a tenth
+/// of its time. A slower worker gets the next request only after its response, so that the death of
+/// the worker costs only one request.
 const MAX_MEAN_FOR_ONE_AHEAD: Duration = Duration::from_millis(2);
 
 /// A request counts as slow if R has been busy with it for more than this multiple of the mean

@@ -1,6 +1,5 @@
-//! The queue of requests that wait for a worker, oldest first. A separate list contains parked
-//! requests, which wait for any free worker and need not be examined again until the workers
-//! change.
+//! The queue of requests that wait for a worker, oldest first. With session affinity, the requests
+//! that may be sent to any worker are parked in a separate list.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -10,9 +10,9 @@ use rookery_worker_protocol::{BodyState, BorrowedWorkerHeader, Ticket, WORKER_HE
 use crate::pool::balancing::session_affinity::{Names, is_only_affinity};
 
 /// The request headers that are not forwarded to workers, because they apply to one connection or
-/// frame a message (RFC 9110, 7.6.1). Headers that the client's `Connection` header names are
-/// forwarded. Otherwise a client could remove a header that a proxy in front of this server has
-/// added.
+/// frame a message (RFC 9110, 7.6.1). A client's `Connection` header can name further such headers.
+/// Those are forwarded nevertheless, because a client could otherwise remove a header that a proxy
+/// in front of this server has added.
 const HOP_BY_HOP: [&str; 10] = [
     "connection",
     "content-length",

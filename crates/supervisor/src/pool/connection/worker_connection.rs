@@ -268,9 +268,9 @@ impl WorkerConnection {
         self.poll_read(cx, buffers, capacity)
     }
 
-    /// Reads from the worker's socket into `self.read`. While the socket has no data and
-    /// `self.read` is empty, its memory is returned to the buffer pool, so that an idle response
-    /// stream occupies no buffer.
+    /// Reads from the worker's socket into the buffer `self.read`. If the socket has no data and
+    /// the buffer is empty, the buffer is returned to the buffer pool, so that an idle response
+    /// stream occupies no memory.
     fn poll_read(
         &mut self,
         cx: &mut Context<'_>,

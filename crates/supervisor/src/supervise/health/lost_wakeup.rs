@@ -1,6 +1,6 @@
-//! Detection of a lost wake-up, which leaves R waiting although requests are queued for it. A lost
-//! wake-up would be a bug of the server, and no such bug is known. Without this check, an operator
-//! would see a worker that hangs without using the processor, and could not find the reason.
+//! Detects lost wake-ups: R keeps waiting although requests are queued for it. A lost wake-up would
+//! be a bug of the server, and no such bug is known. Without this check, an operator would see a
+//! worker that hangs, and could not find the reason.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! The health of a worker process. Health checks find workers that do not respond, that are busy
-//! with one task for too long, or that have missed a wake-up.
+//! The health of a worker process. Health checks find workers that do not respond, workers that are
+//! busy with one task for too long, and workers that sleep although requests are queued for them.
 
 mod lost_wakeup;
 mod pings;

@@ -1,6 +1,6 @@
-//! The slow log, which reports when R is busy with one task for a long time. No action follows,
-//! because long tasks are legitimate. The log explains to an operator why pages do not respond, as
-//! the slow log of other servers does.
+//! The slow log, which reports when R is busy with one task for a long time, so that an operator
+//! can see why pages do not respond. The task is not interrupted, because long tasks are
+//! legitimate.
 
 use std::time::Duration;
 

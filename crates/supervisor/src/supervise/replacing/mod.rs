@@ -121,9 +121,9 @@ impl Replacing {
         self.queue.cancel_reload();
     }
 
-    /// Returns the number of a completed reload, but only once for each. `is_all_of_generation`
-    /// must return true if all workers are ready and were started after the reload with the given
-    /// number.
+    /// Returns the number of the last reload if it is complete. Returns each number only once.
+    /// `is_all_of_generation(number)` must return true if all workers are ready and were started
+    /// after the reload with this number.
     pub(crate) fn take_completed_reload(
         &mut self,
         is_all_of_generation: impl FnOnce(u64) -> bool,
@@ -183,8 +183,9 @@ impl Replacing {
         })
     }
 
-    /// Handles a worker that is ready. If `is_last` is true, no further worker is being started in
-    /// its slot. A replacement in progress there is then complete, and its reason is returned.
+    /// Handles a worker that has become ready in a slot (its numbered place). `is_last` is true if
+    /// no further worker is being started in the slot. In that case, a replacement in progress
+    /// there is complete, and its reason is returned.
     pub(crate) fn on_ready(&mut self, slot: u32, is_last: bool) -> Option<ReplaceReason> {
         if is_last { self.queue.finish(slot) } else { None }
     }
@@ -217,9 +218,10 @@ impl Replacing {
         ReplacementExit::NewWorker { is_reload: reason == ReplaceReason::Reload }
     }
 
-    /// Handles the end of a new worker that ran beside the old one and was not ready yet. The tuple
-    /// contains the new worker's slot, the number of its start, and the number of reloads before
-    /// its start.
+    /// Handles the end of a new worker that ran beside the old one and was not ready yet. Returns
+    /// what follows for the replacement. The tuple contains the new worker's slot (its numbered
+    /// place), the number of its start, and the number of reloads before its start. `has_no_memory`
+    /// is true if the new worker was killed because memory ran out.
     pub(crate) fn on_successor_exit(
         &mut self,
         (slot, epoch, generation): (u32, u64, u64),

@@ -14,8 +14,8 @@ const SAMPLES: u32 = 3;
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 
 /// The factor by which a worker's memory must exceed its limit for a replacement after a single
-/// measurement. Requests that each leave 50 MB behind could otherwise use up the machine's memory
-/// before several samples have been taken.
+/// measurement. Without such a replacement, requests that each leave 50 MB behind could use up the
+/// machine's memory before several samples have been taken.
 const IMMEDIATE_FACTOR: u64 = 2;
 /// The interval of the measurements of a worker's memory.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
@@ -33,13 +33,13 @@ pub struct RecyclePolicy {
     pub memory: Option<MemoryLimit>,
 }
 
-/// The minimum share of memory in bytes that a worker can have as its limit. If the share is less,
-/// no limit applies: an idle R process with its usual packages needs this much memory, so each new
-/// worker would be replaced at once.
+/// The minimum memory limit in bytes that a worker gets as its share of a common limit. If the
+/// share is less, no limit applies. An idle R process with its usual packages needs this much
+/// memory, so each new worker would otherwise be replaced at once.
 const MIN_SHARE: u64 = 128 << 20;
 
-/// The minimum age at which a worker is replaced because it exceeds its share of memory. If the
-/// first request to an app loads more than the share, each new worker would otherwise be replaced
+/// The minimum age at which a worker is replaced because it exceeds its share of memory. If an
+/// app's first request alone loads more than the share, each new worker would otherwise be replaced
 /// soon after its start, which ends its sessions.
 const SHARE_AGE: Duration = Duration::from_secs(300);
 
@@ -49,10 +49,13 @@ pub enum MemoryLimit {
     /// The limit of each worker in bytes.
     Each(u64),
     /// The limit of all workers together in bytes, of which each worker gets an equal share. This
-    /// limit applies by default, so it must replace workers that grow but not those of an app that
-    /// is large. Therefore a worker's share is at least one and a half times the memory that it had
-    /// when it was new. A worker is replaced after five minutes at the earliest. No worker is
-    /// replaced if the share is less than 128 MiB.
+    /// limit applies by default, so it must replace workers that grow but not those of a large app.
+    /// Three exceptions serve this purpose:
+    ///
+    /// - The limit of a worker is at least one and a half times the memory that it had when it was
+    ///   new.
+    /// - A worker is not replaced in its first five minutes.
+    /// - No worker is replaced if the share is less than 128 MiB.
     Shared(u64),
 }
 
@@ -63,9 +66,9 @@ impl MemoryLimit {
         MemoryLimit::Shared(limit / 5 * 4)
     }
 
-    /// Returns the limit of each of `workers` workers, in bytes. The number includes spares, and
-    /// the additional worker that exists during a replacement. Returns `None` if the share would be
-    /// too small to be enforced.
+    /// Returns the memory limit of each worker in bytes, or `None` if its share would be too small
+    /// to be enforced. `workers` is the maximum number of workers, including spares and the
+    /// additional worker that exists during a replacement.
     pub fn each(self, workers: u32) -> Option<u64> {
         match self {
             MemoryLimit::Each(bytes) => Some(bytes),
@@ -148,9 +151,9 @@ impl MemoryWatch {
     }
 
     /// Calls `memory` to measure the worker's memory in bytes. Returns the result if the worker
-    /// must be replaced, because it has exceeded the limit `most` for several samples or exceeds it
-    /// by far. With `is_share`, the limit is at least one and a half times the first measurement,
-    /// because a share may be less than the app needs.
+    /// must be replaced, because it has exceeded the limit `most` in several consecutive samples or
+    /// exceeds it by far. If `is_share` is true, `most` is a share that may be less than the app
+    /// needs, so it is raised to at least one and a half times the first measurement.
     fn check(
         &mut self,
         most: u64,

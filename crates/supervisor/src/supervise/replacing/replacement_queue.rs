@@ -1,6 +1,6 @@
-//! The queue of workers that have to be replaced, one at a time. Normally a new worker is started,
-//! and when it is ready the old worker is drained. If memory suffices for no additional worker, the
-//! old worker is drained first.
+//! The queue of workers that have to be replaced, one at a time. Normally the new worker is started
+//! first, and the old worker is drained when the new one is ready. If there is not enough memory
+//! for both, the old worker is drained first.
 
 use std::collections::VecDeque;
 

@@ -11,9 +11,9 @@ use super::super::worker::{ExitReason, WorkerPhase, WorkerProcess};
 use crate::process::{ControlGroups, Exit};
 use crate::report::{LastExit, Report, SlotReport};
 
-/// The maximum time from an out-of-memory kill that the control group counts to the reported end of
-/// the killed worker. The end is reported only after all memory of the process has been freed. A
-/// kill that matches no worker within this time hit another process.
+/// The maximum time between an out-of-memory kill, which the control group counts, and the report
+/// that the killed worker has ended. The system sends this report only when all memory of the
+/// process has been freed. If no worker ends within this time, the kill hit another process.
 const KILL_MATCH_TIME: Duration = Duration::from_secs(10);
 
 /// The record of past events that the supervisor needs only for status reports and metrics.
@@ -110,11 +110,11 @@ impl ReportHistory {
         self.kill_reason(Instant::now())
     }
 
-    /// Returns the reason for the end of a worker that another process has killed:
+    /// Returns the reason for the end of a worker that another process has killed. The reason is
     /// [`ExitReason::OutOfMemory`] if the control group has counted an out-of-memory kill that
     /// matches no other worker, and otherwise [`ExitReason::Killed`]. If several workers are killed
-    /// at once, the count includes all of them when the first end is reported, so the surplus is
-    /// kept for the others.
+    /// at once, the first call finds all these kills in the counter, and keeps the others for the
+    /// next calls.
     fn kill_reason(&mut self, now: Instant) -> ExitReason {
         let kills = self.groups.kills_for_memory();
         let before = std::mem::replace(&mut self.oom_kills, kills);

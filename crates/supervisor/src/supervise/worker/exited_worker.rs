@@ -1,4 +1,5 @@
-//! A worker process that has ended, with its log lines and its effect on the server.
+//! A worker process that has ended: the log lines about its end, and whether the server ends
+//! because of it.
 
 use std::time::Duration;
 
@@ -87,8 +88,9 @@ impl ExitedWorker {
         format!("{name} {exit}{cause}{request}; it is started again {when}. It {usage}")
     }
 
-    /// Returns the log line about a worker process after whose end no further start is tried,
-    /// because no worker has ever been ready. `starts` is the number of failed starts in its slot.
+    /// Returns the log line for the end of this worker process if the server gives up, because no
+    /// worker has ever been ready. `starts` is the number of failed starts in the worker's slot
+    /// (its numbered place).
     pub(crate) fn never_ready_line(&self, starts: u32) -> String {
         let starts = format_count(starts as usize, "start");
         format!("no worker became ready after {starts}: {} {}", self.name(), self.end.exit)
@@ -118,9 +120,11 @@ impl ExitedWorker {
 }
 
 /// Returns the outcome with which the server ends because a worker process has ended, or `None` if
-/// the server continues. A worker process that ends with status 0 although it was not requested to
-/// end has finished its work. `reason` is the exit reason that was known before the end, `restarts`
-/// is true if failed workers are restarted, and `was_ready` is true if any worker has been ready.
+/// the server continues. Status 0 ends the server if the worker was not requested to end, because
+/// the app has then finished its work.
+///
+/// `reason` is the exit reason that was known before the end, `restarts` is true if failed workers
+/// are restarted, and `was_ready` is true if any worker has been ready.
 fn outcome(
     reason: Option<ExitReason>,
     exit: Exit,

@@ -1,4 +1,4 @@
-//! The tasks that read the last output of ended workers.
+//! The tasks that read the remaining output of workers after these have ended.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! A simple model of one side of a WebSocket, with which tests compare the endpoint. It stores
-//! lists of frames and a list of closing steps, and does not save time or memory.
+//! A simple model of one side of a WebSocket, with which tests compare the endpoint. It uses plain
+//! lists of frames and closing steps, because it need not be fast.
 
 use std::collections::VecDeque;
 use std::time::Duration;

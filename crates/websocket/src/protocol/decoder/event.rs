@@ -57,9 +57,8 @@ pub(crate) struct Step {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StepKind {
-    /// A whole message, or a chunk of one. If `is_rest` is true, it is the part of a message that
-    /// remains after some chunks were returned. Such a part of a text message may begin within a
-    /// character.
+    /// A whole message, or a chunk of one. If `is_rest` is true, earlier chunks of the message were
+    /// already returned, so that a text may begin within a character.
     Data { is_text: bool, is_last: bool, is_rest: bool },
     /// A whole control frame: a ping, a pong or a close frame.
     Control(OpCode),

@@ -34,8 +34,8 @@ impl Inflater {
         Inflater { state: None, takeover, stride: usize::MAX }
     }
 
-    /// Limits each step of the decoder: a step adds at most about `bytes` bytes to a message that
-    /// is assembled whole. After such a step, the decoder is
+    /// Makes the decoder decompress a message in steps of at most about `bytes` bytes if the
+    /// message is assembled whole. Between two steps, the decoder is
     /// [stalled](crate::protocol::Decoder::is_stalled), so that its caller can count the memory in
     /// use and do other work. A value of 0 counts as 1.
     #[must_use]
@@ -109,9 +109,12 @@ fn inflate(
     result.map(|()| chunk.len() - rest.len())
 }
 
-/// Decompresses into `out` after its first `filled` bytes. The bytes after them have already been
-/// cleared and are not cleared again. Otherwise a peer that sends empty blocks could make the
-/// server clear [`STEP`] bytes for every two bytes that it sends.
+/// Decompresses `chunk` into `out`, behind the first `filled` bytes of `out`. Updates `chunk` and
+/// `filled`.
+///
+/// Bytes of `out` that are cleared but not filled are not cleared again for the next block.
+/// Otherwise a peer that sends empty blocks could make the server clear [`STEP`] bytes for every
+/// two bytes that it sends.
 fn inflate_into(
     state: &mut Inflate,
     chunk: &mut &[u8],

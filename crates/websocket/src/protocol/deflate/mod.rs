@@ -1,9 +1,10 @@
 //! The WebSocket extension permessage-deflate (RFC 7692): its negotiation, compression and
 //! decompression.
 //!
-//! A compression state is large: zlib-rs allocates 371 KiB for compression and less than 48 KiB for
-//! decompression. By default, there is therefore no context takeover in either direction. A state
-//! is then needed only while a message is being processed, and comes from a pool of the thread.
+//! A compression state of zlib-rs takes 371 KiB, and a decompression state less than 48 KiB. By
+//! default, a connection therefore does not keep these states from one message to the next (no
+//! context takeover). It takes a state from a pool of the thread while a message is being
+//! processed.
 
 mod deflater;
 mod inflater;

@@ -258,9 +258,10 @@ impl DeflateConfig {
         DeflateConfig { threshold, ..self }
     }
 
-    /// Chooses the parameters that a server grants: those of the first offer in a line of the
-    /// client's `Sec-WebSocket-Extensions` header that can be granted. If the line is malformed,
-    /// only offers before the error count.
+    /// Chooses the compression parameters that a server grants. `line` is a line of the client's
+    /// `Sec-WebSocket-Extensions` header, which lists the client's offers. The server grants the
+    /// first offer that it can grant; `None` means that there is none. If the line is malformed,
+    /// only the offers before the error count.
     pub fn choose(&self, line: &[u8]) -> Option<Agreed> {
         Extensions::parse(line).map_while(Result::ok).find_map(|extension| self.grant(&extension))
     }
@@ -291,8 +292,9 @@ impl DeflateConfig {
         })
     }
 
-    /// Checks the server's response to a client's [`Offer`]. `lines` are all of its
-    /// `Sec-WebSocket-Extensions` header lines. Returns `None` if the server granted no extension.
+    /// Checks the server's response to a client's [`Offer`] of compression. `lines` are all
+    /// `Sec-WebSocket-Extensions` header lines of the response. Returns `None` if the server
+    /// granted no extension.
     ///
     /// # Errors
     /// [`Refused`] if the response grants something that was not offered, or is malformed.

@@ -250,8 +250,8 @@ impl ClientRequest {
     /// response, with the empty line at its end.
     ///
     /// # Errors
-    /// A [`HandshakeError`] if the server refused, or granted something that was not requested. In
-    /// this case the connection cannot be used.
+    /// A [`HandshakeError`] if the server refused, or granted something that was not requested.
+    /// After an error, the connection cannot be used.
     pub fn check(&self, head: &[u8]) -> Result<Established, HandshakeError> {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut response = httparse::Response::new(&mut headers);
@@ -300,9 +300,9 @@ impl ClientRequest {
     }
 }
 
-/// The names of header fields that cannot be added to a handshake request, because the handshake
-/// sets them or must not have them: the request has no body, and its only connection option is
-/// `Upgrade`. All names that begin with `Sec-WebSocket-` are reserved as well.
+/// The names of header fields that a caller cannot add to a handshake request. The handshake either
+/// sets these fields itself or must not contain them, because it has no body and no connection
+/// option besides `Upgrade`. All names that begin with `Sec-WebSocket-` are reserved as well.
 const RESERVED: [&str; 10] = [
     "host",
     "upgrade",

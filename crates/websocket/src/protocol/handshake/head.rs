@@ -1,8 +1,8 @@
 //! The search for the end of an HTTP head (the request or status line and the header fields).
 //!
-//! A library that parsed the head again at each read needed minutes for a head of 20 MB
-//! (CVE-2023-43669). Here each byte is searched once, the head is parsed once when it is whole, and
-//! its size is limited.
+//! Each byte is searched once, the head is parsed once when it is complete, and its size is
+//! limited. Another library parsed the head again after each read, and needed minutes for a head of
+//! 20 MB (CVE-2023-43669).
 
 use std::fmt;
 
@@ -56,8 +56,8 @@ pub struct HeadReader {
 
 impl HeadReader {
     /// Returns the length of the head at the start of `bytes`, or `None` if the head is incomplete.
-    /// `bytes` must be everything received so far; only the new bytes and the three before them are
-    /// searched.
+    /// `bytes` must be everything that was received so far. Each call searches only the bytes that
+    /// are new since the previous call, and the three before them.
     ///
     /// # Errors
     /// [`BadHead::TooLong`] if the head does not end within [`HEAD_MAX`] bytes.

@@ -1,8 +1,9 @@
 //! The opening handshake of WebSocket clients and servers (RFC 6455, 4), without I/O.
 //!
-//! [`HeadReader`] finds the end of an HTTP head and limits the head's size. [`ServerConfig`] checks
-//! a client's request, whether this crate or another HTTP server parsed it. [`ClientRequest`]
-//! writes a request and checks the response.
+//! - [`HeadReader`] finds the end of an HTTP head and limits the head's size.
+//! - [`ServerConfig`] checks a client's request, which this crate or another HTTP server has
+//!   parsed.
+//! - [`ClientRequest`] writes a request and checks the response.
 
 mod client;
 mod head;

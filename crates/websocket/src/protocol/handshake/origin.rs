@@ -1,5 +1,5 @@
-//! The check of a handshake request's origin, the page that opens a WebSocket in a browser (RFC
-//! 6455, 10.2).
+//! The check of the origin of a handshake request, which is the site of the page that opens the
+//! WebSocket in a browser (RFC 6455, 10.2).
 
 /// The origins from which a server accepts WebSockets. A request without an `Origin` header is not
 /// from a browser and is always accepted.

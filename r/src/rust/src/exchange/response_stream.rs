@@ -23,9 +23,10 @@ const EVENTS: i32 = 4;
 const COMPRESSIBLE: i32 = 8;
 const HEARTBEAT: u32 = 8;
 
-/// Makes the response a streamed response, to whose body R writes chunks later. Events about the
-/// streamed response contain `token`, by which C finds its R object. After the last event,
-/// `RK_STREAM_ENDED`, the token is no longer used.
+/// Makes the response to a request a streamed response: R writes the body in chunks later. `rules`
+/// contains flags of `enum rk_stream_rule` and, in its upper bits, the seconds between heartbeats.
+/// Events about the streamed response contain `token`, by which C finds its R object. After the
+/// last event, `RK_STREAM_ENDED`, the token is no longer used.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_response_stream(slot: u32, id: u64, rules: i32, token: u64) -> i32 {
     entry(result::STALE, || {
@@ -53,9 +54,9 @@ impl OpenStream {
     }
 }
 
-/// Queues a chunk of a streamed response if the queue has capacity. Returns an `enum rk_write`. If
-/// the queue has capacity for more and `may_go_on` is set, R requests the next chunk from the app
-/// by itself, which is faster than a request by the server.
+/// Queues a chunk of a streamed response, and returns an `enum rk_write`. If `may_go_on` is set and
+/// the queue has capacity for more, R gets the next chunk from the app at once. This is faster than
+/// waiting until the server asks for the chunk.
 fn write_chunk(
     core: &mut Core,
     id: u64,
@@ -144,8 +145,8 @@ pub extern "C" fn rk_stream_send_head(id: u64) {
 }
 
 /// Ends a streamed response. Returns 0 if the body is complete or the stream has already ended. If
-/// the body is shorter than its Content-Length, returns the number of missing bytes; the caller
-/// then has to abort the stream.
+/// the body is shorter than its Content-Length, does not end the stream but returns the number of
+/// missing bytes. The caller then has to abort the stream.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_stream_finish(id: u64) -> u64 {
     entry(0, || {

@@ -48,9 +48,11 @@ pub(crate) fn reopen() {
     }
 }
 
-/// Opens the access log for all requests of the process. The log is written to the file at `path`.
-/// If `path` is NULL, it is written to the descriptor `fd`, which is closed with the log. If `fd`
-/// is -1, R reads the records with [`rk_log_next`] instead.
+/// Opens the access log for all requests of the process. `format` is an `enum rk_log_format`. The
+/// log is written to one of three places:
+/// - the file at `path`, unless `path` is NULL
+/// - otherwise the descriptor `fd`, unless `fd` is -1; it is closed with the log
+/// - otherwise a queue from which R reads the records with [`rk_log_next`]
 ///
 /// # Safety
 /// - `path` is NULL or a C string; `fd` is -1, or open and not used elsewhere.

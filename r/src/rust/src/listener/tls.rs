@@ -23,14 +23,14 @@ pub(crate) struct Https {
     pub(crate) tls: Tls,
     /// The port from which plaintext HTTP requests are redirected to HTTPS, if there is one.
     pub(crate) redirect_from: Option<u16>,
-    /// The certificate that an ACME authority issues, with the challenges that the server can
-    /// respond to. `None` if the certificate comes from a file.
+    /// The certificate that a certificate authority issues by ACME, with the challenges that the
+    /// server can respond to. `None` if the certificate comes from a file.
     acme: Option<(Acme, Vec<Challenge>)>,
 }
 
 impl Https {
-    /// Starts the thread that renews the certificate. Returns `None` if the certificate does not
-    /// come from an ACME authority. The server must already be listening.
+    /// Starts the thread that renews the certificate by ACME. Returns `None` if the certificate
+    /// comes from a file. The server must already be listening.
     ///
     /// # Errors
     /// Fails if no thread can be started.
@@ -107,11 +107,13 @@ unsafe fn pem(bytes: Bytes) -> Pem {
     }
 }
 
-/// Creates the TLS configuration of a listener from `count` pairs of certificate and key. Returns
-/// NULL after a failure. `client_ca` contains the certificates of the authorities that verify
-/// clients, or is empty. `hsts` contains the `max-age` in seconds and the flags for subdomains and
-/// preload lists, or is NULL. `redirect_from` is a port, or 0. `acme` contains the names and values
-/// of `acme_count` options.
+/// Creates the TLS configuration of a listener. Returns NULL after setting the error message if an
+/// argument is invalid or a file cannot be read. The main arguments are:
+/// - `pairs`: `count` pairs of a certificate and its key
+/// - `client_ca`: the CA certificates against which client certificates are verified, or empty
+/// - `hsts`: the `max-age` in seconds, and the flags for subdomains and preload lists; or NULL
+/// - `redirect_from`: the port from which HTTP is redirected to HTTPS, or 0
+/// - `acme`: the names and values of `acme_count` arguments of R's `acme()`
 ///
 /// # Safety
 /// - `pairs` has twice `count` elements, `acme` twice `acme_count`, and all of them are readable

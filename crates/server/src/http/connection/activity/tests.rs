@@ -88,7 +88,8 @@ impl Model {
 const OPERATIONS: usize = 24;
 
 /// Simulates an event that a client can cause forever without making progress on a request or
-/// response. If there are two such events in the current phase, the parity of `at` selects one.
+/// response. If the current phase has two such events, one is simulated for even and one for odd
+/// `at`.
 fn useless(activity: &Activity, now: u32, at: u32) {
     let read = |n| activity.on_read(&Poll::Ready(Ok(n)), now);
     let pending = || {

@@ -190,8 +190,8 @@ impl HttpConnection {
         self.has_request_timed_out.get()
     }
 
-    /// Returns true if the client has sent a FIN that follows bytes which the server leaves unread
-    /// until the response has ended. Makes a system call, because no event reports such a FIN.
+    /// Returns true if the client has half-closed the connection (FIN) after bytes that the server
+    /// has not read yet. Makes a system call, because no event reports a FIN behind unread bytes.
     pub(super) fn has_unread_fin(&self) -> bool {
         !self.is_watched.get()
             && !self.is_half_closed.get()

@@ -8,8 +8,8 @@ use rookery_exchange::{Charge, ExchangeId};
 
 use crate::connections::admission::UNCHARGED_BYTES;
 
-/// The minimum cost of a chunk in bytes, which covers its event, its buffer and an object in the
-/// application. A chunk of one byte takes about a hundred times as much memory as its contents.
+/// The minimum cost of a chunk of a streamed request body, in bytes. It covers the memory that even
+/// a chunk of one byte needs: an event, a buffer and an object in the application.
 const MIN_CHUNK_COST: usize = 4 << 10;
 
 /// Returns the cost of a chunk: the number of bytes by which it counts towards the limit on chunks

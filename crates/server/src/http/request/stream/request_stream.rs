@@ -1,10 +1,10 @@
 //! A request body that is passed to the application chunk by chunk, as it arrives.
 //!
 //! # Invariants
-//! - The application keeps the exchange and may respond at any time. The rest of the body is then
-//!   not read.
-//! - At most [`READ_AHEAD`] bytes are read before the application has processed them. For small
-//!   chunks the limit is reached earlier, because each has a minimum [cost](chunk_cost).
+//! - The application keeps the exchange (the request with its response) and may respond at any
+//!   time. If it responds early, the rest of the body is not read.
+//! - At most [`READ_AHEAD`] bytes are read that the application has not processed yet. Small chunks
+//!   reach the limit with fewer bytes, because each chunk has a minimum [cost](chunk_cost).
 //! - The application is notified exactly once that the body has ended, for whatever reason.
 
 use std::cell::Cell;

@@ -1,10 +1,11 @@
-//! The state of a streamed response: its queue, and how much has been written.
+//! The state of a streamed response: the queue of its chunks, and how much has been written.
 //!
 //! # Invariants
-//! - A chunk counts as queued until hyper has written it, and hyper holds at most [`MAX_IN_HYPER`]
-//!   bytes. If the client reads slowly, the queue therefore fills up and the application has to
-//!   wait. After a failure, few bytes are still sent.
-//! - The application is notified of the end exactly once, by [`ResponseStream::report_end`].
+//! - hyper holds at most [`MAX_IN_HYPER`] bytes of the response. Further chunks stay in the queue.
+//! - Bytes count as waiting until hyper has written them. If the client reads slowly, the count
+//!   therefore rises and the application has to wait.
+//! - The application is notified exactly once that the response has ended, by
+//!   [`ResponseStream::report_end`].
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -22,13 +23,14 @@ use crate::connections::admission::UNCHARGED_BYTES;
 use crate::connections::rate::ticks;
 use crate::connections::table::ConnectionTable;
 
-/// The maximum number of bytes of a streamed response that hyper holds unwritten. The bytes that
-/// hyper holds are sent even after a failure, so there should be few. A lower limit would need more
-/// writes.
+/// The maximum number of unwritten bytes of a streamed response that are passed to hyper. It is
+/// low, because bytes in hyper are sent to the client even if the response has failed in the
+/// meantime. A lower maximum would need more writes.
 const MAX_IN_HYPER: usize = 128 << 10;
 
 /// The size in bytes below which queued chunks of a response are joined. Joining saves memory and
-/// bandwidth, because each separate chunk costs about 100 bytes of memory and a size line.
+/// bandwidth, because each separate chunk costs about 100 bytes of memory and, over HTTP/1.1, a
+/// line with its size.
 const MAX_JOINED: usize = 16 << 10;
 
 /// The heartbeat of an event stream: an empty event with only a comment, which keeps the connection
@@ -312,8 +314,9 @@ impl ResponseStream {
     }
 
     /// Ends an event stream, or a streamed response whose chunks the application pushes, because
-    /// the server stops. The client can then reconnect to another server. A response whose chunks
-    /// the server requests one by one continues, because it ends by itself.
+    /// the server stops. The client can then reconnect to another server. Any other response, whose
+    /// chunks the server requests from the application one by one, continues until it ends by
+    /// itself.
     pub(crate) fn stop(&self) {
         if self.is_open() && (!self.rules.is_pulled || self.rules.is_events) {
             self.end_reason.set(Some(StreamEnd::Stop));
@@ -484,8 +487,8 @@ impl ResponseStream {
     }
 
     /// Records that the current chunk has been compressed. `has_output` is false if the compressor
-    /// has produced no output for it yet. The chunk is then removed from the queue here, because no
-    /// write follows that would remove it.
+    /// has produced no output for the chunk yet. In that case nothing is written for the chunk, so
+    /// its bytes stop counting as queued here and not after a write.
     pub(crate) fn end_compression(&self, has_output: bool) {
         let len = self.compressing.take();
         if has_output {
@@ -540,8 +543,9 @@ impl ResponseStream {
         self.charge.set(0);
     }
 
-    /// Drops the queue and notifies the application that the streamed response has ended, unless it
-    /// has already been notified. `reason` is used unless the response has an end reason already.
+    /// Drops the queued chunks, and notifies the application that the streamed response has ended.
+    /// Does nothing if the application has already been notified. If the response already has an
+    /// end reason, `reason` is ignored.
     pub(crate) fn report_end(&self, reason: StreamEnd) {
         if self.is_end_reported.replace(true) {
             return;

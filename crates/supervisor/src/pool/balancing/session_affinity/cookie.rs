@@ -1,10 +1,15 @@
-//! The session cookie, which names a worker. The cookie is signed, so that clients cannot choose
-//! the worker to which they send requests. The cookie does not authenticate a user.
+//! The session cookie, which names a worker. It is signed, so that clients cannot choose their
+//! worker. It does not authenticate a user.
 //!
-//! The value is 27 bytes in base64url. It contains the format version, the worker's slot and epoch
-//! (serial number), 4 random bytes for the client, and a signature of 16 bytes (HMAC-SHA-256). The
-//! signing key is random and is never stored, so cookies become invalid when the supervisor ends.
-//! The sessions end with it as well.
+//! The value is 27 bytes in base64url:
+//! - the format version (1 byte)
+//! - the number of the worker's slot (2 bytes)
+//! - the worker's epoch, which is its serial number (4 bytes)
+//! - a random number for the client (4 bytes)
+//! - the signature (HMAC-SHA-256, 16 bytes)
+//!
+//! The signing key is random and is never stored, so the cookies become invalid when the supervisor
+//! ends. The sessions end at that time as well.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The parameter `w=` in the URL of a request, which names the worker of a Shiny session. Unlike a
-//! cookie, which a browser sends for all pages of an app, the parameter belongs to one page. It
+//! The parameter `w=` in the URL of a request, which names the worker of a Shiny session. A browser
+//! has one session cookie for all pages of an app, but each page has its own `w=`. The parameter
 //! therefore also works if several pages are open or if the browser rejects cookies.
 
 use crate::worker_id::WorkerId;

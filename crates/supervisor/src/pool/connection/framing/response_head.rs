@@ -48,9 +48,9 @@ pub(in crate::pool) enum RequestForm {
     Other,
 }
 
-/// Parses the response head at the beginning of `bytes` and passes the head and the header lines to
-/// `take`. Returns the head and its length, or `None` if it is incomplete. The length includes the
-/// heads of interim responses (RFC 9110, 15.2).
+/// Parses the response head at the beginning of `bytes`, and calls `take` with the head and its
+/// header lines. Returns the head and the number of bytes before the body, or `None` if the head is
+/// incomplete. The number includes interim responses (RFC 9110, 15.2), which are skipped.
 ///
 /// # Errors
 /// Returns an error if the head is malformed or exceeds a limit, or if the framing of its body is
