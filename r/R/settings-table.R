@@ -87,7 +87,7 @@ setting_table <- rbind.data.frame(
     default = "on", is_literal = TRUE,
     wanted = "yes or no",
     help = "Offer HTTP/2 over TLS; on by default, --no-http2 turns it off",
-    paragraph = "With HTTP/2, browsers send all their requests over one connection. Clients that do not support HTTP/2 continue to use HTTP/1.1. The app gets the same request objects with either version."
+    paragraph = "`--no-http2=on` also turns it off, and `--no-http2=off` keeps it on. With HTTP/2, browsers send all their requests over one connection. Clients that do not support HTTP/2 continue to use HTTP/1.1. The app gets the same request objects with either version."
   ),
   list(
     name = "http2_websockets", former = "", argument = "tls_config(http2_websockets)", is_option = FALSE, is_limit = FALSE, stability = "stable",
