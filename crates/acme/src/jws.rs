@@ -60,8 +60,8 @@ impl AccountKey {
         base64(&self.pkcs8)
     }
 
-    /// Returns the public key as a JSON Web Key (JWK, RFC 7517). Its fields are in alphabetical
-    /// order, because the thumbprint of the key is a hash of this text (RFC 7638).
+    /// Returns the public key as a JSON Web Key (JWK, RFC 7517). The fields are in alphabetical
+    /// order, as RFC 7638 requires for text whose hash is the thumbprint of the key.
     fn public_jwk(&self) -> String {
         // The first byte states that the point is uncompressed; the two coordinates follow.
         let point = self.pair.public_key().as_ref();

@@ -12,13 +12,14 @@ use crate::http::Response;
 use crate::protocol::{Account, Authority, describe_problem};
 use crate::settings::{Challenge, Settings};
 
-/// The maximum time to wait until the authority has validated the challenges of an order. The wait
-/// for the certificate after that has the same limit.
+/// The maximum duration of each wait for the authority: until it has validated a host of an order,
+/// and until it has issued the certificate.
 const POLL_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// The first and shortest pause between two requests for the status of an order. Each further pause
-/// is twice as long, up to `MAX_POLL_INTERVAL`. If the certificate authority sends `Retry-After`,
-/// the pause has that length instead, but is never outside these two limits.
+/// The first and shortest pause between two requests for the status of an order. Each pause is
+/// twice as long as the one before, up to `MAX_POLL_INTERVAL`. If the certificate authority sends
+/// `Retry-After`, the pause has that length instead, but at least this minimum and at most
+/// `MAX_POLL_INTERVAL`.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// The longest pause between two requests for the status of an order.
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(10);
@@ -193,8 +194,9 @@ fn order_failure(order: &Value, what: &str) -> Failure {
     Failure { problem, ..Failure::new(format!("{what}: {why}")) }
 }
 
-/// Repeatedly requests the JSON object at `url`, such as an order, until `done` returns true for
-/// the object.
+/// Requests the JSON object at `url`, such as an order, again and again until `done` returns true
+/// for it, and returns the object. `known` is the object if the client has already received it. No
+/// request is sent if `done` returns true for `known`.
 async fn poll_until(
     authority: &Authority,
     account: &Account,

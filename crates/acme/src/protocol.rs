@@ -249,8 +249,8 @@ fn contact(emails: &[String]) -> Vec<String> {
     emails.iter().map(|email| format!("mailto:{email}")).collect()
 }
 
-/// Returns the identifier by which the authority's renewal information names a certificate (RFC
-/// 9773, 4.1).
+/// Returns the identifier by which the client requests the renewal information of a certificate
+/// (RFC 9773, 4.1). Returns `None` if the certificate contains no key identifier of its authority.
 pub(crate) fn renewal_id(issued: &IssuedCertificate) -> Option<String> {
     Some(format!("{}.{}", base64(issued.authority_key.as_ref()?), base64(&issued.serial)))
 }

@@ -204,7 +204,7 @@ impl Drop for Renewer {
     }
 }
 
-/// The state of the renewal thread.
+/// The state of the thread that orders and renews the certificate.
 struct RenewalTask {
     acme: Acme,
     tls: Tls,
@@ -365,8 +365,8 @@ impl RenewalTask {
     /// next attempt.
     ///
     /// # Errors
-    /// Returns an error, without ordering a certificate, if the time and the number of the attempts
-    /// cannot be stored.
+    /// Returns an error, without ordering a certificate, if the number of the attempts and the time
+    /// of the last one cannot be stored.
     async fn attempt(
         &self,
         issued: Option<&IssuedCertificate>,

@@ -60,8 +60,8 @@ impl Default for RetrySchedule {
 impl RetrySchedule {
     /// Returns how long to wait after `failures` failed attempts in a row to get a certificate.
     /// `chance`, from 0 to 1, lengthens the wait by up to a quarter, so that servers that failed
-    /// together do not retry together. The wait is at least `retry_after` (the `Retry-After` of the
-    /// certificate authority), but that counts only up to a week.
+    /// together do not retry together. If the certificate authority asked for a longer wait
+    /// (`retry_after`), the result is that wait, but at most a week.
     pub(crate) fn wait_after(
         &self,
         failures: u32,
@@ -108,7 +108,8 @@ pub(crate) fn renewal_time(issued: &IssuedCertificate, window: Option<Window>) -
 pub(crate) struct RenewalTimer(Option<(SystemTime, Instant)>);
 
 impl RenewalTimer {
-    /// Returns how long to wait until the renewal is due.
+    /// Returns how long to wait until the renewal is due, which is at the time `due`. `now` is the
+    /// time of the system clock, and `monotonic_now` the time of a clock that is never set back.
     pub(crate) fn wait(
         &mut self,
         due: SystemTime,

@@ -124,7 +124,8 @@ impl Challenge {
 }
 
 /// Converts a host name to lower case without a trailing dot. Returns an error if no certificate
-/// can be ordered for the host.
+/// can be ordered for the host. If `is_public` is true, the authority issues certificates only for
+/// public names, so a name without a dot is an error.
 fn normalized(domain: &str, is_public: bool) -> Result<String, BadSettings> {
     let name = domain.strip_suffix('.').unwrap_or(domain).to_ascii_lowercase();
     let wrong = |why| Err(BadSettings::Domain { domain: domain.to_owned(), why });

@@ -33,8 +33,8 @@ const MAX_FILE_SIZE: u64 = 1 << 20;
 /// The maximum number of characters of a folder name that is derived from host names.
 const MAX_NAME_LENGTH: usize = 100;
 
-/// The paths of the files that store one certificate, its ACME account and the state of the
-/// attempts.
+/// The paths of the files that store a certificate, its ACME account and the state of the attempts
+/// to get the certificate.
 #[derive(Debug, Clone)]
 pub(crate) struct Storage {
     authority: PathBuf,
@@ -94,7 +94,8 @@ impl State {
 }
 
 impl Storage {
-    /// Creates the folders in which the ACME account and the certificate are stored.
+    /// Opens the storage of the ACME account and the certificate. Creates its folders if they do
+    /// not exist, and makes them accessible only to this user.
     ///
     /// # Errors
     /// Returns an error if the folders cannot be created or written to.
@@ -244,8 +245,8 @@ impl Storage {
     }
 }
 
-/// Converts a text to a folder name by replacing all characters except letters, digits, `-`, `.`
-/// and `_`.
+/// Converts a text to a folder name. Replaces all characters except letters, digits, `-`, `.` and
+/// `_` by `_`, and truncates the name to [`MAX_NAME_LENGTH`].
 fn folder_name(text: &str) -> String {
     let is_plain = |char: &char| char.is_ascii_alphanumeric() || matches!(char, '-' | '.' | '_');
     let name: String = text

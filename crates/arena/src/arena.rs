@@ -268,8 +268,8 @@ impl Arena {
         unsafe { self.grow_slow(start, old, new) }
     }
 
-    /// Returns the arena's peak (the maximum number of allocated bytes), and resets the peak to the
-    /// bytes that are allocated now.
+    /// Returns the arena's peak (the largest number of bytes that were allocated at any time), and
+    /// restarts the peak from the bytes that are allocated now.
     pub(crate) fn take_peak(&mut self) -> usize {
         let cursor = self.cursor.get();
         self.chunks.get_mut().take_peak(cursor)
@@ -301,8 +301,8 @@ impl Arena {
         }
     }
 
-    /// Allocates by moving the cursor, if `layout` fits into the current chunk. Returns `None` if
-    /// it does not.
+    /// Allocates memory in the current chunk by moving the cursor (the address of the next
+    /// allocation). Returns `None` if `layout` does not fit into the chunk.
     #[inline]
     fn bump(&self, layout: Layout) -> Option<NonNull<u8>> {
         let end = self.end.get();
@@ -312,8 +312,8 @@ impl Arena {
         Some(unsafe { at(end, fit) })
     }
 
-    /// Allocates by moving the cursor, as [`bump`](Arena::bump) does, but only for the layout of a
-    /// type or of a slice, whose size is a multiple of its alignment.
+    /// Allocates memory in the current chunk, as [`bump`](Arena::bump) does, but faster. `layout`
+    /// must be the layout of a type or a slice, so that its size is a multiple of its alignment.
     #[inline]
     fn bump_whole(&self, layout: Layout) -> Option<NonNull<u8>> {
         let end = self.end.get();
@@ -403,8 +403,9 @@ impl fmt::Debug for Arena {
 /// has no chunk, so that no allocation fits between them.
 const NOWHERE: usize = 1;
 
-/// Returns the pointer to the allocation at the address `fit` in the current chunk. It is derived
-/// from `end`, the end of the chunk, because that pointer is valid for the whole chunk.
+/// Returns a pointer to the allocation in the current chunk whose start and end addresses are
+/// `fit`. The pointer is derived from `end`, the end of the chunk, because `end` is a pointer that
+/// is valid for the whole chunk.
 ///
 /// # Safety
 /// `end` is the end of a chunk, and `fit` lies between a cursor in that chunk and `end`.

@@ -42,10 +42,10 @@ pub(crate) struct ChunkSet {
     /// The number of allocations that got dedicated chunks since the cursor entered the current
     /// chunk. Allocations that are too large for any shared chunk do not count.
     misses: usize,
-    /// The total size in bytes of the allocations that got dedicated chunks although larger shared
-    /// chunks could contain them. When it reaches the size of the next shared chunk, that chunk is
-    /// replaced by a larger one. The count then starts again at zero. It also starts again when the
-    /// cursor enters another chunk.
+    /// The total size in bytes of recent allocations that got dedicated chunks although larger
+    /// shared chunks could contain them. When this sum reaches the size of the next shared chunk, a
+    /// larger chunk takes the place of that chunk, and the sum is set to zero. The sum is also set
+    /// to zero when the cursor enters another chunk.
     pressure: usize,
     /// The maximum number of bytes that the arena may hold from the global allocator.
     limit: usize,
@@ -88,8 +88,9 @@ impl ChunkSet {
         }
     }
 
-    /// Finds or allocates a chunk for a non-empty allocation that does not fit between `cursor` and
-    /// the end of the current chunk.
+    /// Opens a chunk for a non-empty allocation that does not fit between `cursor` and the end of
+    /// the current chunk. The result is either the next shared chunk, or a dedicated chunk (a chunk
+    /// of its own) that already contains the allocation.
     pub(crate) fn open(&mut self, cursor: usize, layout: Layout) -> Result<Opened, AllocError> {
         let room = layout::room_for(layout);
         let Some(current) = self.current else {
@@ -197,8 +198,9 @@ impl ChunkSet {
         self.limit = limit;
     }
 
-    /// Returns the arena's peak (the maximum number of allocated bytes), and resets the peak to the
-    /// bytes that are allocated now (0 after a reset).
+    /// Returns the arena's peak (the largest number of bytes that were allocated at any time), and
+    /// restarts the peak from the bytes that are allocated now (0 after a reset). `cursor` is the
+    /// address of the next allocation.
     pub(crate) fn take_peak(&mut self, cursor: usize) -> usize {
         let peak = self.peak(cursor);
         self.peak = 0;
@@ -218,6 +220,7 @@ impl ChunkSet {
     }
 
     /// Returns the number of bytes that were allocated from the arena since the last reset.
+    /// `cursor` is the address of the next allocation.
     pub(crate) fn len(&self, cursor: usize) -> usize {
         self.filled + self.in_current(cursor) + self.dedicated_len
     }
@@ -233,7 +236,7 @@ impl ChunkSet {
     }
 
     /// Returns the arena's high-water mark in bytes: the bytes that it recently needed between two
-    /// resets, including what it uses now.
+    /// resets, including what it uses now. `cursor` is the address of the next allocation.
     pub(crate) fn mark(&self, cursor: usize) -> usize {
         self.main_mark.max(self.position(cursor)) + self.dedicated_mark.max(self.dedicated.bytes())
     }
@@ -258,7 +261,8 @@ impl ChunkSet {
         self.passed + self.current.map_or(0, |_| HEADER) + self.in_current(cursor)
     }
 
-    /// Moves the cursor to `chunk`, which follows the current chunk, and makes it the current one.
+    /// Makes `chunk`, which follows the current chunk, the current one. `cursor` is the address of
+    /// the next allocation in the chunk that has been current so far.
     fn enter(&mut self, chunk: Chunk, cursor: usize) -> Opened {
         self.filled += self.in_current(cursor);
         // SAFETY: `current` is in `main`, which `self` owns.
@@ -271,6 +275,8 @@ impl ChunkSet {
     /// Allocates a shared chunk with space for at least `room` bytes, and makes it the current
     /// chunk. The chunk has the size `target`, or less if the arena's limit allows less. If the
     /// allocator cannot provide this size, the chunk is just large enough for `room` bytes.
+    /// `layout` is the requested allocation, whose size an error reports. `cursor` is the address
+    /// of the next allocation in the previous chunk.
     fn extend(&mut self, room: usize, layout: Layout, cursor: usize) -> Result<Opened, AllocError> {
         let exact = layout::exact_chunk(room).ok_or(AllocError::too_large())?;
         let asked = Growth::asked(self.target);

@@ -53,14 +53,15 @@ pub const MAX_CHUNK: usize = 1 << (usize::BITS - 4);
 /// cursor to the next chunk only if it takes at most an eighth of that chunk.
 const EIGHTH: usize = 8;
 
-/// The size in bytes up to which the unused end of a chunk (its tail) is always abandoned when an
-/// allocation does not fit into it. Keeping a tail for smaller allocations costs a malloc, because
-/// the allocation that did not fit then gets a chunk of its own.
+/// The size in bytes up to which the unused end of a chunk (its tail) is not worth keeping. When a
+/// small allocation does not fit into such a tail, the arena abandons the tail and enters the next
+/// chunk. Keeping a tail for smaller allocations costs a malloc, because the allocation that does
+/// not fit then needs a chunk of its own.
 const SCRAP: usize = 512;
 
 /// The divisor that defines when the unused end of a chunk (its tail) is small compared with the
-/// next chunk. A tail of at most `1 / SCRAP_SHARE` of the next chunk is always abandoned when an
-/// allocation does not fit into it.
+/// next chunk. When a small allocation does not fit into a tail of at most `1 / SCRAP_SHARE` of the
+/// next chunk, the arena abandons the tail and enters that chunk.
 const SCRAP_SHARE: usize = 256;
 
 /// The maximum number of allocations that get chunks of their own in order to keep the unused end

@@ -282,8 +282,8 @@ struct Shelves<K> {
     list: Vec<Shelf<K>>,
     bytes: usize,
     arenas: usize,
-    /// The number of shelves (entries for a key) that the pool has made so far. It gives each shelf
-    /// its id.
+    /// The number of shelves (entries for a key) that the pool has made so far. Each new shelf gets
+    /// this number as its id.
     ids: u64,
     limits: PoolLimits,
 }
@@ -308,8 +308,9 @@ impl<K> Shelves<K> {
         Some(arena)
     }
 
-    /// Returns an arena to its shelf (the pool's entry for a key), if the shelf still exists.
-    /// Returns the arenas to drop: this one, the oldest one on the shelf, both or none.
+    /// Returns an arena that needed `used` bytes to its shelf (the pool's entry for a key), if the
+    /// shelf still exists. The result contains the arenas that the caller must drop: this one, the
+    /// oldest one on the shelf, both or none.
     fn put(&mut self, id: u64, arena: Arena, used: usize) -> [Option<Arena>; 2] {
         let Some(shelf) = self.list.iter_mut().rfind(|shelf| shelf.id == id) else {
             return [Some(arena), None];
@@ -372,7 +373,7 @@ impl<K> Shelves<K> {
 
 impl<K> Shelf<K> {
     /// Returns the size of a first chunk that is large enough for the recent uses of the key. The
-    /// size is rounded up to one of four sizes between one power of two and the next.
+    /// size is rounded up coarsely: there are four sizes between two powers of two.
     fn needed(&self) -> usize {
         let needed = self.mark.saturating_add(layout::HEADER + layout::ALLOCATOR_OVERHEAD);
         let needed = needed.clamp(layout::DEFAULT_FIRST_CHUNK, layout::MAX_CHUNK);
@@ -409,8 +410,8 @@ impl Hasher for Fnv {
     }
 }
 
-/// The maximum ratio of the memory that an arena holds to the memory that its key needs now. The
-/// pool drops an arena above this ratio.
+/// The largest ratio of the memory that an arena holds to the memory that its key needs now. The
+/// pool drops arenas with a larger ratio.
 const FAR_OVER: usize = 4;
 
 /// The maximum size in bytes of the first chunk of an arena that the pool makes. An arena that

@@ -259,7 +259,8 @@ pub(crate) fn array<T>(len: usize) -> Result<Layout, AllocError> {
     Layout::array::<T>(len).map_err(|_| AllocError::too_large())
 }
 
-/// Returns a pointer for an empty layout: aligned, not null, and not to be read.
+/// Returns a pointer for an allocation of zero bytes: it is aligned and not null, but must not be
+/// dereferenced.
 pub(crate) fn dangling(layout: Layout) -> NonNull<u8> {
     NonNull::new(ptr::without_provenance_mut(layout.align())).expect("an alignment is not zero")
 }

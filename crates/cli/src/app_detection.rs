@@ -28,14 +28,14 @@ const MAX_SCRIPT_SIZE: u64 = 64 << 10;
 /// The app, document or folder that the user wants to serve.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
-    /// The absolute path of the target, with symbolic links resolved.
+    /// The absolute path of the app, document or folder to serve, with symbolic links resolved.
     pub(crate) path: PathBuf,
-    /// The folder of the target, or the target itself if it is a folder. The R process starts in
-    /// this folder, and therefore reads the `.Rprofile` in it.
+    /// The folder that contains the app or document to serve, or the folder to serve. The R process
+    /// starts in this folder, and therefore reads the `.Rprofile` in it.
     pub(crate) folder: PathBuf,
-    /// Whether the target is a static site: a folder that has an `index.html` but no files for R. A
-    /// folder with files for R is not a static site, because the source code of an app must not be
-    /// published.
+    /// Whether the server serves a static site: a folder that has an `index.html` but no files for
+    /// R. A folder with files for R is not a static site, because the source code of an app must
+    /// not be published.
     pub(crate) is_site: bool,
 }
 
@@ -65,7 +65,7 @@ impl Target {
     /// Returns the kind of app, such as a Shiny app, judged by the names of its files.
     ///
     /// # Errors
-    /// Fails if the target contains nothing that can be served.
+    /// Fails if the folder or file is nothing that can be served.
     pub(crate) fn kind(&self) -> Result<&'static str, Failure> {
         if self.is_site {
             return Ok("a site");
@@ -184,8 +184,8 @@ fn mentions_shiny(document: &Path) -> bool {
             .any(|line| line.windows(5).any(|word| word == b"shiny"))
 }
 
-/// Returns the kind of app in an R file, judged by words in its text. The function
-/// `detect_script()` in the R package looks at the file's function calls instead.
+/// Returns the kind of app in an R file, judged by words in its text. R decides later by the
+/// function calls in the file (`detect_script()` in the R package).
 fn kind_of_script(path: &Path) -> &'static str {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MAX_SCRIPT_SIZE).read_to_end(&mut bytes));

@@ -75,7 +75,8 @@ fn begin() -> ExitCode {
     }
 }
 
-/// Finds the target to serve, reads its settings, and logs the warnings about the settings.
+/// Finds the app, document or folder to serve, reads its settings, and logs the warnings about the
+/// settings.
 fn load_settings(args: ServeArgs) -> Result<(Sources, Target, LoadedSettings), Failure> {
     let (sources, target) = Sources::new(args)?;
     let read = sources.read(&target)?;
@@ -83,8 +84,8 @@ fn load_settings(args: ServeArgs) -> Result<(Sources, Target, LoadedSettings), F
     Ok((sources, target, read))
 }
 
-/// Serves the target. First checks everything that can be checked without R, because R is slow to
-/// start.
+/// Runs the server until it stops. First checks everything that can be checked without R, because R
+/// is slow to start.
 fn run(args: ServeArgs) -> Result<(), Failure> {
     let (sources, target, read) = load_settings(args)?;
     let serve = &read.serve;

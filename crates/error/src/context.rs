@@ -51,7 +51,7 @@ impl<T, E: Into<Error>> Context<T> for Result<T, E> {
     }
 }
 
-/// Converts a `None` into an error whose message is the context.
+/// Makes an error out of a `None`. The context is the message of the error.
 impl<T> Context<T> for Option<T> {
     fn with_context<C: Display + Send + Sync + 'static>(
         self,
@@ -61,7 +61,8 @@ impl<T> Context<T> for Option<T> {
     }
 }
 
-/// A context together with the error that it belongs to.
+/// A layer that adds a context to an error. `inner` is that error, or `None` if the context is the
+/// whole error.
 pub(crate) struct Layer<C> {
     context: C,
     inner: Option<Error>,

@@ -15,12 +15,13 @@ use crate::content::{Boxed, Object, Shared};
 use crate::repr::Repr;
 use crate::text::OwnedText;
 
-/// Converts any type that converts to a boxed error into an [`Error`], so that `?` accepts it.
+/// Converts a value into an [`Error`] if its type can be converted into a boxed error. Because of
+/// this implementation, `?` accepts such values.
 ///
 /// # Allocation
 /// One allocation for a `&str`, a `String`, a `Cow<str>`, a `Box<dyn Error + Send + Sync>` or an
-/// `Arc<dyn Error + Send + Sync>`; the box or `Arc` is kept. Two allocations for any other error
-/// type, for which [`Error::new`] needs only one.
+/// `Arc<dyn Error + Send + Sync>`; a box or an `Arc` is kept, not copied. Two allocations for any
+/// other error type, for which [`Error::new`] needs only one.
 impl<T: Into<Box<dyn StdError + Send + Sync + 'static>>> From<T> for Error {
     #[inline]
     fn from(value: T) -> Error {
@@ -71,15 +72,16 @@ impl Error {
             .unwrap_or_else(|repr| Box::new(Handle(Error::from_repr(repr))))
     }
 
-    /// Returns the error in an `Arc`, as the crate `throw_error` does. `From` converts the `Arc`
-    /// back into an [`Error`].
+    /// Returns the error in an `Arc`, for interfaces that need one. `From` converts the `Arc` back
+    /// into an [`Error`].
     ///
     /// What the `Arc` contains depends on this [`Error`]:
     /// - If it was converted from an `Arc` and has no context, the result is that `Arc`.
     /// - If it was made by [`Error::new`] or converted from a box, and has neither a context nor
     ///   clones, the `Arc` contains the original error.
     /// - Otherwise the `Arc` contains a wrapper around this [`Error`]. The wrapper has the same
-    ///   message and source, but another type. To avoid it, downcast first, or drop the clones.
+    ///   message and source, but another type. To avoid the wrapper for an error with clones, drop
+    ///   the clones first.
     ///
     /// # Allocation
     /// One allocation, or none if the error was converted from an `Arc`; three for an error made
@@ -106,8 +108,9 @@ impl Error {
 /// Boxes the error as [`Error::into_boxed`] does, so that `?` works in functions that return
 /// `Box<dyn Error>`.
 ///
-/// There is no conversion by `From` to `Box<dyn Error + Send + Sync>`, because an [`Error`] could
-/// then be converted to itself in two ways. Call [`Error::into_boxed`] to get this box.
+/// To get a `Box<dyn Error + Send + Sync>`, call [`Error::into_boxed`]. A `From` conversion to that
+/// type is impossible, because it would conflict with the `From` conversion of an [`Error`] to
+/// itself.
 ///
 /// ```
 /// fn read() -> Result<(), Box<dyn std::error::Error>> {
@@ -179,8 +182,8 @@ fn from_arc(error: Arc<Object>) -> Error {
     }
 }
 
-/// Returns `value` as a `To` if `From` is the same type apart from lifetimes, and otherwise
-/// unchanged.
+/// Returns `value` as a `To` in `Ok` if `From` and `To` are the same type apart from lifetimes.
+/// Otherwise returns it unchanged in `Err`.
 #[inline]
 fn cast<From, To: Known>(value: From) -> Result<To, From> {
     if type_id::<From>() == TypeId::of::<To::Static>() && size_of::<From>() == size_of::<To>() {
@@ -195,9 +198,9 @@ fn cast<From, To: Known>(value: From) -> Result<To, From> {
     Err(value)
 }
 
-/// A type that is converted into an [`Error`] directly and not through a box. A text in a box would
-/// cost two or three allocations. If an `Arc` were put into a box, the content of the [`Error`]
-/// would be the `Arc` itself and not the error in the `Arc`.
+/// A text type or `Arc`, which is converted into an [`Error`] directly and not through a box. A
+/// text in a box would cost two or three allocations. An `Arc` in a box would make the `Arc` itself
+/// the content of the [`Error`], instead of the error in the `Arc`.
 trait Known {
     type Static: 'static;
 }

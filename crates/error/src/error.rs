@@ -25,12 +25,12 @@ use crate::repr::{Repr, StaticError};
 /// | [`Error::new`] of a concrete error | 1 |
 /// | `From<&str>`, `From<String>`, `From<Cow<str>>` | 1 |
 /// | `From<Box<dyn Error + Send + Sync>>`, `From<Arc<dyn Error + Send + Sync>>`: kept, not copied | 1 |
-/// | [`error!`](crate::error!) with arguments | 1 up to 256 bytes; more above, because a `String` grows |
+/// | [`error!`](crate::error!) with arguments | 1 for a message of up to 256 bytes, several for a longer one |
 /// | `From` any other error, that is `?` on it | 2 |
 ///
-/// The last line of the table is the cost of `?` on an error of another crate. It is higher because
-/// the conversion that covers all types needs a box. `.map_err(Error::new)?` avoids the box; use it
-/// where errors are frequent.
+/// The last line of the table applies to `?` on an error of another crate. This conversion accepts
+/// any type, and therefore needs a box. Where errors are frequent, use `.map_err(Error::new)?`,
+/// which needs no box.
 ///
 /// # `Error` does not implement `std::error::Error`
 /// If it did, the conversion from any error would overlap with `From<T> for T`. Instead, the type
@@ -123,13 +123,15 @@ impl Error {
     /// Captures a backtrace of this call and adds it to the error.
     ///
     /// # Allocation
-    /// One allocation, and those of capturing the backtrace, which takes microseconds.
+    /// One allocation for the error, and further ones for the backtrace. The capture takes
+    /// microseconds.
     #[must_use]
     pub fn with_backtrace(self) -> Error {
         Error(Repr::new(Traced::new(Backtrace::force_capture(), self.without_backtrace())))
     }
 
-    /// Returns the most recent backtrace of this error or of an error that it wraps.
+    /// Returns the backtrace that was captured last for this error or for an error that it wraps,
+    /// or `None` if there is no backtrace.
     pub fn backtrace(&self) -> Option<&Backtrace> {
         self.layers().find_map(|error| error.0.content().backtrace())
     }
@@ -203,7 +205,7 @@ impl Error {
         std::iter::successors(Some(self), |error| error.0.content().wrapped())
     }
 
-    /// Returns true if the outermost layer of this error is a context, which
+    /// Returns true if the outermost layer of this error is a context: a message that
     /// [`context`](Error::context) has added.
     pub(crate) fn is_context(&self) -> bool {
         self.0.content().context().is_some()
@@ -249,7 +251,7 @@ impl fmt::Display for Error {
 
 /// Prints the chain of the error and its sources over several lines, and then the error's backtrace
 /// if there is one. `unwrap` prints this text when it panics. `{:#?}` prints the `Debug` output of
-/// the content.
+/// the value in the error instead.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         chain::debug(self, f)

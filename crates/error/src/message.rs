@@ -25,7 +25,7 @@ pub(crate) fn format(arguments: fmt::Arguments<'_>) -> Repr {
 const LINE: usize = 256;
 
 /// A buffer that collects a formatted message. The message is in the array `bytes` while it fits
-/// there. A longer message is completely in the `String` `rest`.
+/// there. A longer message is entirely in the `String` named `rest`.
 struct LineBuffer {
     bytes: [u8; LINE],
     /// The number of bytes in `bytes` that are in use. Invariant: `length <= LINE`, and these bytes

@@ -118,8 +118,8 @@ impl Repr {
         Repr { word: word.cast() }
     }
 
-    /// Copies the text of an error to the heap, with one allocation. The text is directly after its
-    /// header.
+    /// Copies the text of an error to the heap, with one allocation. The text follows its header in
+    /// the same allocation.
     #[inline]
     pub(crate) fn text(text: &str) -> Repr {
         // SAFETY: a `str` is no longer than `isize::MAX`, so the sum does not wrap.
@@ -224,8 +224,8 @@ impl Repr {
         self.word.as_ptr().map_addr(|address| address & !TAG_BITS).cast()
     }
 
-    /// Returns the header at the beginning of the object that the word points to. The tag must not
-    /// be that of a static `str`.
+    /// Returns the header at the beginning of the object that the word points to. The word must not
+    /// point to a static `str`, which has no header.
     fn header(&self) -> NonNull<Header> {
         debug_assert_ne!(self.tag(), STATIC_STR);
         // SAFETY: the word without its tag is the address of an object.
@@ -330,8 +330,8 @@ impl<T: Content> Heap<T> {
     };
 }
 
-/// The function table of a [`Heap<InlineText>`]. Its text follows the object in the same
-/// allocation, so the object is freed with another layout.
+/// The function table of a [`Heap<InlineText>`]. It has its own functions for freeing the object,
+/// because the text follows the object in the same allocation and has to be freed with it.
 static TEXT_TABLE: Table = Table {
     content: heap_content::<InlineText>,
     drop: text_drop,
@@ -358,8 +358,8 @@ unsafe fn heap_drop<T: Content>(header: NonNull<Header>) {
 }
 
 /// Releases a reference to an error. If it was the last reference, drops the error, and then
-/// likewise the errors inside it, which it wraps with a context or a backtrace. Uses a loop,
-/// because recursion would overflow the stack after about 10,000 wrapped errors.
+/// releases the reference to the error that it wraps (with a context or a backtrace), and so on.
+/// Uses a loop, because recursion would overflow the stack after about 10,000 wrapped errors.
 fn drop_layers(mut layer: Repr) {
     loop {
         let handle = ManuallyDrop::new(layer);

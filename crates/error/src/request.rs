@@ -36,9 +36,11 @@ pub trait Kind: Copy + 'static {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Delivery {
-    /// Errors are counted and passed to the observer, but not queued. This is the initial state.
+    /// Errors are counted and passed to the observer (a function such as a log), but not queued.
+    /// This is the initial state.
     Count,
-    /// Errors are counted, passed to the observer, and queued for the application.
+    /// Errors are counted, passed to the observer (a function such as a log), and queued for the
+    /// application.
     Queue,
 }
 
@@ -147,8 +149,8 @@ impl<K: Kind> Reports<K> {
         Reports { waker: Some(Box::new(waker)), ..self }
     }
 
-    /// Returns a new error hook for one connection. The connection may only serve one request at a
-    /// time.
+    /// Returns a new error hook for one connection. The connection must serve only one request at a
+    /// time, because the hook stores one request id.
     ///
     /// # Allocation
     /// One allocation.
@@ -172,8 +174,8 @@ impl<K: Kind> Reports<K> {
         self.queueing.store(delivery == Delivery::Queue, Ordering::Release);
     }
 
-    /// Removes the oldest error report from the queue and returns it. If the queue is empty, this
-    /// costs one load.
+    /// Removes the oldest error report from the queue and returns it. Returns `None` if the queue
+    /// is empty, at the cost of one atomic load.
     pub fn take(&self) -> Option<Report> {
         if self.waiting.load(Ordering::Acquire) == 0 {
             return None;
@@ -265,7 +267,8 @@ impl<K> fmt::Debug for Reports<K> {
 /// The error hook of one connection. It stores the id of the connection's current request.
 pub struct RequestHook<K> {
     /// The id of the connection's current request. Only the connection's task changes it. It is
-    /// atomic because the hook is shared, and changing it costs a plain store.
+    /// atomic because the hook is shared through an `Arc`. A change costs no more than a plain
+    /// store.
     request: AtomicU64,
     reports: Arc<Reports<K>>,
 }
@@ -291,8 +294,8 @@ impl<K: Kind> RequestHook<K> {
 }
 
 impl<K: Kind> ErrorHook for RequestHook<K> {
-    /// Counts the error, passes it to the observer, and queues it if the application asks for
-    /// errors.
+    /// Counts the error, passes it to the observer (a function such as a log), and queues it if
+    /// errors are to be delivered to the application.
     ///
     /// # Allocation
     /// None.

@@ -80,9 +80,9 @@ impl Budget {
         self.used[share as usize].load(Ordering::Relaxed)
     }
 
-    /// Sets the number of bytes that one share of the memory budget uses. Use this method only for
-    /// a share whose memory a single thread counts. For all other shares, each user of memory has a
-    /// [`Charge`] instead.
+    /// Sets the number of bytes that one share of the memory budget uses. Only for a share whose
+    /// whole memory is counted by a single thread. In all other shares, each user of memory has a
+    /// [`Charge`] that counts its own bytes.
     pub fn set_used(&self, share: Share, bytes: usize) {
         self.used[share as usize].store(bytes, Ordering::Relaxed);
     }

@@ -13,13 +13,13 @@ pub enum Command {
     /// Sends the response in this [`Exchange`] (a request with its response) to the client. For an
     /// opening handshake, a response with status 101 accepts the WebSocket.
     Respond(Box<Exchange>),
-    /// Makes the server read the body of a request. The application has received only the head of
-    /// that request, as [`Event::Head`](crate::Event::Head). The complete request then follows as
-    /// [`Event::Request`](crate::Event::Request).
+    /// Makes the server read the whole body of a request of which the application has received only
+    /// the head ([`Event::Head`](crate::Event::Head)). The server then sends the complete request
+    /// as [`Event::Request`](crate::Event::Request).
     ReadBody(Box<Exchange>),
-    /// Makes the server send the body of a request to the application in chunks. The application
-    /// has received only the head of that request, as [`Event::Head`](crate::Event::Head). The
-    /// application keeps the [`Exchange`] of the request and may respond at any time.
+    /// Makes the server send the body of a request in chunks to the application, which has received
+    /// only the request's head ([`Event::Head`](crate::Event::Head)). The application keeps the
+    /// [`Exchange`] of the request and may respond at any time.
     StreamBody {
         /// The id of the request whose body is to be streamed.
         exchange: ExchangeId,

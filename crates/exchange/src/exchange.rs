@@ -74,8 +74,8 @@ pub struct Exchange {
     /// The index of the request in the server's table of requests in flight.
     slot: u32,
     tag: Option<AppToken>,
-    /// The ticket of the request, a number by which a supervisor tracks a request at a worker; 0
-    /// without a supervisor.
+    /// The request's ticket: a number by which the supervisor follows the request while a worker
+    /// processes it; 0 without a supervisor.
     ticket: u64,
     /// The time at which the request was queued for the application; 0 if such times are not
     /// measured.
@@ -253,8 +253,9 @@ impl Exchange {
         (self.queued_at, self.started_at)
     }
 
-    /// Records the two ids that a supervisor gave to the request. `ticket` tracks the request at a
-    /// worker, and is 0 without a supervisor. `id` is the request's id in the supervisor's log.
+    /// Records the two ids that a supervisor gave to the request. `ticket` is the number by which
+    /// the supervisor follows the request while a worker processes it, and is 0 without a
+    /// supervisor. `id` is the request's id in the supervisor's log.
     pub fn set_supervisor_ids(&mut self, ticket: u64, id: Option<&[u8]>) {
         self.ticket = ticket;
         self.supervisor_request_id = id.map_or(ArenaSlice::EMPTY, |id| self.keep(id));
@@ -377,8 +378,8 @@ impl Exchange {
         RequestId::choose(self.id, given, self.header(b"traceparent"))
     }
 
-    /// Returns the request's ticket, a number by which a supervisor tracks a request at a worker; 0
-    /// without a supervisor.
+    /// Returns the request's ticket: the number by which the supervisor follows the request while a
+    /// worker processes it, or 0 without a supervisor.
     pub fn ticket(&self) -> u64 {
         self.ticket
     }

@@ -98,7 +98,7 @@ impl Default for QueueLimits {
 #[non_exhaustive]
 pub enum PushError {
     /// The request is rejected because the queue already contains the maximum number of requests.
-    /// The variant returns the [`Exchange`] of the request.
+    /// Contains the [`Exchange`] of the request, which the caller thereby gets back.
     Full(Box<Exchange>),
 }
 
@@ -130,8 +130,8 @@ enum IoState {
     Immediate = 2,
 }
 
-/// The link between a server and an application: their queues of events and commands, and the state
-/// by which each wakes the other.
+/// The link between a server and an application. It contains their queues of events and commands,
+/// and the state that tells each side how to wake the other.
 pub struct Link {
     limits: QueueLimits,
     up: Mutex<EventQueue>,
@@ -144,12 +144,13 @@ pub struct Link {
     /// The total number of events that the server has added to the event queue. Readable without
     /// locking the queue.
     put: AtomicU64,
-    /// The number of events that the application had [taken](Self::taken) when it last polled
-    /// without finding an event.
+    /// The total number of events that the application had [taken](Self::taken) when it last polled
+    /// the queue in vain.
     polled_at: AtomicU64,
-    /// Whether the application may busy-poll for the longer time `LONG_BUSY_POLL`.
+    /// Whether a waiting application may poll for events without sleeping for the longer time
+    /// `LONG_BUSY_POLL` (200 µs).
     is_long_busy_poll_enabled: AtomicBool,
-    /// Whether the application's last wait for an event ended within `LONG_BUSY_POLL`.
+    /// Whether the application's last wait for an event took less than `LONG_BUSY_POLL` (200 µs).
     was_last_wait_short: AtomicBool,
     down: Mutex<CommandQueue>,
     io_state: AtomicU8,
@@ -161,8 +162,8 @@ pub struct Link {
 }
 
 impl Link {
-    /// Creates a link between a server and an application. `app_waker` wakes the application if it
-    /// is parked or waits outside the link.
+    /// Creates a link between a server and an application. `app_waker` wakes the application while
+    /// it is not waiting in [`Link::wait`].
     pub fn new(limits: QueueLimits, app_waker: Box<dyn AppWaker>) -> Arc<Link> {
         let app_waker: Arc<dyn AppWaker> = app_waker.into();
         let releases = Arc::new(ReleaseQueue::with_waker(Arc::clone(&app_waker)));
@@ -187,7 +188,8 @@ impl Link {
         })
     }
 
-    /// Returns an empty buffer for a message, from the pool if it has one.
+    /// Returns an empty buffer for a message. It comes from the pool of unused buffers, if that has
+    /// one.
     pub fn buffer(&self) -> Vec<u8> {
         lock(&self.buffers).take()
     }

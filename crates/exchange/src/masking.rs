@@ -21,7 +21,8 @@ pub fn masked(target: &[u8]) -> impl Iterator<Item = &[u8]> {
     Masked { rest: target, before: None, is_secret_next: false }
 }
 
-/// Appends a request target to `out`, with its secrets [masked]. At most `most` bytes are appended.
+/// Appends a request target to `out`, with its secrets [masked]. If the result is longer than
+/// `most` bytes, its end is cut off.
 pub fn write_masked(target: &[u8], most: usize, out: &mut Vec<u8>) {
     let end = out.len().saturating_add(most);
     for part in masked(target) {
@@ -36,7 +37,8 @@ pub fn write_masked(target: &[u8], most: usize, out: &mut Vec<u8>) {
 
 struct Masked<'a> {
     rest: &'a [u8],
-    /// The byte that precedes `rest` in the request target; `None` at the start of the target.
+    /// The byte in front of `rest`, the part of the request target that has not been masked yet.
+    /// `None` at the start of the target.
     before: Option<u8>,
     is_secret_next: bool,
 }
@@ -69,8 +71,8 @@ impl<'a> Masked<'a> {
     }
 }
 
-/// Returns the position of the first secret in a request target, or `None` if there is none.
-/// `before` is the byte in front of `text`.
+/// Returns the position of the first secret in `text`, a part of a request target, or `None` if
+/// there is none. `before` is the byte in front of `text` in the target, if any.
 fn next_secret(text: &[u8], before: Option<u8>) -> Option<usize> {
     (0..text.len()).find_map(|at| {
         let previous = if at == 0 { before } else { Some(text[at - 1]) };

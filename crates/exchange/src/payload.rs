@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::wakers::AppWaker;
 
-/// The content of a WebSocket message or of a chunk, or the reason of a WebSocket's close.
+/// The content of a WebSocket message, a chunk of a streamed body, or the reason for closing a
+/// WebSocket.
 #[derive(Debug)]
 pub enum Payload {
-    /// Content in a buffer from the pool. The receiver returns the buffer with
+    /// Content in a buffer from the pool of message buffers. The receiver returns the buffer with
     /// [`Link::recycle`](crate::Link::recycle).
     Pooled(Vec<u8>),
     /// Content in memory that the application has lent to the server.

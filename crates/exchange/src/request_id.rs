@@ -9,10 +9,10 @@ use crate::ids::ExchangeId;
 /// The maximum length in bytes of a request id that a proxy provides.
 const MOST: usize = 128;
 
-/// The id of a request. The server uses the `X-Request-Id` header of a trusted proxy. Without this
-/// header it uses the trace id in the `traceparent` header (W3C Trace Context, 3.2.2). Without
-/// either header it generates 32 hexadecimal digits: 16 random ones for the process, and 16 for the
-/// number of the request.
+/// The id of a request. If a trusted proxy has sent an `X-Request-Id` header, the id is the value
+/// of that header. Otherwise it is the trace id in the `traceparent` header (W3C Trace Context,
+/// 3.2.2). Without either header, the server generates 32 hexadecimal digits: 16 random ones for
+/// the process, and 16 for the number of the request.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestId {
     bytes: [u8; MOST],

@@ -8,10 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 // Shiny rarely sends more at once.
 const HIGH_MARK: usize = 1 << 20;
 
-/// The maximum number of bytes on their way from the application to the server at which the server
-/// may report that it has written all data for a WebSocket
-/// ([`Event::Drained`](crate::Event::Drained)). The server's own queue for the WebSocket is then
-/// empty.
+/// The maximum number of bytes that may still be on their way from the application to the server
+/// when the server sends [`Event::Drained`](crate::Event::Drained) for a WebSocket. The server's
+/// own queue for the WebSocket is empty at that time.
 const LOW_MARK: usize = 64 << 10;
 
 /// The counters of the bytes that are waiting to be sent to one WebSocket. Application and server

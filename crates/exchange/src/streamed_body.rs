@@ -17,8 +17,8 @@ pub const HIGH_MARK: usize = 64 << 10;
 
 /// The number of bytes waiting to be written to the client at which the server stops asking the
 /// application for chunks of a streamed response. It is higher than [`HIGH_MARK`], the limit for
-/// applications that send chunks without being asked. Application and server therefore do not have
-/// to wait for each other after each chunk.
+/// applications that send chunks without being asked, so that the application can produce the next
+/// chunk while the server writes earlier ones.
 pub const PULL_HIGH_MARK: usize = 256 << 10;
 
 /// The number of bytes waiting to be written to the client below which the server tells a paused
@@ -48,8 +48,8 @@ pub struct StreamOptions {
     /// server-sent events. The comments keep proxies from closing the connection; 0 disables them.
     pub heartbeat: u16,
     /// Whether the streamed body may be compressed. The server compresses it if the client accepts
-    /// that, there is no Content-Length, and the content type is compressible. Compression never
-    /// delays a chunk.
+    /// compression, the response has no Content-Length, and the content type is compressible.
+    /// Compression never delays a chunk.
     pub is_compressible: bool,
     /// The status code that the client gets if the streamed response fails before any of it has
     /// been sent; 0 means 500.
@@ -97,7 +97,8 @@ pub enum StreamEnd {
     /// The client reads more slowly than the application produces data, or the server has no memory
     /// for the waiting data.
     Slow = 3,
-    /// The client stopped reading the streamed response, and the time limit for that has passed.
+    /// The client stopped reading the streamed response, and did not continue within the time
+    /// limit.
     Timeout = 4,
     /// The server ended the stream because it is shutting down.
     Stop = 5,
@@ -125,7 +126,7 @@ pub struct StreamFlow {
     most: usize,
     /// The number of waiting bytes at which the application should pause the streamed response.
     /// This is [`PULL_HIGH_MARK`] if the server asks for each chunk, and otherwise [`HIGH_MARK`],
-    /// but never more than the field `most`.
+    /// but never more than `most`, the maximum number of waiting bytes.
     mark: usize,
     /// The Content-Length of the streamed response, or [`NO_LENGTH`] if it has none.
     length: AtomicU64,
@@ -235,8 +236,8 @@ impl StreamFlow {
         self.chunks.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Adds `len` to the number of waiting bytes, because the server itself has added data to the
-    /// streamed body.
+    /// Adds `len` to the number of waiting bytes, because the server has added bytes of its own to
+    /// the streamed body.
     pub fn add_server_bytes(&self, len: usize) {
         self.waiting.fetch_add(len, Ordering::Relaxed);
     }

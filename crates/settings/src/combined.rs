@@ -30,7 +30,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Returns the name of the source that `rookery config` prints.
+    /// Returns the name of the source, as the command `rookery config` prints it.
     pub fn name(self) -> &'static str {
         match self {
             Source::CommandLine => "command line",
@@ -68,7 +68,7 @@ pub struct GivenValue {
     pub value: Value,
     /// The source that gives the value, such as the command line.
     pub source: Source,
-    /// Where the source gives the value, such as a file and a line. Messages show this position.
+    /// The position at which the source gives the value, such as a file and a line, for messages.
     pub place: Option<String>,
 }
 
@@ -91,7 +91,7 @@ impl GivenValue {
         self.source.show(self.setting)
     }
 
-    /// Returns the message with the position of the value, such as a file and a line, added.
+    /// Returns `message` with the position of the value, such as a file and a line, before it.
     pub(crate) fn message(&self, message: &str) -> String {
         match &self.place {
             Some(place) => format!("In {place}: {message}"),
@@ -112,10 +112,9 @@ impl Settings {
     /// Combines the values that several sources, such as the command line and a file, give to the
     /// settings. If a source gives several values to a setting, the last one is used.
     ///
-    /// HTTPS settings belong to the certificates that the same source names. If several sources
-    /// name certificates, only the source with the highest precedence counts, and the HTTPS
-    /// settings of the others are ignored. A source that names no certificates can still add HTTPS
-    /// settings.
+    /// The certificates and the HTTPS settings of a source belong together. If several sources name
+    /// certificates, the HTTPS settings of all these sources except that with the highest
+    /// precedence are ignored. The HTTPS settings of a source without certificates are always used.
     pub fn combine(given: impl IntoIterator<Item = GivenValue>) -> Settings {
         let mut all: Vec<GivenValue> = given.into_iter().collect();
         let is_certificate =
@@ -153,8 +152,9 @@ impl Settings {
         self
     }
 
-    /// Returns these settings, but with the values of the `running` settings for all settings that
-    /// `is_kept` accepts. Also returns the list of those settings whose value was thereby changed.
+    /// Returns these settings after a reload in which some settings keep their values. For each
+    /// setting that `is_kept` accepts, the value is taken from `running`, the settings of the
+    /// running server. Also returns a list of those for which the two values differ.
     #[must_use]
     pub fn with_values_kept(
         mut self,
@@ -188,7 +188,7 @@ impl Settings {
         self.given.values()
     }
 
-    /// Returns the value of a setting: the given value, or else the default. Returns `None` if
+    /// Returns the value that a source gives for a setting, or else its default. Returns `None` if
     /// there is no default, or if the server determines the default only when it starts.
     pub fn value(&self, name: &str) -> Option<Value> {
         if let Some(given) = self.given.get(name) {
@@ -251,7 +251,7 @@ impl Settings {
     }
 
     /// Returns warnings about environment variables that override a different value in
-    /// `_server.yml`. They are for users of earlier releases, in which the file had precedence.
+    /// `_server.yml`. In earlier releases, the file had precedence.
     pub fn notes(&self) -> Vec<String> {
         let overridden = self.overridden.iter().filter(|weaker| weaker.source == Source::File);
         let differs = overridden.filter_map(|weaker| {

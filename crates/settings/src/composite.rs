@@ -4,8 +4,8 @@
 use crate::kind::{Composite, Kind, Raw, Rejected, Value};
 use crate::value_parser::flag;
 
-/// The minimum `max-age` in seconds of the header `Strict-Transport-Security` that browsers'
-/// preload lists accept: one year.
+/// The minimum `max-age` in seconds, one year, that the header `Strict-Transport-Security` must
+/// have for the preload lists of browsers.
 const YEAR: f64 = 31_536_000.0;
 /// The largest `max-age` in seconds of `Strict-Transport-Security` that a signed 32-bit integer of
 /// R can store.

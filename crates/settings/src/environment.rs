@@ -76,14 +76,14 @@ pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Environment, 
     Ok(environment)
 }
 
-/// Returns true if the value of `ROOKERY_PORT` is not a port but the address of a Kubernetes
-/// service. Kubernetes sets the variable to such an address if a service has the name `rookery`.
+/// Returns true if `value`, the value of `ROOKERY_PORT`, is not a port but the address of a
+/// Kubernetes service. Kubernetes sets this variable if a service has the name `rookery`.
 fn is_service_link(value: &str) -> bool {
     ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme))
 }
 
-/// Returns the names of the environment variables that only the program reads. They are removed
-/// from the environment of workers.
+/// Returns the names of the environment variables that only the program `rookery` reads. They are
+/// removed from the environment of the workers (R processes).
 pub fn program_variables() -> impl Iterator<Item = String> {
     table::all()
         .filter(|row| row.is_program_variable && row.places.has(Places::ENVIRONMENT))

@@ -5,9 +5,9 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use crate::kind::{Raw, Value};
 
-/// Lines `key=value` with settings for R. Each key begins with the type of the value, as in
-/// `number:port=8000`. A list has one line for each of its values. In R, `cli_read()` and
-/// `typed_values()` parse the lines.
+/// Settings for R, as lines of the form `key=value`. Each key begins with the type of the value, as
+/// in `number:port=8000`. A list has one line for each of its values. The R functions `cli_read()`
+/// and `typed_values()` parse the lines.
 #[derive(Debug, Default)]
 pub struct Lines(Vec<u8>);
 
@@ -26,8 +26,8 @@ impl Lines {
         self.0.push(b'\n');
     }
 
-    /// Adds a line with the value of a setting. The key begins with the source and the type of the
-    /// value, as in `cli:number:port=8000`.
+    /// Adds a line with the value of the setting `name`, or one line for each value of a list. The
+    /// key begins with the source and the type of the value, as in `cli:number:port=8000`.
     pub fn value(&mut self, source: &str, name: &str, value: &Value) {
         let mut add = |kind: &str, text: &[u8]| self.line(&format!("{source}{kind}:{name}"), text);
         match value {

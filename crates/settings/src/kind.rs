@@ -20,11 +20,11 @@ pub enum Kind {
     Rate,
     /// A whole percentage.
     Percent,
-    /// One of the given words.
+    /// One of the words in this list.
     Choice(&'static [&'static str]),
-    /// A text that must have the given form.
+    /// A text that must have this form, such as that of a host name.
     Text(&'static Form),
-    /// A list of texts that must have the given form. A single text is split at its commas.
+    /// A list of texts, each of which must have this form. A single text is split at its commas.
     List(&'static Form),
     /// The path of a file or folder. A relative path is relative to the folder of the
     /// `_server.yml`, or to the current folder.
@@ -32,7 +32,7 @@ pub enum Kind {
     /// A list of file paths. Unlike other lists, a single text is not split at commas, because a
     /// path may contain a comma.
     Paths,
-    /// A value with several fields, which a function of the setting parses.
+    /// A value with several fields, for which the setting has a parsing function of its own.
     Composite(&'static Composite),
 }
 
@@ -80,9 +80,9 @@ pub struct Form {
 pub struct Composite {
     /// The description of the expected value, which follows "must be" in error messages.
     pub wanted: &'static str,
-    /// The names and kinds of the fields, with which `_server.yml` gives the value as a mapping.
+    /// The name and kind of each field. In `_server.yml`, the value is a mapping with these fields.
     pub fields: &'static [(&'static str, Kind)],
-    /// The function that parses the value, which is given as one text or as separate fields.
+    /// The function that parses the value from one text or from separate fields.
     pub read: fn(&Raw) -> Result<Value, Rejected>,
     /// The function that formats the value as a text that can be parsed again.
     pub show: fn(&Value) -> String,
@@ -93,7 +93,7 @@ pub struct Composite {
 pub enum Rejected {
     /// The value does not have the expected form.
     Form,
-    /// The value has the expected form, but one of its fields is wrong, as the text explains.
+    /// The value has the expected form, but one of its fields is wrong. The text says why.
     Because(String),
 }
 

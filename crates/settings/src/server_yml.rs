@@ -20,8 +20,8 @@ const KEYS: [&str; 3] = ["engine", "app", "options"];
 /// The content of a configuration file `_server.yml`.
 #[derive(Debug)]
 pub struct ServerFile {
-    /// The file or folder of the app to serve. The path is absolute if the path that was given for
-    /// the `_server.yml` is absolute.
+    /// The file or folder of the app to serve. Its path is absolute if the path of the
+    /// `_server.yml` was given as an absolute path.
     pub app: PathBuf,
     /// The settings that the file gives.
     pub given: Vec<GivenValue>,
@@ -29,8 +29,8 @@ pub struct ServerFile {
     pub notes: Vec<String>,
 }
 
-/// Reads the `_server.yml` at `path`. Reads at most one byte more than the maximum size, which
-/// suffices to detect a file that is too large.
+/// Reads the content of the `_server.yml` at `path`. Of a file that is larger than the maximum
+/// size, reads only one byte beyond it, by which the caller detects that the file is too large.
 ///
 /// # Errors
 /// Fails with the error of the system.
@@ -40,8 +40,8 @@ pub fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Parses `bytes`, the content of the `_server.yml` at `path`. Paths in the file are made relative
-/// to its folder. Returns `None` if the file is for a server other than Rookery.
+/// Parses `bytes`, the content of the `_server.yml` at `path`. Relative paths in the file are
+/// resolved against its folder. Returns `None` if the file is for a server other than Rookery.
 ///
 /// # Errors
 /// Fails with the first mistake and its position.
@@ -104,7 +104,8 @@ pub fn read(bytes: &[u8], path: &Path) -> Result<Option<ServerFile>, FileError> 
 }
 
 /// Decodes the content of a `_server.yml` that is encoded in UTF-16. Returns `None` for other
-/// encodings. UTF-16 is recognized by a byte order mark, or by an ASCII character at the start.
+/// encodings. UTF-16 is recognized by a byte order mark, or by the two bytes of an ASCII character
+/// at the start.
 fn utf16(bytes: &[u8]) -> Option<String> {
     let unit = match bytes {
         [0xFF, 0xFE, ..] | [1..=0x7F, 0, ..] => u16::from_le_bytes,
@@ -115,8 +116,8 @@ fn utf16(bytes: &[u8]) -> Option<String> {
     Some(String::from_utf16_lossy(&units))
 }
 
-/// Returns true if a line of `text` sets the key `engine` to `rookery`. Used to recognize a file
-/// for Rookery that is not valid YAML.
+/// Returns true if a line of `text` sets the key `engine` to `rookery`. This shows that a file
+/// which is not valid YAML is meant for Rookery.
 fn names_engine(text: &str) -> bool {
     let quotes = [' ', '\t', '"', '\''];
     text.lines().any(|line| {

@@ -2,8 +2,8 @@
 
 use crate::kind::Kind;
 
-/// A row in the table of settings. It contains everything that the command line, `_server.yml`, R,
-/// the environment and the documentation need to know about the setting.
+/// The description of a setting, as a row of the table of all settings. The command line,
+/// `_server.yml`, R and the documentation get all that they need to know about the setting from it.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting {
     /// The setting's name in `snake_case`, which is unique. The command-line option has `-` instead
@@ -38,11 +38,11 @@ pub struct Setting {
     pub max: f64,
     /// The places where the setting may be given.
     pub places: Places,
-    /// Whether only the program reads the setting's environment variable. R does not read it, so
-    /// workers do not inherit it.
+    /// Whether only the program `rookery`, and not R, reads the setting's environment variable.
+    /// Workers (R processes) then do not inherit the variable.
     pub is_program_variable: bool,
-    /// The R function that has an argument for the setting, such as `serve`; or the field of an app
-    /// in R, such as `app$wsOrigins`. Empty if R has neither.
+    /// The R function that has an argument for the setting, such as `serve`, or the field of an app
+    /// in R that contains the setting, such as `app$wsOrigins`. Empty if R has neither.
     pub r_function: &'static str,
     /// Whether the setting is a secret, such as a password. Output then shows a mask instead of the
     /// value.
@@ -69,8 +69,8 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// A setting whose fields are empty or have their usual values. A row of the table sets only
-    /// the fields in which it differs.
+    /// A setting whose fields are empty or have their usual values. Each setting in the table is
+    /// based on it, and sets only the fields that differ.
     pub(crate) const EMPTY: Setting = Setting {
         name: "",
         section: Section::Options,
@@ -187,9 +187,10 @@ pub enum Shown {
 pub enum Default {
     /// The setting has no value by default, which means that its feature is off.
     Nothing,
-    /// The default is the value that is parsed from this text.
+    /// The default is the value that this text stands for, as if a source gave it.
     Is(&'static str),
-    /// A value that depends on other settings or on the system, with its description in documents.
+    /// The default depends on other settings or on the system. The text describes it for the
+    /// documentation.
     Derived(&'static str),
 }
 
@@ -269,7 +270,7 @@ impl Section {
     }
 }
 
-/// A group of related settings, under which the help text and the documentation list them.
+/// A group of related settings, which the help text and the documentation list together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Group {
     /// Settings of the address to listen on, and of proxies in front of it.
@@ -313,15 +314,15 @@ impl Group {
 /// How stable a setting is between releases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stability {
-    /// The setting is stable. A change is announced by a deprecation one release before.
+    /// The setting is stable. Before it is changed, it is deprecated for one release.
     Stable,
     /// The setting is stable but seldom needed. It is a limit without its own command-line option,
     /// and the documentation lists it separately.
     Advanced,
     /// The setting is experimental: it may change in any release.
     Experimental,
-    /// The setting is internal. It divides resources within the server, and is meant only for
-    /// measurements.
+    /// The setting is internal: it is meant only for measurements of how the server divides its
+    /// resources.
     Internal,
 }
 
@@ -350,7 +351,7 @@ pub enum Applies {
 }
 
 impl Applies {
-    /// Returns the text with which the documentation continues "A change applies".
+    /// Returns the words that complete the sentence "A change applies ..." in the documentation.
     pub const fn text(self) -> &'static str {
         match self {
             Applies::AtRestart => "at a restart",
@@ -362,7 +363,7 @@ impl Applies {
     }
 }
 
-/// A former name of a setting. The setting was renamed, or has lost its command-line option.
+/// A former name of a setting that was renamed or has lost its command-line option.
 #[derive(Debug, Clone, Copy)]
 pub struct Former {
     /// The former name of the setting, in `snake_case`.
@@ -371,7 +372,8 @@ pub struct Former {
     pub places: Places,
     /// The section of `_server.yml` that contained the former key.
     pub section: Section,
-    /// The value that the former command-line option implied, if the option took no value.
+    /// The value that the setting got from the former command-line option, if the option itself
+    /// took no value.
     pub value: Option<&'static str>,
     /// The reason why the setting no longer has a command-line option. Empty if the setting was
     /// only renamed.
@@ -384,7 +386,8 @@ impl Former {
         Former { name, places: Places::ALL, section, value: None, reason: "" }
     }
 
-    /// Creates a former name of a setting that was only a command-line option.
+    /// Creates a former name of a setting that was accepted only as a command-line option, and the
+    /// reason why that option no longer exists.
     pub(crate) const fn option(name: &'static str, reason: &'static str) -> Former {
         Former {
             name,

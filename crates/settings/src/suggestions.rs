@@ -1,11 +1,12 @@
 //! Suggests a similar name when the name of a setting is misspelt.
 
-/// The minimum number of letters of a name that is completed to a longer name in a suggestion.
+/// The minimum length, in letters, of a misspelt name for which longer names that begin with it are
+/// suggested.
 const MIN_PREFIX_LENGTH: usize = 4;
 
 /// Returns at most three of the `candidates` that are similar to `name`, beginning with the most
-/// similar one. Names are similar if at most a third of their letters differ, or if one is a prefix
-/// of the other. Case is ignored.
+/// similar one. A candidate is similar if at most a third of the letters of `name` differ, or if it
+/// begins with `name` and `name` has at least four letters. Case is ignored.
 pub fn similar_names<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -27,8 +28,8 @@ pub fn similar_names<'a>(
     found.into_iter().take(3).map(|(_, candidate)| candidate).collect()
 }
 
-/// Returns ` Did you mean ...?` with the most similar of the `candidates`, or an empty string if
-/// none is similar.
+/// Returns ` Did you mean ...?` with the candidate that is most similar to `name`, as formatted by
+/// `show`. Returns an empty string if no candidate is similar.
 pub(crate) fn did_you_mean<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,

@@ -43,8 +43,8 @@ pub(crate) static PATHS_OF_REQUESTS: Form = Form {
     },
 };
 
-/// The form of the suffix of the session cookie's name. The suffix must be short, because each
-/// request contains the name.
+/// The form of the text that is appended to the name of the session cookie. The text must be short,
+/// because each request contains the cookie's name.
 pub(crate) static NAME: Form = Form {
     wanted: "1 to 64 letters, digits, `-`, `_` or `.`",
     accepts: |text| {
@@ -88,8 +88,9 @@ fn is_proxy(text: &str) -> bool {
     bits.is_none_or(|bits| is_digits(bits) && bits.parse::<u8>().is_ok_and(|bits| bits <= most))
 }
 
-/// Returns true if a text is an allowed origin for WebSockets: `same`, a host name or an IP
-/// address. A host name may begin with `*.`. A host name or IP address may be followed by a port.
+/// Returns true if a text is a valid value of the setting for the allowed origins of WebSockets:
+/// `same`, a host name or an IP address. A host name may begin with `*.`. A port may follow the
+/// host name or IP address.
 fn is_origin(text: &str) -> bool {
     if let Some((address, rest)) = text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         let is_rest = rest.is_empty() || rest.strip_prefix(':').is_some_and(is_digits);

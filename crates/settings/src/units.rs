@@ -41,9 +41,9 @@ const UNLIMITED: [&str; 4] = ["INF", ".INF", "NONE", "UNLIMITED"];
 /// The largest finite number that a setting accepts. A larger number is probably a mistake.
 const MAX_FINITE: f64 = 1e18;
 
-/// Parses a number with an optional unit of the setting's kind. Returns infinity for a word that
-/// means "no limit". Returns `None` if the text is not an accepted number, as for `1e999`, `NaN`
-/// and `-1`.
+/// Parses the number in a setting's value, such as `1.5MB`. `kind` determines which units may
+/// follow the number. Returns infinity for a word that means "no limit". Returns `None` if the text
+/// is not an accepted number, for example `1e999`, `NaN` or `-1`.
 pub(crate) fn read(text: &str, kind: Kind) -> Option<f64> {
     let upper = text.trim().to_ascii_uppercase();
     if UNLIMITED.contains(&upper.as_str()) {
@@ -68,8 +68,8 @@ pub(crate) fn read(text: &str, kind: Kind) -> Option<f64> {
 }
 
 /// Splits a text such as `1.5MB` into its number and its unit. The number may have a fraction and
-/// an exponent, so `1E3` has no unit, but `1EB` has one. Returns `None` for leading zeros, because
-/// YAML 1.1 would read `010` as 8.
+/// an exponent: `1E3` is a number without a unit, but `1EB` is 1 with the unit `EB`. Returns `None`
+/// if the number has leading zeros, because YAML 1.1 would read `010` as 8.
 fn split(text: &str) -> Option<(&str, &str)> {
     let digits = |from: usize| text[from..].bytes().take_while(u8::is_ascii_digit).count();
     let mut end = digits(0);

@@ -33,8 +33,8 @@ impl InvalidValue {
         InvalidValue { setting, reason: Reason::Form { wanted: expected_form(setting), given } }
     }
 
-    /// Returns a description of the expected value, which follows "must be" in error messages.
-    /// Returns `None` if the value has the right form but is invalid for another reason.
+    /// Returns a description of the expected value, for use after the words "must be" in an error
+    /// message. Returns `None` if the value has the right form but is invalid for another reason.
     pub fn wanted(&self) -> Option<&str> {
         if let Reason::Form { wanted, .. } = &self.reason { Some(wanted) } else { None }
     }
@@ -173,8 +173,8 @@ fn path(raw: &Raw) -> Option<PathBuf> {
     ((1..=MAX_VALUE_SIZE).contains(&bytes.len()) && !bytes.contains(&0)).then(|| path.to_owned())
 }
 
-/// Parses the value of a flag in the spellings of shells, YAML and R, such as `yes`, `true` or
-/// `on`.
+/// Parses a yes-or-no value in any spelling that shells, YAML or R use, such as `yes`, `true` or
+/// `on`. Returns `None` if the text is something else.
 pub(crate) fn flag(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "yes" | "on" | "true" | "1" | "y" | "t" => Some(true),
@@ -183,14 +183,14 @@ pub(crate) fn flag(text: &str) -> Option<bool> {
     }
 }
 
-/// Parses one of the words for a flag, such as `yes`. Does not accept `0` and `1`, because they are
-/// numbers in the settings that use this function.
+/// Parses a word for a yes-or-no value, such as `yes`. Rejects texts of one character, such as `0`
+/// and `1`, because the settings that use this function also accept numbers.
 fn flag_word(text: &str) -> Option<bool> {
     flag(text).filter(|_| text.len() > 1)
 }
 
-/// Returns a description of the values that a setting accepts, which follows "must be" in error
-/// messages.
+/// Returns a description of the values that a setting accepts, for use after the words "must be" in
+/// an error message.
 pub fn expected_form(setting: &Setting) -> String {
     let form = match setting.kind {
         Kind::Flag => "yes or no".to_owned(),
@@ -212,8 +212,8 @@ pub fn expected_form(setting: &Setting) -> String {
 }
 
 fn bounded(setting: &Setting, what: &str) -> String {
-    /// The number above which the maximum of a setting has only a technical reason. Error messages
-    /// do not show such a maximum.
+    /// The number from which the maximum of a setting is only a technical limit. Error messages do
+    /// not show such a maximum.
     const PLAUSIBLE: f64 = 1e15;
     let show = |number| units::show(number, setting.kind);
     if setting.max < PLAUSIBLE {

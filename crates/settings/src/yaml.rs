@@ -13,11 +13,11 @@ use crate::kind::{Raw, escaped};
 
 /// The maximum size of a YAML document in bytes. A long `_server.yml` has a few thousand bytes.
 pub const MAX_FILE_SIZE: usize = 256 << 10;
-/// The maximum number of nodes in a YAML document. An alias counts as often as the nodes that it
-/// stands for.
+/// The maximum number of nodes in a YAML document. Each use of an alias counts as all nodes that
+/// the alias stands for.
 pub const MAX_NODES: usize = 10_000;
-/// The maximum depth of nested nodes in a YAML document. For example, a list in `options:`, `tls:`,
-/// `acme:` has the depth 4.
+/// The maximum depth of nested nodes in a YAML document. For example, the list in `options: {tls:
+/// {acme: [a, b]}}` has the depth 4.
 pub const MAX_DEPTH: usize = 16;
 
 /// A position in a YAML file. Lines and columns are counted from 1.
@@ -71,7 +71,7 @@ pub(crate) fn file_error<T>(at: Position, message: impl Into<String>) -> Result<
     Err(FileError { at, message: message.into() })
 }
 
-/// A node of a YAML document.
+/// A node of a YAML document: a value, with its position in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
     /// The position of the first character of the node.
@@ -105,7 +105,8 @@ pub struct Field {
 }
 
 impl Node {
-    /// Converts the node to an unparsed value of a setting. Leaves out null values.
+    /// Converts the node to the raw value of a setting, which is still to be parsed. Returns `None`
+    /// for a null value, and leaves out null values in lists and mappings.
     pub fn to_raw(&self) -> Option<Raw> {
         match &self.content {
             Content::Null => None,
@@ -191,7 +192,7 @@ impl<'input> Reader<'input> {
         Ok(())
     }
 
-    /// Reads the node of the YAML document whose first parser event is `event`.
+    /// Reads one node of the YAML document. `event` is the first parser event of the node.
     fn node(
         &mut self,
         event: Event<'input>,
@@ -293,8 +294,8 @@ impl<'input> Reader<'input> {
     }
 }
 
-/// Checks that the value of an alias, at the place where the alias is used, is not nested too
-/// deeply.
+/// Returns an error if a node is nested too deeply where an alias stands for it. `depth` is the
+/// depth of the place at which the alias is used.
 fn check_depth(node: Node, depth: usize) -> Result<Node, FileError> {
     if depth + depth_of(&node) > MAX_DEPTH {
         return file_error(

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use rookery_exchange::Exchange;
 
-/// The time after which a thread of the server is considered hung because its loop has not
-/// completed an iteration. The loop of a healthy thread completes at least one iteration per
-/// second.
+/// The time without a completed loop iteration after which a thread of the server is considered
+/// hung. A healthy thread completes at least one iteration of its loop per second.
 pub const HANG_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The app's path and the server's address, as status reports show them.
@@ -57,7 +56,8 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
 impl AdminHandler {
-    /// Creates a handler that serves the reports of a [`StatusSource`].
+    /// Creates a request handler for the admin listener. The handler serves the reports of
+    /// `subject`.
     pub fn new(subject: Arc<dyn StatusSource>) -> AdminHandler {
         AdminHandler(subject)
     }

@@ -3,14 +3,14 @@
 use std::ops::Range;
 use std::time::Duration;
 
-/// The maximum number of processes that a search for the descendants of a process finds. The limit
-/// ends the search even if the app keeps starting processes.
+/// The number of processes after which a search for the descendants of a process stops. Without
+/// this limit, the search might never end while the app keeps starting processes.
 const MOST_PROCESSES: usize = 1000;
 
-/// Returns the number of bytes of anonymous memory (including swap) and shared memory that a
-/// process and its descendants use. Mapped files do not count, because the system can reclaim their
-/// memory. Memory that several of these processes share, for example after a fork, counts once.
-/// Returns `None` if the process has ended.
+/// Returns how much memory a process and its descendants use, in bytes. Anonymous memory, swap and
+/// shared memory count. Mapped files do not count, because the system can reclaim their memory.
+/// Memory that several of these processes share, for example after a fork, counts once. Returns
+/// `None` if the process has ended.
 pub fn own_memory(pid: libc::pid_t) -> Option<u64> {
     let own = memory_of(pid)?;
     let tree = tree_of(pid);
@@ -23,9 +23,9 @@ pub fn own_memory(pid: libc::pid_t) -> Option<u64> {
     Some(tree.iter().map(share).sum())
 }
 
-/// Returns the exact memory of a process and its descendants ([`own_memory`]) if it may be more
-/// than `limit` bytes. Otherwise returns an upper bound, which is much cheaper to compute because
-/// it counts a shared page once per process.
+/// Returns how much memory a process and its descendants use, in bytes. The number is exact, like
+/// that of [`own_memory`], if it may be more than `limit`. Otherwise the number is an upper bound,
+/// which is much cheaper to compute because a shared page counts once per process.
 pub fn own_memory_beyond(pid: libc::pid_t, limit: u64) -> Option<u64> {
     memory_of(pid)?;
     let bound = tree_of(pid).into_iter().filter_map(memory_of).sum();
@@ -45,16 +45,17 @@ fn memory_of(pid: libc::pid_t) -> Option<u64> {
     )
 }
 
-/// Returns how many bytes of anonymous and shared memory a single process uses, including swap. A
-/// page that several processes share is divided by the number of these processes. Returns `None`
-/// before Linux 5.4.
+/// Returns how many bytes of anonymous and shared memory a single process uses, including swap. The
+/// size of a page that several processes share is divided by the number of these processes. Returns
+/// `None` if the system does not report these sizes (Linux before 5.4).
 fn share_of(pid: libc::pid_t) -> Option<u64> {
     let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let shared = field(&rollup, "Pss_Anon:")? + field(&rollup, "Pss_Shmem:")?;
     Some(shared + field(&rollup, "SwapPss:").unwrap_or(0))
 }
 
-/// Returns the number of bytes that a field of a `/proc` file states, such as `RssAnon: 1234 kB`.
+/// Finds the field `name` in the text of a `/proc` file and returns its value in bytes. For
+/// example, the line `RssAnon: 1234 kB` has the field `RssAnon:`.
 fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
@@ -91,8 +92,8 @@ pub fn thread_time(pid: libc::pid_t, thread: u32) -> Option<Duration> {
     time_of(&format!("/proc/{pid}/task/{thread}/stat"), 11..13)
 }
 
-/// Returns the sum of several time fields of a `/proc/.../stat` file. `fields` is a range of field
-/// numbers that begin at 0 for the third field of the file.
+/// Returns the sum of several time fields of a `/proc/.../stat` file. `fields` contains the numbers
+/// of these fields; the number of the third field in the file is 0.
 fn time_of(path: &str, fields: Range<usize>) -> Option<Duration> {
     let stat = std::fs::read_to_string(path).ok()?;
     // The second field is the process name in parentheses, which may contain any character. The

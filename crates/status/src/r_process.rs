@@ -18,7 +18,7 @@ pub struct RProcess {
     pub slot: u32,
     /// The process id of the R process.
     pub pid: libc::pid_t,
-    /// The state of the R process between its start and its end, for example `ready`.
+    /// The stage that the R process has reached in its life, for example `ready`.
     pub state: &'static str,
     /// The time at which the R process was started.
     pub started: SystemTime,
@@ -38,9 +38,9 @@ pub struct RProcess {
     pub lasts: Duration,
 }
 
-/// Returns what R is doing and for how long, according to a snapshot of the scoreboard (the memory
-/// in which an R process records what it does). `started` is the time at which the R process was
-/// started.
+/// Returns what R is doing (`starting`, `idle` or `busy`) and for how long. `read` is a snapshot of
+/// the scoreboard, the memory in which an R process records what it does. `started` is the time at
+/// which the R process was started.
 pub fn r_activity(read: &Snapshot, started: SystemTime) -> (&'static str, Duration) {
     let now = now();
     let state = match read.r_state {

@@ -133,8 +133,8 @@ impl Standalone {
         &self.scoreboard
     }
 
-    /// Replaces the counts of rejected requests and the queue limit by those of a new server in
-    /// this process.
+    /// Makes the status show the counts of rejected requests and the queue limit of a new server,
+    /// which replaces the previous server in this process.
     pub fn look_at(&self, reports: Arc<Reports<Rejection>>, queue_limit: usize) {
         let mut seen = lock(&self.seen);
         (seen.reports, seen.queue_limit) = (reports, queue_limit);
@@ -142,7 +142,8 @@ impl Standalone {
 
     // ---- phase and listeners ----
 
-    /// Sets the stage of the server's life, and the server's address if it is known.
+    /// Records in the status which stage of its life the server has reached, and the server's
+    /// address if it is known.
     pub fn is(&self, course: Lifecycle, address: Option<&str>) {
         if let Some(address) = address {
             address.clone_into(&mut lock(&self.about).address);
@@ -150,14 +151,14 @@ impl Standalone {
         self.course.store(course as u8, Ordering::Release);
     }
 
-    /// Adds a listener that has started. From now on, its I/O threads are checked for progress
-    /// through the probes `pulses`.
+    /// Records that a listener has started. From now on, the probes `pulses` are used to check
+    /// whether its I/O threads make progress.
     pub fn listens(&self, listener: ListenerId, pulses: Vec<LivenessProbe>) {
         self.heard.store(now(), Ordering::Relaxed);
         lock(&self.listening).push((listener, pulses));
     }
 
-    /// Removes a listener that is closed, so that its I/O threads are no longer checked for
+    /// Records that a listener has been closed, so that its I/O threads are no longer checked for
     /// progress.
     pub fn ends(&self, listener: ListenerId) {
         lock(&self.listening).retain(|(other, _)| *other != listener);
@@ -185,8 +186,8 @@ impl Standalone {
         }
     }
 
-    /// Records that a request got a response at the time `now`, from R or from the server in place
-    /// of R.
+    /// Records that a request got a response at the time `now`. The response came from R, or from
+    /// the server in place of R.
     pub fn answers(&self, exchange: &Exchange, now: u64) {
         let (handed, begun) = exchange.queue_and_start_times();
         self.counters.record_response(exchange.response().status(), handed, begun, now);

@@ -7,8 +7,8 @@ use std::time::Duration;
 /// interval is at most about twice as long.
 const SPAN: Duration = Duration::from_secs(5);
 
-/// A sample: R had been busy for `busy` in total at the time `at`, in nanoseconds of the
-/// scoreboard's clock.
+/// A sample of how long R has been busy: the total busy time (`busy`) until a certain time (`at`),
+/// which is in nanoseconds of the clock that R's busy times refer to.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     at: u64,

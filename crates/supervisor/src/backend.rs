@@ -75,8 +75,8 @@ pub(crate) struct Load {
     pub(crate) sessions: AtomicUsize,
     /// The number of requests that the worker has responded to.
     pub(crate) responses: AtomicU64,
-    /// The number of sessions that are reserved for pages. A session is reserved when the worker
-    /// gets a request for a page, until the page opens its WebSocket.
+    /// The number of sessions that are reserved for pages. A reservation lasts from the request for
+    /// a page until the page opens its WebSocket.
     pub(crate) pending_sessions: Counter,
     /// The gauge that reports how many requests wait for this particular worker, and how long the
     /// oldest of them has waited.

@@ -18,7 +18,8 @@ use crate::report::SharedReport;
 
 /// Returns the static paths (URL prefixes that are served from files) that the supervisor's front
 /// end serves. `announced` contains the paths that each worker has announced. If the settings of a
-/// path differ between workers, the front end does not serve it, and a worker gets its requests.
+/// path differ between workers, the front end does not serve it, and requests for it are sent to a
+/// worker.
 fn common_static_paths(announced: &[&StaticPaths]) -> StaticPaths {
     let excluded = || StaticPath {
         path: PathBuf::new(),
@@ -132,9 +133,9 @@ impl BackendRegistry {
         }
     }
 
-    /// Removes a worker that has ended from the registry. Call it only when the worker can no
-    /// longer write to its [`Scoreboard`](rookery_worker_protocol::Scoreboard), because the pool
-    /// then reads there which requests R had begun.
+    /// Removes a worker that has ended from the registry. The worker must no longer be able to
+    /// write to its [`Scoreboard`](rookery_worker_protocol::Scoreboard), because the pool then
+    /// reads from it which requests R had begun.
     pub fn remove(&self, backend: &Backend) {
         backend.availability.store(Availability::Dead as u8, Ordering::Release);
         let mut backends = self.lock();
@@ -190,8 +191,9 @@ mod tests {
         list.iter().map(|(key, at)| ((*key).to_owned(), path(at))).collect()
     }
 
-    /// Returns the URL prefixes that the front end serves, each with its folder. The folder `-`
-    /// means that the prefix is excluded.
+    /// Returns the URL prefixes that the front end serves after each worker has announced one list
+    /// of `announced`. Each prefix is returned with its folder. The folder `-` means that the
+    /// prefix is excluded.
     fn served(announced: &[&[(&str, &str)]]) -> Vec<(String, String)> {
         let announced: Vec<_> = announced.iter().map(|list| paths(list)).collect();
         let announced: Vec<_> = announced.iter().collect();

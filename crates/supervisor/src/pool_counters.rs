@@ -22,7 +22,8 @@ pub(crate) struct QueueReading {
 pub(crate) struct QueueGauge {
     created: Instant,
     length: Counter,
-    /// The time since which the oldest request has been waiting, in nanoseconds after `created`.
+    /// The time since which the oldest request has been waiting, in nanoseconds since this gauge
+    /// was created.
     first: Counter,
 }
 

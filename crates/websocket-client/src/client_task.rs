@@ -186,9 +186,9 @@ async fn queue(sender: &Sender<Box<dyn Transport>>, content: &Content) -> Result
     Ok(())
 }
 
-/// Returns when the close timeout has passed after the application closed or abandoned the client.
-/// The timeout is necessary because the server may not read the close frame, or may not respond to
-/// it.
+/// Waits until the application has closed or abandoned the client, and then for the close timeout
+/// `limit`. The timeout is necessary because the server may not read the close frame, or may not
+/// respond to it.
 async fn close_deadline(state: &ClientState, limit: Duration) {
     state.wait_for_close().await;
     tokio::time::sleep(limit).await;
@@ -201,8 +201,9 @@ fn truncate_reason(reason: &str) -> &str {
     &reason[..end]
 }
 
-/// Returns the event that reports the end of a connection to the application. `is_closed` is true
-/// if the application has closed the client.
+/// Returns the event that reports the end of a connection to the application. `ended` is the result
+/// of reading from the connection, and `is_closed` is true if the application has closed the
+/// client.
 fn closed_event(
     client: u64,
     ended: &Result<(), Error>,

@@ -22,7 +22,8 @@ const SYSTEM: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// The environment variable that names another file of root certificates. OpenSSL uses it as well.
+/// The environment variable that names a file of root certificates to use instead of the system's
+/// usual file. OpenSSL reads this variable as well.
 const VARIABLE: &str = "SSL_CERT_FILE";
 
 /// The maximum number of bytes that are read from a file of root certificates. A bundle of all

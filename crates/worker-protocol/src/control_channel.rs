@@ -145,8 +145,8 @@ impl ControlChannel {
         }
     }
 
-    /// Receives the next packet of the control channel, which is an announcement of `len` bytes
-    /// according to `peek`.
+    /// Receives the next packet of the control channel, which is an announcement (a worker's list
+    /// of its static paths). `len` is the length of the packet in bytes.
     fn receive_announcement(&self, len: usize) -> Received {
         let most = ANNOUNCEMENT.len() + size_of::<u64>() + MAX_ANNOUNCEMENT_SIZE;
         let mut room = vec![0; len.min(most)];

@@ -62,9 +62,9 @@ impl Inherited {
     ///
     /// # Errors
     /// Returns an error if a variable is missing or names a descriptor of the wrong kind. The
-    /// variables are removed even then. If that variable is one of the three in
-    /// [`DESCRIPTORS`](variables::DESCRIPTORS), the descriptors that these three name stay open,
-    /// and nothing owns them.
+    /// variables are removed even then. If one of the three variables in
+    /// [`DESCRIPTORS`](variables::DESCRIPTORS) is at fault, the descriptors that they name stay
+    /// open without an owner.
     ///
     /// # Safety
     /// - No other thread reads or writes the environment during the call.

@@ -80,8 +80,9 @@ pub fn now() -> u64 {
 ///
 /// Each word of the scoreboard has a single writer: the supervisor before the worker starts, R's
 /// thread, or the worker's I/O thread. Writers therefore use plain loads and stores without locked
-/// instructions. The words of tickets are an exception: either R [begins](Self::begin) a request or
-/// the supervisor [withdraws](Self::withdraw) it, and only one of them can succeed.
+/// instructions. The words that record begun requests are an exception: either R
+/// [begins](Self::begin) a request or the supervisor [withdraws](Self::withdraw) it, and only one
+/// of them can succeed.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Scoreboard {
@@ -93,9 +94,9 @@ pub struct Scoreboard {
     is_stopping: AtomicU32,
     r: Line<Rs>,
     io: Line<Ios>,
-    /// Whether requests were begun or withdrawn. The index is the place in a request's ticket,
-    /// which later requests use again. An element is `2 * n` if R has begun the request with the
-    /// sequence number `n`, or `2 * n + 1` if the supervisor has withdrawn that request.
+    /// Whether the latest request at each place was begun or withdrawn. A request's ticket contains
+    /// its place, which is the index here. An element is `2 * n` if R has begun the request with
+    /// the sequence number `n`, or `2 * n + 1` if the supervisor has withdrawn that request.
     begun: [AtomicU64; MAX_TICKETS],
     /// Metrics of the requests over connections that this worker has accepted on the public
     /// listeners. R's thread writes them.
@@ -334,9 +335,9 @@ impl Scoreboard {
         (state, busy)
     }
 
-    /// Returns true if R has begun the request with this ticket. The result is exact once the
-    /// worker process has ended and has been waited for. `false` then means that no line of the
-    /// application has run for the request.
+    /// Returns true if R has begun the request with this ticket. The result is final once the
+    /// worker process has exited and was reaped. `false` then means that no line of the application
+    /// has run for the request.
     pub fn has_begun(&self, ticket: Ticket) -> bool {
         // A later ticket of the same place would hide this one. That is possible only for a caller
         // that drops a ticket before calling this method.
@@ -425,9 +426,9 @@ impl Scoreboard {
         word < begun(ticket) && place.compare_exchange(word, begun(ticket), SeqCst, Relaxed).is_ok()
     }
 
-    /// Records that R has responded to a request at the time `now`, according to [`now`]. Called on
-    /// R's thread. The time that R spent on the request is added to the scoreboard before the
-    /// request counts as done.
+    /// Records that R has responded to a request at the time `now`, in nanoseconds of the clock
+    /// [`crate::now`]. Called on R's thread. The time that R spent on the request is added to the
+    /// scoreboard before the request counts as done.
     pub fn count_done(&self, now: u64) {
         match RState::of_bits(self.r.0.state.load(Relaxed)) {
             // A promise has produced the response while R was waiting, and the wait continues.

@@ -2,7 +2,8 @@
 //! `ROOKERY_INTERNAL_` are private to the processes of one installation and may change in any
 //! release.
 
-/// The environment variable with the number of the worker's slot, from 0. Applications may read it.
+/// The environment variable with the number of the worker's slot (its numbered place among the
+/// workers), from 0. Applications may read it.
 pub const WORKER: &str = "ROOKERY_WORKER";
 
 /// The environment variable with the number of workers. Applications may read it.

@@ -298,8 +298,9 @@ impl SyncArena {
         }
     }
 
-    /// Moves `shard`, a chain of nodes (chunks), from the node `current` to the next one. Allocates
-    /// the next node if it does not exist.
+    /// Moves `shard`, a chain of nodes (chunks), from the node `current` to the next one. If that
+    /// node does not exist, allocates it with space for at least `room` bytes. `layout` is the
+    /// requested allocation, whose size an error reports.
     fn advance(
         &self,
         shard: &Shard,
@@ -324,7 +325,8 @@ impl SyncArena {
     }
 
     /// Makes a node (a chunk) of `wanted` bytes, or of fewer bytes if the arena's limit requires
-    /// it. If the allocator cannot provide this size, the node has `exact` bytes.
+    /// it. If the allocator cannot provide this size, the node has `exact` bytes. `layout` is the
+    /// requested allocation, whose size an error reports.
     fn make(
         &self,
         wanted: usize,

@@ -43,7 +43,7 @@ fn block() -> Layout {
 }
 
 /// Allocates memory, fills it with `mark`, and returns its address, its size and `mark`. If another
-/// thread got the same memory, `check` later reads another value.
+/// thread wrongly gets the same memory, `check` later finds another value in it.
 fn take(arena: &SyncArena, layout: Layout, mark: u8) -> (usize, usize, u8) {
     let start = arena.try_alloc_layout(layout).unwrap();
     // SAFETY: just allocated.
@@ -62,7 +62,8 @@ fn check(arena: &SyncArena, mut taken: Vec<(usize, usize, u8)>) {
     }
 }
 
-/// Runs `work` on two threads at once, and returns what each thread has allocated.
+/// Runs `work` on two threads at once. Each thread fills its allocations with the number that
+/// `work` gets as its second argument. Returns the allocations of both threads.
 fn both(
     arena: &Arc<SyncArena>,
     work: impl Fn(&SyncArena, u8) -> Vec<(usize, usize, u8)> + Send + Clone + 'static,

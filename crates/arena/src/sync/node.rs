@@ -22,14 +22,14 @@ pub(crate) struct Node {
     /// The number of allocations that got nodes (chunks) of their own in order to keep the unused
     /// end of this node for smaller allocations.
     misses: AtomicUsize,
-    /// The node below this one in the stack of the nodes that contain one large allocation each.
-    /// The lowest node, which was put to use first, refers to itself. Null while this node contains
-    /// no such allocation.
+    /// The next older node in the stack of the nodes that contain one large allocation each. The
+    /// oldest node of the stack refers to itself. Null while this node contains no such allocation.
     below: AtomicPtr<Node>,
     size: usize,
 }
 
-/// The number of bytes before the first allocation in a node (a chunk of memory).
+/// The size in bytes of a node's header, which is the distance from the start of the node (a chunk
+/// of memory) to its first allocation.
 pub(crate) const HEADER: usize = size_of::<Node>();
 
 const _: () = assert!(

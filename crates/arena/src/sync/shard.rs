@@ -49,13 +49,13 @@ pub(crate) struct Shard {
     head: AtomicPtr<Node>,
     /// The nominal size in bytes of the next node (chunk) that the shard makes.
     target: AtomicUsize,
-    /// The total size in bytes of the allocations that got nodes (chunks) of their own although
-    /// larger shared nodes could contain them. When it reaches the size of the next node, that node
-    /// is made larger. The count then starts again at zero. It also starts again when the shard
-    /// moves to another node.
+    /// The total size in bytes of recent allocations that got nodes (chunks) of their own although
+    /// larger shared nodes could contain them. When this sum reaches the size of the next node,
+    /// that node is made larger, and the sum is set to zero. The sum is also set to zero when the
+    /// shard moves to another node.
     pressure: AtomicUsize,
     /// The high-water mark of the chain in bytes: the memory that it recently needed between two
-    /// resets. It changes only through `&mut`.
+    /// resets. It is not atomic, because it changes only through `&mut`.
     mark: usize,
 }
 
@@ -140,7 +140,7 @@ impl Shard {
     }
 
     /// Makes the node after `current` the shard's current node. That node must exist. If several
-    /// threads call this at once, the first one moves the shard.
+    /// threads call this method at once, only the first call has an effect.
     pub(crate) fn move_on(&self, current: Option<&Node>) {
         let next = self.slot(current).load(Ordering::Acquire);
         let current = current.map_or(ptr::null_mut(), |node| ptr::from_ref(node).cast_mut());

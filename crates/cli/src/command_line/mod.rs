@@ -107,7 +107,8 @@ fn after_help() -> String {
     format!("{}\n\nExit status:{}", UNITS, lines.concat())
 }
 
-/// Returns a command that takes a target and the same options as `rookery serve`.
+/// Defines the command `name`, such as `check`, which takes the path of an app, a document or a
+/// folder, and the same options as `rookery serve`.
 fn target_command(name: &'static str) -> Clap {
     subcommand(name)
         .override_usage(format!("rookery {name} <target> [options]"))
@@ -116,8 +117,9 @@ fn target_command(name: &'static str) -> Clap {
         .args(options::options())
 }
 
-/// Returns an argument that accepts any number of words that are not options. The number of words
-/// is checked later, because the program's own error messages are clearer than those of clap.
+/// Defines an argument that accepts any number of words that are not options. The program checks
+/// their number later, because its own error messages are clearer than those of clap, the
+/// command-line parser.
 fn positionals(name: &'static str) -> Arg {
     Arg::new(name).num_args(0..).value_parser(OsStringValueParser::new()).hide(true)
 }
@@ -131,8 +133,8 @@ fn usage_error<T>(message: impl Into<String>) -> Result<T, Failure> {
     Err(Failure::CommandLine(message.into()))
 }
 
-/// Returns a command with its description from the list of commands in `--help`. The description is
-/// empty for a hidden command.
+/// Defines the command `name`, with the description that the list of commands in `--help` contains.
+/// The description is empty for a hidden command.
 fn subcommand(name: &'static str) -> Clap {
     let about =
         help_text::COMMANDS.iter().find(|(own, _)| *own == name).map_or("", |(_, about)| about);
@@ -214,7 +216,7 @@ pub(crate) mod tests {
         read(["rookery"].iter().chain(words).map(OsString::from))
     }
 
-    /// Parses a command line with `rookery serve` and returns its options.
+    /// Parses a command line of `rookery serve` for a test, and returns its options.
     pub(crate) fn options_of(words: &[&str]) -> Options {
         match parse(words) {
             Ok(CommandLine::Serve(command)) => command.options,

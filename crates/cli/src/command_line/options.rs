@@ -19,7 +19,8 @@ const LIMIT: &str = "limit";
 /// The settings that are given on the command line.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
-    /// The values that the command line gives, in the order of the table of settings.
+    /// The values that the command line gives, in the order in which the table of all settings
+    /// lists the settings.
     pub(crate) given: Vec<GivenValue>,
     /// Warnings about deprecated command-line options. The program logs them later.
     pub(crate) notes: Vec<String>,
@@ -45,8 +46,8 @@ pub(super) fn options() -> impl Iterator<Item = Arg> {
     })
 }
 
-/// Returns those former names of a setting that the command line still accepts as options. Returns
-/// nothing for a limit, because `--limit` accepts the former names of limits.
+/// Returns the former names of the setting `row` that the command line still accepts as options. A
+/// limit has none, because `--limit` accepts the former names of limits.
 fn former_options(row: &'static Setting) -> impl Iterator<Item = &'static Former> {
     let is_option = |former: &&Former| former.places.has(Places::COMMAND_LINE);
     row.former.iter().filter(|_| row.section != Section::Limits).filter(is_option)
@@ -92,7 +93,8 @@ fn wrapped(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Adds to an option the description of the value that it takes.
+/// Adds to the option `arg` how many values it takes, and the text that stands for a value in the
+/// help: `on|off` for a flag, otherwise `placeholder`.
 fn with_value(arg: Arg, row: &Setting, placeholder: &'static str) -> Arg {
     let arg = arg.value_parser(OsStringValueParser::new());
     match row.kind {

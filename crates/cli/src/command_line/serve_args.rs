@@ -8,7 +8,8 @@ use super::options::Options;
 use super::{positionals_of, usage_error};
 use crate::failure::Failure;
 
-/// The arguments of a command that takes a target, such as `rookery serve`.
+/// The arguments of `rookery serve` and of similar commands: the path of what to serve, and the
+/// options.
 #[derive(Debug)]
 pub(crate) struct ServeArgs {
     pub(crate) target: PathBuf,
@@ -18,10 +19,10 @@ pub(crate) struct ServeArgs {
 }
 
 impl ServeArgs {
-    /// Reads the target and the options from the command line.
+    /// Reads from the command line which app, document or folder to serve, and the options.
     ///
     /// # Errors
-    /// Fails unless exactly one target is given.
+    /// Fails unless the command line names exactly one app, document or folder.
     pub(super) fn read(
         name: &str,
         own: &ArgMatches,

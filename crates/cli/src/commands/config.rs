@@ -8,8 +8,8 @@ use rookery_settings::{Default, GivenValue, Group, Places, Setting, Shown, Sourc
 use crate::app_detection::Target;
 use crate::settings::serve_settings::ServeSettings;
 
-/// The text that `rookery config` prints instead of a default that only the starting server
-/// determines.
+/// The text that `rookery config` prints as the source of a value that is determined only when the
+/// server starts.
 const AT_START: &str = "determined at start-up";
 
 /// Returns the output of `rookery config`: a line for each setting.

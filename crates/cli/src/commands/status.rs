@@ -128,8 +128,8 @@ fn not_found_message(wanted: Option<&Selector>, errors: &[String]) -> String {
     )
 }
 
-/// Returns true if the error of a connection means that the server was killed, so that only its
-/// socket file remains.
+/// Returns true if the error of a connection to a server's socket means that the server was killed
+/// and only its socket file remains.
 fn is_stopped(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }

@@ -38,8 +38,8 @@ pub(crate) fn is_listening(path: &Path) -> bool {
 #[cfg(target_os = "linux")]
 const WORKER: &[u8] = b"ROOKERY_INTERNAL_CONTROL_FD=";
 
-/// Returns a description of a worker whose supervisor no longer exists, but which still has a
-/// socket from `inodes` open. Returns `None` if any process other than a worker, such as a running
+/// Returns a description of a worker whose supervisor no longer exists, but which still has one of
+/// the sockets `inodes` open. Returns `None` if any process other than a worker, such as a running
 /// supervisor, has one of these sockets open.
 #[cfg(target_os = "linux")]
 fn orphan(inodes: &[String]) -> Option<String> {
@@ -55,7 +55,7 @@ fn orphan(inodes: &[String]) -> Option<String> {
     }
 }
 
-/// Returns the processes that have one of these sockets open, as their folders in `/proc`.
+/// Returns the folders in `/proc` of the processes that have one of the sockets `inodes` open.
 fn owners(inodes: &[String]) -> impl Iterator<Item = PathBuf> {
     let wanted: Vec<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
     let is_owner = move |process: &Path| {

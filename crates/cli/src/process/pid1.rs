@@ -73,8 +73,8 @@ fn take_terminal() {
     }
 }
 
-/// Changes environment variables in the child process. The child then accepts the sockets and the
-/// watchdog that a service manager has assigned to PID 1.
+/// Replaces the pid 1 by the pid of the child process in `LISTEN_PID` and `WATCHDOG_PID`. The child
+/// then accepts the sockets and the watchdog that a service manager has assigned to PID 1.
 fn adopt_pid_variables() {
     for name in ["LISTEN_PID", "WATCHDOG_PID"] {
         if std::env::var_os(name).is_some_and(|pid| pid == "1") {

@@ -185,8 +185,8 @@ fn parent_session() -> Option<libc::pid_t> {
 }
 
 /// A counter of how often the server was requested to stop. A service manager may send a signal to
-/// the R session that started this program and to this program itself. The R session forwards its
-/// signal, so the request arrives twice, but is counted once.
+/// this program and to the R session that started it. The R session forwards the signal to this
+/// program, so the program receives it twice, but counts one request.
 #[derive(Debug)]
 pub(crate) struct StopCounter {
     parent: Option<libc::pid_t>,

@@ -15,7 +15,7 @@ use crate::user_paths::{absolute, is_writable, parent_folder};
 pub(crate) enum LogTarget {
     Stdout,
     Nothing,
-    /// The access log is appended to this file.
+    /// The file to which the access log is appended.
     File(PathBuf),
 }
 
@@ -74,7 +74,7 @@ impl LogTarget {
     }
 }
 
-/// An open access log.
+/// An open access log, with the means to reopen its file for log rotation.
 #[derive(Debug)]
 pub(crate) struct Log {
     log: Arc<AccessLog>,

@@ -27,14 +27,15 @@ use crate::user_paths::is_executable;
 /// The settings are not command-line arguments, because the app may read the command line itself.
 const SETTINGS_VARIABLE: &str = "ROOKERY_INTERNAL_SETTINGS";
 
-/// The folders in which the R program is searched if the environment has no `PATH`.
+/// The folders in which the program looks for R if the environment has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Returns the command that starts a worker (an R process under the supervisor).
 ///
-/// Usually the supervisor accepts connections and writes the access log. The worker then gets only
-/// the settings that apply in R. If `public` is given, the worker instead accepts connections
-/// itself, gets all settings, and writes its access log to the destination `public`.
+/// Usually the supervisor accepts connections and writes the access log. If `public` is given, the
+/// worker does so instead, and `public` is the destination of its access log. A single worker, and
+/// a worker that accepts connections, get all settings. Any other worker gets only the settings
+/// that apply in R.
 ///
 /// # Errors
 /// Fails if R or the R package is not found.
@@ -197,7 +198,7 @@ pub(crate) fn add_log(serve: &ServeSettings, log: &LogTarget, lines: &mut Lines)
     lines.line("log_format", if serve.format == Format::Json { b"json" } else { b"common" });
 }
 
-/// Returns lines that pass the target to serve and the address to the R process.
+/// Returns the settings that tell the R process what to serve, and at which address.
 pub(crate) fn target_lines(target: &Target, address: &Address) -> Lines {
     let mut lines = Lines::default();
     lines.line("target", target.path.as_os_str().as_bytes());

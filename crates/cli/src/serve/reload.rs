@@ -63,8 +63,8 @@ impl Reload {
         Ok(serve)
     }
 
-    /// Checks the server's addresses if they have changed. A wrong address has no effect now, but
-    /// would make the next start of the server fail.
+    /// Checks the server's addresses in the new settings if they have changed. A wrong address has
+    /// no effect before the next start of the server, but would make that start fail.
     fn check_addresses(&self, serve: &ServeSettings, address: &Address) -> Result<(), Failure> {
         if (&serve.host, serve.port) != (&self.start.host, self.start.port) {
             check::check_address(address)?;
@@ -76,8 +76,8 @@ impl Reload {
         Ok(())
     }
 
-    /// Logs the new warnings about settings, and the names of the changed settings that need a
-    /// restart of the server.
+    /// Logs those warnings in `notes` that are new, and the names of the settings in `differ`,
+    /// which have changed but need a restart of the server.
     fn report(&self, notes: Vec<String>, differ: &[&Setting]) {
         let mut before = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         notes.iter().filter(|note| !before.contains(note)).for_each(|note| log_line(note));

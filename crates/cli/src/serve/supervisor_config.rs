@@ -29,7 +29,8 @@ pub(crate) struct ConfigBuilder {
 }
 
 impl ConfigBuilder {
-    /// Returns the configuration of the supervisor for these settings.
+    /// Returns the configuration of the supervisor for the settings `serve`. `public` contains the
+    /// listening sockets for a worker that accepts connections itself.
     pub(crate) fn build(
         &self,
         serve: &ServeSettings,
@@ -113,7 +114,8 @@ pub(crate) fn readiness(workers: &Workers) -> ReadinessPolicy {
     ReadinessPolicy { min_ready: workers.min_ready, drain_status: workers.drain_status }
 }
 
-/// Copies the listening sockets, so that workers can accept connections themselves.
+/// Copies the listening sockets, so that workers can accept connections themselves. Also copies
+/// standard output, if the access log is written to it.
 pub(crate) fn public_listeners(
     listeners: &Listeners,
     log: &LogTarget,
@@ -130,8 +132,8 @@ pub(crate) fn public_listeners(
     Ok(PublicListeners { sockets, redirects, log })
 }
 
-/// Returns the format of the access log. With several workers, each line also names the worker that
-/// responded.
+/// Returns the format of the access log. If there are several workers, each line in the common
+/// format also names the worker that responded.
 pub(crate) fn log_format(format: Format, workers: &Workers) -> Format {
     match format {
         // With a single worker, its number would always be the same.

@@ -15,8 +15,8 @@ use crate::listen::listeners::Listeners;
 use crate::stderr::{log_line, print_lines};
 use crate::terminal::browser;
 
-/// The listeners for clients and for the admin address. When the state of the supervisor changes,
-/// the supervisor notifies this object, which notifies the service manager.
+/// The listeners for clients and for the admin address. The supervisor notifies this object when
+/// the state of the server changes, and this object notifies the service manager.
 pub(crate) struct SupervisorFrontend {
     listeners: Listeners,
     /// The text of the start-up screen, with colour codes if standard error is a terminal.
@@ -37,8 +37,7 @@ struct WorkerCounts {
     failures: usize,
 }
 
-/// The number of worker failures within a minute from which on the failures are reported to the
-/// service manager.
+/// The smallest number of worker failures within a minute that is reported to the service manager.
 const REPORTED_FAILURES: usize = 5;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +94,8 @@ impl SupervisorFrontend {
     }
 }
 
-/// Returns the line of text that the service manager shows as the status of the server.
+/// Returns the line of text that the service manager shows as the status of the server. `doing`
+/// says what the server is doing, and `workers` is the total number of workers.
 fn status_line(doing: String, counts: WorkerCounts, workers: usize) -> String {
     let mut parts = vec![doing];
     if workers > 1 || counts.ready == 0 {

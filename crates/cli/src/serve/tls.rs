@@ -142,7 +142,7 @@ fn hsts(value: &Value) -> Option<Hsts> {
 }
 
 /// Reads the certificates and keys, except the development certificate. Returns `None` if the
-/// server does not use HTTPS.
+/// server does not use HTTPS. `notice` is called with each line to log.
 fn load_files(settings: &CombinedSettings, notice: fn(&str)) -> Result<Option<TlsSetup>, Failure> {
     let mut requested = tls_settings(&settings.0);
     let setup = |tls, acme| Ok(Some(TlsSetup { tls, development: None, acme }));

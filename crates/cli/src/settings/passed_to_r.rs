@@ -32,21 +32,21 @@ const WORKER_SETTINGS: [&str; 17] = [
 ];
 
 impl CombinedSettings {
-    /// Adds settings to the lines for the R process: all given settings that are also options of R
-    /// (`options()`).
+    /// Adds to `lines`, which contains the settings for an R process, all given settings that R
+    /// also accepts as `options()`.
     pub(crate) fn pass_to_r(&self, lines: &mut Lines) {
         self.pass_rows(lines, |row| row.places.has(Places::OPTION));
     }
 
-    /// Adds settings to the lines for a worker whose connections the supervisor accepts: all given
-    /// settings that such a worker needs.
+    /// Adds to `lines`, which contains the settings for a worker, all given settings that a worker
+    /// needs if the supervisor accepts its connections.
     #[cfg(target_os = "linux")]
     pub(crate) fn pass_to_worker(&self, lines: &mut Lines) {
         self.pass_rows(lines, |row| WORKER_SETTINGS.contains(&row.name));
     }
 
-    /// Adds the given settings that `is_included` accepts to the lines for the R process. The key
-    /// of each line begins with the source of the setting.
+    /// Adds the given settings that `is_included` accepts to `lines`, which contains the settings
+    /// for an R process. The key of each line begins with the source of the setting.
     fn pass_rows(&self, lines: &mut Lines, is_included: impl Fn(&Setting) -> bool) {
         for given in
             table::all().filter(|row| is_included(row)).filter_map(|row| self.0.given(row.name))
@@ -60,8 +60,8 @@ impl CombinedSettings {
         }
     }
 
-    /// Adds the HTTPS settings that `is_included` accepts to the lines for the R process. Settings
-    /// that are not given get their defaults.
+    /// Adds the HTTPS settings that `is_included` accepts to `lines`, which contains the settings
+    /// for an R process. Settings that are not given get their defaults.
     pub(crate) fn pass_https(&self, lines: &mut Lines, is_included: impl Fn(&Setting) -> bool) {
         if self.https().is_none() {
             return;

@@ -11,8 +11,8 @@ use crate::failure::Failure;
 /// The file names that are accepted for `_server.yml`. They are compared without regard to case.
 const NAMES: [&str; 2] = ["_server.yml", "_server.yaml"];
 
-/// Reads the file `_server.yml` of the target. Returns `None` if there is no such file, or if the
-/// file is meant for a server other than Rookery.
+/// Reads the file `_server.yml` of the app. Returns `None` if there is no such file, or if the file
+/// is meant for a server other than Rookery.
 ///
 /// # Errors
 /// Fails if the file contains a mistake, or if its `app:` does not exist.

@@ -11,7 +11,7 @@ use crate::settings::serve_settings::ServeSettings;
 use crate::settings::server_yml;
 
 /// The sources of settings that stay the same while the server runs: the command line and the
-/// arguments of R. A reload reads only the environment and `_server.yml` again.
+/// arguments of R's `serve()`. A reload reads only the environment and `_server.yml` again.
 #[derive(Debug)]
 pub(crate) struct Sources {
     options: Options,
@@ -28,7 +28,7 @@ pub(crate) struct LoadedSettings {
 }
 
 impl Sources {
-    /// Reads the arguments of R's `serve()`, and finds the target to serve.
+    /// Reads the arguments of R's `serve()`, and finds the app, document or folder to serve.
     ///
     /// # Errors
     /// Fails if an argument is wrong or the target does not exist.
@@ -39,8 +39,8 @@ impl Sources {
         Ok((Sources { options, arguments, is_dev }, target))
     }
 
-    /// Reads the environment and the target's `_server.yml`, and combines their settings with those
-    /// of the other sources.
+    /// Reads the environment and the app's `_server.yml`, and combines their settings with those of
+    /// the command line and of R's `serve()`.
     ///
     /// # Errors
     /// Fails if a setting is wrong, or if settings conflict.

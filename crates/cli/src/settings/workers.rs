@@ -34,15 +34,15 @@ pub(crate) struct Workers {
     pub(crate) queue_timeout: Duration,
     pub(crate) worker_timeout: Option<Duration>,
     pub(crate) start_timeout: Duration,
-    /// How many times a failed start of a worker is retried if no worker has been ready yet.
+    /// How many times a failed start of a worker is retried while no worker has ever been ready.
     pub(crate) start_retries: u32,
     pub(crate) drain: Duration,
     /// How long the WebSockets of a replaced worker may stay open. `None` means the same time as
     /// `drain`.
     pub(crate) drain_sessions: Option<Duration>,
     pub(crate) sticky: Sticky,
-    /// The suffix of the session cookie's name; `None` if it is derived from the app's path and the
-    /// server's address.
+    /// The end of the session cookie's name. `None` if the server derives it from the app's path
+    /// and the server's address.
     pub(crate) cookie_suffix: Option<String>,
     /// Whether workers are replaced when a file of the app changes.
     pub(crate) reload: bool,

@@ -52,8 +52,8 @@ fn detach(command: &mut Command) {
     }
 }
 
-/// Returns the reason why no browser can be opened. The text continues a message that begins with
-/// "`--open`".
+/// Returns the reason why no browser can be opened, as the continuation of a message that begins
+/// with "`--open`". `has` returns true if the environment variable with this name is set.
 fn reason_not_to_open(has: impl Fn(&str) -> bool) -> Option<&'static str> {
     if has("DISPLAY") || has("WAYLAND_DISPLAY") {
         return None;

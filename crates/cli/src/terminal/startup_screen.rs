@@ -31,7 +31,8 @@ pub(crate) struct StartupScreen<'a> {
 }
 
 impl<'a> StartupScreen<'a> {
-    /// Returns the content of the start-up screen for a target and the listeners that serve it.
+    /// Returns the content of the start-up screen for an app or a static site and the listeners
+    /// that serve it.
     pub(crate) fn of(target: &Target, listeners: &'a Listeners) -> StartupScreen<'a> {
         StartupScreen {
             what: format!("{} in {}", target.label(), target.folder.display()),
@@ -99,7 +100,8 @@ impl<'a> StartupScreen<'a> {
     }
 }
 
-/// Returns instructions for the user to make browsers trust the development certificate.
+/// Returns instructions for the user to make browsers trust the development certificate, which is
+/// stored in `file`.
 fn trust(file: &str) -> [String; 3] {
     let file = shell_word(file);
     let browsers = if cfg!(target_os = "macos") {

@@ -86,8 +86,8 @@ impl<F: Future> Future for ErrorHookFuture<F> {
 
 #[cfg(feature = "stream")]
 hooked! {
-    /// A stream that captures an error hook, and makes it current during each of its polls, as
-    /// [`ErrorHookFuture`] does.
+    /// A stream that captures the thread's current error hook (the receiver of its errors) when it
+    /// is made, and makes this hook current during each of its polls, on any thread.
     ErrorHookStream, S
 }
 

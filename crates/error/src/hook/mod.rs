@@ -98,8 +98,9 @@ pub fn with_hook<R>(hook: &Arc<dyn ErrorHook>, run: impl FnOnce() -> R) -> R {
     stack::lend(Some(hook), run)
 }
 
-/// Calls `run` while `hook` is the thread's current error hook, as [`with_hook`] does. If `hook` is
-/// `None`, there is no current hook during the call.
+/// Calls `run` while `hook` is the thread's current error hook (the receiver of its errors), and
+/// then restores the previous hook. If `hook` is `None`, the thread has no current hook during the
+/// call.
 pub fn with_hook_option<R>(hook: Option<&Arc<dyn ErrorHook>>, run: impl FnOnce() -> R) -> R {
     stack::lend(hook, run)
 }

@@ -56,12 +56,12 @@ struct Node {
     outside: Cell<Option<NonNull<Node>>>,
 }
 
-/// The owner that keeps the error hook of a scope alive.
+/// What keeps the error hook of a scope alive: the caller of a function, or a guard.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Owner {
     /// The caller of `lend` owns the hook, and keeps it alive until `lend` returns.
     Caller,
-    /// A guard owns the hook. The hook itself may drop the guard.
+    /// A guard owns the hook. A method of the hook may drop this guard.
     Guard,
 }
 
@@ -130,7 +130,7 @@ pub(super) fn visit<R>(visitor: impl FnOnce(Option<&Arc<dyn ErrorHook>>) -> R) -
 /// [`with_hook`](super::with_hook) or poll of an [`ErrorHookFuture`](super::ErrorHookFuture) ends.
 #[must_use = "the hook is in force only as long as the guard lives"]
 pub struct HookGuard {
-    /// The scope of the guard's error hook. The pointer comes from a box. Because it is a raw
+    /// The scope of the guard's error hook. The scope is in a box of its own. Because this is a raw
     /// pointer, the guard is neither `Send` nor `Sync`.
     scope: NonNull<GuardScope>,
 }
@@ -196,7 +196,8 @@ fn take_out(node: NonNull<Node>, outside: Option<NonNull<Node>>) {
     }
 }
 
-/// Returns an iterator over this thread's scopes (each with an error hook), the innermost first.
+/// Returns an iterator over the scopes in which this thread has set an error hook, the innermost
+/// first.
 fn scopes() -> impl Iterator<Item = NonNull<Node>> {
     // SAFETY: a node that can be reached is alive (ground rules).
     std::iter::successors(INNERMOST.get(), |node| unsafe { node.as_ref() }.outside.get())

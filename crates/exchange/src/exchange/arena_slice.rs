@@ -44,7 +44,7 @@ impl ArenaSlice {
     /// false, and leaves this slice unchanged, if they do not.
     ///
     /// Both slices must have been created by [`at`](Self::at), because only the pointers of such
-    /// slices are valid for a whole chunk of the arena.
+    /// slices may be used to access memory beyond the slice itself.
     pub(crate) fn extend(&mut self, next: ArenaSlice) -> bool {
         let is_behind = self.start.addr().get() + self.len == next.start.addr().get();
         self.len += if is_behind { next.len } else { 0 };

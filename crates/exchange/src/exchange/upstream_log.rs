@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 /// A worker process to which a request was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UpstreamWorker {
-    /// The number of the worker's slot. When a worker is replaced, the new worker takes over the
-    /// slot.
+    /// The number of the worker's slot, that is, its place among the workers. When a worker is
+    /// replaced, the new worker takes over the slot.
     pub slot: u32,
     /// The process id of the worker.
     pub pid: u32,
@@ -16,8 +16,7 @@ pub struct UpstreamWorker {
     pub epoch: u64,
 }
 
-/// The reason why a request was not completed normally. The access log shows it as a letter, as
-/// HAProxy does in its log.
+/// The reason why a request was not completed normally. The access log shows it as a letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TerminationState {
     /// The request was rejected because the queue was full, because it waited too long in the
@@ -78,8 +77,9 @@ impl UpstreamLog {
         self.attempts += 1;
     }
 
-    /// Records that the request got its response from the application itself instead of a worker.
-    /// `termination_state` is the reason, or `None` for a reason that the access log does not show.
+    /// Records that the application itself has responded to the request instead of a worker, at the
+    /// time `now`. `termination_state` is the reason, or `None` if the access log shows no reason
+    /// for this case.
     pub fn on_terminated(&mut self, termination_state: Option<TerminationState>, now: Instant) {
         self.stop_waiting(now);
         self.termination_state = termination_state;

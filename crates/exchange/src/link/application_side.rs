@@ -40,8 +40,8 @@ enum Due {
 }
 
 impl Link {
-    /// Removes and returns the next event from the server. If there is none, wakes the server for
-    /// the commands that the application has sent.
+    /// Removes and returns the next event from the server. If there is none, wakes the server so
+    /// that it takes the commands that the application has sent, and returns `None`.
     pub fn next(&self) -> Option<Event> {
         let event = self.pop();
         if event.is_none() {
@@ -115,9 +115,9 @@ impl Link {
         !up.events.is_empty()
     }
 
-    /// Polls for an event without sleeping, for at most `timeout` and at most `most`. Returns true
-    /// if an event is waiting. If no event arrives, further calls return at once until the
-    /// application has taken another event.
+    /// Polls for an event without sleeping, for at most the shorter of `timeout` and `most`.
+    /// Returns true if an event is waiting. After a poll without an event, further calls do not
+    /// poll until the application has taken another event.
     fn busy_poll(&self, timeout: Duration, most: Duration) -> bool {
         let taken = self.taken();
         let has_come = || self.put.load(Ordering::SeqCst) != taken;
@@ -138,9 +138,9 @@ impl Link {
     }
 
     /// Announces that the application will wait for events without calling [`wait`](Self::wait),
-    /// until it calls [`resume`](Self::resume). Meanwhile the server wakes it with the
-    /// application's own waker. Returns false if an event is already waiting or the server has
-    /// failed. The application must then not wait.
+    /// until it calls [`resume`](Self::resume). Meanwhile the server wakes it through its
+    /// [`AppWaker`](crate::AppWaker). Returns false if an event is already waiting or the server
+    /// has failed. The application must then not wait.
     pub fn try_park(&self) -> bool {
         self.flush();
         self.app_state.store(AppState::Parked as u8, Ordering::SeqCst);

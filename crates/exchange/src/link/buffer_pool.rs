@@ -7,7 +7,7 @@ pub(super) const KEPT_BUFFER_BYTES: usize = 64 << 10;
 /// The maximum total capacity of all message buffers in the pool, in bytes.
 pub(super) const KEPT_BYTES: usize = 2 << 20;
 
-/// Returns true if the pool may keep a buffer of this capacity.
+/// Returns true if the pool may keep this buffer, because its capacity is neither 0 nor too large.
 pub(super) fn is_kept(buffer: &Vec<u8>) -> bool {
     (1..=KEPT_BUFFER_BYTES).contains(&buffer.capacity())
 }

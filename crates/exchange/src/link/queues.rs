@@ -7,8 +7,8 @@ use std::time::Instant;
 use crate::command::Command;
 use crate::event::Event;
 
-/// The number of queued bytes above which the server is woken at once to take the commands from the
-/// queue.
+/// The number of bytes in queued commands above which the server is woken at once to take the
+/// commands from the queue.
 pub(super) const MANY_BYTES: usize = 1 << 20;
 
 /// The queue of events for the application. It counts the requests, messages and bytes in it, so
@@ -30,7 +30,8 @@ pub(super) struct CommandQueue {
     /// The time at which the oldest queued command was sent while the server was asleep; `None` if
     /// no such command is queued.
     pub(super) oldest: Option<Instant>,
-    /// The time at which the timer that wakes the server was last set to expire.
+    /// The time at which the timer that wakes the server expires, as it was last set; `None` if it
+    /// has not been set.
     pub(super) alarm: Option<Instant>,
     /// The number of bytes that the messages and chunks in the queue of commands occupy.
     pub(super) bytes: usize,
@@ -39,8 +40,8 @@ pub(super) struct CommandQueue {
 }
 
 impl CommandQueue {
-    /// Adds a command to the byte count of the queue. Returns true once when the queue has grown so
-    /// much that even a busy server should take the commands now.
+    /// Adds the size of a command to the byte count of the queue. Returns true once, when the queue
+    /// has grown so much that even a busy server should take the commands now.
     pub(super) fn count_command(&mut self, command: &Command) -> bool {
         let (Command::Send { payload, .. } | Command::Chunk { payload, .. }) = command else {
             return false;

@@ -120,10 +120,11 @@ impl Link {
         has_capacity(&lock(&self.up))
     }
 
-    /// Wakes the application if events are waiting and it has taken none since the last call.
-    /// Returns the number of events taken so far, which the caller passes as `seen` to the next
-    /// call. For the first call, `seen` is the result of [`taken`](Self::taken). If no event is
-    /// waiting, returns `None`, and no further call is necessary.
+    /// Wakes the application if events are waiting and it has taken none since it had taken `seen`
+    /// events. Returns the number of events that the application has taken so far, which the caller
+    /// passes as `seen` to the next call. For the first call, `seen` is the result of
+    /// [`taken`](Self::taken). If no event is waiting, returns `None`, and no further call is
+    /// necessary.
     pub fn wake_if_stalled(&self, seen: u64) -> Option<u64> {
         if lock(&self.up).events.is_empty() {
             return None;

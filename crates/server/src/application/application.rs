@@ -19,8 +19,8 @@ pub type MakeApplication = Arc<dyn Fn(Arc<dyn IoWaker>) -> Box<dyn Application> 
 pub struct Upstream {
     /// The socket that is connected to the process that serves the WebSocket.
     pub socket: UnixStream,
-    /// The bytes that were read from the socket before forwarding starts. They are forwarded to the
-    /// client first.
+    /// The bytes that have already been read from the socket when forwarding starts. They are
+    /// forwarded to the client first.
     pub read: Vec<u8>,
 }
 
@@ -96,8 +96,9 @@ pub trait Application {
     /// Takes back a buffer for reuse, after the WebSocket message in it was sent to the client.
     fn recycle_buffer(&self, buffer: Vec<u8>);
 
-    /// Wakes the application, if [`handle_event`](Self::handle_event) has deferred the wake-up
-    /// until the current batch of events is complete ([`WakeUp::AfterBatch`]).
+    /// Wakes the application now, if [`handle_event`](Self::handle_event) has returned
+    /// [`WakeUp::AfterBatch`] to delay the wake-up until all events of the current batch have been
+    /// passed on.
     fn wake_deferred(&self);
 
     /// Returns true if the application runs on another thread of this process. In that case the I/O
@@ -131,6 +132,7 @@ pub trait Application {
     /// the application needs more than a millisecond to take events.
     fn prepare_sleep(&self, is_slow: bool) -> bool;
 
-    /// Notifies the application that the I/O thread is awake.
+    /// Notifies the application that the I/O thread has stopped sleeping, so that new commands need
+    /// not wake the thread.
     fn on_wake(&self);
 }

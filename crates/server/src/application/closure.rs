@@ -16,7 +16,8 @@ const MAX_KEPT_BUFFERS: usize = 64;
 /// request.
 #[derive(Clone)]
 pub(crate) struct ClosureConfig {
-    /// The closure that writes the response to a request into its exchange.
+    /// The closure that responds to a request. It writes the response into the request's exchange
+    /// (the object of the request and its response).
     pub(crate) respond: Arc<dyn Fn(&mut Exchange) + Send + Sync>,
     /// True if every WebSocket is accepted and each of its messages is echoed. If false, WebSocket
     /// handshakes are passed to `respond` as requests.

@@ -30,8 +30,8 @@ pub(crate) struct Dispatch {
     in_flight: InFlightTable,
     pool: ExchangePool,
     commands: RefCell<VecDeque<Command>>,
-    /// Notified when the application must be woken. It is woken once the other tasks of the I/O
-    /// thread that are ready have run.
+    /// Notified when the application must be woken. The wake-up follows after all other ready tasks
+    /// of the I/O thread have run.
     pub(crate) wake_requested: Notify,
     /// Notified when the I/O thread must start to check periodically whether a busy application
     /// takes its events.
@@ -120,15 +120,15 @@ impl Dispatch {
         self.application.handle_event(event).inspect_err(|_| scoreboard.uncount_handed())
     }
 
-    /// Takes the application's decision on the request in this slot of the in-flight table, or
-    /// returns `None` if the application has not decided yet.
+    /// Takes the application's decision (to respond, or how to receive the body) on the request in
+    /// this slot of the in-flight table. Returns `None` if the application has not decided yet.
     pub(crate) fn take_decision(&self, slot: u32) -> Option<AppDecision> {
         self.in_flight.take_decision(slot)
     }
 
     /// Removes a request from the table of requests in flight, because no connection waits for its
     /// response any more. Returns its exchange (the object of the request and its response) if the
-    /// application has already given that back.
+    /// application has already returned it.
     pub(crate) fn abandon(&self, slot: u32) -> Option<Box<Exchange>> {
         let (id, decision) = self.in_flight.close(slot);
         match decision? {
@@ -140,8 +140,8 @@ impl Dispatch {
         }
     }
 
-    /// Ends an exchange after its response: closes its slot in the in-flight table and puts the
-    /// exchange back into the pool.
+    /// Ends an exchange (a request with its response) after the response was sent: closes its slot
+    /// in the in-flight table and puts the exchange back into the pool.
     pub(crate) fn finish(&self, exchange: Box<Exchange>) {
         self.in_flight.close(exchange.slot());
         self.pool.put_back(exchange);
@@ -178,8 +178,8 @@ impl Dispatch {
 
     // ---- WebSockets ----
 
-    /// Passes an event to the application that is not a request. Unlike requests, these events are
-    /// never refused.
+    /// Passes an event to the application. The event must not be a request, because the application
+    /// can refuse a request but no other event.
     pub(crate) fn notify(&self, event: Event) {
         // Only requests are refused.
         let _ = self.push(event);
@@ -211,8 +211,9 @@ impl Dispatch {
         self.in_flight.is_awaited(exchange)
     }
 
-    /// Stores the application's decision on a request. Returns the key of the waiting connection,
-    /// which the caller must wake, or `None` if no connection waits any more.
+    /// Stores the application's decision (to respond, or how to receive the body) on a request.
+    /// Returns the key of the waiting connection, which the caller must wake, or `None` if no
+    /// connection waits any more.
     pub(crate) fn resolve(&self, decision: AppDecision) -> Option<usize> {
         let (slot, id) = decision.exchange().map(|exchange| (exchange.slot(), exchange.id()))?;
         match self.in_flight.resolve(slot, id, decision) {
@@ -266,8 +267,8 @@ impl Dispatch {
         self.has_forwarded.take() | self.application.take_has_forwarded()
     }
 
-    /// Ends the periodic checks whether the application takes its queued events, because it has
-    /// taken them.
+    /// Stops the periodic checks whether the application takes its queued events, because it has
+    /// taken all of them.
     pub(crate) fn end_watch(&self) {
         self.is_watched.set(false);
     }

@@ -5,7 +5,8 @@ use std::cell::RefCell;
 use rookery_exchange::{Exchange, ExchangeId, ListenerId};
 
 /// The table of requests that were passed to the application and not answered yet. Each request
-/// occupies one slot, whose number is stored in the request's exchange.
+/// occupies one slot, whose number is stored in the request's exchange (the object of the request
+/// and its response).
 #[derive(Debug, Default)]
 pub(super) struct InFlightTable {
     slots: RefCell<Slots>,
@@ -68,8 +69,8 @@ impl InFlightTable {
         slot
     }
 
-    /// Closes the slot of a request. Returns the id of its exchange, and the application's decision
-    /// if no connection has taken it yet.
+    /// Closes the slot of a request. Returns the id of the request's exchange, and the
+    /// application's decision on the request if no connection has taken that decision yet.
     pub(super) fn close(&self, slot: u32) -> (ExchangeId, Option<AppDecision>) {
         let mut slots = self.slots.borrow_mut();
         let entry = &mut slots.all[slot as usize];
@@ -104,8 +105,8 @@ impl InFlightTable {
         }
     }
 
-    /// Takes the application's decision on the request in this slot, or returns `None` if the
-    /// application has not decided yet.
+    /// Takes the application's decision (to respond, or how to receive the body) on the request in
+    /// this slot. Returns `None` if the application has not decided yet.
     pub(super) fn take_decision(&self, slot: u32) -> Option<AppDecision> {
         self.slots.borrow_mut().all[slot as usize].decision.take()
     }

@@ -79,8 +79,8 @@ impl Stamp {
 
 /// Returns true if an error number (`errno`) means that a path names no existing file.
 ///
-/// This includes paths that have a file in place of a directory, and names that are too long for
-/// the file system.
+/// This is also the case if a parent folder in the path is in fact a file, or if a name is too long
+/// for the file system.
 pub(crate) fn is_missing(error: i32) -> bool {
     // httpuv responds to both with 500, so that apps with static files at `/` never get requests
     // with long paths (httpuv's issue 267).

@@ -32,15 +32,16 @@ static IS_KNOWN: LazyLock<bool> = LazyLock::new(|| {
     .is_ok()
 });
 
-/// Returns the kind of the file at a path and its attributes, without opening it or waiting for a
-/// disk, or `None` if there is no such file. Follows symbolic links.
+/// Looks up the kind and the attributes of the file at a path, without opening the file. Follows
+/// symbolic links. Returns `None` if there is no such file, and fails if the lookup would have to
+/// wait for a disk.
 pub(crate) fn look(path: &[u8]) -> Result<Option<(Kind, FileState)>, WouldBlock> {
     let Some(found) = open_known(path, OFlags::PATH)? else { return Ok(None) };
     state(&found).map(Some)
 }
 
-/// Opens a file without waiting for a disk, or returns `None` if there is no such file. If the file
-/// was replaced since [`look`] found it, this function opens the new file.
+/// Opens a file, or returns `None` if there is no such file. Fails if opening would have to wait
+/// for a disk. If the file was replaced since [`look`] found it, this function opens the new file.
 pub(crate) fn open(path: &[u8]) -> Result<Option<(File, Kind, FileState)>, WouldBlock> {
     // `NONBLOCK` prevents that opening a FIFO blocks the thread.
     let Some(file) = open_known(path, OFlags::NONBLOCK | OFlags::NOCTTY)? else { return Ok(None) };

@@ -33,7 +33,8 @@ pub enum LimitKind {
 
 impl NamedLimit {
     /// Returns all limits that can be set by name. The fields of [`Limits`](super::Limits) come
-    /// first, in their order, followed by the limits of the queues to the application.
+    /// first, in their order, followed by the limits on the data that is queued for the
+    /// application.
     pub fn all() -> &'static [NamedLimit] {
         NAMED
     }

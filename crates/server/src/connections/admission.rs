@@ -19,8 +19,8 @@ use rookery_exchange::{Charge, Share};
 
 use super::table::{ConnectionTable, TableEntry};
 
-/// The bytes that every connection counts against the memory budget. One half is for the read
-/// buffer and the write buffer that hyper allocates first, each of 8 KiB. The other half is for a
+/// The bytes that every connection counts against the memory budget. One half is for the first read
+/// buffer and the first write buffer of the HTTP library hyper, 8 KiB each. The other half is for a
 /// request and a response, or for the queue of a WebSocket.
 pub(crate) const CONNECTION_BYTES: usize = 32 << 10;
 
@@ -30,8 +30,8 @@ pub(crate) const UNCHARGED_BYTES: usize = 8 << 10;
 
 impl ConnectionTable {
     /// Returns true if a connection that holds `has` bytes of a share of the memory budget may hold
-    /// `more` bytes in addition. If these are not available, first evicts connections that would
-    /// still hold more than this one.
+    /// `more` bytes in addition. If too few bytes are free, first evicts connections that hold more
+    /// than `has + more` bytes of the share.
     pub(crate) fn admit(&self, share: Share, has: usize, more: usize) -> bool {
         loop {
             let used = self.budget.used(share).saturating_sub(self.pending_release.bytes(share));
@@ -58,15 +58,15 @@ impl ConnectionTable {
         charge
     }
 
-    /// Adds `bytes` to the bytes that evicted connections are about to release. The memory budget
-    /// still counts these bytes, but they no longer prevent the admission of other connections.
+    /// Records that evicted connections will soon release `bytes` of a share of the memory budget.
+    /// The budget still counts these bytes as used, but they no longer prevent the admission of
+    /// other connections.
     pub(crate) fn add_pending_release(&self, share: Share, bytes: usize) {
         self.pending_release.add(share, bytes);
     }
 
-    /// Subtracts `bytes` from the bytes that evicted connections are about to release
-    /// ([`add_pending_release`](Self::add_pending_release)), because a connection has released
-    /// them.
+    /// Records that an evicted connection has released `bytes`, which were recorded with
+    /// [`add_pending_release`](Self::add_pending_release) when it was evicted.
     pub(crate) fn finish_pending_release(&self, share: Share, bytes: usize) {
         self.pending_release.remove(share, bytes);
     }

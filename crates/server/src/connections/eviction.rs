@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 use super::eviction_candidates::Candidate;
 use super::table::ConnectionTable;
 
-/// The maximum number of slow connections that one search over all connections returns as
-/// candidates for eviction. Each new connection evicts one candidate while the table is full, so
-/// that one search is enough for up to 64 new connections.
+/// The maximum number of candidates for eviction (slow connections) that one search over all
+/// connections returns. While the connection table is full, each new connection evicts one
+/// candidate, so one search suffices for up to 64 new connections.
 const CANDIDATES: usize = 64;
 
 impl ConnectionTable {

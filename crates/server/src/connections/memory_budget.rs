@@ -79,8 +79,8 @@ fn address_space() -> Option<u64> {
 /// folder of all groups.
 ///
 /// In a container, the listed paths are often those of the host, and not all of them exist in the
-/// container. Only the limits of existing groups are used. One of them is always `root`, the
-/// container's own group.
+/// container. Only the limits of existing groups are used, and always the limit of `root`, which is
+/// the container's own group.
 fn group_limit(root: &Path, groups: &str) -> Option<u64> {
     let limits = groups.lines().filter_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);

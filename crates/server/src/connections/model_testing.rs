@@ -20,9 +20,10 @@ impl Random {
     }
 }
 
-/// Calls `holds` with 2,000 random sequences of up to `longest` operations, each of which is a
-/// number below `kinds`. If `holds` returns an error, removes operations from the sequence as long
-/// as `holds` still fails, and then panics with the shortened sequence.
+/// Calls `holds`, which checks a property, with 2,000 random sequences of up to `longest`
+/// operations. Each operation is a number below `kinds`. If `holds` returns an error, removes
+/// operations from the sequence as long as `holds` still fails, and then panics with the shortened
+/// sequence.
 pub(crate) fn for_all_sequences(
     kinds: usize,
     longest: usize,

@@ -101,9 +101,9 @@ impl RateMeter {
 mod tests {
     use super::*;
 
-    /// Simulates a client that sends or reads `moved(n)` bytes in the tick with the number n.
-    /// Returns the first tick at which the client is too far behind its minimum rate, or `None` if
-    /// that never happens.
+    /// Simulates, for the tests, a client that sends or reads `moved(n)` bytes in the tick with the
+    /// number n. Returns the first tick at which the client is too far behind its minimum rate, or
+    /// `None` if that never happens.
     fn ends(rate: Rate, moved: impl Fn(u32) -> u64) -> Option<u32> {
         let pace = RateMeter::default();
         (1..10_000).find(|at| pace.tick(rate, moved(*at)))

@@ -30,8 +30,8 @@ pub(crate) trait TableEntry: fmt::Debug {
     /// clock.
     fn sweep(&self, now: u32);
 
-    /// Returns the number of clock ticks for which the client has made no progress, or `None` while
-    /// the connection is being served and cannot be evicted.
+    /// Returns the number of clock ticks for which the client has made no progress, or `None` if
+    /// the connection cannot be evicted, because it is being served.
     fn slowness(&self, now: u32) -> Option<u32>;
 
     /// Returns how many bytes of a share of the memory budget the connection would release if it
@@ -52,13 +52,15 @@ pub(crate) trait TableEntry: fmt::Debug {
     /// Closes the connection at once, without waiting for a response that is being sent.
     fn abort(&self);
 
-    /// Returns true if the connection waits for the application's response. The stop of a listener
-    /// does not wait for such a connection, which is closed after its response.
+    /// Returns true if the connection waits for the application's response. A listener that is
+    /// being stopped does not wait for such a connection. The connection is closed after its
+    /// response.
     fn is_awaiting_response(&self) -> bool;
 
-    /// Returns true if the stop of a listener closes the connection at once instead of waiting for
-    /// it to end. This applies to a connection that sends a streamed response, to an HTTP/2 stream
-    /// that receives a request body, and to an HTTP/2 connection without open streams.
+    /// Returns true if a listener that is being stopped closes the connection at once instead of
+    /// waiting for it to end. This applies to a connection that sends a streamed response, to an
+    /// HTTP/2 stream that receives a request body, and to an HTTP/2 connection without open
+    /// streams.
     fn is_cut_by_stop(&self) -> bool {
         false
     }
@@ -80,8 +82,8 @@ pub(crate) trait TableEntry: fmt::Debug {
         false
     }
 
-    /// Makes the connection close after its next response. A second call closes it at once if it
-    /// has had no request since the first call. WebSockets stay open.
+    /// Makes the connection close after its next response. If `drain` is called again and the
+    /// connection has had no request in between, closes it at once. WebSockets stay open.
     fn drain(&self) {}
 
     /// Closes a WebSocket because the server that it belongs to restarts.
@@ -166,8 +168,8 @@ impl ConnectionTable {
         self.serial.get()
     }
 
-    /// Adds a connection, WebSocket or stream to the table. It is removed when the returned slot is
-    /// dropped.
+    /// Adds a connection, WebSocket or stream to the table. The entry is removed when the returned
+    /// slot is dropped.
     pub(crate) fn insert(self: &Rc<Self>, entry: Rc<dyn TableEntry>) -> Slot {
         let is_substream = entry.is_substream();
         self.occupied.set(self.occupied.get() + 1);
@@ -299,7 +301,8 @@ impl Slot {
         self.key
     }
 
-    /// Removes the entry from this place of the table, and keeps the place for another entry.
+    /// Removes the entry from this place of the table, but keeps the place reserved for another
+    /// entry.
     pub(crate) fn clear(&self) {
         let removed = self.connections.entries.borrow_mut()[self.key].take();
         drop(removed);

@@ -36,8 +36,7 @@ pub(crate) struct HttpState {
     pub(crate) request_streams: RequestStreams,
     /// The access log that records are written to, if it is enabled.
     pub(crate) log: Arc<CurrentLog>,
-    /// The object that counts the errors of requests and queues reports about them for the
-    /// application.
+    /// The object that counts failed requests and queues error reports for the application.
     reports: Arc<Reports<Rejection>>,
     /// The scratch buffer that a closing connection reads its client's last bytes into. Its
     /// contents are discarded.
@@ -84,8 +83,8 @@ impl HttpState {
         })
     }
 
-    /// Takes the reusable parts of a new request context (the server's data about a request) from
-    /// the pool.
+    /// Takes the reusable parts of a request context (the server's data about a request) from the
+    /// pool, for use by a new request.
     pub(crate) fn take_context_parts(&self) -> Box<ContextParts> {
         self.context_pool.take(&self.reports, &self.connections.budget)
     }
@@ -109,8 +108,8 @@ impl HttpState {
         self.response_streams.open(&self.connections, &self.dispatch, exchange);
     }
 
-    /// Returns true if a notice to the operator may be written now, and records the time. Notices
-    /// are rate-limited because clients can cause them.
+    /// Returns true if a notice to the operator may be written now. If so, records the time,
+    /// because notices that clients can cause are rate-limited.
     pub(crate) fn claim_notice(&self) -> bool {
         let now = Instant::now();
         let may =

@@ -40,8 +40,9 @@ pub struct ListenerConfig {
     /// True if the server adds the request id to the application's responses, in an `X-Request-Id`
     /// header.
     pub sends_request_id: bool,
-    /// The session cookie that this process, as a worker, sets so that the supervisor routes a
-    /// client to the same worker again. `None` unless the application keeps state for each client.
+    /// The session cookie of this worker process. The worker sets it in responses, and the
+    /// supervisor then routes later requests of the client to this worker again. `None` unless the
+    /// application keeps state for each client.
     pub session_cookie: Option<Arc<SessionCookie>>,
     /// The kind of program that connects to the listener: clients, or the supervisor of this
     /// process.
@@ -66,9 +67,9 @@ pub enum Downstream {
 /// The HTTPS server that plaintext requests are redirected to.
 #[derive(Debug)]
 pub struct Redirect {
-    /// The TLS configuration of the HTTPS server. A plaintext request is redirected only if its
-    /// host is covered by a certificate or is the address that the client connected to. Otherwise
-    /// it gets a 421 response.
+    /// The TLS configuration of the HTTPS server. A plaintext request is redirected only if one of
+    /// its certificates covers the requested host, or if the host is the address that the client
+    /// connected to. Otherwise the request gets a 421 response.
     pub tls: Tls,
     /// The TCP port of the HTTPS server that requests are redirected to.
     pub port: u16,

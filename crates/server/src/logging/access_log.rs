@@ -19,8 +19,8 @@ pub use self::record::{Format, OwnedRecord, Protocol, Record};
 use super::line_writer::LineWriter;
 use super::output;
 
-/// The maximum number of access-log records that wait for the application to read them. With paths
-/// of ordinary length, they use about 1 MiB.
+/// The maximum number of access-log records that wait until the application reads them. With paths
+/// of ordinary length, so many records use about 1 MiB.
 pub const QUEUE_RECORDS: usize = 4096;
 
 /// An access log, which is either written to an output as lines, or read by the application record
@@ -45,13 +45,14 @@ impl AccessLog {
         Ok(AccessLog::to(LineWriter::start(out, "# ")?, format))
     }
 
-    /// Makes an access log that is written through `writer`, to whose output other code may write
-    /// as well.
+    /// Makes an access log that is written by `writer`. Other code may write lines to the same
+    /// output through this writer.
     pub fn to(writer: LineWriter, format: Format) -> AccessLog {
         AccessLog { kind: Kind::Written { writer, format, is_closed: AtomicBool::new(false) } }
     }
 
-    /// Makes an access log whose records the application reads with [`take`](Self::take).
+    /// Makes an access log whose records are not written to an output. The application reads them
+    /// with [`take`](Self::take) instead.
     pub fn read() -> AccessLog {
         AccessLog { kind: Kind::Read(Mutex::default()) }
     }

@@ -15,8 +15,8 @@ use std::{io, thread};
 
 use rookery_system::signals::with_signals_blocked;
 
-/// The maximum number of bytes that a [`LineWriter`] buffers. This is enough for about 10,000
-/// lines, which a server under full load logs in a tenth of a second.
+/// The maximum number of bytes that a [`LineWriter`] buffers. They are about 10,000 lines, as many
+/// as a server under full load logs in a tenth of a second.
 pub(crate) const BUFFER_BYTES: usize = 1 << 20;
 /// The time for which a [`LineWriter`] collects lines between two writes to its output. It limits
 /// the number of writes and wake-ups to 100 per second.
@@ -68,8 +68,8 @@ impl LineWriter {
         }
     }
 
-    /// Queues one line for writing. `write` appends the line to the buffer. Never blocks on the
-    /// output.
+    /// Queues one line for writing. The line is what `write` appends to the buffer that it gets.
+    /// Never blocks on the output.
     ///
     /// # Allocation
     /// No memory is allocated once the buffers have grown.
@@ -135,7 +135,7 @@ impl LineWriter {
 struct Handle(Arc<Shared>);
 
 impl Drop for Handle {
-    /// Makes the writer's thread write the buffered lines and end, without waiting for the thread.
+    /// Tells the writer's thread to write the buffered lines and end. Does not wait for the thread.
     fn drop(&mut self) {
         lock(&self.0.state).is_closed = true;
         self.0.changed.notify_all();
@@ -161,13 +161,14 @@ impl Shared {
 #[derive(Debug, Default)]
 struct State {
     lines: Vec<u8>,
-    /// The number of lines that were dropped since the writer's thread last read this number.
+    /// The number of dropped lines that the writer's thread does not know of yet.
     lost: u64,
-    /// The number of calls that have queued lines so far.
+    /// The number of calls so far that have queued one or more lines.
     pushed: u64,
-    /// The number of calls whose queued lines the output has accepted or refused.
+    /// The number of calls whose queued lines have been processed: the output has accepted or
+    /// refused them.
     written: u64,
-    /// The number of calls of `flush` that are waiting now.
+    /// The number of calls of [`LineWriter::flush`] that are waiting now.
     flushing: u32,
     is_closed: bool,
     /// True if the writer's thread sleeps until it is notified. While it writes or collects lines,
@@ -258,8 +259,8 @@ mod tests {
 
     use super::*;
 
-    /// An output for tests. Each write sends its bytes to the test, and returns when the test
-    /// allows it.
+    /// The test's simulated log output. Each write sends its bytes to the test, and then blocks
+    /// until the test lets it return.
     struct Gate {
         written: mpsc::Sender<Vec<u8>>,
         go_on: mpsc::Receiver<()>,

@@ -11,8 +11,8 @@ pub use super::line_writer::{LineWriter, lines_lost};
 /// The maximum time for which an ending process waits until its log outputs have accepted the
 /// remaining lines.
 pub const FLUSH_TIME: Duration = Duration::from_secs(1);
-/// The minimum time that each log output gets to accept its remaining lines. It applies even after
-/// the deadline that all outputs share has passed.
+/// The minimum time that each log output gets to accept its remaining lines, even if the deadline
+/// that all outputs share has passed.
 const LEAST_TIME: Duration = Duration::from_millis(50);
 /// The maximum time for which a panicking thread waits until its panic message is written. It waits
 /// because the process may be aborted afterwards.
@@ -47,9 +47,9 @@ pub fn flush_until(deadline: Instant) {
     }
 }
 
-/// Returns the time that remains for a log output until a deadline that several outputs share. It
-/// is at least [`LEAST_TIME`], because an earlier output that accepts no data may have used up all
-/// of the time.
+/// Returns the time that remains for a log output until `deadline`, which several outputs share. It
+/// is at least [`LEAST_TIME`], because an earlier output that accepts no data may have used up the
+/// whole time.
 pub(super) fn left(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now()).max(LEAST_TIME)
 }
@@ -69,15 +69,17 @@ pub fn write_panics() {
     }));
 }
 
-/// Standard output or standard error. Its line writer is started when it is first used.
+/// The standard output or standard error of the process, together with its line writer, which is
+/// started when it is first used.
 struct Stream {
     descriptor: libc::c_int,
     prefix: &'static str,
     current: AtomicPtr<Started>,
 }
 
-/// A line writer with the id of the process that started its thread. The id is needed because a
-/// forked process inherits the writer's memory, but not its thread.
+/// A line writer together with the id of the process that started its thread. A forked process
+/// inherits the writer's memory but not its thread, so it must recognize by the id that it needs a
+/// writer of its own.
 struct Started {
     process: u32,
     /// False if the writer's thread could not be started, so that the writer drops every line.
@@ -90,8 +92,9 @@ impl Stream {
         Stream { descriptor, prefix, current: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// Returns the stream's line writer if this process has made it, even if its thread could not
-    /// be started. A writer inherited from a parent process does not count.
+    /// Returns the line writer that this process has made for the stream, even if the writer's
+    /// thread could not be started. Returns `None` for a writer that was inherited from a parent
+    /// process.
     fn current(&self) -> Option<&'static Started> {
         // SAFETY: the pointer is null or from a box that `writer_from` has leaked and that is never
         // freed.
@@ -99,7 +102,8 @@ impl Stream {
         (started.process == std::process::id()).then_some(started)
     }
 
-    /// Returns the stream's line writer if this process has started its thread.
+    /// Returns the stream's line writer if this process has successfully started the writer's
+    /// thread.
     fn started(&self) -> Option<&'static LineWriter> {
         self.current().filter(|started| started.has_thread).map(|started| &started.writer)
     }
@@ -108,8 +112,8 @@ impl Stream {
         self.writer_from(|| LineWriter::start(Descriptor(self.descriptor), self.prefix))
     }
 
-    /// Returns the stream's line writer, and starts it with `start` if necessary. If its thread
-    /// cannot be started, lines are dropped, and the next call tries again.
+    /// Returns the stream's line writer, which is made with `start` if necessary. If its thread
+    /// cannot be started, the writer drops all lines, and the next call tries again to start one.
     fn writer_from(&self, start: impl Fn() -> io::Result<LineWriter>) -> &'static LineWriter {
         loop {
             let before = self.current.load(Ordering::Acquire);
@@ -173,7 +177,7 @@ mod tests {
 
     use super::*;
 
-    /// An output for tests, which sends the written lines to the test.
+    /// The test's simulated log output, which sends the written lines to the test.
     struct Lines(std::sync::mpsc::Sender<Vec<u8>>);
 
     impl Write for Lines {

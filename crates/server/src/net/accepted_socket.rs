@@ -29,7 +29,8 @@ impl AcceptedSocket {
         }
     }
 
-    /// Returns true if the connection may come from the supervisor of this process.
+    /// Returns true if the connection may come from the supervisor of this process. It must be a
+    /// Unix socket whose peer runs as the user of this process or as root.
     pub(crate) fn is_from_supervisor(&self) -> bool {
         match self {
             AcceptedSocket::Tcp(..) => false,
@@ -40,7 +41,7 @@ impl AcceptedSocket {
     }
 
     /// Converts the accepted socket to a transport, over plaintext or TLS. `counted` is the guard
-    /// that counts the connection for its IP address. An error means that the client has
+    /// that counts the connection for its IP address. An error means that the client has already
     /// disconnected.
     pub(crate) fn into_transport(
         self,
@@ -79,8 +80,8 @@ impl AcceptedSocket {
         Ok((Transport::new(channel, close_in_child, counted), addresses))
     }
 
-    /// Writes a response to the new connection without reading a request, and closes the
-    /// connection. An error means that the client has disconnected.
+    /// Writes `response` to the new connection without reading a request, and closes the
+    /// connection. An error means that the client has already disconnected.
     pub(crate) fn reject(self, response: &[u8]) -> io::Result<()> {
         match self {
             AcceptedSocket::Tcp(mut socket, _) => {

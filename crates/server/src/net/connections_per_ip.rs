@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::rc::Rc;
 
-/// The number of connections of each IP address. The map is empty if this number is not limited.
+/// The number of open connections of each IP address. If the number is not limited, it is not
+/// counted and the map is empty.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionsPerIp(RefCell<HashMap<IpAddr, usize>>);
 

@@ -6,18 +6,20 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use rookery_system::fork::{CloseInChild, ForkRegistry};
 
-/// The lowest file descriptor number that `select()` cannot watch. The server uses descriptors from
-/// this number on, and leaves the lower ones to R, which waits with `select()`.
+/// The lowest file descriptor number that `select()` cannot watch. The server moves its own
+/// descriptors to this number or above. The lower numbers are left to R, which waits with
+/// `select()`.
 const SELECT_LIMIT: i32 = 1024;
 
-/// The number of file descriptors that are needed in addition to those of connections: for the
-/// server itself, and for files that are being sent or spooled while all connections are in use.
+/// The number of file descriptors that are needed in addition to those of connections. They are
+/// used by the server itself, and by files that are being sent or spooled while all connections are
+/// in use.
 // Only four threads open files, but a file stays open while its client is slow.
 const SPARE_DESCRIPTORS: u64 = 256;
 
 /// Raises the process's limit on open file descriptors to the number that `connections` connections
-/// need, with a socket and a file each. The limit is raised no further, because R's child processes
-/// inherit it, and some programs close every descriptor up to the limit.
+/// need, each with a socket and a file. Does not raise it further, because R's child processes
+/// inherit the limit, and some programs close every descriptor up to it.
 pub(crate) fn raise_limit(connections: usize) {
     let wanted = (connections as u64)
         .saturating_mul(2)

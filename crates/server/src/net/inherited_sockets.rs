@@ -12,7 +12,7 @@ use super::descriptor::close_in_child;
 use super::listen::ListeningSocket;
 
 /// Listening sockets that another process has opened and passed to this process. They stay open as
-/// long as this value exists, so that successive listeners can use them.
+/// long as this value exists, so that a new listener can use them after the previous one has ended.
 #[derive(Debug, Default)]
 pub struct InheritedSockets {
     // Dropped before the sockets, because another thread may reuse the number of a closed

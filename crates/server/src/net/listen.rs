@@ -13,8 +13,8 @@ use rookery_system::fork::CloseInChild;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// The maximum number of connections that wait in the queue of a listening socket. The kernel
-/// limits it to `net.core.somaxconn`.
+/// The maximum number of connections that wait in the queue of a listening socket. On Linux, the
+/// kernel reduces it to `net.core.somaxconn` if it is larger.
 const BACKLOG: i32 = 4096;
 
 /// A listening TCP or Unix socket.

@@ -3,9 +3,9 @@
 use std::ffi::CString;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-/// Parses a literal address such as `127.0.0.1` or `::1`. An IPv6 address may have a zone, which is
-/// the name or number of a network interface (RFC 4007, 11). Returns `None` for other texts. Host
-/// names are not resolved.
+/// Parses a literal IP address such as `127.0.0.1` or `::1`, and combines it with `port`. An IPv6
+/// address may have a zone, which is the name or number of a network interface (RFC 4007, 11).
+/// Returns `None` for any other text, because host names are not resolved.
 pub fn literal_address(host: &str, port: u16) -> Option<SocketAddr> {
     let Some((ip, zone)) = host.split_once('%') else {
         return Some(SocketAddr::new(host.parse::<IpAddr>().ok()?, port));

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, UdpSocket};
 
-/// Returns the IP address of this machine in its local network, or `None` if it has no network. The
-/// address is the one from which the system would send a packet to another network. No packet is
+/// Returns the IP address of this machine in its local network, or `None` if it has no network. It
+/// is the address from which the system would send a packet to another network, but no packet is
 /// sent.
 pub fn network_address() -> Option<IpAddr> {
     let route = |from: &str, to: &str| {

@@ -19,8 +19,8 @@ const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 pub struct Header {
     /// The length of the PROXY protocol header in bytes.
     pub len: usize,
-    /// The address of the client, and the address to which the client has connected. `None` if the
-    /// proxy made the connection for itself or does not know the addresses.
+    /// The address of the client, and the address that the client has connected to. `None` if the
+    /// proxy does not know them, or if the connection is the proxy's own, such as a health check.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
 }
 
@@ -136,7 +136,8 @@ mod tests {
         (from.parse().unwrap(), to.parse().unwrap())
     }
 
-    /// Returns a PROXY protocol header of version 2.
+    /// Builds a PROXY protocol header of version 2 for the tests, from its command, address family
+    /// and content.
     fn version_2(command: u8, family: u8, content: &[u8]) -> Vec<u8> {
         let len = u16::try_from(content.len()).unwrap().to_be_bytes();
         [&SIGNATURE[..], &[command, family], &len, content].concat()

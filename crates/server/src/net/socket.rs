@@ -17,8 +17,8 @@ use super::unix_stream::UnixStream;
 #[cfg(target_os = "linux")]
 const UNSENT_LIMIT: libc::c_int = 128 << 10;
 
-/// Whether the peer has closed or half-closed a connection, as far as this can be determined
-/// without reading.
+/// Whether the peer has closed or half-closed a connection, as far as this is known without
+/// reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PeerState {
     Open,
@@ -110,7 +110,7 @@ impl Socket {
     }
 
     /// Checks whether the socket's send buffer is full. If so, marks the socket as not writable, so
-    /// that the next write waits.
+    /// that the next write waits instead of making a system call that fails.
     fn detect_full_buffer(&self) {
         // Without this check, the next `sendfile` would collect pages before it fails, which costs
         // ten times as much. A short `sendfile` does not show that the buffer is full, because the
@@ -211,9 +211,9 @@ impl Socket {
         }
     }
 
-    /// Returns the number of bytes in the socket's send buffer that the peer has not acknowledged
-    /// (over a Unix socket: not read). Returns `None` if the system does not report it. Makes a
-    /// system call.
+    /// Returns the number of sent bytes that are still in the socket's send buffer, because the
+    /// peer has not acknowledged them (over a Unix socket: has not read them). Returns `None` if
+    /// the system does not report the number. Makes a system call.
     pub(crate) fn unsent(&self) -> Option<u32> {
         let mut bytes: libc::c_int = 0;
         // SAFETY: TIOCOUTQ writes one int.
@@ -322,8 +322,9 @@ impl Socket {
         unsafe { libc::shutdown(fd, libc::SHUT_WR) };
     }
 
-    /// Configures the socket so that closing it resets the connection. The system then keeps no
-    /// bytes for a peer that does not read.
+    /// Configures the socket so that closing it resets the connection. The system then discards
+    /// bytes that the peer has not received yet, instead of keeping them for a peer that does not
+    /// read.
     pub(crate) fn reset_on_close(&self) {
         if let Socket::Tcp(socket) = self {
             // If the call fails, the close is an ordinary one.

@@ -12,9 +12,9 @@ use tokio::net::UnixSocket;
 
 use super::listen::listen;
 
-/// Binds a Unix socket to a path and listens. An existing socket file on which no process listens
-/// is replaced. If `mask` is given, the file has at most the permissions `0777 & !mask` from its
-/// creation on, whatever the umask of the process is.
+/// Binds a Unix socket to a path and listens on it. An existing socket file is replaced if no
+/// process listens on it. If `mask` is given, the new file has at most the permissions `0777 &
+/// !mask` from its creation on, whatever the umask of the process is.
 pub(crate) fn bind(path: &Path, mask: Option<u32>) -> io::Result<(UnixListener, SocketFile)> {
     remove_stale(path)?;
     let socket = UnixSocket::new_stream()?;
@@ -89,8 +89,8 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns true if no process listens on a socket file. Does not block, even if the queue of a
-/// stopped server is full.
+/// Returns true if no process listens on a socket file. Does not block, even if a process listens
+/// but does not accept connections.
 fn has_no_listener(path: &Path) -> io::Result<bool> {
     let socket = UnixSocket::new_stream()?;
     // SAFETY: all zeros are a valid address without a path.

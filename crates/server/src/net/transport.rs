@@ -23,7 +23,7 @@ use super::tls::stream::{HandshakeResult, TlsStream};
 /// Gbit/s socket delivers per wake-up.
 const SCRATCH_BYTES: usize = 64 << 10;
 
-/// The read buffer that all connections without a buffer of their own share. These are idle
+/// The read buffer that all connections without a read buffer of their own share. These are
 /// WebSockets, and connections that are being closed.
 #[derive(Debug)]
 pub(crate) struct Scratch(pub(crate) RefCell<Box<[u8]>>);
@@ -50,8 +50,8 @@ pub(super) enum Channel {
     Plain(Socket),
     // Boxed to keep transports without TLS small.
     Tls(Box<TlsStream>),
-    /// A transport that reads and writes no bytes. It stands for an HTTP/2 stream whose connection
-    /// reads and writes for it.
+    /// A transport without input and output. An HTTP/2 stream has it while the HTTP/2 connection
+    /// itself reads and writes the bytes of the stream.
     Placeholder,
     /// A stream of bytes within another connection, such as an HTTP/2 stream.
     Multiplexed(Box<dyn MultiplexedStream>),

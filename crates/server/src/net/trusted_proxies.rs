@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// The trusted proxies of a listener, whose forwarding headers (such as `X-Forwarded-For`) the
 /// server uses. Each is an IP address, a network, or `unix` for all clients of a Unix socket. By
-/// default there are none, because any client can send forwarding headers.
+/// default no proxy is trusted, because any client can send forwarding headers.
 #[derive(Debug, Clone, Default)]
 pub struct TrustedProxies(Option<Arc<[TrustedProxy]>>);
 

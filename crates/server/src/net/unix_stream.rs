@@ -16,13 +16,13 @@ use std::task::{Context, Poll, ready};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
-/// A connected Unix socket whose write readiness the async runtime watches only after a write had
-/// to wait.
+/// A connected Unix socket. The async runtime watches whether the socket is writable only after a
+/// write has found it full.
 #[derive(Debug)]
 pub struct UnixStream {
     socket: AsyncFd<StdUnixStream>,
-    /// A copy of the socket's descriptor for write readiness. It is made and registered with the
-    /// runtime when a write has to wait for the first time.
+    /// A copy of the socket's descriptor, by which the async runtime watches whether the socket is
+    /// writable. It is made when a write finds the socket full for the first time.
     writable: OnceLock<AsyncFd<OwnedFd>>,
 }
 

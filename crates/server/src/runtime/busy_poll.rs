@@ -19,13 +19,13 @@ const POLL_TIME: Duration = Duration::from_micros(50);
 /// whether polling has become useful. A useless poll costs [`POLL_TIME`] of processor time.
 const MAX_SLEEPS: u32 = 64;
 
-/// The policy that decides whether the I/O thread polls (repeatedly checks for new events) for a
-/// short time instead of going to sleep. After each useless poll, the number of sleeps until the
-/// next poll doubles. A useful poll sets it back to 0.
+/// Decides whether the I/O thread polls (repeatedly checks for new events) for a short time instead
+/// of going to sleep. After each useless poll, the number of sleeps until the next poll doubles. A
+/// useful poll resets it to 0.
 #[derive(Debug)]
 pub(super) struct BusyPoll {
-    /// True if the process has a scoreboard, as every worker of a supervisor has. In other
-    /// processes, the I/O thread never polls.
+    /// True if the process has a scoreboard (shared memory in which it publishes its counters), as
+    /// every worker of a supervisor has. In other processes, the I/O thread never polls.
     // There it also waits for clients, and each event of a client wakes the application.
     is_enabled: bool,
     /// The number of times that the I/O thread still sleeps before it polls again.

@@ -19,8 +19,8 @@ pub(super) enum IoCommand {
     /// Starts a listener on sockets that are already bound.
     Listen {
         listener: ListenerId,
-        /// The connection of this worker to its supervisor, if `groups` contain the socket over
-        /// which the supervisor forwards requests, and otherwise `None`.
+        /// The connection of this worker to its supervisor. It is needed only if `groups` contain
+        /// the socket over which the supervisor forwards requests, and otherwise `None`.
         inherited: Option<Arc<Supervision>>,
         /// All sockets of the listener that is to be started, grouped by their configuration.
         groups: Vec<SocketGroup>,
@@ -31,7 +31,8 @@ pub(super) enum IoCommand {
     SetAccepting { listener: ListenerId, is_on: bool, done: mpsc::Sender<()> },
     /// Requests copies of a listener's sockets.
     CopySockets { listener: ListenerId, done: mpsc::Sender<io::Result<Vec<OwnedFd>>> },
-    /// Makes the I/O thread receive the supervisor's messages, unless it already does.
+    /// Makes the I/O thread start to receive the supervisor's messages, if it does not receive them
+    /// yet.
     WatchSupervisor { supervision: Arc<Supervision>, done: mpsc::Sender<io::Result<()>> },
     /// Makes the I/O thread stop receiving the supervisor's messages.
     UnwatchSupervisor { done: mpsc::Sender<()> },

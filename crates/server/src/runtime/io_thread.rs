@@ -77,8 +77,8 @@ pub(super) struct IoThreadConfig {
     pub(super) reports: Arc<Reports<Rejection>>,
     pub(super) budget: Arc<Budget>,
     pub(super) supervision: Option<Arc<Supervision>>,
-    /// The scoreboard (shared memory with the application's counters) of a server that has no
-    /// supervisor, or `None` if nothing is counted.
+    /// The scoreboard (memory with the application's counters) of a server that has no supervisor,
+    /// or `None` if nothing is counted.
     pub(super) own_scoreboard: Option<Arc<SharedScoreboard>>,
 }
 
@@ -168,9 +168,9 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
         .to_owned()
 }
 
-/// Prepares the I/O thread for sleeping. Executes the application's commands, and notifies the
-/// application that the thread sleeps from now on. Returns early if a task has become ready,
-/// because the runtime then runs that task instead of sleeping.
+/// Prepares the I/O thread for sleeping: executes the application's commands, and then notifies the
+/// application that the thread sleeps. Returns early if a task has become ready, because the
+/// runtime then runs that task instead of sleeping.
 fn before_sleep() {
     IO_CONTEXT.with_borrow(|context| {
         let Some((context, commands_available)) = context else { return };
@@ -338,7 +338,7 @@ fn spawn_supervisor_task(context: &Rc<IoContext>, supervision: Arc<Supervision>)
     ))
 }
 
-/// Starts the tasks that run as long as the I/O thread and on which all other tasks depend.
+/// Starts the tasks without which the I/O thread cannot work. They run until the thread ends.
 fn start_essential_tasks(
     context: &Rc<IoContext>,
     commands_available: &Arc<Notify>,
@@ -389,8 +389,9 @@ fn is_idle(
     supervisor_task.is_none() && listeners.is_empty() && connections.is_empty()
 }
 
-/// Waits until one of the I/O thread's permanent tasks panics, and returns the panic. Sets
-/// `supervisor_task` to `None` when that task ends.
+/// Waits until one of the I/O thread's permanent tasks panics, and returns the panic. If
+/// `supervisor_task` (the task that receives the supervisor's messages) ends without a panic, sets
+/// it to `None` and waits on.
 async fn wait_for_panic(
     essential: &mut [JoinHandle<()>],
     supervisor_task: &mut Option<JoinHandle<()>>,

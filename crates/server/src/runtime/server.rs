@@ -39,8 +39,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Makes a server without listeners. Its I/O thread does not run yet. The server uses
-    /// `app_waker` to make the application look for events while it is not waiting in
+    /// Makes a server without listeners. Its I/O thread does not run yet. The server calls
+    /// `app_waker` when there are events for an application that is not waiting in
     /// [`Link::wait`](rookery_exchange::Link::wait).
     pub fn new(config: Config, app_waker: Box<dyn AppWaker>) -> Server {
         Server { state: Arc::new(ServerState::new(config, app_waker, None)) }
@@ -142,8 +142,8 @@ impl Server {
 
     /// Listens on a Unix socket. An existing socket file on which no process listens is replaced.
     /// The socket file is removed when the listener stops, unless another file has taken its place.
-    /// `umask` limits the permissions of the socket file from its creation on; `None` stands for
-    /// the umask of the process.
+    /// `umask` limits the permissions of the socket file as soon as it exists. If it is `None`, the
+    /// umask of the process is used.
     ///
     /// # Errors
     /// Fails if the path cannot be bound, or if the I/O thread cannot be started.
@@ -165,7 +165,7 @@ impl Server {
 
     /// Serves listening sockets that another process, such as a service manager, has opened.
     /// Clients that connected before this call are served as well. The sockets stay open when the
-    /// listener stops. New connections then wait for the next listener.
+    /// listener stops, so that new connections wait for the next listener.
     ///
     /// # Errors
     /// Fails if a socket cannot be copied, made non-blocking, or registered with the I/O thread, or
@@ -182,16 +182,17 @@ impl Server {
     }
 
     /// Listens on the socket over which the supervisor of this process forwards requests. The
-    /// socket stays open when the listener stops. New connections then wait for the next listener.
+    /// socket stays open when the listener stops, so that new connections wait for the next
+    /// listener.
     ///
     /// The supervisor sends the properties of each client in the
     /// [`WorkerHeader`](rookery_worker_protocol::WorkerHeader). On this socket,
     /// [`ListenerConfig::tls`], [`ListenerConfig::proxies`] and [`ListenerConfig::proxy_protocol`]
     /// therefore have no effect.
     ///
-    /// If the supervisor has passed its public listeners to this process, connections on those
-    /// listeners are accepted while the supervisor requests it. Their clients are served according
-    /// to `config`.
+    /// If the supervisor has passed its public listeners to this process, the new listener also
+    /// accepts connections on these while the supervisor requests it, and serves them according to
+    /// `config`.
     ///
     /// # Errors
     /// Fails if a socket cannot be copied or registered with the I/O thread, or if the I/O thread
@@ -272,12 +273,13 @@ impl fmt::Debug for Server {
     }
 }
 
-/// Converts an I/O error to the error for inherited sockets that cannot be used.
+/// Converts an I/O error to a [`ListenError`] which says that the inherited sockets cannot be used.
 fn inherited_error(source: io::Error) -> ListenError {
     ListenError::Bind { address: "the inherited sockets".to_owned(), source }
 }
 
-/// Writes the response 404 into an exchange, in the form that static files use for a missing file.
+/// Sets the response of an exchange (a request with its response) to the 404 that a missing static
+/// file also gets.
 fn not_found(exchange: &mut Exchange) {
     let status = StatusCode::NOT_FOUND;
     exchange.begin_response(status.as_u16());

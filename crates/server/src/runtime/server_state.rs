@@ -181,8 +181,8 @@ impl ServerState {
         done_receiver.recv().ok()
     }
 
-    /// Joins the I/O thread if it has decided to end. If `is_forced` is true, joins it in any case,
-    /// which waits until the thread ends.
+    /// Joins the I/O thread if it has decided to end. If `is_forced` is true, waits in any case
+    /// until the thread has ended.
     pub(super) fn join_if_finished(&self, is_forced: bool) {
         let mut thread = self.thread();
         let is_finished =

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tokio::io::unix::AsyncFd;
 
-/// A timer that any thread can set to wake the I/O thread later. When it expires, it ends the sleep
-/// of the runtime with which it is [registered](Self::register).
+/// A timer that any thread can set to wake the I/O thread later. When it expires, the async runtime
+/// with which it is [registered](Self::register) stops sleeping.
 #[derive(Debug, Clone)]
 pub(crate) struct WakeTimer(Option<Arc<OwnedFd>>);
 

@@ -39,12 +39,12 @@ impl fmt::Display for MalformedAnnouncement {
 impl std::error::Error for MalformedAnnouncement {}
 
 impl StaticFiles {
-    /// Returns the announcement of the static paths: all paths with all their options, encoded in
-    /// at most `limit` bytes.
+    /// Returns the announcement by which a worker tells its supervisor which static paths it
+    /// serves. It contains all paths with all their options, encoded in at most `limit` bytes.
     ///
-    /// A path that does not fit is left out, and so is every shorter path that is a prefix of it,
-    /// because the shorter path would otherwise match its requests. Requests for paths that were
-    /// left out are forwarded to a worker.
+    /// If a path does not fit, it is left out, together with every shorter path that is a prefix of
+    /// it. Otherwise the shorter path would match requests for the longer one. Requests for paths
+    /// that were left out are forwarded to a worker.
     pub fn announcement(&self, limit: usize) -> Vec<u8> {
         let (paths, options) = (self.paths(), self.options());
         let mut encoded: Vec<(&str, Vec<u8>)> = Vec::with_capacity(paths.len());
@@ -71,9 +71,9 @@ fn is_above(above: &str, below: &str) -> bool {
     above == "/" || below.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Decodes the announcement of static paths that [`StaticFiles::announcement`] has encoded. It
-/// contains the value of every option, so the defaults of the process that decodes it do not
-/// matter.
+/// Decodes an announcement of static paths that [`StaticFiles::announcement`] has encoded. The
+/// announcement contains the value of every option, so the process that decodes it needs no
+/// defaults.
 ///
 /// # Errors
 /// Fails if the bytes are incomplete or malformed, or if [`StaticFiles::set`] would refuse one of
@@ -120,8 +120,8 @@ fn write(key: &str, mapping: &Mapping, out: &mut Vec<u8>) {
 }
 
 /// Appends the length of a string as 32 bits. A length that needs more bits is written as
-/// `u32::MAX`. This does no harm, because such a string exceeds every limit and its path is left
-/// out of the announcement.
+/// `u32::MAX`. This does no harm, because such a string exceeds the limit of every announcement, so
+/// its path is left out.
 fn write_len(len: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&u32::try_from(len).unwrap_or(u32::MAX).to_le_bytes());
 }

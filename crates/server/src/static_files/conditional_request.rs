@@ -21,7 +21,7 @@ pub(crate) struct Conditions {
     if_range: Option<IfRange>,
 }
 
-/// The properties of a file that a request's conditions and range are compared with.
+/// The properties of a file with which the conditions and the range of a request are compared.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Representation<'a> {
     /// The value of the file's `ETag` header, with its quotes, and with `W/` if the tag is weak.
@@ -29,8 +29,8 @@ pub(crate) struct Representation<'a> {
     /// The time when the file was last modified, in seconds since 1970, or `None` if an HTTP date
     /// cannot represent it.
     pub(crate) modified: Option<u64>,
-    /// True if the file was modified so long ago that a further change will certainly give it
-    /// another time of modification.
+    /// True if the last modification is so long ago that any further one will certainly give the
+    /// file a different time of modification.
     pub(crate) is_settled: bool,
     /// The length of the file in bytes.
     pub(crate) len: u64,
@@ -139,8 +139,7 @@ impl ByteRange {
 }
 
 /// Parses an HTTP date in the format IMF-fixdate (RFC 9110, 5.6.7) into seconds since 1970. Accepts
-/// only the exact form that this server sends. Like httpuv, rejects the two obsolete forms, which
-/// no client has sent in twenty years.
+/// only the exact form that this server sends. Rejects the two obsolete forms, as httpuv does.
 fn parse_date(value: &[u8]) -> Option<u64> {
     let mut date: [u8; IMF_FIXDATE_LEN] = value.try_into().ok()?;
     if !date.ends_with(b" GMT") || !WEEKDAYS.contains(&date.first_chunk()?) {
@@ -163,8 +162,9 @@ const WEEKDAYS: [&[u8; 3]; 7] = [b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat",
 /// The length in bytes of an HTTP date such as `Sun, 06 Nov 1994 08:49:37 GMT`.
 const IMF_FIXDATE_LEN: usize = 29;
 
-/// Parses the value of a Range header with a single byte range. Returns `None` for an invalid
-/// range, another unit, or several ranges. The server ignores all of these (RFC 9110, 14.2).
+/// Parses the value of a Range header with a single byte range. Returns `None` if the range is
+/// invalid or has another unit, or if there are several ranges. The server then ignores the header
+/// (RFC 9110, 14.2).
 fn parse_range(value: &[u8]) -> Option<ByteRange> {
     let (unit, spec) = value.split_at_checked(UNIT.len())?;
     if !unit.eq_ignore_ascii_case(UNIT) {
@@ -183,8 +183,8 @@ fn parse_range(value: &[u8]) -> Option<ByteRange> {
 
 const UNIT: &[u8] = b"bytes=";
 
-/// Parses the decimal number of a byte range. A number that does not fit becomes `u64::MAX`, which
-/// has the same effect, because it is past the end of every file.
+/// Parses a decimal number in a byte range. A number that exceeds 64 bits becomes `u64::MAX`, which
+/// is also past the end of every file.
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -207,8 +207,8 @@ fn parse_if_range(value: &[u8]) -> IfRange {
 /// The two ways to compare entity tags (RFC 9110, 8.8.3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Comparison {
-    /// Two entity tags match if they are equal and neither is weak, so that the contents are
-    /// identical byte by byte.
+    /// Two entity tags match if they are equal and neither is weak. The contents are then identical
+    /// byte by byte.
     Strong,
     /// Two entity tags match if they are equal apart from the `W/` prefix.
     Weak,

@@ -25,13 +25,13 @@ use super::header::Header;
 use super::options::Mapping;
 use crate::blocking::file_state::FileState;
 
-/// The maximum number of bytes that the file cache holds, which is enough for the pages of an
-/// application and its libraries. The size of each file counts twice, because its compressed form
-/// may be cached too. Clients cannot exceed this limit by requesting many files.
+/// The maximum number of bytes that the file cache of an I/O thread holds. It is enough for the
+/// pages of an application and their scripts. The size of each file counts twice, because its
+/// compressed form may be cached too.
 const BYTES: usize = 16 << 20;
 
-/// The maximum number of files in the file cache, enough for two hundred pages with their scripts
-/// and images. For small files, this limit is reached before [`BYTES`].
+/// The maximum number of files in the file cache. It is enough for two hundred pages with their
+/// scripts and images. If the files are small, this limit is reached before [`BYTES`].
 const FILES: usize = 2048;
 
 /// The maximum size in bytes of a file that is cached. Files up to this size are read as soon as
@@ -42,19 +42,20 @@ pub(super) const WHOLE: u64 = 64 << 10;
 /// twice.
 const PATH_BYTES: usize = 1024;
 
-/// The number of bytes that the cache assumes for the headers and table entries of one file.
+/// The number of bytes that the cache counts for each file in addition to its content and path.
+/// They stand for the headers and table entries of the file.
 const OVERHEAD: usize = 1024;
 
 /// The maximum number of file-system devices that the cache remembers as local. The files of an
 /// application are usually on fewer file systems.
 const DEVICES: usize = 16;
 
-/// The time for which a device is assumed to be local after a check. It is short because the device
-/// number of an unmounted file system may be given to another file system.
+/// The time for which the cache relies on a check that a file-system device is local. It is short
+/// because another file system may get the same device number after this one is unmounted.
 const DEVICE_TIME: Duration = Duration::from_secs(60);
 
-/// The path of a file. A path of up to 256 bytes is stored without an allocation, and few paths are
-/// longer.
+/// The path of a file on disk. A path of up to 256 bytes, as most are, is stored without an
+/// allocation.
 pub(crate) type FilePath = SmallVec<[u8; 256]>;
 
 /// A static file in memory, with the headers of its responses.
@@ -79,7 +80,8 @@ pub(crate) struct Variant {
 /// Response headers in the types of the `http` crate.
 pub(crate) type Headers = Box<[(HeaderName, HeaderValue)]>;
 
-/// The description of a file that may be added to the cache once its content has been read.
+/// The description of a file that may be added to the file cache as soon as its content has been
+/// read.
 #[derive(Debug)]
 pub(crate) struct Cacheable {
     path: FilePath,
@@ -88,8 +90,8 @@ pub(crate) struct Cacheable {
     file_headers: FileHeaders,
 }
 
-/// The cache of small files of an I/O thread. It also remembers which devices are local, so that
-/// their files can be opened without blocking.
+/// The cache in which an I/O thread keeps small files. It also remembers which file-system devices
+/// are local, because files on them can be opened without blocking.
 #[derive(Debug, Default)]
 pub(crate) struct FileCache {
     files: HashMap<Rc<[u8]>, Kept>,
@@ -168,7 +170,7 @@ impl CachedFile {
 
 impl FileCache {
     /// Returns the cached file for a path. Removes it from the cache and returns `None` if the file
-    /// on disk or the mapping of the path has changed since it was cached.
+    /// on disk or its static path has changed since the file was cached.
     pub(super) fn find(
         &mut self,
         path: &[u8],
@@ -190,7 +192,7 @@ impl FileCache {
         state.is_older_than(SETTLED, now).then(|| Rc::clone(file))
     }
 
-    /// Adds a file with the content `bytes` to the cache, and evicts other files if the cache
+    /// Adds a file with the content `bytes` to the cache, and evicts files if the cache then
     /// exceeds its limits. Does nothing if the length of `bytes` is not that of the file, which
     /// means that the file was changed while it was being read.
     pub(crate) fn keep(&mut self, cacheable: Cacheable, bytes: Bytes) {
@@ -221,8 +223,9 @@ impl FileCache {
         self.evict();
     }
 
-    /// Evicts files until the cache is within its limits. A file that was requested since it was
-    /// last considered for eviction is moved to the end of the queue instead.
+    /// Evicts files until the cache is within its limits. Considers the files in the order of a
+    /// queue. A file that was requested since it was last considered is moved to the end of the
+    /// queue instead of being evicted.
     fn evict(&mut self) {
         while self.bytes > BYTES || self.files.len() > FILES {
             let Some(path) = self.order.pop_front() else { return };
@@ -236,14 +239,15 @@ impl FileCache {
         }
     }
 
-    /// Returns true if a device was found to be local within the last [`DEVICE_TIME`].
+    /// Returns true if a file-system device was found to be local within the last [`DEVICE_TIME`].
     pub(super) fn is_local(&self, device: u64, now: SystemTime) -> bool {
         self.local.iter().any(|(local, since)| {
             *local == device && now.duration_since(*since).is_ok_and(|known| known < DEVICE_TIME)
         })
     }
 
-    /// Records that a device is local, so that its files can be opened without blocking.
+    /// Records that a file-system device is local, which means that its files can be opened without
+    /// blocking.
     pub(crate) fn learn_local(&mut self, device: u64, now: SystemTime) {
         self.local.retain(|(local, _)| *local != device);
         if self.local.len() == DEVICES {

@@ -23,7 +23,7 @@ pub(crate) struct FileHeaders {
 
 impl FileHeaders {
     /// Determines the validators (`ETag` and `Last-Modified`) and the content type of the file at
-    /// `path`, for a response at the time `now`.
+    /// `path`, for a response that is sent at the time `now`.
     pub(crate) fn new(
         mapping: &Mapping,
         path: &[u8],
@@ -101,9 +101,9 @@ impl FileHeaders {
     }
 }
 
-/// Returns the entity tag of a file, which consists of its time of modification and its length. The
-/// tag is strong if `is_settled` is true, because any further change then gives the file a new
-/// time. Otherwise it is weak (RFC 9110, 8.8.1).
+/// Returns the entity tag of a file, which consists of its time of modification and its length. If
+/// any further change of the file will give it a new time (`is_settled`), the tag is strong, and
+/// otherwise weak (RFC 9110, 8.8.1).
 fn etag(modified: SystemTime, len: u64, is_settled: bool) -> String {
     let nanos = match modified.duration_since(UNIX_EPOCH) {
         Ok(since) => since.as_nanos(),
@@ -113,8 +113,8 @@ fn etag(modified: SystemTime, len: u64, is_settled: bool) -> String {
 }
 
 /// The minimum age of a file's time of modification at which any further change is certain to give
-/// the file a new time. It is two seconds, which is the coarsest resolution of time stamps in use
-/// (that of FAT).
+/// the file a new time. It is two seconds, because the file system with the coarsest time stamps in
+/// use (FAT) has this resolution.
 pub(crate) const SETTLED: Duration = Duration::from_secs(2);
 
 /// The number of headers that the server may add to the response with a file: Content-Type,

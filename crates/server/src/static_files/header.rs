@@ -49,8 +49,8 @@ impl Header {
         Ok(Header { name: Bytes::copy_from_slice(name), value: Bytes::copy_from_slice(value) })
     }
 
-    /// Creates a response header that the server itself adds. `value` is not checked: the caller
-    /// guarantees that it is valid, for example a number or a date.
+    /// Creates a response header that the server itself adds. `value` is not checked, so the caller
+    /// must pass a valid value, for example a number or a date.
     pub(crate) fn own(name: &'static str, value: impl Into<Bytes>) -> Header {
         let value = value.into();
         debug_assert!(HeaderValue::from_bytes(&value).is_ok(), "{name}: {value:?}");

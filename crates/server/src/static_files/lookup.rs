@@ -30,14 +30,15 @@ pub struct Lookup {
     conditions: Conditions,
 }
 
-/// The result of searching for a static file. The HTTP implementation adds Content-Length and Date,
-/// and leaves out the body for HEAD.
+/// The result of searching for a static file. It contains the headers of the response except
+/// Content-Length and Date, which the HTTP implementation adds.
 #[derive(Debug)]
 pub enum Found {
-    /// The file does not exist, and the option `fallthrough` passes the request to the application.
+    /// The file does not exist, and the request is passed to the application, because the option
+    /// `fallthrough` is on.
     Application,
-    /// The path leads to a regular file, of which `len` bytes from `offset` are sent. Another
-    /// program may truncate the file while it is read.
+    /// The path leads to a regular file, and the response is the `len` bytes of it that begin at
+    /// `offset`. Another program may truncate the file while it is read.
     File {
         /// The static file, open for reading and positioned at its start.
         file: File,
@@ -54,8 +55,9 @@ pub enum Found {
     NotModified {
         /// The headers of the 304 response (RFC 9110, 15.4.5).
         headers: Vec<Header>,
-        /// The headers of the 200 response that would be sent if the file had been modified. The
-        /// server uses them to find out whether that response would be compressed.
+        /// The headers of the 200 response that would be sent if the file had been modified. They
+        /// show whether that response would be compressed, which affects the headers of the 304
+        /// response.
         whole: Vec<Header>,
         /// The length of the body of the 200 response that would be sent if the file had been
         /// modified.
@@ -75,8 +77,8 @@ pub enum Found {
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "boxed, a lookup would cost an allocation")]
 pub(crate) enum FoundNonblocking {
-    /// The lookup is complete, with the result that [`Lookup::open`] would return, and the content
-    /// of the file if it is small.
+    /// The lookup is complete. The first value is the result that [`Lookup::open`] would return.
+    /// The second one is the content of the file, if the file is small.
     Found(Found, Reading),
     /// The file is in the cache. The second value is the kind of response that follows from the
     /// conditions of the request.
@@ -120,14 +122,15 @@ impl Lookup {
         as_path(&self.path)
     }
 
-    /// Searches for the file on a thread that may block. A lookup takes three system calls for a
-    /// file and one more for a directory. Only regular files are opened, because opening a FIFO or
-    /// a device could block the thread for ever.
+    /// Searches for the requested file and opens it, on a thread that may block. This takes three
+    /// system calls for a file and one more for a directory. Only regular files are opened, because
+    /// opening a FIFO or a device could block the thread for ever.
     pub fn open(self) -> Found {
         self.open_at(SystemTime::now())
     }
 
-    /// Searches for the requested file on a thread that may block. `now` is the current time.
+    /// Searches for the requested file and opens it, on a thread that may block. `now` is the
+    /// current time.
     pub(crate) fn open_at(self, now: SystemTime) -> Found {
         let mut path = FilePath::from_slice(&self.path);
         match open_regular(&mut path, self.mapping.options.index) {
@@ -137,8 +140,8 @@ impl Lookup {
         }
     }
 
-    /// Searches for the file on a thread that may block, and reads its content if the file is
-    /// small.
+    /// Searches for the requested file and opens it, on a thread that may block. Also reads the
+    /// content if the file is small.
     ///
     /// # Errors
     /// Fails if the content of the file cannot be read.
@@ -156,8 +159,8 @@ impl Lookup {
         Ok(Fetched { found, bytes, cacheable: cacheable.filter(|_| local.is_some()), local })
     }
 
-    /// Searches for the file on an I/O thread, without blocking. A cached file is found without an
-    /// allocation.
+    /// Searches for the requested file and opens it without blocking, on an I/O thread. A file in
+    /// the cache is found without an allocation.
     ///
     /// If `out` is given, also reads the content of a small file. The content is stored in `out`,
     /// or in a separate buffer if the file is to be cached.
@@ -228,7 +231,7 @@ impl Lookup {
         }
     }
 
-    /// Decides which response a request for an open file gets. Also returns the description of the
+    /// Returns the response to a request for the open `file`. Also returns the description of the
     /// file for the cache, if the response is the whole file and the file may be cached.
     fn found(
         self,
@@ -316,8 +319,8 @@ fn push_index(directory: &mut FilePath) {
     directory.extend_from_slice(b"index.html");
 }
 
-/// Reads the content of a small file that was found, on a thread that may block. Returns `None` for
-/// large files and for responses without a file.
+/// Reads the content of the file that was found, if it is small. Must be called on a thread that
+/// may block. Returns `None` for large files and for responses without a file.
 pub(crate) fn read_small(found: &Found) -> io::Result<Option<Bytes>> {
     match found {
         Found::File { file, offset, len, .. } if *len <= WHOLE => {
@@ -354,8 +357,8 @@ fn read_nonblocking(
     Reading::Done(bytes)
 }
 
-/// Opens a regular file. Returns `None` if the path does not lead to one. If `index` is true and
-/// the path leads to a directory, the path of its index is appended to `path`.
+/// Opens the regular file at `path`. Returns `None` if there is none. If `index` is true and `path`
+/// leads to a directory, appends `index.html` to `path` first.
 fn open_regular(path: &mut FilePath, index: bool) -> io::Result<Option<(File, FileState)>> {
     let opened: io::Result<_> = (|| {
         let mut metadata = std::fs::metadata(as_path(path))?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use bytes::Bytes;
 
 /// Returns the Content-Type of a file, derived from its extension in upper or lower case. A name
-/// such as `.html` has no extension. For HTML, the charset is added unless it is empty.
+/// such as `.html` has no extension. For HTML files, `html_charset` is added, unless it is empty.
 pub(crate) fn media_type(path: &Path, html_charset: &str) -> Bytes {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     let known =
@@ -19,8 +19,8 @@ pub(crate) fn media_type(path: &Path, html_charset: &str) -> Bytes {
 
 const UNKNOWN: &str = "application/octet-stream";
 
-/// The file extensions whose media type in `mime_guess` differs from the one that httpuv sends and
-/// that web content relies on. The server uses the media types in this list instead.
+/// The media types of some file extensions for which the crate `mime_guess` has a type that web
+/// content does not expect. The types in this list are those of httpuv.
 const OURS: &[(&str, &str)] = &[
     ("bib", "text/x-bibtex"),
     ("diff", "text/x-diff"),

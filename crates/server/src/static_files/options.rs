@@ -7,8 +7,8 @@ use http::HeaderName;
 
 use super::header::{Header, InvalidHeader};
 
-/// The file or directory that a static path is mapped to, with the options that differ from the
-/// server-wide ones.
+/// The file or directory that a static path is mapped to, and the options of the static path that
+/// differ from the server-wide ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StaticPath {
     /// The absolute path of the file or directory on disk. It is empty if `overrides.exclude` is
@@ -22,8 +22,8 @@ pub struct StaticPath {
 /// options, and never from a shorter static path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overrides {
-    /// Whether the response for a directory is its `index.html`. Replaces the server-wide
-    /// [`StaticOptions::index`].
+    /// Whether the response to a request for a directory is the file `index.html` in it. Replaces
+    /// the server-wide [`StaticOptions::index`].
     pub index: Option<bool>,
     /// Whether requests for missing files are passed to the application. Replaces the server-wide
     /// [`StaticOptions::fallthrough`].
@@ -56,7 +56,7 @@ pub struct StaticOptions {
     /// response if RFC 9110 (15.4.5) requires them. A `Content-Type`, `Last-Modified`, `ETag` or
     /// `Accept-Ranges` in this list replaces the server's own header. Empty by default.
     pub headers: Vec<Header>,
-    /// The header that a request for a static file must have. Off by default.
+    /// The header that a request for a static file must have. By default, no header is required.
     pub validation: Validation,
     /// Whether requests are passed to the application although a shorter static path matches them.
     /// False by default.
@@ -76,7 +76,8 @@ impl Default for StaticOptions {
     }
 }
 
-/// The charset that is named in the Content-Type of HTML files. It may be empty, for no charset.
+/// The charset that the header Content-Type states for HTML files. If it is empty, the header
+/// states no charset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Charset(Box<str>);
 
@@ -174,9 +175,9 @@ impl fmt::Debug for RequiredHeader {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PathError {
-    /// The URL path of the static path is invalid. It does not begin with `/`, ends with `/`, or
-    /// has a segment that no request can match: one that is empty, `.` or `..`, or contains a
-    /// backslash or a NUL.
+    /// The URL path of the static path is invalid. It may lack the `/` at its start or have one at
+    /// its end. Or it has a segment that no request can match, because the segment is empty, is `.`
+    /// or `..`, or contains a backslash or a NUL.
     Key,
     /// The URL path of the static path is longer than 4,096 bytes.
     KeyLength,
@@ -198,8 +199,8 @@ impl fmt::Display for PathError {
 
 impl std::error::Error for PathError {}
 
-/// The file or directory of a static path, with the options that apply to it. Those that the path
-/// does not set are inherited from the server-wide options.
+/// The file or directory of a static path, with the options that apply to it. Options that the
+/// static path does not set have their server-wide values.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     pub(crate) root: PathBuf,

@@ -4,12 +4,12 @@
 
 use smallvec::SmallVec;
 
-/// A decoded URL path, which is either `/` or a sequence of segments with a `/` before each. No
-/// segment is empty or `.`.
+/// A decoded URL path. It is either `/`, or a sequence of segments with a `/` before each segment.
+/// No segment is empty or `.`.
 #[derive(Debug)]
 pub(crate) struct DecodedPath<'a> {
-    /// The path within the request target, if it needs no decoding. Most paths need none, and are
-    /// then not copied, which halves the cost of routing.
+    /// The URL path as the client sent it, if it needs no decoding. Most paths need none. As they
+    /// are not copied, routing costs half as much.
     as_sent: Option<&'a [u8]>,
     /// The decoded URL path, if decoding was necessary.
     decoded: SmallVec<[u8; INLINE]>,
@@ -21,9 +21,9 @@ pub(crate) struct DecodedPath<'a> {
 const INLINE: usize = 256;
 
 impl<'a> DecodedPath<'a> {
-    /// Decodes the path of a request target, which ends at the first `?`. Returns `None` for
-    /// targets that only the application can interpret: `*`, those in absolute form, and those with
-    /// a backslash, raw or encoded.
+    /// Decodes the path in the request target `raw`, which ends at the first `?`. Returns `None` if
+    /// only the application can interpret the target: if it is `*`, is in absolute form, or
+    /// contains a backslash, raw or encoded.
     ///
     /// An invalid escape sequence, such as `%zz` or a `%` near the end, is left as it is, and so is
     /// `+`.
@@ -79,7 +79,8 @@ impl<'a> DecodedPath<'a> {
         self.hazard
     }
 
-    /// Ends the path segment that begins at `start`, and returns the start of the next segment.
+    /// Ends the path segment that begins at `start`. Appends `separator`, if there is one, or
+    /// removes the segment if it is empty or `.`. Returns the start of the next segment.
     fn end_segment(&mut self, start: usize, separator: Option<u8>) -> usize {
         match &self.decoded[start..] {
             b"" => {}
@@ -112,8 +113,8 @@ fn plain_len(rest: &[u8]) -> Option<usize> {
     (previous != b'/' || len == 0).then_some(len)
 }
 
-/// Returns the byte that the two hexadecimal digits at the start of `tail` represent, in an escape
-/// sequence such as `%2F`.
+/// Returns the byte that an escape sequence such as `%2F` represents. `tail` begins with its two
+/// hexadecimal digits.
 fn escape(tail: &[u8]) -> Option<u8> {
     let digit = |index: usize| tail.get(index).and_then(|byte| char::from(*byte).to_digit(16));
     Some((digit(0)? << 4 | digit(1)?) as u8)
@@ -123,8 +124,7 @@ fn escape(tail: &[u8]) -> Option<u8> {
 mod tests {
     use super::*;
 
-    /// A simple and slow decoder of URL paths. The test compares its results with those of the real
-    /// decoder.
+    /// Decodes a URL path in a simple and slow way, with which the test compares the real decoder.
     fn naive(raw: &str) -> Option<(Vec<u8>, bool)> {
         let raw = raw.split('?').next().unwrap();
         if !raw.starts_with('/') {

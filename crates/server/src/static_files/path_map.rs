@@ -16,8 +16,8 @@ use super::routing::Route;
 /// The static paths of a server: the URL paths that are mapped to files or directories. Clones are
 /// handles to the same map.
 ///
-/// A change applies to every request that is routed after the change returns. A lookup that began
-/// earlier keeps the options with which it began.
+/// A change applies to every request that is routed after the changing function has returned. A
+/// lookup that began before the change keeps the earlier options.
 #[derive(Clone, Default)]
 pub struct StaticFiles(Arc<Shared>);
 
@@ -46,9 +46,9 @@ impl StaticFiles {
         StaticFiles::default()
     }
 
-    /// Adds static paths, or replaces those with the same keys. A key is the URL path of files or
-    /// of a directory: `/`, or a sequence of segments with a `/` before each. It is compared with
-    /// decoded URL paths.
+    /// Adds static paths, or replaces those with the same keys. A key is the URL path of a file or
+    /// directory: `/`, or a sequence of segments with a `/` before each. It is compared with the
+    /// decoded URL paths of requests.
     ///
     /// If one static path is refused, none is changed. If a key occurs twice, the last one counts.
     /// Each call copies the whole map, which suits tens or hundreds of paths that seldom change.
@@ -67,8 +67,8 @@ impl StaticFiles {
         Ok(())
     }
 
-    /// Replaces all static paths in one step, so that no request is routed by a mixture of old and
-    /// new paths.
+    /// Replaces all static paths in one step, so that no request is routed by some old and some new
+    /// paths.
     ///
     /// # Errors
     /// Fails without a change if a key or a path is invalid. [`PathError`] tells the reason.
@@ -128,8 +128,8 @@ impl StaticFiles {
     }
 
     /// Decides whether the application or the server responds to a request. This makes no system
-    /// call and takes no lock, so that it is cheap on the I/O thread. Requests for the application
-    /// cost no allocation.
+    /// call and takes no lock, so it is cheap on the I/O thread. For a request to the application,
+    /// it also allocates no memory.
     #[inline]
     pub fn route(&self, request: &RequestHead<'_>) -> Route {
         if self.is_empty() {
@@ -187,5 +187,6 @@ fn is_absolute(path: &Path) -> bool {
 }
 
 /// The maximum length in bytes of a key (the URL path of a static path), equal to the maximum
-/// length of a path on Linux. It bounds the depth of the prefix tree, which is dropped recursively.
+/// length of a path on Linux. It limits the depth of the prefix tree, because dropping the tree
+/// takes stack memory for each level.
 const KEY_LIMIT: usize = 4096;

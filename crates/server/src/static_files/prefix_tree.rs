@@ -1,7 +1,8 @@
 //! A prefix tree of URL paths, whose edges are path segments. The search for the longest matching
 //! key takes time proportional to the length of the path.
 
-/// A tree whose edges are segments of URL paths and whose nodes may have a value.
+/// A tree that stores values by URL path. Its edges are path segments, and each of its nodes may
+/// have a value.
 #[derive(Debug)]
 pub(crate) struct PrefixTree<T> {
     value: Option<T>,

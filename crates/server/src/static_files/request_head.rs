@@ -31,16 +31,17 @@ impl std::fmt::Debug for RequestHead<'_> {
 pub enum BodyFraming {
     /// The request has no body.
     Absent,
-    /// The request has a body with a `Transfer-Encoding` header.
+    /// The request has a body, which is declared by a `Transfer-Encoding` header.
     Chunked,
-    /// The request has a body with a `Content-Length` header.
+    /// The request has a body, whose length in bytes is declared by a `Content-Length` header.
     Length(u64),
 }
 
 /// Access to the headers of a request by name.
 pub trait RequestHeaders {
     /// Returns the value of a request header. `lower_name` is its name in lower case. If the
-    /// request has the header more than once, returns either the values joined by commas or `None`.
+    /// request has the header more than once, an implementation returns either the values joined by
+    /// commas, or `None`.
     fn value(&self, lower_name: &str) -> Option<&[u8]>;
 
     /// Returns the value of a request header that is a list. Repeated headers are joined by commas
@@ -51,8 +52,8 @@ pub trait RequestHeaders {
 }
 
 impl RequestHeaders for HeaderMap {
-    /// Returns `None` for a header that the request has more than once, because none of the headers
-    /// read with this function may be repeated.
+    /// Returns the value of a request header. Returns `None` if the request has the header more
+    /// than once, because no header that is read with this function may be repeated.
     fn value(&self, lower_name: &str) -> Option<&[u8]> {
         let mut lines = self.get_all(lower_name).iter();
         let first = lines.next()?;

@@ -28,7 +28,7 @@ pub enum Route {
 }
 
 /// Decides whether the server or the application responds to a request, without using the disk. The
-/// steps are listed in the documentation of the [module](super).
+/// documentation of the [module](super) lists the steps.
 pub(crate) fn route(tree: &PrefixTree<Arc<Mapping>>, request: &RequestHead<'_>) -> Route {
     if request.is_upgrade {
         return Route::Application;
@@ -66,8 +66,8 @@ pub(crate) fn route(tree: &PrefixTree<Arc<Mapping>>, request: &RequestHead<'_>) 
     Route::Open(Lookup::new(Arc::clone(mapping), path, Conditions::of(request)))
 }
 
-/// Appends `rest`, which does not begin with `/`, to the path of a directory. Safer than
-/// `PathBuf::join`, which would discard `root` if `rest` ever began with `/`.
+/// Appends the relative path `rest` to the path `root` of a directory. Safer than `PathBuf::join`,
+/// which would discard `root` if `rest` ever began with `/`.
 fn join(root: &Path, rest: &[u8]) -> FilePath {
     let mut bytes = FilePath::from_slice(root.as_os_str().as_encoded_bytes());
     if !rest.is_empty() {

@@ -10,14 +10,13 @@ use rookery_websocket::protocol::MaskKey;
 use crate::connections::admission::UNCHARGED_BYTES;
 use crate::connections::clock::TimeLimits;
 
-/// The maximum size in bytes of an outgoing WebSocket message that is copied into a common buffer,
-/// so that several messages leave in one write. Larger messages are written from where they are
-/// stored.
+/// The maximum size in bytes of outgoing WebSocket messages that are copied into one buffer to be
+/// sent in one write. Larger messages are not copied.
 const COPY_MAX_BYTES: usize = 16 << 10;
 
-/// The number of queued output bytes at which a WebSocket stops queueing further pongs. From then
-/// on, the latest pong replaces a waiting one (RFC 6455, 5.5.3), so that a client that sends pings
-/// and does not read cannot fill the memory.
+/// The number of queued output bytes from which on a WebSocket keeps only one waiting pong: each
+/// new one replaces it (RFC 6455, 5.5.3). Otherwise a client that sends pings and does not read
+/// could fill the memory.
 const PONG_QUEUE_MAX: usize = UNCHARGED_BYTES;
 
 /// The maximum number of unused WebSocket buffers that a thread keeps. Together they take at most 4
@@ -31,8 +30,8 @@ thread_local! {
     static BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The server's adapter for WebSocket endpoints, which gives them a clock, buffers and the type of
-/// payloads.
+/// The server's adapter for WebSocket endpoints (the protocol core), which gives them a clock,
+/// buffers and a type for the payloads of messages.
 #[derive(Debug)]
 pub(super) struct ServerAdapter;
 
@@ -72,7 +71,8 @@ impl Adapter for ServerAdapter {
     }
 }
 
-/// A point in time, as a tick of the I/O thread's coarse clock. The counter wraps around.
+/// A point in time, as the number of ticks that the I/O thread's coarse clock has counted. The
+/// number wraps around.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tick(pub(super) u32);
 
@@ -88,7 +88,8 @@ impl Time for Tick {
     }
 }
 
-/// Converts the server's time limits for WebSockets to those of a WebSocket endpoint.
+/// Converts the server's time limits for WebSockets to the form that a WebSocket endpoint (the
+/// protocol core) uses.
 pub(super) fn rules(ticks: &TimeLimits) -> Rules<u32> {
     // A limit of n ticks is exceeded at tick n + 1.
     Rules::new(ticks.close + 1, PONG_QUEUE_MAX + 1).pings(ticks.ping.max(1), Some(ticks.pong + 1))

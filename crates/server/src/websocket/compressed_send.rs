@@ -23,8 +23,9 @@ impl WebSocketHandle {
             .is_some_and(|compression| compression.send_state.borrow().compressing.is_some())
     }
 
-    /// Returns how many bytes of messages wait while an earlier message is being compressed. The
-    /// earlier message itself is not included, because it has a memory charge of its own.
+    /// Returns how many bytes of outgoing messages wait until an earlier message has been
+    /// compressed. The earlier message is not included, because it is charged to the memory budget
+    /// separately.
     pub(super) fn queued_behind(&self) -> usize {
         let busy = self
             .compression
@@ -33,7 +34,7 @@ impl WebSocketHandle {
         self.deferred_bytes.get() - busy.unwrap_or(0)
     }
 
-    /// Defers an outgoing message until the current message has been compressed.
+    /// Defers an outgoing message until the messages before it have been compressed.
     fn defer_message(&self, kind: MessageKind, payload: Payload) {
         self.deferred_bytes.set(self.deferred_bytes.get() + payload.as_bytes().len());
         self.defer(Deferred::Message(kind, payload));
@@ -50,7 +51,7 @@ impl WebSocketHandle {
         }
     }
 
-    /// Drops the outgoing messages that were deferred during a compression.
+    /// Drops the outgoing messages that wait until an earlier message has been compressed.
     pub(super) fn drop_deferred(&self) {
         if let Some(compression) = &self.compression {
             let dropped = std::mem::take(&mut compression.send_state.borrow_mut().deferred);
@@ -63,8 +64,8 @@ impl WebSocketHandle {
         }
     }
 
-    /// Compresses an outgoing message and queues it. A long message is compressed on another thread
-    /// first.
+    /// Queues an outgoing message, compressed if that is worthwhile. A long message is compressed
+    /// on another thread and queued later.
     pub(super) fn queue_compressed(self: &Rc<Self>, kind: MessageKind, payload: Payload) {
         if self.is_compressing() {
             return self.defer_message(kind, payload);
@@ -90,8 +91,8 @@ impl WebSocketHandle {
     }
 
     /// Compresses a long outgoing message on another thread and then sends it. If the memory budget
-    /// is exhausted, sends the message uncompressed. Returns the payload if the caller may recycle
-    /// it now, and otherwise `None`.
+    /// is exhausted, sends the message uncompressed. Returns the payload if it is no longer needed
+    /// and may be recycled, and otherwise `None`.
     fn compress_on_thread(self: &Rc<Self>, opcode: OpCode, payload: Payload) -> Option<Payload> {
         let len = payload.as_bytes().len();
         let charge = self.shared.connections.try_charge(Share::Queues, len);

@@ -23,8 +23,8 @@ use super::context::WebSocketContext;
 pub(super) const DEFLATE_STEP: usize = 64 << 10;
 
 /// The number of bytes that are charged to the memory budget for a WebSocket with context takeover,
-/// that is, if the compression and decompression windows are kept between messages. The number does
-/// not depend on the window size. The windows take 371 KiB for compression and less than 48 KiB for
+/// which keeps its compression and decompression windows between messages. The number is the same
+/// for all window sizes. The windows take 371 KiB for compression and less than 48 KiB for
 /// decompression (`docs/websocket.md`).
 const WINDOW_BYTES: usize = 512 << 10;
 
@@ -84,8 +84,8 @@ impl Drop for TakeoverPermit {
     }
 }
 
-/// Negotiates WebSocket compression as the application wishes, if the client offers it. Called for
-/// a handshake that the application has accepted.
+/// Negotiates the compression of a WebSocket whose handshake the application has accepted. Messages
+/// are compressed if the client offers it and the application wants it.
 pub(super) fn negotiate(
     shared: &Rc<WebSocketContext>,
     exchange: &Exchange,

@@ -19,8 +19,7 @@ use crate::rejection::Rejection;
 pub(crate) struct WebSocketContext {
     pub(crate) connections: Rc<ConnectionTable>,
     pub(crate) dispatch: Rc<Dispatch>,
-    /// The scratch buffer that all WebSockets of the thread read into, so that idle ones hold no
-    /// buffer.
+    /// The buffer into which all WebSockets of the thread read, so that idle ones need no buffer.
     pub(crate) scratch: Rc<Scratch>,
     reports: Arc<Reports<Rejection>>,
     /// The number of WebSockets that keep their compression windows between messages (context

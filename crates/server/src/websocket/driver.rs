@@ -20,7 +20,7 @@ use crate::net::transport::Transport;
 /// The maximum number of buffers that are passed to one vectored write of a WebSocket.
 const MAX_SLICES: usize = 16;
 
-/// The number of reads from a WebSocket in one poll of its task, after which other connections are
+/// The maximum number of reads from a WebSocket in one poll of its task. Then other connections are
 /// served.
 const READS_PER_POLL: usize = 4;
 
@@ -38,10 +38,9 @@ pub(crate) struct Upgraded {
     pub(crate) is_ending: bool,
 }
 
-/// The number by which the maximum size of a message is divided to get the maximum number of its
-/// frames. This maximum stops messages with endlessly many empty frames. A message of maximum size
-/// is accepted if its frames have at least 64 bytes on average, as they have in the Autobahn test
-/// suite.
+/// The average size in bytes that the frames of a message of maximum size must have. The maximum
+/// size divided by this number is the maximum number of frames, without which a message could have
+/// any number of empty frames. In the Autobahn test suite, frames have at least this size.
 const FRAGMENT_BYTES: u64 = 64;
 
 /// Returns the maximum number of frames in a message, given the maximum size of a message in bytes.
@@ -50,8 +49,8 @@ fn max_fragments(message_bytes: u64) -> u32 {
     max.max(DecoderLimits::default().fragments)
 }
 
-/// Starts the task of an open WebSocket. The WebSocket gets a task of its own, so that the memory
-/// of the HTTP connection's much larger task can be freed.
+/// Starts the task of an open WebSocket. Its task is separate from that of the HTTP connection, so
+/// that the memory of the HTTP connection's much larger task can be freed.
 pub(crate) fn spawn(registry: &Rc<WebSocketRegistry>, id: WebSocketId, upgraded: Upgraded) {
     let handle = match registry
         .get(id)
@@ -115,7 +114,7 @@ struct TunnelTask {
 }
 
 impl Drop for TunnelTask {
-    /// Ends the forwarded WebSocket. Runs also when the task panics or is dropped with its thread.
+    /// Ends the forwarded WebSocket, even if its task panics or is dropped with the thread.
     fn drop(&mut self) {
         let closed = self.tunnel.finish();
         self.registry.remove(self.tunnel.id);
@@ -141,7 +140,7 @@ struct Driver {
 }
 
 impl Drop for Driver {
-    /// Ends the WebSocket. Runs also when the task panics or is dropped with its thread.
+    /// Ends the WebSocket, even if its task panics or is dropped with the thread.
     fn drop(&mut self) {
         self.report_closed();
         self.handle.end();

@@ -5,7 +5,7 @@
 use rookery_websocket::protocol::{CloseCode, Header, MAX_HEADER, OpCode};
 
 /// The WebSocket close code 1012 (service restart, in IANA's registry). It tells the client that
-/// its worker has ended and that it can open a new session.
+/// its worker has ended and that the client can open a new session.
 pub(super) const SERVICE_RESTART: u16 = 1012;
 
 /// A parser that tracks the frame boundaries in a forwarded WebSocket byte stream.
@@ -20,7 +20,7 @@ pub(super) struct FrameTracker {
     close_code: CodeProgress,
     /// True once a close frame has begun. Frames after a close frame have no meaning.
     has_close_frame: bool,
-    /// True once a frame header was invalid, so that later frame boundaries cannot be found.
+    /// True once a frame header was invalid. Later frame boundaries can then not be found.
     is_lost: bool,
 }
 
@@ -129,8 +129,9 @@ impl FrameTracker {
     }
 }
 
-/// Tracks the WebSocket frames in `bytes`, split into two parts at `cut`, for the fuzzer. Returns
-/// the positions of the frame boundaries, the forwarded bytes, and whether a close frame has begun.
+/// Lets the fuzzer track the WebSocket frames in `bytes`, which arrive in two parts that are split
+/// at `cut`. Returns the positions of the frame boundaries, the forwarded bytes, and whether a
+/// close frame has begun.
 pub(super) fn track_frames_for_fuzzer(bytes: &[u8], cut: usize) -> (Vec<usize>, Vec<u8>, bool) {
     let (mut tracker, mut found, mut passed) =
         (FrameTracker::default(), Vec::new(), bytes.to_vec());

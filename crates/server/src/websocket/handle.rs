@@ -22,20 +22,21 @@ use crate::connections::table::TableEntry;
 use crate::net::transport::{PeerState, Transport};
 use crate::rejection::Rejection;
 
-/// The WebSocket close code which says that no code was given (RFC 6455, 7.4.1).
+/// The WebSocket close code which stands for a close frame without a code (RFC 6455, 7.4.1).
 const NO_STATUS: u16 = 1005;
 
 /// The WebSocket close code 1012 (service restart, in IANA's registry), for clients whose server is
 /// replaced by another one.
 const SERVICE_RESTART: u16 = 1012;
 
-/// The number by which [`Limits::ws_max_send_queue_size`](crate::Limits::ws_max_send_queue_size) is
-/// divided to decide whether a client is behind with reading. The client is behind if more bytes
-/// than the result are queued after the message that is being sent.
+/// A client is behind with reading if its send queue is longer than the maximum
+/// ([`Limits::ws_max_send_queue_size`](crate::Limits::ws_max_send_queue_size)) divided by this
+/// number. The message that is being sent does not count.
 const BEHIND_FRACTION: usize = 4;
 
-/// The number of bytes that the server still reads from a client that is behind with reading. It
-/// suffices for many small messages, such as clicks, but not for a flood of messages.
+/// The number of bytes that the server still reads from a client after the client has fallen behind
+/// with reading. It suffices for many small messages, such as clicks, but not for a flood of
+/// messages.
 const MAX_READ_WHILE_BEHIND: usize = 256 << 10;
 
 /// The handle of a WebSocket. Other tasks use it to send messages, and the connection table uses it
@@ -47,8 +48,8 @@ pub(crate) struct WebSocketHandle {
     /// True if the WebSocket is an HTTP/2 stream. The HTTP/2 connection then sends the handshake
     /// response.
     is_substream: bool,
-    /// True if a supervisor forwards the WebSocket to this worker. Only the supervisor sees how
-    /// fast the client reads, and it closes the WebSocket if the client does not read.
+    /// True if a supervisor forwards the WebSocket to this worker. Only the supervisor then sees
+    /// how fast the client reads, and closes the WebSocket if the client does not read.
     is_supervised: bool,
     pub(super) shared: Rc<WebSocketContext>,
     /// The protocol core of the WebSocket, with its send queue and the state of the closing
@@ -59,8 +60,8 @@ pub(crate) struct WebSocketHandle {
     pub(super) waker: RefCell<Option<Waker>>,
     /// The compression state, if permessage-deflate was negotiated.
     pub(super) compression: Option<Box<Compression>>,
-    /// The number of bytes of outgoing messages that are being compressed on another thread or are
-    /// deferred meanwhile.
+    /// The number of bytes of outgoing messages that are being compressed on another thread, or
+    /// that wait for this compression.
     pub(super) deferred_bytes: Cell<usize>,
     /// The clock tick at which the client of the WebSocket last read something or had nothing to
     /// read.
@@ -235,14 +236,15 @@ impl WebSocketHandle {
         self.update_behind() && self.read_while_behind.get() > MAX_READ_WHILE_BEHIND
     }
 
-    /// Returns true if the client was behind with reading and has caught up. Updates `is_behind`.
+    /// Returns true if the server may read from the client again, because the client was behind
+    /// with reading and has caught up. Updates `is_behind`.
     pub(super) fn update_released(&self) -> bool {
         self.is_behind.get() && !self.update_behind()
     }
 
     /// Updates `is_behind`, and returns whether the client is behind with reading. A client falls
-    /// behind when more than the maximum send queue size divided by [`BEHIND_FRACTION`] is queued,
-    /// and has caught up when at most half as much is queued.
+    /// behind when the send queue exceeds a fourth of its maximum size ([`BEHIND_FRACTION`]), and
+    /// has caught up when the send queue is at most half as long.
     fn update_behind(&self) -> bool {
         let mark = self.shared.connections.limits.ws_max_send_queue_size / BEHIND_FRACTION;
         let mark = if self.is_behind.get() { mark / 2 } else { mark };
@@ -259,9 +261,9 @@ impl WebSocketHandle {
     }
 
     /// Aborts the WebSocket if its client has disconnected while the server reads nothing from it.
-    /// A closed connection is aborted at once. A half-closed connection is aborted once nothing has
-    /// been read or written for the stall timeout, so that the client's earlier messages are still
-    /// delivered.
+    /// A closed connection is aborted at once. A half-closed connection is aborted only when
+    /// nothing has been read or written for the stall timeout, because the client's earlier
+    /// messages can still be delivered.
     pub(super) fn on_read_paused(&self, now: u32) {
         match self.transport.borrow().as_ref().map_or(PeerState::Closed, Transport::peer_state) {
             PeerState::Open => self.half_closed_at.set(None),
@@ -276,7 +278,7 @@ impl WebSocketHandle {
         }
     }
 
-    /// Sends a ping to the client, unless much output is queued, which would delay the ping.
+    /// Sends a ping to the client, unless so much output is queued that the ping would be delayed.
     pub(crate) fn ping(&self) {
         let mut endpoint = self.endpoint.borrow_mut();
         if endpoint.pending() < self.shared.rules.high_water

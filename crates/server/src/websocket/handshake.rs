@@ -46,13 +46,14 @@ pub(crate) enum Extensions {
     /// The WebSocket extensions that the server has negotiated with the client, or `None` if there
     /// are none.
     Negotiated(Option<Agreed>),
-    /// The upstream process has negotiated the WebSocket extensions. Its handshake response states
-    /// them.
+    /// The upstream process has negotiated the WebSocket extensions, and states them in its
+    /// handshake response.
     ByUpstream,
 }
 
-/// The headers of a handshake response that the server sets itself, or that have no meaning in it.
-/// If the application sets one of them, its value is ignored.
+/// The headers of a handshake response that the application cannot set, because the server sets
+/// them itself or they have no meaning there. If the application sets one of them, its value is
+/// ignored.
 const SERVER_HEADERS: [&[u8]; 9] = [
     b"date",
     b"connection",

@@ -8,19 +8,18 @@ use super::handle::{WebSocketHandle, WebSocketState};
 use crate::connections::admission::UNCHARGED_BYTES;
 use crate::rejection::Rejection;
 
-/// The step in bytes in which the memory charge for a WebSocket's send queue grows. With this step,
-/// the charge need not change with every message.
+/// The step in bytes in which the memory charge for a WebSocket's send queue grows. Without steps,
+/// the charge would change with every message.
 const QUEUE_STEP: usize = 64 << 10;
 
-/// The maximum length in bytes of the send queue with which a WebSocket still gets a closing
-/// handshake when it is closed for lack of memory. If the queue is longer, the connection is
-/// aborted.
+/// The maximum length in bytes of the send queue of a WebSocket that is closed for lack of memory.
+/// If the queue is longer, the connection is aborted without a closing handshake.
 const MAX_QUEUE_WHILE_CLOSING: usize = 64 << 10;
 
 impl WebSocketHandle {
     /// Closes the WebSocket with close code 1013 (try again later) and `reason`, and reports
     /// `rejection`. Drops all queued messages except the one that is being sent. The client can
-    /// read the remaining output until the closing timeout.
+    /// still read the remaining output until the closing timeout expires.
     pub(super) fn close_for_overload(&self, rejection: Rejection, reason: &str) {
         self.shared.report(self.id, rejection);
         if self.state() == WebSocketState::Open {
@@ -77,8 +76,8 @@ impl WebSocketHandle {
         }
     }
 
-    /// Closes the WebSocket because the given share of the memory budget is exhausted, with close
-    /// code 1013 (try again later). Skips the closing handshake if too much output is queued before
+    /// Closes the WebSocket with close code 1013 (try again later), because the given share of the
+    /// memory budget is exhausted. Skips the closing handshake if too much output is queued before
     /// the close frame.
     pub(super) fn evict_for(&self, share: Share) {
         let was_closing = self.state() == WebSocketState::Closing;
@@ -104,8 +103,8 @@ impl WebSocketHandle {
         self.wake();
     }
 
-    /// Records that the WebSocket's task has dropped its incomplete incoming message and reads no
-    /// more messages.
+    /// Records that the WebSocket's task has dropped the incomplete incoming message for lack of
+    /// memory, and reads no more messages.
     pub(super) fn on_message_dropped(&self) {
         self.shared
             .connections

@@ -35,7 +35,7 @@ impl WebSocketRegistry {
         Rc::new(WebSocketRegistry { shared, open: RefCell::default(), waiting: RefCell::default() })
     }
 
-    /// Registers the WebSocket that the application has accepted in response to a handshake.
+    /// Registers the WebSocket whose handshake the application has accepted.
     /// [`spawn`](super::driver::spawn) starts its task.
     pub(crate) fn open(&self, exchange: &Exchange) {
         let open = match self.shared.dispatch.application.take_upstream(exchange.id()) {
@@ -94,8 +94,7 @@ impl WebSocketRegistry {
         }
     }
 
-    /// Wakes the WebSockets that wait until the application has capacity for their messages, if it
-    /// has capacity again.
+    /// If the application has capacity for messages again, wakes the WebSockets that wait for it.
     pub(crate) fn wake_waiting(&self) {
         let application = &self.shared.dispatch.application;
         if self.waiting.borrow().is_empty() || !application.poll_capacity() {

@@ -34,8 +34,8 @@ use crate::net::transport::{PeerState, Transport};
 use crate::net::unix_stream::UnixStream;
 use crate::rejection::Rejection;
 
-/// The number of reads in each direction of a tunnel in one poll, after which other connections are
-/// served.
+/// The maximum number of reads in each direction of a tunnel in one poll. Then other connections
+/// are served.
 const READS_PER_POLL: usize = 4;
 
 /// The reason text in the close frame that a client gets when its upstream process has ended
@@ -61,8 +61,8 @@ pub(crate) struct Tunnel {
     /// The bytes on their way from the upstream process to the client.
     to_client: RefCell<Direction>,
     frames: RefCell<FrameTracker>,
-    /// The close frame that the server wants to send to the client, while it waits for a frame
-    /// boundary.
+    /// The server's own close frame for the client, while it waits for a frame boundary in the
+    /// forwarded bytes.
     close_frame: RefCell<Vec<u8>>,
     /// True once the server has sent its own close frame to the client. Further bytes from the
     /// upstream process are discarded.
@@ -80,8 +80,8 @@ pub(crate) struct Tunnel {
     read_rate: RateMeter,
     /// The clock tick at which the client last read something or had nothing to read.
     last_progress: Cell<u32>,
-    /// The charge to the memory budget for buffered bytes from the client to the upstream process,
-    /// beyond what every connection is charged.
+    /// The charge to the memory budget for buffered bytes from the client to the upstream process.
+    /// A small buffer is free, because it is part of the charge for every connection.
     upstream_charge: Charge,
     /// The charge to the memory budget for buffered bytes from the upstream process to the client.
     client_charge: Charge,
@@ -175,9 +175,9 @@ impl Tunnel {
 
     // ---- called by others ----
 
-    /// Sends a close frame to the client at the next frame boundary. The client responds with a
-    /// close frame of its own. That frame is forwarded to the upstream process, which thereby
-    /// learns that the WebSocket is closed.
+    /// Sends a close frame to the client at the next frame boundary. When the client responds with
+    /// its close frame, that frame is forwarded to the upstream process, which thus learns that the
+    /// WebSocket is closed.
     pub(crate) fn close(&self, code: u16, reason: &[u8]) {
         if self.state.get() != TunnelState::Open || self.frames.borrow().has_close_frame() {
             return;
@@ -206,8 +206,8 @@ impl Tunnel {
         }
     }
 
-    /// Sets the tunnel to one of the closing states, and starts the closing timeout if the tunnel
-    /// was open.
+    /// Changes the state of the tunnel to `state`, which is `Closing` or `Ending`. Starts the
+    /// closing timeout if the tunnel was open.
     fn start_ending(&self, state: TunnelState) {
         if self.state.get() == TunnelState::Open {
             self.last_progress.set(self.shared.connections.clock.now());
@@ -386,9 +386,9 @@ impl Tunnel {
         Ok(true)
     }
 
-    /// Tracks the WebSocket frames in `bytes`, which the upstream process has sent. Returns how
-    /// many of the bytes to forward: all, or those up to the next frame boundary if a close frame
-    /// waits for one.
+    /// Tracks the WebSocket frames in `bytes`, which the upstream process has sent, and returns how
+    /// many of the bytes to forward. If the server's close frame waits for a frame boundary, these
+    /// are the bytes up to the next boundary, and otherwise all.
     fn track(&self, bytes: &mut [u8]) -> usize {
         let mut frames = self.frames.borrow_mut();
         if self.is_close_pending() {
@@ -495,8 +495,8 @@ impl TableEntry for Tunnel {
     }
 
     /// Aborts the tunnel if its client does not read, or if closing takes too long. Called at each
-    /// clock tick. A client that has vanished is detected by the pings of the upstream process
-    /// instead.
+    /// clock tick. A client that has vanished is not detected here, but by the pings of the
+    /// upstream process.
     fn sweep(&self, now: u32) {
         let ticks = &self.shared.connections.clock.ticks;
         if self.is_read_paused.get() && self.check_abandoned(now) {
@@ -570,8 +570,9 @@ impl TableEntry for Tunnel {
     }
 }
 
-/// Runs the WebSocket frame tracker for the fuzzer. Returns the positions of the frame boundaries,
-/// the forwarded bytes, and whether a close frame has begun.
+/// Lets the fuzzer track the WebSocket frames in `bytes`, which arrive in two parts that are split
+/// at `cut`. Returns the positions of the frame boundaries, the forwarded bytes, and whether a
+/// close frame has begun.
 pub fn track_frames_for_fuzzer(bytes: &[u8], cut: usize) -> (Vec<usize>, Vec<u8>, bool) {
     frame_tracker::track_frames_for_fuzzer(bytes, cut)
 }

@@ -13,7 +13,7 @@ mod workers;
 use crate::setting::{Former, Places, Section, Setting};
 use crate::suggestions::did_you_mean;
 
-/// The maximum of a numeric setting that does not accept "no limit".
+/// The maximum of a numeric setting that accepts any finite number, but not "no limit".
 const FINITE: f64 = 1e18;
 /// The largest number up to which R and JSON represent every whole number exactly (2^53).
 const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -30,25 +30,27 @@ static TABLES: [&[Setting]; 9] = [
     &development::ROWS,
 ];
 
-/// Returns all settings of the table, group by group.
+/// Returns all settings of Rookery. The settings of one group, such as the limits, are next to each
+/// other.
 pub fn all() -> impl Iterator<Item = &'static Setting> + Clone {
     TABLES.iter().copied().flatten()
 }
 
-/// Returns the setting with this name, or `None` if the table has no such setting.
+/// Returns the setting with this name, or `None` if there is no such setting.
 pub fn find(name: &str) -> Option<&'static Setting> {
     all().find(|setting| setting.name == name)
 }
 
-/// Returns the setting with this name, which must be in the table.
+/// Returns the setting with this name, which must exist. Each setting is a row of the table of
+/// settings.
 ///
 /// # Panics
-/// Panics if the table has no such setting.
+/// Panics if there is no setting with this name.
 pub fn row(name: &str) -> &'static Setting {
     find(name).unwrap_or_else(|| panic!("`{name}` is not in the table of settings"))
 }
 
-/// A setting that was found by its name or by a former name.
+/// A setting that was found by its present name or by one of its former names.
 #[derive(Debug, Clone, Copy)]
 pub struct FoundSetting {
     /// The setting that was found.
@@ -69,13 +71,13 @@ pub fn find_key(section: Section, key: &str) -> Option<FoundSetting> {
     })
 }
 
-/// Finds the limit with this present or former name.
+/// Finds the setting in the section `limits` of `_server.yml` that has, or formerly had, this name.
 pub fn find_limit(name: &str) -> Option<FoundSetting> {
     find_key(Section::Limits, name)
 }
 
-/// Finds the setting that had this former name in one of the places `place`, such as the command
-/// line.
+/// Finds the setting that was formerly called `name`. The former name must still be accepted in
+/// `place`, such as the command line.
 fn find_former_in(place: Places, name: &str) -> Option<FoundSetting> {
     find_former(|former| former.name == name && former.places.has(place))
 }

@@ -14,9 +14,9 @@ use super::balancing::queue::QueuedRequest;
 /// trip to R.
 const MAX_UNASKED_BODY: u64 = 1 << 20;
 
-/// Returns true if an app with `onHeaders` should see the head of this request before the server
-/// receives the body. That is so if the body is long or of unknown length, or if the client waits
-/// for the app's decision (`Expect`).
+/// Returns true if an app that inspects request heads (`onHeaders`) should see the head of this
+/// request before the server receives the body. This applies if the body is long or of unknown
+/// length, or if the client has sent an `Expect` header and waits for a decision.
 pub(super) fn is_deferred(exchange: &Exchange) -> bool {
     match body_length(exchange) {
         BodyLength::Bytes(len) => len > MAX_UNASKED_BODY || exchange.header(b"expect").is_some(),

@@ -53,8 +53,9 @@ impl ErrorReply {
         }
     }
 
-    /// Returns the termination state of the request, which the access log shows as the reason for
-    /// the failure.
+    /// Returns the reason for the failure of the request as the access log shows it, which is
+    /// called the termination state. Returns `None` if the access log has no such state for this
+    /// error.
     pub(super) fn termination_state(self) -> Option<TerminationState> {
         match self {
             ErrorReply::NoWorker | ErrorReply::SessionsFull => Some(TerminationState::Queue),

@@ -65,8 +65,8 @@ pub fn pool(registry: Arc<BackendRegistry>, limits: PoolLimits) -> MakeApplicati
     })
 }
 
-/// The factory of session cookies for clients whose connections are accepted by the workers
-/// themselves and not by the supervisor.
+/// The creator of signed session cookies, for clients whose connections are accepted by the workers
+/// and not by the supervisor.
 struct SignedCookies {
     keys: Arc<Keys>,
     is_embedded: bool,

@@ -60,7 +60,7 @@ impl Responder {
         self.respond(request.exchange);
     }
 
-    /// Moves all queued commands for the server to `commands`, which is empty.
+    /// Moves all queued commands for the server to `commands`, which must be empty.
     pub(super) fn take_commands(&self, commands: &mut VecDeque<Command>) {
         std::mem::swap(&mut *self.commands.borrow_mut(), commands);
     }

@@ -42,7 +42,8 @@ impl Registry {
         self.sinks.borrow_mut().insert(stream, sink);
     }
 
-    /// Calls `body` with the sink of a streamed response, unless that response has ended.
+    /// Calls `body` with the sink of a streamed response, which holds the state of that response.
+    /// Does nothing if the response has ended.
     pub(super) fn with_sink(&self, stream: StreamId, body: impl FnOnce(&ResponseSink)) {
         if let Some(sink) = self.sinks.borrow().get(&stream) {
             body(sink);

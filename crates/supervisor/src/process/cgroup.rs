@@ -79,9 +79,8 @@ impl ControlGroups {
         second.chain(first).find_map(kills)
     }
 
-    /// Returns the folders of the control group and of its ancestors, innermost first. If
-    /// `is_first` is true, returns those of version 1 of control groups, otherwise those of version
-    /// 2.
+    /// Returns the folders of the control group and of its ancestors, innermost first. `is_first`
+    /// is true for version 1 of control groups, and false for version 2.
     fn folders(&self, is_first: bool) -> Vec<PathBuf> {
         let groups = fs::read_to_string(&self.own).unwrap_or_default();
         let path = groups.lines().find_map(|line| {
@@ -108,7 +107,9 @@ impl ControlGroups {
     }
 }
 
-/// Writes files like those of the system's control groups into a folder, for tests.
+/// Writes files like those of the system's control groups into a folder, for tests, and returns
+/// their paths. `own` is the content of `/proc/self/cgroup`, and `files` are the paths and contents
+/// of files in `/sys/fs/cgroup`.
 #[cfg(test)]
 pub(crate) fn stand_in(folder: &Path, own: &str, files: &[(&str, &str)]) -> ControlGroups {
     let groups = ControlGroups { own: folder.join("own"), root: folder.join("root") };

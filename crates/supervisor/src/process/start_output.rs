@@ -16,8 +16,8 @@ const MOST_HELD: usize = 64 << 10;
 /// users therefore still see its messages.
 const HELD_WITHIN: Duration = Duration::from_secs(10);
 
-/// The maximum time for which a failed worker's output is held back until the output of the first
-/// worker is complete. The two are compared, because the same output is written only once.
+/// The maximum time for which a failed worker's output waits until the first worker's output is
+/// complete. The outputs are then compared, because equal outputs are written only once.
 const FIRST_WITHIN: Duration = Duration::from_millis(1500);
 /// The interval between two checks whether the first worker's output has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -92,9 +92,10 @@ pub(crate) struct HeldOutput {
     is_held: bool,
     is_first: bool,
     until: Instant,
-    /// The worker's output that is held back, as lines with their prefix.
+    /// The worker's output that is held back, as lines with the prefix that the supervisor adds.
     lines: Vec<u8>,
-    /// The output as the worker wrote it, without prefixes and up to [`MOST_HELD`] bytes.
+    /// The first [`MOST_HELD`] bytes of the output as the worker wrote it, without the prefix that
+    /// the supervisor adds to each line.
     text: Vec<u8>,
 }
 
@@ -134,9 +135,10 @@ impl HeldOutput {
         std::mem::take(&mut self.lines)
     }
 
-    /// Ends a stream (stdout or stderr) of a starting worker, and returns the held-back output that
-    /// is still to be written. Returns nothing if another worker has already failed with the same
-    /// output. To find out, waits up to [`FIRST_WITHIN`] for the end of the first worker's stream.
+    /// Handles the end of a stream (stdout or stderr) of a starting worker. Returns the held-back
+    /// output that is still to be written, or nothing if another worker has failed with the same
+    /// output. Waits up to [`FIRST_WITHIN`] until the first worker's stream has ended too, so that
+    /// the outputs can be compared.
     pub(crate) async fn ended(&mut self) -> Vec<u8> {
         let until = Instant::now() + FIRST_WITHIN;
         while self.is_held && !self.is_over() && Instant::now() < until {

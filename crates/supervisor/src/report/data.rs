@@ -137,7 +137,8 @@ pub(crate) struct Report {
     /// The request counters of workers that have ended. They include only requests on connections
     /// that the workers themselves had accepted.
     pub(crate) past: Arc<RequestCounters>,
-    /// The number of workers that have become ready, and the sum of their start times in seconds.
+    /// The number of workers that have become ready, and the sum of the seconds that their starts
+    /// took.
     pub(crate) readied: (u64, f64),
 }
 
@@ -147,7 +148,8 @@ impl Report {
         self.processes.iter().filter(|process| process.state == READY).count()
     }
 
-    /// Returns the time since the supervisor's main loop last ran.
+    /// Returns the time since the supervisor's main loop last ran, or [`Duration::MAX`] if it has
+    /// never run.
     pub(crate) fn silence(&self) -> Duration {
         self.turned.map_or(Duration::MAX, |turned| turned.elapsed())
     }

@@ -16,15 +16,15 @@ use std::time::{Duration, Instant};
 use rookery_worker_protocol::Message;
 
 /// The time within which a worker must acknowledge a command to start or stop accepting
-/// connections. A worker whose I/O thread responds does so at once.
+/// connections. Normally a worker acknowledges the command at once.
 pub(super) const ACKNOWLEDGEMENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The time for which a worker that has refused to accept connections, or has not responded, gets
 /// no new command to accept.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(10);
 
-/// The state of the choice between the front end and a worker: the process that accepts
-/// connections, and the progress of a change to the other one.
+/// Which process accepts connections, the front end or a worker, and how far a change between the
+/// two has progressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     FrontEnd,
@@ -38,7 +38,7 @@ enum State {
     Worker {
         epoch: u64,
     },
-    /// The worker accepts connections until it acknowledges the command to stop.
+    /// The worker got a command to stop accepting connections and has not yet acknowledged it.
     TakingBack {
         epoch: u64,
         number: u64,
@@ -64,8 +64,8 @@ pub(super) struct Acceptor {
     state: State,
     /// The number of the last command that a worker got to start or stop accepting connections.
     number: u64,
-    /// The epoch (the number of the start) of the worker that did not accept connections when
-    /// ordered to, and the time until which it gets no new command to accept.
+    /// The worker that did not accept connections when it got the command, named by its epoch (the
+    /// number of its start), and the time until which it gets no new command.
     refused: Option<(u64, Instant)>,
 }
 

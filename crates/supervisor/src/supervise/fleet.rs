@@ -99,7 +99,8 @@ impl<'a> Fleet<'a> {
         !self.rollout.replacing.is_idle()
     }
 
-    /// Returns true if no worker is changing its phase or about to be started.
+    /// Returns true if no worker is starting or about to end, and no start is scheduled. A worker
+    /// that still drains only because of its WebSockets does not count.
     pub(super) fn is_settled(&self) -> bool {
         self.workers.slots().iter().all(|slot| slot.start_at.is_none())
             && self.workers.iter().all(WorkerProcess::is_settled)
@@ -415,8 +416,8 @@ impl<'a> Fleet<'a> {
 
     // ---- timers ----
 
-    /// Stops workers and closes WebSockets whose time is over, and stops reading the output of
-    /// workers that have ended.
+    /// Stops workers and closes WebSockets that have exceeded their time limits. Also stops reading
+    /// the output of workers that have ended, after a time limit.
     pub(super) fn check_deadlines(&mut self, now: Instant) {
         self.workers.check_deadlines(now, self.config.times);
         self.output_tasks.expire(now);
@@ -464,8 +465,8 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Starts a worker that replaces the current one of a slot (a worker's numbered place) once the
-    /// new worker is ready.
+    /// Starts a new worker in a slot (a worker's numbered place) while the old one still serves
+    /// there. Once the new worker is ready, it replaces the old one.
     fn start_successor(&mut self, slot: u32) {
         let successor = self.start(slot);
         let place = self.workers.slot_mut(slot);
@@ -512,7 +513,7 @@ impl<'a> Fleet<'a> {
         self.rollout.refuse_reload(reason, self.config.log);
     }
 
-    /// If no replacement for a reload remains, reports that the reload has ended.
+    /// Reports that the reload has ended, if no worker remains to be replaced for it.
     pub(super) fn complete_reload(&mut self) {
         self.rollout.complete_reload();
     }
@@ -560,7 +561,8 @@ impl<'a> Fleet<'a> {
         self.rollout.replacing.reset_backoff(slot);
     }
 
-    /// Drains the worker that is needed least, and starts no other worker in its place.
+    /// Drains the worker that can be spared most easily, for example one that does not respond or
+    /// has few WebSockets. No other worker is started in its place.
     fn remove_slot(&mut self) {
         if let Some(slot) = self.rollout.scaling.slot_to_remove(&self.workers.slot_workers()) {
             self.rollout.replacing.remove_slot(slot);

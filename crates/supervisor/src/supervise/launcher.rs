@@ -63,8 +63,8 @@ impl Launcher {
         self.output.end();
     }
 
-    /// Returns the last error message that a starting worker has written, provided that no worker
-    /// has been ready.
+    /// Returns the last error message that a worker wrote when its start failed. Messages are
+    /// recorded only while no worker has ever been ready.
     pub(super) fn error_message(&self) -> Option<String> {
         self.output.message()
     }

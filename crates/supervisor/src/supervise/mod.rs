@@ -78,7 +78,7 @@ pub struct SupervisorConfig {
     pub log: fn(&str),
 }
 
-/// The public listeners, in the form in which workers inherit them.
+/// The listening sockets that clients connect to, as file descriptors that workers inherit.
 #[derive(Debug, Default)]
 pub struct PublicListeners {
     /// The listening sockets of the server's address.
@@ -248,12 +248,12 @@ pub enum SupervisorEvent<'a> {
     Reloaded,
 }
 
-/// The reason for which a supervisor ended.
+/// The reason why a supervisor ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// The server was requested to stop.
     Stopped,
-    /// No worker ever became ready, since each start and all its retries failed.
+    /// No worker ever became ready, because each start and all its retries failed.
     NeverReady,
     /// All workers ended repeatedly without having answered a request.
     CrashLoop,

@@ -17,19 +17,20 @@ const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// short because a single request may have caused the end, and other requests are waiting.
 const SHORT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The number of failures within [`LONG_LIFE`] from which the workers of a slot are in a crash
-/// loop. A worker fails if it ends before it has answered any request.
+/// The number of failures within [`LONG_LIFE`] at which the workers of a slot (a worker's numbered
+/// place) count as being in a crash loop. A worker fails if it ends before it has answered any
+/// request.
 const LOOP_FAILURES: usize = 5;
 
-/// The restart back-off of the workers in one slot (a worker's numbered place), with their recent
-/// failures.
+/// The restart back-off of one slot (a worker's numbered place), which depends on the recent
+/// failures of the slot's workers.
 #[derive(Debug, Default)]
 pub(crate) struct RestartBackoff {
     /// The number of consecutive failures of workers in the slot.
     failures: u32,
     /// The times of the failures of workers in the slot within the last minute.
     recent: VecDeque<Instant>,
-    /// Whether the workers of the slot are in a crash loop, which has been logged.
+    /// Whether a crash loop of the slot's workers has begun and has been logged.
     is_loop_reported: bool,
 }
 
@@ -38,7 +39,7 @@ pub(crate) struct RestartBackoff {
 pub(crate) struct Pause {
     /// The duration of the pause before the next start.
     pub(crate) time: Duration,
-    /// Whether the end of the worker has begun a crash loop, which has not been logged yet.
+    /// Whether a crash loop begins with this end of a worker, so that the caller has to log it.
     pub(crate) is_new_loop: bool,
 }
 
@@ -51,8 +52,9 @@ impl RestartBackoff {
     }
 
     /// Records the end of a worker that lived for `life`, and returns the pause before the next
-    /// start. `chance` is any number. It varies the pause, so that workers that ended together do
-    /// not start together.
+    /// start. `has_answered` is true if the worker has responded to a request. `chance` is an
+    /// arbitrary number that varies the pause, so that workers that ended together do not start
+    /// together.
     pub(crate) fn on_exit(
         &mut self,
         life: Duration,

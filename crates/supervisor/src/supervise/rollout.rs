@@ -61,7 +61,7 @@ impl<'a> Rollout<'a> {
         self.report.end(Some(reason));
     }
 
-    /// Logs the completion of a reload, when its last worker is ready.
+    /// Logs that a reload is complete, once all its workers are ready. Logs this only once.
     pub(super) fn log_completed_reload(&mut self, workers: &Workers, log: fn(&str)) {
         let completed = self
             .replacing
@@ -143,7 +143,7 @@ impl<'a> Rollout<'a> {
     }
 }
 
-/// Returns the description of a new worker that has ended before it was ready.
+/// Returns a description of the failure of a new worker that has ended before it was ready.
 fn failure_of(exited: &ExitedWorker) -> String {
     format!("the new {} {} before it was ready", exited.name(), exited.exit())
 }

@@ -15,7 +15,7 @@ use crate::report::Lifecycle;
 /// first starts leads to `Ending` at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RunState {
-    /// The server serves.
+    /// The server runs normally: it accepts connections and responds to requests.
     Serving,
     /// The server has been requested to stop. It still serves until this time, and reports itself
     /// as not ready, so that load balancers stop sending requests.

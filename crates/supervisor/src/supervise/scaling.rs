@@ -39,9 +39,9 @@ pub(super) enum ScalingStep {
 pub(super) enum SlotWorker {
     /// The worker has ended and has not been started again.
     Missing,
-    /// The worker starts or ends. The epoch is the number of its start.
+    /// The worker is starting or ending. The epoch is the number of its start.
     NotReady { epoch: u64 },
-    /// The worker is ready and a spare, which is held in reserve. The epoch is the number of its
+    /// The worker is ready, but is held in reserve as a spare. The epoch is the number of its
     /// start.
     Spare { epoch: u64 },
     /// The worker is ready and serves. `is_available` is false if it does not respond, `sessions`
@@ -50,8 +50,7 @@ pub(super) enum SlotWorker {
 }
 
 impl Scaling {
-    /// Creates the record of the numbers of workers and spares, with the numbers in the
-    /// configuration.
+    /// Creates the record with the numbers of workers and spares in the configuration.
     pub(super) fn new(workers: u32, spares: u32) -> Scaling {
         Scaling { configured: workers, wanted: workers, spares, requested: None }
     }

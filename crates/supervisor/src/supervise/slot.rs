@@ -17,10 +17,11 @@ pub(super) struct Slot {
     /// The epoch (the number of the start) of the worker that serves in the slot, or will serve
     /// once it is ready.
     pub(super) current: Option<u64>,
-    /// The epoch (the number of the start) of the worker that replaces the current one once it is
-    /// ready.
+    /// The epoch (the number of the start) of the new worker that replaces the current one as soon
+    /// as the new one is ready.
     pub(super) successor: Option<u64>,
-    /// The time at which a worker is started in the slot.
+    /// The time at which the next worker is started in the slot, or `None` if no start is
+    /// scheduled.
     pub(super) start_at: Option<Instant>,
     /// Whether no worker is started in the slot any more, because the number of workers was
     /// reduced.
@@ -45,12 +46,12 @@ pub(super) struct WorkerFailure {
     /// Whether the worker process failed while it was starting, or while no worker had ever been
     /// ready.
     pub(super) is_failed_start: bool,
-    /// The way in which the worker process ended.
+    /// How the worker process ended: with an exit status or by a signal.
     pub(super) exit: Exit,
 }
 
 impl Slot {
-    /// Returns a slot (a worker's numbered place) in which a worker is started at this time.
+    /// Returns a slot (a worker's numbered place) in which a worker is to be started at `time`.
     pub(super) fn starting_at(time: Instant) -> Slot {
         Slot { start_at: Some(time), ..Slot::default() }
     }
@@ -66,7 +67,8 @@ impl Slot {
         pause
     }
 
-    /// Handles a worker process that could not be started in the slot. Schedules the next start.
+    /// Handles the failure to start a worker process in the slot: counts it, and schedules the next
+    /// start.
     pub(super) fn on_start_error(&mut self, epoch: u64, now: Instant) {
         self.failed_starts += 1;
         let pause = self.backoff.on_exit(Duration::ZERO, false, now, epoch * 7919);
@@ -83,7 +85,8 @@ impl Slot {
         self.failed_starts
     }
 
-    /// Returns true if no start in the slot is left to try after `retries` retries.
+    /// Returns true if no worker may be started in the slot any more, because more than `retries`
+    /// starts have failed or the slot has been given up.
     pub(super) fn has_no_start_left(&self, retries: u32) -> bool {
         self.failed_starts > retries || self.is_given_up
     }
@@ -95,7 +98,7 @@ impl Slot {
     }
 
     /// Returns true if the workers of the slot end repeatedly without having answered a request.
-    /// The current worker has the age `life` and has not answered a request.
+    /// `life` is the age of the current worker, which has not answered a request.
     pub(super) fn is_in_crash_loop(&self, life: Duration) -> bool {
         self.backoff.is_loop(life)
     }

@@ -22,15 +22,15 @@ const SHORT_INTERVAL: Duration = Duration::from_millis(50);
 /// The interval of the main loop while no worker changes its phase.
 const LONG_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The maximum time by which the number of connections may be queried too early. A query is due
-/// every [`LONG_INTERVAL`], but an iteration of the main loop may begin a little earlier.
+/// The time by which a query of the number of connections may be early. Queries are due every
+/// [`LONG_INTERVAL`], but an iteration of the main loop may begin a little earlier.
 const TOLERANCE: Duration = Duration::from_millis(50);
 
 /// The interval of log lines about the drain of the server.
 const DRAIN_LOG_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The time for which responses of an ended worker are still sent to clients while no other worker
-/// serves.
+/// The maximum duration of the server's drain if no worker is left. In this time, the last
+/// responses of ended workers are sent to clients.
 const LAST_RESPONSES_TIME: Duration = Duration::from_secs(2);
 
 /// The supervisor, which reacts to commands, worker events and the passing of time.
@@ -117,8 +117,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Forwards the last output of the workers, and reports why no worker became ready if the
-    /// server ends for that reason. Returns the outcome.
+    /// Forwards the last output of the workers, and returns the outcome. If the server ends because
+    /// no worker has ever become ready, also reports the error message of the failed start.
     async fn finish(&mut self, outcome: Outcome) -> Outcome {
         self.fleet.forward_output().await;
         if outcome == Outcome::NeverReady {

@@ -33,8 +33,8 @@ pub(super) enum SlotRole {
     Former,
     /// The ended worker was starting and should have replaced another worker.
     Successor,
-    /// The ended worker was the one that served in its slot or would have served. Its successor, if
-    /// it has one, takes its place.
+    /// The ended worker served in its slot, or was going to serve there. If `has_successor` is
+    /// true, a new worker has already been started, which now takes over the slot.
     Current { has_successor: bool },
 }
 
@@ -220,8 +220,8 @@ impl Workers {
         })
     }
 
-    /// Returns true if all workers are ready and belong to this generation, that is, this number of
-    /// reloads had begun when they were started.
+    /// Returns true if all workers are ready and belong to this `generation`, which is the number
+    /// of reloads that had begun when a worker was started.
     pub(super) fn is_all_of_generation(&self, generation: u64) -> bool {
         self.kept_slots().into_iter().all(|slot| {
             self.current(slot).is_some_and(|worker| {
@@ -276,8 +276,8 @@ impl Workers {
         old.drain(if is_large { timeouts.without_sessions() } else { timeouts });
     }
 
-    /// Drains the worker of a slot (its numbered place). The worker that replaces it is started
-    /// later, when it has ended.
+    /// Drains the worker of a slot (its numbered place). Its replacement is started only after the
+    /// drained worker has ended.
     pub(super) fn drain_current(&mut self, slot: u32, reason: ReplaceReason, timeouts: Timeouts) {
         let current = self.slot(slot).current;
         let Some(old) = current.and_then(|current| self.processes.get_mut(&current)) else {

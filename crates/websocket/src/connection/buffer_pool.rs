@@ -35,8 +35,8 @@ pub(crate) fn return_read_buffer(buffer: ReadBuffer) {
     });
 }
 
-/// Takes an empty message buffer from the pool. It has the capacity that it had when it was
-/// returned.
+/// Takes an empty message buffer from the thread's pool. The buffer keeps the capacity that it had
+/// when it was returned to the pool.
 pub(crate) fn take_message_buffer() -> Vec<u8> {
     GROWING.with_borrow_mut(Vec::pop).unwrap_or_default()
 }

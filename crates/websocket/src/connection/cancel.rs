@@ -25,12 +25,13 @@ struct Shared {
 }
 
 impl Canceller {
-    /// Makes a handle for cancelling reads. No connection checks it yet.
+    /// Creates a canceller that does not belong to a connection yet.
     pub(crate) fn new() -> Canceller {
         Canceller { shared: Arc::default() }
     }
 
-    /// Cancels the current read of the connection, or the next one if there is none.
+    /// Cancels the read of the connection that is in progress. If there is none, cancels the next
+    /// one.
     pub fn cancel(&self) {
         self.shared.is_cancelled.store(true, Ordering::Release);
         self.shared.waker.wake();
@@ -48,8 +49,8 @@ impl Canceller {
             && self.shared.is_cancelled.swap(false, Ordering::AcqRel)
     }
 
-    /// Registers the waker of a read, which is woken when the read is cancelled. Call
-    /// [`Canceller::take`] after that, because the read may have been cancelled just before.
+    /// Registers the waker that is woken when a read is cancelled. Call [`Canceller::take`] after
+    /// that, because the read may have been cancelled just before.
     pub(crate) fn register(&self, waker: &Waker) {
         self.shared.waker.register(waker);
     }

@@ -109,8 +109,8 @@ pub(crate) struct Core<S> {
     queue_max: usize,
     /// True if the transport has to be flushed, because bytes were written since the last flush.
     is_unflushed: bool,
-    /// The waker that the transport wakes when it accepts more bytes. It is set if several tasks
-    /// write. If it is `None`, the transport wakes the task that polls.
+    /// The waker that is passed to the transport if several tasks write to the connection. If it is
+    /// `None`, the transport gets the waker of the task that polls the connection.
     pub(crate) write_waker: Option<Waker>,
     /// The kind of the I/O error that made a write fail, if one failed.
     broken: Option<io::ErrorKind>,

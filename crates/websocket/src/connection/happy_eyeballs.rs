@@ -52,8 +52,8 @@ fn interleave(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     ordered
 }
 
-/// Runs `connect` for each address until one succeeds. An attempt starts when another has failed,
-/// or after a delay.
+/// Runs `connect` for each address until one attempt succeeds. The next attempt starts when one has
+/// failed, or [`ATTEMPT_DELAY`] after the start of the last one.
 async fn race<S, F>(
     addresses: Vec<SocketAddr>,
     mut connect: impl FnMut(SocketAddr) -> F,

@@ -175,8 +175,9 @@ impl Inbound {
         self.poll_for(core, cx, mode, |_| false)
     }
 
-    /// Returns the next whole message. Returns `None` when `is_done` returns true after a control
-    /// frame, or when the closing handshake is complete.
+    /// Waits for the next whole message and returns it. Returns `None` as soon as `is_done` returns
+    /// true, which is checked at first and after each control frame, or when the closing handshake
+    /// is complete.
     pub(crate) fn poll_until<S: AsyncRead + AsyncWrite + Unpin>(
         &mut self,
         core: &mut Core<S>,
@@ -247,7 +248,7 @@ impl Inbound {
     }
 
     /// Decodes the next frame in the buffer, and responds to a ping or a close frame. Returns the
-    /// decoded message or control frame, if one is complete.
+    /// decoded message or chunk, if there is one.
     fn decode<S>(&mut self, core: &mut Core<S>, mode: ReadMode) -> Result<Option<Step>, Violation> {
         let buffer = self.buffer.as_deref_mut().expect("held while there is something to decode");
         let base = self.start;
@@ -343,7 +344,8 @@ impl Inbound {
         }
     }
 
-    /// Ends the connection with this error. The endpoint has already recorded the failure.
+    /// Records the error that ends the connection, and discards the bytes that are not decoded yet.
+    /// The endpoint has already recorded the failure.
     #[cold]
     fn fail(&mut self, error: Error) {
         self.start = self.end;

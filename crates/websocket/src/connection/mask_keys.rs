@@ -78,7 +78,8 @@ mod forks {
 
     static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-    /// Returns the number of forks between the process that called `watch` and this process.
+    /// Returns the fork counter: the number of forks between the process that called `watch` (which
+    /// registers the fork handler) and this process.
     #[inline]
     pub(super) fn generation() -> u32 {
         // No other ordering is needed: the child sees what its handler has stored.

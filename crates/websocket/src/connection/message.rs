@@ -18,7 +18,7 @@ pub struct Message<'a> {
     bytes: &'a [u8],
 }
 
-/// A chunk of a received message, read as it arrived.
+/// A chunk of a received message: the part that had arrived when it was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Chunk<'a> {

@@ -268,9 +268,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Sender<S> {
         }
     }
 
-    /// Waits until `operation` is ready, and returns its result. Meanwhile, the calling task is one
-    /// of the connection's waiting tasks, which are all woken at the same time to poll again.
-    /// Dropping the future removes the task's waker.
+    /// Waits until `operation` is ready, and returns its result. Meanwhile, the calling task is
+    /// registered with the connection, which wakes all waiting tasks together so that they poll
+    /// again. Dropping the future removes the task's waker.
     async fn wait<T>(
         &self,
         mut operation: impl FnMut(&mut Core<S>, &mut Context<'_>) -> Poll<Result<T, Error>>,

@@ -31,8 +31,8 @@ use crate::protocol::MaskKey;
 pub trait Adapter: Sealed {
     /// The type of the points in time on the adapter's clock.
     type Time: Time;
-    /// The type of a message's payload that is written without being copied into the send queue's
-    /// buffer.
+    /// The type of a message's payload. A large payload is written directly from this type, without
+    /// being copied into the send queue's buffer.
     type Payload;
     /// The type of the connection's counters: [`Statistics`], or `()` to count nothing.
     type Counters: Counters;
@@ -40,8 +40,9 @@ pub trait Adapter: Sealed {
     /// The number of bytes at which a buffer of the send queue is full, so that the next frame
     /// begins another buffer. The frames in one buffer are written together.
     const BUFFER_SIZE: usize;
-    /// The largest payload in bytes that is copied behind its frame's header. After the copy, the
-    /// payload is returned to the caller. Larger payloads are queued without a copy.
+    /// The maximum size in bytes of a payload that is copied into the send queue, behind its
+    /// frame's header. After the copy, the payload is returned to the caller. Larger payloads are
+    /// queued without a copy.
     const COPY_MAX: usize;
     /// True if the close frame that is sent after a protocol violation contains a textual reason
     /// besides the close code.
@@ -60,7 +61,7 @@ pub trait Adapter: Sealed {
     /// Returns an empty buffer for encoded frames.
     fn take_buffer() -> Vec<u8>;
 
-    /// Returns an empty buffer, which is no longer needed, to the adapter.
+    /// Gives an empty buffer that the endpoint no longer needs back to the adapter.
     fn return_buffer(buffer: Vec<u8>);
 }
 
@@ -96,8 +97,8 @@ pub trait Time: Copy {
     /// Returns true if this time is `deadline` or later.
     fn has_reached(self, deadline: Self) -> bool;
 
-    /// Returns the time between sending a ping at `sent` and now, or `None` if the clock is too
-    /// coarse to measure a round trip.
+    /// Returns the round-trip time of a ping that was sent at `sent` and answered at this point in
+    /// time. Returns `None` if the clock is too coarse to measure a round trip.
     fn round_trip(self, sent: Self) -> Option<Duration> {
         let _ = sent;
         None
@@ -140,7 +141,8 @@ pub struct Rules<Span> {
 }
 
 impl<Span> Rules<Span> {
-    /// Returns rules with these values, which send no keep-alive pings.
+    /// Returns rules with this close timeout and this high-water mark, and without keep-alive
+    /// pings.
     pub fn new(close_timeout: Span, high_water: usize) -> Rules<Span> {
         Rules { close_timeout, ping_interval: None, ping_timeout: None, high_water }
     }

@@ -10,8 +10,8 @@ use std::io::IoSlice;
 
 use crate::endpoint::adapter::Adapter;
 
-/// The maximum capacity of the table of queued segments (buffers and payloads) that is kept while
-/// the send queue is empty. A larger table, which grew while the peer did not read, is freed.
+/// The maximum capacity with which an empty table of queued segments (buffers and payloads) is
+/// kept. A larger table, which has grown while the peer did not read, is freed.
 const KEPT_SEGMENTS: usize = 16;
 
 /// The send queue of a WebSocket connection: the bytes to be written, in order. After
@@ -26,13 +26,13 @@ pub struct Queue<S: Adapter> {
 
 struct Overflow<S: Adapter> {
     segments: VecDeque<Segment<S>>,
-    /// The number of bytes of the first segment that have been written. It is 0 while the head,
-    /// which comes before the segments, is not empty.
+    /// The number of bytes of the first segment that have been written. It is 0 while the head (the
+    /// queue's first buffer, which is written before the segments) is not empty.
     written: usize,
     /// The total number of bytes of all segments that have not been written.
     len: usize,
-    /// The number of bytes of the last segment that are included in `len`, if this segment contains
-    /// frames.
+    /// The number of bytes of the last segment that `len` already includes. It is used only if that
+    /// segment contains frames, because further frames may be appended to it.
     counted: usize,
 }
 
@@ -40,8 +40,8 @@ enum Segment<S: Adapter> {
     /// Encoded frames, one after the other. The last bytes may be the header of the payload in the
     /// next segment.
     Frames(Vec<u8>),
-    /// The payload of a frame, queued without a copy. The frame's header is at the end of the bytes
-    /// before it.
+    /// A payload, or a whole encoded frame, that was queued without a copy. The header of a payload
+    /// is at the end of the bytes before it.
     Payload(S::Payload),
 }
 
@@ -183,8 +183,8 @@ impl<S: Adapter> Queue<S> {
         self.appended();
     }
 
-    /// Appends a payload to the send queue without a copy. The payload's header must have been
-    /// appended before.
+    /// Appends a payload, or a whole encoded frame, to the send queue without a copy. The header of
+    /// a payload must have been appended before.
     pub(super) fn push_payload(&mut self, payload: S::Payload) {
         let overflow = self.overflow.get_or_insert_default();
         overflow.len += S::bytes(&payload).len();
@@ -205,8 +205,8 @@ impl<S: Adapter> Queue<S> {
         if front == 0 { overflow.len } else { overflow.len + overflow.written - first }
     }
 
-    /// Drops the queued bytes after the message that is being written. The peer therefore receives
-    /// only whole messages.
+    /// Drops the queued bytes after the message that is being written. That message is kept, so
+    /// that the peer receives only whole messages.
     pub(super) fn drop_after_current(&mut self) {
         let front = self.current_segments();
         let Some(overflow) = &mut self.overflow else { return };
@@ -245,15 +245,15 @@ impl<S: Adapter> Queue<S> {
     }
 
     /// Returns 1 if the overflow (the part of the send queue after its first buffer) begins with a
-    /// payload, otherwise 0. Such a payload belongs to the message that is being written, because
-    /// its header is at the end of the first buffer or has been written.
+    /// payload, otherwise 0. Such a payload counts as a part of the message that is being written,
+    /// because its header may be at the end of the first buffer or already written.
     fn current_segments(&self) -> usize {
         let first = self.overflow.as_ref().and_then(|overflow| overflow.segments.front());
         usize::from(matches!(first, Some(Segment::Payload(_))))
     }
 
-    /// Returns the send queue's first buffer for appending a frame, after removing the bytes that
-    /// have been written.
+    /// Returns the send queue's first buffer for appending a frame. If more than half of its bytes
+    /// have been written, removes them from the buffer first.
     #[inline]
     fn head_for_append(&mut self) -> &mut Vec<u8> {
         if self.head.capacity() == 0 {

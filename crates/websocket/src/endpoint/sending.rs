@@ -81,16 +81,16 @@ impl<S: Adapter> Endpoint<S> {
         self.holds_pongs = true;
     }
 
-    /// Records that a write to the transport has failed: drops all queued output, and queues
-    /// nothing any more.
+    /// Records that a write to the transport has failed. Drops all queued output; nothing can be
+    /// queued from now on.
     pub fn on_write_failed(&mut self) {
         self.is_broken = true;
         self.queue.clear();
         self.pong = None;
     }
 
-    /// Drops the queued frames after the message that is being written. The peer therefore receives
-    /// fewer messages, but only whole ones.
+    /// Drops the queued frames after the message that is being written. That message is kept, so
+    /// that the peer receives only whole messages.
     pub fn drop_after_current(&mut self) {
         self.queue.drop_after_current();
     }
@@ -169,7 +169,8 @@ impl<S: Adapter> Endpoint<S> {
     }
 
     /// Queues a message of a server. A payload of up to [`Adapter::COPY_MAX`] bytes is copied into
-    /// the send queue and returned to the caller. A larger payload is queued without a copy.
+    /// the send queue and returned to the caller. A larger payload is queued without a copy, and
+    /// `None` is returned.
     ///
     /// # Errors
     /// The errors of [`Endpoint::check_message`]. The payload is then dropped.
@@ -192,8 +193,8 @@ impl<S: Adapter> Endpoint<S> {
         Ok(None)
     }
 
-    /// Queues the frame of a message that other code has encoded, without a copy. `payload` is the
-    /// length of the message before its encoding.
+    /// Queues the frame of a message without a copy. Other code has encoded the frame. `payload` is
+    /// the length of the message in bytes before its encoding.
     ///
     /// # Errors
     /// The errors of [`Endpoint::check_message`]. The frame is then dropped.
@@ -268,8 +269,8 @@ impl<S: Adapter> Endpoint<S> {
         Ok(())
     }
 
-    /// Allows other messages to be sent again, after the last fragment of a fragmented message has
-    /// been queued or if none was queued.
+    /// Allows other messages to be sent again. Call this method after the last fragment of a
+    /// fragmented message has been queued, or if no fragment was queued.
     pub fn end_fragmented(&mut self) {
         self.writing = Writing::Nothing;
     }
@@ -324,7 +325,7 @@ impl<S: Adapter> Endpoint<S> {
     }
 
     /// Queues the pong for a ping. While the peer reads fast enough, each ping is answered in
-    /// order; otherwise only the newest.
+    /// order. Otherwise only the newest ping is answered.
     pub(super) fn on_ping(&mut self, payload: &[u8], rules: &Rules<TimeSpan<S>>) {
         if self.is_broken || !self.closing.may_send() {
             return;

@@ -87,14 +87,14 @@ impl ShutdownState {
         self.cause == Cause::Failed
     }
 
-    /// Starts the end of the connection after a complete closing handshake.
+    /// Begins to end the connection, because the closing handshake is complete.
     pub(super) fn close(&mut self) {
         if self.action == IoAction::Serve {
             *self = ShutdownState { action: IoAction::Flush, cause: Cause::Closed, ..*self };
         }
     }
 
-    /// Starts the end of the connection after a protocol violation or another failure.
+    /// Begins to end the connection after a protocol violation or another failure.
     pub(super) fn fail(&mut self) {
         if self.action == IoAction::Serve {
             self.action = IoAction::Flush;
@@ -102,7 +102,7 @@ impl ShutdownState {
         self.cause = Cause::Failed;
     }
 
-    /// Records that the peer's byte stream has ended.
+    /// Records that the peer's byte stream has ended, and chooses the next I/O action.
     pub(super) fn on_read_closed(&mut self, mode: CloseMode) {
         self.is_read_closed = true;
         match self.action {
@@ -145,8 +145,8 @@ impl ShutdownState {
         self.action = if lingers { IoAction::Drain { waits: true } } else { IoAction::Over };
     }
 
-    /// Gives up the current step of closing the connection. Moves on to the shutdown of the
-    /// transport's sending side, or to the end.
+    /// Gives up the current step of closing the connection, for instance after a timeout. The next
+    /// I/O action shuts down the transport's sending side, or drops or resets the transport.
     pub(super) fn give_up_step(&mut self, mode: CloseMode) {
         if self.is_over() {
             return;
@@ -172,7 +172,8 @@ impl ShutdownState {
 mod tests {
     use super::*;
 
-    /// Returns the I/O actions after `begin`, if the adapter performs each of them at once.
+    /// Ends a connection by calling `begin`, performs each requested I/O action at once, and
+    /// returns the actions in order.
     fn shutdown(
         role: Role,
         mode: CloseMode,

@@ -6,8 +6,8 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// The number of bytes received from the peer, including the heads of the handshake and the
-    /// frame headers.
+    /// The number of bytes received from the peer, including frame headers and the HTTP head of the
+    /// opening handshake.
     pub bytes_received: u64,
     /// The number of bytes that the transport has accepted for sending.
     pub bytes_sent: u64,
@@ -30,7 +30,8 @@ pub struct Statistics {
     /// Two totals in bytes for the messages that were sent compressed: their size before
     /// compression, and their size after it.
     pub compressed: (u64, u64),
-    /// The number of messages that `queue` dropped because the send queue was full.
+    /// The number of messages that a connection's method `queue` dropped because the send queue was
+    /// full.
     pub dropped: u64,
     /// The round-trip time of the last ping that was answered.
     pub round_trip: Option<Duration>,

@@ -113,8 +113,8 @@ impl Decoder {
     }
 
     /// Decodes bytes from `input`, and unmasks them in place. Returns the number of bytes consumed,
-    /// and an event if one is complete. After an event, call it again with the remaining input.
-    /// Without an event, all of `input` is consumed, unless decompression has paused
+    /// and an event if one is complete. After an event, call this method again with the remaining
+    /// input. Without an event, all of `input` is consumed, unless decompression has paused
     /// ([`Decoder::is_stalled`]).
     ///
     /// # Errors
@@ -172,7 +172,7 @@ impl Decoder {
     }
 
     /// Returns the number of bytes of memory that the decoder holds for the current message. This
-    /// includes a decompression state that was lent from the thread's pool.
+    /// includes a decompressor that was borrowed from the thread-local pool.
     pub fn capacity(&self) -> usize {
         self.assembled.capacity() + self.inflater.as_ref().map_or(0, |inflater| inflater.held())
     }
@@ -222,8 +222,8 @@ impl Decoder {
         &mut self.assembled
     }
 
-    /// Returns the bytes of a step (a decoded event) if they are stored in the decoder. Otherwise
-    /// returns an empty slice.
+    /// Returns the bytes of a decoded event if the decoder keeps them, and an empty slice if they
+    /// are in the input. `place` says where the bytes are.
     pub(crate) fn kept(&self, place: &StepBytes) -> &[u8] {
         match place {
             StepBytes::Fed(_) => &[],
@@ -250,8 +250,9 @@ impl Decoder {
         self.step_general(input, mode)
     }
 
-    /// Decodes all input except the common case of a whole frame. It is a separate function so that
-    /// the common path need not save registers.
+    /// Decodes input for [`Decoder::step`], except in the most common case, a whole uncompressed
+    /// message in one frame. It is a separate function so that the code for that case need not save
+    /// registers.
     #[inline(never)]
     fn step_general(
         &mut self,
@@ -368,7 +369,8 @@ impl Decoder {
         Some(WholeFrame { start: start as u32, end: end as u32, is_text })
     }
 
-    /// Masks those bytes of a payload again that were unmasked but not consumed.
+    /// Gives back `rest`, the bytes of a payload that were unmasked but not consumed, by masking
+    /// them again.
     #[cold]
     fn give_back(&mut self, frame: &Header, rest: &mut [u8]) {
         self.done -= rest.len() as u64;

@@ -18,8 +18,8 @@ impl MaskKey {
 /// Masks or unmasks `bytes`, a part of a payload that begins at an offset divisible by 4.
 ///
 /// The loop works on eight bytes at a time and is safe code, which the compiler vectorises. From 64
-/// bytes on, a version compiled for AVX2 runs if the processor supports it. Shorter frames, which
-/// are the most common, skip this check.
+/// bytes on, a version compiled for AVX2 runs if the processor supports it. Shorter payloads, which
+/// are the most common, skip the check of the processor.
 pub fn unmask(key: MaskKey, bytes: &mut [u8]) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if bytes.len() >= WIDE_FROM && std::arch::is_x86_feature_detected!("avx2") {

@@ -15,7 +15,7 @@ use rookery_worker_protocol::{RState, SharedScoreboard, now};
 use crate::core::{self, AdminServer, Core, config_of};
 use crate::entry;
 
-/// The return values of `rk_admin_start`: success or failure.
+/// The return values of `rk_admin_start`: 0 for success, and -1 for failure.
 const STARTED: i32 = 0;
 const FAILED: i32 = -1;
 
@@ -57,7 +57,8 @@ impl Core {
         config_of(&self.limits)
     }
 
-    /// Makes the admin listener report on the server that has replaced the previous one.
+    /// Makes the admin listener report on the current server, which has replaced the previous one.
+    /// `config` is the configuration of the current server.
     pub(crate) fn observe_server(&self, config: &Config) {
         if let Some(AdminServer { one, .. }) = &self.admin {
             self.server().set_scoreboard(Some(Arc::clone(one.scoreboard())));
@@ -99,9 +100,9 @@ impl Core {
     }
 }
 
-/// Starts the admin listener (for status and metrics) at an address such as `127.0.0.1:9100` or
-/// `unix:/path`. `target` is the app's path, which the status reports. Returns 0, or -1 after
-/// setting the error message. If an admin listener already runs, does nothing.
+/// Starts the admin listener, which serves status and metrics. `at` is its address, such as
+/// `127.0.0.1:9100` or `unix:/path`. `target` is the app's path, which the status reports. Returns
+/// 0, or -1 after setting the error message. If an admin listener already runs, does nothing.
 ///
 /// # Safety
 /// - `at` and `target` are C strings.

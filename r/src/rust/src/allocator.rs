@@ -80,8 +80,8 @@ const LIMITED_SPACE: usize = 32 << 20;
 /// The alignment in bytes of the memory blocks (slices) in which mimalloc manages address space.
 const SLICE: usize = 64 << 10;
 
-/// The number of mimalloc's option `arena_reserve` (in KiB). The crate libmimalloc-sys has no name
-/// for it.
+/// The number by which mimalloc identifies its option `arena_reserve`, whose value is in KiB. The
+/// crate libmimalloc-sys does not define this number.
 const ARENA_RESERVE: libmimalloc_sys::mi_option_t = 23;
 
 /// Returns the size in bytes of the address space that is first reserved for mimalloc.

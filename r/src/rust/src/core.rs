@@ -161,8 +161,8 @@ pub(crate) struct BoundWebSocket {
     pub(crate) backlog: Arc<SendBacklog>,
 }
 
-/// Returns a server configuration with these values of the limits, in the order of the table of
-/// limits. NaN stands for the default of a limit.
+/// Returns a server configuration with the given limits. `values` has the order of
+/// `NamedLimit::all()`, and NaN stands for the default of a limit.
 pub(crate) fn config_of(values: &[f64]) -> Config {
     let mut config = Config { trim: Some(allocator::reclaim), ..Config::default() };
     for (limit, value) in NamedLimit::all().iter().zip(values) {
@@ -202,7 +202,8 @@ impl Core {
     }
 
     /// Replaces the server by a new one with another configuration, and returns the previous
-    /// server. The previous server must not be in use. The new server keeps its access log.
+    /// server. The previous server must not be in use. The new server continues the previous
+    /// server's access log.
     pub(crate) fn replace_server(&mut self, config: &Config) -> Server {
         let schedule = SCHEDULE.get().expect("called after rk_init");
         let server = Server::new(config.clone(), Box::new(schedule));
@@ -352,7 +353,7 @@ pub extern "C" fn rk_error() -> *const c_char {
     ERROR.with_borrow(|text| text.as_ptr())
 }
 
-/// Resets the state in a forked child.
+/// Resets the state of the package's Rust code in a forked child process.
 pub(crate) fn forked() {
     // A fork from another thread, or while the core is borrowed, has no core to drop.
     let _ = CORE.try_with(|core| {

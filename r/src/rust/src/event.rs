@@ -124,10 +124,10 @@ fn symbol(names: &mut HeaderNames, before: &[Header], header: &HeaderLine<'_>) -
     }
 }
 
-/// Returns true if one of the earlier headers of a request, `before`, has the CGI name `cgi`, whose
-/// symbol has the index `index`. For example, `x-a` and `x_a` are both `HTTP_X_A`. Only the first
-/// of such headers counts. Headers are sorted, so a client's `x_a` cannot replace the `x-a` of a
-/// proxy.
+/// Returns true if one of `before`, the earlier headers of the same request, has the CGI name
+/// `cgi`, whose symbol has the index `index`. For example, `x-a` and `x_a` both have the CGI name
+/// `HTTP_X_A`, and only the first of them gets the symbol. Headers are sorted, so that is `x-a`: a
+/// client's `x_a` cannot replace the `x-a` of a proxy.
 fn has_same_symbol(before: &[Header], cgi: &[u8], index: i32) -> bool {
     let known = KNOWN_HEADERS.iter().position(|known| known.cgi.as_bytes() == cgi);
     let known = known.and_then(|known| i32::try_from(known).ok());
@@ -294,8 +294,9 @@ impl Core {
 }
 
 impl Core {
-    /// Returns an event that requests a chunk of the streamed response at the front of
-    /// `pull_queue`. To C, it looks as if the server had requested the chunk.
+    /// Takes the first streamed response from `pull_queue`. Returns an event that makes C get the
+    /// next chunk of this response from the app, as if the server had requested it. Returns `None`
+    /// if the queue is empty.
     fn next_pull(&mut self) -> Option<RawEvent> {
         loop {
             let id = self.pull_queue.pop_front()?;
@@ -307,8 +308,9 @@ impl Core {
     }
 }
 
-/// Called when R does other work. Makes the server request the next chunks of the streamed
-/// responses whose chunks R has so far requested by itself, and empties their queue.
+/// Must be called before R does other work. R then no longer gets chunks of streamed responses from
+/// the app by itself: the queue of these responses is emptied, and the server requests their next
+/// chunks.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_streams_yield() {
     entry((), || {

@@ -25,9 +25,9 @@ fn with_held(slot: u32, id: u64, body: impl FnOnce(&mut Exchange) -> i32) -> i32
 }
 
 /// Gives a request back to the server, which reads the body and then passes the request to R again.
-/// That event contains `token`, by which C finds the R object of the request. If the client
-/// disconnects first, `rk_released` returns the token instead. Returns `RK_STALE` if R does not
-/// hold the request.
+/// The second event for the request contains `token`, by which C finds the R object of the request.
+/// If the client disconnects first, `rk_released` returns the token instead. Returns `RK_STALE` if
+/// R does not hold the request.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_read_body(slot: u32, id: u64, token: u64) -> i32 {
     entry(result::STALE, || {
@@ -121,7 +121,9 @@ fn refuse(exchange: &mut Exchange) {
     }
 }
 
-/// Writes a 503 response to a request of a stopped server.
+/// Writes the response that refuses a request because the server has stopped: status 503, or an
+/// event stream for a client that accepts server-sent events. Returns `RK_STALE` if R does not hold
+/// the request.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_refuse(slot: u32, id: u64) -> i32 {
     with_held(slot, id, |exchange| {
@@ -145,7 +147,8 @@ pub extern "C" fn rk_refuse_held(listener: u32) {
     });
 }
 
-/// Returns 1 if [`rk_body_lend`] would lend R the body of this request, otherwise 0.
+/// Returns 1 if [`rk_body_lend`] would lend R the body of a request, otherwise 0. `len` is the
+/// length of the body in bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_body_is_lendable(slot: u32, id: u64, len: usize) -> c_int {
     entry(0, || {
@@ -159,9 +162,9 @@ fn block_of(core: &mut Core, slot: u32, id: u64, len: usize) -> Option<&BodyBuff
     core.held(slot, id)?.body().block().filter(|block| block.bytes().len() == len)
 }
 
-/// Lends R the body of a request without copying it. Returns the read-only start of the body, which
-/// R must give back with [`rk_body_return`]. Returns NULL if the body is not one block of `len`
-/// bytes, or if it is already lent.
+/// Lends R the body of a request without copying it. Returns a pointer to the start of the body. R
+/// may only read the body, and must give it back with [`rk_body_return`]. Returns NULL if the body
+/// is not one block of `len` bytes, or if it is already lent.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_body_lend(slot: u32, id: u64, len: usize) -> *mut u8 {
     entry(ptr::null_mut(), || {
@@ -261,7 +264,8 @@ pub unsafe extern "C" fn rk_response_lend(
     })
 }
 
-/// Sets the body of a response to a file. With `unlink_it`, the file is deleted once it is open.
+/// Sets the body of a response to a file. If `unlink_it` is not 0, the file is deleted once it is
+/// open.
 ///
 /// # Safety
 /// - `path` is a C string.
@@ -352,8 +356,8 @@ pub extern "C" fn rk_listener_of(slot: u32, id: u64) -> u32 {
     entry(0, || core::with(|core| core.held(slot, id).map_or(0, |exchange| exchange.listener())))
 }
 
-/// Writes the request id as a C string, and returns its length. The text is empty if R does not
-/// hold the request.
+/// Writes the id of a request as a C string, and returns the length of the id. The text is empty if
+/// R does not hold the request.
 ///
 /// # Safety
 /// - `out` has space for `len` bytes, at least 1.
@@ -367,7 +371,7 @@ pub unsafe extern "C" fn rk_request_id(slot: u32, id: u64, out: *mut c_char, len
     })
 }
 
-/// Returns the number of this process. It is a part of the request ids that the server creates.
+/// Returns the number that stands for this process in the request ids that its server creates.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_request_process() -> u64 {
     rookery_exchange::request_id_prefix()

@@ -79,22 +79,24 @@ impl Bytes {
         Bytes { start: bytes.as_ptr(), len: bytes.len() }
     }
 
-    /// Returns the bytes of the range as a slice.
+    /// Returns the bytes of the range as a slice, which must not be used after the call from C has
+    /// returned.
     ///
     /// # Safety
-    /// - `start..start + len` is readable and unwritten for `'a`, which ends with the entry point's
-    ///   call.
+    /// - `start..start + len` is readable and unwritten for the lifetime `'a`, which ends before
+    ///   the call from C returns.
     pub(crate) unsafe fn get<'a>(self) -> &'a [u8] {
         // SAFETY: guaranteed by the caller, see `# Safety`.
         unsafe { slice(self.start, self.len) }
     }
 }
 
-/// Returns a C array of bytes as a slice. `start` may be NULL if the array is empty.
+/// Returns a C array of `len` bytes as a slice, which must not be used after the call from C has
+/// returned. `start` may be NULL if the array is empty.
 ///
 /// # Safety
-/// - `start..start + len` is readable and unwritten for `'a`, which ends with the entry point's
-///   call.
+/// - `start..start + len` is readable and unwritten for the lifetime `'a`, which ends before the
+///   call from C returns.
 pub(crate) unsafe fn slice<'a>(start: *const u8, len: usize) -> &'a [u8] {
     if len == 0 {
         return &[];

@@ -153,8 +153,8 @@ fn listen_with_redirect(
     Ok(ActiveListener { renewer: None, listener, redirect: Some(redirect) })
 }
 
-/// Starts the thread that renews the listener's certificate, if the certificate comes from an ACME
-/// authority.
+/// Returns the listener with a running thread that renews its certificate, if a certificate
+/// authority issues the certificate by ACME. Otherwise returns the listener unchanged.
 fn with_renewer(
     mut listening: ActiveListener,
     https: Option<&Https>,

@@ -11,8 +11,9 @@ use rookery_settings::{GivenValue, Section, Settings, expected_form, server_yml,
 use crate::text::lend;
 use crate::{Bytes, entry};
 
-/// Parses the value of a setting for R. Returns lines with the typed value. After an error, returns
-/// a line `wanted` (the expected form) or `wrong` (an error message).
+/// Parses the value of the setting `name` for R. `values` has a line for each part of the value.
+/// Returns the parsed value as lines `key=value`. After an error, the only line has the key
+/// `wanted` (with the expected form) or `wrong` (with an error message).
 fn read_value(name: &str, values: &str) -> Lines {
     let mut lines = Lines::default();
     let Some(setting) = table::find_for_r(name) else {

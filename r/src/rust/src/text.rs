@@ -24,14 +24,16 @@ thread_local! {
     static TEXT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Keeps a text alive until C has copied it, and returns its bytes.
+/// Lends a text to C, and returns its bytes. They are valid until `rk_text_free` is called or
+/// another text is lent.
 pub(crate) fn lend(text: Vec<u8>) -> Bytes {
     let bytes = Bytes::of(&text);
     TEXT.set(text);
     bytes
 }
 
-/// Frees the text that the last text function has returned, after C has copied it.
+/// Frees the text that a function such as `rk_base64` has returned. C calls this after it has
+/// copied the text.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_text_free() {
     TEXT.set(Vec::new());

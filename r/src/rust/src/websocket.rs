@@ -169,9 +169,10 @@ pub unsafe extern "C" fn rk_ws_send(id: u64, is_text: i32, start: *const u8, len
     })
 }
 
-/// Sends a message to the client of a WebSocket without copying it: R lends the memory. When the
-/// message was sent, `rk_released` returns the token. If this returns `RK_SEND_CLOSED`, the caller
-/// keeps the token.
+/// Sends a message to the client of a WebSocket without copying it: R lends the memory, and C finds
+/// the R object that owns the memory by `token`. `rk_released` returns the token once the memory is
+/// no longer used. If this returns `RK_SEND_CLOSED`, the memory is not used, and the caller keeps
+/// the token.
 ///
 /// # Safety
 /// - `start..start + len` stays readable and unwritten until `rk_released` has returned `token`.

@@ -74,7 +74,7 @@ struct State {
     /// The numbers by which the C code finds the R objects of the WebSocket clients. The key is the
     /// id of a client.
     tokens: HashMap<u64, u64>,
-    /// The event that C is reading, kept alive until the next event.
+    /// The event of a WebSocket client that C is reading, kept alive until C reads the next event.
     shown_event: Option<Event>,
 }
 
@@ -90,8 +90,8 @@ fn with<T: Default>(body: impl FnOnce(&mut State) -> T) -> T {
 }
 
 /// Resets the state of the WebSocket clients in a forked child process, which cannot use the
-/// clients of its parent. Does not drop the state, because a thread that does not exist in the
-/// child may hold its locks.
+/// clients of its parent. Does not drop the state: a thread of the parent may have held the state's
+/// locks at the fork, and nothing in the child would release them.
 pub(crate) fn forked() {
     let _ = STATE.try_with(|state| {
         if let Ok(mut state) = state.try_borrow_mut() {
@@ -141,15 +141,16 @@ pub unsafe extern "C" fn rk_client_check(url: Bytes) -> i32 {
     entry(result::BAD_VALUE, || if is_one() { result::OK } else { result::BAD_VALUE })
 }
 
-/// Starts a WebSocket client, which connects to its server, and writes the client's id to `id`.
-/// `token` is the number by which C finds the client's R object. When events are queued, `wake` is
-/// called on another thread with the number of the client's group, and has to wake the group's
-/// event loop. Returns `RK_BAD_VALUE` after setting the error message if the client cannot be
-/// started.
+/// Starts a WebSocket client, which connects to its server. Writes the client's id to `id`. `token`
+/// is the number by which C finds the client's R object. When events of the client are queued,
+/// `wake` is called on another thread. Its argument is the number of the client's group, and it has
+/// to wake the group's event loop. Returns `RK_BAD_VALUE` after setting the error message if the
+/// client cannot be started.
 ///
 /// # Safety
 /// - `setup` is a `struct rk_client_setup` whose pointers are valid for the length of the call,
-///   with `protocol_count` protocols and twice `header_count` header texts. `id` can be written to.
+///   with `protocol_count` subprotocols, and `header_count` pairs of a header's name and value.
+///   `id` can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_client_open(
     setup: *const Setup,
@@ -252,8 +253,8 @@ pub unsafe extern "C" fn rk_client_close(id: u64, code: i32, reason: *const u8, 
     });
 }
 
-/// Closes a WebSocket client whose R object was garbage-collected, and drops its events. Returns
-/// the number of the R object, or 0 if the client had already ended.
+/// Closes a WebSocket client whose R object was garbage-collected, and drops the client's events.
+/// Returns the token by which C finds the R object, or 0 if the client had already ended.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_client_abandon(id: u64) -> u64 {
     entry(0, || {

@@ -37,9 +37,9 @@ const SOCKET_USED: i32 = 2;
 const FAILED: i32 = 3;
 
 impl Core {
-    /// Takes the file descriptors and environment variables that a supervisor has passed to this
-    /// process, if there are any. If the R package is unloaded and loaded again, this function
-    /// reconnects to the supervisor.
+    /// Makes this process a worker if a supervisor has started it. Takes the file descriptors and
+    /// environment variables that the supervisor has passed on. If the R package is unloaded and
+    /// loaded again, this function reconnects to the supervisor.
     ///
     /// # Safety
     /// The requirements are those of [`Inherited::take`].
@@ -126,9 +126,9 @@ impl Core {
         }
     }
 
-    /// Sends changed static paths to the supervisor, and returns the connection by which the caller
-    /// can wait for the confirmation. Returns `None` if the supervisor does not serve the files of
-    /// this listener.
+    /// Sends changed static paths to the supervisor, and returns the connection to the supervisor,
+    /// on which the caller can wait for the confirmation. Returns `None` if the supervisor does not
+    /// serve the files of this listener.
     pub(crate) fn announce_paths(&self, files: &StaticFiles) -> Option<Arc<Supervision>> {
         let WorkerState::Worker(worker) = &self.worker_state else { return None };
         worker.files.as_ref().filter(|own| own.is_same(files))?;
@@ -192,7 +192,8 @@ impl Core {
         }
     }
 
-    /// Sends the server a command that returns an exchange (a request with its response) from R.
+    /// Returns an exchange (a request with its response) from R to the server, by sending
+    /// `command`, which contains the exchange.
     pub(crate) fn return_exchange(&self, command: Command) {
         self.record_response(&command);
         // Recorded before the response is sent, so that its receiver can read the updated values.
@@ -227,7 +228,7 @@ fn end_process(callbacks: WorkerCallbacks) {
     }
 }
 
-/// Ends this worker process after a time limit, even if R is still busy. The wait needs its own
+/// Ends this worker process after `EXIT_TIMEOUT`, even if R is still busy. The wait needs its own
 /// thread, because the I/O thread may end earlier.
 fn end_process_later() {
     static IS_COUNTING: AtomicBool = AtomicBool::new(false);
@@ -252,9 +253,9 @@ fn end_process_later() {
     }
 }
 
-/// Makes this process a worker if a supervisor has started it. The three C functions are called on
-/// another thread. `interrupt` interrupts the R code of a request, `collect` makes R return free
-/// memory, and `end` ends the process.
+/// Makes this process a worker if a supervisor has started it. The arguments are C functions that
+/// the I/O thread calls: `interrupt` interrupts the R code of a request, `collect` makes R return
+/// free memory, and `end` ends the process.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_worker_join(
     interrupt: extern "C" fn(),
@@ -267,9 +268,9 @@ pub extern "C" fn rk_worker_join(
     entry((), || core::with(|core| unsafe { core.join(callbacks) }));
 }
 
-/// Returns 0 if this process is not a worker. Returns 1 if it is a worker and no listener uses its
-/// socket yet, and 2 if a listener uses the socket. Returns 3 after setting the error message if
-/// this process was started as a worker but cannot work as one.
+/// Returns 0 if this process is not a worker. Returns 1 if it is a worker and no listener uses the
+/// socket from the supervisor yet, and 2 if a listener uses this socket. Returns 3 after setting
+/// the error message if this process was started as a worker but cannot work as one.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_worker_state() -> i32 {
     entry(NONE, || {

@@ -62,8 +62,8 @@ fn recorder(is_substream: bool) -> Rc<Recorder> {
     Rc::new(Recorder { is_substream, swept_at: Cell::new(None) })
 }
 
-/// The table under test, with the entries that it must contain. The entry of a slot is `None` while
-/// a connection becomes a WebSocket.
+/// The connection table under test, and a simple model of it: the entries that the table must
+/// contain. The entry of a slot is `None` while a connection becomes a WebSocket.
 struct Model {
     connections: Rc<ConnectionTable>,
     slots: Vec<(Slot, Option<Rc<Recorder>>, bool)>,
@@ -85,8 +85,8 @@ impl Model {
         self.slots.push((slot, Some(entry), is_substream));
     }
 
-    /// Applies one random operation to the table and to its model. `at` selects the slot that the
-    /// operation changes.
+    /// Applies one random operation to the table and to the model of what it must contain. `at`
+    /// selects the slot that the operation changes.
     fn apply(&mut self, operation: usize, at: usize) -> Result<(), String> {
         let at = if self.slots.is_empty() { None } else { Some(at % self.slots.len()) };
         match (operation, at) {

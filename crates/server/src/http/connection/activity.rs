@@ -93,8 +93,8 @@ pub(crate) struct Activity {
     head_bytes: Cell<u32>,
     /// The number of bytes that the connection's current request holds in memory.
     pub(crate) request_bytes: Cell<usize>,
-    /// The part of `request_bytes` that a background thread is using. Closing the connection does
-    /// not free this part at once.
+    /// The part of `request_bytes` that a background thread is using. If the connection is closed,
+    /// this part stays in use until that thread is done with it.
     pub(crate) background_bytes: Cell<usize>,
     /// The number of response bytes that are held in memory because they have not been written to
     /// the client yet.
@@ -146,8 +146,8 @@ impl Activity {
         self.is_write_blocked.set(true);
     }
 
-    /// Records the result of a read from the client. A FIN from the client does not count as
-    /// progress.
+    /// Records the result of a read from the client. The end of the client's data (FIN) does not
+    /// count as progress of the client.
     pub(crate) fn on_read(&self, read: &Poll<io::Result<usize>>, now: u32) {
         self.is_read_blocked.set(read.is_pending());
         let Poll::Ready(Ok(n @ 1..)) = *read else { return };
@@ -172,7 +172,8 @@ impl Activity {
         self.head_bytes.set(self.head_bytes.get().saturating_add(n as u32));
     }
 
-    /// Records that the idle connection's buffers were freed, including any blank lines in them.
+    /// Records that the buffers of the idle connection were freed, so that it no longer holds any
+    /// blank lines.
     pub(crate) fn on_parked(&self) {
         if self.phase.get() == Phase::Idle {
             self.head_bytes.set(0);
@@ -319,8 +320,8 @@ impl Activity {
         }
     }
 
-    /// Returns true if the server can still send an error response, because no response has begun
-    /// and the client has sent at least one byte.
+    /// Returns true if the server can still send an error response, that is, if no response has
+    /// begun and the client has sent at least one byte of its request.
     pub(crate) fn can_send_rejection(&self) -> bool {
         match self.phase.get() {
             Phase::Head => self.head_bytes.get() > 0,
@@ -331,9 +332,9 @@ impl Activity {
         }
     }
 
-    /// Returns how many bytes of the given share of the memory budget would be freed if this
-    /// connection were closed. `own` is the number of bytes that are charged for the connection
-    /// itself.
+    /// Returns how many bytes of the share `share` of the memory budget would be freed if this
+    /// connection were closed. `own` is the number of bytes that the memory budget counts for the
+    /// connection itself.
     pub(crate) fn held(&self, share: Share, own: usize) -> usize {
         match (share, self.phase.get()) {
             (Share::Connections, Phase::Handshake | Phase::Idle | Phase::Head | Phase::Body) => own,

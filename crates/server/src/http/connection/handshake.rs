@@ -19,8 +19,8 @@ use crate::net::tls::certificate;
 use crate::net::tls::stream::HandshakeResult;
 use crate::rejection::Rejection;
 
-/// The maximum number of bytes of a plaintext request that the server reads on a TLS port to find
-/// the URL that the client intended.
+/// The maximum number of bytes that the server reads of a plaintext request on a TLS port. From
+/// these bytes it finds the URL that the client intended.
 const MAX_HEAD_BYTES: usize = 8 << 10;
 
 /// Reads the PROXY protocol header and performs the TLS handshake, if the listener requires them.
@@ -73,8 +73,8 @@ pub(crate) async fn perform_handshake(connection: &HttpConnection) -> bool {
     }
 }
 
-/// Reads the PROXY protocol header and replaces the connection's addresses by those in the header.
-/// Returns false if the connection must be closed.
+/// Reads the PROXY protocol header, and replaces the connection's addresses by the addresses in the
+/// header. Returns false if the connection must be closed.
 async fn read_proxy_header(connection: &HttpConnection) -> bool {
     if !connection.config.proxies.is_empty() && !connection.is_proxy {
         connection.shared.report(Rejection::Proxy);
@@ -134,8 +134,9 @@ async fn reject_plaintext(connection: &HttpConnection) {
     lingering_close::reject_with_text(connection, Rejection::PlainOnTls, &text);
 }
 
-/// Reads the head of a plaintext request until it is complete, is longer than [`MAX_HEAD_BYTES`],
-/// or the handshake times out. Returns the bytes that were read.
+/// Reads the head of a plaintext request on a TLS port. Stops when the head is complete, when it is
+/// longer than [`MAX_HEAD_BYTES`], or when the handshake times out. Returns the bytes that were
+/// read.
 async fn read_head(connection: &HttpConnection) -> Vec<u8> {
     let mut head = Vec::new();
     poll_fn(|cx| {
@@ -161,8 +162,9 @@ fn has_complete_head(head: &[u8]) -> bool {
     head.windows(4).any(|window| window == b"\r\n\r\n")
 }
 
-/// Returns the `https` URL that the client of a plaintext request probably wanted, or an empty
-/// string if it is unknown.
+/// Returns the `https` URL that the client of a plaintext request on a TLS port probably wanted.
+/// `local` is the address that the client connected to. Returns an empty string if the URL is
+/// unknown.
 fn intended_url(head: &[u8], local: Option<SocketAddr>) -> String {
     let text = String::from_utf8_lossy(head);
     let mut lines = text.split("\r\n");

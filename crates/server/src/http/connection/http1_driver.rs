@@ -28,8 +28,9 @@ use crate::net::transport::Transport;
 use crate::rejection::Rejection;
 use crate::websocket::driver::{Upgraded, spawn as spawn_websocket};
 
-/// Starts the task of an accepted connection. Counts the connection's TLS handshake at once and not
-/// when the task first runs, because the acceptor could accept too many connections before that.
+/// Starts the task that serves an accepted connection. The connection's TLS handshake counts
+/// towards the handshake limit immediately, even before the task runs. Otherwise, the acceptor
+/// could accept too many connections in the meantime.
 pub(crate) fn spawn(
     shared: &Rc<HttpState>,
     listener: ListenerId,
@@ -92,12 +93,13 @@ const SMALL_HEADER_TABLE: usize = 100;
 /// The maximum number of headers in an [`http::HeaderMap`], which panics beyond it.
 const MAX_HEADER_TABLE: usize = 24_576;
 
-/// The number of bytes that a supervisor may add to a request head when it forwards the request:
-/// the worker header, which describes the client, and a few headers such as `X-Forwarded-For`.
+/// The number of bytes that a supervisor may add to a request head when it forwards the request to
+/// a worker. It adds the worker header, which describes the client, and a few headers such as
+/// `X-Forwarded-For`.
 const SUPERVISOR_HEAD_BYTES: usize = MAX_WORKER_HEADER_SIZE + 4096;
 const SUPERVISOR_HEADERS: usize = 16;
 
-/// Returns the maximum size of a request head in bytes, and the maximum number of its headers.
+/// Returns the maximum size of a request head in bytes, and the maximum number of headers in it.
 fn head_limits(connection: &HttpConnection) -> (usize, usize) {
     let limits = &connection.shared.connections.limits;
     let (bytes, lines) = if connection.config.is_supervised() {

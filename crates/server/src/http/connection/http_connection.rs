@@ -33,8 +33,8 @@ use crate::net::transport::Transport;
 
 pub(crate) use self::closing::{CloseState, ResetMode};
 
-/// Returns the number of bytes that a new connection, with or without TLS, is charged to the memory
-/// budget.
+/// Returns the number of bytes that a new connection counts against the memory budget, which
+/// depends on whether it uses TLS.
 pub(crate) fn connection_bytes(has_tls: bool) -> usize {
     if has_tls { CONNECTION_BYTES + TLS_BYTES } else { CONNECTION_BYTES }
 }
@@ -64,8 +64,9 @@ pub(crate) struct HttpConnection {
     buffer: Cell<usize>,
     /// True while the connection counts towards the limit on concurrent TLS handshakes.
     is_handshaking: Cell<bool>,
-    /// The share of the memory budget in which closing this connection will free memory, and the
-    /// number of bytes. `None` unless the connection was closed to free memory.
+    /// The memory that will be freed when this connection closes: the part of the memory budget to
+    /// which it belongs, and the number of bytes. `None` unless the connection is being closed to
+    /// free memory.
     pending_release: Cell<Option<(Share, usize)>>,
     serial: u64,
     /// Whether the connection must be closed, when, and with which error response.
@@ -78,25 +79,27 @@ pub(crate) struct HttpConnection {
     /// True if the connection has been idle for so long that its buffers were freed.
     is_parked: Cell<bool>,
     waker: RefCell<Option<Waker>>,
-    /// True if hyper has rejected a request head that it could not parse. The server discards
-    /// hyper's error response and sends its own.
+    /// True if hyper could not parse the request head. The server then discards hyper's error
+    /// response and sends its own.
     pub(crate) is_head_refused: Cell<bool>,
-    /// True while the server watches the transport, in order to notice at once when the client
+    /// True while the server watches the transport, so that it notices immediately when the client
     /// disconnects. False once the client has sent a FIN or further bytes.
     is_watched: Cell<bool>,
-    /// True if the client sent a FIN while the application was processing its request. Each sweep
-    /// of the connections then checks whether the client is still connected.
+    /// True if the client sent a FIN while the application was processing its request. The server
+    /// then checks periodically whether the client is still connected.
     is_half_closed: Cell<bool>,
-    /// True once the server has found that a half-closed connection's client has disconnected.
+    /// True once the server has found that the client, which had half-closed the connection before,
+    /// has disconnected completely.
     is_disconnected: Cell<bool>,
     /// True once the application has taken longer for the current request than the request timeout.
     has_request_timed_out: Cell<bool>,
-    /// True if the server left bytes from the client unread. The close must then linger, so that
-    /// the client can read the response.
+    /// True if the server left bytes from the client unread. The server must then discard further
+    /// input for some time before it closes the connection, so that the client can read the
+    /// response.
     pub(crate) has_unread_input: Cell<bool>,
     /// The request and response of a WebSocket opening handshake that the application has accepted.
     pub(crate) accepted_websocket: RefCell<Option<Box<Exchange>>>,
-    /// The files that are being sent with sendfile, without reading them into user memory.
+    /// The files that are being sent by `sendfile`, which copies no bytes to this process.
     sendfile_queue: RefCell<Option<Box<SendfileQueue>>>,
     /// The reusable parts of the request context (the server's data about a request), kept until
     /// the complete response has been written.
@@ -161,7 +164,7 @@ impl HttpConnection {
         })
     }
 
-    /// Returns the initial state of a connection, before any bytes were exchanged.
+    /// Returns the initial state of a connection that has exchanged no bytes yet.
     fn initial(
         shared: &Rc<HttpState>,
         listener: ListenerId,
@@ -209,8 +212,8 @@ impl HttpConnection {
         }
     }
 
-    /// Makes this connection an HTTP/2 connection with the given shared state of its streams, and
-    /// returns that state.
+    /// Marks this connection as an HTTP/2 connection. `session` is the state that all its streams
+    /// share. Returns this state.
     pub(crate) fn set_http2_session(&self, session: Rc<Http2Session>) -> Rc<Http2Session> {
         Rc::clone(self.http2_session.get_or_init(|| session))
     }
@@ -220,14 +223,14 @@ impl HttpConnection {
         self.is_http2_stream
     }
 
-    /// Returns the shared HTTP/2 state if this is an HTTP/2 connection. Returns `None` for one of
-    /// its streams, and for an HTTP/1.1 connection.
+    /// Returns the state that all streams share if this is an HTTP/2 connection. Returns `None` for
+    /// one of its streams, and for an HTTP/1.1 connection.
     fn own_session(&self) -> Option<&Http2Session> {
         self.http2_session.get().filter(|_| !self.is_http2_stream).map(|session| &**session)
     }
 
-    /// Records the size of a request head that h2 has read, so that the request can be charged for
-    /// a large head.
+    /// Records the size of a request head that h2 has read, so that the memory budget can be
+    /// charged for a large head.
     pub(crate) fn on_head_read(&self, bytes: usize) {
         self.buffer.set(bytes);
     }
@@ -244,9 +247,9 @@ impl HttpConnection {
         TableEntry::wake(self);
     }
 
-    /// Stores in the exchange (the shared object of a request and its response) whether the client
-    /// is a trusted proxy, whether it used HTTPS, and its TLS certificate, for use by the
-    /// application.
+    /// Stores transport information in the exchange (the shared object of a request and its
+    /// response), where the application can read it: whether the client is a trusted proxy, whether
+    /// it used HTTPS, and its TLS certificate.
     pub(crate) fn set_transport_info(&self, exchange: &mut Exchange, headers: &HeaderMap) {
         exchange.set_from_trusted_proxy(self.is_proxy);
         exchange.set_transport(
@@ -289,8 +292,8 @@ impl HttpConnection {
         }
     }
 
-    /// Stops counting the connection towards the limit on TLS handshakes, because its handshake has
-    /// completed or waits for the client.
+    /// Stops counting the connection towards the limit on concurrent TLS handshakes. Called when
+    /// its handshake has completed or is waiting for the client.
     pub(crate) fn end_handshake(&self) {
         if self.is_handshaking.replace(false) {
             self.shared.handshake_limit.end();
@@ -319,16 +322,17 @@ impl HttpConnection {
         self.activity.phase() == Phase::Idle
     }
 
-    /// Records that `bytes` bytes of the next request head (possibly 0) had already been read when
-    /// the previous response ended. The deadline for that head counts from then.
+    /// Records that `bytes` bytes (possibly 0) of the next request head had already been read when
+    /// the previous response ended. If there are any, the time limit for that head begins at the
+    /// end of the response.
     pub(crate) fn on_head_left_over(&self, bytes: usize) {
         if bytes > 0 {
             self.activity.on_head_left_over(bytes);
         }
     }
 
-    /// Writes bytes that hyper provides to the client. If they contain the placeholder of a file,
-    /// writes the file's contents instead of the placeholder.
+    /// Writes bytes from hyper to the client. If they are the placeholder for a file, writes the
+    /// file's contents instead.
     pub(crate) fn poll_write(
         &self,
         cx: &mut Context<'_>,
@@ -363,13 +367,15 @@ impl HttpConnection {
         written
     }
 
-    /// Queues at most `left` bytes of a file for sending, from offset `at`. Returns the placeholder
-    /// bytes that hyper writes in place of the file's contents.
+    /// Queues at most `left` bytes of a file for sending, starting at offset `at`. Returns
+    /// placeholder bytes for hyper, which the connection replaces by the file's contents when hyper
+    /// writes them.
     pub(crate) fn queue_file(&self, file: &Arc<SentFile>, at: u64, left: u64) -> Bytes {
         self.sendfile_queue.borrow_mut().get_or_insert_default().push(file, at, left)
     }
 
-    /// On a TLS connection, waits until the operating system has accepted all encrypted bytes.
+    /// Waits until the operating system has accepted all encrypted bytes. Does nothing on a
+    /// plaintext connection.
     pub(crate) fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.has_tls() {
             return Poll::Ready(Ok(()));

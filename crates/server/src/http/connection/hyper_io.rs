@@ -28,8 +28,8 @@ impl HyperIo {
         HyperIo { connection: Rc::clone(connection), replay, replayed: 0 }
     }
 
-    /// Returns all bytes that were read from the client and that hyper has not parsed. `read`
-    /// contains the unparsed bytes in hyper's own buffer.
+    /// Returns all bytes that were received from the client but not parsed by hyper. `read`
+    /// contains the unparsed bytes from hyper's own buffer.
     pub(crate) fn unparsed(self, read: Bytes) -> Bytes {
         if self.replay.is_empty() {
             return read;

@@ -65,9 +65,9 @@ pub(crate) fn close_tls_client(connection: &HttpConnection) {
     connection.has_unread_input.set(true);
 }
 
-/// Closes a connection so that the client can read the response: closes the sending direction
-/// first, and then reads and discards input for a limited time. If input remained unread, the
-/// system would send a reset, and the client might lose the response (RFC 9112, 9.6).
+/// Closes a connection in such a way that the client can read the response. First closes the
+/// sending direction, and then reads and discards input for a limited time. If input remained
+/// unread, the system would send a reset, and the client might lose the response (RFC 9112, 9.6).
 pub(crate) async fn close(connection: &HttpConnection) {
     if connection.reset_mode.get() != ResetMode::None {
         return reset(connection).await;

@@ -22,8 +22,8 @@ const PREFACE: u32 = 24;
 /// The length of a frame header in bytes (RFC 9113, 4.1).
 const HEADER: usize = 9;
 
-/// The maximum payload of an HTTP/2 frame in bytes, in each direction. It limits for how long one
-/// stream can block the others.
+/// The maximum payload of an HTTP/2 frame in bytes, in each direction. A larger maximum would let
+/// one stream block the others for longer.
 pub(super) const FRAME: u32 = 16 << 10;
 
 /// The type of an HTTP/2 DATA frame (RFC 9113, 6.1).
@@ -38,34 +38,38 @@ const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// The number of bytes that is added to the payload of a connection before [`RATIO`] is checked, so
-/// that days of pings and window updates on an idle connection do not count as a flood.
+/// The number of bytes by which the payload of every connection is increased when [`RATIO`] is
+/// checked. Without this allowance, days of pings and window updates on an idle connection would
+/// count as a flood.
 const FREE_OVERHEAD: u64 = 1 << 20;
 
-/// The maximum ratio of all bytes that a client sends to the payload that it sends or receives. A
-/// client that exceeds it floods the connection with frames. nginx uses the same ratio.
+/// The maximum number of bytes that a client may send for each byte of payload, which is counted in
+/// both directions. A client that sends more floods the connection with frames. nginx uses the same
+/// ratio.
 const RATIO: u64 = 8;
 
 /// The maximum number of empty CONTINUATION frames in a header block.
 const MAX_EMPTY: u32 = 16;
 
-/// The number of stream ids that [`Frames`] keeps beyond the maximum number of concurrent streams.
-/// They leave space for streams that h2 has already reset, because the end of these is reported to
-/// [`Frames`] only later.
+/// The number of additional stream ids that [`Frames`] keeps, beyond the maximum number of
+/// concurrent streams. They are needed for streams that h2 has already reset, because [`Frames`]
+/// learns only later that these streams have ended.
 const MAX_EXTRA_OPEN: usize = 1024;
 
-/// A filter for the frames that a client sends on an HTTP/2 connection. It costs a few comparisons
-/// per frame, and copies only the payloads of frames that it rewrites.
+/// A filter for the frames that a client sends on an HTTP/2 connection. It detects floods, and
+/// rewrites frames that h2 would treat incorrectly. It costs a few comparisons per frame, and
+/// copies only the payloads of rewritten frames.
 #[derive(Debug)]
 pub(super) struct Frames {
     header: [u8; HEADER],
-    /// The number of bytes of the current frame's header that have arrived. They are held back
-    /// until the header is complete.
+    /// The number of bytes that have arrived of the current frame's header. These bytes are not
+    /// passed to h2 until the header is complete.
     filled: usize,
     /// The number of payload bytes of the current frame that have not arrived yet.
     left: u32,
     is_data: bool,
-    /// True if the payload of the current frame is collected in `block` to be rewritten.
+    /// True if the filter collects the payload of the current frame in `block` in order to rewrite
+    /// it.
     is_collected: bool,
     /// The id of the stream whose header block is incomplete, so that a CONTINUATION frame must
     /// follow.
@@ -75,12 +79,13 @@ pub(super) struct Frames {
     open: VecDeque<u32>,
     /// The maximum number of stream ids in `open`.
     max_open: usize,
-    /// The collected part of a header block that has not been passed to h2, or the payload of
-    /// trailers.
+    /// The part of a header block that the filter has collected but not passed to h2 yet, or the
+    /// payload of trailers.
     block: Vec<u8>,
-    /// The rewritten bytes for h2, which follow the bytes that h2 gets unchanged.
+    /// Output for h2 that differs from the input. h2 reads it after the beginning of the input,
+    /// which is passed unchanged.
     out: Vec<u8>,
-    /// The number of bytes of `out` that h2 has already got.
+    /// The number of bytes of `out` that h2 has already read.
     taken: usize,
     /// The number of empty CONTINUATION frames that the current header block contains so far.
     empty: u32,
@@ -113,10 +118,10 @@ impl Frames {
         }
     }
 
-    /// Filters bytes that were received from the client, and that are then passed to h2 (the HTTP/2
-    /// library). Returns the number of bytes at the beginning that the filter leaves unchanged. The
-    /// bytes that replace the others are in [`rewritten`](Self::rewritten), and must be taken
-    /// before the next call.
+    /// Filters bytes from the client before h2 (the HTTP/2 library) reads them. `now` is the
+    /// current clock tick. Returns the number of bytes at the beginning of `bytes` that are passed
+    /// unchanged. All later bytes are replaced by [`rewritten`](Self::rewritten), which the caller
+    /// must take before the next call.
     pub(super) fn follow(&mut self, bytes: &[u8], now: u32) -> usize {
         self.received += bytes.len() as u64;
         let (mut at, mut kept) = (0, 0);
@@ -150,10 +155,10 @@ impl Frames {
         kept
     }
 
-    /// Passes `bytes` to h2. `at` is their offset in the input, or `None` if they are not in the
-    /// input. `kept` is the number of bytes at the beginning of the input that are passed
-    /// unchanged. If `bytes` follow these directly, they need not be copied, and only `kept` is
-    /// increased.
+    /// Passes `bytes` to h2. `at` is the offset of these bytes in the input, or `None` if they come
+    /// from elsewhere. `kept` is the number of input bytes that are passed unchanged so far. If
+    /// `bytes` follow these directly, `kept` is increased, and otherwise `bytes` are copied to
+    /// `out`.
     fn pass(&mut self, at: Option<usize>, bytes: &[u8], kept: &mut usize) {
         if at == Some(*kept) && self.out.is_empty() {
             *kept += bytes.len();
@@ -162,8 +167,9 @@ impl Frames {
         }
     }
 
-    /// Begins an HTTP/2 frame whose header is complete. The header is at offset `at` of the input,
-    /// or `at` is `None` if its first bytes arrived earlier.
+    /// Begins to process an HTTP/2 frame whose header is complete. `at` is the offset of the header
+    /// in the input, or `None` if a part of the header arrived earlier. `kept` is the number of
+    /// input bytes that are passed to h2 unchanged so far.
     fn begin(&mut self, at: Option<usize>, kept: &mut usize) {
         let header = self.header;
         let (kind, flags, stream) = parse_header(header);
@@ -202,7 +208,8 @@ impl Frames {
         self.pass(at, &header, kept);
     }
 
-    /// Records an HTTP/2 frame that begins a header block, and may also end it.
+    /// Records a HEADERS or CONTINUATION frame of a header block. The flag `END_HEADERS` tells
+    /// whether the frame ends the block.
     fn begin_head(&mut self, flags: u8, stream: u32) {
         self.head = (flags & END_HEADERS == 0).then_some(stream);
         if self.empty <= MAX_EMPTY {
@@ -218,15 +225,15 @@ impl Frames {
         self.open.push_back(stream);
     }
 
-    /// Records that the client or the server has ended the HTTP/2 stream with this id.
+    /// Removes the id of an HTTP/2 stream that the client or the server has ended.
     pub(super) fn close(&mut self, stream: u32) {
         if let Some(at) = self.open.iter().position(|open| *open == stream) {
             self.open.remove(at);
         }
     }
 
-    /// Ends an HTTP/2 frame whose payload was collected. If the frame is the last one of its header
-    /// block, passes the rewritten block to h2.
+    /// Ends an HTTP/2 frame whose payload was collected. If the frame ends its header block, passes
+    /// the rewritten header block to h2.
     fn end_collected(&mut self) {
         self.is_collected = false;
         let (kind, flags, stream) = parse_header(self.header);
@@ -251,8 +258,8 @@ impl Frames {
         }
     }
 
-    /// Appends payload to the collected part of a header block, and passes full frames to h2. h2
-    /// thus gets as few frames as possible, even if the client splits the block into many.
+    /// Appends `bytes` to the collected part of a header block, and passes full frames to h2. h2
+    /// thus gets as few frames as possible, even if the client splits the header block into many.
     fn collect(&mut self, mut bytes: &[u8]) {
         let (_, _, stream) = parse_header(self.header);
         while self.block.len() + bytes.len() > FRAME as usize {
@@ -280,12 +287,13 @@ impl Frames {
         }
     }
 
-    /// Returns the rewritten bytes for h2, which follow the bytes that h2 gets unchanged.
+    /// Returns the filter's output that differs from its input. h2 reads it after the beginning of
+    /// the input, which is passed unchanged.
     pub(super) fn rewritten(&self) -> &[u8] {
         &self.out[self.taken..]
     }
 
-    /// Removes the first `len` bytes of [`rewritten`](Self::rewritten), because h2 has got them.
+    /// Removes the first `len` bytes of [`rewritten`](Self::rewritten) after h2 has read them.
     pub(super) fn take(&mut self, len: usize) {
         self.taken += len;
         if self.taken == self.out.len() {
@@ -320,8 +328,8 @@ fn parse_header(header: [u8; HEADER]) -> (u8, u8, u32) {
     (kind, flags, u32::from_be_bytes(stream) & (u32::MAX >> 1))
 }
 
-/// Returns the bytes that h2 gets when the bytes after a client's connection preface arrive in
-/// chunks of `size` bytes. Used by the fuzzer.
+/// Filters the frames in `bytes`, which arrive in chunks of `size` bytes after a client's
+/// connection preface, and returns what h2 reads. Used by the fuzzer.
 #[doc(hidden)]
 pub fn frames_for_fuzzer(bytes: &[u8], size: usize) -> Vec<u8> {
     let mut frames = Frames::new(100);
@@ -391,7 +399,8 @@ mod tests {
         assert!(!frames.is_flood(0));
     }
 
-    /// Returns the bytes that h2 gets when the client's bytes arrive in the given chunks.
+    /// Passes the client's bytes through the frame filter, one chunk after the other, and returns
+    /// the bytes that h2 reads.
     fn filtered<'a>(frames: &mut Frames, chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
         let mut filtered = Vec::new();
         for chunk in chunks {

@@ -8,9 +8,9 @@ use http::{HeaderMap, HeaderValue, Method, Uri};
 use crate::rejection::Rejection;
 use crate::websocket::handshake::KEY;
 
-/// Converts an HTTP/2 request head into the form of HTTP/1.1: a target without a host, a Host
-/// header and a single Cookie header (RFC 9113, 8.2.3 and 8.3.1). An extended CONNECT becomes a
-/// WebSocket opening handshake without the header `Sec-WebSocket-Key` (RFC 8441, 5). Returns true
+/// Converts an HTTP/2 request head into the form of HTTP/1.1: a request target without a host, a
+/// Host header and a single Cookie header (RFC 9113, 8.2.3 and 8.3.1). An extended CONNECT becomes
+/// a WebSocket opening handshake without the header `Sec-WebSocket-Key` (RFC 8441, 5). Returns true
 /// for an extended CONNECT.
 ///
 /// # Errors
@@ -90,8 +90,8 @@ pub(super) fn header_list_size(headers: &HeaderMap) -> usize {
     headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum()
 }
 
-/// Returns true if the host of a request differs from the server name in the client's TLS handshake
-/// (RFC 9110, 15.5.20).
+/// Returns true if the host of a request differs from `named`, the server name in the client's TLS
+/// handshake (RFC 9110, 15.5.20).
 pub(super) fn is_misdirected(headers: &HeaderMap, named: &str) -> bool {
     let host = headers.get(HOST).map_or(&b""[..], HeaderValue::as_bytes);
     // The server name in TLS is never an address and has no port.

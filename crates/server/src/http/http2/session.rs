@@ -19,19 +19,19 @@ pub(super) const STREAM_WINDOW: u32 = 256 << 10;
 /// stream, so that an unread stream does not block the others.
 pub(super) const CONNECTION_WINDOW: u32 = 1 << 20;
 
-/// The maximum number of bytes that the server reads from an HTTP/2 connection before it polls the
-/// streams. The limit is small because h2 closes a connection on which too many tiny frames are
-/// unread.
+/// The maximum number of bytes that the server reads from an HTTP/2 connection before it lets the
+/// streams process them. The limit is small because h2 closes the connection if the streams leave
+/// too many tiny frames unread.
 const MAX_READ_PER_POLL: usize = 8 << 10;
 
-/// The size in bytes of the buffer that outgoing WebSocket messages on an HTTP/2 connection are
-/// copied into. Several small messages fit into one buffer.
+/// The size in bytes of the buffer for outgoing WebSocket messages on an HTTP/2 connection. It has
+/// space for several small messages.
 const WEBSOCKET_BUFFER: usize = 4 << 10;
 
 /// The number of requests that a client may waste on an HTTP/2 connection before it can count as
-/// abusive. A request is wasted if the client resets it or if it is malformed. A client is abusive
-/// only if it wastes more than half of its requests, because a browser that leaves a page resets
-/// all requests under way.
+/// abusive. A request is wasted if it is malformed or if the client resets it. Beyond this number,
+/// a client counts as abusive only if it wastes more than half of its requests, because a browser
+/// that leaves a page resets all requests under way.
 const MAX_WASTED: u64 = 100;
 
 /// An object, such as an HTTP/2 stream, that waits until the data that it has passed to h2 has been
@@ -53,7 +53,7 @@ pub(crate) struct Http2Session {
     /// The number of open streams whose complete response has been passed to h2. The client may
     /// already consider these streams closed.
     responses_sent: Cell<usize>,
-    /// The streams that have passed data to h2 and wait until h2 has written it.
+    /// The streams whose data h2 has not completely written yet.
     unflushed: RefCell<Vec<Rc<dyn FlushListener>>>,
     /// True once the HTTP/2 connection has closed, so that nothing can be written any more.
     is_closed: Cell<bool>,
@@ -145,9 +145,9 @@ impl Http2Session {
         self.websockets.get() == 0
     }
 
-    /// Returns true if all open streams of the connection are WebSockets, and there is at least
-    /// one. The stall timeout of the WebSockets then replaces the connection's own deadline for
-    /// writing.
+    /// Returns true if the connection has open streams and all of them are WebSockets. In that
+    /// case, the stall timeout of the WebSockets applies instead of the connection's own deadline
+    /// for writing.
     pub(crate) fn has_only_websockets(&self) -> bool {
         let websockets = self.websockets.get();
         websockets > 0 && websockets == self.streams.borrow().len()
@@ -164,8 +164,8 @@ impl Http2Session {
         })
     }
 
-    /// Returns the number of clock ticks for which all streams of the connection have been idle or
-    /// slow, or `None` if at least one is neither.
+    /// Returns the number of clock ticks for which every stream of the connection has been idle or
+    /// slow. Returns `None` if a stream is neither idle nor slow.
     pub(crate) fn slowness(&self, now: u32) -> Option<u32> {
         let streams = self.streams.borrow();
         let mut all = streams
@@ -207,9 +207,9 @@ impl Http2Session {
 
     // ---- writing ----
 
-    /// Records the result of a write or flush of the HTTP/2 connection. `is_pending` is true if the
+    /// Records the result of writing or flushing the HTTP/2 connection. `is_pending` is true if the
     /// socket accepts no more bytes. `is_clean` is true for a flush and false for a write, because
-    /// only a flush that is not pending leaves no unsent bytes.
+    /// bytes may remain unsent after a write.
     pub(super) fn on_written(&self, is_pending: bool, is_clean: bool) {
         self.is_blocked.set(is_pending);
         self.is_clean.set(is_clean && !is_pending);
@@ -234,8 +234,8 @@ impl Http2Session {
     }
 
     /// Copies the first `len` bytes of an outgoing WebSocket message into a chunk for h2. All
-    /// WebSockets of an HTTP/2 connection share one buffer, whose memory is reused once its
-    /// contents have been sent.
+    /// WebSockets of an HTTP/2 connection share one buffer for these chunks, and its memory is
+    /// reused after they have been sent.
     pub(super) fn copy_chunk(&self, buffers: &[IoSlice<'_>], len: usize) -> Bytes {
         let mut websocket_buffer = self.websocket_buffer.borrow_mut();
         if websocket_buffer.capacity() < len {
@@ -262,8 +262,8 @@ impl Http2Session {
         }
     }
 
-    /// Notifies the waiting streams that the connection has closed, because h2 does not notify a
-    /// stream that has already passed its whole response to h2.
+    /// Notifies the streams whose data was not completely written that the connection has closed.
+    /// h2 does not notify them if they have already passed their whole response to h2.
     pub(super) fn on_closed(&self) {
         self.is_closed.set(true);
         let unflushed = std::mem::take(&mut *self.unflushed.borrow_mut());
@@ -274,8 +274,8 @@ impl Http2Session {
 
     // ---- reading ----
 
-    /// Begins a poll of the HTTP/2 connection, which may again read up to [`MAX_READ_PER_POLL`]
-    /// bytes.
+    /// Begins to poll the HTTP/2 connection. During each poll, at most [`MAX_READ_PER_POLL`] bytes
+    /// are read.
     pub(super) fn begin_poll(&self) {
         self.read_in_poll.set(0);
     }
@@ -286,16 +286,16 @@ impl Http2Session {
         self.read_in_poll.get() >= MAX_READ_PER_POLL
     }
 
-    /// Filters bytes that were received from the client, and that are then passed to h2. Returns
-    /// the number of bytes at the beginning that the filter leaves unchanged. The bytes that
-    /// replace the others are described at [`Frames::follow`].
+    /// Filters bytes from the client before h2 reads them. Returns the number of bytes at the
+    /// beginning of `bytes` that are passed unchanged. All later bytes are replaced by the filter's
+    /// output, which [`take_rewritten`](Self::take_rewritten) provides.
     pub(super) fn follow(&self, bytes: &[u8]) -> usize {
         self.read_in_poll.set(self.read_in_poll.get() + bytes.len());
         self.frames.borrow_mut().follow(bytes, self.connections.clock.now())
     }
 
-    /// Moves bytes that the frame filter has rewritten into `buffer`, from which h2 reads them.
-    /// Returns true if there were any.
+    /// Moves output of the frame filter, which replaces bytes of the client, into the buffer from
+    /// which h2 reads. Returns true if there was any.
     pub(super) fn take_rewritten(&self, buffer: &mut ReadBuf<'_>) -> bool {
         let mut frames = self.frames.borrow_mut();
         let rest = frames.rewritten();

@@ -30,8 +30,8 @@ use crate::logging::access_log::pending_record::record_unreadable;
 use crate::rejection::Rejection;
 
 /// The number of bytes that each HTTP/2 stream counts against the memory budget. They cover the
-/// request head, h2's tables for the stream (about as large as the head), and the response bytes
-/// that h2 buffers.
+/// request head, the response bytes that h2 buffers, and h2's tables for the stream, which are
+/// about as large as the head.
 pub(crate) const STREAM_BYTES: usize = 32 << 10;
 
 /// Starts the task that serves an HTTP/2 stream. If there are too many requests or too little
@@ -127,8 +127,8 @@ async fn serve(
     }
 }
 
-/// Processes the request of an HTTP/2 stream as over HTTP/1.1, and returns the response. Returns
-/// `None` if the client disconnected.
+/// Processes the request of an HTTP/2 stream with the same code as for HTTP/1.1, and returns the
+/// response. Returns `None` if the client disconnected.
 async fn respond(
     guard: &StreamGuard,
     request: Request<RecvStream>,
@@ -304,8 +304,8 @@ impl ResponseSender<'_> {
         }
     }
 
-    /// Waits until the client's flow-control window has capacity, and returns the number of bytes
-    /// that may be sent.
+    /// Waits until the client's flow-control window permits sending, and returns the number of
+    /// bytes that may be sent.
     fn poll_window(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, StreamReset>> {
         let stream = &self.guard.stream;
         loop {

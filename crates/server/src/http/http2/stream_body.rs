@@ -30,11 +30,11 @@ pub(super) struct StreamBody {
     /// The `Content-Length` of the request, if the client sent one.
     length: Option<u64>,
     read: u64,
-    /// Bytes of the body that were taken from h2 but that the server has not read yet. There are at
-    /// most as many as the flow-control window of the stream allows.
+    /// Bytes of the body that were taken from h2 but that the server has not read yet. The
+    /// flow-control window of the stream limits their number.
     buffered: Vec<u8>,
-    /// `Ok` at the end of the body, or the error that ended it. Set once the last DATA frame has
-    /// been taken from h2.
+    /// The end of the body: `Ok` if it is complete, or the error that ended it. Set once the last
+    /// DATA frame has been taken from h2.
     end: Option<Result<(), h2::Error>>,
     /// The charge to the memory budget for bytes of the body that the client may send before the
     /// server reads them.
@@ -83,8 +83,8 @@ impl StreamBody {
         })
     }
 
-    /// Creates an empty request body for an HTTP/2 stream whose frames are not read as a request
-    /// body, for example because the stream becomes a WebSocket.
+    /// Creates an empty request body for an HTTP/2 stream whose DATA frames do not contain a
+    /// request body, for example because the stream becomes a WebSocket.
     pub(super) fn empty(connection: &Rc<HttpConnection>) -> StreamBody {
         let connection = Rc::clone(connection);
         let (buffered, end) = (Vec::new(), None);
@@ -101,8 +101,8 @@ impl StreamBody {
         }
     }
 
-    /// Returns the buffered bytes, or else the next DATA frame of the body, or `None` at the end of
-    /// the body.
+    /// Returns the next part of the request body: the buffered bytes if there are any, and
+    /// otherwise the next DATA frame. Returns `None` at the end of the body.
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, h2::Error>>> {
         if !self.buffered.is_empty() {
             return Poll::Ready(Some(Ok(std::mem::take(&mut self.buffered).into())));

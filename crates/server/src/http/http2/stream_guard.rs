@@ -9,8 +9,8 @@ use crate::http::connection::activity::Phase;
 use crate::http::connection::http_connection::{CloseState, HttpConnection};
 
 /// The maximum number of response bytes that a stream passes to h2 at once, so that the streams of
-/// a connection take turns. Together with a frame header of nine bytes (RFC 9113, 4.1), these bytes
-/// fill exactly one TLS record. A longer frame would need another record and another system call.
+/// a connection take turns. With a frame header of nine bytes (RFC 9113, 4.1), so many bytes fill
+/// exactly one TLS record. A longer frame would need another record and another system call.
 pub(super) const MAX_SEND: usize = (16 << 10) - 9;
 
 /// A guard for an HTTP/2 stream that is being served. Dropping it ends the stream and releases its

@@ -29,8 +29,8 @@ pub(super) struct IncomingFrames {
 }
 
 impl IncomingFrames {
-    /// Keeps the DATA frames of an HTTP/2 stream until its WebSocket is accepted. Charges the
-    /// memory budget for all bytes that the client may send until then. Returns `None` if the
+    /// Begins to keep the DATA frames of an HTTP/2 stream until its WebSocket is accepted. Charges
+    /// the memory budget for all bytes that the client may send until then. Returns `None` if the
     /// budget is exhausted.
     pub(super) fn new(frames: RecvStream, session: &Rc<Http2Session>) -> Option<IncomingFrames> {
         BodyReservation::reserve(session, STREAM_WINDOW as usize)
@@ -126,8 +126,9 @@ impl StreamTransport {
         }
     }
 
-    /// Waits for the payload of the stream's next DATA frame, without releasing its flow-control
-    /// window. Returns `None` at the end of the stream, and stores the reason in `end`.
+    /// Waits for the payload of the stream's next DATA frame. Does not release the flow-control
+    /// window for the payload. Returns `None` at the end of the stream, and then stores the reason
+    /// in `end`.
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if self.end.is_some() {
             return Poll::Ready(None);
@@ -148,8 +149,7 @@ impl StreamTransport {
         })
     }
 
-    /// Releases the flow-control window of `bytes` bytes that have been read, so that the client
-    /// may send more.
+    /// Lets the client send `bytes` more bytes on the stream, because the server has read so many.
     fn release_window(&mut self, bytes: usize) {
         // Fails only if the stream has ended.
         let _ = self.incoming.flow_control().release_capacity(bytes);
@@ -219,8 +219,8 @@ impl MultiplexedStream for StreamTransport {
         })
     }
 
-    /// Gives unused capacity back to the connection's flow-control window, so that other streams
-    /// can use it.
+    /// Called when no more bytes are waiting to be written. Returns unused capacity of the stream
+    /// to the connection's flow-control window, so that other streams can use it.
     fn flush(&mut self) {
         if self.outgoing.capacity() > 0 {
             self.outgoing.reserve_capacity(0);

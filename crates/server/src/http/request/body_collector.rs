@@ -90,8 +90,8 @@ pub(crate) async fn collect<B: RequestBody>(
     Ok(exchange)
 }
 
-/// Waits for `work`, such as a write to disk. Meanwhile, buffers the frames of the request body
-/// that arrive, without processing them.
+/// Waits for `work`, such as a write to disk, and returns its result. Meanwhile, buffers the frames
+/// of the request body that arrive, without processing them.
 async fn with_body_held<B: RequestBody, T>(body: &mut B, work: impl Future<Output = T>) -> T {
     let mut work = std::pin::pin!(work);
     poll_fn(|cx| {
@@ -106,15 +106,16 @@ async fn with_body_held<B: RequestBody, T>(body: &mut B, work: impl Future<Outpu
 struct Spool {
     file: UnnamedFile,
     batch: Vec<u8>,
-    /// The charge to the memory budget for the batch of bytes to be written. It moves with the
-    /// batch between threads.
+    /// The charge to the memory budget for the bytes that are about to be written to the file. It
+    /// moves between threads together with these bytes.
     charge: Charge,
     reserve: DiskReserve,
     folder: Arc<SpoolFolder>,
 }
 
 impl Spool {
-    /// Creates the temporary file, and moves the part of the body that is in memory into it.
+    /// Creates the temporary file for a request body, and moves the part of the body that is
+    /// already in memory into the file.
     async fn start(exchange: &Exchange, context: &RequestContext) -> io::Result<Spool> {
         let batch = exchange.body().segments().collect::<Vec<_>>().concat();
         let charge = context.shared().connections.charge(Share::Requests, batch.capacity());

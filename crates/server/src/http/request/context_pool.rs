@@ -11,7 +11,7 @@ use rookery_exchange::{Budget, Charge, Share};
 use crate::logging::access_log::pending_record::PendingRecord;
 use crate::rejection::Rejection;
 
-/// The maximum number of unused parts of request contexts that the pool keeps.
+/// The maximum number of unused objects that the pool keeps.
 const MAX_POOLED: usize = 256;
 
 /// The maximum capacity in bytes of a response buffer that the pool keeps for reuse. All pooled
@@ -22,17 +22,19 @@ pub(crate) const MAX_POOLED_BUFFER: usize = 64 << 10;
 /// requests, such as its response buffer.
 #[derive(Debug)]
 pub(crate) struct ContextParts {
-    /// The error hook, which receives the errors that occur while the request is served.
+    /// The error hook: an object that receives the errors that occur while the request is served.
     pub(crate) hook: Arc<RequestHook<Rejection>>,
     /// The access log data of the request, until the request is complete.
     pub(crate) pending_record: PendingRecord,
-    /// The charge to the memory budget for the response until it has been written.
+    /// The charge to the memory budget for the response. It ends when the response has been
+    /// written.
     pub(crate) response_charge: Charge,
     /// The buffer that responses are copied into and sent from.
     pub(crate) buffer: BytesMut,
 }
 
-/// A pool of unused parts of request contexts.
+/// A pool of unused [`ContextParts`]: buffers and other parts of the server's data about a request,
+/// which later requests reuse.
 #[derive(Debug, Default)]
 #[expect(
     clippy::vec_box,

@@ -27,8 +27,8 @@ use crate::http::response::stream::head::respond_streamed;
 use crate::rejection::Rejection;
 use crate::websocket::handshake;
 
-/// Serves a request and returns its response. Errors that occur meanwhile are passed to the
-/// request's error hook.
+/// Serves a request and returns its response. Errors that occur while the request is served are
+/// passed to its error hook.
 pub(crate) fn handle<B: RequestBody>(
     connection: &Rc<HttpConnection>,
     request: Request<B>,

@@ -29,9 +29,9 @@ pub(crate) fn request_id(
     RequestId::choose(id, external_id, only("traceparent"))
 }
 
-/// Rejects request heads that hyper accepts but this server must reject (RFC 9112, 3.2, 3.2.3 and
-/// 6.1; RFC 9110, 4.2.4 and 9.3.6). If the request target is an absolute URL, replaces the Host
-/// header by the host in the target (RFC 9112, 3.2.2).
+/// Rejects request heads that hyper accepts but that this server must reject (RFC 9112, 3.2, 3.2.3
+/// and 6.1; RFC 9110, 4.2.4 and 9.3.6). If the request target is an absolute URL, also replaces the
+/// Host header by the host in the target (RFC 9112, 3.2.2).
 pub(crate) fn check(head: &mut Parts, has_body: bool) -> Result<(), Rejection> {
     let mut hosts = head.headers.get_all(HOST).iter();
     let is_fine = match (hosts.next(), hosts.next()) {
@@ -55,17 +55,17 @@ pub(crate) fn check(head: &mut Parts, has_body: bool) -> Result<(), Rejection> {
     if has_body { check_coding(&head.headers) } else { Ok(()) }
 }
 
-/// Returns true if a request target that contains no host begins with a path, or is the `*` of an
-/// OPTIONS request (RFC 9112, 3.2.1 and 3.2.4). The check is needed because the `http` crate also
-/// accepts a query without a path, and `*` with other methods.
+/// Returns true if a request target without a host is valid: if it begins with a path, or is the
+/// `*` of an OPTIONS request (RFC 9112, 3.2.1 and 3.2.4). The `http` crate also accepts a query
+/// without a path, and `*` with other methods.
 fn names_path(head: &Parts) -> bool {
     let target = head.uri.path_and_query().map_or("", |target| target.as_str());
     target.starts_with('/') || (target == "*" && head.method == Method::OPTIONS)
 }
 
-/// Replaces the Host header by the host in the request target. A proxy has routed the request by
-/// the target, so an application that used a different Host could be tricked into serving another
-/// site.
+/// Replaces the Host header by the host in the request target, because a proxy has routed the
+/// request by its target. An application that used a different Host could be tricked into serving
+/// another site.
 fn take_host(head: &mut Parts) -> Result<(), Rejection> {
     let authority = head.uri.authority().map(http::uri::Authority::as_str);
     let host = authority.filter(|host| is_host(host.as_bytes()) && !host.starts_with(':'));
@@ -74,8 +74,8 @@ fn take_host(head: &mut Parts) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// Accepts only the transfer coding `chunked`, and only once. hyper has already rejected request
-/// bodies whose last coding is not `chunked`.
+/// Checks the transfer codings of a request body: only `chunked` is accepted, and only once. hyper
+/// has already rejected request bodies whose last coding is not `chunked`.
 fn check_coding(headers: &HeaderMap) -> Result<(), Rejection> {
     let lines = headers.get_all(TRANSFER_ENCODING);
     let codings = || {
@@ -146,7 +146,7 @@ fn has_whole_escapes(host: &[u8]) -> bool {
         })
 }
 
-/// Returns true if a header value, a comma-separated list, contains a token. Case is ignored.
+/// Returns true if a header value that is a comma-separated list contains `token`. Case is ignored.
 pub(crate) fn has_token(list: &[u8], token: &[u8]) -> bool {
     list.split(|byte| *byte == b',').any(|item| item.trim_ascii().eq_ignore_ascii_case(token))
 }
@@ -181,9 +181,8 @@ pub(crate) fn fill(
 }
 
 /// Returns true if the client used HTTPS. `is_own` is true if this connection uses TLS. If
-/// `is_trusted` is true, the client is a trusted proxy, and its `X-Forwarded-Proto` header takes
-/// precedence. Only the last value of the header counts, because the proxy may have appended it to
-/// values that the client sent.
+/// `is_trusted` is true, the client is a trusted proxy, and only the last value of its
+/// `X-Forwarded-Proto` header decides. Earlier values may come from the proxy's own client.
 pub(crate) fn used_https(headers: &HeaderMap, is_own: bool, is_trusted: bool) -> bool {
     if !is_trusted {
         return is_own;

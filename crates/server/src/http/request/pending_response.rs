@@ -76,9 +76,8 @@ pub(crate) async fn send_to_application(
     }
 }
 
-/// A guard that, when dropped, copies the request's upstream log (its attempts at workers and their
-/// times) into the pending access log record. The data is logged even if the client disconnects
-/// early.
+/// A guard that, when dropped, adds the data about the request's attempts at workers to its access
+/// log record. This data is thus logged even if the client disconnects early.
 struct UpstreamLogGuard<'a> {
     context: &'a mut RequestContext,
     /// The status that the exchange shares with the application. `None` if the request is not
@@ -105,8 +104,8 @@ impl Drop for UpstreamLogGuard<'_> {
     }
 }
 
-/// The wait for the application's decision about a request. Dropping it early notifies the
-/// application that its response is no longer needed.
+/// The future of the application's decision about a request. If it is dropped early, the
+/// application is notified that its response is no longer needed.
 #[derive(Debug)]
 pub(crate) struct PendingResponse {
     connection: Rc<HttpConnection>,
@@ -175,8 +174,9 @@ impl Drop for PendingResponse {
     }
 }
 
-/// A guard for a request whose body is being read. When dropped, it frees the request's slot in the
-/// in-flight table (the requests without a response), unless [`BodyReadGuard::done`] was called.
+/// A guard for a request whose body is being read. When dropped, it removes the request from the
+/// in-flight table (the requests without a response). After [`BodyReadGuard::done`], it leaves the
+/// request there.
 #[derive(Debug)]
 pub(crate) struct BodyReadGuard {
     connection: Rc<HttpConnection>,

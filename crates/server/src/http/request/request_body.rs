@@ -18,8 +18,8 @@ pub(crate) trait RequestBody: http_body::Body<Data = Bytes> + Unpin {
     /// disconnected or stopped sending.
     fn is_cut_short(error: &Self::Error) -> bool;
 
-    /// Buffers the part of the request body that has arrived while the server is not reading it.
-    /// HTTP/2 needs this because h2 closes a connection on which too many small frames are waiting.
+    /// Buffers the part of the request body that has arrived. Called while the server does not read
+    /// the body, because h2 closes an HTTP/2 connection on which too many small frames are waiting.
     fn buffer_unread(&mut self, _cx: &mut Context<'_>) {}
 }
 

@@ -22,14 +22,13 @@ use crate::http::response::stream::response_stream::ResponseStream;
 use crate::logging::access_log::pending_record::PendingRecord;
 use crate::rejection::Rejection;
 
-/// The number by which the memory budget of all responses is divided to get the maximum memory
-/// charge of a single response. Without this maximum, a response that is larger than the whole
-/// budget could not be sent.
+/// A single response is charged at most the memory budget of all responses divided by this number.
+/// Without this maximum, a response that is larger than the whole budget could not be sent.
 const MAX_RESPONSE_PART: usize = 4;
 
 /// The request context: the data that the server keeps for a request from the end of its head until
 /// its response is complete. The function that currently works on the request owns the context.
-/// When the context is dropped, its connection keeps the reusable parts until the last byte of the
+/// After the context is dropped, its connection keeps the reusable parts until the last byte of the
 /// response has been written.
 #[derive(Debug)]
 pub(crate) struct RequestContext {
@@ -138,8 +137,8 @@ impl RequestContext {
 
     // ---- steps ----
 
-    /// Marks the request as being read. Called a second time if the application wants the body
-    /// after it has seen the head.
+    /// Marks the request as being read. Called again if the application has first seen only the
+    /// head and then wants the body.
     pub(crate) fn begin_reading(&mut self) {
         self.enter(State::Request);
     }
@@ -178,8 +177,8 @@ impl RequestContext {
     // ---- memory ----
 
     /// Charges the memory budget for the request's exchange (the object of the request and its
-    /// response), and counts `also` bytes more as memory of the request. The caller must charge the
-    /// budget for these additional bytes.
+    /// response). `also` is the number of bytes that the request needs in addition. They count
+    /// towards the limit, but the caller must charge the budget for them.
     ///
     /// # Errors
     /// Returns [`Rejection::Overload`] if the memory budget is exhausted.
@@ -203,8 +202,8 @@ impl RequestContext {
         Ok(())
     }
 
-    /// Reduces the memory charge of the request to the size of its exchange plus `also` more bytes,
-    /// if the charge is higher.
+    /// Reduces the memory that is counted for the request to the size of its exchange (the object
+    /// of the request and its response) plus `also` bytes. Does nothing if less is counted.
     pub(crate) fn reduce_charge(&self, exchange: &Exchange, also: usize) {
         let held = &self.connection.activity.request_bytes;
         held.set(held.get().min((exchange.capacity() + also).max(UNCHARGED_BYTES)));
@@ -233,8 +232,8 @@ impl RequestContext {
 }
 
 impl Drop for RequestContext {
-    /// Passes the reusable parts of the request context to the connection if the request has a
-    /// response. Otherwise (if the client disconnected or the connection became a WebSocket),
+    /// If the request has a response, passes the reusable parts of the request context to the
+    /// connection. Otherwise, because the client disconnected or the connection became a WebSocket,
     /// returns the parts to the pool.
     fn drop(&mut self) {
         let Some(parts) = self.parts.take() else { return };

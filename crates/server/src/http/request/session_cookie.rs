@@ -56,8 +56,8 @@ impl CookieNames {
 
     /// Returns the value of the `Set-Cookie` header that sets the session cookie. If `is_embedded`
     /// is true, pages of other sites may embed the app, and the browser keeps a separate cookie for
-    /// each of these sites. This has an effect only over HTTPS, because browsers reject such
-    /// cookies otherwise.
+    /// each of these sites. `is_embedded` has an effect only over HTTPS, because browsers reject
+    /// such cookies over plaintext HTTP.
     pub fn set_cookie(&self, value: &str, is_https: bool, is_embedded: bool) -> String {
         let CookieNames { plain, host } = self;
         if is_https && is_embedded {
@@ -97,14 +97,13 @@ impl SessionCookie {
         SessionCookie { names, value, is_embedded }
     }
 
-    /// Returns the session cookie as text for the environment variable
-    /// [`COOKIE`](rookery_worker_protocol::COOKIE), which passes it to the worker.
+    /// Encodes the session cookie as text. The supervisor passes this text to the worker in the
+    /// environment variable [`COOKIE`](rookery_worker_protocol::COOKIE).
     pub fn text(&self) -> String {
         format!("{} {} {}", self.names.plain, self.value, u8::from(self.is_embedded))
     }
 
-    /// Parses a session cookie from the text that [`text`](Self::text) returns, and returns `None`
-    /// for any other text.
+    /// Parses the text that [`text`](Self::text) returns. Returns `None` for any other text.
     pub fn read(text: &str) -> Option<SessionCookie> {
         let mut words = text.split(' ');
         let (name, value, is_embedded) = (words.next()?, words.next()?, words.next()?);

@@ -60,8 +60,8 @@ impl SpoolFolder {
     }
 }
 
-/// Creates a spool folder in the temporary folder of the system (`TMPDIR`, or `/tmp`), without
-/// notices about failures.
+/// Creates a spool folder in the temporary folder of the system (`TMPDIR`, or `/tmp`). Failures are
+/// not reported.
 impl Default for SpoolFolder {
     fn default() -> SpoolFolder {
         SpoolFolder::new(std::env::temp_dir(), |_| ())
@@ -74,7 +74,8 @@ impl fmt::Debug for SpoolFolder {
     }
 }
 
-/// The amount of disk space that must stay free when request bodies are written to disk.
+/// The amount of disk space that must stay free when request bodies are written to disk: a number
+/// of bytes, or a fraction of a small disk.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DiskReserve {
     bytes: u64,
@@ -87,8 +88,8 @@ impl DiskReserve {
     }
 
     /// Returns how many bytes must stay free on a file system of `total` bytes. On a small file
-    /// system, this is a fraction of its size, because the configured number of bytes might never
-    /// be free there, and every upload would then be rejected.
+    /// system, this is a fraction of its size. The configured number of bytes might never be free
+    /// there, and every upload would be rejected.
     fn on(self, total: u64) -> u64 {
         self.bytes.min(total / self.share.max(1))
     }

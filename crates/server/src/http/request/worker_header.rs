@@ -58,9 +58,10 @@ fn take_from(headers: &mut HeaderMap) -> Result<Option<Box<WorkerHeader>>, Rejec
     Ok(Some(Box::new(header)))
 }
 
-/// If the supervisor has announced that it will send the request body later, restores the headers
-/// with which the client described the body, so that the application sees them. Returns the length
-/// of the announced body, or 0 if it is unknown. Returns `None` if no body was announced.
+/// Prepares the headers of a request whose body the supervisor will send later: restores the
+/// headers with which the client described the body, so that the application sees them. Returns the
+/// length of this body, or 0 if it is unknown. Returns `None` if the supervisor has announced no
+/// body.
 pub(crate) fn apply_announced_body(
     header: Option<&WorkerHeader>,
     headers: &mut HeaderMap,
@@ -82,10 +83,10 @@ pub(crate) fn apply_announced_body(
     Some(0)
 }
 
-/// Responds to a request head that the supervisor has sent before the body. If `verdict` is
-/// [`HEAD_ACCEPTED`](rookery_worker_protocol::HEAD_ACCEPTED), the supervisor then sends the body.
-/// If it is [`HEAD_UNDECIDED`](rookery_worker_protocol::HEAD_UNDECIDED), the supervisor sends the
-/// head again, together with the body.
+/// Responds to a request head that the supervisor has sent without the body. `verdict` is the
+/// application's decision. After [`HEAD_ACCEPTED`](rookery_worker_protocol::HEAD_ACCEPTED), the
+/// supervisor sends the body. After [`HEAD_UNDECIDED`](rookery_worker_protocol::HEAD_UNDECIDED), it
+/// sends the head again, together with the body.
 pub(crate) fn respond_to_head(
     mut context: RequestContext,
     mut headers: HeaderMap,
@@ -106,8 +107,9 @@ pub(crate) fn addresses(header: &WorkerHeader) -> ConnectionAddresses {
     ConnectionAddresses { remote: header.remote, local: header.local }
 }
 
-/// Copies information from the worker header into the exchange: about the client, and about whether
-/// the application has already seen the request head.
+/// Copies information from the worker header into the exchange (the object of a request and its
+/// response): the data about the client, the supervisor's ids, and whether the application has
+/// already seen the request head.
 pub(crate) fn apply(exchange: &mut Exchange, header: WorkerHeader) {
     if header.body == BodyState::HeadSeen {
         exchange.set_head_seen();

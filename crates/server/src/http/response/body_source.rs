@@ -29,8 +29,8 @@ pub(crate) struct FileSource {
     read_job: Option<BlockingTask<Vec<u8>>>,
 }
 
-/// A response body that is compressed while it is sent. A background thread compresses it, because
-/// a chunk takes milliseconds.
+/// A response body that is compressed while it is sent. Compression runs on a background thread,
+/// because it takes milliseconds for each chunk.
 #[derive(Debug)]
 pub(crate) struct GzipSource {
     /// The compression task. It is `None` while a background thread works on it, and after the end
@@ -45,8 +45,8 @@ pub(crate) enum Input {
     File { file: Arc<SentFile>, at: u64, left: u64 },
 }
 
-/// A compressor with its remaining input and its memory charge, which move together between
-/// threads.
+/// A gzip compressor together with its remaining input and its memory charge. All of them move
+/// between threads together.
 #[derive(Debug)]
 pub(crate) struct CompressionTask {
     gzip: Gzip,
@@ -66,8 +66,8 @@ impl FileSource {
         FileSource { file: Arc::new(file), at, left, read_job: None }
     }
 
-    /// Returns the placeholder bytes that hyper writes in place of the next part of the file, or
-    /// `None` at the end.
+    /// Returns placeholder bytes for the next part of the file, or `None` at the end of the file.
+    /// The connection replaces the placeholder by the file's contents when hyper writes it.
     pub(crate) fn next_placeholder(&mut self, connection: &HttpConnection) -> Option<Bytes> {
         if self.left == 0 {
             return None;
@@ -171,8 +171,8 @@ impl GzipSource {
 /// The maximum size in bytes of a response chunk that is compressed on the I/O thread.
 const GZIP_INLINE: usize = 4 << 10;
 
-/// A streamed response that is compressed. After each chunk, unless the next one is already
-/// available, the compressor is flushed so that the client can decode all data so far.
+/// A streamed response that is compressed. The compressor is flushed after each chunk, unless the
+/// next chunk is already available. The client can thus decode all data so far.
 #[derive(Debug)]
 pub(crate) struct GzipStream {
     stream: Rc<ResponseStream>,
@@ -183,7 +183,7 @@ pub(crate) struct GzipStream {
     _permit: CompressorPermit,
 }
 
-/// A gzip compressor and its memory charge, which move together between threads.
+/// A gzip compressor together with its memory charge, so that both move between threads together.
 #[derive(Debug)]
 struct Compressor {
     gzip: Gzip,
@@ -191,8 +191,9 @@ struct Compressor {
 }
 
 impl Compressor {
-    /// Compresses a chunk. `is_last` is true if no further chunk is available yet. The compressor
-    /// is then flushed, so that the client can decode all data so far.
+    /// Compresses a chunk, and returns the compressor and its output. If `is_last` is true, no
+    /// further chunk is available yet. The compressor is then flushed, so that the client can
+    /// decode all data so far.
     fn compress_chunk(mut self, chunk: &[u8], is_last: bool) -> (Compressor, Vec<u8>) {
         let mut out = Vec::new();
         self.gzip.push(chunk, &mut out);

@@ -75,8 +75,9 @@ pub(crate) struct Framing {
 
 impl Framing {
     /// Returns true if the server sends this header of the application unchanged. Returns false for
-    /// headers about framing and the connection, because the server sets these itself (RFC 9110,
-    /// 7.6.1). For that purpose, records `Content-Length` and `Connection: close`.
+    /// headers about framing and the connection, which the server sets itself (RFC 9110, 7.6.1).
+    /// Stores what `Content-Length` and `Connection: close` say, because the server takes them into
+    /// account.
     fn filter(&mut self, name: &HeaderName, value: &[u8]) -> bool {
         match name.as_str() {
             "connection" => {
@@ -96,9 +97,9 @@ impl Framing {
     }
 }
 
-/// Builds the application's response to a request. `headers`, the header map of the request, is
-/// cleared and reused. The bytes of the response are copied out of the exchange, which can
-/// therefore be reused at once.
+/// Builds the application's response to a request. `headers` is the header map of the request,
+/// which is cleared and reused for the response. The response is copied out of the exchange (the
+/// object of the request and its response), so that the exchange can be reused immediately.
 pub(crate) fn build(
     mut context: RequestContext,
     exchange: &mut Exchange,

@@ -30,8 +30,8 @@ pub struct Candidate<'a> {
     pub len: Option<u64>,
 }
 
-/// Returns true if the server should compress a response with gzip, given the request's
-/// `Accept-Encoding`.
+/// Returns true if the server should compress `response` with gzip. `accept_encoding` is the value
+/// of this header in the request.
 pub fn negotiate(accept_encoding: Option<&[u8]>, response: &Candidate<'_>) -> bool {
     let Some(accept_encoding) = accept_encoding else { return false };
     response.method != Method::HEAD
@@ -123,7 +123,8 @@ impl Gzip {
         self.run(&[], out, FlushCompress::Sync);
     }
 
-    /// Appends the end of the gzip stream to `out`, and begins the next stream.
+    /// Ends the gzip stream and appends its last bytes to `out`. The compressor can then be used
+    /// for the next stream.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         self.run(&[], out, FlushCompress::Finish);
         self.deflate.reset();

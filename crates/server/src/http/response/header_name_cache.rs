@@ -8,7 +8,8 @@ use http::HeaderName;
 /// The maximum number of header names in the cache.
 const MAX_NAMES: usize = 64;
 
-/// A cache of the parsed header names that responses have used.
+/// A cache of parsed header names that earlier responses have used, so that they need not be parsed
+/// again.
 #[derive(Debug, Default)]
 pub(crate) struct HeaderNameCache(RefCell<Vec<(Box<[u8]>, HeaderName)>>);
 

@@ -59,8 +59,8 @@ pub(crate) fn redirect(
     builder::finish(context, StatusCode::PERMANENT_REDIRECT, headers, content, &framing, options)
 }
 
-/// Returns the `https` URL that a plaintext request is redirected to. The host in the request must
-/// be one of this server's, because a cache could store a redirect to another host and send it to
+/// Returns the `https` URL that a plaintext request is redirected to. The requested host must
+/// belong to this server, because a cache could store a redirect to another host and send it to
 /// other clients.
 fn location(
     redirect: &Redirect,

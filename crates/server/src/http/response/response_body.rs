@@ -32,8 +32,8 @@ const COMPRESSOR_BYTES: usize = 512 << 10;
 /// it takes 0.1 ms, so passing it to a background thread would save little.
 const GZIP_INLINE: usize = 4 << 10;
 
-/// The body of a response. It is dropped when all of it has been encoded or when the connection
-/// closes. The request context (the server's data about the request) ends at the same time.
+/// The body of a response. It is dropped when it has been encoded completely or when the connection
+/// closes. The request context (the server's data about the request) is dropped with it.
 #[derive(Debug)]
 pub(crate) struct ResponseBody {
     context: RequestContext,
@@ -62,7 +62,7 @@ impl ResponseBody {
         ResponseBody { context, source }
     }
 
-    /// Returns true if [`compress_body`] must be called before the response is sent.
+    /// Returns true if [`compress_body`] must process this body before the response is sent.
     pub(crate) fn needs_compression(&self) -> bool {
         matches!(self.source, Source::CompressFirst(..) | Source::MeasureFirst(..))
     }
@@ -192,8 +192,8 @@ impl Content {
         matches!(self, Content::Whole(_) | Content::Ready(_)) && self.held_bytes() <= GZIP_CHUNK
     }
 
-    /// Returns the number of additional bytes of memory that compressing the content needs. A
-    /// background thread may use this memory even after the client has disconnected.
+    /// Returns how much additional memory, in bytes, is needed to compress the content. A
+    /// background thread may still use this memory after the client has disconnected.
     pub(crate) fn compressor_bytes(&self) -> usize {
         let len = match self {
             Content::Absent => 0,
@@ -228,9 +228,9 @@ impl Content {
         }
     }
 
-    /// Returns a source that yields the response body in compressed form. Very small content is
-    /// compressed immediately, by the compressor `gzip`. `charge` is the memory charge of the
-    /// compressor for other content. A streamed response is compressed only if `permit` is given.
+    /// Returns the source of the compressed response body. Very small content is compressed
+    /// immediately by `gzip`. Other content gets a compressor of its own, for which `charge` is the
+    /// memory charge. A streamed response is compressed only if there is a `permit`.
     pub(crate) fn into_compressed_source(
         self,
         gzip: &RefCell<Option<Gzip>>,

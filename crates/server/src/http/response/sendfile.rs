@@ -33,10 +33,10 @@ pub(crate) const READ_CHUNK: usize = 64 << 10;
 /// buffer, so that few writes are cut short by the end of a placeholder.
 const MAX_PLACEHOLDER: usize = 16 << 20;
 
-/// The number of bytes of a file that one lookup in the page cache covers. A lookup is expensive
-/// because it checks every page, so its result is reused until the next clock tick (at most a
-/// second). If the system evicts pages in that time, sending them blocks the I/O thread on the
-/// disk.
+/// The number of bytes of a file that one lookup in the system's page cache covers. A lookup is
+/// expensive, because it checks every page, so its result is reused until the next clock tick (at
+/// most a second). If the system evicts some of the pages in that time, the I/O thread blocks on
+/// the disk when it sends them.
 const CACHE_LOOKAHEAD: u64 = 16 << 20;
 
 /// The memory that all placeholders for file contents refer to. It is never written to, so it
@@ -45,7 +45,8 @@ static PLACEHOLDER: LazyLock<&'static [u8]> =
     LazyLock::new(|| Box::leak(vec![0; MAX_PLACEHOLDER].into()));
 
 /// A file that is being sent as a response body. If its name has been deleted, the file is closed
-/// on a background thread, because the system then frees its blocks, which may take long.
+/// on a background thread, because the system then frees the file's disk space, which may take
+/// long.
 #[derive(Debug)]
 pub(crate) struct SentFile {
     file: UnnamedFile,
@@ -117,8 +118,8 @@ pub(crate) struct SendfileQueue {
     /// The number of bytes of `chunk` that have been written to the client.
     written: usize,
     read_job: Option<BlockingTask<Vec<u8>>>,
-    /// The offset up to which the first file is in the page cache, and the clock tick at which that
-    /// was checked.
+    /// The offset up to which the first file of the queue is known to be in the page cache, and the
+    /// clock tick of the lookup that found this.
     cached: (u64, u32),
     is_sendfile_unsupported: bool,
 }
@@ -128,7 +129,7 @@ struct FilePart {
     file: Arc<SentFile>,
     at: u64,
     left: usize,
-    /// The offset in the file at which the part that is to be sent ends.
+    /// The offset in the file at which the part that must be sent ends.
     end: u64,
 }
 
@@ -146,8 +147,9 @@ fn is_placeholder(bytes: &[u8]) -> bool {
 }
 
 impl SendfileQueue {
-    /// Queues at most `left` bytes of a file for sending, from offset `at`. Returns the placeholder
-    /// that hyper writes in place of the file's bytes.
+    /// Queues at most `left` bytes of a file for sending, starting at offset `at`. Returns
+    /// placeholder bytes for hyper, which [`poll_write`](Self::poll_write) replaces by the file's
+    /// bytes.
     pub(crate) fn push(&mut self, file: &Arc<SentFile>, at: u64, left: u64) -> Bytes {
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(MAX_PLACEHOLDER);
         match self.parts.back_mut() {
@@ -169,8 +171,8 @@ impl SendfileQueue {
         self.parts.iter().map(|part| part.left).sum()
     }
 
-    /// Writes the first of hyper's `buffers`, together with the buffers after it that are of the
-    /// same kind: ordinary bytes or file placeholders.
+    /// Writes the first of hyper's `buffers`. Buffers after it are written together with it if they
+    /// are of the same kind: either ordinary bytes or placeholders for files.
     pub(crate) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -274,8 +276,9 @@ impl SendfileQueue {
 }
 
 impl FilePart {
-    /// Returns true if the next `len` bytes of the file are in the system's page cache. `cached`
-    /// contains the result of the previous lookup, and is updated by a new one.
+    /// Returns true if the next `len` bytes of the file are in the system's page cache. `cached` is
+    /// the result of the previous lookup (an offset in the file and a clock tick). It is replaced
+    /// if a new lookup is necessary.
     fn is_cached(&self, len: usize, now: u32, cached: &mut (u64, u32)) -> bool {
         let to = self.at + len as u64;
         if cached.0 < to || cached.1 != now {

@@ -31,15 +31,16 @@ pub(crate) enum StaticOutcome {
     Response(Response<ResponseBody>),
     /// The application must respond to the request, because no static file is served for it.
     Application(RequestContext),
-    /// A background thread must open or read the static file.
+    /// The response is not known yet, because a background thread must open or read the static
+    /// file.
     Pending(RequestContext, Box<PendingLookup>),
 }
 
-/// The part of a static file lookup that must run on a thread that may block.
+/// The rest of a static file lookup, which must run on a thread that may block.
 #[expect(clippy::large_enum_variant, reason = "handed on once")]
 pub(crate) enum PendingLookup {
     Open(Lookup),
-    /// The content of a small file that is already open must be read.
+    /// A small file is already open, and its content must be read.
     Read(Found, Option<Box<Cacheable>>),
 }
 
@@ -234,7 +235,8 @@ fn fill(headers: &mut HeaderMap, lines: &[(HeaderName, HeaderValue)]) {
 }
 
 /// Adapts the headers of a 304 response (not modified) to the compressed form of the file, if the
-/// client would have received that form.
+/// client would have received that form. `whole` contains the headers of a response with the file,
+/// and `len` is the length of the file.
 fn mark_not_modified(headers: &mut HeaderMap, whole: &HeaderMap, len: u64) {
     if compress::is_compressible_response(StatusCode::OK, whole, Some(len)) {
         compress::mark(headers);

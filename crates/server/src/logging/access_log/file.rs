@@ -22,7 +22,8 @@ pub struct LogFile {
 pub struct Reopener(Arc<AtomicBool>);
 
 impl Reopener {
-    /// Requests that the log file is opened again by its path before the next lines are written.
+    /// Requests that the log file is opened again by its path. This happens before the next lines
+    /// are written.
     pub fn reopen(&self) {
         self.0.store(true, Ordering::Release);
     }

@@ -15,11 +15,11 @@ use super::{AccessLog, lock};
 /// response. nginx uses the same number.
 const CLIENT_GONE: u16 = 499;
 
-/// The current access log of a server, if any. It may be replaced while the server runs.
+/// The current access log of a server, or none. It may be replaced while the server runs.
 #[derive(Debug, Default)]
 pub(crate) struct CurrentLog {
-    /// True if there is an access log. Because of this flag, a server without an access log spends
-    /// only one memory access per request on logging.
+    /// True if there is an access log. On a server without one, this flag reduces the cost of
+    /// logging to one memory access per request.
     is_on: AtomicBool,
     log: Mutex<Option<Arc<AccessLog>>>,
 }
@@ -91,7 +91,7 @@ impl PendingRecord {
         self.fields = Some(Fields { method, path, query, ..Fields::new(log, remote, protocol) });
     }
 
-    /// Returns true if the access-log record of a request has been begun and has not ended.
+    /// Returns true while the access-log record of a request has begun and is not complete.
     pub(crate) fn is_begun(&self) -> bool {
         self.fields.is_some()
     }

@@ -36,8 +36,8 @@ pub struct Record<'a> {
     pub aborted: Option<StreamEnd>,
     /// The request id. It is empty if the request was rejected before the id was known.
     pub request_id: &'a [u8],
-    /// The data about the workers that the request was sent to, or `None` if no worker was
-    /// involved.
+    /// Data about the request's way through the supervisor, such as the worker that received it
+    /// last. `None` if no worker was involved.
     pub upstream: Option<UpstreamLog>,
 }
 
@@ -94,8 +94,8 @@ pub struct OwnedRecord {
     pub aborted: Option<StreamEnd>,
     /// The request id. It is empty if the request was rejected before the id was known.
     pub request_id: Vec<u8>,
-    /// The data about the workers that the request was sent to, or `None` if no worker was
-    /// involved.
+    /// Data about the request's way through the supervisor, such as the worker that received it
+    /// last. `None` if no worker was involved.
     pub upstream: Option<UpstreamLog>,
     /// The reason for which the request did not complete normally, or `None` if it did
     /// ([`Record::ended`]).
@@ -109,10 +109,11 @@ pub enum Format {
     /// seconds.
     Common,
     /// The Common Log Format with the duration ([`Common`](Self::Common)), followed by nine fields
-    /// about the workers of the request. Unknown values are written as `-`. The fields are:
+    /// about how the supervisor and its workers served the request. Unknown values are written as
+    /// `-`. The fields are:
     /// - the request id
     /// - the worker's slot, process id and start number
-    /// - the seconds in the queue, and the seconds from there to the response head
+    /// - the seconds in the queue, and the seconds from the end of the queue to the response head
     /// - the number of retries
     /// - the [termination state](Record::ended)
     /// - the session
@@ -151,7 +152,7 @@ impl Record<'_> {
     }
 
     /// Returns the reason for which the request did not complete normally, or `None` if it did. The
-    /// reason is the one that the request's workers have reported, if any, and is otherwise
+    /// reason in [`upstream`](Record::upstream) takes precedence. If there is none, the reason is
     /// inferred from the rest of the record.
     pub fn ended(&self) -> Option<TerminationState> {
         let told = self.upstream.and_then(|upstream| upstream.termination_state);
@@ -269,8 +270,8 @@ impl Record<'_> {
         Ok(())
     }
 
-    /// Appends the data about the request's workers as members of a JSON object. Unknown values are
-    /// left out.
+    /// Appends the data about the request's workers to `out` as members of a JSON object. Leaves
+    /// out unknown values.
     fn write_upstream_json(&self, upstream: &UpstreamLog, out: &mut Vec<u8>) -> io::Result<()> {
         if let Some(worker) = upstream.worker {
             write!(
@@ -336,7 +337,8 @@ impl Civil {
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// Converts an IPv4 address that an IPv6 socket reports (`::ffff:192.0.2.1`) to its usual form.
+/// Converts an IPv4-mapped IPv6 address (`::ffff:192.0.2.1`), which an IPv6 socket reports for an
+/// IPv4 client, to the IPv4 address.
 fn plain(ip: IpAddr) -> IpAddr {
     ip.to_canonical()
 }

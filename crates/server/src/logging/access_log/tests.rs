@@ -32,8 +32,8 @@ fn line(record: &Record<'_>, format: Format) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// An output for tests. Each write sends its bytes to the test, and returns when the test allows
-/// it.
+/// The test's simulated log output. Each write sends its bytes to the test, and then blocks until
+/// the test lets it return.
 struct Gate {
     written: mpsc::Sender<Vec<u8>>,
     go_on: mpsc::Receiver<()>,
@@ -237,7 +237,7 @@ fn an_output_that_stands_still_costs_lines_not_memory_or_time() {
     assert!(rest.contains("# 7 lines were lost"), "{}", rest.lines().last().unwrap());
 }
 
-/// A simulated disk with space for a limited number of bytes.
+/// The test's simulated disk, which has space for a limited number of bytes.
 #[derive(Clone, Default)]
 struct Disk(Arc<Mutex<(Vec<u8>, usize)>>);
 

@@ -81,8 +81,8 @@ pub struct IssuedCertificate {
     pub ends: SystemTime,
     /// The host names and IP addresses for which the certificate is valid, in lower case.
     pub hosts: Vec<String>,
-    /// The serial number of the certificate. Together with `authority_key` it identifies the
-    /// certificate to its authority (RFC 9773, 4.1).
+    /// The serial number of the certificate. Together with `authority_key`, it identifies the
+    /// certificate to its certificate authority (RFC 9773, 4.1).
     pub serial: Vec<u8>,
     /// The identifier of the key that signed the certificate, or `None` if the certificate does not
     /// contain it.
@@ -163,7 +163,8 @@ fn hosts_of(extensions: &[u8]) -> Option<Vec<String>> {
     Some(hosts)
 }
 
-/// Parses a time in a certificate, which is a `UTCTime` or a `GeneralizedTime` (RFC 5280, 4.1.2.5).
+/// Parses a time in a certificate from its DER tag and text. It is a `UTCTime` or a
+/// `GeneralizedTime` (RFC 5280, 4.1.2.5).
 fn time((tag, text): (u8, &[u8])) -> Option<SystemTime> {
     let digits = text.strip_suffix(b"Z")?;
     let number = |bytes: &[u8]| {
@@ -204,8 +205,8 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     365 * year + leaps + (153 * month + 2) / 5 + day - 1 - 719_468
 }
 
-/// Calls `each` for every attribute of an X.509 name. The arguments of `each` are the type, tag and
-/// value of the attribute, and whether the attribute belongs to the same set as the previous one.
+/// Calls `each` for every attribute of an X.509 name. Its arguments are the attribute's type, tag
+/// and value, and whether the attribute belongs to the same set as the previous attribute.
 fn attributes<'a>(
     name: &'a [u8],
     mut each: impl FnMut(&'a [u8], u8, &'a [u8], bool),

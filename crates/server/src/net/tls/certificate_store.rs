@@ -33,7 +33,8 @@ pub struct Tls(Arc<Store>);
 
 struct Store {
     /// The TLS settings with which the listener started. The settings for ACME challenges, HSTS and
-    /// WebSockets over HTTP/2 are always taken from here, because a reload does not change them.
+    /// WebSockets over HTTP/2 are always taken from this field, because they cannot be changed
+    /// while the listener runs.
     settings: TlsSettings,
     /// The TLS settings from which the current certificates were read.
     current: ArcSwap<TlsSettings>,
@@ -50,7 +51,7 @@ struct Store {
 }
 
 /// The validity dates of the certificates. Warnings about them are logged once a day, because a
-/// server can run longer than its certificate is valid.
+/// server may keep running after its certificate has expired.
 #[derive(Debug)]
 struct Dates {
     all: Vec<Validity>,
@@ -147,9 +148,9 @@ impl Tls {
         Ok(())
     }
 
-    /// Checks whether the certificate files have changed, and if so, serves the new certificates.
-    /// Success and failure are logged. After a failed attempt, later calls try again until one
-    /// succeeds, with growing pauses. Blocks.
+    /// Checks whether the certificate files have changed. If so, reads them and uses the new
+    /// certificates for new connections. Success and failure are logged. After a failed attempt,
+    /// later calls try again until one succeeds, with growing pauses. Blocks.
     pub(crate) fn check_files(&self, now: Instant) {
         let notice = self.0.notice;
         // No lock is held while files are read, because a file system may be slow.
@@ -184,8 +185,8 @@ impl Tls {
         }
     }
 
-    /// Returns the settings from which the current certificates were read, and their generation,
-    /// which is the number of times that the certificates have been replaced.
+    /// Returns the settings from which the current certificates were read. Also returns the
+    /// generation of these certificates: the number of times that certificates have been replaced.
     fn current_settings(&self) -> (Arc<TlsSettings>, u64) {
         // The two values change together under this lock.
         let file_watch = self.file_watch();
@@ -196,7 +197,8 @@ impl Tls {
         self.0.file_watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a new TLS configuration take effect for new connections.
+    /// Replaces the TLS configuration for new connections by `built`, which was read with
+    /// `settings` from files with the hashes `found`.
     fn install(
         &self,
         file_watch: &mut FileWatch,
@@ -248,7 +250,7 @@ impl Tls {
         self.0.names.load().names(host) || self.is_expected(host)
     }
 
-    /// Returns true if the certificate for `host` is obtained by ACME.
+    /// Returns true if the server expects ACME to provide the certificate for `host`.
     fn is_expected(&self, host: &str) -> bool {
         self.0.settings.challenges.as_ref().is_some_and(|challenges| challenges.has_host(host))
     }
@@ -314,8 +316,8 @@ fn contents(settings: &TlsSettings) -> Contents {
 }
 
 /// Returns the certificate and key pairs to serve. Without ACME, these are all pairs. With ACME,
-/// the first pair is the one that ACME obtains. Once its files exist, only this pair is served.
-/// Until then, all other pairs whose files exist are served.
+/// the first pair of the settings is the one that ACME obtains. Once its files exist, only this
+/// pair is served. Until then, the other pairs are served if their files exist.
 fn usable_pairs(settings: &TlsSettings) -> impl Iterator<Item = &CertificatePair> {
     let is_issued = settings.challenges.is_some();
     let is_there =
@@ -325,12 +327,13 @@ fn usable_pairs(settings: &TlsSettings) -> impl Iterator<Item = &CertificatePair
     settings.pairs.iter().take(count).filter(move |pair| !is_issued || is_there(pair))
 }
 
-/// The result of reading the certificate files: the configuration for new connections, the resolver
-/// that chooses certificates by host name, and the validity dates.
+/// The result of reading the certificate files: the TLS configuration for new connections, the
+/// resolver that chooses the certificate for a host name, and the validity dates of the
+/// certificates.
 type Built = (ServerConfig, Arc<CertificateResolver>, Vec<Validity>);
 
-/// Reads the certificate files, and builds the TLS configuration for new connections. Returns it
-/// with the hashes of the files from which it was built. Blocks.
+/// Reads the certificate files and builds the TLS configuration for new connections. Returns the
+/// hashes of the files, and either the configuration that was built from them or an error. Blocks.
 fn load(settings: &TlsSettings, notice: fn(&str)) -> (Contents, Result<Built, TlsError>) {
     let mut warnings = Vec::new();
     let (found, built) = build_unchanged(

@@ -20,9 +20,9 @@ pub(super) const ACME_TLS: &[u8] = b"acme-tls/1";
 const HTTP_PATH_PREFIX: &str = "/.well-known/acme-challenge/";
 
 /// The hosts whose certificates are obtained by ACME while the server runs, and the responses to
-/// the challenges of the certificate authority. The ACME client sets the responses. The server
-/// sends them over TLS on its own port, and over plaintext HTTP from the listener that redirects to
-/// HTTPS. Clones share their state.
+/// the challenges by which the certificate authority verifies these hosts. The ACME client sets the
+/// responses. The server sends them over TLS on its own port, and over plaintext HTTP from the
+/// listener that redirects to HTTPS. Clones share their state.
 #[derive(Clone, Default)]
 pub struct Challenges(Arc<Responses>);
 
@@ -34,9 +34,8 @@ struct Responses {
 }
 
 impl Challenges {
-    /// Creates an object without responses for `hosts`, whose certificates are obtained by ACME.
-    /// The host names must be in lower case. TLS handshakes for a host fail until there is a
-    /// certificate for it.
+    /// Creates the object for the given hosts, without responses to challenges. The host names must
+    /// be in lower case. TLS handshakes for a host fail until ACME has obtained its certificate.
     pub fn new(hosts: Vec<String>) -> Challenges {
         Challenges(Arc::new(Responses { hosts, ..Responses::default() }))
     }
@@ -66,8 +65,8 @@ impl Challenges {
         !locked(&self.0.over_tls).is_empty()
     }
 
-    /// Returns the certificate by which the server responds to the ACME challenge over TLS for a
-    /// host name, or `None` if no such challenge is pending.
+    /// Returns the certificate that the server presents in response to an ACME challenge over TLS
+    /// for the host `name`. Returns `None` if no such challenge is pending.
     pub(super) fn certificate_for(&self, name: &str) -> Option<Arc<CertifiedKey>> {
         locked(&self.0.over_tls).get(&name.to_ascii_lowercase()).cloned()
     }
@@ -90,8 +89,8 @@ impl fmt::Debug for Challenges {
     }
 }
 
-/// Returns the server name that an ACME authority sends in its TLS handshake to verify `host`. For
-/// an IP address, it is the name of the reverse mapping (RFC 8738, 6).
+/// Returns the server name that a certificate authority sends in its TLS handshake to verify `host`
+/// by ACME. For an IP address, it is the name of the reverse mapping (RFC 8738, 6).
 fn server_name_for(host: &str) -> String {
     match host.parse::<IpAddr>() {
         Ok(IpAddr::V4(address)) => {

@@ -14,12 +14,14 @@ pub(super) mod tag {
     pub(crate) const SEQUENCE: u8 = 0x30;
     pub(crate) const SET: u8 = 0x31;
 
-    /// Returns the DER tag `[number]` of an implicitly tagged value.
+    /// Returns the DER tag of an implicitly tagged value, which ASN.1 writes as `[number]
+    /// IMPLICIT`.
     pub(crate) const fn implicit(number: u8) -> u8 {
         0x80 | number
     }
 
-    /// Returns the DER tag `[number]` of an explicitly tagged value.
+    /// Returns the DER tag of an explicitly tagged value, which ASN.1 writes as `[number]
+    /// EXPLICIT`.
     pub(crate) const fn explicit(number: u8) -> u8 {
         0xA0 | number
     }
@@ -50,8 +52,8 @@ impl<'a> Values<'a> {
         Some((tag, content))
     }
 
-    /// Returns the content of the next DER value if that value has the tag `wanted`. Otherwise the
-    /// value is not consumed.
+    /// Returns the content of the next DER value if its tag is `wanted`. Otherwise returns `None`
+    /// and does not consume the value.
     pub(super) fn take(&mut self, wanted: u8) -> Option<&'a [u8]> {
         let mut after = *self;
         let (tag, content) = after.next()?;

@@ -15,11 +15,11 @@ use super::signing::{Extension, SigningKey, pem};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// The validity of a development certificate in days. It is the longest that browsers accept for
-/// certificates of public authorities.
+/// The number of days for which a development certificate is valid. This is the maximum that
+/// browsers accept for certificates of public authorities.
 const VALID_DAYS: u32 = 397;
 
-/// The remaining validity in days below which a development certificate is replaced.
+/// A development certificate is replaced if it is valid for fewer than this number of days.
 const RENEWAL_DAYS: u32 = 30;
 
 /// A self-signed certificate for development, valid for `localhost`, `127.0.0.1` and `::1`.

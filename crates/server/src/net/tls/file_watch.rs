@@ -3,12 +3,12 @@
 
 use std::time::{Duration, Instant};
 
-/// The SHA-256 hashes of the certificate and key files, in the order of the settings. An unreadable
-/// file has `None`.
+/// The SHA-256 hashes of the certificate and key files, in the order of the settings. The hash of
+/// an unreadable file is `None`.
 pub(super) type Contents = Vec<Option<[u8; 32]>>;
 
 /// The hashes of the certificate files that the server uses, and the last failed attempt to use
-/// changed files.
+/// files that have changed.
 #[derive(Debug)]
 pub(super) struct FileWatch {
     /// The hashes of the files from which the server's current certificates were read.
@@ -52,9 +52,9 @@ impl FileWatch {
         self.generation
     }
 
-    /// Returns true if `found`, the current hashes of the certificate files, differ from those of
-    /// the files in use, and the new files should be read now. Files that could not be used before
-    /// are only read again after a pause.
+    /// Returns true if the certificate files must be read now, because they have changed. `found`
+    /// contains their current hashes, which are compared with those of the files in use. Files that
+    /// could not be used before are read again only after a pause.
     pub(super) fn compare(&mut self, found: &Contents, now: Instant) -> bool {
         if *found == self.served {
             self.failed = None;
@@ -65,8 +65,8 @@ impl FileWatch {
             .is_none_or(|failed| failed.contents != *found || failed.retry_at <= now)
     }
 
-    /// Records that the certificates in files with these hashes could not be used. Returns true if
-    /// this error has not been reported yet.
+    /// Records that the certificates in files with the hashes `found` could not be used. Returns
+    /// true if `error` has not been reported yet.
     pub(super) fn on_failure(&mut self, found: Contents, error: String, now: Instant) -> bool {
         let before = self.failed.take();
         let is_new = before.as_ref().is_none_or(|before| before.error != error);
@@ -78,12 +78,12 @@ impl FileWatch {
     }
 }
 
-/// The maximum number of attempts in a row to read certificate files that change during the
-/// attempt.
+/// The maximum number of consecutive attempts to read certificate files that keep changing while
+/// they are read.
 const MAX_READS: usize = 3;
 
-/// Builds a value from files by calling `build`, and returns it with the hashes of the files'
-/// contents, which `hash` computes. If the files are replaced during the call, they are read again.
+/// Calls `build`, which builds a value from files, and returns this value with the hashes of the
+/// files, which `hash` computes. If the files are replaced during the call, calls `build` again.
 /// Returns `None` instead of the value if the files keep changing.
 pub(super) fn build_unchanged<T>(
     mut hash: impl FnMut() -> Contents,

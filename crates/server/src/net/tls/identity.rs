@@ -15,8 +15,8 @@ use super::pem::Pem;
 use super::settings::CertificatePair;
 use super::tls_error::{TlsError, TlsPart};
 
-/// The remaining validity of a certificate below which a warning is logged. For a certificate with
-/// a total validity of less than 84 days, it is a sixth of that validity.
+/// The remaining validity of a certificate below which a warning is logged. If the total validity
+/// of the certificate is less than 84 days, a sixth of it is used instead.
 // A certificate of 90 days is usually renewed 30 days before it expires, so its renewal has failed
 // for about two weeks when the warning is logged.
 const EXPIRY_WARNING: Duration = Duration::from_secs(14 * 86_400);

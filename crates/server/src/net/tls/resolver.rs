@@ -40,7 +40,7 @@ impl CertificateResolver {
             || self.find(host.strip_suffix('.').unwrap_or(host)).is_some()
     }
 
-    /// Returns true if one of the certificates contains `host`, which is a host name or IP address.
+    /// Returns true if one of the certificates names `host`, which is a host name or IP address.
     pub(super) fn names(&self, host: &str) -> bool {
         self.find(host).is_some()
     }

@@ -58,7 +58,8 @@ impl SigningKey {
         pem("PRIVATE KEY", &self.pkcs8)
     }
 
-    /// Makes a certificate signing request in DER for these host names and IP addresses.
+    /// Makes a certificate signing request in DER for `hosts`, which are host names and IP
+    /// addresses.
     ///
     /// # Errors
     /// Fails if the system provides no random numbers.
@@ -221,8 +222,8 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// Encodes a time before 2050 as a `UTCTime`, the form in which certificates contain such times
-/// (RFC 5280, 4.1.2.5.1).
+/// Encodes a time before the year 2050 as a `UTCTime`, which certificates use for such times (RFC
+/// 5280, 4.1.2.5.1).
 fn utc_time(time: SystemTime) -> Vec<u8> {
     let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     // Such as "Sun, 06 Nov 1994 08:49:37 GMT".

@@ -15,8 +15,8 @@ use tokio::io::ReadBuf;
 use super::challenges::ACME_TLS;
 use crate::net::socket::Socket;
 
-/// The maximum number of encrypted bytes that a connection buffers before they have to be sent. It
-/// is one full TLS record (RFC 8446, 5.1).
+/// The maximum number of encrypted bytes that a connection buffers until the socket accepts them.
+/// It is one full TLS record (RFC 8446, 5.1).
 const WRITE_BYTES: usize = 16 << 10;
 
 /// The maximum memory that TLS uses for a connection, in bytes. It is enough for a record that is

@@ -36,7 +36,7 @@ const TOO_MANY_FROM_IP: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
 /// its TLS handshake.
 const ALERT: &[u8] = &[21, 3, 3, 0, 2, 2, 80];
 
-/// The interval between two checks whether the certificate files have changed.
+/// The interval at which a listener checks whether its certificate files have changed.
 const CERTIFICATE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Checks periodically whether the certificate files have changed and whether certificates expire
@@ -54,7 +54,7 @@ pub(in crate::runtime) async fn watch_certificates(tls: Tls) {
     }
 }
 
-/// Accepts the connections of a socket while the listener's switch is on. Runs until it is dropped.
+/// Accepts connections on a socket while the listener's switch is on. Runs until it is dropped.
 pub(in crate::runtime) async fn accept(
     context: Rc<IoContext>,
     mut acceptor: WatchedSocket,
@@ -91,7 +91,8 @@ pub(in crate::runtime) async fn accept(
     }
 }
 
-/// Stops watching the listening socket for connections until the listener's switch is on again.
+/// Waits until the listener's switch is on again. Until then, the I/O thread does not watch the
+/// listening socket, so new connections do not wake it.
 async fn pause(acceptor: WatchedSocket, accept_watch: &mut AcceptWatch) -> WatchedSocket {
     let mut paused = acceptor.pause();
     loop {

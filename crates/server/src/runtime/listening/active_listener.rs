@@ -22,8 +22,8 @@ pub(in crate::runtime) struct ActiveListener {
     pub(in crate::runtime) accept_tasks: Vec<JoinHandle<()>>,
     /// The tasks that check the listener's certificate files for changes.
     certificate_tasks: Vec<JoinHandle<()>>,
-    /// The listener's own sockets. The public listeners that a supervisor has passed on are not
-    /// included.
+    /// The listener's own sockets, without the public listeners that a supervisor has passed to
+    /// this process.
     sockets: Vec<Rc<ListeningSocket>>,
     /// The switch by which the listener starts and stops accepting connections on its own
     /// `sockets`.

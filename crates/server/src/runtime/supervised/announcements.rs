@@ -1,8 +1,8 @@
 //! The announcements by which a worker tells its supervisor which static paths it serves, and the
 //! supervisor's confirmations.
 
-/// The announcements by which a worker tells its supervisor which static paths it serves, as a
-/// state machine without I/O.
+/// The state of the announcements by which a worker tells its supervisor which static paths it
+/// serves. This is a state machine without I/O.
 ///
 /// Each announcement has a number and replaces all earlier ones. The supervisor confirms the number
 /// when it has applied the announcement.
@@ -36,8 +36,8 @@ pub(in crate::runtime) enum Wait {
 }
 
 impl Announcements {
-    /// Replaces the content of the announcement to the supervisor. Returns true if the new content
-    /// differs.
+    /// Replaces the announcement to the supervisor by one with the content `bytes`. Returns true if
+    /// this content differs from that of the last announcement.
     pub(in crate::runtime) fn change(&mut self, bytes: Vec<u8>) -> bool {
         let is_change = self.bytes != bytes;
         if is_change {
@@ -48,8 +48,8 @@ impl Announcements {
         is_change
     }
 
-    /// Replaces the announcement by an empty one, because its content is too long for a message to
-    /// the supervisor. Returns true if the content was not empty.
+    /// Replaces the announcement to the supervisor by an empty one, because its content is too long
+    /// for one message. Returns true if the content was not already empty.
     pub(in crate::runtime) fn empty(&mut self) -> bool {
         let had_some = !self.bytes.is_empty();
         self.bytes.clear();
@@ -105,14 +105,15 @@ mod tests {
 
     use super::*;
 
-    /// A model, for tests, of a supervisor that receives announcements through a channel with
-    /// little capacity.
+    /// The test's simulated supervisor, which receives announcements through a channel with little
+    /// capacity.
     #[derive(Default)]
     struct Model {
         channel: VecDeque<(u64, Vec<u8>)>,
-        /// The supervisor's confirmations that the worker has not received yet.
+        /// The numbers of the announcements that the simulated supervisor has confirmed, until the
+        /// worker receives the confirmations.
         confirmations: VecDeque<u64>,
-        /// The content of the announcement that the supervisor has applied last.
+        /// The content of the announcement that the simulated supervisor has applied last.
         applied: Vec<u8>,
         /// The content of the last announcement that the application has made.
         announced: Vec<u8>,
@@ -129,7 +130,8 @@ mod tests {
             }
         }
 
-        /// Makes the model of the supervisor read all packets and apply the last announcement.
+        /// Makes the simulated supervisor read all announcements in the channel and apply the last
+        /// one.
         fn apply(&mut self) {
             if let Some((number, bytes)) = self.channel.drain(..).next_back() {
                 self.applied = bytes;

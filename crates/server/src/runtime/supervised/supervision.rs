@@ -34,12 +34,12 @@ use crate::runtime::listening::accept_switch::{AcceptMode, AcceptSwitch, AcceptW
 use crate::runtime::listening::socket_group::SocketGroup;
 use crate::static_files::StaticFiles;
 
-/// The time for which a connection of a retiring worker may stay open without a request before it
-/// is closed.
+/// The time for which a retiring worker keeps a connection without a request open, because the
+/// client may be about to send one.
 const UNUSED_GRACE: Duration = Duration::from_millis(250);
 
 /// The pause between the closing of one WebSocket and the next when a worker retires. It is about
-/// the time that R needs to serve a page that reconnects.
+/// the time that R needs to serve the page again when its client reconnects.
 const RECONNECT_COST: Duration = Duration::from_millis(50);
 
 /// A request of the supervisor that the application must act on. The I/O thread acts on the
@@ -80,8 +80,8 @@ pub struct Supervision {
     /// Wakes the threads that wait for the supervisor's confirmation of an announcement of static
     /// paths.
     confirmed: Condvar,
-    /// Notified when the control channel has no capacity for an announcement, so that the I/O
-    /// thread sends it later.
+    /// Notifies the I/O thread that an announcement did not fit into the control channel, so that
+    /// the thread sends it later.
     channel_full: Notify,
     on_request: Box<dyn Fn(SupervisorRequest) + Send + Sync>,
 }
@@ -143,8 +143,8 @@ impl Supervision {
         self.public().is_some()
     }
 
-    /// Returns copies of the public listeners, grouped by their configuration. The listeners for
-    /// HTTPS redirects get a configuration of their own, and all others are served according to
+    /// Returns copies of the public listeners, grouped by their configuration. Listeners that
+    /// redirect to HTTPS have a configuration of their own. All others are served according to
     /// `config`.
     pub(in crate::runtime) fn public_groups(
         &self,
@@ -157,8 +157,8 @@ impl Supervision {
         self.accept_switch.watch()
     }
 
-    /// Stops accepting connections on the public listeners until the supervisor requests it to
-    /// start again.
+    /// Stops accepting connections on the public listeners until the supervisor asks this process
+    /// to start again.
     pub(in crate::runtime) fn pause(&self) {
         self.accept_switch.set(AcceptMode::Paused);
     }
@@ -178,8 +178,8 @@ impl Supervision {
         drop(closed);
     }
 
-    /// Returns a copy of the descriptor to which the access log is written instead of standard
-    /// output, or `None` if the supervisor has passed none.
+    /// Returns a copy of the descriptor to which this process writes its access log instead of to
+    /// standard output. Returns `None` if the supervisor has passed no descriptor for it.
     pub fn log(&self) -> Option<OwnedFd> {
         self.log.as_ref()?.try_clone().ok()
     }
@@ -209,9 +209,9 @@ impl Supervision {
         self.control.send(message)
     }
 
-    /// Announces to the supervisor which static paths this process serves, as far as they fit into
-    /// one message. The supervisor serves those paths itself until the next announcement. Can be
-    /// called from any thread.
+    /// Announces to the supervisor which static paths this process serves. Paths that do not fit
+    /// into one message are left out. The supervisor serves the announced paths itself until the
+    /// next announcement. Can be called from any thread.
     pub fn announce(&self, files: &StaticFiles) {
         let mut announcements = self.announcements();
         // The message is sent while the lock is held, so that concurrent changes are sent in order.
@@ -293,8 +293,8 @@ fn start_accepting(connections: &ConnectionTable, supervision: &Supervision, num
 }
 
 /// Drains the connections of the public listeners, because this worker retires. `within` is the
-/// time in ms in which WebSockets are closed one after the other. If it is 0, WebSockets and idle
-/// connections are closed at once. If it is [`KEEP_WEBSOCKETS`], WebSockets stay open.
+/// time in ms in which the WebSockets are to be closed one after the other. If it is 0, WebSockets
+/// and idle connections are closed at once. If it is [`KEEP_WEBSOCKETS`], WebSockets stay open.
 fn retire(connections: &Rc<ConnectionTable>, supervision: &Supervision, within: u64) {
     supervision.close_public();
     let public = connections.public_clients();
@@ -328,7 +328,8 @@ fn retire(connections: &Rc<ConnectionTable>, supervision: &Supervision, within: 
     });
 }
 
-/// A guard that exists while the I/O thread is able to receive the supervisor's confirmations.
+/// A guard that the I/O thread holds while it is able to receive the supervisor's confirmations of
+/// announcements.
 struct ReceivingGuard(Arc<Supervision>);
 
 impl ReceivingGuard {
@@ -346,8 +347,8 @@ impl Drop for ReceivingGuard {
 }
 
 /// Receives the supervisor's messages until the supervisor disconnects. Must be called inside an
-/// async runtime. If that runtime ends first, this function must be called again in the next
-/// runtime.
+/// async runtime. If the runtime ends before the supervisor disconnects, this function must be
+/// called again in the next runtime.
 pub(in crate::runtime) fn receive_messages(
     connections: Rc<ConnectionTable>,
     supervision: Arc<Supervision>,
@@ -362,10 +363,11 @@ pub(in crate::runtime) fn receive_messages(
 }
 
 impl Supervision {
-    /// Receives the supervisor's messages until the control channel ends. Also returns when it must
-    /// be called again to register the channel differently: for reading only, or for writing too
-    /// while an announcement waits for free space in the channel. Waiting for space at other times
-    /// would wake the I/O thread with each message that the supervisor reads.
+    /// Receives the supervisor's messages until the control channel ends. While an announcement
+    /// waits for free space in the channel, also waits until the channel is writable. (At other
+    /// times, this would wake the I/O thread whenever the supervisor reads a message.) Returns
+    /// [`ControlFlow::Continue`] if the function must be called again because an announcement has
+    /// begun or ceased to wait.
     async fn receive_until_interest_changes(
         self: &Arc<Supervision>,
         connections: &Rc<ConnectionTable>,

@@ -21,7 +21,7 @@ struct Folder {
     later: Duration,
 }
 
-/// The response to a test request: how the content of the file was read, and the content.
+/// The response to a test request: the content of the file, and how it was read.
 #[derive(Debug, PartialEq, Eq)]
 enum By {
     /// The content came from the file cache.
@@ -76,8 +76,8 @@ impl Folder {
         }
     }
 
-    /// Requests a file as the server does: first without blocking, and then on a thread that may
-    /// block if necessary.
+    /// Requests a file as the server does: first without blocking, and if that is impossible, on a
+    /// thread that may block.
     fn get(&mut self, name: &str) -> By {
         let now = SystemTime::now() + self.later;
         let mut found = FoundNonblocking::WouldBlock(self.lookup(name));

@@ -88,8 +88,8 @@ fn a_lookup_in_progress_keeps_its_options() {
     assert!(matches!(lookup.open(), Found::File { len: 3, .. }));
 }
 
-/// Checks that a request gets a directory together with the options that were set for it, even
-/// while the application changes static paths.
+/// Checks that a request never gets the directory of one static path with the options of another
+/// one, even while the application replaces the static path.
 #[test]
 fn readers_see_whole_states() {
     let site = Site::new(&["one/x", "two/x"], &[]);

@@ -27,7 +27,8 @@ struct Site {
     files: StaticFiles,
 }
 
-/// The server's response to a test request, or its decision that the application responds.
+/// The response of the server to a test request, or its decision that the application should
+/// respond.
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
     Application,

@@ -112,8 +112,9 @@ fn exclusions_apply_to_whole_segments() {
     }
 }
 
-/// Checks that no spelling of a path evades an exclusion (section 5.3). In httpuv some spellings
-/// do, because it compares one spelling with the keys and opens another.
+/// Checks that a request cannot reach the files of an excluded static path by a different spelling
+/// of the URL path. In httpuv this is possible, because it compares one spelling with the static
+/// paths and opens another one.
 #[test]
 fn no_spelling_evades_an_exclusion() {
     for options in

@@ -70,8 +70,8 @@ fn a_file_that_cannot_be_opened_is_500_even_with_fallthrough() {
     assert_eq!(error_body(StatusCode::INTERNAL_SERVER_ERROR), "500 Internal Server Error\n");
 }
 
-/// Checks that a FIFO is not opened. Opening it would block for ever, because no program writes to
-/// it.
+/// Checks that a FIFO is not opened. Opening the test's FIFO would block for ever, because no
+/// program writes to it.
 #[test]
 fn only_regular_files_are_served() {
     let site = Site::new(&["d/a"], &[("/s", "d"), ("/null", "/dev/null"), ("/zero", "/dev/zero")]);
@@ -312,8 +312,8 @@ fn a_download_resumes_only_with_the_same_file() {
     assert_eq!(rest(MODIFIED_DATE), "9876543210");
 }
 
-/// Checks that a file's validators are weak for two seconds after a change. Within that time, a
-/// further change may leave the time of modification as it is.
+/// Checks that the validators of a file are weak for two seconds after a change. Within that time,
+/// a further change may not be visible in the time of modification.
 #[test]
 fn validators_of_a_file_just_changed_are_weak() {
     let site = Site::new(&["d/a"], &[("/s", "d")]);

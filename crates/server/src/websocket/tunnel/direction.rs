@@ -6,10 +6,10 @@ use std::task::Poll;
 /// The buffer and the state of one direction of a WebSocket tunnel.
 #[derive(Debug, Default)]
 pub(super) struct Direction {
-    /// Bytes of this direction that have been read from one side and not all been written to the
-    /// other.
+    /// The bytes that were read from one side of the tunnel. Some of them may already have been
+    /// written to the other side.
     pub(super) buffered: Vec<u8>,
-    /// The number of bytes of `buffered` that have already been written.
+    /// The number of bytes at the start of `buffered` that have already been written.
     pub(super) written: usize,
     /// True once the side that this direction reads from has sent its last byte.
     pub(super) is_ended: bool,
@@ -42,8 +42,8 @@ impl Direction {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes `bytes` if nothing is buffered in this direction, and buffers what could not be
-    /// written.
+    /// Writes `bytes`, unless earlier bytes of this direction are still buffered. Buffers the bytes
+    /// that could not be written.
     pub(super) fn forward(
         &mut self,
         mut bytes: &[u8],

@@ -46,8 +46,8 @@ pub(in crate::pool) struct Balancer {
     /// Whether the set of workers has changed since the parked requests (those that wait for any
     /// free worker) were last examined.
     has_changed: Cell<bool>,
-    /// Whether requests remain queued because no worker can begin them yet. The balancer then has
-    /// to try again after a while.
+    /// Whether the balancer has to try again after a while, because requests remain in the queue
+    /// that no worker can begin yet.
     needs_retry: Cell<bool>,
     /// The number of requests that the balancer has assigned to workers.
     assigned: Cell<u64>,
@@ -262,9 +262,10 @@ impl Balancer {
             && (!request.exchange.is_upgrade() || self.limits.max_sessions == usize::MAX)
     }
 
-    /// Assigns a request to the best worker. Rejects a WebSocket handshake if all workers have the
-    /// maximum number of sessions. Returns the request if it must wait, because no worker can begin
-    /// it soon or because an earlier WebSocket handshake waits (`has_passed_over_upgrade`).
+    /// Assigns a request to the worker that suits it best, preferably one whose R process is free.
+    /// Rejects a WebSocket handshake if all workers have the maximum number of sessions. Returns
+    /// the request if it must wait: either no worker can begin it soon, or it is a WebSocket
+    /// handshake and an earlier one waits (`has_passed_over_upgrade`).
     fn try_assign(
         &self,
         request: QueuedRequest,
@@ -298,8 +299,9 @@ impl Balancer {
         }
     }
 
-    /// Chooses the best worker for a request and takes a ticket (a number for the request) from it.
-    /// A worker that the request avoids is chosen only if no other worker is ready.
+    /// Chooses a worker that can begin a request soon, preferably one whose R process is free.
+    /// Takes a ticket from it, which is the number of the request at that worker. A worker that the
+    /// request avoids is chosen only if no other worker is ready.
     ///
     /// If `begins_session` is true, only workers with capacity for another session are considered.
     /// If `counts_sessions` is true, the worker with the fewest sessions is preferred among workers

@@ -8,9 +8,9 @@
 
 use std::time::{Duration, Instant};
 
-/// The amount of work, as the time that R needs for it, that may wait at a worker behind the
-/// current request. Meanwhile, the supervisor has enough time to send the next request, which takes
-/// tens of microseconds.
+/// The time that R may need for the requests that wait at a worker behind the current one. This
+/// work keeps R busy until the supervisor has sent the next request, which takes tens of
+/// microseconds.
 const WORK_AHEAD: Duration = Duration::from_millis(1);
 
 /// The time after a worker's response during which R still polls for the next request instead of
@@ -18,14 +18,14 @@ const WORK_AHEAD: Duration = Duration::from_millis(1);
 /// 50 us to arrive.
 const POLL_TIME: Duration = Duration::from_micros(150);
 
-/// The maximum mean time per request at which a worker may always have one request waiting. If such
-/// a fast worker got each request only after its previous response, it would lose at least a tenth
-/// of its time. A slower worker gets the next request only after its response, so that the death of
-/// the worker costs only one request.
+/// The maximum mean time per request of a fast worker, at which one request may wait in addition to
+/// the current one. Without a waiting request, a fast worker would be idle for a tenth of its time
+/// or more between a response and the next request. A slower worker gets its next request only
+/// after its response, so that only one request fails if the worker ends.
 const MAX_MEAN_FOR_ONE_AHEAD: Duration = Duration::from_millis(2);
 
-/// A request counts as slow if R has been busy with it for more than this multiple of the mean
-/// time. No further requests are sent to wait behind a slow request.
+/// The multiple of the mean time per request after which R's current request counts as slow. No
+/// further requests are sent to wait behind a slow request.
 const SLOW_FACTOR: u32 = 4;
 
 /// The estimated time per request for a worker that has not responded to any request yet.
@@ -34,8 +34,9 @@ const INITIAL_MEAN: Duration = Duration::from_millis(5);
 /// The weight of the previous mean in the moving average of the times per request, in eighths.
 const PREVIOUS_WEIGHT: u32 = 7;
 
-/// The number of responses after which the previous mean is practically irrelevant to the moving
-/// average, because (7/8)^32 is less than 0.02.
+/// The maximum number of times that the moving average is updated for several responses at once.
+/// More updates would change little, because the previous mean then has a weight of less than 0.02,
+/// which is (7/8)^32.
 const MAX_STEPS: u64 = 32;
 
 /// The work that a worker's R process has done since its start, according to the worker's

@@ -29,7 +29,7 @@ const SUSPECT_TIME: Duration = Duration::from_secs(1);
 /// WebSocket yet. A page may have to load many scripts first.
 const RESERVATION_TIME: Duration = Duration::from_secs(45);
 
-/// A worker as the balancer sees it when it assigns requests to workers.
+/// What the balancer knows about one worker, and uses when it assigns requests to workers.
 #[derive(Debug)]
 pub(in crate::pool) struct PoolBackend {
     /// The worker's entry in the registry of workers, which the pool shares with the supervisor.
@@ -134,8 +134,8 @@ impl PoolBackend {
         in_flight.iter().filter(|request| !scoreboard.has_begun(request.ticket)).count()
     }
 
-    /// Returns `Some` if the worker's R process can begin another request soon, and otherwise
-    /// `None`. The value is true if R is busy now, and false if R is idle.
+    /// Returns `None` if the worker's R process cannot begin another request soon. Otherwise,
+    /// returns whether R is busy now.
     fn begins_soon(&self, limits: &PoolLimits) -> Option<bool> {
         let in_flight = self.in_flight.borrow();
         if in_flight.len() >= limits.max_in_flight {
@@ -232,8 +232,8 @@ impl PoolBackend {
         self.entry.load.routes.remove(ticket);
     }
 
-    /// Subtracts one request from the worker's load, because the attempt to have it answered has
-    /// ended.
+    /// Subtracts one request from the worker's load, because the pool has received its response or
+    /// has given up waiting for it.
     pub(in crate::pool) fn finish_request(&self) {
         self.entry.load.in_flight.fetch_sub(1, Ordering::Relaxed);
     }

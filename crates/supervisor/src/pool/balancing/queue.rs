@@ -16,7 +16,7 @@ pub(in crate::pool) struct QueuedRequest {
     /// The time at which the pool received the request from the server.
     pub(in crate::pool) received_at: Instant,
     /// The time since which the request has been waiting in the queue. When a request is queued
-    /// again, it is adjusted so that time spent at a worker does not count.
+    /// again, this time is adjusted so that the time spent at a worker does not count.
     pub(in crate::pool) queued_since: Instant,
     /// The number of times that the request was queued again because its worker ended before R had
     /// begun the request.

@@ -10,9 +10,9 @@ use rookery_worker_protocol::{BodyState, BorrowedWorkerHeader, Ticket, WORKER_HE
 use crate::pool::balancing::session_affinity::{Names, is_only_affinity};
 
 /// The request headers that are not forwarded to workers, because they apply to one connection or
-/// frame a message (RFC 9110, 7.6.1). A client's `Connection` header can name further such headers.
-/// Those are forwarded nevertheless, because a client could otherwise remove a header that a proxy
-/// in front of this server has added.
+/// frame a message (RFC 9110, 7.6.1). Headers that a client's `Connection` header names are
+/// forwarded nevertheless. Otherwise, a client could remove a header that a proxy in front of this
+/// server has added.
 const HOP_BY_HOP: [&str; 10] = [
     "connection",
     "content-length",
@@ -26,8 +26,8 @@ const HOP_BY_HOP: [&str; 10] = [
     WORKER_HEADER,
 ];
 
-/// The headers of a WebSocket handshake that are generated for the worker instead of being
-/// forwarded from the client, which may use HTTP/2.
+/// The headers of a WebSocket handshake that this process writes itself for the worker. The
+/// client's own values are not forwarded, because a client that uses HTTP/2 sends no key.
 const HANDSHAKE: [&str; 2] = ["sec-websocket-key", "sec-websocket-version"];
 
 /// The error for a request that cannot be sent to a worker, because it cannot be written as

@@ -122,8 +122,8 @@ impl WorkerConnection {
 
     /// Sends a request to the worker, waits for the head of the response, and writes that head into
     /// the exchange (the request with its response). `request` contains the head of the request,
-    /// followed by the body if it is in memory. Otherwise `file` reads the body from its temporary
-    /// file.
+    /// and also the body if the body is in memory. If the body is in a temporary file, `file` reads
+    /// it from there.
     pub(in crate::pool) async fn send(
         &mut self,
         buffers: &BufferPool,
@@ -307,8 +307,8 @@ impl WorkerConnection {
         Some(self)
     }
 
-    /// Returns true if the connection is idle, that is, its socket has no data to read. Returns
-    /// false also if the worker has closed the connection.
+    /// Returns true if the connection is open and its socket has no data to read. Returns false if
+    /// data have arrived or the worker has closed the connection.
     pub(in crate::pool) fn poll_idle(&mut self) -> bool {
         let mut byte = [0; 1];
         let mut buffer = tokio::io::ReadBuf::new(&mut byte);
@@ -339,8 +339,8 @@ impl OutgoingRequest {
         self.written >= self.bytes.len() && self.file.is_none() && self.chunk.is_empty()
     }
 
-    /// Returns the request's buffer to the buffer pool once it has been written completely. R may
-    /// take long to respond, and the buffer is not needed meanwhile.
+    /// Returns the request's buffer to the buffer pool once the buffer has been written completely.
+    /// It is not needed while R processes the request, which may take long.
     fn release_buffer(&mut self, buffers: &BufferPool) {
         if self.written >= self.bytes.len() && self.bytes.capacity() > 0 {
             buffers.put(std::mem::take(&mut self.bytes));

@@ -2,16 +2,17 @@ use std::collections::VecDeque;
 
 use super::*;
 
-/// A simulated worker process, which does nothing but accept connections.
+/// The test's simulated worker process, which does nothing but accept connections.
 #[derive(Debug, Default)]
 struct Process {
     epoch: u64,
     accepts: bool,
     hangs: bool,
     refuses: bool,
-    /// The commands that the simulated process has not read, and the acknowledgements that the
-    /// supervisor has not received.
+    /// The commands to the simulated process that it has not read yet.
     commands: VecDeque<Message>,
+    /// The acknowledgements that the supervisor has not received yet: the number of each command,
+    /// and whether the simulated process accepts connections after it.
     answers: VecDeque<(u64, bool)>,
     /// The time at which the simulated process got the first unread command to stop accepting.
     stop_sent_at: Option<Instant>,
@@ -41,8 +42,8 @@ impl Process {
     }
 }
 
-/// A simulation of the supervisor, the front end and a sequence of workers, of which only one
-/// process should accept connections.
+/// The test's simulation of the supervisor, the front end and a sequence of workers. Only one
+/// process at a time should accept connections.
 struct Model {
     acceptor: Acceptor,
     front_end: bool,
@@ -89,7 +90,8 @@ impl Model {
         }
     }
 
-    /// Simulates one of eleven events, such as the end of the worker. `event` selects it.
+    /// Simulates one of eleven events, such as the end of the worker. `event` modulo 11 selects the
+    /// event.
     fn apply_event(&mut self, event: u32) {
         match event % 11 {
             0 => {

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use rookery_worker_protocol::{RState, Snapshot};
 
-/// The time after which an idle R process that has taken none of the requests queued for it must
-/// have missed a wake-up. Normally R takes a request within milliseconds, or reports that it is
+/// The time for which R must stay idle, and take none of the requests queued for it, to count as
+/// having missed a wake-up. Normally R takes a request within milliseconds, or reports that it is
 /// busy.
 const TIMEOUT: Duration = Duration::from_secs(15);
 

@@ -184,9 +184,9 @@ impl WorkerHealth {
         }
     }
 
-    /// Returns the action that logs a long task of the worker's R process, or the end of such a
-    /// task. `r_time` reads the processor time of R's thread, and `route` returns the method and
-    /// path of the request that R processes.
+    /// Returns the action that logs a long task of the worker's R process or the end of such a
+    /// task, or `None` if there is nothing to log. `r_time` reads the processor time of R's thread,
+    /// and `route` returns the method and path of the request that R processes.
     pub(crate) fn check_slow_log(
         &mut self,
         seen: &Observation,

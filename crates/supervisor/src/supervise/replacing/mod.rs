@@ -23,12 +23,12 @@ pub(crate) struct ReplacedWorker {
     pub(crate) exists: bool,
     /// Whether the worker to replace serves and is ready.
     pub(crate) serves: bool,
-    /// Whether fewer workers of the server serve than should.
+    /// Whether the server has fewer serving workers than it should have.
     pub(crate) is_short_of_workers: bool,
 }
 
-/// The way in which the replacement of a worker begins. The number is that of the worker's slot,
-/// which is its numbered place.
+/// The way in which the replacement of a worker begins. The number in each variant is that of the
+/// worker's slot (its numbered place).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReplacementStep {
     /// The worker to replace has ended. A new worker is started at once, without the pause of the
@@ -76,7 +76,7 @@ pub(crate) struct Replacing {
     /// The number of reloads that have begun, which is the generation of workers that are started
     /// now.
     generation: u64,
-    /// Whether a reload has begun whose completion has not been logged.
+    /// Whether a reload has begun and its completion has not been logged yet.
     is_reload_unreported: bool,
     /// The back-off after failed replacements, by the number of the worker's slot.
     backoffs: BTreeMap<u32, ReplacementBackoff>,
@@ -121,9 +121,9 @@ impl Replacing {
         self.queue.cancel_reload();
     }
 
-    /// Returns the number of the last reload if it is complete. Returns each number only once.
-    /// `is_all_of_generation(number)` must return true if all workers are ready and were started
-    /// after the reload with this number.
+    /// Returns the number of the last reload if that reload is complete and its number has not been
+    /// returned before. `is_all_of_generation(number)` must return true if all workers are ready
+    /// and were started after the reload with this number.
     pub(crate) fn take_completed_reload(
         &mut self,
         is_all_of_generation: impl FnOnce(u64) -> bool,
@@ -219,9 +219,9 @@ impl Replacing {
     }
 
     /// Handles the end of a new worker that ran beside the old one and was not ready yet. Returns
-    /// what follows for the replacement. The tuple contains the new worker's slot (its numbered
-    /// place), the number of its start, and the number of reloads before its start. `has_no_memory`
-    /// is true if the new worker was killed because memory ran out.
+    /// how the replacement continues. `slot` is the new worker's numbered place, `epoch` the number
+    /// of its start, and `generation` the number of reloads before its start. `has_no_memory` is
+    /// true if the new worker was killed because memory ran out.
     pub(crate) fn on_successor_exit(
         &mut self,
         (slot, epoch, generation): (u32, u64, u64),

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use crate::supervise::worker::ExitReason;
 
-/// The reason for which a worker is replaced by a new one.
+/// The reason why a worker is replaced by a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReplaceReason {
-    /// A reload replaces all workers.
+    /// The worker is replaced by a reload, which replaces all workers.
     Reload,
     /// The worker has answered this number of requests, which exceeds its limit.
     Requests(u64),

@@ -10,14 +10,14 @@ use super::reason::ReplaceReason;
 /// before a worker is replaced. One sample does not suffice, because R may still return memory at
 /// its next garbage collection.
 const SAMPLES: u32 = 3;
-/// The interval of the memory samples that count towards [`SAMPLES`].
+/// The interval at which a measurement of a worker's memory counts as one of the [`SAMPLES`].
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 
-/// The factor by which a worker's memory must exceed its limit for a replacement after a single
-/// measurement. Without such a replacement, requests that each leave 50 MB behind could use up the
-/// machine's memory before several samples have been taken.
+/// The multiple of its memory limit at which a worker is replaced after a single measurement.
+/// Otherwise, requests that each leave 50 MB behind could use up the machine's memory before
+/// several samples have been taken.
 const IMMEDIATE_FACTOR: u64 = 2;
-/// The interval of the measurements of a worker's memory.
+/// The interval at which a worker's memory is measured.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
 
 /// The limits at which a worker is replaced. Each worker's limits are up to a tenth lower, by an
@@ -33,14 +33,14 @@ pub struct RecyclePolicy {
     pub memory: Option<MemoryLimit>,
 }
 
-/// The minimum memory limit in bytes that a worker gets as its share of a common limit. If the
-/// share is less, no limit applies. An idle R process with its usual packages needs this much
-/// memory, so each new worker would otherwise be replaced at once.
+/// The smallest share of a common memory limit, in bytes, that is enforced for a worker. An idle R
+/// process with its usual packages needs this much memory, so with a smaller limit each new worker
+/// would be replaced at once.
 const MIN_SHARE: u64 = 128 << 20;
 
-/// The minimum age at which a worker is replaced because it exceeds its share of memory. If an
-/// app's first request alone loads more than the share, each new worker would otherwise be replaced
-/// soon after its start, which ends its sessions.
+/// The minimum age of a worker that is replaced because it exceeds its share of the common memory
+/// limit. If an app's first request alone loads more than the share, each new worker would
+/// otherwise be replaced soon after its start, and its sessions would end.
 const SHARE_AGE: Duration = Duration::from_secs(300);
 
 /// The memory limit of a worker, without pages that the worker shares with other processes.
@@ -49,8 +49,8 @@ pub enum MemoryLimit {
     /// The limit of each worker in bytes.
     Each(u64),
     /// The limit of all workers together in bytes, of which each worker gets an equal share. This
-    /// limit applies by default, so it must replace workers that grow but not those of a large app.
-    /// Three exceptions serve this purpose:
+    /// limit applies by default, so it must replace workers whose memory grows, but not workers of
+    /// an app that always needs much memory. Three exceptions serve this purpose:
     ///
     /// - The limit of a worker is at least one and a half times the memory that it had when it was
     ///   new.
@@ -66,9 +66,9 @@ impl MemoryLimit {
         MemoryLimit::Shared(limit / 5 * 4)
     }
 
-    /// Returns the memory limit of each worker in bytes, or `None` if its share would be too small
-    /// to be enforced. `workers` is the maximum number of workers, including spares and the
-    /// additional worker that exists during a replacement.
+    /// Returns the memory limit of each worker in bytes, or `None` if each worker's share of a
+    /// common limit would be too small to be enforced. `workers` is the maximum number of workers,
+    /// including spares and the additional worker that exists during a replacement.
     pub fn each(self, workers: u32) -> Option<u64> {
         match self {
             MemoryLimit::Each(bytes) => Some(bytes),
@@ -136,8 +136,8 @@ impl RecyclePolicy {
     }
 }
 
-/// Returns the limit `most` reduced by up to a tenth, by an amount that depends on `start`, which
-/// is the number of a worker's start.
+/// Returns the limit `most`, reduced by up to a tenth. The reduction depends on `start`, the number
+/// of the worker's start, so that workers do not all reach their limits at the same time.
 fn less(most: u64, start: u64) -> u64 {
     let chance = start.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
     (most - (u128::from(most) * u128::from(chance % 101) / 1000) as u64).max(1)
@@ -150,10 +150,11 @@ impl MemoryWatch {
         std::mem::take(&mut self.needs_collection)
     }
 
-    /// Calls `memory` to measure the worker's memory in bytes. Returns the result if the worker
-    /// must be replaced, because it has exceeded the limit `most` in several consecutive samples or
-    /// exceeds it by far. If `is_share` is true, `most` is a share that may be less than the app
-    /// needs, so it is raised to at least one and a half times the first measurement.
+    /// Measures the worker's memory in bytes with the function `memory`, at most once in
+    /// [`MEASURE_EVERY`]. Returns the result if the worker must be replaced: either several
+    /// consecutive samples have exceeded the limit `most`, or this measurement exceeds it by far.
+    /// If `is_share` is true, `most` is the worker's share of a common limit. The app may need more
+    /// than this share, so the limit is then at least one and a half times the first measurement.
     fn check(
         &mut self,
         most: u64,

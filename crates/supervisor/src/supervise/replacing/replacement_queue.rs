@@ -10,7 +10,8 @@ use super::reason::ReplaceReason;
 /// reason.
 #[derive(Debug, Default)]
 pub(super) struct ReplacementQueue {
-    /// The replacements that have not begun, in order.
+    /// The replacements that have not begun, in order, each with the worker's slot (its numbered
+    /// place) and the reason.
     waiting: VecDeque<(u32, ReplaceReason)>,
     /// The slot of the worker whose replacement is in progress, and the reason.
     current: Option<(u32, ReplaceReason)>,
@@ -18,7 +19,7 @@ pub(super) struct ReplacementQueue {
 
 impl ReplacementQueue {
     /// Queues the replacement of the workers in these slots (the workers' numbered places) for a
-    /// reload, in place of the replacements that were queued so far.
+    /// reload. Drops the replacements that were queued before.
     pub(super) fn reload(&mut self, slots: impl IntoIterator<Item = u32>) {
         self.waiting = slots.into_iter().map(|slot| (slot, ReplaceReason::Reload)).collect();
     }
@@ -59,20 +60,20 @@ impl ReplacementQueue {
         None
     }
 
-    /// Returns the reason of the replacement in progress, if it concerns the worker in this slot
-    /// (its numbered place).
+    /// Returns the reason why the worker in this slot (its numbered place) is being replaced, or
+    /// `None` if its replacement is not in progress.
     pub(super) fn current_of(&self, slot: u32) -> Option<ReplaceReason> {
         self.current.filter(|(current, _)| *current == slot).map(|(_, reason)| reason)
     }
 
-    /// Ends the replacement of the worker in this slot (its numbered place) and returns its reason,
-    /// if it is in progress.
+    /// If the replacement of the worker in this slot (its numbered place) is in progress, ends it
+    /// and returns its reason.
     pub(super) fn finish(&mut self, slot: u32) -> Option<ReplaceReason> {
         self.current.take_if(|(current, _)| *current == slot).map(|(_, reason)| reason)
     }
 
-    /// Removes the queued replacements of a reload that has failed, because an error in one new
-    /// worker would occur in all.
+    /// Removes the remaining replacements of a failed reload from the queue. If one new worker
+    /// cannot start, the next ones would fail with the same error.
     pub(super) fn cancel_reload(&mut self) {
         self.waiting.retain(|(_, reason)| *reason != ReplaceReason::Reload);
     }

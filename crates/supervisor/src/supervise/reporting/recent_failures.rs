@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// The period for which failures of workers are counted.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// The maximum number of failures of workers that are counted.
+/// The maximum number of failures of workers that are remembered for the count.
 const MAX_FAILURES: usize = 1000;
 
 /// The times at which workers failed within the last minute.
@@ -14,7 +14,7 @@ const MAX_FAILURES: usize = 1000;
 pub(in crate::supervise) struct RecentFailures(VecDeque<Instant>);
 
 impl RecentFailures {
-    /// Counts a failure of a worker.
+    /// Counts a failure of a worker at the time `now`.
     pub(in crate::supervise) fn add(&mut self, now: Instant) {
         if self.0.len() == MAX_FAILURES {
             self.0.pop_front();

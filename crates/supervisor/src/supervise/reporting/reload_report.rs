@@ -10,7 +10,8 @@ pub(in crate::supervise) struct ReloadReport<'a> {
 }
 
 impl<'a> ReloadReport<'a> {
-    /// Creates a report before the first reload. `frontend` gets the events of reloads.
+    /// Creates a report that contains no reload yet. `frontend` receives the events of later
+    /// reloads.
     pub(in crate::supervise) fn new(frontend: &'a dyn Frontend) -> ReloadReport<'a> {
         ReloadReport { frontend, reload: Reload::default() }
     }
@@ -38,8 +39,8 @@ impl<'a> ReloadReport<'a> {
         self.frontend.on_event(SupervisorEvent::Reloaded);
     }
 
-    /// Reports a reload that was refused, as one that fails at once. A reload in progress
-    /// continues.
+    /// Reports that a reload was refused, as a reload that has failed at once with this `reason`. A
+    /// reload that is already in progress continues.
     pub(in crate::supervise) fn refuse(&mut self, reason: String) {
         let is_running = self.reload.is_running;
         self.begin();

@@ -34,8 +34,8 @@ pub(in crate::supervise) struct ReportHistory {
     groups: ControlGroups,
     /// The number of out-of-memory kills that the control group counted at the last query.
     oom_kills: Option<u64>,
-    /// The number of out-of-memory kills that match no worker's end yet, and the time until which
-    /// they can match one.
+    /// The number of out-of-memory kills that are not attributed to a worker yet, and the time
+    /// until which they can be attributed to a worker that ends.
     unmatched_kills: (u64, Option<Instant>),
 }
 
@@ -66,8 +66,8 @@ impl ReportHistory {
         self.slots.entry(slot).or_default().0 += 1;
     }
 
-    /// Drops the recorded starts and exits of a slot (a worker's numbered place), which is used for
-    /// another worker.
+    /// Drops the recorded starts and exits of a slot (a worker's numbered place), because another
+    /// worker will use the slot.
     pub(in crate::supervise) fn reset_slot(&mut self, slot: u32) {
         self.slots.remove(&slot);
     }
@@ -102,7 +102,8 @@ impl ReportHistory {
         reason
     }
 
-    /// Returns the reason for the end of a worker process that the supervisor has not requested.
+    /// Returns the reason why a worker process has ended although the supervisor had not requested
+    /// it.
     fn unrequested_exit_reason(&mut self, worker: &WorkerProcess, exit: Exit) -> ExitReason {
         if exit != Exit::Signal(libc::SIGKILL) || worker.phase == WorkerPhase::Killed {
             return ExitReason::Crash;
@@ -110,11 +111,11 @@ impl ReportHistory {
         self.kill_reason(Instant::now())
     }
 
-    /// Returns the reason for the end of a worker that another process has killed. The reason is
-    /// [`ExitReason::OutOfMemory`] if the control group has counted an out-of-memory kill that
-    /// matches no other worker, and otherwise [`ExitReason::Killed`]. If several workers are killed
-    /// at once, the first call finds all these kills in the counter, and keeps the others for the
-    /// next calls.
+    /// Returns the reason for the end of a worker that was killed by another process or by the
+    /// system. The reason is [`ExitReason::OutOfMemory`] if the control group has counted an
+    /// out-of-memory kill that matches no other worker, and otherwise [`ExitReason::Killed`]. If
+    /// several workers are killed at once, the first call finds all their kills in the counter, and
+    /// saves the remaining ones for the next calls.
     fn kill_reason(&mut self, now: Instant) -> ExitReason {
         let kills = self.groups.kills_for_memory();
         let before = std::mem::replace(&mut self.oom_kills, kills);

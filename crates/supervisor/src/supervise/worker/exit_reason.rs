@@ -27,7 +27,7 @@ pub(crate) enum ExitReason {
     MaxAge,
     /// The worker process was replaced because it has exceeded its memory limit.
     MaxMemory,
-    /// The worker process ended by itself.
+    /// The worker process ended by itself, although nothing had requested its end.
     Crash,
     /// Another process has killed the worker process with SIGKILL.
     Killed,

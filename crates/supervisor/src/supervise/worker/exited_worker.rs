@@ -28,7 +28,7 @@ impl ExitedWorker {
         self.process.name()
     }
 
-    /// Returns the way in which the worker process ended.
+    /// Returns how the worker process ended: with an exit status or by a signal.
     pub(crate) fn exit(&self) -> Exit {
         self.end.exit
     }
@@ -88,15 +88,16 @@ impl ExitedWorker {
         format!("{name} {exit}{cause}{request}; it is started again {when}. It {usage}")
     }
 
-    /// Returns the log line for the end of this worker process if the server gives up, because no
-    /// worker has ever been ready. `starts` is the number of failed starts in the worker's slot
-    /// (its numbered place).
+    /// Returns the log line with which the server gives up after the end of this worker process,
+    /// because no worker has ever been ready. `starts` is the number of failed starts in the
+    /// worker's slot (its numbered place).
     pub(crate) fn never_ready_line(&self, starts: u32) -> String {
         let starts = format_count(starts as usize, "start");
         format!("no worker became ready after {starts}: {} {}", self.name(), self.end.exit)
     }
 
-    /// Returns the log line about a crash loop that this worker process has begun by its end.
+    /// Returns the log line about the crash loop that has begun with the end of this worker
+    /// process.
     pub(crate) fn crash_loop_line(&self) -> String {
         format!(
             "worker {} ends repeatedly without having answered a request: see its output above. It \

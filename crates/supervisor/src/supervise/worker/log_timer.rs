@@ -20,8 +20,8 @@ impl LogTimer {
         is_due
     }
 
-    /// Returns true if the log line is due now. It is due at the time `first` after the first call,
-    /// and then after intervals that double each time.
+    /// Returns true if the log line is due now. It is first due when `first` has passed since the
+    /// first call, and then after intervals that double each time.
     pub(crate) fn tick_doubling(&mut self, now: Instant, first: Duration) -> bool {
         let (at, interval) = *self.next.get_or_insert((now + first, first));
         let is_due = now >= at;

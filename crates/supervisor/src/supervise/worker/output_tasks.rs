@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 
-/// The time for which the output of an ended worker is still read. Another process may hold the
-/// output open and never end.
+/// The maximum time for which the output of an ended worker is still read. Without this limit, the
+/// reading would never end if another process holds the output open.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The tasks that read the last output of ended workers.
@@ -16,7 +16,7 @@ pub(crate) struct OutputTasks {
 }
 
 impl OutputTasks {
-    /// Adds the tasks that read the output of a worker that has ended now.
+    /// Adds the tasks that read the last output of a worker, which has ended at `now`.
     pub(crate) fn add(&mut self, tasks: Vec<JoinHandle<()>>, now: Instant) {
         self.tasks.extend(tasks.into_iter().map(|task| (task, now)));
     }

@@ -11,7 +11,8 @@ use tokio::net::UnixStream;
 /// end, because only then is the app's work for the request complete.
 const READ_SIZE: usize = 16 << 10;
 
-/// The length of the part of a status line that is parsed, as in `HTTP/1.1 200`.
+/// The number of bytes that are parsed at the beginning of a status line, for example
+/// `HTTP/1.1 200`.
 const STATUS_LINE_BYTES: usize = 12;
 
 /// The result of the warm-up requests to a new worker.
@@ -63,7 +64,8 @@ async fn get(socket: &Path, path: &str) -> io::Result<u16> {
     status(&head).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
-/// Returns the status code of a status line, or `None` if the line is malformed.
+/// Returns the status code at the beginning of a response head, or `None` if the status line is
+/// malformed.
 fn status(head: &[u8]) -> Option<u16> {
     let digits = head.strip_prefix(b"HTTP/1.1 ")?;
     std::str::from_utf8(digits).ok()?.parse().ok().filter(|status| (200..600).contains(status))
@@ -84,7 +86,8 @@ mod tests {
         }
     }
 
-    /// Warms up a server that gives the `replies` in order, and returns the result.
+    /// Sends warm-up requests for `paths` to a simulated worker, which sends the `replies` in
+    /// order. Returns the result of the warm-up.
     fn warm_up_server(replies: Vec<&'static str>, paths: &[&str]) -> WarmupResult {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("s");

@@ -15,7 +15,8 @@ impl fmt::Display for WorkerName {
     }
 }
 
-/// Returns a count with its noun, in the plural unless the count is 1.
+/// Returns a count with its noun, such as `3 requests`. The noun is in the plural unless the count
+/// is 1.
 pub(crate) fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }

@@ -28,7 +28,8 @@ use crate::supervise::health::{Observation, WorkerHealth};
 use crate::supervise::replacing::{MemoryWatch, WorkerUsage};
 use crate::supervise::{SupervisorConfig, Timeouts};
 
-/// An event of a worker, identified by the worker's epoch.
+/// An event of a worker. The first value of each variant is the worker's epoch (the number of its
+/// start).
 #[derive(Debug)]
 pub(crate) enum WorkerEvent {
     /// A worker has sent a message.
@@ -116,13 +117,13 @@ pub(crate) struct WorkerProcess {
     temporary: PathBuf,
     /// The tasks that pass on the worker's output.
     output_tasks: Vec<JoinHandle<()>>,
-    /// The target of signals to the worker, in the form of the argument of `kill()`. It is the
-    /// worker's process group, or only the process if the worker shares the supervisor's group.
+    /// The first argument of `kill()` for signals to the worker: the worker's process group, or
+    /// only the worker's process if it shares the supervisor's group.
     signal_target: libc::pid_t,
 }
 
 /// The last unread announcement of a worker's static paths, with its number. A newer announcement
-/// replaces it, so a worker that sends many uses no more memory.
+/// replaces it, so a worker that sends many announcements does not fill the memory.
 type Announcement = Rc<RefCell<Option<(u64, Vec<u8>)>>>;
 
 /// The time that a starting worker has to exit after the request to stop, before it is killed.
@@ -269,7 +270,7 @@ impl WorkerProcess {
     }
 
     /// Takes the number and the text of the worker's last announcement of static paths. Returns
-    /// `None` if they have been taken.
+    /// `None` if there is no announcement that has not been taken yet.
     pub(crate) fn take_announcement(&self) -> Option<(u64, Vec<u8>)> {
         self.announcement.take()
     }

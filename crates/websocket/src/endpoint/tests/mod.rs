@@ -74,8 +74,8 @@ impl Random {
     }
 }
 
-/// Returns random bytes that a peer sends, and for each event the number of bytes after which it is
-/// complete.
+/// Returns the random bytes that a simulated peer sends, and the events in them. With each event is
+/// the number of bytes after which it is complete.
 fn script(random: &mut Random, role: Role) -> (Vec<u8>, Vec<(usize, PeerEvent)>) {
     let peer = if role == Role::Server { Role::Client } else { Role::Server };
     let (mut wire, mut events) = (Vec::new(), Vec::new());
@@ -218,7 +218,7 @@ impl<S: Adapter<Time = Duration, Payload = Vec<u8>>> Run<S> {
         }
     }
 
-    /// Passes some of the peer's bytes to the endpoint and to the model.
+    /// Passes some of the simulated peer's bytes to the endpoint and to the test's model of it.
     fn feed(&mut self) {
         if self.oracle.is_read_closed || self.oracle.is_over() {
             return;
@@ -336,7 +336,7 @@ impl<S: Adapter<Time = Duration, Payload = Vec<u8>>> Run<S> {
         self.oracle.push(true, BINARY, &payload);
     }
 
-    /// Continues a fragmented message, or gives the message up.
+    /// Begins a fragmented message, or sends the next fragment of the current one, or abandons it.
     fn chunk(&mut self) {
         if !self.oracle.is_within {
             let begun = self.endpoint.begin_fragmented();

@@ -35,7 +35,8 @@ pub(super) fn frame(role: Role, fin: bool, opcode: u8, payload: &[u8]) -> Vec<u8
     out
 }
 
-/// An event that the model expects once all bytes of the event have been received.
+/// An event that the test's model expects from the endpoint once all bytes of the event have been
+/// received.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum PeerEvent {
     Text(Vec<u8>),
@@ -46,7 +47,7 @@ pub(super) enum PeerEvent {
     Violation { code: u16, reason: &'static str },
 }
 
-/// The settings of the model in which two adapters differ.
+/// The settings of the test's model of an endpoint. They depend on the adapter that is tested.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Settings {
     pub(super) role: Role,
@@ -147,7 +148,8 @@ impl Oracle {
         self.ends.push(self.sent.len());
     }
 
-    /// Queues the pong that had to wait, as the endpoint does when its output is requested.
+    /// Queues the delayed pong if it may be sent now. An endpoint does this whenever its adapter
+    /// looks for output to write.
     pub(super) fn look(&mut self) {
         if self.pending().is_empty() || self.keeps_up() {
             if let Some(payload) = self.slot.take() {
@@ -160,7 +162,8 @@ impl Oracle {
         !self.holds_pongs && self.pending().len() < self.rules.high_water
     }
 
-    /// Shortens the queue to `len` bytes: whole frames, including the one that is being written.
+    /// Cuts the queue of unsent bytes to its first `len` bytes. Panics if the cut is within a
+    /// frame, or removes a frame that was partly written.
     pub(super) fn cut(&mut self, len: usize) {
         if len == self.pending().len() {
             return;

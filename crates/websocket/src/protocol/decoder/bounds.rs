@@ -7,9 +7,9 @@ use crate::protocol::encode_frame;
 
 const KEY: Option<MaskKey> = Some(MaskKey([0xA1, 7, 0, 0x5C]));
 
-/// Checks the offsets of a message beyond 4 GiB of a buffer. Offsets once had 32 bits and counted
-/// from the start of the buffer, so that `as_text()` returned the bytes of another frame as a
-/// `&str`.
+/// Checks the offsets of a message that is more than 4 GiB after the start of a buffer. A former
+/// version counted offsets from the start of the buffer in 32 bits. They overflowed, so `as_text()`
+/// returned bytes of another frame.
 #[cfg(all(feature = "tokio", target_pointer_width = "64"))]
 #[test]
 fn a_message_past_4_gib_of_a_buffer_has_the_right_offset() {

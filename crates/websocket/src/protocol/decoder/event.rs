@@ -58,7 +58,7 @@ pub(crate) struct Step {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StepKind {
     /// A whole message, or a chunk of one. If `is_rest` is true, earlier chunks of the message were
-    /// already returned, so that a text may begin within a character.
+    /// already returned, so this chunk of a text may begin in the middle of a character.
     Data { is_text: bool, is_last: bool, is_rest: bool },
     /// A whole control frame: a ping, a pong or a close frame.
     Control(OpCode),

@@ -11,8 +11,8 @@
 #[non_exhaustive]
 pub struct DecoderLimits {
     /// The maximum number of bytes of a message, in all of its frames together and after
-    /// decompression. Default: 16 MiB. A compressed message may have twice as many bytes on the
-    /// wire, and 1 KiB more.
+    /// decompression. Default: 16 MiB. On the wire, a compressed message may have at most twice
+    /// this number of bytes plus 1 KiB.
     pub message: u64,
     /// The maximum number of frames of a message, including empty frames. Without this limit, a
     /// peer could continue a message for ever. Default: 4,096.

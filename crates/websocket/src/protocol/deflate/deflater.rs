@@ -20,9 +20,9 @@ pub enum Fin {
 /// The compressor of the messages that one side of a WebSocket connection sends.
 ///
 /// # Allocation
-/// Without context takeover, a message is compressed with a state of zlib-rs from a pool of the
-/// thread. With context takeover, the connection allocates a state of its own for its first message
-/// and keeps it.
+/// Without context takeover, a compressor of zlib-rs is borrowed from a thread-local pool for each
+/// message and returned afterwards. With context takeover, the connection allocates its own
+/// compressor for its first message and keeps it.
 pub struct Deflater {
     state: Option<Deflate>,
     takeover: Takeover,
@@ -30,8 +30,8 @@ pub struct Deflater {
     threshold: usize,
 }
 
-/// The parameters of a compression state. A state in the thread's pool is reused only for the same
-/// parameters.
+/// The parameters of a compression state. A state in the thread-local pool is reused only for
+/// messages with the same parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Kind {
     level: u8,

@@ -11,9 +11,9 @@ use crate::protocol::deflate::{POOLED_STATES, TAIL, Takeover};
 /// The decompressor of the messages that one side of a WebSocket connection receives.
 ///
 /// # Allocation
-/// Without context takeover, a message is decompressed with a state of zlib-rs from a pool of the
-/// thread. With context takeover, the connection allocates a state of its own for its first message
-/// and keeps it. The output grows by at most 16 KiB at a time.
+/// Without context takeover, a decompressor of zlib-rs is borrowed from a thread-local pool for
+/// each message and returned afterwards. With context takeover, the connection allocates its own
+/// decompressor for its first message and keeps it. The output grows by at most 16 KiB at a time.
 pub struct Inflater {
     state: Option<Inflate>,
     takeover: Takeover,
@@ -47,8 +47,8 @@ impl Inflater {
         self.stride
     }
 
-    /// Returns the size in bytes of the decompression state that is lent from the thread's pool for
-    /// the current message. It is 0 if the connection has a state of its own.
+    /// Returns the size in bytes of the decompressor that is borrowed from the thread-local pool
+    /// for the current message. Returns 0 if none is borrowed, or if the connection has its own.
     pub(crate) fn held(&self) -> usize {
         if self.state.is_some() && self.takeover == Takeover::None { STATE } else { 0 }
     }
@@ -65,7 +65,8 @@ impl Inflater {
 
     /// Decompresses a part of a message like [`Inflater::push`], but only until `out` has `stop`
     /// bytes. Returns the number of bytes of `chunk` that were consumed. If `out` has `stop` bytes,
-    /// call it again with the remaining bytes of `chunk` (possibly none) to get more output.
+    /// call this method again with the remaining bytes of `chunk` (possibly none) to get more
+    /// output.
     pub(crate) fn push_until(
         &mut self,
         chunk: &[u8],

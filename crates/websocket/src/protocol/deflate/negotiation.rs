@@ -28,8 +28,8 @@ impl WindowBits {
 /// 7.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takeover {
-    /// No context takeover: each message is compressed by itself, with a compression state from a
-    /// pool of the thread.
+    /// No context takeover: each message is compressed by itself, with a compressor that is
+    /// borrowed from a thread-local pool.
     None,
     /// Context takeover: each connection has a compression state of its own. Its window is kept for
     /// the next message, which improves the compression.
@@ -107,8 +107,8 @@ pub struct Agreed {
 }
 
 impl Agreed {
-    /// The parameters with which a message is compressed by itself, in order to send it on many
-    /// connections.
+    /// The parameters for compressing a message once in order to send it on many connections. They
+    /// do not let it refer to earlier messages.
     #[cfg(feature = "tokio")]
     pub(crate) const PREPARED: Agreed = Agreed {
         server_takeover: Takeover::None,

@@ -10,7 +10,7 @@ use crate::protocol::extensions::is_token;
 use crate::protocol::handshake::head::{BadHead, HEADERS_MAX};
 use crate::protocol::handshake::{accept_key, elements};
 
-/// A client's request for opening a WebSocket. All parts of it are valid in HTTP.
+/// A client's request for opening a WebSocket. Each part was checked to be valid in HTTP.
 ///
 /// ```
 /// use rookery_websocket::protocol::handshake::{BadRequest, ClientRequest};
@@ -41,7 +41,8 @@ pub struct ClientRequest {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadRequest {
-    /// The host is empty, or has characters that are not valid in an authority (RFC 3986, 3.2).
+    /// The host is empty, or has characters that are not valid in the host and port of a URI (RFC
+    /// 3986, 3.2).
     Host,
     /// The request target does not begin with `/`, has characters that are not valid in a path and
     /// query (RFC 3986, 3.3 and 3.4), or has a `%` without two hexadecimal digits after it.

@@ -8,8 +8,7 @@ use rookery_exchange::Exchange;
 
 use crate::{core, entry};
 
-/// The number of the text format among the formats of an error response (`enum rk_error_format` in
-/// rookery.h).
+/// The value of `enum rk_error_format` (in rookery.h) that means an error response in plain text.
 const TEXT: c_int = 0;
 const JSON: c_int = 1;
 const PAGE: c_int = 2;

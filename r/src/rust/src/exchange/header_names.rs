@@ -18,8 +18,8 @@ pub(crate) struct Header {
     pub(crate) symbol: i32,
 }
 
-/// The header names that have an index (the number of an R symbol), in the order of their first
-/// appearance.
+/// The names of request headers that have become R symbols. Each has an index, which is the number
+/// of its symbol; indices are assigned in the order in which the names first appear.
 #[derive(Debug)]
 pub(crate) struct HeaderNames {
     indices: HashMap<Box<[u8]>, i32>,
@@ -35,20 +35,21 @@ pub(crate) enum Interned {
     /// The header name has no index, because the limit on the names has just been reached for the
     /// first time.
     FirstRefused,
-    /// The header name has no index, because the limit on the names was reached before.
+    /// The header name has no index, because it is too long or the limit on the names was reached
+    /// before.
     Refused,
 }
 
-/// The maximum number of header names, chosen by clients, that become R symbols in a process. It is
-/// `SYMBOL_COUNT` in `request_strings.c` without the known names.
+/// The maximum number of header names, chosen by clients, that become R symbols in a process.
+/// `SYMBOL_COUNT` in `request_strings.c` is this number plus 64 for the well-known names.
 pub(crate) const MAX_NAMES: usize = 4096;
 /// The maximum total length in bytes of the header names, chosen by clients, that become R symbols.
 /// With R's copies, they take less than 8 MB.
 const MAX_TOTAL_BYTES: usize = 512 << 10;
 /// The maximum length of a header name in bytes, because R refuses symbols of 10,000 bytes.
 const MAX_NAME_BYTES: usize = 9_990;
-/// The index of the first header name that a client has chosen. The known names have lower indices,
-/// as in `request_strings.c`.
+/// The index of the first header name that a client has chosen. The well-known names in
+/// `KNOWN_HEADERS` have lower indices, as in `request_strings.c`.
 const FIRST_INTERNED: i32 = 64;
 const _: () = assert!(KNOWN_HEADERS.len() <= FIRST_INTERNED as usize);
 

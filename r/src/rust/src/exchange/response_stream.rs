@@ -25,8 +25,8 @@ const HEARTBEAT: u32 = 8;
 
 /// Makes the response to a request a streamed response: R writes the body in chunks later. `rules`
 /// contains flags of `enum rk_stream_rule` and, in its upper bits, the seconds between heartbeats.
-/// Events about the streamed response contain `token`, by which C finds its R object. After the
-/// last event, `RK_STREAM_ENDED`, the token is no longer used.
+/// Events about the streamed response contain `token`, by which C finds the R object of the
+/// response. After the last event, `RK_STREAM_ENDED`, the token is no longer used.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_response_stream(slot: u32, id: u64, rules: i32, token: u64) -> i32 {
     entry(result::STALE, || {
@@ -113,9 +113,10 @@ pub unsafe extern "C" fn rk_stream_write(
     })
 }
 
-/// Writes a chunk to a streamed response without copying it: R lends the memory. If this returns
-/// `RK_WRITE_MORE` or `RK_WRITE_FULL`, the chunk is queued, and `rk_released` returns the token
-/// later. Otherwise the caller keeps the token.
+/// Writes a chunk to a streamed response without copying it: R lends the memory, and C finds the R
+/// object that owns the memory by `token`. If this returns `RK_WRITE_MORE` or `RK_WRITE_FULL`, the
+/// chunk is queued, and `rk_released` returns the token once the memory is no longer used.
+/// Otherwise the memory is not used, and the caller keeps the token.
 ///
 /// # Safety
 /// - `start..start + len` stays readable and unwritten until `rk_released` has returned `token`.

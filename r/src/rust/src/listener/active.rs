@@ -10,8 +10,8 @@ use rookery_server::{Listener, LivenessProbe};
 /// is one.
 #[derive(Debug)]
 pub(crate) struct ActiveListener {
-    /// The thread that renews the listener's certificate, if the certificate comes from an ACME
-    /// authority.
+    /// The thread that renews the listener's certificate, if a certificate authority issues the
+    /// certificate by ACME.
     pub(crate) renewer: Option<Renewer>,
     pub(crate) listener: Listener,
     pub(crate) redirect: Option<Listener>,

@@ -54,8 +54,8 @@ const _: () = {
 };
 
 impl SiteBuilder {
-    /// Returns a shared reference to the static files. If the paths change later, the listener
-    /// serves the changed paths.
+    /// Returns a shared reference to the static files. A listener that has it also serves the paths
+    /// that are published later.
     pub(crate) fn files(&self) -> StaticFiles {
         self.files.clone()
     }
@@ -106,8 +106,8 @@ impl SiteBuilder {
         Ok(())
     }
 
-    /// Serves the added static paths in this process and in its supervisor. Returns false if the
-    /// supervisor has not confirmed the change in time.
+    /// Publishes the added static paths, so that this process and its supervisor serve them.
+    /// Returns false if the supervisor has not confirmed the change in time.
     fn publish(&mut self) -> Result<bool, String> {
         let added = std::mem::take(&mut self.added);
         self.files.replace(added).map_err(|error| error.to_string())?;
@@ -156,8 +156,9 @@ pub unsafe extern "C" fn rk_site_add(site: *mut c_void, path: *const RawPath) ->
     })
 }
 
-/// Serves the static paths that were added to the set. Returns 1 if the supervisor of this process
-/// has not confirmed the change in time, and may still serve the previous paths.
+/// Publishes the static paths that were added to the set, so that they are served. Returns 1 if the
+/// supervisor of this process has not confirmed the change in time, and may still serve the
+/// previous paths.
 ///
 /// # Safety
 /// - `site` came from `rk_site_new`.

@@ -40,8 +40,8 @@ impl Https {
     }
 }
 
-/// Returns the ACME settings for the arguments of R's `acme()`, which C passes as alternating names
-/// and values.
+/// Returns the ACME settings for the `count` arguments of R's `acme()`, which C passes as
+/// alternating names and values. Returns `None` if there are no arguments.
 ///
 /// # Safety
 /// - `options` has twice `count` elements, readable for the length of the call.

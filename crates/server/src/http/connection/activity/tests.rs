@@ -57,7 +57,8 @@ impl Model {
         self.activity.on_written(&Poll::Ready(Ok(n)), self.now);
     }
 
-    /// Advances the simulated clock by one tick, and returns true if the client has timed out.
+    /// Advances the simulated clock of the test by one tick. Returns true if the client has timed
+    /// out.
     fn tick(&mut self) -> bool {
         self.now = self.now.wrapping_add(1);
         self.activity.check_deadlines(&self.ticks, self.now, || Some(1000))
@@ -87,8 +88,8 @@ impl Model {
 
 const OPERATIONS: usize = 24;
 
-/// Simulates an event that a client can cause forever without making progress on a request or
-/// response. If the current phase has two such events, one is simulated for even and one for odd
+/// Simulates an event that a client can repeat forever without making progress on a request or
+/// response. In the idle phase, there are two such events: one for even and one for odd values of
 /// `at`.
 fn useless(activity: &Activity, now: u32, at: u32) {
     let read = |n| activity.on_read(&Poll::Ready(Ok(n)), now);

@@ -17,8 +17,8 @@ use crate::net::transport::Transport;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResetMode {
     None,
-    /// The connection is reset once the client's system has acknowledged all written bytes, or
-    /// after the close timeout.
+    /// The connection is reset after the client's operating system has acknowledged all written
+    /// bytes, or after the close timeout.
     AfterWrite,
     Now,
 }
@@ -50,8 +50,8 @@ impl CloseState {
     }
 }
 
-/// The number of TCP keep-alive probes per idle timeout that the server sends after a client has
-/// sent a FIN. The probes reveal whether the client has disconnected.
+/// The number of TCP keep-alive probes that the server sends within an idle timeout after a client
+/// has sent a FIN. The probes reveal whether the client has disconnected.
 const PROBES_PER_IDLE_TIMEOUT: u32 = 8;
 /// The shortest interval between two TCP keep-alive probes, which limits the network load.
 const MIN_PROBE_INTERVAL: Duration = Duration::from_secs(1);
@@ -67,7 +67,7 @@ impl HttpConnection {
             || self.is_draining.get()
     }
 
-    /// Sets how the connection closes, and wakes its task to close it.
+    /// Records how the connection must close, and wakes the connection's task, which closes it.
     pub(super) fn begin_close(&self, state: CloseState) {
         self.close_state.set(state);
         self.wake();
@@ -95,8 +95,8 @@ impl HttpConnection {
         });
     }
 
-    /// Releases all memory that was charged for the request and the response. Called after hyper
-    /// was dropped. Only the charge for the connection itself remains.
+    /// Releases all memory that was charged for the connection's request and response. Called after
+    /// hyper was dropped. Only the memory charge for the connection itself remains.
     pub(crate) fn release_request(&self) {
         self.end_handshake();
         if let Some(stream) = &*self.response_stream.borrow() {
@@ -126,7 +126,8 @@ impl HttpConnection {
         self.end_flush();
     }
 
-    /// If this connection was closed to free memory, reports that its memory has been freed.
+    /// If this connection was closed to free memory, informs the connection table that the memory
+    /// has been freed.
     pub(super) fn finish_pending_release(&self) {
         if let Some((share, held)) = self.pending_release.take() {
             self.shared.connections.finish_pending_release(share, held);
@@ -140,9 +141,8 @@ impl HttpConnection {
         Some((connection.transport.into_inner(), connection.charge))
     }
 
-    /// Returns true if the client has reset the connection. On systems that report it, also returns
-    /// true if the client has closed both directions. Makes a system call only if the transport is
-    /// readable.
+    /// Returns true if the client has reset the connection or, on systems that report it, has
+    /// closed both directions. Makes a system call only if the transport is readable.
     pub(crate) fn detect_disconnect(&self, cx: &mut Context<'_>) -> bool {
         let mut transport = self.transport.borrow_mut();
         while self.is_watched.get() {

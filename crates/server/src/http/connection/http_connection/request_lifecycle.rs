@@ -65,9 +65,9 @@ impl HttpConnection {
         }
     }
 
-    /// Returns true if the request body may be passed to the application chunk by chunk, and false
-    /// if the connection is closing. An HTTP/1.1 connection that was to close after the current
-    /// response is closed at once.
+    /// Returns true if the request body may be passed to the application chunk by chunk. Returns
+    /// false if the connection is closing. If an HTTP/1.1 connection was to close after the current
+    /// response, this function makes it close immediately.
     pub(crate) fn begin_body_stream(&self) -> bool {
         let ends = self.close_state.get() == CloseState::AfterResponse && !self.is_http2_stream;
         if ends {
@@ -106,8 +106,8 @@ impl HttpConnection {
             && stream.as_ref().is_some_and(|stream| stream.can_detach())
     }
 
-    /// Begins to write the rest of the streamed response without hyper. `read` is the number of
-    /// bytes of the next request that hyper has read.
+    /// Begins to write the rest of the streamed response without hyper, which has been dropped.
+    /// `read` is the number of bytes of the next request that hyper had already read.
     pub(crate) fn detach_from_hyper(&self, read: usize) {
         // Dropping hyper ended the request context. Its parts are kept until the last byte has been
         // written.
@@ -159,7 +159,8 @@ impl HttpConnection {
         self.is_parked.get() && self.activity.phase() == Phase::Idle
     }
 
-    /// Marks the connection as active again after its buffers were freed while it was idle.
+    /// Marks the connection as active again after its buffers were freed, and releases the memory
+    /// charge for these buffers.
     pub(crate) fn unpark(&self) {
         self.is_parked.set(false);
         self.activity.on_parked();

@@ -8,8 +8,8 @@ use crate::connections::table::TableEntry;
 use crate::http::connection::activity::Phase;
 use crate::http::http2::session::{FlushListener, Http2Session};
 
-/// The number of clock ticks after which an idle connection frees its buffers. Freeing them at once
-/// would cost busy connections two allocations for each request.
+/// The number of clock ticks after which an idle connection frees its buffers. If it freed them
+/// immediately, a busy connection would have to allocate them again for each request.
 const PARK_TICKS: u32 = 2;
 
 impl TableEntry for HttpConnection {

@@ -12,8 +12,8 @@ use crate::connections::admission::UNCHARGED_BYTES;
 /// a chunk of one byte needs: an event, a buffer and an object in the application.
 const MIN_CHUNK_COST: usize = 4 << 10;
 
-/// Returns the cost of a chunk: the number of bytes by which it counts towards the limit on chunks
-/// that the application has not processed.
+/// Returns the cost of a chunk of `bytes` bytes. The cost counts towards the limit on chunks that
+/// the application has not processed.
 pub(crate) fn chunk_cost(bytes: usize) -> usize {
     bytes.max(MIN_CHUNK_COST)
 }
@@ -43,8 +43,9 @@ impl RequestStreams {
         drop(forgotten);
     }
 
-    /// Records that the application has processed a chunk of a request body. Returns the key of the
-    /// connection to wake, which may then read more.
+    /// Records that the application has processed a chunk of `bytes` bytes of a request body.
+    /// Returns the connection-table key of the client's connection. The caller wakes this
+    /// connection, because it may now read more.
     pub(crate) fn on_chunk_processed(&self, id: ExchangeId, bytes: usize) -> Option<usize> {
         let unprocessed = Rc::clone(self.0.borrow().get(&id)?);
         unprocessed.cost.set(unprocessed.cost.get().saturating_sub(chunk_cost(bytes)));

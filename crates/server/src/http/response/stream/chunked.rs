@@ -86,7 +86,8 @@ fn poll(
 /// The maximum length in bytes of a chunk's size line: hexadecimal digits and a line end.
 const SIZE_LINE: usize = 2 * size_of::<usize>() + 2;
 
-/// A chunk of a streamed response that is being written, with its size line.
+/// A chunk of a streamed response that is being written over HTTP/1.1, together with the line that
+/// states its size.
 struct Chunk {
     size_line: [u8; SIZE_LINE],
     size_line_at: usize,

@@ -59,8 +59,8 @@ pub(crate) async fn respond_streamed(
     response
 }
 
-/// A guard for the exchange of a streamed response that waits for its first chunk. If the client
-/// disconnects meanwhile, the guard frees the exchange.
+/// A guard for the exchange (the object of a request and its response) of a streamed response that
+/// waits for its first chunk. If the client disconnects meanwhile, the guard frees the exchange.
 struct ExchangeGuard {
     shared: Rc<HttpState>,
     exchange: Option<Box<Exchange>>,

@@ -34,8 +34,8 @@ impl Drop for CompressorPermit {
 }
 
 impl ResponseStreams {
-    /// Registers the streamed response of an exchange (a request with its response), so that later
-    /// commands of the application can refer to it by its id.
+    /// Registers the streamed response of an exchange (a request with its response). Later commands
+    /// of the application refer to the streamed response by its id.
     pub(crate) fn open(
         &self,
         connections: &Rc<ConnectionTable>,
@@ -63,8 +63,8 @@ impl ResponseStreams {
         })
     }
 
-    /// Removes a streamed response, and notifies the application of its end. `reason` is used
-    /// unless the response already has an end reason.
+    /// Removes a streamed response, and notifies the application that it has ended. `reason` is
+    /// reported unless the response already has an end reason.
     pub(crate) fn end(&self, stream: &ResponseStream, reason: StreamEnd) {
         self.forget(stream.id());
         stream.report_end(reason);

@@ -24,8 +24,8 @@ use crate::connections::rate::ticks;
 use crate::connections::table::ConnectionTable;
 
 /// The maximum number of unwritten bytes of a streamed response that are passed to hyper. It is
-/// low, because bytes in hyper are sent to the client even if the response has failed in the
-/// meantime. A lower maximum would need more writes.
+/// low, because the client gets bytes that are in hyper even if the response has failed in the
+/// meantime. A lower maximum would require more writes.
 const MAX_IN_HYPER: usize = 128 << 10;
 
 /// The size in bytes below which queued chunks of a response are joined. Joining saves memory and
@@ -66,7 +66,7 @@ pub(crate) struct ResponseStream {
     joined: RefCell<BytesMut>,
     /// The number of response bytes that hyper has got but not written.
     in_hyper: Cell<usize>,
-    /// The total number of response bytes that hyper has got.
+    /// The total number of response bytes that were passed to hyper so far.
     sent: Cell<u64>,
     /// True if hyper has bytes of the response, including its head, that are not written yet.
     is_unflushed: Cell<bool>,
@@ -75,7 +75,7 @@ pub(crate) struct ResponseStream {
     state: Cell<State>,
     /// The clock tick at which the last byte of an event stream was queued.
     last_sent: Cell<u32>,
-    /// True if an event ended with the last byte that was queued.
+    /// True if the bytes that were queued last end exactly at the end of an event.
     is_between_events: Cell<bool>,
     /// True if the response head may be sent before the application has produced a chunk.
     sends_head_early: Cell<bool>,
@@ -85,7 +85,8 @@ pub(crate) struct ResponseStream {
     detachable: Cell<Detachable>,
     /// True if the server has requested a chunk from the application.
     is_chunk_requested: Cell<bool>,
-    /// True while the next request for a chunk is delayed because the application had none.
+    /// True while the server waits before it requests a chunk again, because the application had
+    /// none.
     is_pull_delayed: Rc<Cell<bool>>,
     /// The reason why the streamed response ended, once it has ended.
     end_reason: Cell<Option<StreamEnd>>,
@@ -313,10 +314,9 @@ impl ResponseStream {
         self.wake();
     }
 
-    /// Ends an event stream, or a streamed response whose chunks the application pushes, because
-    /// the server stops. The client can then reconnect to another server. Any other response, whose
-    /// chunks the server requests from the application one by one, continues until it ends by
-    /// itself.
+    /// Ends the streamed response if it is an event stream or if the application pushes its chunks.
+    /// Called when the server stops, so that the client can reconnect to another server. A response
+    /// whose chunks the server requests one by one continues until the application ends it.
     pub(crate) fn stop(&self) {
         if self.is_open() && (!self.rules.is_pulled || self.rules.is_events) {
             self.end_reason.set(Some(StreamEnd::Stop));
@@ -355,14 +355,14 @@ impl ResponseStream {
         }
     }
 
-    /// Records that the application has stopped sending chunks by itself, so that the server must
-    /// request the next one.
+    /// Records that the application no longer sends chunks without being asked, so that the server
+    /// must request the next chunk.
     pub(crate) fn resume_pulling(&self) {
         self.is_chunk_requested.set(false);
         self.wake();
     }
 
-    /// Delays the next request for a chunk, because the application had none.
+    /// Delays the server's next request for a chunk, because the application had no chunk ready.
     fn delay_pull(&self) {
         if self.rules.is_pulled && !self.is_pull_delayed.replace(true) {
             // By then, the stream may have ended and the key may belong to another connection.
@@ -422,7 +422,7 @@ impl ResponseStream {
         self.detachable.set(detachable);
     }
 
-    /// Returns true if the connection closes after this streamed response.
+    /// Returns true if the connection must close after this streamed response.
     pub(crate) fn closes_connection(&self) -> bool {
         self.detachable.get() == Detachable::Close
     }
@@ -440,7 +440,7 @@ impl ResponseStream {
         self.is_unflushed.get()
     }
 
-    /// Returns true if the streamed response has failed and all its earlier chunks have been
+    /// Returns true if the streamed response has failed and all chunks before the failure have been
     /// written.
     pub(crate) fn is_cut(&self) -> bool {
         let is_written =
@@ -448,8 +448,8 @@ impl ResponseStream {
         self.state.get() == State::Failed && self.is_head_sent.get() && is_written
     }
 
-    /// Returns the next chunk of the response for hyper. If none can be passed to hyper now, asks
-    /// the application for a chunk.
+    /// Returns the next chunk of the response to pass to hyper. If there is none, asks the
+    /// application for a chunk.
     pub(crate) fn next_chunk(&self) -> NextChunk {
         if self.in_hyper.get() < MAX_IN_HYPER {
             if let Some(bytes) = self.pop() {
@@ -487,8 +487,8 @@ impl ResponseStream {
     }
 
     /// Records that the current chunk has been compressed. `has_output` is false if the compressor
-    /// has produced no output for the chunk yet. In that case nothing is written for the chunk, so
-    /// its bytes stop counting as queued here and not after a write.
+    /// has not produced any output for the chunk yet. Nothing is then written, so this function
+    /// removes the bytes of the chunk from the counts of unwritten bytes.
     pub(crate) fn end_compression(&self, has_output: bool) {
         let len = self.compressing.take();
         if has_output {
@@ -512,8 +512,8 @@ impl ResponseStream {
         }
     }
 
-    /// Records that hyper has written all bytes that it had. Returns true if the connection must be
-    /// polled again.
+    /// Records that hyper has written all bytes that it had. Returns true if the caller must poll
+    /// the connection again.
     pub(crate) fn on_flushed(&self) -> bool {
         self.is_unflushed.set(false);
         let compressing = self.compressing.get();
@@ -524,8 +524,8 @@ impl ResponseStream {
         compressing == 0 && (self.queued.get() > 0 || !self.is_open())
     }
 
-    /// Releases `len` bytes that are no longer queued, and notifies the application if the queue
-    /// has capacity again.
+    /// Stops counting `len` bytes that have been written or dropped. Notifies the application if
+    /// the queue of the response has capacity again.
     fn release_bytes(&self, len: usize) {
         if self.charge.bytes() > 0 {
             let waiting = self.queued.get() + self.in_hyper.get();

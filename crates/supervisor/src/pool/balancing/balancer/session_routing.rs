@@ -141,9 +141,9 @@ impl Balancer {
         self.backend_of(cookie.target()?)
     }
 
-    /// Counts a WebSocket with which a page reconnects after it has lost its previous one.
-    /// Reconnects to the worker that the page's cookie names are counted separately from all
-    /// others.
+    /// Counts a WebSocket with which a page reconnects after it has lost its previous one. There
+    /// are two counters: one for reconnects to the worker that the page's cookie names, and one for
+    /// reconnects to another worker.
     pub(in crate::pool) fn count_reconnect(&self, exchange: &Exchange, backend: &PoolBackend) {
         if !backend.entry.is_sticky()
             || session_affinity::read_query(exchange.query()) != UrlAffinity::NewSession

@@ -112,9 +112,9 @@ impl Keys {
         self.sessions.hash_one((target.slot, target.epoch, target.random))
     }
 
-    /// Returns the value of a `Set-Cookie` header with a session cookie that names a worker.
-    /// `is_embedded` means that pages of other sites may embed the app. For HTTPS, the cookie is
-    /// then partitioned: the browser keeps a separate one for each of these sites.
+    /// Returns the value of a `Set-Cookie` header with a session cookie that names a worker. If
+    /// `is_embedded` is true, pages of other sites may embed the app. Over HTTPS, the browser then
+    /// keeps a separate cookie for each of these sites (a partitioned cookie).
     pub(in crate::pool) fn set_cookie(
         &self,
         target: CookieTarget,
@@ -124,7 +124,7 @@ impl Keys {
         self.names.set_cookie(&self.value_text(target), is_https, is_embedded)
     }
 
-    /// Returns a session cookie for clients whose connections the worker itself accepts instead of
+    /// Returns a session cookie for clients whose connections are accepted by a worker and not by
     /// the supervisor.
     pub(in crate::pool) fn session_cookie(
         &self,
@@ -134,12 +134,13 @@ impl Keys {
         SessionCookie::new(self.names.clone(), self.value_text(target), is_embedded)
     }
 
-    /// Returns the value of a session cookie for this worker and client, as text.
+    /// Returns the signed value of the session cookie with this content, as text.
     fn value_text(&self, target: CookieTarget) -> String {
         String::from_utf8_lossy(&self.value(target)).into_owned()
     }
 
-    /// Returns the value of a session cookie for this worker and client, including the signature.
+    /// Signs the content of a session cookie, and returns the content with its signature in
+    /// base64url, which is the cookie's value.
     fn value(&self, target: CookieTarget) -> [u8; VALUE_LEN] {
         let mut bytes = [0; SIGNED_LEN + SIGNATURE_LEN];
         bytes[0] = VERSION;

@@ -32,8 +32,8 @@ pub(in crate::pool) enum RequestKind {
     /// A GET request without an `Accept` header, as some programs send it. It may or may not be for
     /// a page.
     Undeclared,
-    /// The opening handshake of a WebSocket that does not replace one that a page has lost. For
-    /// that case, see [`Reconnect`](Self::Reconnect).
+    /// The opening handshake of any WebSocket other than one with which a page
+    /// [reconnects](Self::Reconnect).
     WebSocket,
     /// The opening handshake of a WebSocket with which a page reconnects after it has lost its
     /// previous WebSocket. It begins a new session.

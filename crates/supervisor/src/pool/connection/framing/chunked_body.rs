@@ -12,7 +12,7 @@ const MAX_DISCARDED: u32 = 16 << 10;
 pub(in crate::pool) struct ChunkDecoder {
     state: State,
     /// The number of bytes of the current chunk that have not been read. While the chunk size is
-    /// being parsed, this is the value of its digits so far.
+    /// being parsed, the value of those of its digits that have been read.
     left: u64,
     /// The number of bytes of chunk extensions and trailers that have been discarded in this body.
     discarded: u32,
@@ -29,13 +29,13 @@ enum State {
     Space,
     /// The decoder is within a chunk extension.
     Extension,
-    /// The decoder has read the CR at the end of a line with a chunk size.
+    /// The decoder has read the CR at the end of a line with a chunk size, and expects the LF.
     SizeEnd,
     /// The decoder is within the data of a chunk.
     Data,
-    /// The decoder has read all data of a chunk.
+    /// The decoder has read all data of a chunk, and expects the line end after it.
     DataEnd,
-    /// The decoder has read the CR after the data of a chunk.
+    /// The decoder has read the CR after the data of a chunk, and expects the LF.
     DataLf,
     /// The decoder is at the beginning of a line in the trailer section.
     Trailer,
@@ -43,9 +43,9 @@ enum State {
     Name,
     /// The decoder has read the colon of a trailer field.
     Field,
-    /// The decoder has read the CR at the end of a trailer field.
+    /// The decoder has read the CR at the end of a trailer field, and expects the LF.
     FieldLf,
-    /// The decoder has read the final CR of the chunked body.
+    /// The decoder has read the final CR of the chunked body, and expects the LF.
     LastLf,
     /// The decoder has read the complete chunked body.
     End,
@@ -95,8 +95,8 @@ impl ChunkDecoder {
         Ok(Decoded { data, used: at })
     }
 
-    /// Returns the state of the decoder after `byte`. This byte is part of the framing, such as a
-    /// chunk size, and not part of the data.
+    /// Returns the state of the decoder after it has read `byte`. The byte belongs to the framing,
+    /// such as a chunk size, and not to the data of a chunk.
     fn step(&mut self, byte: u8) -> Result<State, Malformed> {
         Ok(match (self.state, byte) {
             (State::Begin | State::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {

@@ -50,7 +50,8 @@ pub(in crate::pool) enum RequestForm {
 
 /// Parses the response head at the beginning of `bytes`, and calls `take` with the head and its
 /// header lines. Returns the head and the number of bytes before the body, or `None` if the head is
-/// incomplete. The number includes interim responses (RFC 9110, 15.2), which are skipped.
+/// incomplete. Interim responses (RFC 9110, 15.2) are skipped, and their bytes are part of that
+/// number.
 ///
 /// # Errors
 /// Returns an error if the head is malformed or exceeds a limit, or if the framing of its body is
