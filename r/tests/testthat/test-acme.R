@@ -9,7 +9,7 @@ nobody <- "http://127.0.0.1:1/dir"
 test_that("errors of acme() name the argument and the remedy", {
   expect_error(acme(42), "`domain` must be host names")
   expect_error(acme("a.org", agree_tos = NA), "`agree_tos` must be TRUE or FALSE")
-  expect_error(acme("a.org"), "Let's Encrypt, whose terms .* agreed to, with `agree_tos = TRUE`")
+  expect_error(acme("a.org"), "Let's Encrypt, whose terms .* agree to .* with `agree_tos = TRUE`")
   expect_error(
     acme("a.org", directory = "https://ca/"), "the authority at https://ca/, .* `agree_tos = TRUE`"
   )
@@ -118,7 +118,7 @@ test_that("_server.yml and the command line accept the options of acme()", {
   expect_error(
     tls_of("acme: {domain: a.org, nonsense: 1}"), "`nonsense:` is not a setting under `acme:`"
   )
-  expect_error(tls_of("acme: {domain: a.org}"), "agreed to", class = "rookery_bad_tls")
+  expect_error(tls_of("acme: {domain: a.org}"), "agree to", class = "rookery_bad_tls")
   asked <- rookery:::cli_read(paste0(
     "host=::\nport=443\n",
     paste0("tls:text:", c(

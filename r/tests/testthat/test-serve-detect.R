@@ -60,7 +60,7 @@ test_that("the error for an unknown kind lists what was searched", {
     class = "rookery_bad_target"
   )
   expect_error(
-    detect_target(file.path(dir, "notes.txt")), "a file named .txt", class = "rookery_bad_target"
+    detect_target(file.path(dir, "notes.txt")), "extension .txt are not", class = "rookery_bad_target"
   )
   expect_error(
     detect_target(file.path(dir, "plain.Rmd")), "no `runtime: shiny`", class = "rookery_bad_target"
