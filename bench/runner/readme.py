@@ -157,10 +157,10 @@ def _remark(results: dict[str, dict]) -> str:
     versions = [f"{contender} {about[f'contender {contender}']}" for contender in CONTENDERS if f"contender {contender}" in about]
     r_version = about["R"].removeprefix("Rscript (R) version ").split(" ")[0]
     return (
-        "The value in brackets is Rookery's rate divided by that server's rate. Rates are medians of "
-        f"{SAMPLES} samples; the servers took turns. Measured on {' to '.join(dict.fromkeys((days[0], days[-1])))} "
+        "The value in brackets is Rookery's rate divided by that of the column's server. Rates are medians of "
+        f"{SAMPLES} samples; the servers ran in turn. Measured on {' to '.join(dict.fromkeys((days[0], days[-1])))} "
         f"at commit {about['commit']}, with server and load generator on one machine. For hello world, the "
-        "kernel chose their processor cores; in the other rows, each had a core of its own. Machine and versions: "
+        "kernel chose the cores of the two; otherwise, each had its own core. Machine and versions: "
         f"{about['processor']}, {about['cores']} cores, {about['memory']}, Linux {about['kernel']}, R {r_version}; "
         f"{'; '.join(versions)}. A floor is a promised value. "
         f"Of the {len(goals)} floors of {', '.join(results)}, {met} are met"

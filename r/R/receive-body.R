@@ -9,8 +9,8 @@
 #' upload of any size then takes no more memory than its chunks.
 #'
 #' @details
-#' At most 256 KiB of the body wait to be passed to `on_data`. While that many
-#' wait, the server reads nothing more from the client. If `on_data` returns a
+#' At most 256 KiB of the body wait to be passed to `on_data`. The server reads
+#' nothing more from the client until fewer are waiting. If `on_data` returns a
 #' promise, the next chunk is passed on once the promise is fulfilled. If
 #' `on_data` returns a response (a list with `status`), that response is sent,
 #' for example status 413 for a body that is too long. The rest of the body is

@@ -102,10 +102,10 @@
 #'
 #' @section In a worker:
 #' In an R process that `rookery serve` has started, the first server with an
-#' app gets the clients of `rookery serve`. Its `host` and `port` are not used
-#' for listening. `$getHost()` and `$getPort()` return the values that were
-#' given, and the printed server names the worker. The certificates, trusted
-#' proxies and access log are those of `rookery serve`, and `tls` is ignored.
+#' app serves the clients of `rookery serve`. It does not listen on its `host`
+#' and `port`, although `$getHost()` and `$getPort()` return them. Printing the
+#' server object shows the worker's name. The certificates, trusted proxies and
+#' access log are those of `rookery serve`, and `tls` is ignored.
 #' Further servers, and servers without an app, listen on the address that they
 #' were given. A port can be used by only one of the workers.
 #'

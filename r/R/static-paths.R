@@ -42,8 +42,8 @@
 #'   `""` for none.
 #' @param headers Further headers of the responses with static files, as a named
 #'   list of strings or a named character vector.
-#' @param validation A header with the value that it must have in each request
-#'   for the static files, for example `'"X-Secret" == "abc"'`. Other requests
+#' @param validation The header that each request for the static files must
+#'   have, with its value, for example `'"X-Secret" == "abc"'`. Other requests
 #'   get status 403. `character(0)` requires no header.
 #' @param exclude Whether requests for this path are passed to the app, although
 #'   another static path contains it.

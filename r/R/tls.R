@@ -44,12 +44,12 @@
 #'
 #' @param cert The certificate chain in PEM: the path of a file, or the text
 #'   itself. The server's own certificate comes first, followed by the
-#'   intermediate certificates. If there are several chains, the server chooses
-#'   one by the host name that the client requests. It uses the first chain if
-#'   none is valid for that name.
-#' @param key The private key of each certificate chain in `cert`: PEM text, or
-#'   the path of a file. By default, the key is expected in the same file or
-#'   text as the certificate.
+#'   intermediate certificates. For several certificates, give a vector of
+#'   chains. The server then chooses a chain by the host name that the client
+#'   requests, and uses the first one if none is valid for that name.
+#' @param key The private key in PEM: the path of a file, or the text itself. If
+#'   `cert` has several chains, give a vector with one key for each, in the same
+#'   order. By default, the key is expected in the file or text of the chain.
 #' @param ... Must be empty. The arguments that follow `...` must be given by
 #'   name.
 #' @param password The password of an encrypted private key: a string, or a

@@ -61,7 +61,7 @@ impl AccountKey {
     }
 
     /// Returns the public key as a JSON Web Key (JWK, RFC 7517). The fields are in alphabetical
-    /// order, as RFC 7638 requires for text whose hash is the thumbprint of the key.
+    /// order, as RFC 7638 requires for computing the key's thumbprint, a hash of this text.
     fn public_jwk(&self) -> String {
         // The first byte states that the point is uncompressed; the two coordinates follow.
         let point = self.pair.public_key().as_ref();

@@ -25,9 +25,9 @@
 // instant-acme also depends on rcgen, which needs Rust 1.88, or else a version of `time` with a
 // security advisory (RUSTSEC-2026-0009).
 
-/// Passes `bytes` from the fuzzer to two parsers. Returns the message that they contain as a
-/// problem document (an error report of the authority), and the time that they contain in the
-/// format of RFC 3339.
+/// Parses `bytes` from the fuzzer in two ways: as a problem document (an error report of the
+/// authority), and as a time in the format of RFC 3339. Returns the message of the document, and
+/// the time.
 #[doc(hidden)]
 pub fn read_for_fuzzer(bytes: &[u8]) -> (Option<String>, Option<std::time::SystemTime>) {
     let problem = serde_json::from_slice(bytes).unwrap_or_default();

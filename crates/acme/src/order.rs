@@ -17,9 +17,8 @@ use crate::settings::{Challenge, Settings};
 const POLL_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// The first and shortest pause between two requests for the status of an order. Each pause is
-/// twice as long as the one before, up to `MAX_POLL_INTERVAL`. If the certificate authority sends
-/// `Retry-After`, the pause has that length instead, but at least this minimum and at most
-/// `MAX_POLL_INTERVAL`.
+/// twice as long as the one before, up to `MAX_POLL_INTERVAL`. A `Retry-After` of the certificate
+/// authority replaces the pause, within the same bounds.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// The longest pause between two requests for the status of an order.
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(10);

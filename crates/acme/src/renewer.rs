@@ -365,8 +365,8 @@ impl RenewalTask {
     /// next attempt.
     ///
     /// # Errors
-    /// Returns an error, without ordering a certificate, if the number of the attempts and the time
-    /// of the last one cannot be stored.
+    /// Returns an error, and orders no certificate, if the attempt cannot be recorded in the
+    /// storage folder.
     async fn attempt(
         &self,
         issued: Option<&IssuedCertificate>,

@@ -59,9 +59,9 @@ impl Default for RetrySchedule {
 
 impl RetrySchedule {
     /// Returns how long to wait after `failures` failed attempts in a row to get a certificate.
-    /// `chance`, from 0 to 1, lengthens the wait by up to a quarter, so that servers that failed
-    /// together do not retry together. If the certificate authority asked for a longer wait
-    /// (`retry_after`), the result is that wait, but at most a week.
+    /// `chance`, a random number from 0 to 1, lengthens the wait by up to a quarter, so
+    /// that servers that failed together do not retry together. If the certificate authority asked
+    /// for a longer wait (`retry_after`), the result is that wait, but at most a week.
     pub(crate) fn wait_after(
         &self,
         failures: u32,
@@ -135,8 +135,8 @@ pub(crate) fn min_interval(issued: &IssuedCertificate) -> Duration {
 }
 
 /// Returns true if a renewal window that expires at `until` is still valid at the time `now`.
-/// Returns false if `until` is too far in the future for any window. The system clock must then
-/// have been set back since the window was stored.
+/// Also returns false if `until` is further in the future than any window can be valid, because the
+/// system clock was then set back after the window was stored.
 pub(crate) fn is_current(until: SystemTime, now: SystemTime) -> bool {
     now < until && until <= now + MAX_WINDOW_LIFETIME
 }

@@ -269,7 +269,7 @@ impl Arena {
     }
 
     /// Returns the arena's peak (the largest number of bytes that were allocated at any time), and
-    /// restarts the peak from the bytes that are allocated now.
+    /// lowers the peak to the number of bytes that are allocated now.
     pub(crate) fn take_peak(&mut self) -> usize {
         let cursor = self.cursor.get();
         self.chunks.get_mut().take_peak(cursor)
@@ -403,9 +403,9 @@ impl fmt::Debug for Arena {
 /// has no chunk, so that no allocation fits between them.
 const NOWHERE: usize = 1;
 
-/// Returns a pointer to the allocation in the current chunk whose start and end addresses are
-/// `fit`. The pointer is derived from `end`, the end of the chunk, because `end` is a pointer that
-/// is valid for the whole chunk.
+/// Returns a pointer to the allocation at the addresses `fit` in the current chunk. The pointer is
+/// derived from `end`, the end of the chunk, because `end` is a pointer that is valid for the whole
+/// chunk.
 ///
 /// # Safety
 /// `end` is the end of a chunk, and `fit` lies between a cursor in that chunk and `end`.

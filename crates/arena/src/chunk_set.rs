@@ -44,8 +44,8 @@ pub(crate) struct ChunkSet {
     misses: usize,
     /// The total size in bytes of recent allocations that got dedicated chunks although larger
     /// shared chunks could contain them. When this sum reaches the size of the next shared chunk, a
-    /// larger chunk takes the place of that chunk, and the sum is set to zero. The sum is also set
-    /// to zero when the cursor enters another chunk.
+    /// larger chunk replaces that chunk, and the sum restarts at zero. It also restarts when the
+    /// cursor enters another chunk.
     pressure: usize,
     /// The maximum number of bytes that the arena may hold from the global allocator.
     limit: usize,
@@ -55,7 +55,7 @@ pub(crate) struct ChunkSet {
     /// The high-water mark of the dedicated chunks: the number of their bytes that were recently
     /// needed between two resets.
     dedicated_mark: usize,
-    /// The largest number of bytes that were allocated at the time of any earlier reset.
+    /// The largest number of bytes that were in use at any earlier reset.
     peak: usize,
 }
 
@@ -199,8 +199,8 @@ impl ChunkSet {
     }
 
     /// Returns the arena's peak (the largest number of bytes that were allocated at any time), and
-    /// restarts the peak from the bytes that are allocated now (0 after a reset). `cursor` is the
-    /// address of the next allocation.
+    /// lowers the peak to the number of bytes that are allocated now (0 after a reset). `cursor` is
+    /// the address of the next allocation.
     pub(crate) fn take_peak(&mut self, cursor: usize) -> usize {
         let peak = self.peak(cursor);
         self.peak = 0;
@@ -261,8 +261,8 @@ impl ChunkSet {
         self.passed + self.current.map_or(0, |_| HEADER) + self.in_current(cursor)
     }
 
-    /// Makes `chunk`, which follows the current chunk, the current one. `cursor` is the address of
-    /// the next allocation in the chunk that has been current so far.
+    /// Makes `chunk` the current chunk. It follows the old current chunk, in which `cursor` is the
+    /// address of the next allocation.
     fn enter(&mut self, chunk: Chunk, cursor: usize) -> Opened {
         self.filled += self.in_current(cursor);
         // SAFETY: `current` is in `main`, which `self` owns.

@@ -6,8 +6,8 @@
 //! unsafe code act on the results of these functions.
 //!
 //! # The bound on waste
-//! The tail of a chunk is its unused end. All tails that the cursor has left are together less than
-//! an eighth of the reserved memory, whatever the sizes of the allocations:
+//! The tail of a chunk is its unused end. All tails that the cursor has left behind are together
+//! less than an eighth of the reserved memory, whatever the sizes of the allocations:
 //!
 //! - The cursor leaves a chunk only for an allocation that does not fit into the chunk's tail. The
 //!   tail is therefore smaller than this allocation.
@@ -165,8 +165,8 @@ pub const fn place(room: usize, tail: usize, next: usize, dedicated: usize) -> O
     }
 }
 
-/// Returns true if a dedicated chunk with `capacity` bytes that was kept for reuse fits an
-/// allocation of `room` bytes and wastes at most an eighth of `room`.
+/// Returns true if a dedicated chunk of `capacity` bytes can be reused for an allocation of `room`
+/// bytes, with a waste of at most an eighth of `room`.
 #[must_use]
 pub const fn suits(capacity: usize, room: usize) -> bool {
     capacity >= room && capacity - room <= room / SLACK + CHUNK_ALIGN
@@ -182,8 +182,8 @@ pub const fn is_alike(first: usize, room: usize) -> bool {
 
 /// Returns the capacity that a dedicated chunk (a chunk for one large allocation) keeps when it is
 /// reused for another allocation. If the last allocation used almost all of the chunk's `capacity`,
-/// the chunk keeps it. Otherwise the chunk loses at most an eighth, and keeps at least the `used`
-/// bytes of the last allocation and the `needed` bytes of the next.
+/// the chunk keeps it. Otherwise the capacity shrinks by at most an eighth, but not below the
+/// `used` bytes of the last allocation and the `needed` bytes of the next.
 #[must_use]
 pub const fn kept_capacity(capacity: usize, used: usize, needed: usize) -> usize {
     let least = if used > needed { used } else { needed };

@@ -50,7 +50,7 @@ use crate::layout::{self, Growth};
 ///
 /// # Keys
 /// The implementations of `Hash`, `Eq` and `Drop` of a key may call methods of the pool. If a
-/// comparison changes the pool while it searches for a key, that key may be stored twice for a
+/// comparison changes the pool during the search for a key, that key may be stored twice for a
 /// while.
 pub struct Pool<K> {
     shelves: RefCell<Shelves<K>>,
@@ -289,8 +289,8 @@ struct Shelves<K> {
 }
 
 struct Shelf<K> {
-    /// The key of this shelf. It is in an `Arc` so that a comparison can hold it while the pool is
-    /// not borrowed.
+    /// The key of this shelf. It is in an `Arc` so that a comparison can use the key without a
+    /// borrow of the pool.
     key: Arc<K>,
     hash: u64,
     /// The id of this shelf (the pool's entry for a key). It is never used again for another key,

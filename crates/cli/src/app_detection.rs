@@ -30,8 +30,8 @@ const MAX_SCRIPT_SIZE: u64 = 64 << 10;
 pub(crate) struct Target {
     /// The absolute path of the app, document or folder to serve, with symbolic links resolved.
     pub(crate) path: PathBuf,
-    /// The folder that contains the app or document to serve, or the folder to serve. The R process
-    /// starts in this folder, and therefore reads the `.Rprofile` in it.
+    /// The folder to serve, or the folder of the app or document to serve. The R process starts in
+    /// this folder, and therefore reads the `.Rprofile` in it.
     pub(crate) folder: PathBuf,
     /// Whether the server serves a static site: a folder that has an `index.html` but no files for
     /// R. A folder with files for R is not a static site, because the source code of an app must
@@ -65,7 +65,7 @@ impl Target {
     /// Returns the kind of app, such as a Shiny app, judged by the names of its files.
     ///
     /// # Errors
-    /// Fails if the folder or file is nothing that can be served.
+    /// Fails if the folder or file cannot be served.
     pub(crate) fn kind(&self) -> Result<&'static str, Failure> {
         if self.is_site {
             return Ok("a site");

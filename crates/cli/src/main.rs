@@ -1,8 +1,8 @@
-//! The program `rookery`, which serves an app, a document or a folder from a shell.
+//! The command-line program `rookery`, which serves an app, a document or a folder.
 //!
-//! On Linux it serves an R app in one or more R processes, which it supervises. On other systems it
-//! replaces itself with a single R process. The program serves a folder with an `index.html`
-//! itself, without R.
+//! - A folder with an `index.html` is served by this program itself, without R.
+//! - On Linux, an R app is served by one or more R processes, which this program supervises.
+//! - On other systems, the program replaces itself with a single R process.
 //!
 //! The program is part of the R package rookery (`exec/rookery`). It finds the package from its own
 //! path.

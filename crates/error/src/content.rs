@@ -88,7 +88,7 @@ impl Content for Boxed {
     }
 }
 
-/// The content of an `Error` that was converted from an `Arc`, which may have other owners.
+/// The content of an `Error` that was converted from an `Arc`. The `Arc` may have other owners.
 pub(crate) struct Shared(pub(crate) Arc<Object>);
 
 impl Content for Shared {

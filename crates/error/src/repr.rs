@@ -88,7 +88,7 @@ impl<E: fmt::Debug> fmt::Debug for StaticError<E> {
     }
 }
 
-/// The machine word of an `Error`, which points to the content. It owns one reference if the
+/// The machine word in an `Error`: a pointer to the error's content. It owns one reference if the
 /// content is on the heap.
 #[repr(transparent)]
 pub(crate) struct Repr {
@@ -224,8 +224,8 @@ impl Repr {
         self.word.as_ptr().map_addr(|address| address & !TAG_BITS).cast()
     }
 
-    /// Returns the header at the beginning of the object that the word points to. The word must not
-    /// point to a static `str`, which has no header.
+    /// Returns the header of the object that contains the error. The error must not be a static
+    /// `str`, which has no header.
     fn header(&self) -> NonNull<Header> {
         debug_assert_ne!(self.tag(), STATIC_STR);
         // SAFETY: the word without its tag is the address of an object.

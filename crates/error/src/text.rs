@@ -8,19 +8,19 @@ use std::ptr::NonNull;
 
 use crate::content::{Content, Object};
 
-/// The content of an error that consists of a static text.
+/// A static text that is the content of an error.
 #[repr(transparent)]
 pub(crate) struct StaticText(&'static str);
 
-/// The content of an error that was made from a `String`. The buffer of the `String` is kept.
+/// A `String` that is the content of an error. Its buffer is kept, so the text is not copied.
 pub(crate) struct OwnedText(pub(crate) String);
 
-/// The content of an error whose text is on the heap, in the same allocation directly after this
-/// object. This pointer refers to that text.
+/// A pointer to a text that is the content of an error. The text is in the same heap allocation,
+/// directly after this pointer.
 pub(crate) struct InlineText(NonNull<str>);
 
 impl InlineText {
-    /// Makes the content of an error from a pointer to its text.
+    /// Makes the content of an error from a pointer to the error's text.
     ///
     /// # Safety
     /// - `text` is valid for reads as long as the result and everything made from it is used.

@@ -21,11 +21,11 @@ pub enum Event {
     /// A complete request, or the opening handshake of a WebSocket ([`Exchange::is_upgrade`]). The
     /// application responds once, with [`Command::Respond`](crate::Command::Respond).
     Request(Box<Exchange>),
-    /// The head of a request whose body the server has not read yet. The server sends this event to
-    /// an application that inspects heads first. The application either responds with
-    /// [`Command::Respond`](crate::Command::Respond) or requests the body.
-    /// [`Command::ReadBody`](crate::Command::ReadBody) requests it as a whole, and
-    /// [`Command::StreamBody`](crate::Command::StreamBody) in chunks.
+    /// The head of a request whose body the server has not read yet. Only an application that
+    /// inspects heads first receives this event. It responds with
+    /// [`Command::Respond`](crate::Command::Respond), or requests the body as a whole
+    /// ([`Command::ReadBody`](crate::Command::ReadBody)) or in chunks
+    /// ([`Command::StreamBody`](crate::Command::StreamBody)).
     Head(Box<Exchange>),
     /// A complete message from a WebSocket.
     Message {

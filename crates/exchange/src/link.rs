@@ -20,8 +20,8 @@
 //! - The application sends a command while the oldest command has waited for
 //!   [`COALESCE`](application_side::COALESCE).
 //! - A timer that the first command has set ([`IoWaker::wake_within`]) expires after
-//!   [`MAX_DELAY`](application_side::MAX_DELAY). The application may send one command and then
-//!   compute for seconds.
+//!   [`MAX_DELAY`](application_side::MAX_DELAY). Without the timer, the command would wait for
+//!   seconds if the application computes that long after sending it.
 //!
 //! If the application has taken no event for a millisecond or longer, the server sleeps in
 //! [`IoState::Immediate`]. Every command then wakes it at once.
@@ -97,8 +97,8 @@ impl Default for QueueLimits {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PushError {
-    /// The request is rejected because the queue already contains the maximum number of requests.
-    /// Contains the [`Exchange`] of the request, which the caller thereby gets back.
+    /// The queue already contains the maximum number of requests. Gives the [`Exchange`]
+    /// of the rejected request back to the caller.
     Full(Box<Exchange>),
 }
 
@@ -145,10 +145,9 @@ pub struct Link {
     /// locking the queue.
     put: AtomicU64,
     /// The total number of events that the application had [taken](Self::taken) when it last polled
-    /// the queue in vain.
+    /// the queue and found no event.
     polled_at: AtomicU64,
-    /// Whether a waiting application may poll for events without sleeping for the longer time
-    /// `LONG_BUSY_POLL` (200 µs).
+    /// Whether a waiting application may busy-poll for `LONG_BUSY_POLL` (200 µs) before it sleeps.
     is_long_busy_poll_enabled: AtomicBool,
     /// Whether the application's last wait for an event took less than `LONG_BUSY_POLL` (200 µs).
     was_last_wait_short: AtomicBool,

@@ -113,8 +113,8 @@ impl Settings {
     /// settings. If a source gives several values to a setting, the last one is used.
     ///
     /// The certificates and the HTTPS settings of a source belong together. If several sources name
-    /// certificates, the HTTPS settings of all these sources except that with the highest
-    /// precedence are ignored. The HTTPS settings of a source without certificates are always used.
+    /// certificates, those of the source with the highest precedence are used, and the HTTPS
+    /// settings of the other ones are ignored. Sources without certificates are not affected.
     pub fn combine(given: impl IntoIterator<Item = GivenValue>) -> Settings {
         let mut all: Vec<GivenValue> = given.into_iter().collect();
         let is_certificate =
@@ -152,9 +152,9 @@ impl Settings {
         self
     }
 
-    /// Returns these settings after a reload in which some settings keep their values. For each
-    /// setting that `is_kept` accepts, the value is taken from `running`, the settings of the
-    /// running server. Also returns a list of those for which the two values differ.
+    /// Returns these settings, except that each setting that `is_kept` accepts keeps its value from
+    /// `running`, the settings before the reload. Also returns a list of the kept settings whose
+    /// new value would have been different.
     #[must_use]
     pub fn with_values_kept(
         mut self,

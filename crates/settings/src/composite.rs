@@ -4,11 +4,11 @@
 use crate::kind::{Composite, Kind, Raw, Rejected, Value};
 use crate::value_parser::flag;
 
-/// The minimum `max-age` in seconds, one year, that the header `Strict-Transport-Security` must
-/// have for the preload lists of browsers.
+/// One year in seconds. Browsers' preload lists require at least this `max-age` in the header
+/// `Strict-Transport-Security`.
 const YEAR: f64 = 31_536_000.0;
-/// The largest `max-age` in seconds of `Strict-Transport-Security` that a signed 32-bit integer of
-/// R can store.
+/// The maximum `max-age` in seconds of the header `Strict-Transport-Security`, which is the largest
+/// integer of R (32 bits).
 const MAX_AGE: f64 = 2_147_483_647.0;
 
 pub(crate) static COMPRESSION: Composite = Composite {

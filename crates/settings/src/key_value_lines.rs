@@ -51,7 +51,7 @@ impl Lines {
         }
     }
 
-    /// Returns all lines as text for R.
+    /// Returns the text that R parses: all lines `key=value` that were added, one after the other.
     pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }

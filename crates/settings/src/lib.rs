@@ -2,8 +2,8 @@
 //!
 //! Each row of the table is a [`Setting`]: its name, [kind](Kind), bounds, default and help text,
 //! and the [places](Places) where it may be given, such as the command line and `_server.yml`.
-//! Values from all places are parsed by these rows. The example `generate` writes the documentation
-//! of the settings from the table.
+//! A value is parsed in the same way wherever it is given. The example `generate` writes the
+//! documentation of the settings from the table.
 //!
 //! ```
 //! use rookery_settings::{Raw, Value, table};

@@ -29,8 +29,8 @@ pub struct ServerFile {
     pub notes: Vec<String>,
 }
 
-/// Reads the content of the `_server.yml` at `path`. Of a file that is larger than the maximum
-/// size, reads only one byte beyond it, by which the caller detects that the file is too large.
+/// Reads the content of the `_server.yml` at `path`. If the file is larger than the maximum size,
+/// returns one byte more than this size, so that the caller can tell that the file is too large.
 ///
 /// # Errors
 /// Fails with the error of the system.

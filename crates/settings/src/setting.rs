@@ -187,7 +187,7 @@ pub enum Shown {
 pub enum Default {
     /// The setting has no value by default, which means that its feature is off.
     Nothing,
-    /// The default is the value that this text stands for, as if a source gave it.
+    /// The default is the value that results from parsing this text.
     Is(&'static str),
     /// The default depends on other settings or on the system. The text describes it for the
     /// documentation.
@@ -381,13 +381,13 @@ pub struct Former {
 }
 
 impl Former {
-    /// Creates a former name of a setting that was accepted in all places.
+    /// Creates the entry for a former name that was accepted in all places.
     pub(crate) const fn everywhere(name: &'static str, section: Section) -> Former {
         Former { name, places: Places::ALL, section, value: None, reason: "" }
     }
 
-    /// Creates a former name of a setting that was accepted only as a command-line option, and the
-    /// reason why that option no longer exists.
+    /// Creates the entry for a former name that was accepted only as a command-line option.
+    /// `reason` says why that option no longer exists.
     pub(crate) const fn option(name: &'static str, reason: &'static str) -> Former {
         Former {
             name,

@@ -8,8 +8,8 @@ use crate::kind::{Composite, Form, Kind, Raw, Rejected, Value};
 use crate::setting::{Places, Setting};
 use crate::units;
 
-/// The maximum size in bytes of a setting's value. It is longer than any path, which has at most
-/// 4096 bytes.
+/// The maximum size in bytes of a setting's value. It suffices for every path, because a path has
+/// at most 4,096 bytes.
 const MAX_VALUE_SIZE: usize = 8192;
 /// The maximum number of values in a setting that is a list.
 const MAX_LIST_LENGTH: usize = 1000;
@@ -212,8 +212,8 @@ pub fn expected_form(setting: &Setting) -> String {
 }
 
 fn bounded(setting: &Setting, what: &str) -> String {
-    /// The number from which the maximum of a setting is only a technical limit. Error messages do
-    /// not show such a maximum.
+    /// The number from which on a setting's maximum is only a technical limit. Error messages do
+    /// not mention so large a maximum.
     const PLAUSIBLE: f64 = 1e15;
     let show = |number| units::show(number, setting.kind);
     if setting.max < PLAUSIBLE {

@@ -294,8 +294,8 @@ impl<'input> Reader<'input> {
     }
 }
 
-/// Returns an error if a node is nested too deeply where an alias stands for it. `depth` is the
-/// depth of the place at which the alias is used.
+/// Returns `node`, which an alias stands for, or an error if it is nested too deeply where the
+/// alias is used. `depth` is the depth of that place.
 fn check_depth(node: Node, depth: usize) -> Result<Node, FileError> {
     if depth + depth_of(&node) > MAX_DEPTH {
         return file_error(

@@ -93,7 +93,7 @@ pub fn thread_time(pid: libc::pid_t, thread: u32) -> Option<Duration> {
 }
 
 /// Returns the sum of several time fields of a `/proc/.../stat` file. `fields` contains the numbers
-/// of these fields; the number of the third field in the file is 0.
+/// of these fields, counted from 0 at the third field of the file.
 fn time_of(path: &str, fields: Range<usize>) -> Option<Duration> {
     let stat = std::fs::read_to_string(path).ok()?;
     // The second field is the process name in parentheses, which may contain any character. The

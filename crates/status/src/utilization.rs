@@ -7,8 +7,8 @@ use std::time::Duration;
 /// interval is at most about twice as long.
 const SPAN: Duration = Duration::from_secs(5);
 
-/// A sample of how long R has been busy: the total busy time (`busy`) until a certain time (`at`),
-/// which is in nanoseconds of the clock that R's busy times refer to.
+/// A sample of the total time for which R has been busy. `busy` is this time, and `at` is the time
+/// of the sample, in nanoseconds of the clock that R's busy times refer to.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     at: u64,

@@ -134,8 +134,8 @@ impl BackendRegistry {
     }
 
     /// Removes a worker that has ended from the registry. The worker must no longer be able to
-    /// write to its [`Scoreboard`](rookery_worker_protocol::Scoreboard), because the pool then
-    /// reads from it which requests R had begun.
+    /// write to its [`Scoreboard`](rookery_worker_protocol::Scoreboard), because the pool will find
+    /// out from it which requests R had begun.
     pub fn remove(&self, backend: &Backend) {
         backend.availability.store(Availability::Dead as u8, Ordering::Release);
         let mut backends = self.lock();
@@ -191,9 +191,8 @@ mod tests {
         list.iter().map(|(key, at)| ((*key).to_owned(), path(at))).collect()
     }
 
-    /// Returns the URL prefixes that the front end serves after each worker has announced one list
-    /// of `announced`. Each prefix is returned with its folder. The folder `-` means that the
-    /// prefix is excluded.
+    /// Returns the URL prefixes that the front end serves, each with its folder. Each list in
+    /// `announced` is announced by one worker. The folder `-` means that the prefix is excluded.
     fn served(announced: &[&[(&str, &str)]]) -> Vec<(String, String)> {
         let announced: Vec<_> = announced.iter().map(|list| paths(list)).collect();
         let announced: Vec<_> = announced.iter().collect();

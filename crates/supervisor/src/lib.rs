@@ -1,9 +1,9 @@
 //! A supervisor that runs several worker processes behind one server.
 //!
 //! Clients connect to an ordinary server ([`rookery_server`]), which implements TLS, HTTP/2 and
-//! static files, for example. This crate contains [the application](pool()) of that server, which
-//! forwards requests to the workers. It also contains the supervisor that starts, watches and
-//! replaces the workers.
+//! static files, for example. This crate contains the [pool](pool()), through which that server
+//! forwards requests to the workers, and the supervisor, which starts, watches and replaces the
+//! workers.
 
 #![cfg(target_os = "linux")]
 

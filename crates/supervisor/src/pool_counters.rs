@@ -16,14 +16,14 @@ pub(crate) struct QueueReading {
     pub(crate) oldest: Duration,
 }
 
-/// A gauge for a queue of requests. It stores the length of the queue and the time since which its
-/// oldest request has been waiting.
+/// A gauge for a queue of requests. It stores the length of the queue and the time at which its
+/// oldest request began to wait.
 #[derive(Debug)]
 pub(crate) struct QueueGauge {
     created: Instant,
     length: Counter,
-    /// The time since which the oldest request has been waiting, in nanoseconds since this gauge
-    /// was created.
+    /// The time at which the oldest request began to wait, in nanoseconds after this gauge was
+    /// created.
     first: Counter,
 }
 
@@ -84,11 +84,11 @@ pub(crate) struct PoolCounters {
     /// The number of times that a request was sent to another worker because its first worker ended
     /// while R was processing it.
     pub(crate) retries_begun: Counter,
-    /// The number of times that a page lost its WebSocket and opened another one at the worker that
-    /// had made the page.
+    /// The number of times that a page lost its WebSocket and reconnected to the worker that had
+    /// served the page.
     pub(crate) reconnected_same_worker: Counter,
-    /// The number of times that a page lost its WebSocket and opened another one at a different
-    /// worker.
+    /// The number of times that a page lost its WebSocket and reconnected to another worker than
+    /// the one that had served the page.
     pub(crate) reconnected_new_worker: Counter,
     /// The number of requests with a session cookie whose signature was invalid.
     pub(crate) invalid_cookies: Counter,
@@ -107,7 +107,7 @@ struct Route {
     text: [u8; MAX_ROUTE_LEN],
 }
 
-/// The methods and paths of the requests to which a worker has not responded.
+/// The methods and paths of the requests to which one worker has not responded yet.
 #[derive(Default)]
 pub(crate) struct InFlightRoutes(Mutex<Vec<Route>>);
 

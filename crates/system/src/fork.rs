@@ -1,6 +1,6 @@
 //! The set of descriptors that a forked child process must close, such as listening sockets and
 //! connections. Otherwise the child would keep a port or a connection open after the parent has
-//! closed it. R forks for `parallel::mclapply()`.
+//! closed it. Child processes are forked by R's `parallel::mclapply()`, for example.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};

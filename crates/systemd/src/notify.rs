@@ -156,8 +156,8 @@ impl ServiceManager {
     }
 }
 
-/// Returns true if sending a notification failed only for now, because the service manager's queue
-/// is full or the system has no memory for the datagram.
+/// Returns true if sending a notification failed only temporarily, because the service manager's
+/// queue is full or the system has no memory for the datagram.
 fn is_full(sent: &io::Result<()>) -> bool {
     sent.as_ref().is_err_and(|error| {
         error.kind() == io::ErrorKind::WouldBlock

@@ -105,8 +105,8 @@ impl Client {
         assert_eq!(result, 0);
     }
 
-    /// Waits until the server has read all bytes that the client sent. If the test then opens
-    /// another connection, the server has processed these bytes before it accepts that connection.
+    /// Waits until the server has read all bytes that the client sent. A connection that the test
+    /// opens afterwards is accepted only after the server has processed these bytes.
     pub fn wait_until_server_has_read(&self) {
         if !cfg!(target_os = "linux") {
             return std::thread::sleep(Duration::from_millis(500));
@@ -243,8 +243,8 @@ impl Client {
         !self.fill()
     }
 
-    /// Receives more bytes and appends them to [`read`](Self::read). Returns false at the end of
-    /// the connection.
+    /// Receives more bytes from the server and appends them to the buffer [`read`](Self::read).
+    /// Returns false at the end of the connection.
     pub fn fill(&mut self) -> bool {
         let mut buffer = vec![0; 64 << 10];
         let read = match &mut self.tls {

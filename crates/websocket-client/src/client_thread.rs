@@ -14,7 +14,7 @@ use crate::client_task::{ClientTask, run};
 /// The R process waits for up to this time when it exits or unloads the package.
 pub const STOP_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The maximum number of threads for name lookups, which block. Further lookups wait, and this time
+/// The maximum number of threads for name lookups, which block. Further lookups wait. The wait
 /// counts towards the connect timeout of their clients.
 const MAX_LOOKUPS: usize = 4;
 

@@ -34,8 +34,8 @@ pub struct Inherited {
     pub cookie: Option<String>,
 }
 
-/// The error for a worker whose inherited descriptors or settings are unusable. It contains the
-/// environment variable concerned and the reason.
+/// The error for a worker whose inherited descriptors or settings are unusable. It names the
+/// environment variable at fault and the reason.
 #[derive(Debug)]
 pub struct InheritedError {
     variable: &'static str,

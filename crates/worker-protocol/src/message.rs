@@ -80,9 +80,8 @@ pub enum Message {
         is_sticky: bool,
     },
     /// To the supervisor: the worker will not respond to new connections, because its server or its
-    /// process is ending, whatever the cause. The supervisor must send no new requests until the
-    /// worker reports [`Ready`](Self::Ready) again, which happens if the application starts another
-    /// server.
+    /// process is ending. The supervisor must send no new requests until the worker reports
+    /// [`Ready`](Self::Ready) again, which happens if the application starts another server.
     Leaving,
 }
 

@@ -37,8 +37,8 @@ pub enum RState {
     Messages,
 }
 
-/// The maximum number of times that a reader of the scoreboard reads R's state again because the
-/// state changed while it was being read.
+/// The maximum number of times that a reader of the scoreboard repeats its reading of R's state,
+/// because the state has changed meanwhile.
 const MAX_STATE_READS: u32 = 3;
 
 /// The number of bits for R's activity in the word that also contains the activity's start time.
@@ -80,9 +80,9 @@ pub fn now() -> u64 {
 ///
 /// Each word of the scoreboard has a single writer: the supervisor before the worker starts, R's
 /// thread, or the worker's I/O thread. Writers therefore use plain loads and stores without locked
-/// instructions. The words that record begun requests are an exception: either R
-/// [begins](Self::begin) a request or the supervisor [withdraws](Self::withdraw) it, and only one
-/// of them can succeed.
+/// instructions. The words that record begun requests are an exception: R writes them when it
+/// [begins](Self::begin) a request, and the supervisor when it [withdraws](Self::withdraw) one.
+/// Only one of the two can succeed for a request.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Scoreboard {
@@ -94,9 +94,10 @@ pub struct Scoreboard {
     is_stopping: AtomicU32,
     r: Line<Rs>,
     io: Line<Ios>,
-    /// Whether the latest request at each place was begun or withdrawn. A request's ticket contains
-    /// its place, which is the index here. An element is `2 * n` if R has begun the request with
-    /// the sequence number `n`, or `2 * n + 1` if the supervisor has withdrawn that request.
+    /// For each place, whether the latest request there was begun or withdrawn. A request's ticket
+    /// contains its place, which is an index into this array. An element is `2 * n` if R has begun
+    /// the request with the sequence number `n`, or `2 * n + 1` if the supervisor has withdrawn
+    /// that request.
     begun: [AtomicU64; MAX_TICKETS],
     /// Metrics of the requests over connections that this worker has accepted on the public
     /// listeners. R's thread writes them.

@@ -15,15 +15,15 @@
 //!   therefore enough for the cursor.
 //! - A new node becomes visible to other threads by the link to it, which is written with release
 //!   ordering and read with acquire ordering.
-//! - A large allocation gets a node of its own. `made` and `used` are stacks of such nodes. Nodes
-//!   are only pushed onto these stacks, and none is removed before a reset, so there is no ABA
-//!   problem.
+//! - A large allocation gets a node of its own. `used` is the stack of these nodes, and `made` the
+//!   stack of those that are new since the last reset. No node is removed from a stack before a
+//!   reset, so there is no ABA problem.
 //! - `spares` is a list of nodes kept for large allocations, and does not change between resets. A
 //!   thread takes a spare by setting the spare's `below`, which was null. The taken node stays in
 //!   the list, and is also pushed onto `used`.
-//! - Counters (reserved bytes, pressure, misses) are relaxed, because no other data is published
-//!   through them. Bytes are counted against the limit before memory is requested, so that threads
-//!   cannot exceed the limit together.
+//! - Counters, such as the number of reserved bytes, use relaxed ordering, because no other data is
+//!   published through them. A chunk's bytes are counted against the limit before the chunk is
+//!   allocated, so that threads cannot exceed the limit together.
 
 mod node;
 mod shard;
@@ -180,8 +180,8 @@ impl SyncArena {
     ///
     /// Unused chunks that are kept for reuse count towards the limit. Unlike an
     /// [`Arena`](crate::Arena), this arena does not free them to make space for an allocation. If
-    /// the limit has refused an allocation, the next reset frees the chunks for large allocations
-    /// that were not used.
+    /// the limit has refused an allocation, the next reset frees the unused chunks for large
+    /// allocations.
     pub fn set_allocation_limit(&mut self, limit: Option<usize>) {
         self.limit = limit.unwrap_or(NO_LIMIT);
     }

@@ -5,8 +5,7 @@ use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Returns the error message of this program that replaces the message of the command-line parser
-/// clap.
+/// Returns this program's own message for an error that clap, the command-line parser, found.
 pub(super) fn error_message(error: &clap::Error) -> String {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => text.as_str(),

@@ -133,8 +133,8 @@ fn usage_error<T>(message: impl Into<String>) -> Result<T, Failure> {
     Err(Failure::CommandLine(message.into()))
 }
 
-/// Defines the command `name`, with the description that the list of commands in `--help` contains.
-/// The description is empty for a hidden command.
+/// Defines the command `name` with its description from the list of commands in `--help`. The
+/// description is empty for a hidden command.
 fn subcommand(name: &'static str) -> Clap {
     let about =
         help_text::COMMANDS.iter().find(|(own, _)| *own == name).map_or("", |(_, about)| about);

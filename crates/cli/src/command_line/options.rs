@@ -19,8 +19,7 @@ const LIMIT: &str = "limit";
 /// The settings that are given on the command line.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
-    /// The values that the command line gives, in the order in which the table of all settings
-    /// lists the settings.
+    /// The values that the command line gives, in the order of the table of all settings.
     pub(crate) given: Vec<GivenValue>,
     /// Warnings about deprecated command-line options. The program logs them later.
     pub(crate) notes: Vec<String>,
@@ -77,7 +76,7 @@ fn long_help(row: &Setting) -> String {
     }
 }
 
-/// Breaks a help text into lines that are short enough to be indented.
+/// Breaks a help text into lines of at most 90 bytes, which leaves space for indentation.
 fn wrapped(text: &str) -> String {
     const WIDTH: usize = 90;
     let mut lines = vec![String::new()];

@@ -1,13 +1,12 @@
 //! Configures the memory allocator of the program `rookery` so that it returns the memory of idle
-//! connections to the operating system. The file `memory.rs` of the R package explains why.
+//! connections to the operating system. `r/src/rust/src/allocator.rs` explains why.
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Turns off huge pages of memory in this process. Otherwise the kernel could allocate memory that
-/// the process has returned to it again, in order to complete a huge page. A process that is about
-/// to run another program must not call this function, because that program would inherit the
-/// setting.
+/// Turns off huge pages of memory in this process. Otherwise the kernel could allocate
+/// returned memory again, in order to complete a huge page. A process that is about to run another
+/// program must not call this function, because that program would inherit the setting.
 #[cfg(target_os = "linux")]
 extern "C" fn without_huge_pages() {
     // A kernel that does not know this setting has no huge pages to turn off. SAFETY: the call

@@ -1,5 +1,4 @@
-//! Connects the supervisor with its surroundings: the listeners, the start-up screen, and the
-//! notifications to the service manager.
+//! Connects the supervisor with the listeners, the start-up screen and the service manager.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The sources of settings (command line, arguments of R, environment, `_server.yml`), and their
-//! combination.
+//! The sources of settings: the command line, the arguments of the R function `serve()`, the
+//! environment and `_server.yml`. This module also combines their values.
 
 use rookery_settings::{GivenValue, Settings, environment};
 

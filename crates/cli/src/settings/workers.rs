@@ -65,8 +65,8 @@ pub(crate) struct Workers {
 /// The memory limit of a worker. A worker that uses more is replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MaxMemory {
-    /// Each of several workers gets a part of the memory limit of the control group. A single
-    /// worker has no limit, and neither have workers in a control group without a limit.
+    /// Each of several workers gets a part of the memory limit of the control group. If there is no
+    /// such limit, or only one worker, workers have no memory limit.
     Share,
     Bytes(u64),
     /// Workers have no memory limit.

@@ -19,8 +19,8 @@ pub use stack::HookGuard;
 /// A hook stays current while its methods are called. If a method throws errors itself, it
 /// therefore has to avoid endless recursion, for example by making another hook current.
 ///
-/// A hook that passes errors on to the previous hook has to get the previous hook by
-/// [`current_hook`] when it is made.
+/// To pass errors on to the previous hook, a hook must store the result of [`current_hook`] before
+/// it becomes current itself.
 pub trait ErrorHook: Send + Sync {
     /// Receives an error, and returns an id by which the error can be withdrawn with
     /// [`clear`](ErrorHook::clear).

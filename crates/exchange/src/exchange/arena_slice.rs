@@ -43,8 +43,8 @@ impl ArenaSlice {
     /// Extends this slice by `next` if the bytes of `next` directly follow it in memory. Returns
     /// false, and leaves this slice unchanged, if they do not.
     ///
-    /// Both slices must have been created by [`at`](Self::at), because only the pointers of such
-    /// slices may be used to access memory beyond the slice itself.
+    /// Both slices must come from [`at`](Self::at). The pointer of a slice from [`of`](Self::of)
+    /// may only be used for the bytes of that slice (pointer provenance).
     pub(crate) fn extend(&mut self, next: ArenaSlice) -> bool {
         let is_behind = self.start.addr().get() + self.len == next.start.addr().get();
         self.len += if is_behind { next.len } else { 0 };

@@ -77,9 +77,9 @@ impl UpstreamLog {
         self.attempts += 1;
     }
 
-    /// Records that the application itself has responded to the request instead of a worker, at the
-    /// time `now`. `termination_state` is the reason, or `None` if the access log shows no reason
-    /// for this case.
+    /// Records that the application has responded to the request at the time `now`, without a
+    /// worker. `termination_state` is the reason that the access log shows, or `None` to show no
+    /// reason.
     pub fn on_terminated(&mut self, termination_state: Option<TerminationState>, now: Instant) {
         self.stop_waiting(now);
         self.termination_state = termination_state;

@@ -15,10 +15,10 @@ use crate::streamed_body::{StreamOptions, StreamedBody};
 /// application yields the processor between two polls, so that a server on the same core can run.
 const BUSY_POLL: Duration = Duration::from_micros(50);
 
-/// The longer time for which a waiting application busy-polls for the next event if [long
-/// busy-polling](Link::enable_long_busy_poll) is enabled. It applies only if the previous event
-/// arrived within this time, and otherwise `BUSY_POLL` (50 µs) applies. A worker uses it, because
-/// the next request often arrives from the supervisor after more than 50 µs.
+/// The longer time for which a waiting application busy-polls for the next event, if [long
+/// busy-polling](Link::enable_long_busy_poll) is enabled and the previous event arrived within this
+/// time. A worker uses it, because the next request often arrives from the supervisor after more
+/// than `BUSY_POLL` (50 µs).
 const LONG_BUSY_POLL: Duration = Duration::from_micros(200);
 
 /// The time for which a command for the server may wait for further commands, so that one wake-up

@@ -30,8 +30,8 @@ pub(super) struct CommandQueue {
     /// The time at which the oldest queued command was sent while the server was asleep; `None` if
     /// no such command is queued.
     pub(super) oldest: Option<Instant>,
-    /// The time at which the timer that wakes the server expires, as it was last set; `None` if it
-    /// has not been set.
+    /// The expiry time of the timer that wakes the server, which may be in the past; `None` if the
+    /// timer has not been set.
     pub(super) alarm: Option<Instant>,
     /// The number of bytes that the messages and chunks in the queue of commands occupy.
     pub(super) bytes: usize,

@@ -120,11 +120,10 @@ impl Link {
         has_capacity(&lock(&self.up))
     }
 
-    /// Wakes the application if events are waiting and it has taken none since it had taken `seen`
-    /// events. Returns the number of events that the application has taken so far, which the caller
-    /// passes as `seen` to the next call. For the first call, `seen` is the result of
-    /// [`taken`](Self::taken). If no event is waiting, returns `None`, and no further call is
-    /// necessary.
+    /// Wakes the application if events are waiting and it has taken none since the caller's
+    /// previous check. `seen` is the number of taken events that the previous call returned, or the
+    /// result of [`taken`](Self::taken) for the first call. Returns the current number of taken
+    /// events, or `None` if no event is waiting, so that no further check is needed.
     pub fn wake_if_stalled(&self, seen: u64) -> Option<u64> {
         if lock(&self.up).events.is_empty() {
             return None;

@@ -33,7 +33,7 @@ impl IoWaker for Ring {
     fn wake_within(&self, _delay: Duration) {}
 }
 
-/// The test's waker of the server, which only counts how often the server's timer is set.
+/// A waker for the tests, which only counts how often the server's timer is set.
 #[derive(Default)]
 struct Alarms(AtomicU64);
 impl IoWaker for Alarms {

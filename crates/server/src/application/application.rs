@@ -9,8 +9,8 @@ use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, WakeUp, Web
 use crate::net::unix_stream::UnixStream;
 
 /// A function that makes the [`Application`]. The I/O thread calls it once when the thread starts.
-/// The argument is a handle by which any other thread must wake the I/O thread after it has queued
-/// a command for [`Application::take_commands`].
+/// Its argument is a handle that wakes the I/O thread. Another thread must use the handle after it
+/// has queued a command for [`Application::take_commands`].
 pub type MakeApplication = Arc<dyn Fn(Arc<dyn IoWaker>) -> Box<dyn Application> + Send + Sync>;
 
 /// A connection to the process that serves an accepted WebSocket. The server forwards bytes between
@@ -29,8 +29,8 @@ pub struct Upstream {
 ///
 /// # Requirements
 /// - All functions are called on the I/O thread and must not block. An application that works on
-///   another thread passes events to it through a queue, and wakes the I/O thread ([`IoWaker`])
-///   when it has sent a command.
+///   another thread passes the events to that thread through a queue, and wakes the I/O thread
+///   ([`IoWaker`]) after it has sent a command.
 /// - The application responds exactly once to each [`Event::Request`] and [`Event::Head`] that it
 ///   has [accepted](Self::handle_event), even if the client has disconnected. The response is a
 ///   command with the same exchange (the object of the request and its response), such as
@@ -96,9 +96,8 @@ pub trait Application {
     /// Takes back a buffer for reuse, after the WebSocket message in it was sent to the client.
     fn recycle_buffer(&self, buffer: Vec<u8>);
 
-    /// Wakes the application now, if [`handle_event`](Self::handle_event) has returned
-    /// [`WakeUp::AfterBatch`] to delay the wake-up until all events of the current batch have been
-    /// passed on.
+    /// Wakes the application now. Called after all events of a batch have been passed on, if
+    /// [`handle_event`](Self::handle_event) has returned [`WakeUp::AfterBatch`] for one of them.
     fn wake_deferred(&self);
 
     /// Returns true if the application runs on another thread of this process. In that case the I/O

@@ -89,7 +89,7 @@ impl std::fmt::Debug for NamedLimit {
     }
 }
 
-/// A type of number in which a field of the configuration stores a limit.
+/// A number type that stores a limit in a field of the configuration.
 trait Number: Copy {
     fn to_f64(self) -> f64;
     fn of(value: f64) -> Self;

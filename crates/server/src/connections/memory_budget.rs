@@ -1,5 +1,5 @@
-//! The memory budget of a server: how much memory the process may use, and how much of that clients
-//! may use.
+//! The memory budget of a server: how much memory the process may use, and which part of it is
+//! available to clients.
 
 use std::fs;
 use std::path::{Path, PathBuf};

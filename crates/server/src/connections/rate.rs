@@ -12,8 +12,8 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-/// The minimum rate at which a client must send or read, and the grace for which it may fall
-/// behind, counted in ticks of the clock.
+/// The minimum rate at which a client must send or read, in bytes per clock tick, and the number of
+/// ticks by which the client may fall behind this rate.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rate {
     /// The number of bytes that the client must send or read in each tick of the clock.

@@ -68,7 +68,7 @@ impl LineWriter {
         }
     }
 
-    /// Queues one line for writing. The line is what `write` appends to the buffer that it gets.
+    /// Queues one line for writing. `write` appends the line to the buffer that it is called with.
     /// Never blocks on the output.
     ///
     /// # Allocation
@@ -163,10 +163,11 @@ struct State {
     lines: Vec<u8>,
     /// The number of dropped lines that the writer's thread does not know of yet.
     lost: u64,
-    /// The number of calls so far that have queued one or more lines.
+    /// The number of calls of [`LineWriter::write`] and [`LineWriter::write_line`] whose lines were
+    /// queued.
     pushed: u64,
-    /// The number of calls whose queued lines have been processed: the output has accepted or
-    /// refused them.
+    /// The number of write calls whose queued lines the output has accepted or refused. Refused
+    /// lines count too, because [`LineWriter::flush`] must not wait for them.
     written: u64,
     /// The number of calls of [`LineWriter::flush`] that are waiting now.
     flushing: u32,

@@ -1,10 +1,9 @@
 //! A connected Unix socket that avoids unnecessary wake-ups: the async runtime watches whether the
 //! socket is writable only after a write had to wait.
 //!
-//! For a Unix socket, the system reports that it is writable each time that the peer has read, even
-//! if the buffer was not full. (For TCP, it reports this only after a write was refused.) Without
-//! this module, each request between a supervisor and a worker would wake a thread on each side for
-//! nothing.
+//! The system reports a Unix socket as writable each time that the peer has read, even if the
+//! buffer was not full. (It reports a TCP socket only after a write was refused.) Without this
+//! module, each request from a supervisor to a worker would wake a thread on each side for nothing.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -16,8 +15,8 @@ use std::task::{Context, Poll, ready};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
-/// A connected Unix socket. The async runtime watches whether the socket is writable only after a
-/// write has found it full.
+/// A connected Unix socket. The async runtime does not watch whether the socket is writable until a
+/// write finds it full. This avoids a wake-up each time that the peer has read.
 #[derive(Debug)]
 pub struct UnixStream {
     socket: AsyncFd<StdUnixStream>,

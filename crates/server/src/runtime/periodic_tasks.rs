@@ -40,7 +40,7 @@ pub(super) async fn watch_application(dispatch: Rc<Dispatch>) {
 }
 
 /// Enforces the deadlines of all connections once per clock tick. The task runs even while there
-/// are no connections. Otherwise an error in their count could disable all deadlines.
+/// are no connections, so that a wrong count of connections cannot disable all deadlines.
 pub(super) async fn sweep(connections: Rc<ConnectionTable>) {
     loop {
         tokio::time::sleep(connections.clock.ticks.length).await;

@@ -29,8 +29,8 @@ pub(crate) struct Representation<'a> {
     /// The time when the file was last modified, in seconds since 1970, or `None` if an HTTP date
     /// cannot represent it.
     pub(crate) modified: Option<u64>,
-    /// True if the last modification is so long ago that any further one will certainly give the
-    /// file a different time of modification.
+    /// True if the file was last modified so long ago that a further modification would certainly
+    /// change its modification time.
     pub(crate) is_settled: bool,
     /// The length of the file in bytes.
     pub(crate) len: u64,

@@ -101,9 +101,9 @@ impl FileHeaders {
     }
 }
 
-/// Returns the entity tag of a file, which consists of its time of modification and its length. If
-/// any further change of the file will give it a new time (`is_settled`), the tag is strong, and
-/// otherwise weak (RFC 9110, 8.8.1).
+/// Returns the entity tag of a file, which consists of its time of modification and its length. The
+/// tag is strong if `is_settled` is true, that is, if any further change is certain to give the
+/// file a new time. Otherwise the tag is weak (RFC 9110, 8.8.1).
 fn etag(modified: SystemTime, len: u64, is_settled: bool) -> String {
     let nanos = match modified.duration_since(UNIX_EPOCH) {
         Ok(since) => since.as_nanos(),

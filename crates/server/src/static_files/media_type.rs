@@ -19,8 +19,8 @@ pub(crate) fn media_type(path: &Path, html_charset: &str) -> Bytes {
 
 const UNKNOWN: &str = "application/octet-stream";
 
-/// The media types of some file extensions for which the crate `mime_guess` has a type that web
-/// content does not expect. The types in this list are those of httpuv.
+/// The file extensions whose media type in the crate `mime_guess` is not the usual one on the web,
+/// each with the type that is used instead. These types are those of httpuv.
 const OURS: &[(&str, &str)] = &[
     ("bib", "text/x-bibtex"),
     ("diff", "text/x-diff"),

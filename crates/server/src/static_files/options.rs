@@ -1,4 +1,5 @@
-//! The options of static paths (URL paths that are mapped to files), server-wide and for each path.
+//! The options of static paths (URL paths that are mapped to files): the server-wide options, and
+//! the options of a single path, which override them.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -35,8 +36,8 @@ pub struct Overrides {
     pub headers: Option<Vec<Header>>,
     /// The header that requests must have. Replaces the server-wide [`StaticOptions::validation`].
     pub validation: Option<Validation>,
-    /// Whether requests are passed to the application although a shorter static path matches.
-    /// Replaces the server-wide [`StaticOptions::exclude`].
+    /// Whether requests for this static path are passed to the application, even if a shorter
+    /// static path matches them. Replaces the server-wide [`StaticOptions::exclude`].
     pub exclude: Option<bool>,
 }
 
@@ -58,8 +59,8 @@ pub struct StaticOptions {
     pub headers: Vec<Header>,
     /// The header that a request for a static file must have. By default, no header is required.
     pub validation: Validation,
-    /// Whether requests are passed to the application although a shorter static path matches them.
-    /// False by default.
+    /// Whether requests for a static path are passed to the application, even if a shorter static
+    /// path matches them. False by default.
     pub exclude: bool,
 }
 

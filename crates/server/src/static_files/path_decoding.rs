@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 /// No segment is empty or `.`.
 #[derive(Debug)]
 pub(crate) struct DecodedPath<'a> {
-    /// The URL path as the client sent it, if it needs no decoding. Most paths need none. As they
-    /// are not copied, routing costs half as much.
+    /// The URL path as the client sent it, if it needs no decoding. The path is then not copied,
+    /// which halves the cost of routing.
     as_sent: Option<&'a [u8]>,
     /// The decoded URL path, if decoding was necessary.
     decoded: SmallVec<[u8; INLINE]>,

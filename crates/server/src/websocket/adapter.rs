@@ -14,8 +14,8 @@ use crate::connections::clock::TimeLimits;
 /// sent in one write. Larger messages are not copied.
 const COPY_MAX_BYTES: usize = 16 << 10;
 
-/// The number of queued output bytes from which on a WebSocket keeps only one waiting pong: each
-/// new one replaces it (RFC 6455, 5.5.3). Otherwise a client that sends pings and does not read
+/// The number of queued output bytes from which on a WebSocket queues at most one pong. A new pong
+/// replaces the queued one (RFC 6455, 5.5.3). Otherwise a client that sends pings and does not read
 /// could fill the memory.
 const PONG_QUEUE_MAX: usize = UNCHARGED_BYTES;
 

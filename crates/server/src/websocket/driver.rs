@@ -34,13 +34,13 @@ pub(crate) struct Upgraded {
     /// The bytes that the client sent after its handshake and that the HTTP connection has already
     /// read.
     pub(crate) read: Bytes,
-    /// True if the connection was already to be closed when it became a WebSocket.
+    /// True if the connection was already about to be closed when it became a WebSocket.
     pub(crate) is_ending: bool,
 }
 
-/// The average size in bytes that the frames of a message of maximum size must have. The maximum
-/// size divided by this number is the maximum number of frames, without which a message could have
-/// any number of empty frames. In the Autobahn test suite, frames have at least this size.
+/// The divisor that gives the maximum number of frames in a message from the maximum size of a
+/// message in bytes. Without this limit, a message could have any number of empty frames. In the
+/// Autobahn test suite, frames have at least this size.
 const FRAGMENT_BYTES: u64 = 64;
 
 /// Returns the maximum number of frames in a message, given the maximum size of a message in bytes.
@@ -49,8 +49,8 @@ fn max_fragments(message_bytes: u64) -> u32 {
     max.max(DecoderLimits::default().fragments)
 }
 
-/// Starts the task of an open WebSocket. Its task is separate from that of the HTTP connection, so
-/// that the memory of the HTTP connection's much larger task can be freed.
+/// Starts the task of an open WebSocket. The much larger task of the HTTP connection can then end,
+/// which frees its memory.
 pub(crate) fn spawn(registry: &Rc<WebSocketRegistry>, id: WebSocketId, upgraded: Upgraded) {
     let handle = match registry
         .get(id)

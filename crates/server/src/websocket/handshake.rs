@@ -51,9 +51,8 @@ pub(crate) enum Extensions {
     ByUpstream,
 }
 
-/// The headers of a handshake response that the application cannot set, because the server sets
-/// them itself or they have no meaning there. If the application sets one of them, its value is
-/// ignored.
+/// The headers that the application cannot set in a handshake response, because the server sets
+/// them itself or because they have no meaning in it. The application's values are ignored.
 const SERVER_HEADERS: [&[u8]; 9] = [
     b"date",
     b"connection",

@@ -61,8 +61,8 @@ impl WebSocketHandle {
         true
     }
 
-    /// Returns how many bytes of the given share of the memory budget would be freed if this
-    /// WebSocket were closed.
+    /// Returns how many bytes of the memory budget would be freed if this WebSocket were closed.
+    /// Only the bytes that are charged to `share`, a part of the budget, count.
     pub(super) fn evictable_bytes(&self, share: Share) -> usize {
         match (share, self.state()) {
             (_, WebSocketState::Closed) => 0,
@@ -103,8 +103,8 @@ impl WebSocketHandle {
         self.wake();
     }
 
-    /// Records that the WebSocket's task has dropped the incomplete incoming message for lack of
-    /// memory, and reads no more messages.
+    /// Removes the memory charge for the incomplete incoming message, after the WebSocket's task
+    /// has dropped this message for lack of memory.
     pub(super) fn on_message_dropped(&self) {
         self.shared
             .connections

@@ -386,9 +386,9 @@ impl Tunnel {
         Ok(true)
     }
 
-    /// Tracks the WebSocket frames in `bytes`, which the upstream process has sent, and returns how
-    /// many of the bytes to forward. If the server's close frame waits for a frame boundary, these
-    /// are the bytes up to the next boundary, and otherwise all.
+    /// Tracks the WebSocket frames in `bytes`, which the upstream process has sent. Returns the
+    /// number of bytes to forward: all bytes, or those up to the next frame boundary if the
+    /// server's close frame waits for one.
     fn track(&self, bytes: &mut [u8]) -> usize {
         let mut frames = self.frames.borrow_mut();
         if self.is_close_pending() {

@@ -55,8 +55,8 @@ pub(super) static ROWS: [Setting; 11] = [
         placeholder: "file",
         default: Default::Derived("the file of `tls_cert`"),
         help: "Private key as a PEM file, if not in the certificate's file",
-        paragraph: "Give one key for each certificate of `tls_cert`, in the same order. Without \
-                    this setting, each key is read from the file of its certificate.",
+        paragraph: "For several certificates, give one key for each, in the same order: repeat the \
+                    option, or give a list in `_server.yml` or a vector in R.",
         needs: &["tls_cert"],
         ..HTTPS
     },

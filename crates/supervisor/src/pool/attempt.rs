@@ -34,7 +34,7 @@ const MAX_RETURNS: u32 = 2;
 const DEATH_REPORT_TIME: Duration = Duration::from_secs(2);
 
 /// The lowest rate, in bytes per second, at which a request body is assumed to be sent to a worker.
-/// It is low enough for a large body, which is read from a temporary file.
+/// Even large bodies, which are read from temporary files, are sent faster.
 const MIN_BODY_RATE: u64 = 20 << 20;
 
 /// Returns the time that is allowed for sending a request body of this length to a worker. R's

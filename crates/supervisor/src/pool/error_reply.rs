@@ -53,9 +53,8 @@ impl ErrorReply {
         }
     }
 
-    /// Returns the reason for the failure of the request as the access log shows it, which is
-    /// called the termination state. Returns `None` if the access log has no such state for this
-    /// error.
+    /// Returns the termination state of the request, by which the access log states why the request
+    /// failed. Returns `None` if the access log has no termination state for this error.
     pub(super) fn termination_state(self) -> Option<TerminationState> {
         match self {
             ErrorReply::NoWorker | ErrorReply::SessionsFull => Some(TerminationState::Queue),

@@ -1,6 +1,6 @@
-//! The pool: the server's application in the supervisor, which distributes requests among the
-//! worker processes. It runs on the server's I/O thread. Requests wait in one queue until a
-//! worker's R process can begin them.
+//! The pool, which distributes the requests of a supervisor's server among the worker processes.
+//! Requests wait in one queue until a worker's R process can begin them. The pool runs on the
+//! server's I/O thread, which calls it through the trait `Application`.
 //!
 //! ```text
 //!   handle_event() -> queue -> balancer -> attempt -- Unix socket --> a worker's server -> R
@@ -47,7 +47,8 @@ use dispatch::dispatch;
 pub use limits::PoolLimits;
 use response_sink::ResponseSink;
 
-/// Creates an application that sends requests to the workers of a registry, for
+/// Returns the function with which the server creates the pool, which sends requests to the workers
+/// in `registry`. Pass it to
 /// [`Server::with_application`](rookery_server::Server::with_application).
 pub fn pool(registry: Arc<BackendRegistry>, limits: PoolLimits) -> MakeApplication {
     let keys = Arc::new(Keys::new(&limits.cookie_suffix));
@@ -98,7 +99,7 @@ pub fn read_query_for_fuzzer(query: &[u8]) -> (bool, bool) {
     (is_named, session_affinity::is_only_affinity(query))
 }
 
-/// The server application that assigns requests to workers.
+/// The pool, to which the server passes requests, and which assigns them to workers.
 struct Pool(Rc<PoolContext>);
 
 impl Pool {

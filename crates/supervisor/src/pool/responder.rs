@@ -13,8 +13,8 @@ use super::error_reply::ErrorReply;
 use crate::backend_registry::BackendRegistry;
 use crate::pool_counters::PoolCounters;
 
-/// The queue of commands from the pool to the server. Responses are counted for the metrics when
-/// they are added.
+/// The queue of commands from the pool to the server. When a response is added to the queue, it is
+/// also counted for the metrics.
 pub(super) struct Responder {
     registry: Arc<BackendRegistry>,
     waker: Arc<dyn IoWaker>,

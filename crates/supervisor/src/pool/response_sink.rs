@@ -1,5 +1,5 @@
-//! The sink of a streamed response. It notifies the forwarding task when the client can take more
-//! data or when the response has ended.
+//! The state of a streamed response that is forwarded to a client. It wakes the forwarding task
+//! when the client can take more data or when the response has ended.
 
 use std::cell::Cell;
 

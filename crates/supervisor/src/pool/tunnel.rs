@@ -19,8 +19,9 @@ use super::responder::Responder;
 /// (1012 in IANA's registry). The client may connect again.
 const SERVICE_RESTART: u16 = 1012;
 
-/// The average interval between the closing of two WebSockets of a worker that is about to end. R
-/// needs about this time to serve a page that reconnects.
+/// The average interval at which the pool closes the WebSockets of a worker that is about to end.
+/// They are not closed all at once, because their pages reconnect and R needs about this time to
+/// serve each of them.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Returns the delay after which to close a WebSocket whose worker will end after the time

@@ -61,8 +61,8 @@ pub(crate) struct ProcessEnd {
     pub(crate) memory: u64,
 }
 
-/// Waits until a child process has ended. The process then remains a zombie until it is
-/// [reaped](reap), so that its id is not reused before.
+/// Waits until a child process has ended. The process remains a zombie until it is [reaped](reap),
+/// so the system cannot reuse its id yet.
 pub(crate) async fn wait(pid: libc::pid_t) {
     let descriptor = process_descriptor(pid).and_then(|descriptor| {
         // SAFETY: the `OwnedFd` owns its descriptor, which therefore stays open and the same until

@@ -12,8 +12,8 @@ use tokio::time::{Duration, Instant, timeout_at};
 /// longer, it is written immediately.
 const MOST_HELD: usize = 64 << 10;
 
-/// The maximum time for which the output of a starting worker is held back. If the start hangs,
-/// users therefore still see its messages.
+/// The maximum time for which the output of a starting worker is held back, so that users see the
+/// output even if the start hangs.
 const HELD_WITHIN: Duration = Duration::from_secs(10);
 
 /// The maximum time for which a failed worker's output waits until the first worker's output is
@@ -25,8 +25,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The maximum length of the app's error message in characters. A longer message is truncated.
 const MOST_MESSAGE: usize = 500;
 
-/// The filter for the output of all workers that are starting. The tasks that read the workers'
-/// streams share it.
+/// The filter for the output of starting workers, which drops the output of a failed start that
+/// repeats an earlier one. All tasks that read output share the filter.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StartOutput(Rc<Shared>);
 

@@ -46,12 +46,12 @@ enum State {
     },
 }
 
-/// An action that the supervisor has to carry out, so that another process accepts connections.
-/// Several actions are carried out in order.
+/// A step by which the supervisor makes another process accept connections. Several steps are
+/// carried out in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AcceptorAction {
-    /// Makes the front end start (true) or stop accepting connections. The next action follows once
-    /// the front end has done so.
+    /// Makes the front end start (true) or stop (false) accepting connections. The supervisor waits
+    /// for that before the next step.
     SetFrontEnd(bool),
     /// Sends a message to the worker with this epoch, which is the number of its start.
     Send(u64, Message),
@@ -64,8 +64,8 @@ pub(super) struct Acceptor {
     state: State,
     /// The number of the last command that a worker got to start or stop accepting connections.
     number: u64,
-    /// The worker that did not accept connections when it got the command, named by its epoch (the
-    /// number of its start), and the time until which it gets no new command.
+    /// The epoch (the number of the start) of the worker that last refused to accept connections,
+    /// and the time until which it gets no new command to accept them.
     refused: Option<(u64, Instant)>,
 }
 
@@ -158,8 +158,8 @@ impl Acceptor {
         }
     }
 
-    /// Handles the end of a worker process. If it accepted connections or was about to, the front
-    /// end accepts them now.
+    /// Handles the end of a worker process. If the worker accepted connections or was about to, the
+    /// front end takes over.
     pub(super) fn on_worker_exit(&mut self, worker: u64) -> Vec<AcceptorAction> {
         match self.state {
             State::HandingToWorker { epoch, .. }

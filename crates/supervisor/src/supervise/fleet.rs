@@ -1,4 +1,4 @@
-//! The fleet, which is all workers of a server: their starts, replacements, ends and numbers.
+//! The fleet: all workers of a server. This module starts, replaces and stops them.
 
 use std::io;
 use std::sync::Arc;
@@ -147,7 +147,7 @@ impl<'a> Fleet<'a> {
         self.workers.send_to_public(Message::Retire(0));
     }
 
-    /// Waits until the last output of ended workers has been forwarded, for a limited time.
+    /// Waits for a limited time until the last output of ended workers has been forwarded.
     pub(super) async fn forward_output(&mut self) {
         self.output_tasks.finish().await;
     }
@@ -508,7 +508,8 @@ impl<'a> Fleet<'a> {
         self.rollout.begin_reload(&self.workers, self.config.surges, self.config.log);
     }
 
-    /// Reports a reload that was refused. A reload in progress continues.
+    /// Refuses a reload: logs the reason and counts the reload as failed. A reload in progress
+    /// continues.
     pub(super) fn refuse_reload(&mut self, reason: String) {
         self.rollout.refuse_reload(reason, self.config.log);
     }

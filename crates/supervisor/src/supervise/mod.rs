@@ -107,12 +107,11 @@ pub struct Timeouts {
     /// The drain timeout: the time that a draining worker has to finish its requests before it is
     /// stopped. Default: 60 s.
     pub drain: Duration,
-    /// The time that the WebSockets of a draining worker have to finish if its replacement already
-    /// serves. Default: the value of [`drain`](Self::drain).
+    /// The maximum time for which the WebSockets of a draining worker stay open if its replacement
+    /// already serves. Default: the value of [`drain`](Self::drain).
     pub sessions: Option<Duration>,
-    /// The stop timeout: the time that a worker has to exit after the request to stop, before it is
-    /// killed. Default: 15 s, because the worker may first finish its requests for up to ten
-    /// seconds.
+    /// The stop timeout: a worker is killed if it has not exited this long after the request to
+    /// stop. Default: 15 s, because the worker may first finish its requests for up to ten seconds.
     pub stop: Duration,
     /// The worker timeout: the time for which R may be busy with one task before the worker is
     /// stopped. Default: unlimited.
@@ -171,7 +170,8 @@ pub enum SupervisorCommand {
     /// [`SupervisorConfig::folder`], [`SupervisorConfig::files`] and
     /// [`SupervisorConfig::is_on_terminal`] keep their values.
     Change(Box<SupervisorConfig>),
-    /// Reports that a reload was refused, with the reason. No worker is replaced.
+    /// Refuses a reload for this reason, for example an invalid configuration. No worker is
+    /// replaced.
     RefuseReload(String),
     /// Makes the workers reopen the file of the access log.
     ReopenLog,

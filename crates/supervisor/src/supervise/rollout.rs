@@ -1,5 +1,5 @@
-//! The rollout of new workers: the replacements in progress, the progress of a reload, and the
-//! numbers of workers.
+//! The rollout of new workers, which coordinates reloads, replacements of single workers, and
+//! changes of the number of workers.
 
 use std::time::Instant;
 
@@ -48,7 +48,8 @@ impl<'a> Rollout<'a> {
         self.report.begin();
     }
 
-    /// Logs and reports a reload that was refused. A reload in progress continues.
+    /// Refuses a reload: logs the reason and counts the reload as failed. A reload in progress
+    /// continues.
     pub(super) fn refuse_reload(&mut self, reason: String, log: fn(&str)) {
         log(&format!("the reload is refused, and no worker is replaced: {reason}"));
         self.report.refuse(reason);

@@ -22,8 +22,8 @@ const SHORT_INTERVAL: Duration = Duration::from_millis(50);
 /// The interval of the main loop while no worker changes its phase.
 const LONG_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The time by which a query of the number of connections may be early. Queries are due every
-/// [`LONG_INTERVAL`], but an iteration of the main loop may begin a little earlier.
+/// The tolerance of the interval [`LONG_INTERVAL`] between two queries of the number of
+/// connections, because an iteration of the main loop may begin a little early.
 const TOLERANCE: Duration = Duration::from_millis(50);
 
 /// The interval of log lines about the drain of the server.

@@ -18,8 +18,8 @@ use super::worker::{ExitReason, ExitedWorker, WorkerPhase, WorkerProcess, counte
 use crate::backend::Availability;
 use crate::backend_registry::BackendRegistry;
 
-/// The time before the end of a drain within which WebSockets are closed one after the other, so
-/// that their pages do not all reconnect at once.
+/// The period at the end of a drain in which WebSockets are closed one after the other, so that
+/// their pages do not all reconnect at once.
 const SESSION_CLOSE_TIME: Duration = Duration::from_secs(5);
 
 /// The time after which the first line about the drain of a worker is logged. The interval doubles

@@ -14,8 +14,8 @@ pub(crate) const READ_SIZE: usize = 64 << 10;
 /// The maximum number of free buffers of each kind that a thread keeps for reuse.
 const POOLED: usize = 16;
 
-/// A buffer for reading from a socket. All its bytes stay initialised, so it is cleared only once
-/// and not before each read.
+/// A buffer for reading from a socket. It is filled with zeros only when it is created, not before
+/// each read.
 pub(crate) type ReadBuffer = Box<[u8]>;
 
 thread_local! {

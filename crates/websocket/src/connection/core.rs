@@ -51,8 +51,8 @@ pub enum SendStatus {
     Dropped,
 }
 
-/// The adapter by which this crate's `Connection` drives the protocol endpoint: it uses tokio's
-/// clock and the thread's buffers.
+/// The adapter between `Connection` and the protocol endpoint (the state machine of the WebSocket
+/// protocol), with tokio's clock and the thread's message buffers.
 #[derive(Debug)]
 pub(crate) struct Tokio;
 

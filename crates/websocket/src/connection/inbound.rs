@@ -100,7 +100,7 @@ impl Inbound {
         self.held = Some(step);
     }
 
-    /// Returns the message of `step`, a decoded event. The message is valid until the next read.
+    /// Returns the message in the decoded event `step`. The message is valid until the next read.
     pub(crate) fn message(&self, step: &Step) -> Message<'_> {
         if matches!(step.kind, StepKind::Data { is_text: true, is_rest: true, .. }) {
             return self.rest(step);
@@ -116,7 +116,7 @@ impl Inbound {
         Message::new(if is_utf8(bytes) { Kind::Text } else { Kind::Binary }, bytes)
     }
 
-    /// Returns the chunk of a message from `step`, a decoded event. The chunk is valid until the
+    /// Returns the chunk of a message in the decoded event `step`. The chunk is valid until the
     /// next read.
     pub(crate) fn chunk(&self, step: &Step) -> Chunk<'_> {
         let is_last = matches!(step.kind, StepKind::Data { is_last: true, .. });
@@ -292,8 +292,9 @@ impl Inbound {
         }
     }
 
-    /// Makes the current read wait for bytes, and sends keep-alive pings meanwhile. The result is
-    /// ready only with the error that ends the read, for instance because its deadline has passed.
+    /// Makes the current read wait for bytes, and sends keep-alive pings meanwhile. Becomes ready
+    /// only when the read must end, for instance because its deadline has passed, and returns the
+    /// error.
     fn poll_wait<S: AsyncRead + AsyncWrite + Unpin>(
         &mut self,
         core: &mut Core<S>,

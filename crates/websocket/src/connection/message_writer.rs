@@ -1,4 +1,4 @@
-//! Writing a WebSocket message in chunks, when its length is not known at its beginning.
+//! Writes a WebSocket message in chunks, so that its length need not be known in advance.
 
 use std::future::poll_fn;
 use std::task::Poll;

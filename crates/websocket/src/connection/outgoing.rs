@@ -138,8 +138,8 @@ impl Prepared {
         &self.inner.plain[self.inner.payload..]
     }
 
-    /// Returns the encoded frame for a connection of a server: the compressed frame if `deflater`,
-    /// the connection's compressor, permits it, otherwise the uncompressed one.
+    /// Returns the encoded frame that a server sends on a connection: the compressed one if the
+    /// connection's compressor `deflater` permits it, otherwise the uncompressed one.
     pub(crate) fn encoded(&self, deflater: Option<&Deflater>) -> &[u8] {
         match &self.inner.compressed {
             Some(frame) if deflater.is_some_and(Deflater::can_send_prepared) => frame,

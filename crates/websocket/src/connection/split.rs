@@ -321,9 +321,8 @@ impl<S> Sender<S> {
 }
 
 impl<S> Shared<S> {
-    /// Locks the connection's core (the state that both halves share). Ignores that a panic has
-    /// poisoned the lock, for instance a panic of the transport, because the send queue still holds
-    /// only whole frames.
+    /// Locks the connection's core (the state that both halves share). The lock is used even if a
+    /// panic has poisoned it, because the send queue still holds only whole frames.
     fn lock(&self) -> MutexGuard<'_, Core<S>> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }

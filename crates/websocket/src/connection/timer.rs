@@ -13,7 +13,7 @@ use tokio::task::unconstrained;
 use tokio::time::{Instant, Sleep};
 
 /// The longest duration of a timer, 30 years. Longer durations are shortened to it, because adding
-/// a very long duration to an instant panics on overflow, both here and in the runtime.
+/// a very long duration to an `Instant` panics.
 pub(crate) const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 
 /// Returns the instant `duration` after `start`. A duration of more than 30 years counts as 30
@@ -22,7 +22,7 @@ pub(crate) fn after(start: Instant, duration: Duration) -> Instant {
     start + duration.min(FAR)
 }
 
-/// Returns `deadline`, or the instant in 30 years if that is earlier, because the runtime cannot
+/// Returns `deadline`, but at most the instant 30 years from now, because the runtime cannot
 /// represent every later instant.
 fn near(deadline: Instant) -> Instant {
     deadline.min(after(Instant::now(), FAR))

@@ -61,7 +61,7 @@ pub trait Adapter: Sealed {
     /// Returns an empty buffer for encoded frames.
     fn take_buffer() -> Vec<u8>;
 
-    /// Gives an empty buffer that the endpoint no longer needs back to the adapter.
+    /// Takes back an empty buffer that the endpoint no longer needs.
     fn return_buffer(buffer: Vec<u8>);
 }
 
@@ -130,9 +130,9 @@ pub struct Rules<Span> {
     pub close_timeout: Span,
     /// The interval between two keep-alive pings. If it is `None`, only requested pings are sent.
     pub ping_interval: Option<Span>,
-    /// The time that the peer may stay silent after a ping. If it is `None`, pings only keep the
-    /// path through middleboxes open. They are then empty, and are not sent while other output is
-    /// queued.
+    /// The time that the peer may stay silent after a ping. If it is `None`, a silent peer is never
+    /// given up: pings only prevent middleboxes from closing an idle connection. Such pings are
+    /// empty, and are sent only while no other output is queued.
     pub ping_timeout: Option<Span>,
     /// The number of bytes in the send queue at which the peer counts as slow. Only the newest ping
     /// of a slow peer is answered, because a peer that sends pings and never reads could otherwise
@@ -141,14 +141,14 @@ pub struct Rules<Span> {
 }
 
 impl<Span> Rules<Span> {
-    /// Returns rules with this close timeout and this high-water mark, and without keep-alive
-    /// pings.
+    /// Returns rules without keep-alive pings. `high_water` is the number of queued bytes at which
+    /// the peer counts as slow.
     pub fn new(close_timeout: Span, high_water: usize) -> Rules<Span> {
         Rules { close_timeout, ping_interval: None, ping_timeout: None, high_water }
     }
 
-    /// Makes endpoints send a ping every `interval`. With a `timeout`, a peer that sends nothing
-    /// for that long after a ping counts as lost.
+    /// Returns these rules with a keep-alive ping every `interval`. With a `timeout`, a peer that
+    /// sends nothing for that long after a ping counts as lost.
     #[must_use]
     pub fn pings(self, interval: Span, timeout: Option<Span>) -> Rules<Span> {
         Rules { ping_interval: Some(interval), ping_timeout: timeout, ..self }
@@ -158,7 +158,7 @@ impl<Span> Rules<Span> {
 /// A store for the counters of a connection. [`Statistics`] counts, and `()` does not; there are no
 /// other implementations.
 pub trait Counters: Default + private::Sealed {
-    /// Changes the counters by calling `count`, or does nothing if this store does not count.
+    /// Calls `count` with the counters, or does nothing if this store does not count.
     fn count(&mut self, count: impl FnOnce(&mut Statistics));
 }
 

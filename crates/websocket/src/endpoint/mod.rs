@@ -45,8 +45,8 @@ use crate::protocol::deflate::Deflater;
 use crate::protocol::{CloseCode, Closing, Ending, OpCode, Role};
 
 /// The protocol state of one side of a WebSocket connection, without I/O. The adapter, which does
-/// the I/O, owns the [`Decoder`](crate::protocol::Decoder), so that it can hold a received message
-/// while it sends.
+/// the I/O, owns the [`Decoder`](crate::protocol::Decoder), so that it can send while a received
+/// message still borrows from the decoder.
 pub struct Endpoint<S: Adapter> {
     queue: Queue<S>,
     deflater: Option<Box<Deflater>>,

@@ -11,8 +11,8 @@ pub(super) struct Pings<T> {
     /// The time at which the next keep-alive ping is due. It is `None` until the deadline is
     /// requested for the first time.
     next: Option<T>,
-    /// The time of the first ping that was sent after the peer's last bytes arrived, if such a ping
-    /// was sent.
+    /// The time of the first ping that was sent since the peer's last bytes arrived. It is `None`
+    /// if no ping was sent since then.
     unanswered: Option<T>,
     /// The number of the last ping, and the time at which the ping was sent.
     last: (u32, Option<T>),

@@ -10,8 +10,8 @@ use std::io::IoSlice;
 
 use crate::endpoint::adapter::Adapter;
 
-/// The maximum capacity with which an empty table of queued segments (buffers and payloads) is
-/// kept. A larger table, which has grown while the peer did not read, is freed.
+/// The largest capacity of a table of queued segments (buffers and payloads) that is kept when the
+/// table becomes empty. A larger table, which has grown while the peer did not read, is freed.
 const KEPT_SEGMENTS: usize = 16;
 
 /// The send queue of a WebSocket connection: the bytes to be written, in order. After
@@ -26,13 +26,13 @@ pub struct Queue<S: Adapter> {
 
 struct Overflow<S: Adapter> {
     segments: VecDeque<Segment<S>>,
-    /// The number of bytes of the first segment that have been written. It is 0 while the head (the
-    /// queue's first buffer, which is written before the segments) is not empty.
+    /// The number of bytes of the first segment that have been written. It is 0 until the head (the
+    /// buffer before all segments) has been written.
     written: usize,
     /// The total number of bytes of all segments that have not been written.
     len: usize,
-    /// The number of bytes of the last segment that `len` already includes. It is used only if that
-    /// segment contains frames, because further frames may be appended to it.
+    /// If the last segment contains frames: the number of its bytes that `len` includes. Frames
+    /// that are appended to the segment are not yet included.
     counted: usize,
 }
 
@@ -246,7 +246,7 @@ impl<S: Adapter> Queue<S> {
 
     /// Returns 1 if the overflow (the part of the send queue after its first buffer) begins with a
     /// payload, otherwise 0. Such a payload counts as a part of the message that is being written,
-    /// because its header may be at the end of the first buffer or already written.
+    /// because its header comes before the overflow and may have been written already.
     fn current_segments(&self) -> usize {
         let first = self.overflow.as_ref().and_then(|overflow| overflow.segments.front());
         usize::from(matches!(first, Some(Segment::Payload(_))))

@@ -193,8 +193,8 @@ impl<S: Adapter> Endpoint<S> {
         Ok(None)
     }
 
-    /// Queues the frame of a message without a copy. Other code has encoded the frame. `payload` is
-    /// the length of the message in bytes before its encoding.
+    /// Queues a frame that other code has encoded, without copying it. The frame contains a whole
+    /// message, whose length before encoding is `payload` bytes.
     ///
     /// # Errors
     /// The errors of [`Endpoint::check_message`]. The frame is then dropped.

@@ -6,8 +6,8 @@
 //!    | receive                                           ^
 //!    +------------> Received --- (the answer is sent) ---+
 //! ```
-//! [`Closing::fail`] leads from any state to `Done`. The caller has to end the TCP connection. A
-//! client waits until the server has ended it.
+//! [`Closing::fail`] leads from any state to `Done`. The caller then has to end the TCP connection.
+//! After a complete handshake, a client first waits for the server to end it.
 
 use crate::protocol::close_code::CloseCode;
 use crate::protocol::close_frame::CloseReason;

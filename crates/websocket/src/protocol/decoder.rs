@@ -251,8 +251,8 @@ impl Decoder {
     }
 
     /// Decodes input for [`Decoder::step`], except in the most common case, a whole uncompressed
-    /// message in one frame. It is a separate function so that the code for that case need not save
-    /// registers.
+    /// message in one frame. It is a separate function, because its code would otherwise make the
+    /// common case save more registers.
     #[inline(never)]
     fn step_general(
         &mut self,

@@ -7,7 +7,7 @@
 //! GROUP=memory`, idle-10k).
 //!
 //! Tests use the counters to show that repeated starts and stops of a server leak no memory, and
-//! that requests and responses allocate none. The counters cost two relaxed atomic additions per
+//! that serving a request allocates none. The counters cost two relaxed atomic additions per
 //! allocation and one per free.
 
 use std::alloc::{GlobalAlloc, Layout};

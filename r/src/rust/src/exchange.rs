@@ -377,8 +377,8 @@ pub extern "C" fn rk_request_process() -> u64 {
     rookery_exchange::request_id_prefix()
 }
 
-/// Writes the request id that the process with the number `process` creates for its request with
-/// the internal id `id`. The text is a C string.
+/// Writes a request id as a C string. `id` is the internal id of the request, and `process` the
+/// number of the process that has received the request.
 ///
 /// # Safety
 /// - `out` has space for 33 bytes.
@@ -403,9 +403,9 @@ unsafe fn write_text(text: &[u8], out: *mut c_char) -> i32 {
     i32::try_from(text.len()).unwrap_or(0)
 }
 
-/// Writes at most `capacity` tokens to `tokens`, and returns their number. The R objects of these
-/// tokens can now be released: each belongs to lent memory that is no longer used, or to a request
-/// that is not passed to R again, for example because its client has disconnected.
+/// Writes to `tokens` the tokens of R objects that can now be released, at most `capacity` of them,
+/// and returns their number. Such an object owns lent memory that is no longer used, or belongs to
+/// a request that is not passed to R again, for example because its client has disconnected.
 ///
 /// # Safety
 /// - `tokens` has space for `capacity` tokens.

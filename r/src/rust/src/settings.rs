@@ -1,4 +1,4 @@
-//! Parses values of settings and `_server.yml` files for R, as the table of settings requires. The
+//! Parses values of settings and `_server.yml` files for R, according to the table of settings. The
 //! results are [`Lines`] of `key=value`.
 
 use std::ffi::OsStr;

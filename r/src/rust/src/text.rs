@@ -1,8 +1,8 @@
-//! Functions for texts, which exported functions of the R package call: the kind of an IP address,
-//! base64 encoding, and percent-encoding.
+//! Text functions of the R package, such as base64 encoding, percent-encoding and the
+//! classification of IP addresses.
 //!
-//! A text that one of these functions returns is valid until the next call of any of them, or of
-//! `rk_text_free`.
+//! A returned text is valid until another text is lent to C with [`lend`], or until `rk_text_free`
+//! is called.
 
 use std::cell::Cell;
 use std::net::{Ipv4Addr, Ipv6Addr};

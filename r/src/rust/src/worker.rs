@@ -17,7 +17,7 @@ use crate::core::{self, Core, Worker, WorkerState};
 use crate::entry;
 use crate::listener::access_log;
 
-/// The C functions by which the I/O thread passes requests of the supervisor to R.
+/// The C functions by which the I/O thread carries out commands of the supervisor.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WorkerCallbacks {
     /// The C function that interrupts the R code of the current request.
@@ -192,8 +192,8 @@ impl Core {
         }
     }
 
-    /// Returns an exchange (a request with its response) from R to the server, by sending
-    /// `command`, which contains the exchange.
+    /// Sends `command` to the server. By this command, R returns an exchange (a request with its
+    /// response) to the server.
     pub(crate) fn return_exchange(&self, command: Command) {
         self.record_response(&command);
         // Recorded before the response is sent, so that its receiver can read the updated values.
@@ -204,7 +204,8 @@ impl Core {
     }
 }
 
-/// Executes a request of the supervisor, for example to stop this worker. Runs on the I/O thread.
+/// Carries out a command of the supervisor, for example to stop this worker. Runs on the I/O
+/// thread.
 fn on_supervisor_request(request: SupervisorRequest, callbacks: WorkerCallbacks) {
     match request {
         SupervisorRequest::Drain => end_process(callbacks),

@@ -14,7 +14,8 @@
 //! | `taken_at` | idle timeout while a response is written | [`Activity::on_written`], the sweep |
 //!
 //! - The sweep sets `taken_at` when it finds that the client has acknowledged bytes.
-//! - While the client waits for the server, the sweep restarts `read_at` and `taken_at`.
+//! - While the client waits for the server, the sweep sets `read_at` and `taken_at` to the current
+//!   tick.
 //! - Received bytes never change `entered_at`. Otherwise a client without a request could keep its
 //!   connection open forever, by sending blank lines (HTTP/1.1) or frames such as PING (HTTP/2).
 
@@ -195,8 +196,8 @@ impl Activity {
         self.is_write_blocked.set(false);
     }
 
-    /// Restarts the client's deadline for accepting response bytes. Called while another stream of
-    /// the HTTP/2 connection blocks the response, because the client did not cause this delay.
+    /// Restarts the client's deadline for accepting response bytes, because the response is delayed
+    /// by another stream of the HTTP/2 connection and not by the client.
     pub(crate) fn restart_write_deadline(&self, now: u32) {
         if self.is_write_blocked.get() {
             self.taken_at.set(now);

@@ -42,8 +42,9 @@ pub(crate) fn connection_bytes(has_tls: bool) -> usize {
 /// The server's own state of an HTTP connection, which complements the state in the HTTP libraries
 /// hyper and h2. [`Phase`] documents the state transitions.
 ///
-/// Each stream of an HTTP/2 connection also has an `HttpConnection`, with its own deadlines. It has
-/// no transport, because all streams share that of their connection.
+/// Each stream of an HTTP/2 connection also has an `HttpConnection`, with its own deadlines. The
+/// `HttpConnection` of a stream has no transport, because all streams use the transport of their
+/// connection.
 #[derive(Debug)]
 pub(crate) struct HttpConnection {
     pub(crate) shared: Rc<HttpState>,
@@ -247,9 +248,9 @@ impl HttpConnection {
         TableEntry::wake(self);
     }
 
-    /// Stores transport information in the exchange (the shared object of a request and its
-    /// response), where the application can read it: whether the client is a trusted proxy, whether
-    /// it used HTTPS, and its TLS certificate.
+    /// Records for the application whether the client is a trusted proxy, whether it used HTTPS,
+    /// and its TLS certificate. Stores them in the exchange (the object of the request and its
+    /// response).
     pub(crate) fn set_transport_info(&self, exchange: &mut Exchange, headers: &HeaderMap) {
         exchange.set_from_trusted_proxy(self.is_proxy);
         exchange.set_transport(

@@ -38,7 +38,7 @@ const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// The number of bytes by which the payload of every connection is increased when [`RATIO`] is
+/// The number of bytes that is added to the payload of every connection before [`RATIO`] is
 /// checked. Without this allowance, days of pings and window updates on an idle connection would
 /// count as a flood.
 const FREE_OVERHEAD: u64 = 1 << 20;
@@ -155,10 +155,10 @@ impl Frames {
         kept
     }
 
-    /// Passes `bytes` to h2. `at` is the offset of these bytes in the input, or `None` if they come
-    /// from elsewhere. `kept` is the number of input bytes that are passed unchanged so far. If
-    /// `bytes` follow these directly, `kept` is increased, and otherwise `bytes` are copied to
-    /// `out`.
+    /// Passes `bytes` to h2. `at` is the offset of `bytes` in the input, or `None` if they come
+    /// from elsewhere. `kept` is the number of bytes at the start of the input that h2 gets
+    /// unchanged. Increases `kept` if `bytes` continue that part of the input, and otherwise copies
+    /// `bytes` to `out`.
     fn pass(&mut self, at: Option<usize>, bytes: &[u8], kept: &mut usize) {
         if at == Some(*kept) && self.out.is_empty() {
             *kept += bytes.len();

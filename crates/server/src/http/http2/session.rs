@@ -262,8 +262,8 @@ impl Http2Session {
         }
     }
 
-    /// Notifies the streams whose data was not completely written that the connection has closed.
-    /// h2 does not notify them if they have already passed their whole response to h2.
+    /// Tells each stream with unwritten data that the connection has closed. h2 does not tell
+    /// streams that have already passed their whole response to it.
     pub(super) fn on_closed(&self) {
         self.is_closed.set(true);
         let unflushed = std::mem::take(&mut *self.unflushed.borrow_mut());

@@ -1,6 +1,6 @@
-//! The body of an HTTP/2 request. Reading a DATA frame allows the client to send as many further
-//! bytes (flow control). The server stops reading while it cannot store more of the body, so a
-//! client cannot exhaust the server's memory.
+//! The body of an HTTP/2 request. For each byte of the body that the server reads, the client may
+//! send another one (flow control). The server stops reading while it cannot store more of the
+//! body, so a client cannot exhaust the server's memory.
 
 use std::cell::RefCell;
 use std::pin::Pin;

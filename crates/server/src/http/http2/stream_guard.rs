@@ -9,7 +9,7 @@ use crate::http::connection::activity::Phase;
 use crate::http::connection::http_connection::{CloseState, HttpConnection};
 
 /// The maximum number of response bytes that a stream passes to h2 at once, so that the streams of
-/// a connection take turns. With a frame header of nine bytes (RFC 9113, 4.1), so many bytes fill
+/// a connection take turns. Together with the frame header of nine bytes (RFC 9113, 4.1), they fill
 /// exactly one TLS record. A longer frame would need another record and another system call.
 pub(super) const MAX_SEND: usize = (16 << 10) - 9;
 

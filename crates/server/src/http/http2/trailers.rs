@@ -7,8 +7,9 @@ const PRIORITY: u8 = 0x20;
 /// The length in bytes of the priority fields that an HTTP/2 HEADERS frame may contain.
 const PRIORITY_BYTES: usize = 5;
 
-/// The header field that the server inserts in front of trailers, because h2 checks them only after
-/// an ordinary field. Its name is `x` and its value is empty, in HPACK encoding (RFC 7541, 6.2.2).
+/// An ordinary header field that the server inserts in front of trailers. Only after such a field
+/// does h2 detect pseudo-header fields, which trailers must not contain. The name of the field is
+/// `x` and its value is empty, in HPACK encoding (RFC 7541, 6.2.2).
 pub(super) const MARKER: &[u8] = &[0, 1, b'x', 0];
 
 /// Returns the header block within the payload of an HTTP/2 HEADERS frame. Returns `None` if the

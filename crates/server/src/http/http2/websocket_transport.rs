@@ -149,7 +149,8 @@ impl StreamTransport {
         })
     }
 
-    /// Lets the client send `bytes` more bytes on the stream, because the server has read so many.
+    /// Lets the client send `bytes` more bytes on the stream, because the server has read that
+    /// many.
     fn release_window(&mut self, bytes: usize) {
         // Fails only if the stream has ended.
         let _ = self.incoming.flow_control().release_capacity(bytes);
@@ -219,8 +220,8 @@ impl MultiplexedStream for StreamTransport {
         })
     }
 
-    /// Called when no more bytes are waiting to be written. Returns unused capacity of the stream
-    /// to the connection's flow-control window, so that other streams can use it.
+    /// Returns the stream's unused capacity to the connection's flow-control window, so that other
+    /// streams can use it. Called when no more bytes are waiting to be written.
     fn flush(&mut self) {
         if self.outgoing.capacity() > 0 {
             self.outgoing.reserve_capacity(0);

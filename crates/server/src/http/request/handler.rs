@@ -226,8 +226,8 @@ fn accept_websocket(context: &mut RequestContext, mut exchange: Box<Exchange>) {
     context.connection.accepted_websocket.replace(Some(exchange));
 }
 
-/// Passes the head of a request to the application, although the supervisor has not sent the body
-/// yet. From the response, the supervisor learns whether to send the body.
+/// Passes the head of a request to the application before the supervisor sends the body. The
+/// response tells the supervisor whether to send the body.
 async fn pass_announced_head(
     mut context: RequestContext,
     exchange: Box<Exchange>,

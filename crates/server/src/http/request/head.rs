@@ -63,9 +63,9 @@ fn names_path(head: &Parts) -> bool {
     target.starts_with('/') || (target == "*" && head.method == Method::OPTIONS)
 }
 
-/// Replaces the Host header by the host in the request target, because a proxy has routed the
-/// request by its target. An application that used a different Host could be tricked into serving
-/// another site.
+/// Replaces the Host header by the host in the request target, because proxies route requests by
+/// the target. An application that used a different Host could be tricked into serving another
+/// site.
 fn take_host(head: &mut Parts) -> Result<(), Rejection> {
     let authority = head.uri.authority().map(http::uri::Authority::as_str);
     let host = authority.filter(|host| is_host(host.as_bytes()) && !host.starts_with(':'));
@@ -180,9 +180,9 @@ pub(crate) fn fill(
     exchange.end_head(ends.remote, ends.local, is_upgrade);
 }
 
-/// Returns true if the client used HTTPS. `is_own` is true if this connection uses TLS. If
-/// `is_trusted` is true, the client is a trusted proxy, and only the last value of its
-/// `X-Forwarded-Proto` header decides. Earlier values may come from the proxy's own client.
+/// Returns true if the client used HTTPS. If `is_trusted` is false, this is `is_own`: whether this
+/// connection uses TLS. Otherwise, the peer is a trusted proxy, and the last value of its
+/// `X-Forwarded-Proto` header decides. Earlier values may come from the proxy's client.
 pub(crate) fn used_https(headers: &HeaderMap, is_own: bool, is_trusted: bool) -> bool {
     if !is_trusted {
         return is_own;

@@ -76,11 +76,11 @@ pub(crate) async fn send_to_application(
     }
 }
 
-/// A guard that, when dropped, adds the data about the request's attempts at workers to its access
-/// log record. This data is thus logged even if the client disconnects early.
+/// A guard that adds data about the workers of a request to the access log record when it is
+/// dropped. This data is thus logged even if the client disconnects early.
 struct UpstreamLogGuard<'a> {
     context: &'a mut RequestContext,
-    /// The status that the exchange shares with the application. `None` if the request is not
+    /// The status of the request, which the application updates. `None` if the request is not
     /// logged.
     status: Option<Arc<ExchangeStatus>>,
     termination_state: Option<TerminationState>,
@@ -104,8 +104,8 @@ impl Drop for UpstreamLogGuard<'_> {
     }
 }
 
-/// The future of the application's decision about a request. If it is dropped early, the
-/// application is notified that its response is no longer needed.
+/// A future that waits for the application's decision about a request, such as a response. If it is
+/// dropped early, the application is notified that its response is no longer needed.
 #[derive(Debug)]
 pub(crate) struct PendingResponse {
     connection: Rc<HttpConnection>,
@@ -175,8 +175,7 @@ impl Drop for PendingResponse {
 }
 
 /// A guard for a request whose body is being read. When dropped, it removes the request from the
-/// in-flight table (the requests without a response). After [`BodyReadGuard::done`], it leaves the
-/// request there.
+/// in-flight table (the requests without a response), unless [`BodyReadGuard::done`] was called.
 #[derive(Debug)]
 pub(crate) struct BodyReadGuard {
     connection: Rc<HttpConnection>,

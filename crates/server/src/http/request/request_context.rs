@@ -22,8 +22,9 @@ use crate::http::response::stream::response_stream::ResponseStream;
 use crate::logging::access_log::pending_record::PendingRecord;
 use crate::rejection::Rejection;
 
-/// A single response is charged at most the memory budget of all responses divided by this number.
-/// Without this maximum, a response that is larger than the whole budget could not be sent.
+/// The divisor that limits the memory charge of a single response: at most the memory budget of all
+/// responses, divided by this number, is charged for it. Otherwise, a response larger than the
+/// whole budget could never be sent.
 const MAX_RESPONSE_PART: usize = 4;
 
 /// The request context: the data that the server keeps for a request from the end of its head until
@@ -108,7 +109,7 @@ impl RequestContext {
     }
 
     /// Begins the access log record of the request. The client's address and the request id come
-    /// from the worker header if there is one.
+    /// from the worker header (by which a supervisor describes the client) if there is one.
     pub(crate) fn begin_log(
         &mut self,
         head: &Parts,
@@ -177,8 +178,8 @@ impl RequestContext {
     // ---- memory ----
 
     /// Charges the memory budget for the request's exchange (the object of the request and its
-    /// response). `also` is the number of bytes that the request needs in addition. They count
-    /// towards the limit, but the caller must charge the budget for them.
+    /// response). `also` is the number of bytes that the request needs in addition. This function
+    /// checks that they fit into the budget, but the caller must charge them.
     ///
     /// # Errors
     /// Returns [`Rejection::Overload`] if the memory budget is exhausted.

@@ -91,8 +91,8 @@ pub struct SessionCookie {
 }
 
 impl SessionCookie {
-    /// Creates the session cookie of a worker with the given value. `is_embedded` is true if pages
-    /// of other sites may embed the app.
+    /// Creates a worker's session cookie, whose value is `value`. `is_embedded` is true if pages of
+    /// other sites may embed the app.
     pub fn new(names: CookieNames, value: String, is_embedded: bool) -> SessionCookie {
         SessionCookie { names, value, is_embedded }
     }

@@ -75,7 +75,7 @@ impl fmt::Debug for SpoolFolder {
 }
 
 /// The amount of disk space that must stay free when request bodies are written to disk: a number
-/// of bytes, or a fraction of a small disk.
+/// of bytes, but at most a fraction of the disk.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DiskReserve {
     bytes: u64,
@@ -87,9 +87,9 @@ impl DiskReserve {
         DiskReserve { bytes: limits.disk_reserve, share: limits.disk_share }
     }
 
-    /// Returns how many bytes must stay free on a file system of `total` bytes. On a small file
-    /// system, this is a fraction of its size. The configured number of bytes might never be free
-    /// there, and every upload would be rejected.
+    /// Returns how many bytes must stay free on a file system of `total` bytes. This is at most a
+    /// fraction of `total`. Otherwise, a small file system might never have enough free space, and
+    /// every upload would be rejected.
     fn on(self, total: u64) -> u64 {
         self.bytes.min(total / self.share.max(1))
     }

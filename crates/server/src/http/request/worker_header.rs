@@ -58,10 +58,9 @@ fn take_from(headers: &mut HeaderMap) -> Result<Option<Box<WorkerHeader>>, Rejec
     Ok(Some(Box::new(header)))
 }
 
-/// Prepares the headers of a request whose body the supervisor will send later: restores the
-/// headers with which the client described the body, so that the application sees them. Returns the
-/// length of this body, or 0 if it is unknown. Returns `None` if the supervisor has announced no
-/// body.
+/// Restores, for the application, the headers by which the client described the request body, if
+/// the supervisor will send this body later. Returns the length of the body, or 0 if it is unknown.
+/// Returns `None` if the supervisor has announced no body.
 pub(crate) fn apply_announced_body(
     header: Option<&WorkerHeader>,
     headers: &mut HeaderMap,

@@ -171,8 +171,8 @@ impl GzipSource {
 /// The maximum size in bytes of a response chunk that is compressed on the I/O thread.
 const GZIP_INLINE: usize = 4 << 10;
 
-/// A streamed response that is compressed. The compressor is flushed after each chunk, unless the
-/// next chunk is already available. The client can thus decode all data so far.
+/// A streamed response that is compressed. The compressor is flushed after each chunk, so that the
+/// client can decode it at once, unless the next chunk is already available.
 #[derive(Debug)]
 pub(crate) struct GzipStream {
     stream: Rc<ResponseStream>,

@@ -19,7 +19,7 @@ pub struct Candidate<'a> {
     /// The HTTP method of the request.
     pub method: &'a Method,
     /// The HTTP version of the request. Responses to HTTP/1.0 clients are not compressed, because
-    /// HTTP/1.0 has no chunks and the compressed length is unknown in advance.
+    /// HTTP/1.0 has no chunked coding and the compressed length is unknown in advance.
     pub version: Version,
     /// The status code of the response.
     pub status: StatusCode,
@@ -228,8 +228,8 @@ fn weight(parameter: &[u8]) -> Option<u16> {
     })
 }
 
-/// Returns true if response bodies of this content type are likely to shrink when compressed, and
-/// for unknown types. Returns false for `application/octet-stream`, because a compressed download
+/// Returns true if response bodies of this content type are likely to shrink when compressed, or if
+/// the type is unknown. Returns false for `application/octet-stream`, because a compressed download
 /// cannot be resumed, and for event streams, because every event would need a flush.
 fn is_compressible(content_type: &[u8]) -> bool {
     let kind = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();

@@ -192,8 +192,7 @@ impl Content {
         matches!(self, Content::Whole(_) | Content::Ready(_)) && self.held_bytes() <= GZIP_CHUNK
     }
 
-    /// Returns how much additional memory, in bytes, is needed to compress the content. A
-    /// background thread may still use this memory after the client has disconnected.
+    /// Returns how much additional memory, in bytes, is needed to compress the content.
     pub(crate) fn compressor_bytes(&self) -> usize {
         let len = match self {
             Content::Absent => 0,

@@ -44,9 +44,8 @@ const CACHE_LOOKAHEAD: u64 = 16 << 20;
 static PLACEHOLDER: LazyLock<&'static [u8]> =
     LazyLock::new(|| Box::leak(vec![0; MAX_PLACEHOLDER].into()));
 
-/// A file that is being sent as a response body. If its name has been deleted, the file is closed
-/// on a background thread, because the system then frees the file's disk space, which may take
-/// long.
+/// A file that is being sent as a response body. If its name has been deleted, a background thread
+/// closes the file, because the system then frees its disk space, which may take long.
 #[derive(Debug)]
 pub(crate) struct SentFile {
     file: UnnamedFile,
@@ -171,8 +170,8 @@ impl SendfileQueue {
         self.parts.iter().map(|part| part.left).sum()
     }
 
-    /// Writes the first of hyper's `buffers`. Buffers after it are written together with it if they
-    /// are of the same kind: either ordinary bytes or placeholders for files.
+    /// Writes the first of hyper's `buffers`, together with the buffers after it that are of the
+    /// same kind: either ordinary bytes or placeholders for files.
     pub(crate) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,

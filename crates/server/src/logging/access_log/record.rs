@@ -36,8 +36,8 @@ pub struct Record<'a> {
     pub aborted: Option<StreamEnd>,
     /// The request id. It is empty if the request was rejected before the id was known.
     pub request_id: &'a [u8],
-    /// Data about the request's way through the supervisor, such as the worker that received it
-    /// last. `None` if no worker was involved.
+    /// Data about the workers of the request, such as the worker that received it last. `None` if
+    /// no worker was involved.
     pub upstream: Option<UpstreamLog>,
 }
 
@@ -94,8 +94,8 @@ pub struct OwnedRecord {
     pub aborted: Option<StreamEnd>,
     /// The request id. It is empty if the request was rejected before the id was known.
     pub request_id: Vec<u8>,
-    /// Data about the request's way through the supervisor, such as the worker that received it
-    /// last. `None` if no worker was involved.
+    /// Data about the workers of the request, such as the worker that received it last. `None` if
+    /// no worker was involved.
     pub upstream: Option<UpstreamLog>,
     /// The reason for which the request did not complete normally, or `None` if it did
     /// ([`Record::ended`]).

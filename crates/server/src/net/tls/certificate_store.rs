@@ -197,8 +197,8 @@ impl Tls {
         self.0.file_watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces the TLS configuration for new connections by `built`, which was read with
-    /// `settings` from files with the hashes `found`.
+    /// Makes new connections use the TLS configuration `built`. It was built from `settings` and
+    /// from files with the hashes `found`.
     fn install(
         &self,
         file_watch: &mut FileWatch,

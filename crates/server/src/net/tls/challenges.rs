@@ -34,8 +34,9 @@ struct Responses {
 }
 
 impl Challenges {
-    /// Creates the object for the given hosts, without responses to challenges. The host names must
-    /// be in lower case. TLS handshakes for a host fail until ACME has obtained its certificate.
+    /// Creates the state for hosts whose certificates ACME obtains, without responses to
+    /// challenges. The host names must be in lower case. TLS handshakes for a host fail until ACME
+    /// has obtained its certificate.
     pub fn new(hosts: Vec<String>) -> Challenges {
         Challenges(Arc::new(Responses { hosts, ..Responses::default() }))
     }

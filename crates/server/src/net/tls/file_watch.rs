@@ -13,7 +13,7 @@ pub(super) type Contents = Vec<Option<[u8; 32]>>;
 pub(super) struct FileWatch {
     /// The hashes of the files from which the server's current certificates were read.
     served: Contents,
-    /// The last attempt to use the files' current contents, if it failed.
+    /// The last attempt to use changed certificate files, if it failed.
     failed: Option<Failed>,
     /// The number of times that the server has started to use newly read certificates.
     generation: u64,
@@ -82,9 +82,9 @@ impl FileWatch {
 /// they are read.
 const MAX_READS: usize = 3;
 
-/// Calls `build`, which builds a value from files, and returns this value with the hashes of the
-/// files, which `hash` computes. If the files are replaced during the call, calls `build` again.
-/// Returns `None` instead of the value if the files keep changing.
+/// Builds a value from files by calling `build`, and returns it with the hashes of the files, which
+/// `hash` computes. If the files change meanwhile, builds the value again. Returns `None` instead
+/// of the value if the files keep changing.
 pub(super) fn build_unchanged<T>(
     mut hash: impl FnMut() -> Contents,
     mut build: impl FnMut() -> T,

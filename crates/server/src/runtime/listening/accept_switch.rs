@@ -27,8 +27,8 @@ impl AcceptSwitch {
     }
 
     /// Sets whether the listener accepts connections. After [`Stopped`](AcceptMode::Stopped),
-    /// further calls have no effect. If the I/O thread calls this function to pause or stop the
-    /// listener, no connection is accepted after it has returned.
+    /// further calls have no effect. If this function is called on the I/O thread to pause or stop
+    /// the listener, no connection is accepted after it returns.
     pub(in crate::runtime) fn set(&self, mode: AcceptMode) {
         self.0.send_if_modified(|now| {
             let changes = *now != mode && *now != AcceptMode::Stopped;

@@ -28,8 +28,8 @@ pub(in crate::runtime) struct ActiveListener {
     /// The switch by which the listener starts and stops accepting connections on its own
     /// `sockets`.
     pub(in crate::runtime) accept_switch: AcceptSwitch,
-    /// The connection to the supervisor, which starts and stops accepting on the supervisor's
-    /// public listeners. `None` if this listener does not serve them.
+    /// The connection to the supervisor, if this listener also serves the supervisor's public
+    /// listeners. The supervisor then decides when connections are accepted on these.
     inherited: Option<Arc<Supervision>>,
 }
 

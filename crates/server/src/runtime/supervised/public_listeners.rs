@@ -14,8 +14,8 @@ use crate::net::listen::ListeningSocket;
 use crate::runtime::listening::socket_group::SocketGroup;
 
 /// The public listeners that the supervisor has passed to this worker. The sockets stay open as
-/// long as this value exists. Each server that the process runs in succession accepts connections
-/// on copies of them.
+/// long as this value exists. If the process runs several servers one after another, each accepts
+/// connections on copies of them.
 #[derive(Debug)]
 pub(in crate::runtime) struct PublicListeners {
     // Dropped before the sockets, because another thread may reuse the number of a closed

@@ -38,8 +38,9 @@ use crate::static_files::StaticFiles;
 /// client may be about to send one.
 const UNUSED_GRACE: Duration = Duration::from_millis(250);
 
-/// The pause between the closing of one WebSocket and the next when a worker retires. It is about
-/// the time that R needs to serve the page again when its client reconnects.
+/// The pause that a retiring worker makes after closing a WebSocket, before it closes the next. It
+/// is about the time that R needs to serve the page again when the client reconnects. Without it,
+/// all clients would reconnect at once.
 const RECONNECT_COST: Duration = Duration::from_millis(50);
 
 /// A request of the supervisor that the application must act on. The I/O thread acts on the
@@ -364,10 +365,10 @@ pub(in crate::runtime) fn receive_messages(
 
 impl Supervision {
     /// Receives the supervisor's messages until the control channel ends. While an announcement
-    /// waits for free space in the channel, also waits until the channel is writable. (At other
-    /// times, this would wake the I/O thread whenever the supervisor reads a message.) Returns
-    /// [`ControlFlow::Continue`] if the function must be called again because an announcement has
-    /// begun or ceased to wait.
+    /// waits for free space in the channel, also waits until the channel is writable. At other
+    /// times it does not, because the I/O thread would then wake whenever the supervisor reads a
+    /// message. Returns [`ControlFlow::Continue`] if the function must be called again because an
+    /// announcement has begun or ceased to wait.
     async fn receive_until_interest_changes(
         self: &Arc<Supervision>,
         connections: &Rc<ConnectionTable>,

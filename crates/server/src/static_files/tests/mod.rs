@@ -142,8 +142,8 @@ impl<'a> Ask<'a> {
 }
 
 impl Site {
-    /// Creates a test directory with these files, each with its own name as content, and static
-    /// paths whose targets are relative to the directory.
+    /// Creates a test directory with the files `names`, each of which contains its own name.
+    /// `paths` are the static paths, which map URL paths to paths relative to this directory.
     fn new(names: &[&str], paths: &[(&str, &str)]) -> Site {
         let site = Site { dir: tempfile::tempdir().unwrap(), files: StaticFiles::new() };
         for name in names {

@@ -8,8 +8,8 @@
 
 use std::time::{Duration, Instant};
 
-/// The time that R may need for the requests that wait at a worker behind the current one. This
-/// work keeps R busy until the supervisor has sent the next request, which takes tens of
+/// The total time that R may need for the requests that wait at a worker behind the current one.
+/// These requests keep R busy until the supervisor has sent another one, which takes tens of
 /// microseconds.
 const WORK_AHEAD: Duration = Duration::from_millis(1);
 
@@ -18,10 +18,10 @@ const WORK_AHEAD: Duration = Duration::from_millis(1);
 /// 50 us to arrive.
 const POLL_TIME: Duration = Duration::from_micros(150);
 
-/// The maximum mean time per request of a fast worker, at which one request may wait in addition to
-/// the current one. Without a waiting request, a fast worker would be idle for a tenth of its time
-/// or more between a response and the next request. A slower worker gets its next request only
-/// after its response, so that only one request fails if the worker ends.
+/// The maximum mean time per request at which a worker counts as fast. At a fast worker, one
+/// request may wait behind the current one. Otherwise R would be idle for a tenth of its time or
+/// more, between a response and the next request. A slower worker gets its next request only after
+/// its response, so that only one request fails if the worker ends.
 const MAX_MEAN_FOR_ONE_AHEAD: Duration = Duration::from_millis(2);
 
 /// The multiple of the mean time per request after which R's current request counts as slow. No
@@ -35,8 +35,8 @@ const INITIAL_MEAN: Duration = Duration::from_millis(5);
 const PREVIOUS_WEIGHT: u32 = 7;
 
 /// The maximum number of times that the moving average is updated for several responses at once.
-/// More updates would change little, because the previous mean then has a weight of less than 0.02,
-/// which is (7/8)^32.
+/// More updates would change little, because after 32 updates the previous mean has a weight of
+/// less than 0.02, namely (7/8)^32.
 const MAX_STEPS: u64 = 32;
 
 /// The work that a worker's R process has done since its start, according to the worker's

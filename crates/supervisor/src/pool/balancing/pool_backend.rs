@@ -46,8 +46,8 @@ pub(in crate::pool) struct PoolBackend {
     reservations: RefCell<VecDeque<Instant>>,
     /// The time until which the worker gets no requests because a connection to it has broken.
     suspected_until: Cell<Option<Instant>>,
-    /// The number of choices that the balancer had made when it last chose this worker. It is used
-    /// for a round-robin among equally suitable workers.
+    /// The number of choices that the balancer had made when it last chose this worker. Among
+    /// equally suitable workers, the one with the lowest number is chosen (round-robin).
     pub(super) last_choice: Cell<u64>,
 }
 
@@ -71,8 +71,8 @@ pub(super) struct Rank {
     /// Whether the worker's R process sleeps. Among free workers, one whose R process still polls
     /// for requests is preferred, because it need not be woken.
     is_asleep: bool,
-    /// The number of choices that the balancer had made when it last chose this worker. It is used
-    /// for a round-robin among equally suitable workers.
+    /// The number of choices that the balancer had made when it last chose this worker. Among
+    /// equally suitable workers, the one with the lowest number is chosen (round-robin).
     last_choice: u64,
 }
 

@@ -6,16 +6,15 @@ use std::time::{Duration, Instant};
 
 use rookery_worker_protocol::{RState, Snapshot};
 
-/// The time for which R must stay idle, and take none of the requests queued for it, to count as
-/// having missed a wake-up. Normally R takes a request within milliseconds, or reports that it is
-/// busy.
+/// The time after which R counts as having missed a wake-up, if it stays idle although requests are
+/// queued for it. Normally R takes a request within milliseconds, or reports that it is busy.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The state of the check whether one worker's R process has missed a wake-up.
 #[derive(Debug, Default)]
 pub(super) struct LostWakeup {
-    /// The number of requests that R had taken when it was first seen idle although requests were
-    /// queued for it, and the time of that observation.
+    /// The number of requests that R had taken, and the time, when R was first seen idle although
+    /// requests were queued for it.
     idle_since: Option<(u64, Instant)>,
 }
 

@@ -17,9 +17,8 @@ use pings::{PingVerdict, Pings};
 use slow_log::{SlowLog, SlowLogEntry};
 use worker_timeout::{TimeoutStep, WorkerTimeout};
 
-/// The time that a worker has to exit after it has exceeded the worker timeout, before it is
-/// killed. The time is short because the task that delays the exit has already exceeded its
-/// timeout.
+/// A worker that was stopped because of the worker timeout is killed if it has not exited within
+/// this time. The time is short because R's task has already exceeded its limit.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An action on a worker that a health check requires. Several actions are carried out in order.

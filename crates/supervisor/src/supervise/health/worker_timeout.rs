@@ -7,8 +7,8 @@ use rookery_worker_protocol::RState;
 
 use super::{Observation, TaskLimit};
 
-/// The time that R has to leave its task after an interrupt. Error handlers and `on.exit()` code of
-/// the app may need some time.
+/// The time within which R must leave its task after an interrupt. Error handlers and `on.exit()`
+/// code of the app may need some of it.
 const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The state of the worker timeout for one worker.

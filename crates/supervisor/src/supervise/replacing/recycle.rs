@@ -60,8 +60,8 @@ pub enum MemoryLimit {
 }
 
 impl MemoryLimit {
-    /// Returns the limit for workers in a control group that is limited to `limit` bytes. A fifth
-    /// of `limit` is reserved for this process, the page cache and sudden peaks.
+    /// Returns the memory limit for the workers in a control group that may use `limit` bytes. A
+    /// fifth of `limit` is reserved for this process, the page cache and sudden peaks.
     pub fn of_group(limit: u64) -> MemoryLimit {
         MemoryLimit::Shared(limit / 5 * 4)
     }

@@ -39,8 +39,8 @@ impl<'a> ReloadReport<'a> {
         self.frontend.on_event(SupervisorEvent::Reloaded);
     }
 
-    /// Reports that a reload was refused, as a reload that has failed at once with this `reason`. A
-    /// reload that is already in progress continues.
+    /// Counts a refused reload as one that has failed at once for this `reason`, and reports it to
+    /// the front end. A reload that is already in progress continues.
     pub(in crate::supervise) fn refuse(&mut self, reason: String) {
         let is_running = self.reload.is_running;
         self.begin();

@@ -1,4 +1,4 @@
-//! The record of past events that appears only in status reports and metrics.
+//! The record of past events, which is used only for status reports and metrics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use super::super::worker::{ExitReason, WorkerPhase, WorkerProcess};
 use crate::process::{ControlGroups, Exit};
 use crate::report::{LastExit, Report, SlotReport};
 
-/// The maximum time between an out-of-memory kill, which the control group counts, and the report
-/// that the killed worker has ended. The system sends this report only when all memory of the
-/// process has been freed. If no worker ends within this time, the kill hit another process.
+/// The maximum time after an out-of-memory kill within which the killed worker must end. The
+/// control group counts the kill at once, but the process ends only when all its memory has been
+/// freed. If no worker ends within this time, the kill hit another process.
 const KILL_MATCH_TIME: Duration = Duration::from_secs(10);
 
 /// The record of past events that the supervisor needs only for status reports and metrics.

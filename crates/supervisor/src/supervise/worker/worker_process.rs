@@ -81,7 +81,7 @@ pub(crate) enum WorkerPhase {
     Killed,
 }
 
-/// A worker process with everything that the supervisor keeps about it.
+/// A worker process with everything that the supervisor knows about it.
 #[derive(Debug)]
 pub(crate) struct WorkerProcess {
     /// The numbers and options with which the worker process was started.
@@ -126,7 +126,7 @@ pub(crate) struct WorkerProcess {
 /// replaces it, so a worker that sends many announcements does not fill the memory.
 type Announcement = Rc<RefCell<Option<(u64, Vec<u8>)>>>;
 
-/// The time that a starting worker has to exit after the request to stop, before it is killed.
+/// The time after the request to stop at which a starting worker is killed if it has not exited.
 const START_EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl WorkerProcess {

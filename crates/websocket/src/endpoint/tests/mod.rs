@@ -74,8 +74,8 @@ impl Random {
     }
 }
 
-/// Returns the random bytes that a simulated peer sends, and the events in them. With each event is
-/// the number of bytes after which it is complete.
+/// Returns the random bytes that a simulated peer sends, and the events in them. Each event comes
+/// with the number of bytes after which it is complete.
 fn script(random: &mut Random, role: Role) -> (Vec<u8>, Vec<(usize, PeerEvent)>) {
     let peer = if role == Role::Server { Role::Client } else { Role::Server };
     let (mut wire, mut events) = (Vec::new(), Vec::new());

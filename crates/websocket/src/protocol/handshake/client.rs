@@ -301,9 +301,9 @@ impl ClientRequest {
     }
 }
 
-/// The names of header fields that a caller cannot add to a handshake request. The handshake either
-/// sets these fields itself or must not contain them, because it has no body and no connection
-/// option besides `Upgrade`. All names that begin with `Sec-WebSocket-` are reserved as well.
+/// The names of header fields that a caller cannot add to a handshake request. Either the handshake
+/// sets these fields itself, or they would announce a body, or a connection option other than
+/// `Upgrade`. All names that begin with `Sec-WebSocket-` are reserved as well.
 const RESERVED: [&str; 10] = [
     "host",
     "upgrade",

@@ -6,17 +6,16 @@
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OriginPolicy {
-    /// Only pages of the host that the request is sent to are accepted. This is the default,
-    /// because a browser sends the user's cookies with the requests of any page, even one of
-    /// another host.
+    /// Accepts only pages whose host is the host of the request. This is the default, because a
+    /// browser sends the user's cookies with the requests of any page, even one of another host.
     #[default]
     SameHost,
-    /// Pages of the host that the request is sent to are accepted, and pages of the given hosts,
-    /// each of which is written as `host` or `host:port`. `*.example.org` means every name below
+    /// Accepts pages whose host is the host of the request or is in this list. An element of the
+    /// list has the form `host` or `host:port`. `*.example.org` means every name below
     /// `example.org`. A port that is the default of the origin's scheme may be given or omitted:
     /// `example.org:443` allows `https://example.org`, but not `http://example.org`.
     Hosts(Vec<String>),
-    /// Pages of any origin are accepted.
+    /// Accepts pages of any origin.
     Any,
 }
 

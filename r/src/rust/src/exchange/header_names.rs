@@ -1,4 +1,4 @@
-//! The header names of requests that become R symbols. Their number and size are limited, because
+//! The request header names for which R symbols exist. Their number and size are limited, because
 //! clients choose the names and R never frees a symbol. A header without a symbol appears only in
 //! `req$HEADERS`.
 

@@ -136,8 +136,8 @@ pub extern "C" fn rk_log_lost() -> u64 {
     entry(0, || core::with(|core| core.log.open.as_ref().map_or(0, |open| open.take_lost())))
 }
 
-/// Makes this process write the messages of panics with the same writer as all other messages to
-/// stderr. The writer does not block if nothing reads stderr.
+/// Makes this process write the messages of panics to stderr by the same writer as all its other
+/// messages. The writer does not block if nothing reads stderr.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_output_init() {
     output::write_panics();

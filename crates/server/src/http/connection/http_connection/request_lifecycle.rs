@@ -66,8 +66,8 @@ impl HttpConnection {
     }
 
     /// Returns true if the request body may be passed to the application chunk by chunk. Returns
-    /// false if the connection is closing. If an HTTP/1.1 connection was to close after the current
-    /// response, this function makes it close immediately.
+    /// false if the connection is closing. An HTTP/1.1 connection that was to close after the
+    /// current response then closes immediately instead.
     pub(crate) fn begin_body_stream(&self) -> bool {
         let ends = self.close_state.get() == CloseState::AfterResponse && !self.is_http2_stream;
         if ends {

@@ -55,8 +55,8 @@ impl RequestStreams {
 }
 
 impl UnprocessedChunks {
-    /// Returns the number of bytes that the unprocessed chunks of the body are charged to the
-    /// memory budget.
+    /// Returns the number of bytes to charge to the memory budget for the unprocessed chunks of the
+    /// request body.
     pub(crate) fn bytes_to_charge(&self) -> usize {
         if self.cost.get() <= UNCHARGED_BYTES { 0 } else { self.cost.get() }
     }

@@ -180,7 +180,7 @@ impl ResponseStream {
         self.length().map(|length| length.saturating_sub(self.sent.get()))
     }
 
-    /// Returns the number of bytes that the streamed response is charged to the memory budget.
+    /// Returns the number of bytes that are charged to the memory budget for the streamed response.
     pub(crate) fn held(&self) -> usize {
         self.charge.bytes()
     }
@@ -524,8 +524,8 @@ impl ResponseStream {
         compressing == 0 && (self.queued.get() > 0 || !self.is_open())
     }
 
-    /// Stops counting `len` bytes that have been written or dropped. Notifies the application if
-    /// the queue of the response has capacity again.
+    /// Subtracts `len` bytes, which have been written or dropped, from the number of unwritten
+    /// bytes of the response. Notifies the application if the response can take more chunks again.
     fn release_bytes(&self, len: usize) {
         if self.charge.bytes() > 0 {
             let waiting = self.queued.get() + self.in_hyper.get();

@@ -12,7 +12,7 @@ const MAX_DISCARDED: u32 = 16 << 10;
 pub(in crate::pool) struct ChunkDecoder {
     state: State,
     /// The number of bytes of the current chunk that have not been read. While the chunk size is
-    /// being parsed, the value of those of its digits that have been read.
+    /// being parsed, the value of the digits read so far.
     left: u64,
     /// The number of bytes of chunk extensions and trailers that have been discarded in this body.
     discarded: u32,
