@@ -52,7 +52,7 @@ setting_table <- rbind.data.frame(
     default = "the file of `tls_cert`", is_literal = FALSE,
     wanted = "the path of a file, or a list of paths",
     help = "Private key as a PEM file, if not in the certificate's file",
-    paragraph = "Give one key for each certificate of `tls_cert`, in the same order. Without this setting, each key is read from the file of its certificate."
+    paragraph = "For several certificates, give one key for each, in the same order: repeat the option, or give a list in `_server.yml` or a vector in R."
   ),
   list(
     name = "tls_password", former = "", argument = "tls_config(password)", is_option = FALSE, is_limit = FALSE, stability = "stable",

@@ -13,7 +13,7 @@ use tokio::sync::mpsc::{self, UnboundedSender};
 use crate::address::Address;
 use crate::client_task::ClientTask;
 use crate::client_thread::ClientThread;
-use crate::events::{Content, Event, EventQueue, Wake};
+use crate::events::{CLOSED_EARLY, Content, Event, EventQueue, Wake};
 use crate::settings::Settings;
 use crate::state::{ClientState, Command};
 use crate::tls::{self, Roots, RootsError, Tls};
@@ -226,9 +226,23 @@ impl Clients {
             let client = event.client();
             // Events of abandoned clients are discarded.
             let Some(handle) = self.open.get_mut(&client) else { continue };
+            // A client that was closed while it was connecting never opens, even if its task
+            // completed the handshake before the task received the command.
+            let is_closed_early = handle.is_closing && !handle.is_open;
             match &event {
+                Event::Opened { .. } if is_closed_early => continue,
                 Event::Opened { .. } => handle.is_open = true,
-                Event::Message { content, .. } => handle.state.on_message_taken(content),
+                Event::Message { content, .. } => {
+                    handle.state.on_message_taken(content);
+                    if is_closed_early {
+                        continue;
+                    }
+                }
+                Event::Closed { .. } if is_closed_early => {
+                    self.open.remove(&client);
+                    let message = CLOSED_EARLY.to_owned();
+                    return Some(Event::Failed { client, message, status: None });
+                }
                 Event::Closed { .. } | Event::Failed { .. } => {
                     self.open.remove(&client);
                 }

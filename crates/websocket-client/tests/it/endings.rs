@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::time::Instant;
 
-use rookery_test_support::TEST_TIMEOUT;
+use rookery_test_support::{TEST_TIMEOUT, wait_until};
 use rookery_websocket::protocol::OpCode;
 use rookery_websocket_client::{STOP_TIMEOUT, SendOutcome, Settings};
 
@@ -137,6 +137,17 @@ fn an_abandoned_client_is_closed_and_sends_no_events() {
     let (mut taken, _) = silent.accept().unwrap();
     taken.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     drain(&mut taken);
+    assert_eq!(bench.clients.next_event(0), None);
+}
+
+#[test]
+fn a_client_that_is_closed_before_the_application_sees_it_open_never_opens() {
+    let (_server, _listener, url) = echo();
+    let mut bench = Bench::new();
+    let client = bench.open(&url, Settings::default());
+    wait_until("the client is open", || bench.clients.has_events(0));
+    bench.clients.close(client, 1000, "");
+    assert_eq!(bench.failed(), ("the client was closed before it was open".to_owned(), None));
     assert_eq!(bench.clients.next_event(0), None);
 }
 
