@@ -37,9 +37,9 @@ pub const ALLOCATOR_OVERHEAD: usize = 32;
 /// same default.
 pub const DEFAULT_FIRST_CHUNK: usize = 512;
 
-/// The default nominal size in bytes at which an arena's chunks stop doubling. It also limits the
-/// memory that the last chunk leaves unused. Larger chunks would not be faster, because one malloc
-/// costs far less than the page faults of 128 KiB.
+/// The default maximum of the nominal size in bytes to which an arena's chunks grow by doubling.
+/// Larger chunks could leave more memory unused and would hardly be faster: the call of malloc for
+/// a chunk of 128 KiB costs far less than the page faults when the chunk is first used.
 pub const DEFAULT_MAX_CHUNK: usize = 128 * 1024;
 
 /// The smallest nominal size in bytes of an arena's chunk: a header and a few words.

@@ -1,5 +1,5 @@
-//! Error hooks (objects that receive the errors that code throws), and functions that make a hook
-//! current during a call or until a guard is dropped.
+//! Error hooks, which are objects that receive the errors passed to [`throw`]. The functions here
+//! install a hook for the duration of a call or until a guard is dropped.
 
 mod future;
 mod stack;

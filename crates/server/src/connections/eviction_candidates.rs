@@ -8,9 +8,9 @@ use std::cmp::Reverse;
 #[derive(Debug, Default)]
 pub(super) struct EvictionCandidates(pub(super) RefCell<Vec<Candidate>>);
 
-/// A connection that may be evicted because it makes no progress. The derived order is the order of
-/// eviction: the greatest candidate is the one that has made no progress for longest and, among
-/// equals, the oldest.
+/// A slow connection that may be evicted. The candidate that compares as the greatest is evicted
+/// first. It is the connection that has made no progress for longest and, among equally slow
+/// connections, the oldest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Candidate {
     pub(super) slowness: u32,

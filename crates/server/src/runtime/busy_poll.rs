@@ -15,8 +15,10 @@ use crate::application::dispatch::Dispatch;
 /// off, because a sleeping thread wakes up in 30 to 50 us on an idle machine.
 const POLL_TIME: Duration = Duration::from_micros(50);
 
-/// The maximum number of times that the I/O thread sleeps before it polls again, to find out
-/// whether polling has become useful. A useless poll costs [`POLL_TIME`] of processor time.
+/// The maximum number of sleeps of the I/O thread between two busy-polls (short times in which the
+/// thread checks for events repeatedly instead of sleeping). After so many sleeps, it busy-polls
+/// once to find out whether this has become useful. A useless busy-poll costs [`POLL_TIME`] of
+/// processor time.
 const MAX_SLEEPS: u32 = 64;
 
 /// Decides whether the I/O thread polls (repeatedly checks for new events) for a short time instead

@@ -26,8 +26,8 @@ pub(super) static ROWS: [Setting; 4] = [
         r_function: "serve",
         help: "Open the app in a browser once the server is ready",
         paragraph: "The browser is opened once, and not after each reload. In RStudio and \
-                    Positron, an app that R itself serves is shown in the viewer. Over SSH without \
-                    a display, the server only prints the address.",
+                    Positron, R's `serve()` without `workers` shows the app in the viewer instead. \
+                    Over SSH without a display, the server only prints the address.",
         ..DEVELOPMENT
     },
     Setting {

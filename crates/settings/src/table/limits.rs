@@ -57,10 +57,11 @@ pub(super) static ROWS: [Setting; 14] = [
         kind: Kind::Count,
         default: Default::Is("10000"),
         min: 1.0,
-        help: "Maximum number of client connections; idle ones are evicted",
-        paragraph: "At the limit, a new connection replaces the slowest connection that is idle, \
-                    has not sent its request head within a second, or is below its minimum rate. \
-                    If there is no such connection, the new connection is refused with status 503.",
+        help: "Maximum number of client connections",
+        paragraph: "At the limit, a new connection replaces an idle or slow one, beginning with \
+                    the least active. A connection is slow if it has not sent its request head \
+                    within a second, or transfers data below its minimum rate. If no connection \
+                    is idle or slow, the new connection is refused with status 503.",
         former: &[Former::everywhere("connections", Section::Limits)],
         ..LIMIT
     },

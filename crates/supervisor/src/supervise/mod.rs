@@ -39,8 +39,8 @@ pub struct SupervisorConfig {
     /// The number of started workers held in reserve. A spare replaces a worker that ends.
     pub spares: u32,
     /// Whether a worker is replaced with overlap: the new worker is started while the old one still
-    /// serves. If false, for example because memory suffices for no additional worker, the old
-    /// worker ends first.
+    /// serves. If false, for example because there is not enough memory for an additional worker,
+    /// the old worker ends first.
     pub surges: bool,
     /// The function that creates the command to start a worker, or returns an error message. Its
     /// argument is true if the worker inherits the [public listeners](Self::public). The supervisor

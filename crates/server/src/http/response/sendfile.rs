@@ -132,7 +132,8 @@ struct FilePart {
     end: u64,
 }
 
-/// The result of writing a part of a response that may contain files.
+/// The result of one write to a client's connection. The write sends either ordinary bytes of a
+/// response or bytes of a file.
 pub(crate) enum WriteResult {
     /// The number of bytes written to the socket, or `Pending` if the socket accepts no more bytes.
     Socket(Poll<io::Result<usize>>),

@@ -46,7 +46,7 @@ pub enum TlsError {
     IsDirectory {
         /// Whether the path is that of the certificate, its key or the client authorities.
         part: TlsPart,
-        /// The path of the folder.
+        /// The path of the folder that was given in place of a certificate or key file.
         from: String,
     },
     /// A PEM file or text does not contain the expected certificate or key.
