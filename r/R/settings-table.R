@@ -380,8 +380,8 @@ setting_table <- rbind.data.frame(
     name = "max_connections", former = "connections", argument = "server_limits(max_connections)", is_option = TRUE, is_limit = TRUE, stability = "stable",
     default = "10000", is_literal = TRUE,
     wanted = "a whole number, at least 1, or none",
-    help = "Maximum number of client connections; idle ones are evicted",
-    paragraph = "At the limit, a new connection replaces the slowest connection that is idle, has not sent its request head within a second, or is below its minimum rate. If there is no such connection, the new connection is refused with status 503."
+    help = "Maximum number of client connections",
+    paragraph = "At the limit, a new connection replaces an idle or slow one, beginning with the least active. A connection is slow if it has not sent its request head within a second, or transfers data below its minimum rate. If no connection is idle or slow, the new connection is refused with status 503."
   ),
   list(
     name = "max_header_size", former = "head_bytes", argument = "server_limits(max_header_size)", is_option = TRUE, is_limit = TRUE, stability = "stable",
@@ -703,7 +703,7 @@ setting_table <- rbind.data.frame(
     default = "off", is_literal = TRUE,
     wanted = "yes or no",
     help = "Open the app in a browser once the server is ready",
-    paragraph = "The browser is opened once, and not after each reload. In RStudio and Positron, an app that R itself serves is shown in the viewer. Over SSH without a display, the server only prints the address."
+    paragraph = "The browser is opened once, and not after each reload. In RStudio and Positron, R's `serve()` without `workers` shows the app in the viewer instead. Over SSH without a display, the server only prints the address."
   ),
   list(
     name = "reload", former = "", argument = "workers_config(reload)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
