@@ -11,7 +11,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::address::Address;
 use crate::connect::{ConnectError, Transport, connect};
-use crate::events::{CLOSED_EARLY, Content, Event, EventQueue};
+use crate::events::{Content, Event, EventQueue};
 use crate::settings::Settings;
 use crate::state::{ClientState, Command};
 use crate::tls::Tls;
@@ -95,8 +95,8 @@ pub(crate) async fn run(task: ClientTask) {
         biased;
         connected = connect(&address, &settings, tls) => connected,
         // The application has closed or abandoned the client. It cannot send other commands before
-        // the connection is open.
-        _ = commands.recv() => Err(ConnectError::new(CLOSED_EARLY)),
+        // the connection is open. `Clients::next_event` turns the end event into a failure.
+        _ = commands.recv() => return,
     };
     let (connection, protocol) = match connected {
         Ok(connected) => connected,

@@ -13,7 +13,7 @@ use tokio::sync::mpsc::{self, UnboundedSender};
 use crate::address::Address;
 use crate::client_task::ClientTask;
 use crate::client_thread::ClientThread;
-use crate::events::{CLOSED_EARLY, Content, Event, EventQueue, Wake};
+use crate::events::{Content, Event, EventQueue, Wake};
 use crate::settings::Settings;
 use crate::state::{ClientState, Command};
 use crate::tls::{self, Roots, RootsError, Tls};
@@ -240,7 +240,7 @@ impl Clients {
                 }
                 Event::Closed { .. } if is_closed_early => {
                     self.open.remove(&client);
-                    let message = CLOSED_EARLY.to_owned();
+                    let message = "the client was closed before it was open".to_owned();
                     return Some(Event::Failed { client, message, status: None });
                 }
                 Event::Closed { .. } | Event::Failed { .. } => {

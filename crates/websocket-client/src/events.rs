@@ -21,9 +21,6 @@ pub enum Content {
     Binary(Vec<u8>),
 }
 
-/// The error message for a client that the application closed before the client was open.
-pub(crate) const CLOSED_EARLY: &str = "the client was closed before it was open";
-
 /// An event of a WebSocket client. Each client's last event is either `Closed` or `Failed`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
