@@ -209,8 +209,8 @@ impl Settings {
             "port" => Value::Number(if self.is_given("domain") { 443.0 } else { 8000.0 }),
             // Port 80 for a server with a certificate for a public name on the default port.
             "redirect_from" => {
-                let is_socket = self.text("host").is_some_and(|host| host.starts_with(UNIX));
-                let is_usual = self.is_given("domain") && !self.is_given("port") && !is_socket;
+                let is_usual =
+                    self.is_given("domain") && !self.is_given("port") && !self.is_on_unix_socket();
                 if is_usual { Value::Number(80.0) } else { Value::Word("none") }
             }
             // No retries for an app under development, whose mistake should be reported at once.
@@ -221,6 +221,11 @@ impl Settings {
             "drain_sessions" => return self.value("drain"),
             _ => return None,
         })
+    }
+
+    /// Returns true if the server listens on a Unix socket.
+    pub(crate) fn is_on_unix_socket(&self) -> bool {
+        self.text("host").is_some_and(|host| host.starts_with(UNIX))
     }
 
     /// Returns true if the setting, which is a flag, is on.

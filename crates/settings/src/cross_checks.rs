@@ -4,7 +4,6 @@
 use crate::combined::{GivenValue, Settings, Source};
 use crate::kind::Value;
 use crate::table;
-use crate::text_forms::UNIX;
 
 /// A conflict between the values of several settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,8 +84,7 @@ fn clients_need_another_port(settings: &Settings, domain: &GivenValue) -> Result
 }
 
 fn redirects_need_a_port(settings: &Settings, redirect: &GivenValue) -> Result<(), String> {
-    let is_socket = settings.text("host").is_some_and(|host| host.starts_with(UNIX));
-    if !is_socket || redirect.value.is_word("none") {
+    if !settings.is_on_unix_socket() || redirect.value.is_word("none") {
         return Ok(());
     }
     Err(format!(

@@ -492,12 +492,12 @@ impl<'a> Fleet<'a> {
     /// workers and spares take effect when the reload that follows has succeeded.
     pub(super) fn set_config(&mut self, config: SupervisorConfig) {
         self.rollout.scaling.request(config.workers, config.spares);
-        self.workers.set_log(config.log);
         let before = &mut self.config;
         self.config = SupervisorConfig {
             public: before.public.take(),
             folder: std::mem::take(&mut before.folder),
             files: before.files,
+            log: before.log,
             is_on_terminal: before.is_on_terminal,
             ..config
         };

@@ -167,7 +167,7 @@ pub enum SupervisorCommand {
     /// Replaces all workers, one after the other.
     Reload,
     /// Replaces all workers by workers with another configuration. [`SupervisorConfig::public`],
-    /// [`SupervisorConfig::folder`], [`SupervisorConfig::files`] and
+    /// [`SupervisorConfig::folder`], [`SupervisorConfig::files`], [`SupervisorConfig::log`] and
     /// [`SupervisorConfig::is_on_terminal`] keep their values.
     Change(Box<SupervisorConfig>),
     /// Refuses a reload for this reason, for example an invalid configuration. No worker is

@@ -52,10 +52,22 @@ impl RestartBackoff {
     }
 
     /// Records the end of a worker that lived for `life`, and returns the pause before the next
-    /// start. `has_answered` is true if the worker has responded to a request. `chance` is an
-    /// arbitrary number that varies the pause, so that workers that ended together do not start
+    /// start. `has_answered` is true if the worker has responded to a request. The pause varies with
+    /// `epoch`, the number of the worker's start, so that workers that ended together do not start
     /// together.
     pub(crate) fn on_exit(
+        &mut self,
+        life: Duration,
+        has_answered: bool,
+        now: Instant,
+        epoch: u64,
+    ) -> Pause {
+        self.pause_after(life, has_answered, now, epoch * 7919)
+    }
+
+    /// Does the same as [`on_exit`](Self::on_exit), with an arbitrary number `chance` that varies
+    /// the pause.
+    fn pause_after(
         &mut self,
         life: Duration,
         has_answered: bool,
@@ -94,7 +106,7 @@ mod tests {
             [500, 1000, 2000, 4000, 8000, 16000, 30000, 30000].into_iter().enumerate()
         {
             let end = now + Duration::from_secs(at as u64);
-            let pause = backoff.on_exit(Duration::from_secs(1), false, end, 200);
+            let pause = backoff.pause_after(Duration::from_secs(1), false, end, 200);
             assert_eq!(pause.time, Duration::from_millis(expected));
             reported.push(pause.is_new_loop);
             assert_eq!(backoff.is_loop(Duration::ZERO), at >= 4);
@@ -102,19 +114,19 @@ mod tests {
         // Restarts every half minute are fewer than five failures in a minute, but the crash loop
         // persists.
         let late = now + LONG_LIFE * 4;
-        assert!(!backoff.on_exit(Duration::from_secs(1), false, late, 200).is_new_loop);
+        assert!(!backoff.pause_after(Duration::from_secs(1), false, late, 200).is_new_loop);
         assert!(backoff.is_loop(Duration::ZERO) && backoff.is_loop(LONG_LIFE));
         // A worker that lives longer ends the crash loop.
         assert!(!backoff.is_loop(LONG_LIFE + Duration::from_secs(1)));
         assert_eq!(reported, [false, false, false, false, true, false, false, false]);
-        let well = backoff.on_exit(Duration::from_secs(1), true, now, 0);
+        let well = backoff.pause_after(Duration::from_secs(1), true, now, 0);
         assert_eq!(well, Pause { time: SHORT_PAUSE, is_new_loop: false });
         assert!(!backoff.is_loop(Duration::ZERO));
         let first = |backoff: &mut RestartBackoff, chance| {
-            backoff.on_exit(Duration::ZERO, false, now, chance).time
+            backoff.pause_after(Duration::ZERO, false, now, chance).time
         };
         assert_eq!(first(&mut backoff, 0), Duration::from_millis(400));
-        backoff.on_exit(Duration::ZERO, true, now, 0);
+        backoff.pause_after(Duration::ZERO, true, now, 0);
         assert_eq!(first(&mut backoff, 400), Duration::from_millis(600));
     }
 
@@ -124,8 +136,11 @@ mod tests {
         let now = Instant::now();
         for at in 0..20u64 {
             let end = now + Duration::from_secs(at * 20);
-            assert!(!backoff.on_exit(Duration::from_secs(1), false, end, 0).is_new_loop);
+            assert!(!backoff.pause_after(Duration::from_secs(1), false, end, 0).is_new_loop);
         }
-        assert_eq!(backoff.on_exit(Duration::from_secs(61), false, now, 0).time, Duration::ZERO);
+        assert_eq!(
+            backoff.pause_after(Duration::from_secs(61), false, now, 0).time,
+            Duration::ZERO
+        );
     }
 }

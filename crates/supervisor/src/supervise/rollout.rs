@@ -40,7 +40,7 @@ impl<'a> Rollout<'a> {
         });
         // Without overlap, slots whose workers serve come last, so that these workers stay if the
         // app is broken.
-        let mut slots = workers.kept_slots();
+        let mut slots: Vec<u32> = workers.kept_slots().collect();
         if !surges {
             slots.sort_by_key(|slot| workers.serves(*slot));
         }
@@ -82,7 +82,9 @@ impl<'a> Rollout<'a> {
     /// Returns the changes of the numbers of workers and spares that a reload has requested, once
     /// all workers have been reloaded.
     pub(super) fn take_scaling_steps(&mut self, workers: &Workers) -> Vec<ScalingStep> {
-        if self.replacing.is_reloading()
+        // Checked first, because this is called in each iteration of the main loop.
+        if !self.scaling.has_request()
+            || self.replacing.is_reloading()
             || !workers.is_all_of_generation(self.replacing.generation())
         {
             return Vec::new();

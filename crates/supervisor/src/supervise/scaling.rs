@@ -78,6 +78,12 @@ impl Scaling {
         self.requested = (numbers != (self.configured, self.spares)).then_some(numbers);
     }
 
+    /// Returns true if a reload has requested other numbers of workers and spares, which have not
+    /// been applied yet.
+    pub(super) fn has_request(&self) -> bool {
+        self.requested.is_some()
+    }
+
     /// Drops the numbers of workers and spares that a failed reload has requested.
     pub(super) fn cancel_request(&mut self) {
         self.requested = None;

@@ -62,7 +62,7 @@ impl Slot {
         let WorkerFailure { epoch, life, has_answered, is_failed_start, exit } = failure;
         self.failed_starts += u32::from(is_failed_start);
         self.is_misconfigured = is_failed_start && exit == Exit::Status(CONFIG_ERROR_STATUS);
-        let pause = self.backoff.on_exit(life, has_answered, now, epoch * 7919);
+        let pause = self.backoff.on_exit(life, has_answered, now, epoch);
         self.start_at = Some(now + pause.time);
         pause
     }
@@ -71,7 +71,7 @@ impl Slot {
     /// start.
     pub(super) fn on_start_error(&mut self, epoch: u64, now: Instant) {
         self.failed_starts += 1;
-        let pause = self.backoff.on_exit(Duration::ZERO, false, now, epoch * 7919);
+        let pause = self.backoff.on_exit(Duration::ZERO, false, now, epoch);
         self.start_at = Some(now + pause.time);
     }
 

@@ -61,11 +61,6 @@ impl Workers {
         Workers { processes: HashMap::new(), slots, registry, log }
     }
 
-    /// Sets the function that logs a line for the operator.
-    pub(super) fn set_log(&mut self, log: fn(&str)) {
-        self.log = log;
-    }
-
     // ---- worker processes ----
 
     /// Returns the running worker processes.
@@ -136,8 +131,8 @@ impl Workers {
     }
 
     /// Returns the numbers of the slots (the numbered places) that should have a worker.
-    pub(super) fn kept_slots(&self) -> Vec<u32> {
-        (0..).zip(&self.slots).filter(|(_, slot)| !slot.is_given_up).map(|(slot, _)| slot).collect()
+    pub(super) fn kept_slots(&self) -> impl Iterator<Item = u32> {
+        (0..).zip(&self.slots).filter(|(_, slot)| !slot.is_given_up).map(|(slot, _)| slot)
     }
 
     /// Returns the numbers of the slots that should have a worker, each with the state of its
@@ -158,7 +153,7 @@ impl Workers {
                 }
             }
         };
-        self.kept_slots().into_iter().map(|slot| (slot, describe(slot))).collect()
+        self.kept_slots().map(|slot| (slot, describe(slot))).collect()
     }
 
     /// Schedules the start of an additional worker now, in a free slot (a worker's numbered place)
@@ -211,7 +206,7 @@ impl Workers {
 
     /// Returns true if all workers end repeatedly without having answered a request.
     pub(super) fn is_crash_loop(&self, now: Instant) -> bool {
-        self.kept_slots().into_iter().all(|slot| {
+        self.kept_slots().all(|slot| {
             let current = self.current(slot);
             let life =
                 current.map_or(Duration::ZERO, |worker| now.duration_since(worker.started_at));
@@ -223,7 +218,7 @@ impl Workers {
     /// Returns true if all workers are ready and belong to this `generation`, which is the number
     /// of reloads that had begun when a worker was started.
     pub(super) fn is_all_of_generation(&self, generation: u64) -> bool {
-        self.kept_slots().into_iter().all(|slot| {
+        self.kept_slots().all(|slot| {
             self.current(slot).is_some_and(|worker| {
                 worker.start.generation == generation && worker.phase == WorkerPhase::Ready
             })

@@ -234,7 +234,7 @@ impl Replacing {
         // The reason for the replacement persists, so without a pause a new R process would be
         // started every second.
         let backoff = self.backoffs.entry(slot).or_default();
-        let pause = backoff.pauses.on_exit(Duration::ZERO, false, now, epoch * 7919);
+        let pause = backoff.pauses.on_exit(Duration::ZERO, false, now, epoch);
         backoff.until = Some(now + pause.time);
         match self.queue.finish(slot) {
             Some(ReplaceReason::Reload) if generation < self.generation => {
