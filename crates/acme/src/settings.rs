@@ -171,7 +171,7 @@ pub enum BadSettings {
     Domain {
         /// The invalid domain as the operator wrote it.
         domain: String,
-        /// What is wrong with the domain, and how to correct it.
+        /// A description of the error in the domain, and of its correction.
         why: &'static str,
     },
     /// A contact address for the authority is not an e-mail address.

@@ -32,7 +32,7 @@ pub struct RProcess {
     pub busy_ratio: f64,
     /// The number of requests that wait for R.
     pub queued: u64,
-    /// What R is doing now: `starting`, `idle` or `busy`.
+    /// The current activity of R: `starting`, `idle` or `busy`.
     pub does: &'static str,
     /// How long R has been in the state that `does` names.
     pub lasts: Duration,

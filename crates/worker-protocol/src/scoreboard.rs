@@ -159,7 +159,7 @@ const _: () = {
 /// counters of requests may be inconsistent by one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Snapshot {
-    /// What R was doing.
+    /// The activity of R.
     pub r_state: RState,
     /// The time at which R's activity began, according to [`now`].
     pub since: u64,

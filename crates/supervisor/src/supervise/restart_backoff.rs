@@ -52,9 +52,9 @@ impl RestartBackoff {
     }
 
     /// Records the end of a worker that lived for `life`, and returns the pause before the next
-    /// start. `has_answered` is true if the worker has responded to a request. The pause varies with
-    /// `epoch`, the number of the worker's start, so that workers that ended together do not start
-    /// together.
+    /// start. `has_answered` is true if the worker has responded to a request. The pause varies
+    /// with `epoch`, the number of the worker's start, so that workers that ended together do not
+    /// start together.
     pub(crate) fn on_exit(
         &mut self,
         life: Duration,
