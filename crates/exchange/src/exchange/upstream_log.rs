@@ -1,5 +1,5 @@
-//! What the access log says about the workers to which a request was sent: the number of attempts,
-//! the times, and the reason of a failure.
+//! The data in the access log about the workers to which a request was sent: the number of
+//! attempts, the times, and the reason of a failure.
 
 use std::time::{Duration, Instant};
 
@@ -42,8 +42,8 @@ impl TerminationState {
     }
 }
 
-/// What the access log will show about the workers of one request. The application updates it while
-/// the request is processed.
+/// The data about the workers of one request that the access log will show. The application updates
+/// it while the request is processed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UpstreamLog {
     /// The worker to which the request was sent last.

@@ -87,7 +87,7 @@ pub(crate) enum FoundNonblocking {
     WouldBlock(Lookup),
 }
 
-/// Whether the content of a small static file has been read.
+/// The result of reading the content of a static file when it is opened without blocking.
 #[derive(Debug)]
 pub(crate) enum Reading {
     /// The content of the small file has been read.

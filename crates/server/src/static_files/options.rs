@@ -102,7 +102,7 @@ impl Charset {
     }
 }
 
-/// Whether requests for a static file must have a certain header.
+/// The header that requests for a static file must have, if there is one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Validation {
     /// Requests for static files need no special header.

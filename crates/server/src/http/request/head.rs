@@ -180,9 +180,9 @@ pub(crate) fn fill(
     exchange.end_head(ends.remote, ends.local, is_upgrade);
 }
 
-/// Returns true if the client used HTTPS. If `is_trusted` is false, this is `is_own`: whether this
-/// connection uses TLS. Otherwise, the peer is a trusted proxy, and the last value of its
-/// `X-Forwarded-Proto` header decides. Earlier values may come from the proxy's client.
+/// Returns true if the client used HTTPS. If `is_trusted` is true, the peer is a trusted proxy, and
+/// the last value of its `X-Forwarded-Proto` header decides. (Earlier values may come from the
+/// proxy's client.) Otherwise returns `is_own`, which is true if this connection uses TLS.
 pub(crate) fn used_https(headers: &HeaderMap, is_own: bool, is_trusted: bool) -> bool {
     if !is_trusted {
         return is_own;

@@ -65,9 +65,9 @@ impl HttpConnection {
         }
     }
 
-    /// Returns true if the request body may be passed to the application chunk by chunk. Returns
-    /// false if the connection is closing. An HTTP/1.1 connection that was to close after the
-    /// current response then closes immediately instead.
+    /// Returns true if the request body may be passed to the application chunk by chunk, which
+    /// requires that the connection stays open. If an HTTP/1.1 connection was to close after the
+    /// current response, closes it at once and returns false.
     pub(crate) fn begin_body_stream(&self) -> bool {
         let ends = self.close_state.get() == CloseState::AfterResponse && !self.is_http2_stream;
         if ends {
