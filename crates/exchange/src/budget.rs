@@ -57,7 +57,7 @@ impl Share {
 }
 
 /// The memory budget of one server. It contains a limit and a count of used bytes for each
-/// [`Share`]. Reading a count takes no lock.
+/// [`Share`].
 pub struct Budget {
     limits: [usize; Share::COUNT],
     used: [AtomicUsize; Share::COUNT],

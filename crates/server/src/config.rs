@@ -17,8 +17,9 @@ pub struct Config {
     /// A function that makes the program's allocator return free memory to the operating system.
     /// Its argument is true if all free memory is to be returned, and false if only the memory that
     /// can be returned at little cost. The I/O thread calls the function between bursts of
-    /// connections, and serves no client meanwhile. A few milliseconds for each 10 MB of memory are acceptable.
-    /// `None` by default, because `malloc` has no cheap way to return memory.
+    /// connections, and serves no client meanwhile. A call should take at most a few milliseconds
+    /// for each 10 MB of memory. `None` by default, because `malloc` has no cheap way to return
+    /// memory.
     pub trim: Option<fn(bool)>,
 }
 

@@ -40,10 +40,9 @@ impl Link {
         self.app_waker.wake();
     }
 
-    /// Adds an event to the queue for the application. Returns whether and how the caller has to
-    /// wake the application. A request is rejected if too many requests are waiting. A WebSocket
-    /// message is never rejected, so the server must call [`poll_capacity`](Self::poll_capacity)
-    /// before it reads from a WebSocket.
+    /// Adds an event to the queue for the application. Returns how the caller has to wake the
+    /// application. A WebSocket message is never rejected, so the server must call
+    /// [`poll_capacity`](Self::poll_capacity) before it reads from a WebSocket.
     ///
     /// # Errors
     /// Returns [`PushError::Full`] with the exchange if

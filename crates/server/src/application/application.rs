@@ -81,10 +81,9 @@ pub trait Application {
         true
     }
 
-    /// Returns the process to which an accepted WebSocket is forwarded, or `None` if the
-    /// application serves the WebSocket itself. If there is such a process, bytes are forwarded in
-    /// both directions, and the application gets no messages of the WebSocket. Called once for each
-    /// WebSocket.
+    /// Returns the process to which the server forwards the bytes of an accepted WebSocket, or
+    /// `None` if the application serves the WebSocket itself. If there is such a process, the
+    /// application gets no messages of the WebSocket. Called once for each WebSocket.
     fn take_upstream(&self, _socket: WebSocketId) -> Option<Upstream> {
         None
     }

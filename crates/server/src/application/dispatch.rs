@@ -210,8 +210,8 @@ impl Dispatch {
     }
 
     /// Stores the application's decision (to respond, or how to receive the body) on a request.
-    /// Returns the key of the waiting connection, which the caller must wake, or `None` if no
-    /// connection waits any more.
+    /// Returns the connection-table key of the waiting connection, which the caller must wake, or
+    /// `None` if no connection waits any more.
     pub(crate) fn resolve(&self, decision: AppDecision) -> Option<usize> {
         let (slot, id) = decision.exchange().map(|exchange| (exchange.slot(), exchange.id()))?;
         match self.in_flight.resolve(slot, id, decision) {

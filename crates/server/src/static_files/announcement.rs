@@ -120,9 +120,9 @@ fn write(key: &str, mapping: &Mapping, out: &mut Vec<u8>) {
 }
 
 /// Appends the length of a string as 32 bits. A length that needs more bits is written as
-/// `u32::MAX`. This does no harm, because such a string exceeds the limit of every announcement, so
-/// its path is left out.
+/// `u32::MAX`.
 fn write_len(len: usize, out: &mut Vec<u8>) {
+    // Such a string exceeds the limit of every announcement, so its path is left out.
     out.extend_from_slice(&u32::try_from(len).unwrap_or(u32::MAX).to_le_bytes());
 }
 

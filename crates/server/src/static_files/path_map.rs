@@ -127,9 +127,8 @@ impl StaticFiles {
         !self.0.any.load(Ordering::Acquire)
     }
 
-    /// Decides whether the application or the server responds to a request. This makes no system
-    /// call and takes no lock, so it is cheap on the I/O thread. For a request to the application,
-    /// it also allocates no memory.
+    /// Decides whether the application or the server responds to a request. Makes no system call
+    /// and takes no lock. Allocates no memory for a request to the application.
     #[inline]
     pub fn route(&self, request: &RequestHead<'_>) -> Route {
         if self.is_empty() {

@@ -213,8 +213,8 @@ impl HttpConnection {
         }
     }
 
-    /// Marks this connection as an HTTP/2 connection. `session` is the state that all its streams
-    /// share. Returns this state.
+    /// Marks this connection as an HTTP/2 connection, and returns `session`, the state that all its
+    /// streams share.
     pub(crate) fn set_http2_session(&self, session: Rc<Http2Session>) -> Rc<Http2Session> {
         Rc::clone(self.http2_session.get_or_init(|| session))
     }

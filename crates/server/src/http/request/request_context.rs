@@ -176,8 +176,8 @@ impl RequestContext {
     // ---- memory ----
 
     /// Charges the memory budget for the request's exchange (the object of the request and its
-    /// response). `also` is the number of bytes that the request needs in addition. This function
-    /// checks that they fit into the budget, but the caller must charge them.
+    /// response). Also checks that `also` further bytes, which the caller must charge itself, fit
+    /// into the budget.
     ///
     /// # Errors
     /// Returns [`Rejection::Overload`] if the memory budget is exhausted.

@@ -486,9 +486,9 @@ impl ResponseStream {
         self.is_unflushed.set(was_unflushed);
     }
 
-    /// Records that the current chunk has been compressed. `has_output` is false if the compressor
-    /// has not produced any output for the chunk yet. The bytes of the chunk then no longer count
-    /// as unwritten.
+    /// Records that the current chunk has been compressed. If `has_output` is false (the compressor
+    /// has not produced any output for the chunk yet), the bytes of the chunk no longer count as
+    /// unwritten.
     pub(crate) fn end_compression(&self, has_output: bool) {
         let len = self.compressing.take();
         if has_output {
