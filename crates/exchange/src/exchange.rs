@@ -222,7 +222,7 @@ impl Exchange {
     }
 
     /// Records that the application has already inspected the head of the request and wants the
-    /// body. The inspection may have taken place in another process.
+    /// body.
     pub fn set_head_seen(&mut self) {
         self.is_head_seen = true;
     }
@@ -545,8 +545,7 @@ impl Exchange {
     }
 
     /// Returns the number of bytes of memory that the exchange occupies: its arena, its header
-    /// tables and the buffer of a body. After a [`reset`](Self::reset), this is the memory that is
-    /// kept for the next request.
+    /// tables and the buffer of a body.
     pub fn capacity(&self) -> usize {
         let lines = self.headers.capacity() * size_of::<StoredHeader>() + self.response.capacity();
         self.arena.capacity() + lines + self.body.capacity()

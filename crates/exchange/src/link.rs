@@ -187,8 +187,7 @@ impl Link {
         })
     }
 
-    /// Returns an empty buffer for a message. It comes from the pool of unused buffers, if that has
-    /// one.
+    /// Returns an empty buffer for a message, from the pool of unused buffers if there is one.
     pub fn buffer(&self) -> Vec<u8> {
         lock(&self.buffers).take()
     }

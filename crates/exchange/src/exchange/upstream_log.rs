@@ -58,8 +58,8 @@ pub struct UpstreamLog {
     pub response_time: Option<Duration>,
     /// The reason why the request was not completed normally, if the application knows it.
     pub termination_state: Option<TerminationState>,
-    /// A number that identifies the session of the request in the access log. The session's cookie
-    /// cannot be derived from this number.
+    /// A number that identifies the session of the request in the access log and does not reveal
+    /// the session's cookie.
     pub session: Option<u64>,
 }
 

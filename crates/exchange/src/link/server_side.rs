@@ -1,4 +1,4 @@
-//! The methods of [`Link`] that the server calls. The link connects the server to the application.
+//! The methods of [`Link`], the connection between server and application, that the server calls.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -140,8 +140,9 @@ impl Link {
     }
 
     /// Returns true if events are waiting for the application. The result may be slightly out of
-    /// date, because the queue is not locked.
+    /// date.
     pub fn has_events(&self) -> bool {
+        // Without locking the queue.
         self.put.load(Ordering::Relaxed) != self.taken()
     }
 

@@ -28,8 +28,7 @@ pub(super) struct ExchangePool {
 #[derive(Debug)]
 struct PooledExchange {
     exchange: Box<Exchange>,
-    /// The memory that the exchange holds, in bytes. It was measured when the exchange was put into
-    /// the pool.
+    /// The memory that the exchange holds, in bytes.
     bytes: usize,
 }
 

@@ -18,8 +18,8 @@ struct Slots {
     free: Vec<u32>,
 }
 
-/// The entry of one request in the in-flight table. It stores the key of the connection that waits
-/// for the response.
+/// The entry of one request in the in-flight table. It stores the connection-table key of the
+/// connection that waits for the response.
 // It stores no task waker, because a waker would keep the memory of an ended task, and of an idle
 // WebSocket, allocated.
 #[derive(Debug, Default)]

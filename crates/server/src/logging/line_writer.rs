@@ -172,8 +172,7 @@ struct State {
     /// The number of calls of [`LineWriter::flush`] that are waiting now.
     flushing: u32,
     is_closed: bool,
-    /// True if the writer's thread sleeps until it is notified. While it writes or collects lines,
-    /// it needs no wake-up.
+    /// True if the writer's thread sleeps until it is notified.
     is_idle: bool,
 }
 

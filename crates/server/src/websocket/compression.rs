@@ -56,7 +56,8 @@ pub(super) enum Deferred {
 }
 
 /// A permit for context takeover, with which a WebSocket keeps its compression windows between
-/// messages. The number of permits is limited, because the windows take memory.
+/// messages.
+// The number of permits is limited, because the windows take memory.
 #[derive(Debug)]
 struct TakeoverPermit {
     shared: Rc<WebSocketContext>,

@@ -248,9 +248,8 @@ impl HttpConnection {
         TableEntry::wake(self);
     }
 
-    /// Records for the application whether the client is a trusted proxy, whether it used HTTPS,
-    /// and its TLS certificate. Stores them in the exchange (the object of the request and its
-    /// response).
+    /// Stores in the exchange (the object of the request and its response) whether the client is a
+    /// trusted proxy, whether it used HTTPS, and its TLS certificate.
     pub(crate) fn set_transport_info(&self, exchange: &mut Exchange, headers: &HeaderMap) {
         exchange.set_from_trusted_proxy(self.is_proxy);
         exchange.set_transport(

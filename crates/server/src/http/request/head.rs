@@ -56,9 +56,9 @@ pub(crate) fn check(head: &mut Parts, has_body: bool) -> Result<(), Rejection> {
 }
 
 /// Returns true if a request target without a host is valid: if it begins with a path, or is the
-/// `*` of an OPTIONS request (RFC 9112, 3.2.1 and 3.2.4). The `http` crate also accepts a query
-/// without a path, and `*` with other methods.
+/// `*` of an OPTIONS request (RFC 9112, 3.2.1 and 3.2.4).
 fn names_path(head: &Parts) -> bool {
+    // The `http` crate also accepts a query without a path, and `*` with other methods.
     let target = head.uri.path_and_query().map_or("", |target| target.as_str());
     target.starts_with('/') || (target == "*" && head.method == Method::OPTIONS)
 }

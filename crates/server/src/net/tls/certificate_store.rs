@@ -185,8 +185,8 @@ impl Tls {
         }
     }
 
-    /// Returns the settings from which the current certificates were read. Also returns the
-    /// generation of these certificates: the number of times that certificates have been replaced.
+    /// Returns the settings from which the current certificates were read, and the number of times
+    /// that certificates have been replaced (the generation).
     fn current_settings(&self) -> (Arc<TlsSettings>, u64) {
         // The two values change together under this lock.
         let file_watch = self.file_watch();

@@ -167,8 +167,8 @@ impl HttpConnection {
         self.release_buffer();
     }
 
-    /// Frees the memory charge for the connection's enlarged read buffer. Only the charge for a
-    /// connection with its initial buffer remains.
+    /// Frees the memory charge for the connection's enlarged read buffer. The charge for a buffer
+    /// of the initial size remains.
     pub(crate) fn release_buffer(&self) {
         self.buffer.set(UNCHARGED_BYTES);
         self.charge.set(connection_bytes(self.has_tls()));

@@ -282,7 +282,8 @@ impl ResponseStream {
         self.wake();
     }
 
-    /// Ends the streamed response. It fails if its actual length differs from its declared length.
+    /// Ends the streamed response. If its actual length differs from its declared length, it counts
+    /// as failed.
     pub(crate) fn end(&self) {
         if self.state.get() != State::Open {
             return;
