@@ -57,7 +57,7 @@ impl Share {
 }
 
 /// The memory budget of one server. It contains a limit and a count of used bytes for each
-/// [`Share`]. Reading a count takes no lock.
+/// [`Share`].
 pub struct Budget {
     limits: [usize; Share::COUNT],
     used: [AtomicUsize; Share::COUNT],
@@ -115,8 +115,7 @@ impl Charge {
         self.bytes.get()
     }
 
-    /// Changes the number of bytes in this charge to the memory budget. Performs no atomic
-    /// operation if the number is unchanged.
+    /// Changes the number of bytes in this charge to the memory budget.
     pub fn set(&self, bytes: usize) {
         let before = self.bytes.replace(bytes);
         let used = &self.budget.used[self.share as usize];

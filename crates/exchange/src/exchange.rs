@@ -53,11 +53,10 @@ pub enum Version {
     Http11,
 }
 
-/// A request and its response. An exchange has one owner at a time. First the server stores the
-/// request in it. Then the application stores the response in it. Finally the server sends the
-/// response and keeps the exchange for a later request. Whoever does not own the exchange can only
-/// use its [`shared_status`](Exchange::shared_status), for example to record that the client has
-/// [disconnected](Exchange::is_client_disconnected).
+/// A request and its response. An exchange has one owner at a time. The server stores the request
+/// in it, the application stores the response in it, and the server sends the response and keeps
+/// the exchange for a later request. Code that does not own the exchange can only use its
+/// [`shared_status`](Exchange::shared_status).
 ///
 /// # Allocation
 /// The head, a body in memory and the response are stored in the exchange's arena.
@@ -223,7 +222,7 @@ impl Exchange {
     }
 
     /// Records that the application has already inspected the head of the request and wants the
-    /// body. The inspection may have taken place in another process.
+    /// body.
     pub fn set_head_seen(&mut self) {
         self.is_head_seen = true;
     }
@@ -531,23 +530,22 @@ impl Exchange {
         self.is_logged = is_logged;
     }
 
-    /// Calls `note` to update what the access log will show about this request's workers. Does
-    /// nothing if the request is not logged.
+    /// Calls `note` to update the data about this request's workers that the access log will show.
+    /// Does nothing if the request is not logged.
     pub fn update_upstream_log(&self, note: impl FnOnce(&mut UpstreamLog)) {
         if self.is_logged {
             self.status.update(note);
         }
     }
 
-    /// Returns what the access log will show about this request's workers, such as the attempts and
-    /// waiting times. Returns `None` if nothing was recorded.
+    /// Returns the data about this request's workers that the access log will show, such as the
+    /// attempts and waiting times. Returns `None` if nothing was recorded.
     pub fn upstream_log(&self) -> Option<UpstreamLog> {
         if self.is_logged { self.status.upstream_log() } else { None }
     }
 
     /// Returns the number of bytes of memory that the exchange occupies: its arena, its header
-    /// tables and the buffer of a body. After a [`reset`](Self::reset), this is the memory that is
-    /// kept for the next request.
+    /// tables and the buffer of a body.
     pub fn capacity(&self) -> usize {
         let lines = self.headers.capacity() * size_of::<StoredHeader>() + self.response.capacity();
         self.arena.capacity() + lines + self.body.capacity()

@@ -47,7 +47,7 @@ use crate::exchange::Exchange;
 use crate::payload::ReleaseQueue;
 use crate::wakers::{AppWaker, IoWaker};
 
-/// What the application is doing, which tells the server how to wake it.
+/// The current activity of the application, which tells the server how to wake it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum AppState {
@@ -102,8 +102,8 @@ pub enum PushError {
     Full(Box<Exchange>),
 }
 
-/// What the server still has to do to wake the application after it has added an event to the
-/// queue.
+/// The action by which the server still has to wake the application after it has added an event to
+/// the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum WakeUp {
@@ -117,7 +117,8 @@ pub enum WakeUp {
     AfterBatch,
 }
 
-/// Whether the server sleeps, and if so, how soon a command from the application should wake it.
+/// The state of the server's thread: awake, or asleep and to be woken by a command at once or after
+/// a short delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum IoState {
@@ -139,10 +140,9 @@ pub struct Link {
     app_state: AtomicU8,
     app_waker: Arc<dyn AppWaker>,
     taken: AtomicU64,
-    /// Whether the server's thread has failed. Readable without locking the queue.
+    /// Whether the server's thread has failed.
     has_failed: AtomicBool,
-    /// The total number of events that the server has added to the event queue. Readable without
-    /// locking the queue.
+    /// The total number of events that the server has added to the event queue.
     put: AtomicU64,
     /// The total number of events that the application had [taken](Self::taken) when it last polled
     /// the queue and found no event.
@@ -187,8 +187,7 @@ impl Link {
         })
     }
 
-    /// Returns an empty buffer for a message. It comes from the pool of unused buffers, if that has
-    /// one.
+    /// Returns an empty buffer for a message, from the pool of unused buffers if there is one.
     pub fn buffer(&self) -> Vec<u8> {
         lock(&self.buffers).take()
     }

@@ -104,7 +104,7 @@ impl AppToken {
         AppToken { token, releases: Arc::clone(releases) }
     }
 
-    /// Unwraps the token and returns it to the application. It is then not returned through the
+    /// Unwraps the token and returns it to the application, without returning it through the
     /// [`ReleaseQueue`].
     pub fn take(mut self) -> u64 {
         std::mem::take(&mut self.token)

@@ -14,8 +14,7 @@ const HIGH_MARK: usize = 1 << 20;
 const LOW_MARK: usize = 64 << 10;
 
 /// The counters of the bytes that are waiting to be sent to one WebSocket. Application and server
-/// share them, and each counter is written by only one of the two. Updating a counter takes no
-/// lock.
+/// share them, and each counter is written by only one of the two.
 #[derive(Debug, Default)]
 pub struct SendBacklog {
     /// The total number of bytes in the messages that the application has sent to this WebSocket.

@@ -14,12 +14,12 @@ pub struct Config {
     pub limits: Limits,
     /// The limits on requests and WebSocket messages that are queued for the application.
     pub queue: rookery_exchange::QueueLimits,
-    /// A function that makes the program's allocator return free memory to the operating system. It
-    /// is called on the I/O thread between bursts of connections. Its argument is true if all free
-    /// memory is to be returned, and false if only the memory that can be returned at little cost.
-    /// The I/O thread serves no client while the function runs, so it must be fast. A few
-    /// milliseconds for each 10 MB of memory, once after each burst of connections, are acceptable.
-    /// `None` by default, because `malloc` has no cheap way to return memory.
+    /// A function that makes the program's allocator return free memory to the operating system.
+    /// Its argument is true if all free memory is to be returned, and false if only the memory that
+    /// can be returned at little cost. The I/O thread calls the function between bursts of
+    /// connections, and serves no client meanwhile. A call should take at most a few milliseconds
+    /// for each 10 MB of memory. `None` by default, because `malloc` has no cheap way to return
+    /// memory.
     pub trim: Option<fn(bool)>,
 }
 
@@ -34,8 +34,9 @@ pub struct Limits {
     pub max_header_size: usize,
     /// The maximum number of header lines of a request. A request with more lines is rejected with
     /// status 431. Default 2,000, the most that clients of httpuv have been seen to send. Values
-    /// over 24,576 have the same effect as 24,576, the capacity of the header table. For each head
-    /// with more than 100 lines, the server allocates a table for the maximum number of lines.
+    /// over 24,576 have the same effect as 24,576.
+    // 24,576 is the capacity of the header table. For each head with more than 100 lines, the
+    // server allocates a table for the maximum number of lines.
     pub max_headers: usize,
     /// The maximum size of an HTTP/2 request head, in bytes. Each header line counts 32 bytes more
     /// than its length (RFC 9113, 6.5.2). A larger head is rejected with status 431. A head of four
@@ -58,7 +59,7 @@ pub struct Limits {
     /// spooled. A body that would leave less is rejected with status 507. Default 1 GiB, or a tenth
     /// of the file system if that is less.
     pub disk_reserve: u64,
-    /// The divisor that bounds [`disk_reserve`](Self::disk_reserve) on small file systems: the
+    /// The divisor that limits [`disk_reserve`](Self::disk_reserve) on small file systems: the
     /// reserve is at most the size of the file system divided by this number. Default 10.
     pub disk_share: u64,
     /// The maximum time for a TLS handshake, counted from the acceptance of the connection. After

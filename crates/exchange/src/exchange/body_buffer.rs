@@ -211,7 +211,7 @@ impl BodyBuffer {
         unsafe { std::slice::from_raw_parts(data(self.head).as_ptr(), self.len) }
     }
 
-    /// Returns true if the buffer can still be lent to the application. A buffer can be lent only
+    /// Returns true if the buffer has not been lent to the application yet. It can be lent only
     /// once.
     pub fn is_lendable(&self) -> bool {
         !self.head().is_lent.load(Ordering::Relaxed)

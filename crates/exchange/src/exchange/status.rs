@@ -8,13 +8,12 @@ use std::time::Instant;
 use super::upstream_log::UpstreamLog;
 
 /// The state of a request that the server and the application share: whether the client has
-/// disconnected, whether the request is waiting, and what the access log will show about its
-/// workers.
+/// disconnected, whether the request is waiting, and the data about its workers for the access log.
 #[derive(Debug, Default)]
 pub struct ExchangeStatus {
     is_disconnected: AtomicBool,
     is_waiting: AtomicBool,
-    /// What the access log will show about this request's workers; `None` unless the request is
+    /// The data about this request's workers for the access log; `None` unless the request is
     /// logged and the application has workers.
     upstream_log: Mutex<Option<UpstreamLog>>,
 }
@@ -40,7 +39,7 @@ impl ExchangeStatus {
         self.is_waiting.store(is_waiting, Ordering::Release);
     }
 
-    /// Returns what the access log will show about this request's workers. If the request is still
+    /// Returns the data about this request's workers for the access log. If the request is still
     /// waiting for a worker, the time until now is included. Returns `None` if the application has
     /// no workers.
     pub fn upstream_log(&self) -> Option<UpstreamLog> {

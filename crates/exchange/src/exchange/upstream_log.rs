@@ -1,5 +1,5 @@
-//! What the access log says about the workers to which a request was sent: the number of attempts,
-//! the times, and the reason of a failure.
+//! The data in the access log about the workers to which a request was sent: the number of
+//! attempts, the times, and the reason of a failure.
 
 use std::time::{Duration, Instant};
 
@@ -42,8 +42,8 @@ impl TerminationState {
     }
 }
 
-/// What the access log will show about the workers of one request. The application updates it while
-/// the request is processed.
+/// The data about the workers of one request that the access log will show. The application updates
+/// it while the request is processed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UpstreamLog {
     /// The worker to which the request was sent last.
@@ -58,8 +58,8 @@ pub struct UpstreamLog {
     pub response_time: Option<Duration>,
     /// The reason why the request was not completed normally, if the application knows it.
     pub termination_state: Option<TerminationState>,
-    /// A number that identifies the session of the request in the access log. The session's cookie
-    /// cannot be derived from this number.
+    /// A number that identifies the session of the request in the access log and does not reveal
+    /// the session's cookie.
     pub session: Option<u64>,
 }
 

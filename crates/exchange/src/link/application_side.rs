@@ -1,5 +1,5 @@
-//! The methods of [`Link`] that the application calls. The link connects the application to the
-//! server.
+//! The methods of [`Link`], the connection between server and application, that the application
+//! calls.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -55,8 +55,7 @@ impl Link {
         lock(&self.up).events.is_empty()
     }
 
-    /// Returns true if the server's thread has ended because of a failure. The check costs only one
-    /// atomic load.
+    /// Returns true if the server's thread has ended because of a failure.
     pub fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! The methods of [`Link`] that the server calls. The link connects the server to the application.
+//! The methods of [`Link`], the connection between server and application, that the server calls.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -40,10 +40,9 @@ impl Link {
         self.app_waker.wake();
     }
 
-    /// Adds an event to the queue for the application. Returns whether and how the caller has to
-    /// wake the application. A request is rejected if too many requests are waiting. A WebSocket
-    /// message is never rejected, so the server must call [`poll_capacity`](Self::poll_capacity)
-    /// before it reads from a WebSocket.
+    /// Adds an event to the queue for the application. Returns how the caller has to wake the
+    /// application. A WebSocket message is never rejected, so the server must call
+    /// [`poll_capacity`](Self::poll_capacity) before it reads from a WebSocket.
     ///
     /// # Errors
     /// Returns [`PushError::Full`] with the exchange if
@@ -141,8 +140,9 @@ impl Link {
     }
 
     /// Returns true if events are waiting for the application. The result may be slightly out of
-    /// date, because the queue is not locked.
+    /// date.
     pub fn has_events(&self) -> bool {
+        // Without locking the queue.
         self.put.load(Ordering::Relaxed) != self.taken()
     }
 

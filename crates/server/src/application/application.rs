@@ -8,9 +8,9 @@ use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, WakeUp, Web
 
 use crate::net::unix_stream::UnixStream;
 
-/// A function that makes the [`Application`]. The I/O thread calls it once when the thread starts.
-/// Its argument is a handle that wakes the I/O thread. Another thread must use the handle after it
-/// has queued a command for [`Application::take_commands`].
+/// A function that makes the [`Application`]. The I/O thread calls it once, when the thread starts.
+/// Its argument is a handle by which other threads wake the I/O thread after they have queued a
+/// command for [`Application::take_commands`].
 pub type MakeApplication = Arc<dyn Fn(Arc<dyn IoWaker>) -> Box<dyn Application> + Send + Sync>;
 
 /// A connection to the process that serves an accepted WebSocket. The server forwards bytes between
@@ -81,10 +81,9 @@ pub trait Application {
         true
     }
 
-    /// Returns the process to which an accepted WebSocket is forwarded, or `None` if the
-    /// application serves the WebSocket itself. If there is such a process, bytes are forwarded in
-    /// both directions, and the application gets no messages of the WebSocket. Called once for each
-    /// WebSocket.
+    /// Returns the process to which the server forwards the bytes of an accepted WebSocket, or
+    /// `None` if the application serves the WebSocket itself. If there is such a process, the
+    /// application gets no messages of the WebSocket. Called once for each WebSocket.
     fn take_upstream(&self, _socket: WebSocketId) -> Option<Upstream> {
         None
     }
@@ -96,21 +95,19 @@ pub trait Application {
     /// Takes back a buffer for reuse, after the WebSocket message in it was sent to the client.
     fn recycle_buffer(&self, buffer: Vec<u8>);
 
-    /// Wakes the application now. Called after all events of a batch have been passed on, if
+    /// Wakes the application. The I/O thread calls this function after a batch of events, if
     /// [`handle_event`](Self::handle_event) has returned [`WakeUp::AfterBatch`] for one of them.
     fn wake_deferred(&self);
 
-    /// Returns true if the application runs on another thread of this process. In that case the I/O
-    /// thread yields the processor before it sleeps, because the application may respond meanwhile.
-    /// The I/O thread also checks periodically whether a busy application takes its queued events
-    /// ([`wake_if_stalled`](Self::wake_if_stalled)).
+    /// Returns true if the application runs on another thread of this process. The I/O thread then
+    /// yields the processor before it sleeps, because the application may respond meanwhile.
     fn has_thread(&self) -> bool {
         false
     }
 
     /// Returns true if the application has forwarded data to another process since the last call.
-    /// In that case the I/O thread yields the processor before it sleeps, because a response may
-    /// arrive meanwhile.
+    /// The I/O thread then yields the processor before it sleeps, because a response may arrive
+    /// meanwhile.
     fn take_has_forwarded(&self) -> bool {
         false
     }
@@ -127,8 +124,8 @@ pub trait Application {
     fn wake_if_stalled(&self, seen: u64) -> Option<u64>;
 
     /// Notifies the application that the I/O thread is about to sleep. Returns false if the
-    /// application has sent commands, in which case the thread must not sleep. `is_slow` is true if
-    /// the application needs more than a millisecond to take events.
+    /// application has sent commands, so that the thread must not sleep. `is_slow` is true if the
+    /// application needs more than a millisecond to take events.
     fn prepare_sleep(&self, is_slow: bool) -> bool;
 
     /// Notifies the application that the I/O thread has stopped sleeping, so that new commands need

@@ -20,8 +20,7 @@ use super::exchange_pool::ExchangePool;
 pub(crate) use super::in_flight::AppDecision;
 use super::in_flight::InFlightTable;
 
-/// The id of the next exchange (a request with its response). Ids are unique within the process,
-/// even if it runs several servers one after the other.
+/// The id of the next exchange (a request with its response). Ids are unique within the process.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// The application, together with the requests that it has received and not answered yet.
@@ -30,8 +29,7 @@ pub(crate) struct Dispatch {
     in_flight: InFlightTable,
     pool: ExchangePool,
     commands: RefCell<VecDeque<Command>>,
-    /// Notified when the application must be woken. The wake-up follows after all other ready tasks
-    /// of the I/O thread have run.
+    /// Notified when the application must be woken.
     pub(crate) wake_requested: Notify,
     /// Notified when the I/O thread must start to check periodically whether a busy application
     /// takes its events.
@@ -212,8 +210,8 @@ impl Dispatch {
     }
 
     /// Stores the application's decision (to respond, or how to receive the body) on a request.
-    /// Returns the key of the waiting connection, which the caller must wake, or `None` if no
-    /// connection waits any more.
+    /// Returns the connection-table key of the waiting connection, which the caller must wake, or
+    /// `None` if no connection waits any more.
     pub(crate) fn resolve(&self, decision: AppDecision) -> Option<usize> {
         let (slot, id) = decision.exchange().map(|exchange| (exchange.slot(), exchange.id()))?;
         match self.in_flight.resolve(slot, id, decision) {

@@ -9,8 +9,7 @@ use rookery_exchange::{Budget, Exchange, Share};
 use crate::blocking::unnamed_file::UnnamedFile;
 
 /// The maximum number of exchanges (each a request with its response) that are pooled for reuse. It
-/// equals the default maximum of queued requests. The memory of the pooled exchanges has a separate
-/// limit, [`Limits::pool_bytes`](crate::Limits::pool_bytes).
+/// equals the default maximum of queued requests.
 const MAX_POOLED: usize = 1024;
 
 /// The pool of unused exchanges. An exchange holds the memory of one request and its response, and
@@ -29,8 +28,7 @@ pub(super) struct ExchangePool {
 #[derive(Debug)]
 struct PooledExchange {
     exchange: Box<Exchange>,
-    /// The memory that the exchange holds, in bytes. It was measured when the exchange was put into
-    /// the pool.
+    /// The memory that the exchange holds, in bytes.
     bytes: usize,
 }
 

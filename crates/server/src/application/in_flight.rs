@@ -18,8 +18,8 @@ struct Slots {
     free: Vec<u32>,
 }
 
-/// The entry of one request in the in-flight table. It stores the key of the connection that waits
-/// for the response.
+/// The entry of one request in the in-flight table. It stores the connection-table key of the
+/// connection that waits for the response.
 // It stores no task waker, because a waker would keep the memory of an ended task, and of an idle
 // WebSocket, allocated.
 #[derive(Debug, Default)]
@@ -86,9 +86,9 @@ impl InFlightTable {
         slots.all.get(exchange.slot() as usize).is_some_and(|entry| entry.id == exchange.id())
     }
 
-    /// Stores the application's decision on a request. Returns the key of the connection that waits
-    /// for the decision. Also returns the previous decision on the request if the connection has
-    /// not taken that yet.
+    /// Stores the application's decision on a request. Returns the connection-table key of the
+    /// connection that waits for the decision, and the previous decision if the connection has not
+    /// taken that yet.
     ///
     /// # Errors
     /// Returns `decision` if no connection waits for a decision on the request any more.

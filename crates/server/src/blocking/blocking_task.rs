@@ -1,9 +1,9 @@
 //! Tasks that may block, such as file operations, spooling and compression. They run on a few
 //! separate threads.
 //!
-//! If a disk does not respond, a task may exist for much longer than its client's connection.
-//! Therefore the task itself, and not the connection, owns the [`Charge`](rookery_exchange::Charge)
-//! that counts the task's memory against the memory budget.
+//! The task itself, and not its client's connection, owns the [`Charge`](rookery_exchange::Charge)
+//! that counts the task's memory against the memory budget. If a disk does not respond, the task
+//! may exist for much longer than the connection.
 
 use std::io;
 use std::pin::Pin;

@@ -41,7 +41,7 @@ pub(crate) fn look(path: &[u8]) -> Result<Option<(Kind, FileState)>, WouldBlock>
 }
 
 /// Opens a file, or returns `None` if there is no such file. Fails if opening would have to wait
-/// for a disk. If the file was replaced since [`look`] found it, this function opens the new file.
+/// for a disk.
 pub(crate) fn open(path: &[u8]) -> Result<Option<(File, Kind, FileState)>, WouldBlock> {
     // `NONBLOCK` prevents that opening a FIFO blocks the thread.
     let Some(file) = open_known(path, OFlags::NONBLOCK | OFlags::NOCTTY)? else { return Ok(None) };

@@ -8,9 +8,8 @@ use std::cmp::Reverse;
 #[derive(Debug, Default)]
 pub(super) struct EvictionCandidates(pub(super) RefCell<Vec<Candidate>>);
 
-/// A slow connection that may be evicted. The candidate that compares as the greatest is evicted
-/// first. It is the connection that has made no progress for longest and, among equally slow
-/// connections, the oldest.
+/// A slow connection that may be evicted. Candidates are ordered by the time for which they have
+/// made no progress and, if it is equal, by their age. The greatest is evicted first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Candidate {
     pub(super) slowness: u32,

@@ -37,8 +37,8 @@ pub(crate) fn ticks(time: Duration, tick: Duration) -> u32 {
         .map_or(u32::MAX / 2, |ticks| ticks.min(u32::MAX / 2))
 }
 
-/// A meter of how many bytes a client is behind its minimum rate. Counting costs one addition for
-/// each read or write. A periodic pass over all connections compares the count with the rate.
+/// A meter of how many bytes a client is behind its minimum rate. A periodic pass over all
+/// connections compares the count with the rate.
 #[derive(Debug, Default)]
 pub(crate) struct RateMeter {
     /// The number of bytes that the client has sent or read since the last tick of the clock.

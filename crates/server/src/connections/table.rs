@@ -53,8 +53,8 @@ pub(crate) trait TableEntry: fmt::Debug {
     fn abort(&self);
 
     /// Returns true if the connection waits for the application's response. A listener that is
-    /// being stopped does not wait for such a connection. The connection is closed after its
-    /// response.
+    /// being stopped does not wait for such a connection, which stays open until its response is
+    /// sent.
     fn is_awaiting_response(&self) -> bool;
 
     /// Returns true if a listener that is being stopped closes the connection at once instead of

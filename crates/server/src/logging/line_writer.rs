@@ -60,7 +60,7 @@ impl LineWriter {
         LineWriter(Arc::new(Handle(Arc::new(shared))))
     }
 
-    /// Queues complete lines for writing. Each line ends in a line feed. Never blocks on the
+    /// Queues complete lines, each of which ends in a line feed, for writing. Never blocks on the
     /// output.
     pub fn write(&self, lines: &[u8]) {
         if !self.push(|buffer| buffer.extend_from_slice(lines)) {
@@ -172,8 +172,7 @@ struct State {
     /// The number of calls of [`LineWriter::flush`] that are waiting now.
     flushing: u32,
     is_closed: bool,
-    /// True if the writer's thread sleeps until it is notified. While it writes or collects lines,
-    /// it needs no wake-up.
+    /// True if the writer's thread sleeps until it is notified.
     is_idle: bool,
 }
 

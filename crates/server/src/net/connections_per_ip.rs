@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::rc::Rc;
 
-/// The number of open connections of each IP address. If the number is not limited, it is not
-/// counted and the map is empty.
+/// The number of open connections of each IP address. The map is empty if the number is not
+/// limited.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionsPerIp(RefCell<HashMap<IpAddr, usize>>);
 

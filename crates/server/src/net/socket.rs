@@ -17,8 +17,8 @@ use super::unix_stream::UnixStream;
 #[cfg(target_os = "linux")]
 const UNSENT_LIMIT: libc::c_int = 128 << 10;
 
-/// Whether the peer has closed or half-closed a connection, as far as this is known without
-/// reading.
+/// The state of a connection, as far as it is known without reading: open, half-closed by the peer,
+/// or closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PeerState {
     Open,
@@ -44,8 +44,8 @@ impl Socket {
         }
     }
 
-    /// Reads from the socket into `buffer`. If a read does not fill `buffer`, the socket is assumed
-    /// to be empty, which saves a system call.
+    /// Reads from the socket into `buffer`. After a read that does not fill `buffer`, the socket
+    /// counts as empty until new input arrives, which saves a system call.
     pub(crate) fn poll_read_buf(
         &mut self,
         cx: &mut Context<'_>,
@@ -230,9 +230,9 @@ impl Socket {
         found > 0 && poll.revents & (libc::POLLHUP | libc::POLLERR) != 0
     }
 
-    /// Returns whether the peer has closed or half-closed the connection, without reading. A Unix
-    /// socket that the peer has closed counts as half-closed, because there may be unread input.
-    /// Makes a system call.
+    /// Returns the state of the connection, without reading: open, half-closed by the peer, or
+    /// closed. A Unix socket that the peer has closed counts as half-closed, because there may be
+    /// unread input. Makes a system call.
     pub(crate) fn peer_state(&self) -> PeerState {
         #[cfg(target_os = "linux")]
         const SHUT: libc::c_short = libc::POLLRDHUP;

@@ -77,8 +77,8 @@ pub(crate) trait MultiplexedStream: fmt::Debug {
     /// it yet. Returns the number of buffered bytes.
     fn buffer_unread(&mut self, cx: &mut Context<'_>) -> usize;
 
-    /// Returns whether the peer has closed or half-closed the stream, as far as the last read or
-    /// [`buffer_unread`](Self::buffer_unread) has shown.
+    /// Returns the state of the stream that the last read or [`buffer_unread`](Self::buffer_unread)
+    /// has shown: open, half-closed by the peer, or closed.
     fn peer_state(&self) -> PeerState;
 
     /// Discards the buffered input of the stream.
@@ -179,8 +179,8 @@ impl Transport {
         }
     }
 
-    /// Reads from the transport into `buffer`. If a read does not fill `buffer`, the socket is
-    /// assumed to be empty, which saves a system call.
+    /// Reads from the transport into `buffer`. After a read that does not fill `buffer`, the socket
+    /// counts as empty until new input arrives, which saves a system call.
     pub(crate) fn poll_read_buf(
         &mut self,
         cx: &mut Context<'_>,
@@ -194,8 +194,9 @@ impl Transport {
         }
     }
 
-    /// Reads from the transport into `buffer`, and returns the number of bytes read. If a read does
-    /// not fill `buffer`, the socket is assumed to be empty, which saves a system call.
+    /// Reads from the transport into `buffer`, and returns the number of bytes read. After a read
+    /// that does not fill `buffer`, the socket counts as empty until new input arrives, which saves
+    /// a system call.
     pub(crate) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -257,8 +258,8 @@ impl Transport {
         }
     }
 
-    /// Returns whether the peer has closed or half-closed the connection, without reading. Makes a
-    /// system call if the transport has a socket.
+    /// Returns the state of the connection, without reading: open, half-closed by the peer, or
+    /// closed. Makes a system call if the transport has a socket.
     pub(crate) fn peer_state(&self) -> PeerState {
         match &self.channel {
             Channel::Plain(socket) => socket.peer_state(),

@@ -50,14 +50,14 @@ impl UnixStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads from the socket by calling `read`. If `read` returns `WouldBlock`, the socket is
-    /// assumed to be empty until new input arrives.
+    /// Reads from the socket by calling `read`. If `read` returns `WouldBlock`, the socket counts
+    /// as empty until new input arrives.
     pub(crate) fn try_read_with<T>(&self, read: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         self.socket.try_io(Interest::READABLE, |_| read())
     }
 
-    /// Writes to the socket by calling `write`. If `write` returns `WouldBlock`, the socket is
-    /// assumed to be full, and the async runtime watches its write readiness from then on.
+    /// Writes to the socket by calling `write`. If `write` returns `WouldBlock`, the socket counts
+    /// as full, and the async runtime watches from then on whether it is writable.
     pub(crate) fn try_write_with<T>(&self, write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         if let Some(writable) = self.writable.get() {
             return writable.try_io(Interest::WRITABLE, |_| write());
@@ -108,8 +108,8 @@ impl std::os::fd::AsFd for UnixStream {
 }
 
 impl AsyncRead for UnixStream {
-    /// Reads from the socket into `buffer`. If a read does not fill `buffer`, the socket is assumed
-    /// to be empty, which saves a system call.
+    /// Reads from the socket into `buffer`. After a read that does not fill `buffer`, the socket
+    /// counts as empty until new input arrives, which saves a system call.
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

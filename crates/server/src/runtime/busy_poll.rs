@@ -21,10 +21,10 @@ const POLL_TIME: Duration = Duration::from_micros(50);
 /// processor time.
 const MAX_SLEEPS: u32 = 64;
 
-/// Decides whether the I/O thread polls (repeatedly checks for new events) for a short time instead
-/// of going to sleep. A poll is useful if the application sends a command during it, or if no
-/// request is in flight any more. After each useless poll, the number of sleeps until the next poll
-/// doubles. A useful poll resets it to 0.
+/// The state by which the I/O thread decides whether to poll (check for new events repeatedly) for
+/// a short time before it sleeps. A poll is useful if the application sends a command during it, or
+/// if no request is in flight any more. After each useless poll, the number of sleeps until the
+/// next poll doubles. A useful poll resets it to 0.
 #[derive(Debug)]
 pub(super) struct BusyPoll {
     /// True if the process has a scoreboard (shared memory in which it publishes its counters), as

@@ -125,8 +125,8 @@ impl CommandQueue {
     }
 }
 
-/// A guard that closes a [`CommandQueue`] when it is dropped. The I/O thread holds it, so that no
-/// command stays pending, however the thread ends.
+/// A guard that closes a [`CommandQueue`] when it is dropped. The I/O thread holds it, so that the
+/// queue is closed however the thread ends.
 #[derive(Debug)]
 pub(super) struct CloseOnDrop<'a>(pub(super) &'a CommandQueue);
 

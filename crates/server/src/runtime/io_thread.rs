@@ -61,7 +61,8 @@ impl IoWaker for ThreadWaker {
 
 thread_local! {
     /// The context of this I/O thread, for the functions that the runtime calls before and after
-    /// sleeping. These functions must be `Send`, so they cannot hold the context themselves.
+    /// sleeping.
+    // These functions must be `Send`, so they cannot hold the context themselves.
     static IO_CONTEXT: RefCell<Option<(Rc<IoContext>, Arc<Notify>)>> = const { RefCell::new(None) };
 }
 

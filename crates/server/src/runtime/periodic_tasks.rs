@@ -39,9 +39,10 @@ pub(super) async fn watch_application(dispatch: Rc<Dispatch>) {
     }
 }
 
-/// Enforces the deadlines of all connections once per clock tick. The task runs even while there
-/// are no connections, so that a wrong count of connections cannot disable all deadlines.
+/// Enforces the deadlines of all connections once per clock tick. The task also runs while there
+/// are no connections.
 pub(super) async fn sweep(connections: Rc<ConnectionTable>) {
+    // If it stopped without connections, a wrong count of them could disable all deadlines.
     loop {
         tokio::time::sleep(connections.clock.ticks.length).await;
         connections.sweep();

@@ -71,9 +71,7 @@ fn is_above(above: &str, below: &str) -> bool {
     above == "/" || below.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Decodes an announcement of static paths that [`StaticFiles::announcement`] has encoded. The
-/// announcement contains the value of every option, so the process that decodes it needs no
-/// defaults.
+/// Decodes an announcement of static paths that [`StaticFiles::announcement`] has encoded.
 ///
 /// # Errors
 /// Fails if the bytes are incomplete or malformed, or if [`StaticFiles::set`] would refuse one of
@@ -81,6 +79,7 @@ fn is_above(above: &str, below: &str) -> bool {
 pub fn read_announcement(
     mut bytes: &[u8],
 ) -> Result<BTreeMap<String, StaticPath>, MalformedAnnouncement> {
+    // An announcement contains the value of every option, so no defaults are needed here.
     let mut paths = BTreeMap::new();
     while !bytes.is_empty() {
         let (key, path) = read(&mut bytes).ok_or(MalformedAnnouncement)?;
@@ -120,9 +119,9 @@ fn write(key: &str, mapping: &Mapping, out: &mut Vec<u8>) {
 }
 
 /// Appends the length of a string as 32 bits. A length that needs more bits is written as
-/// `u32::MAX`. This does no harm, because such a string exceeds the limit of every announcement, so
-/// its path is left out.
+/// `u32::MAX`.
 fn write_len(len: usize, out: &mut Vec<u8>) {
+    // Such a string exceeds the limit of every announcement, so its path is left out.
     out.extend_from_slice(&u32::try_from(len).unwrap_or(u32::MAX).to_le_bytes());
 }
 

@@ -66,8 +66,7 @@ enum IfRange {
 }
 
 impl Conditions {
-    /// Reads the conditions and the range from the headers of a request. Copies only the entity
-    /// tags, whose size is bounded by the limit on the request head.
+    /// Reads the conditions and the range from the headers of a request.
     pub(crate) fn of(request: &RequestHead<'_>) -> Conditions {
         let value = |name| request.headers.value(name);
         // RFC 9110, section 14.2, defines Range only for GET.

@@ -31,7 +31,7 @@ use crate::blocking::file_state::FileState;
 const BYTES: usize = 16 << 20;
 
 /// The maximum number of files in the file cache. It is enough for two hundred pages with their
-/// scripts and images. If the files are small, this limit is reached before [`BYTES`].
+/// scripts and images.
 const FILES: usize = 2048;
 
 /// The maximum size in bytes of a file that is cached. Files up to this size are read as soon as

@@ -87,7 +87,7 @@ pub(crate) enum FoundNonblocking {
     WouldBlock(Lookup),
 }
 
-/// Whether the content of a small static file has been read.
+/// The result of reading the content of a static file when it is opened without blocking.
 #[derive(Debug)]
 pub(crate) enum Reading {
     /// The content of the small file has been read.
@@ -122,9 +122,8 @@ impl Lookup {
         as_path(&self.path)
     }
 
-    /// Searches for the requested file and opens it, on a thread that may block. This takes three
-    /// system calls for a file and one more for a directory. Only regular files are opened, because
-    /// opening a FIFO or a device could block the thread for ever.
+    /// Searches for the requested file and opens it, on a thread that may block. Only regular files
+    /// are opened, because opening a FIFO or a device could block the thread for ever.
     pub fn open(self) -> Found {
         self.open_at(SystemTime::now())
     }
@@ -159,8 +158,7 @@ impl Lookup {
         Ok(Fetched { found, bytes, cacheable: cacheable.filter(|_| local.is_some()), local })
     }
 
-    /// Searches for the requested file and opens it without blocking, on an I/O thread. A file in
-    /// the cache is found without an allocation.
+    /// Searches for the requested file and opens it without blocking, on an I/O thread.
     ///
     /// If `out` is given, also reads the content of a small file. The content is stored in `out`,
     /// or in a separate buffer if the file is to be cached.

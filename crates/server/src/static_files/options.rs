@@ -15,7 +15,7 @@ pub struct StaticPath {
     /// The absolute path of the file or directory on disk. It is empty if `overrides.exclude` is
     /// `Some(true)`.
     pub path: PathBuf,
-    /// The options of this static path. They do not apply to other static paths.
+    /// The options of this static path.
     pub overrides: Overrides,
 }
 
@@ -102,7 +102,7 @@ impl Charset {
     }
 }
 
-/// Whether requests for a static file must have a certain header.
+/// The header that requests for a static file must have, if there is one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Validation {
     /// Requests for static files need no special header.

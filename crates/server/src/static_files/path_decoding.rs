@@ -8,8 +8,7 @@ use smallvec::SmallVec;
 /// No segment is empty or `.`.
 #[derive(Debug)]
 pub(crate) struct DecodedPath<'a> {
-    /// The URL path as the client sent it, if it needs no decoding. The path is then not copied,
-    /// which halves the cost of routing.
+    /// The URL path as the client sent it, if it needs no decoding.
     as_sent: Option<&'a [u8]>,
     /// The decoded URL path, if decoding was necessary.
     decoded: SmallVec<[u8; INLINE]>,

@@ -23,14 +23,13 @@ pub struct StaticFiles(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    /// The static paths and options as the application set them. Only the application's threads
-    /// take this lock.
+    /// The static paths and options as the application set them.
+    // Only the application's threads take this lock.
     settings: Mutex<Settings>,
     /// True if there is at least one static path. On a server without static paths, only this flag
     /// is read for each request.
     any: AtomicBool,
-    /// The static paths with the options that apply to each, including inherited ones. Each change
-    /// replaces the whole tree.
+    /// The static paths with the options that apply to each, including inherited ones.
     tree: ArcSwap<PrefixTree<Arc<Mapping>>>,
 }
 
@@ -127,9 +126,8 @@ impl StaticFiles {
         !self.0.any.load(Ordering::Acquire)
     }
 
-    /// Decides whether the application or the server responds to a request. This makes no system
-    /// call and takes no lock, so it is cheap on the I/O thread. For a request to the application,
-    /// it also allocates no memory.
+    /// Decides whether the application or the server responds to a request. Makes no system call
+    /// and takes no lock. Allocates no memory for a request to the application.
     #[inline]
     pub fn route(&self, request: &RequestHead<'_>) -> Route {
         if self.is_empty() {

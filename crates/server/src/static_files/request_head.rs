@@ -14,7 +14,7 @@ pub struct RequestHead<'a> {
     /// True if the request opens a WebSocket. A request to upgrade to another protocol does not
     /// count.
     pub is_upgrade: bool,
-    /// Whether the request has a body, and its length.
+    /// The framing of the request body: whether there is one, and its length.
     pub body: BodyFraming,
     /// The headers of the request.
     pub headers: &'a dyn RequestHeaders,
@@ -26,7 +26,8 @@ impl std::fmt::Debug for RequestHead<'_> {
     }
 }
 
-/// Whether a request has a body, and its length, as the request head declares them (RFC 9112, 6.3).
+/// The framing of a request body, as the request head declares it (RFC 9112, 6.3): whether there is
+/// a body, and its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyFraming {
     /// The request has no body.

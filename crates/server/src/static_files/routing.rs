@@ -14,7 +14,8 @@ use super::path_decoding::DecodedPath;
 use super::prefix_tree::PrefixTree;
 use super::request_head::{BodyFraming, RequestHead};
 
-/// Who responds to a request: the application, or the server with an error or a static file.
+/// The result of routing a request: the application responds, or the server responds with an error
+/// or a static file.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "boxed, a lookup would cost an allocation")]
 pub enum Route {

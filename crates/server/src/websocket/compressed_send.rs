@@ -24,9 +24,9 @@ impl WebSocketHandle {
     }
 
     /// Returns how many bytes of outgoing messages wait until an earlier message has been
-    /// compressed. The earlier message is not included, because it is charged to the memory budget
-    /// separately.
+    /// compressed.
     pub(super) fn queued_behind(&self) -> usize {
+        // The earlier message is charged to the memory budget separately.
         let busy = self
             .compression
             .as_ref()

@@ -23,9 +23,8 @@ use super::context::WebSocketContext;
 pub(super) const DEFLATE_STEP: usize = 64 << 10;
 
 /// The number of bytes that are charged to the memory budget for a WebSocket with context takeover,
-/// which keeps its compression and decompression windows between messages. The number is the same
-/// for all window sizes. The windows take 371 KiB for compression and less than 48 KiB for
-/// decompression (`docs/websocket.md`).
+/// which keeps its compression and decompression windows between messages. The windows take 371 KiB
+/// for compression and less than 48 KiB for decompression (`docs/websocket.md`).
 const WINDOW_BYTES: usize = 512 << 10;
 
 /// The compression state of a WebSocket that has negotiated compression (permessage-deflate).
@@ -57,7 +56,8 @@ pub(super) enum Deferred {
 }
 
 /// A permit for context takeover, with which a WebSocket keeps its compression windows between
-/// messages. The number of permits is limited, because the windows take memory.
+/// messages.
+// The number of permits is limited, because the windows take memory.
 #[derive(Debug)]
 struct TakeoverPermit {
     shared: Rc<WebSocketContext>,

@@ -38,9 +38,9 @@ pub(crate) struct Upgraded {
     pub(crate) is_ending: bool,
 }
 
-/// The divisor that gives the maximum number of frames in a message from the maximum size of a
-/// message in bytes. Without this limit, a message could have any number of empty frames. In the
-/// Autobahn test suite, frames have at least this size.
+/// The number by which the maximum size of a message in bytes is divided to get the maximum number
+/// of its frames. The limit stops messages with any number of empty frames. In the Autobahn test
+/// suite, frames have at least this size.
 const FRAGMENT_BYTES: u64 = 64;
 
 /// Returns the maximum number of frames in a message, given the maximum size of a message in bytes.

@@ -18,7 +18,7 @@ pub(super) struct FrameTracker {
     header_len: u8,
     /// The parser's position within the code of a close frame.
     close_code: CodeProgress,
-    /// True once a close frame has begun. Frames after a close frame have no meaning.
+    /// True once a close frame has begun.
     has_close_frame: bool,
     /// True once a frame header was invalid. Later frame boundaries can then not be found.
     is_lost: bool,

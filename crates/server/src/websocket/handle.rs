@@ -29,10 +29,9 @@ const NO_STATUS: u16 = 1005;
 /// replaced by another one.
 const SERVICE_RESTART: u16 = 1012;
 
-/// The divisor of the maximum length of a send queue
-/// ([`Limits::ws_max_send_queue_size`](crate::Limits::ws_max_send_queue_size)). A client is behind
-/// with reading if its send queue is longer than the result. The message that is being sent does
-/// not count.
+/// The divisor of [`Limits::ws_max_send_queue_size`](crate::Limits::ws_max_send_queue_size) that
+/// gives the length of a send queue above which the client counts as behind with reading. The
+/// message that is being sent does not count.
 const BEHIND_FRACTION: usize = 4;
 
 /// The number of bytes that the server still reads from a client after the client has fallen behind
@@ -243,7 +242,7 @@ impl WebSocketHandle {
         self.is_behind.get() && !self.update_behind()
     }
 
-    /// Updates `is_behind`, and returns whether the client is behind with reading. A client falls
+    /// Updates `is_behind`, and returns true if the client is behind with reading. A client falls
     /// behind when the send queue exceeds a fourth of its maximum size ([`BEHIND_FRACTION`]), and
     /// has caught up when the queue has shrunk to at most an eighth of that size.
     fn update_behind(&self) -> bool {

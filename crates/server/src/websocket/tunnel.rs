@@ -81,7 +81,7 @@ pub(crate) struct Tunnel {
     /// The clock tick at which the client last read something or had nothing to read.
     last_progress: Cell<u32>,
     /// The charge to the memory budget for buffered bytes from the client to the upstream process.
-    /// A small buffer is free, because it is part of the charge for every connection.
+    // A small buffer is part of the charge for every connection.
     upstream_charge: Charge,
     /// The charge to the memory budget for buffered bytes from the upstream process to the client.
     client_charge: Charge,

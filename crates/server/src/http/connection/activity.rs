@@ -173,8 +173,8 @@ impl Activity {
         self.head_bytes.set(self.head_bytes.get().saturating_add(n as u32));
     }
 
-    /// Records that the buffers of the idle connection were freed, so that it no longer holds any
-    /// blank lines.
+    /// Records that the buffers of the idle connection were freed, together with any blank lines in
+    /// them.
     pub(crate) fn on_parked(&self) {
         if self.phase.get() == Phase::Idle {
             self.head_bytes.set(0);

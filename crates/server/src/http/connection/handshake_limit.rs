@@ -31,8 +31,7 @@ impl HandshakeLimit {
         self.ended.notify_waiters();
     }
 
-    /// Waits until fewer than `max` TLS handshakes use CPU time. The wait is short, because none of
-    /// these handshakes waits for its client.
+    /// Waits until fewer than `max` TLS handshakes use CPU time.
     pub(crate) async fn wait_for_capacity(&self, max: usize) {
         loop {
             // Subscribes before the check, so that a handshake that ends between the check and the

@@ -29,8 +29,8 @@ use crate::rejection::Rejection;
 use crate::websocket::driver::{Upgraded, spawn as spawn_websocket};
 
 /// Starts the task that serves an accepted connection. The connection's TLS handshake counts
-/// towards the handshake limit immediately, even before the task runs. Otherwise, the acceptor
-/// could accept too many connections in the meantime.
+/// towards the handshake limit at once, even before the task runs, so that the acceptor does not
+/// accept too many connections.
 pub(crate) fn spawn(
     shared: &Rc<HttpState>,
     listener: ListenerId,
@@ -77,9 +77,9 @@ enum HyperOutcome {
     Done,
     Closing(CloseState),
     Failed(hyper::Error),
-    /// The connection has been idle for some time, so the server drops hyper to free the buffers.
+    /// The connection has been idle for some time, so the server drops hyper to free its buffers.
     Parked,
-    /// The rest of a streamed response is written without hyper.
+    /// The server itself writes the rest of a streamed response, so hyper is no longer needed.
     Detached,
     /// The application has accepted a WebSocket, so the connection no longer speaks HTTP.
     Upgrade(Box<Exchange>),

@@ -70,7 +70,7 @@ pub(crate) struct HttpConnection {
     /// free memory.
     pending_release: Cell<Option<(Share, usize)>>,
     serial: u64,
-    /// Whether the connection must be closed, when, and with which error response.
+    /// The decision whether and when the connection is closed, and with which error response.
     pub(crate) close_state: Cell<CloseState>,
     /// True if the connection closes after its next response, or once it has been idle for some
     /// time.
@@ -84,7 +84,7 @@ pub(crate) struct HttpConnection {
     /// response and sends its own.
     pub(crate) is_head_refused: Cell<bool>,
     /// True while the server watches the transport, so that it notices immediately when the client
-    /// disconnects. False once the client has sent a FIN or further bytes.
+    /// disconnects.
     is_watched: Cell<bool>,
     /// True if the client sent a FIN while the application was processing its request. The server
     /// then checks periodically whether the client is still connected.
@@ -109,8 +109,8 @@ pub(crate) struct HttpConnection {
     response_stream: RefCell<Option<Rc<ResponseStream>>>,
     /// The reason why the server ends an incomplete response. `None` if the client caused the end.
     end_reason: Cell<Option<StreamEnd>>,
-    /// Whether the server closes the connection with a TCP reset, so that the client cannot mistake
-    /// an incomplete response for a complete one.
+    /// The decision whether the connection is closed with a TCP reset, so that the client cannot
+    /// mistake an incomplete response for a complete one.
     pub(crate) reset_mode: Cell<ResetMode>,
     /// The state that all streams of this HTTP/2 connection share. Unset for HTTP/1.1.
     http2_session: OnceCell<Rc<Http2Session>>,
@@ -213,8 +213,8 @@ impl HttpConnection {
         }
     }
 
-    /// Marks this connection as an HTTP/2 connection. `session` is the state that all its streams
-    /// share. Returns this state.
+    /// Marks this connection as an HTTP/2 connection, and returns `session`, the state that all its
+    /// streams share.
     pub(crate) fn set_http2_session(&self, session: Rc<Http2Session>) -> Rc<Http2Session> {
         Rc::clone(self.http2_session.get_or_init(|| session))
     }
@@ -248,9 +248,8 @@ impl HttpConnection {
         TableEntry::wake(self);
     }
 
-    /// Records for the application whether the client is a trusted proxy, whether it used HTTPS,
-    /// and its TLS certificate. Stores them in the exchange (the object of the request and its
-    /// response).
+    /// Stores in the exchange (the object of the request and its response) whether the client is a
+    /// trusted proxy, whether it used HTTPS, and its TLS certificate.
     pub(crate) fn set_transport_info(&self, exchange: &mut Exchange, headers: &HeaderMap) {
         exchange.set_from_trusted_proxy(self.is_proxy);
         exchange.set_transport(
@@ -332,8 +331,8 @@ impl HttpConnection {
         }
     }
 
-    /// Writes bytes from hyper to the client. If they are the placeholder for a file, writes the
-    /// file's contents instead.
+    /// Writes response bytes from hyper to the client. Where hyper passes the placeholder that
+    /// [`queue_file`](Self::queue_file) has returned, writes the contents of the file instead.
     pub(crate) fn poll_write(
         &self,
         cx: &mut Context<'_>,

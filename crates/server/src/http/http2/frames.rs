@@ -38,27 +38,24 @@ const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// The number of bytes that is added to the payload of every connection before [`RATIO`] is
-/// checked. Without this allowance, days of pings and window updates on an idle connection would
-/// count as a flood.
+/// The number of payload bytes that every connection is credited with when [`RATIO`] is checked.
+/// Without this allowance, days of pings and window updates on an idle connection would count as a
+/// flood.
 const FREE_OVERHEAD: u64 = 1 << 20;
 
-/// The maximum number of bytes that a client may send for each byte of payload, which is counted in
-/// both directions. A client that sends more floods the connection with frames. nginx uses the same
-/// ratio.
+/// The maximum number of bytes that a client may send for each byte of payload that either side
+/// sends. A client that sends more floods the connection with frames. nginx uses the same ratio.
 const RATIO: u64 = 8;
 
 /// The maximum number of empty CONTINUATION frames in a header block.
 const MAX_EMPTY: u32 = 16;
 
-/// The number of additional stream ids that [`Frames`] keeps, beyond the maximum number of
-/// concurrent streams. They are needed for streams that h2 has already reset, because [`Frames`]
-/// learns only later that these streams have ended.
+/// The number of stream ids that [`Frames`] keeps in addition to the maximum number of concurrent
+/// streams. They are needed because [`Frames`] learns late that h2 has reset a stream.
 const MAX_EXTRA_OPEN: usize = 1024;
 
 /// A filter for the frames that a client sends on an HTTP/2 connection. It detects floods, and
-/// rewrites frames that h2 would treat incorrectly. It costs a few comparisons per frame, and
-/// copies only the payloads of rewritten frames.
+/// rewrites frames that h2 would treat incorrectly.
 #[derive(Debug)]
 pub(super) struct Frames {
     header: [u8; HEADER],
@@ -82,8 +79,8 @@ pub(super) struct Frames {
     /// The part of a header block that the filter has collected but not passed to h2 yet, or the
     /// payload of trailers.
     block: Vec<u8>,
-    /// Output for h2 that differs from the input. h2 reads it after the beginning of the input,
-    /// which is passed unchanged.
+    /// The rewritten bytes for h2. h2 reads them after the beginning of the input, which is passed
+    /// unchanged.
     out: Vec<u8>,
     /// The number of bytes of `out` that h2 has already read.
     taken: usize,
@@ -287,8 +284,8 @@ impl Frames {
         }
     }
 
-    /// Returns the filter's output that differs from its input. h2 reads it after the beginning of
-    /// the input, which is passed unchanged.
+    /// Returns the rewritten bytes for h2. h2 reads them after the beginning of the input, which
+    /// [`follow`](Self::follow) has passed unchanged.
     pub(super) fn rewritten(&self) -> &[u8] {
         &self.out[self.taken..]
     }

@@ -24,8 +24,7 @@ pub(super) const CONNECTION_WINDOW: u32 = 1 << 20;
 /// too many tiny frames unread.
 const MAX_READ_PER_POLL: usize = 8 << 10;
 
-/// The size in bytes of the buffer for outgoing WebSocket messages on an HTTP/2 connection. It has
-/// space for several small messages.
+/// The size in bytes of the buffer for outgoing WebSocket messages on an HTTP/2 connection.
 const WEBSOCKET_BUFFER: usize = 4 << 10;
 
 /// The number of requests that a client may waste on an HTTP/2 connection before it can count as
@@ -50,8 +49,8 @@ pub(crate) struct Http2Session {
     connections: Rc<ConnectionTable>,
     /// The connection-table keys of the HTTP/2 connection's open streams.
     streams: RefCell<Vec<usize>>,
-    /// The number of open streams whose complete response has been passed to h2. The client may
-    /// already consider these streams closed.
+    /// The number of open streams whose complete response has been passed to h2.
+    // The client may already consider these streams closed.
     responses_sent: Cell<usize>,
     /// The streams whose data h2 has not completely written yet.
     unflushed: RefCell<Vec<Rc<dyn FlushListener>>>,
@@ -145,10 +144,10 @@ impl Http2Session {
         self.websockets.get() == 0
     }
 
-    /// Returns true if the connection has open streams and all of them are WebSockets. In that
-    /// case, the stall timeout of the WebSockets applies instead of the connection's own deadline
-    /// for writing.
+    /// Returns true if the connection has open streams and all of them are WebSockets.
     pub(crate) fn has_only_websockets(&self) -> bool {
+        // Then the stall timeout of the WebSockets applies instead of the connection's own deadline
+        // for writing.
         let websockets = self.websockets.get();
         websockets > 0 && websockets == self.streams.borrow().len()
     }
@@ -215,8 +214,7 @@ impl Http2Session {
         self.is_clean.set(is_clean && !is_pending);
     }
 
-    /// Returns true if the connection's socket accepts no more bytes. No stream of the connection
-    /// can make progress then.
+    /// Returns true if the connection's socket accepts no more bytes.
     pub(crate) fn is_blocked(&self) -> bool {
         self.is_blocked.get()
     }
@@ -233,10 +231,10 @@ impl Http2Session {
         }
     }
 
-    /// Copies the first `len` bytes of an outgoing WebSocket message into a chunk for h2. All
-    /// WebSockets of an HTTP/2 connection share one buffer for these chunks, and its memory is
-    /// reused after they have been sent.
+    /// Copies the first `len` bytes of an outgoing WebSocket message into a chunk for h2.
     pub(super) fn copy_chunk(&self, buffers: &[IoSlice<'_>], len: usize) -> Bytes {
+        // All WebSockets of the connection share one buffer for these chunks, and its memory is
+        // reused after they have been sent.
         let mut websocket_buffer = self.websocket_buffer.borrow_mut();
         if websocket_buffer.capacity() < len {
             websocket_buffer.reserve(len.max(WEBSOCKET_BUFFER));

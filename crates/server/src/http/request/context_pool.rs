@@ -11,7 +11,7 @@ use rookery_exchange::{Budget, Charge, Share};
 use crate::logging::access_log::pending_record::PendingRecord;
 use crate::rejection::Rejection;
 
-/// The maximum number of unused objects that the pool keeps.
+/// The maximum number of unused [`ContextParts`] that the pool keeps.
 const MAX_POOLED: usize = 256;
 
 /// The maximum capacity in bytes of a response buffer that the pool keeps for reuse. All pooled

@@ -56,9 +56,9 @@ pub(crate) fn check(head: &mut Parts, has_body: bool) -> Result<(), Rejection> {
 }
 
 /// Returns true if a request target without a host is valid: if it begins with a path, or is the
-/// `*` of an OPTIONS request (RFC 9112, 3.2.1 and 3.2.4). The `http` crate also accepts a query
-/// without a path, and `*` with other methods.
+/// `*` of an OPTIONS request (RFC 9112, 3.2.1 and 3.2.4).
 fn names_path(head: &Parts) -> bool {
+    // The `http` crate also accepts a query without a path, and `*` with other methods.
     let target = head.uri.path_and_query().map_or("", |target| target.as_str());
     target.starts_with('/') || (target == "*" && head.method == Method::OPTIONS)
 }
@@ -180,9 +180,9 @@ pub(crate) fn fill(
     exchange.end_head(ends.remote, ends.local, is_upgrade);
 }
 
-/// Returns true if the client used HTTPS. If `is_trusted` is false, this is `is_own`: whether this
-/// connection uses TLS. Otherwise, the peer is a trusted proxy, and the last value of its
-/// `X-Forwarded-Proto` header decides. Earlier values may come from the proxy's client.
+/// Returns true if the client used HTTPS. If `is_trusted` is true, the peer is a trusted proxy, and
+/// the last value of its `X-Forwarded-Proto` header decides. (Earlier values may come from the
+/// proxy's client.) Otherwise returns `is_own`, which is true if this connection uses TLS.
 pub(crate) fn used_https(headers: &HeaderMap, is_own: bool, is_trusted: bool) -> bool {
     if !is_trusted {
         return is_own;

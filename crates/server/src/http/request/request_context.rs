@@ -29,8 +29,6 @@ const MAX_RESPONSE_PART: usize = 4;
 
 /// The request context: the data that the server keeps for a request from the end of its head until
 /// its response is complete. The function that currently works on the request owns the context.
-/// After the context is dropped, its connection keeps the reusable parts until the last byte of the
-/// response has been written.
 #[derive(Debug)]
 pub(crate) struct RequestContext {
     pub(crate) connection: Rc<HttpConnection>,
@@ -178,8 +176,8 @@ impl RequestContext {
     // ---- memory ----
 
     /// Charges the memory budget for the request's exchange (the object of the request and its
-    /// response). `also` is the number of bytes that the request needs in addition. This function
-    /// checks that they fit into the budget, but the caller must charge them.
+    /// response). Also checks that `also` further bytes, which the caller must charge itself, fit
+    /// into the budget.
     ///
     /// # Errors
     /// Returns [`Rejection::Overload`] if the memory budget is exhausted.
@@ -233,9 +231,9 @@ impl RequestContext {
 }
 
 impl Drop for RequestContext {
-    /// If the request has a response, passes the reusable parts of the request context to the
-    /// connection. Otherwise, because the client disconnected or the connection became a WebSocket,
-    /// returns the parts to the pool.
+    /// Passes the reusable parts of the request context to the connection if the request has a
+    /// response. Otherwise (the client disconnected, or the connection became a WebSocket) returns
+    /// them to the pool.
     fn drop(&mut self) {
         let Some(parts) = self.parts.take() else { return };
         match self.state {

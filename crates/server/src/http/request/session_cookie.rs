@@ -19,8 +19,8 @@ pub struct CookieNames {
 }
 
 impl CookieNames {
-    /// Creates the cookie names for the server with the given name, which becomes a suffix. The
-    /// empty string adds no suffix.
+    /// Creates the cookie names for the server with the given name, which becomes a suffix unless
+    /// it is empty.
     pub fn new(server: &str) -> CookieNames {
         CookieNames::of(if server.is_empty() {
             NAME.to_owned()

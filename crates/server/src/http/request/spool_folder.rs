@@ -88,8 +88,7 @@ impl DiskReserve {
     }
 
     /// Returns how many bytes must stay free on a file system of `total` bytes. This is at most a
-    /// fraction of `total`. Otherwise, a small file system might never have enough free space, and
-    /// every upload would be rejected.
+    /// fraction of `total`, because otherwise a small file system might never accept an upload.
     fn on(self, total: u64) -> u64 {
         self.bytes.min(total / self.share.max(1))
     }

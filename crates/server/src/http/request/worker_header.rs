@@ -43,9 +43,9 @@ pub(crate) fn read(
 }
 
 /// Removes the worker header from the request headers and parses it. Returns `None` if it is
-/// missing, for example when a person sends a request to a worker's socket. The result is boxed, so
-/// that requests without the header need less memory.
+/// missing, for example when a person sends a request to a worker's socket.
 fn take_from(headers: &mut HeaderMap) -> Result<Option<Box<WorkerHeader>>, Rejection> {
+    // Boxed, so that requests without the header need less memory.
     let mut values = headers.get_all(&HEADER_NAME).iter();
     let header = match (values.next(), values.next()) {
         (None, _) => return Ok(None),

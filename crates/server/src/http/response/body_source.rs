@@ -191,9 +191,9 @@ struct Compressor {
 }
 
 impl Compressor {
-    /// Compresses a chunk, and returns the compressor and its output. If `is_last` is true, no
-    /// further chunk is available yet. The compressor is then flushed, so that the client can
-    /// decode all data so far.
+    /// Compresses a chunk, and returns the compressor and its output. If `is_last` is true (no
+    /// further chunk is available yet), flushes the compressor, so that the client can decode all
+    /// data so far.
     fn compress_chunk(mut self, chunk: &[u8], is_last: bool) -> (Compressor, Vec<u8>) {
         let mut out = Vec::new();
         self.gzip.push(chunk, &mut out);

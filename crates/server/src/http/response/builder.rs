@@ -76,8 +76,7 @@ pub(crate) struct Framing {
 impl Framing {
     /// Returns true if the server sends this header of the application's response unchanged.
     /// Returns false for headers about framing and the connection, which the server sets itself
-    /// (RFC 9110, 7.6.1). Of these, it stores the values of `Content-Length` and `Connection:
-    /// close`, which it needs later.
+    /// (RFC 9110, 7.6.1). Stores the values of `Content-Length` and `Connection: close` in `self`.
     fn filter(&mut self, name: &HeaderName, value: &[u8]) -> bool {
         match name.as_str() {
             "connection" => {

@@ -29,18 +29,20 @@ use crate::net::transport::{Scratch, Transport};
 /// The maximum number of bytes that are read from a file at once when `sendfile` cannot be used.
 pub(crate) const READ_CHUNK: usize = 64 << 10;
 
-/// The maximum size in bytes of a placeholder, and of a `sendfile` call. It is larger than a socket
-/// buffer, so that few writes are cut short by the end of a placeholder.
+/// The maximum size in bytes of a placeholder (which hyper gets instead of a part of a file), and
+/// of a `sendfile` call. It is larger than a socket buffer, so that few writes are cut short by the
+/// end of a placeholder.
 const MAX_PLACEHOLDER: usize = 16 << 20;
 
 /// The number of bytes of a file that one lookup in the system's page cache covers. A lookup is
 /// expensive, because it checks every page, so its result is reused until the next clock tick (at
-/// most a second). If the system evicts some of the pages in that time, the I/O thread blocks on
-/// the disk when it sends them.
+/// most a second).
+// If the system evicts some of the pages in that time, the I/O thread blocks on the disk when it
+// sends them.
 const CACHE_LOOKAHEAD: u64 = 16 << 20;
 
-/// The memory that all placeholders for file contents refer to. It is never written to, so it
-/// occupies no physical memory.
+/// The memory of the placeholders, which hyper gets instead of the contents of files. It is never
+/// written to, so it occupies no physical memory.
 static PLACEHOLDER: LazyLock<&'static [u8]> =
     LazyLock::new(|| Box::leak(vec![0; MAX_PLACEHOLDER].into()));
 
@@ -106,11 +108,11 @@ impl Drop for SentFile {
     }
 }
 
-/// The files that a connection is sending, in order, while hyper writes placeholders for their
-/// contents.
+/// The queue of the file parts that a connection sends. hyper gets a placeholder of the same length
+/// for each part. When hyper writes it, the bytes of the file are sent instead.
 #[derive(Debug, Default)]
 pub(crate) struct SendfileQueue {
-    /// The parts of files whose placeholders hyper has not written yet.
+    /// The parts of files that have not been sent yet.
     parts: VecDeque<FilePart>,
     /// The bytes that have been read from the first file part because `sendfile` could not be used.
     chunk: Vec<u8>,
@@ -166,13 +168,14 @@ impl SendfileQueue {
         Bytes::from_static(&PLACEHOLDER[..len])
     }
 
-    /// Returns the number of file bytes whose placeholders hyper has not written yet.
+    /// Returns the number of queued file bytes that have not been sent yet.
     pub(crate) fn left(&self) -> usize {
         self.parts.iter().map(|part| part.left).sum()
     }
 
     /// Writes the first of hyper's `buffers`, together with the buffers after it that are of the
-    /// same kind: either ordinary bytes or placeholders for files.
+    /// same kind: either ordinary bytes or placeholders, for which bytes of the queued files are
+    /// sent.
     pub(crate) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,

@@ -18,8 +18,8 @@ const CLIENT_GONE: u16 = 499;
 /// The current access log of a server, or none. It may be replaced while the server runs.
 #[derive(Debug, Default)]
 pub(crate) struct CurrentLog {
-    /// True if there is an access log. On a server without one, this flag reduces the cost of
-    /// logging to one memory access per request.
+    /// True if there is an access log.
+    // Without an access log, a request costs only one read of this flag.
     is_on: AtomicBool,
     log: Mutex<Option<Arc<AccessLog>>>,
 }
@@ -44,8 +44,7 @@ impl CurrentLog {
 #[derive(Debug, Default)]
 pub(crate) struct PendingRecord {
     fields: Option<Fields>,
-    /// The request's method, path, query and id, concatenated. The buffer is reused for each
-    /// request.
+    /// The request's method, path, query and id, concatenated.
     head: Vec<u8>,
 }
 

@@ -185,8 +185,8 @@ impl Tls {
         }
     }
 
-    /// Returns the settings from which the current certificates were read. Also returns the
-    /// generation of these certificates: the number of times that certificates have been replaced.
+    /// Returns the settings from which the current certificates were read, and the number of times
+    /// that certificates have been replaced (the generation).
     fn current_settings(&self) -> (Arc<TlsSettings>, u64) {
         // The two values change together under this lock.
         let file_watch = self.file_watch();
@@ -197,7 +197,7 @@ impl Tls {
         self.0.file_watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes new connections use the TLS configuration `built`. It was built from `settings` and
+    /// Makes new connections use `built`, the TLS configuration that was built from `settings` and
     /// from files with the hashes `found`.
     fn install(
         &self,
@@ -238,8 +238,9 @@ impl Tls {
         self.0.binds_names.load(Ordering::Relaxed)
     }
 
-    /// Returns true if there is a certificate for `host`, or if ACME is to obtain one. If no
-    /// certificate contains a host name, the first certificate is used for every host.
+    /// Returns true if there is a certificate for `host`, or if ACME is to obtain one. Also returns
+    /// true if no certificate contains a host name, because the first one is then used for every
+    /// host.
     pub(crate) fn covers_host(&self, host: &str) -> bool {
         self.0.names.load().covers(host) || self.is_expected(host)
     }

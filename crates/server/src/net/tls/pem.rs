@@ -31,8 +31,8 @@ pub enum Pem {
 
 impl Pem {
     /// Interprets `text` as PEM if it contains the beginning of a PEM header line (RFC 7468, 2),
-    /// and otherwise as a path. The header line may be invalid: if a malformed key were mistaken
-    /// for a path, log messages would show it.
+    /// even of an invalid one, and otherwise as a path. A malformed key is thus not mistaken for a
+    /// path, which log messages would show.
     pub fn from_text_or_path(text: &str) -> Pem {
         if text.contains("-----BEGIN ") {
             Pem::Text(text.to_owned())

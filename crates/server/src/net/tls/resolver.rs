@@ -33,8 +33,8 @@ impl CertificateResolver {
         CertificateResolver { first, names }
     }
 
-    /// Returns true if there is a certificate for `host`. If no certificate contains a host name,
-    /// the first certificate is used for every host.
+    /// Returns true if there is a certificate for `host`. Also returns true if no certificate
+    /// contains a host name, because the first one is then used for every host.
     pub(super) fn covers(&self, host: &str) -> bool {
         (self.first.is_some() && self.names.is_empty())
             || self.find(host.strip_suffix('.').unwrap_or(host)).is_some()

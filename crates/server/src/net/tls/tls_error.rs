@@ -25,9 +25,8 @@ impl fmt::Display for TlsPart {
     }
 }
 
-/// An error in setting up or reloading TLS. In most variants, `from` is the path of the affected
-/// certificate or key file. If the certificate or key was given as text, `from` states that instead
-/// of a path.
+/// An error in setting up or reloading TLS. In most variants, `from` names the affected certificate
+/// or key: by the path of its file, or by a note that it was given as text.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TlsError {
@@ -35,7 +34,7 @@ pub enum TlsError {
     NoCertificate,
     /// The file of a certificate or key does not exist or cannot be read.
     Unreadable {
-        /// Whether the certificate, its key or the client authorities cannot be read.
+        /// The part of the TLS settings that cannot be read.
         part: TlsPart,
         /// The path of the unreadable file.
         from: String,
@@ -44,28 +43,28 @@ pub enum TlsError {
     },
     /// The path of a certificate or key names a folder instead of a file.
     IsDirectory {
-        /// Whether the path is that of the certificate, its key or the client authorities.
+        /// The part of the TLS settings to which the path belongs.
         part: TlsPart,
         /// The path of the folder that was given in place of a certificate or key file.
         from: String,
     },
     /// A PEM file or text does not contain the expected certificate or key.
     MissingSection {
-        /// Whether the server's certificate, its key or the client authorities are missing.
+        /// The part of the TLS settings that is missing in the PEM file or text.
         part: TlsPart,
-        /// The path of the PEM file, or words which say that PEM text was given instead of a file.
+        /// The path of the PEM file, or a note that PEM text was given instead of a file.
         from: String,
         /// The labels of the PEM sections that were found instead, such as `CERTIFICATE`.
         sections: Vec<String>,
     },
     /// The private key is encrypted with a password.
     Encrypted {
-        /// The path of the key file, or words which say that the key was given as text.
+        /// The path of the key file, or a note that the key was given as text.
         from: String,
     },
     /// A certificate or key is in the binary format DER or PKCS#12 instead of PEM.
     Binary {
-        /// Whether the certificate, its key or the client authorities are in a binary format.
+        /// The part of the TLS settings that is in a binary format.
         part: TlsPart,
         /// The path of the binary file.
         from: String,
@@ -73,20 +72,18 @@ pub enum TlsError {
     /// The PEM of a certificate or key is malformed, or what it encodes is not a valid certificate
     /// or key.
     Malformed {
-        /// Whether the certificate, its key or the client authorities are malformed.
+        /// The part of the TLS settings that is malformed.
         part: TlsPart,
-        /// The path of the malformed file, or words which say that PEM text was given instead of a
-        /// file.
+        /// The path of the malformed file, or a note that PEM text was given instead of a file.
         from: String,
         /// A description of what is wrong with the certificate or key.
         reason: String,
     },
     /// The private key does not belong to the certificate.
     Mismatch {
-        /// The path of the certificate file, or words which say that the certificate was given as
-        /// text.
+        /// The path of the certificate file, or a note that the certificate was given as text.
         certificate: String,
-        /// The path of the key file, or words which say that the key was given as text.
+        /// The path of the key file, or a note that the key was given as text.
         key: String,
     },
 }

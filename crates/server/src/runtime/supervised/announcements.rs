@@ -23,7 +23,8 @@ pub(in crate::runtime) struct Announcements {
     is_receiving: bool,
 }
 
-/// Whether the application should wait for the supervisor's confirmation of the last announcement.
+/// The answer to the question whether the application should wait for the supervisor's confirmation
+/// of the last announcement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::runtime) enum Wait {
     /// The supervisor has applied the last announcement, so there is no need to wait.
@@ -86,8 +87,8 @@ impl Announcements {
         self.is_receiving = is_receiving;
     }
 
-    /// Returns whether it is useful to wait for the supervisor's confirmation of the last
-    /// announcement.
+    /// Returns [`Wait::Pending`] if it is useful to wait for the supervisor's confirmation of the
+    /// last announcement.
     pub(in crate::runtime) fn wait(&self) -> Wait {
         if self.applied == self.number {
             Wait::Applied

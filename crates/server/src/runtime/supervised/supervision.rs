@@ -39,8 +39,8 @@ use crate::static_files::StaticFiles;
 const UNUSED_GRACE: Duration = Duration::from_millis(250);
 
 /// The pause that a retiring worker makes after closing a WebSocket, before it closes the next. It
-/// is about the time that R needs to serve the page again when the client reconnects. Without it,
-/// all clients would reconnect at once.
+/// is about the time that R needs to serve the page again when the client reconnects. Without the
+/// pause, all clients would reconnect at once.
 const RECONNECT_COST: Duration = Duration::from_millis(50);
 
 /// A request of the supervisor that the application must act on. The I/O thread acts on the
@@ -92,7 +92,8 @@ pub struct Supervision {
 /// either.
 const APPLY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Whether the supervisor confirmed the last announcement of static paths in time.
+/// The result of waiting for the supervisor's confirmation of the last announcement of static
+/// paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Confirmation {
@@ -365,14 +366,15 @@ pub(in crate::runtime) fn receive_messages(
 
 impl Supervision {
     /// Receives the supervisor's messages until the control channel ends. While an announcement
-    /// waits for free space in the channel, also waits until the channel is writable. At other
-    /// times it does not, because the I/O thread would then wake whenever the supervisor reads a
-    /// message. Returns [`ControlFlow::Continue`] if the function must be called again because an
-    /// announcement has begun or ceased to wait.
+    /// waits for free space in the channel, also waits until the channel is writable. Returns
+    /// [`ControlFlow::Continue`] if the function must be called again because an announcement has
+    /// begun or ceased to wait.
     async fn receive_until_interest_changes(
         self: &Arc<Supervision>,
         connections: &Rc<ConnectionTable>,
     ) -> ControlFlow<()> {
+        // Without an announcement that waits, the I/O thread would wake for nothing whenever the
+        // supervisor reads a message.
         let waits_for_room = self.announcements().unsent().is_some();
         let interest = if waits_for_room {
             Interest::READABLE | Interest::WRITABLE

@@ -89,8 +89,7 @@ impl Model {
 const OPERATIONS: usize = 24;
 
 /// Simulates an event that a client can repeat forever without making progress on a request or
-/// response. In the idle phase, there are two such events: one for even and one for odd values of
-/// `at`.
+/// response. In the idle phase, `at` selects one of two such events.
 fn useless(activity: &Activity, now: u32, at: u32) {
     let read = |n| activity.on_read(&Poll::Ready(Ok(n)), now);
     let pending = || {

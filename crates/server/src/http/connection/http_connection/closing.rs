@@ -12,8 +12,8 @@ use crate::connections::table::TableEntry as _;
 use crate::http::connection::activity::Phase;
 use crate::net::transport::Transport;
 
-/// Whether a connection is closed with a TCP reset because the client has received only a part of a
-/// response.
+/// The decision whether a connection is closed with a TCP reset, which shows the client that its
+/// response is incomplete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResetMode {
     None,
@@ -23,7 +23,7 @@ pub(crate) enum ResetMode {
     Now,
 }
 
-/// Whether a connection must be closed, when, and with which error response.
+/// The decision whether and when a connection is closed, and with which error response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CloseState {
     /// The connection stays open.
@@ -95,8 +95,8 @@ impl HttpConnection {
         });
     }
 
-    /// Releases all memory that was charged for the connection's request and response. Called after
-    /// hyper was dropped. Only the memory charge for the connection itself remains.
+    /// Releases all memory that was charged for the connection's request and response, after hyper
+    /// was dropped. The charge for the connection itself remains.
     pub(crate) fn release_request(&self) {
         self.end_handshake();
         if let Some(stream) = &*self.response_stream.borrow() {

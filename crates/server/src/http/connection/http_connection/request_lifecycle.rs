@@ -65,9 +65,9 @@ impl HttpConnection {
         }
     }
 
-    /// Returns true if the request body may be passed to the application chunk by chunk. Returns
-    /// false if the connection is closing. An HTTP/1.1 connection that was to close after the
-    /// current response then closes immediately instead.
+    /// Returns true if the request body may be passed to the application chunk by chunk, which
+    /// requires that the connection stays open. If an HTTP/1.1 connection was to close after the
+    /// current response, closes it at once and returns false.
     pub(crate) fn begin_body_stream(&self) -> bool {
         let ends = self.close_state.get() == CloseState::AfterResponse && !self.is_http2_stream;
         if ends {
@@ -167,8 +167,8 @@ impl HttpConnection {
         self.release_buffer();
     }
 
-    /// Frees the memory charge for the connection's enlarged read buffer. Only the charge for a
-    /// connection with its initial buffer remains.
+    /// Frees the memory charge for the connection's enlarged read buffer. The charge for a buffer
+    /// of the initial size remains.
     pub(crate) fn release_buffer(&self) {
         self.buffer.set(UNCHARGED_BYTES);
         self.charge.set(connection_bytes(self.has_tls()));

@@ -34,8 +34,8 @@ impl Drop for CompressorPermit {
 }
 
 impl ResponseStreams {
-    /// Registers the streamed response of an exchange (a request with its response). Later commands
-    /// of the application refer to the streamed response by its id.
+    /// Registers the streamed response of an exchange (a request with its response) under its id,
+    /// which later commands of the application contain.
     pub(crate) fn open(
         &self,
         connections: &Rc<ConnectionTable>,

@@ -81,7 +81,7 @@ pub(crate) struct ResponseStream {
     sends_head_early: Cell<bool>,
     /// True once hyper has got the response head.
     is_head_sent: Cell<bool>,
-    /// Whether the rest of the response can be written without hyper.
+    /// The way in which the rest of the response can be written without hyper, if it can.
     detachable: Cell<Detachable>,
     /// True if the server has requested a chunk from the application.
     is_chunk_requested: Cell<bool>,
@@ -110,8 +110,8 @@ enum State {
     Failed,
 }
 
-/// Whether the rest of a streamed response can be written without hyper, which requires that it is
-/// sent in chunks and not compressed.
+/// The way in which the rest of a streamed response can be written without hyper, if it can. The
+/// response must be sent in chunks and must not be compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Detachable {
     No,
@@ -282,7 +282,8 @@ impl ResponseStream {
         self.wake();
     }
 
-    /// Ends the streamed response. It fails if its actual length differs from its declared length.
+    /// Ends the streamed response. If its actual length differs from its declared length, it counts
+    /// as failed.
     pub(crate) fn end(&self) {
         if self.state.get() != State::Open {
             return;
@@ -486,9 +487,9 @@ impl ResponseStream {
         self.is_unflushed.set(was_unflushed);
     }
 
-    /// Records that the current chunk has been compressed. `has_output` is false if the compressor
-    /// has not produced any output for the chunk yet. Nothing is then written, so this function
-    /// removes the bytes of the chunk from the counts of unwritten bytes.
+    /// Records that the current chunk has been compressed. If `has_output` is false (the compressor
+    /// has not produced any output for the chunk yet), the bytes of the chunk no longer count as
+    /// unwritten.
     pub(crate) fn end_compression(&self, has_output: bool) {
         let len = self.compressing.take();
         if has_output {
