@@ -28,10 +28,10 @@ pub(crate) struct ClientState {
     pub(crate) queued_bytes: AtomicUsize,
     /// The number of bytes of received messages that the application has not taken.
     unread_bytes: AtomicUsize,
-    /// Wakes the client's task when the application has taken enough messages for the task to read
-    /// more.
+    /// The notification that the application has taken enough messages for the client's task to
+    /// read more.
     has_capacity: Notify,
-    /// Wakes the client's task when the application has closed or abandoned the client.
+    /// The notification that the application has closed or abandoned the client.
     close_requested: Notify,
     is_closed: AtomicBool,
     is_abandoned: AtomicBool,

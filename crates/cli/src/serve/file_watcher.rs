@@ -15,8 +15,8 @@ const SCAN_INTERVAL: Duration = Duration::from_millis(500);
 /// not an app, but, for example, a home folder.
 const MAX_FILES: usize = 10_000;
 
-/// The extensions of the files that are watched for changes. They are those of an app's source
-/// files. Data files are not watched, because the app may write them itself.
+/// The extensions of the files that are watched for changes: those of source files. Data files are
+/// not watched, because the app may write them itself.
 const EXTENSIONS: [&str; 19] = [
     "r", "rmd", "qmd", "md", "html", "htm", "css", "scss", "js", "yml", "yaml", "sql", "stan",
     "cpp", "png", "jpg", "jpeg", "gif", "svg",

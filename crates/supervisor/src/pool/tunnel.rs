@@ -82,7 +82,7 @@ impl Tunnel {
         self.backend.entry.load.sessions.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// If the worker of this WebSocket tunnel is about to end, schedules the closing of the tunnel.
+    /// Schedules the closing of this WebSocket tunnel if its worker is about to end.
     pub(super) fn close_if_ending(&self, responder: &Rc<Responder>, socket: WebSocketId) {
         let backend = &self.backend.entry;
         let Some(within) = backend.session_close_time() else { return };

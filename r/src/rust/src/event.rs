@@ -308,8 +308,9 @@ impl Core {
     }
 }
 
-/// Empties `pull_queue`, the queue of streamed responses whose next chunks R would get from the app
-/// by itself. The server requests these chunks instead. Must be called before R does other work.
+/// Empties `pull_queue`, the queue of streamed responses whose next chunks R gets from the app
+/// before the server requests them. The server then requests these chunks. Must be called before R
+/// does other work.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_streams_yield() {
     entry((), || {
