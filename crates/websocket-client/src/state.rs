@@ -12,9 +12,9 @@ use crate::events::Content;
 /// larger.
 pub const READ_AHEAD: usize = 1 << 20;
 
-/// A command from the application to the task of a client. The channel for commands needs no limit
-/// of its own, because [`ClientState::queued_bytes`] limits the messages, and a client gets at most
-/// two commands to close.
+/// A command from the application to the task of a client.
+// The channel for commands needs no limit of its own, because `ClientState::queued_bytes` limits
+// the messages, and a client gets at most two commands to close.
 #[derive(Debug)]
 pub(crate) enum Command {
     Send(Content),

@@ -43,9 +43,8 @@ impl FileWatcher {
         FileWatcher { folder: folder.into(), files: scan(folder) }
     }
 
-    /// Waits until a file in the folder has changed and no further change follows. A single edit
-    /// may cause several changes, because editors write in several steps. Returns the first changed
-    /// file, relative to the folder.
+    /// Waits until a file in the folder has changed and no further change follows, because editors
+    /// write a file in several steps. Returns the first changed file, relative to the folder.
     pub(crate) fn wait_for_change(&mut self) -> PathBuf {
         loop {
             std::thread::sleep(SCAN_INTERVAL);

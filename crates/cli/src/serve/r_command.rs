@@ -167,9 +167,9 @@ pub(crate) fn package_folder() -> Result<PathBuf, Failure> {
     }
 }
 
-/// Returns a value for `R_LIBS` that begins with the library of rookery's own version of httpuv. R
-/// then prefers this version to those in the libraries that an `.Rprofile` adds. Returns `None` if
-/// this library is not in its usual folder; the R code then searches for it (`compat_library()`).
+/// Returns a value for `R_LIBS` that begins with the library of rookery's own version of httpuv, so
+/// that R prefers this version. Returns `None` if the library is not in its usual folder; R then
+/// searches for it (`compat_library()`).
 fn library_path(package: &Path) -> Option<OsString> {
     let compat = package.join("compat");
     if !compat.join("httpuv").join("DESCRIPTION").is_file() {

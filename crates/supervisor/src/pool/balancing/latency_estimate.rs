@@ -92,7 +92,7 @@ impl LatencyEstimate {
     }
 
     /// Returns true if the worker responded less than a millisecond ago. R is then free or will be
-    /// soon, although the scoreboard may still show R as busy.
+    /// soon, even if the scoreboard (shared memory) still shows R as busy.
     pub(super) fn has_just_responded(&self, now: Instant) -> bool {
         self.last_response.is_some_and(|at| now.saturating_duration_since(at) < WORK_AHEAD)
     }
