@@ -18,14 +18,14 @@
 #' returns are ignored.
 #'
 #' With several workers (`rookery serve --workers`) the supervisor receives the
-#' bodies. It calls `onHeaders` twice for a large body: first with the headers
-#' only, so that the app can refuse the request, and again when the body is
-#' complete. `on_close` of what the first call returned is called with
-#' `"client"` at once.
+#' bodies. For a large body, `onHeaders` is then called twice: first with the
+#' headers only, so that the app can refuse the request, and again when the body
+#' is complete. If the first call returns `receive_body()`, its `on_close` is
+#' called with `"client"` at once.
 #'
-#' An error in one of these functions is reported once on stderr and once to
-#' `onError`, with the name of the function. The response has status 500 unless
-#' one has been sent before.
+#' An error in `on_data`, `on_end` or `on_close` is reported once on stderr and
+#' once to `onError`, with the name of the function. The client gets status 500
+#' unless a response has been sent before.
 #'
 #' @param on_data A function that is called with each chunk of the request body,
 #'   as a raw vector.
@@ -40,7 +40,7 @@
 #'   or `"stop"` (the server stopped).
 #' @param ... Must be empty. The arguments that follow `...` must be given by
 #'   name.
-#' @return An object for the app's `onHeaders` to return. It makes the server
+#' @return An object for the app's `onHeaders` to return, which makes the server
 #'   pass the request body to the given functions. It can be used for one
 #'   request only.
 #' @examples

@@ -50,9 +50,9 @@
 #' * `"timeout"`: the client received nothing for two minutes;
 #' * `"stop"`: the server stopped.
 #'
-#' If the function has an argument `close`, and has neither ended the stream nor
-#' failed, it is called with `close = TRUE` before `on_close`. A generator of
-#' coro runs its `on.exit()` code then.
+#' If the function that returns the chunks has an argument `close`, and has
+#' neither ended the stream nor failed, it is called with `close = TRUE` before
+#' `on_close`. A generator of package coro runs its `on.exit()` code then.
 #'
 #' @param source A function that returns the chunks of the body, or an R
 #'   connection. A connection is sent in chunks of 64 KiB and closed at the end.

@@ -8,7 +8,7 @@
 #' An app is a list, environment, R6 object or reference class object with some
 #' of the following fields, or a function, which is used as `call`:
 #' \describe{
-#'   \item{`call(req)`}{returns the response to a request, see below.}
+#'   \item{`call(req)`}{returns the response to a request (see *The response*).}
 #'   \item{`onHeaders(req)`}{is called before the body of a request is read.
 #'     `NULL` continues with the request, a response ends it, and
 #'     [receive_body()] receives the body in chunks. For a WebSocket, a response
@@ -35,10 +35,11 @@
 #'     compress secrets together with text from untrusted sources in one message
 #'     or, with `takeover`, in one connection: the compressed length reveals
 #'     what they have in common.}
-#'   \item{`onError(cond, req, info)`}{is called for each error, see below.}
+#'   \item{`onError(cond, req, info)`}{is called for each error (see *Errors*).}
 #'   \item{`staticPaths`}{folders and files that are served without R, see
 #'     [staticPath()].}
-#'   \item{`staticPathOptions`}{their options, see [staticPathOptions()].}
+#'   \item{`staticPathOptions`}{common options of the static paths, see
+#'     [staticPathOptions()].}
 #' }
 #'
 #' @section The request:
@@ -87,9 +88,9 @@
 #' * `headers` of the request, with secrets masked.
 #'
 #' If `onError` returns a response and none has been started, that response is
-#' sent. For a stream, only its text is used. A promise is not accepted. An
-#' error within `onError` is logged and not reported again. Use
-#' [plumber_errors()] for a plumber API.
+#' sent. If a streamed response has failed, only the text of the body is used. A
+#' promise is not accepted. An error within `onError` is logged and not reported
+#' again. Use [plumber_errors()] for a plumber API.
 #'
 #' @section Large bodies:
 #' A request body of more than 1 MiB is stored in an unnamed file while the app
@@ -109,8 +110,9 @@
 #' Further servers, and servers without an app, listen on the address that they
 #' were given. A port can be used by only one of the workers.
 #'
-#' Conditions of a handler do not reach calling handlers that are established
-#' around `service()`.
+#' @section Conditions:
+#' Errors, warnings and other conditions in the app's functions do not reach
+#' handlers that [withCallingHandlers()] has established around `service()`.
 #'
 #' @param host The address to listen on, as a literal IPv4 or IPv6 address:
 #'   `"127.0.0.1"` accepts connections from this machine only, `"0.0.0.0"` or

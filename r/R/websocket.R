@@ -30,10 +30,10 @@
 #' An error in a message callback is logged, and closes the connection with code
 #' 1011.
 #'
-#' @field handle Identifies the connection; `NULL` after the connection has
-#'   ended.
-#' @field messageCallbacks,closeCallbacks,drainCallbacks The callbacks that were
-#'   added.
+#' @field handle The server's internal handle of the WebSocket; `NULL` after the
+#'   connection has ended.
+#' @field messageCallbacks,closeCallbacks,drainCallbacks The functions that were
+#'   added with `$onMessage()`, `$onClose()` and `$onDrain()`.
 #' @field request The request that opened the connection, as described for
 #'   [startServer()].
 #' @field protocol The subprotocol, or `""` for none. [accept_ws()] describes

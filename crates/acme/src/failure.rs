@@ -11,8 +11,8 @@ pub(crate) struct Failure {
     /// The kind of error that the ACME authority reported, such as `rateLimited`: the last part of
     /// the type in its problem document (RFC 8555, 6.7).
     pub(crate) problem: Option<String>,
-    /// How long the ACME authority asks the client to wait before its next request (`Retry-After`).
-    /// `None` if the authority did not ask for a wait.
+    /// The time that the ACME authority asks the client to wait before its next request
+    /// (`Retry-After`). `None` if the authority did not ask for a wait.
     pub(crate) retry_after: Option<Duration>,
 }
 

@@ -24,8 +24,8 @@ pub(crate) struct AccountKey {
     random: SystemRandom,
 }
 
-/// How a signed request identifies the ACME account: by the account's URL, or by its public key if
-/// the authority does not know the account yet.
+/// The way in which a signed request identifies the ACME account: by the account's URL, or by its
+/// public key if the authority does not know the account yet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Signer<'a> {
     Account(&'a str),

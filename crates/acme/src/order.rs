@@ -144,8 +144,8 @@ async fn answer_challenge(
     authority.post(account, url, Some("{}")).await.map(drop)
 }
 
-/// Returns true if two texts name the same host. The same IP address can be written in several
-/// ways.
+/// Returns true if two texts name the same host. Different spellings of the same IP address count
+/// as the same host.
 fn is_same_host(one: &str, other: &str) -> bool {
     match (one.parse::<IpAddr>(), other.parse::<IpAddr>()) {
         (Ok(one), Ok(other)) => one == other,
@@ -194,8 +194,8 @@ fn order_failure(order: &Value, what: &str) -> Failure {
 }
 
 /// Requests the JSON object at `url`, such as an order, again and again until `done` returns true
-/// for it, and returns the object. `known` is the object if the client has already received it. No
-/// request is sent if `done` returns true for `known`.
+/// for it, and returns the object. `known` is the object if it has already been received, and is
+/// checked with `done` before any request is sent.
 async fn poll_until(
     authority: &Authority,
     account: &Account,

@@ -1,6 +1,5 @@
-//! The parts of the ACME protocol that all requests to a certificate authority need: the directory
-//! of the authority's URLs, the nonces, and the error messages (problem documents) (RFC 8555, 6 and
-//! 7.1).
+//! The parts of the ACME protocol (RFC 8555, 6 and 7.1) that all requests to a certificate
+//! authority need: the directory of the authority's URLs, the nonces, and the error messages.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;

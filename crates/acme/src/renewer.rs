@@ -29,7 +29,7 @@ use crate::storage::{Lock, RenewalInfo, State, Storage};
 /// The maximum duration of one attempt to get a certificate from the authority.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// A certificate that is ordered and renewed through ACME. It may not have been issued yet.
+/// A certificate that is ordered and renewed through ACME, and that may still have to be issued.
 #[derive(Debug, Clone)]
 pub struct Acme {
     settings: Settings,
@@ -84,9 +84,8 @@ impl Acme {
 
     /// Returns the files of the certificates to serve, for
     /// [`TlsSettings::pairs`](rookery_server::tls::TlsSettings::pairs). The first file is for the
-    /// ACME certificate for all hosts. If that certificate has not been issued yet, stored
-    /// certificates for some of the hosts follow. When a host is added to the settings, TLS
-    /// therefore keeps working for the old hosts.
+    /// certificate for all hosts. Until that certificate has been issued, stored certificates for
+    /// some of the hosts follow, so that TLS works for these hosts.
     pub fn pairs(&self) -> Vec<CertificatePair> {
         let own = self.storage.certificate();
         [&own].into_iter().chain(&self.partial_certificates).map(|file| pair(file)).collect()
@@ -127,7 +126,8 @@ impl Acme {
     }
 
     /// Starts the thread that orders and renews the certificate. The server must already be
-    /// listening. The thread calls `notice` with each line that is to be logged.
+    /// listening, so that it can respond to the authority's challenges. The thread calls `notice`
+    /// with each line that is to be logged.
     ///
     /// # Errors
     /// Returns an error if the thread or its runtime cannot be started.
@@ -187,7 +187,7 @@ fn check_issued(pem: &str, domains: &[String]) -> Result<IssuedCertificate, Stri
 }
 
 /// The handle of the renewal thread. Dropping the handle stops the thread and abandons an
-/// unfinished order. After its next start, the server orders the certificate again.
+/// unfinished order.
 #[derive(Debug)]
 pub struct Renewer {
     stop: Option<oneshot::Sender<()>>,

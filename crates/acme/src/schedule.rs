@@ -30,8 +30,8 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(7 * 86_400);
 /// The maximum wait between two attempts to get a certificate.
 pub(crate) const MAX_WAIT: Duration = MAX_RETRY_AFTER;
 
-/// How long a renewal window is valid if the authority sent no `Retry-After` with it (RFC 9773,
-/// 4.3).
+/// The time for which a renewal window is valid if the authority sent no `Retry-After` with it (RFC
+/// 9773, 4.3).
 const DEFAULT_WINDOW_LIFETIME: Duration = Duration::from_secs(6 * 3600);
 /// The shortest time for which a renewal window is valid, whatever `Retry-After` the authority sent
 /// with it.
@@ -40,8 +40,8 @@ const MIN_WINDOW_LIFETIME: Duration = Duration::from_secs(60);
 /// with it.
 const MAX_WINDOW_LIFETIME: Duration = Duration::from_secs(86_400);
 
-/// How fast failed attempts to get a certificate are repeated. The default suits public
-/// authorities. Tests use other values.
+/// The times at which failed attempts to get a certificate are repeated. Only tests need values
+/// other than the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetrySchedule {
     /// The number by which all waits after failed attempts are divided, to shorten tests.
@@ -101,15 +101,15 @@ pub(crate) fn renewal_time(issued: &IssuedCertificate, window: Option<Window>) -
     }
 }
 
-/// A timer that expires when the certificate is due for renewal. It expires when the system clock
-/// reaches the time of the renewal. It also expires when the computed wait has passed on a
-/// monotonic clock, so that setting the system clock back does not delay the renewal.
+/// A timer that expires when the certificate is due for renewal: when the system clock reaches the
+/// time of the renewal, or when the computed wait has passed on a monotonic clock. Setting the
+/// system clock back therefore does not delay the renewal.
 #[derive(Debug, Default)]
 pub(crate) struct RenewalTimer(Option<(SystemTime, Instant)>);
 
 impl RenewalTimer {
-    /// Returns how long to wait until the renewal is due, which is at the time `due`. `now` is the
-    /// time of the system clock, and `monotonic_now` the time of a clock that is never set back.
+    /// Returns how long to wait until `due`, the time of the renewal. `now` is the time of the
+    /// system clock, and `monotonic_now` the time of a clock that is never set back.
     pub(crate) fn wait(
         &mut self,
         due: SystemTime,
@@ -134,9 +134,9 @@ pub(crate) fn min_interval(issued: &IssuedCertificate) -> Duration {
     (lifetime / 4).min(RETRY_WAITS[RETRY_WAITS.len() - 1])
 }
 
-/// Returns true if a renewal window that expires at `until` is still valid at the time `now`.
-/// Also returns false if `until` is further in the future than any window can be valid, because the
-/// system clock was then set back after the window was stored.
+/// Returns true if a renewal window that expires at `until` is still valid at the time `now`. Also
+/// returns false if `until` is too far in the future for any window, which happens when the system
+/// clock has been set back.
 pub(crate) fn is_current(until: SystemTime, now: SystemTime) -> bool {
     now < until && until <= now + MAX_WINDOW_LIFETIME
 }

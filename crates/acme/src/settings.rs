@@ -40,7 +40,7 @@ pub struct Settings {
     pub challenge: Option<Challenge>,
     /// The folder in which the ACME account and the certificates are stored.
     pub folder: PathBuf,
-    /// How fast failed attempts to get a certificate are repeated.
+    /// The times at which failed attempts to get a certificate are repeated.
     pub retry: RetrySchedule,
 }
 

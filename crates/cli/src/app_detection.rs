@@ -14,8 +14,8 @@ use crate::user_paths::{expand_tilde, parent_folder};
 /// The maximum number of lines at the start of a document that are searched for its front matter.
 /// The R package uses the same number.
 const MAX_FRONT_MATTER_LINES: usize = 200;
-/// The maximum number of bytes of a document's front matter that are read. The limit on lines does
-/// not suffice, because a document may consist of one long line.
+/// The maximum number of bytes of a document's front matter that are read. It applies to documents
+/// with very long lines.
 const MAX_FRONT_MATTER_SIZE: u64 = 64 << 10;
 
 /// The annotations, such as `@get`, by which an R file is recognized as a plumber API.
@@ -172,8 +172,8 @@ fn is_shiny_document(path: &Path) -> bool {
     (extension == "rmd" || extension == "qmd") && mentions_shiny(path)
 }
 
-/// Returns true if the front matter of a document contains the word `shiny`. R decides later
-/// whether the document really uses Shiny. Returns false for a document that cannot be read.
+/// Returns true if the front matter of a document contains the word `shiny`, so that the document
+/// may use Shiny. Returns false for a document that cannot be read.
 fn mentions_shiny(document: &Path) -> bool {
     let Ok(file) = File::open(document) else { return false };
     let lines = BufReader::new(file.take(MAX_FRONT_MATTER_SIZE)).split(b'\n').map_while(Result::ok);
@@ -184,8 +184,8 @@ fn mentions_shiny(document: &Path) -> bool {
             .any(|line| line.windows(5).any(|word| word == b"shiny"))
 }
 
-/// Returns the kind of app in an R file, judged by words in its text. R decides later by the
-/// function calls in the file (`detect_script()` in the R package).
+/// Returns the probable kind of app in an R file, judged by words in its text. The R package later
+/// determines the exact kind (`detect_script()`).
 fn kind_of_script(path: &Path) -> &'static str {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MAX_SCRIPT_SIZE).read_to_end(&mut bytes));

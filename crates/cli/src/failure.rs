@@ -28,8 +28,8 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Returns the failure for a setting that cannot be used. The kind of failure depends on the
-    /// source of the setting.
+    /// Returns the failure for a setting that cannot be used: [`CommandLine`](Failure::CommandLine)
+    /// if the command line gives it, otherwise [`Unavailable`](Failure::Unavailable).
     pub(crate) fn from_source(source: Source, message: String) -> Failure {
         if source == Source::CommandLine {
             Failure::CommandLine(message)

@@ -112,9 +112,8 @@ impl Settings {
     /// Combines the values that several sources, such as the command line and a file, give to the
     /// settings. If a source gives several values to a setting, the last one is used.
     ///
-    /// The certificates and the HTTPS settings of a source belong together. If several sources name
-    /// certificates, those of the source with the highest precedence are used, and the HTTPS
-    /// settings of the other ones are ignored. Sources without certificates are not affected.
+    /// If several sources name certificates, those of the source with the highest precedence are
+    /// used, and the HTTPS settings of the other sources with certificates are ignored.
     pub fn combine(given: impl IntoIterator<Item = GivenValue>) -> Settings {
         let mut all: Vec<GivenValue> = given.into_iter().collect();
         let is_certificate =

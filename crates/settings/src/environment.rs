@@ -16,7 +16,7 @@ const PLATFORM: [(&str, &str); 2] = [("PORT", "port"), ("WEB_CONCURRENCY", "work
 pub struct Environment {
     /// The values that environment variables give to settings.
     pub given: Vec<GivenValue>,
-    /// Warnings about deprecated or ignored environment variables, which are logged later.
+    /// Warnings about deprecated or ignored environment variables, which the caller has to log.
     pub notes: Vec<String>,
 }
 

@@ -25,7 +25,7 @@ pub struct ServerFile {
     pub app: PathBuf,
     /// The settings that the file gives.
     pub given: Vec<GivenValue>,
-    /// Warnings about deprecated keys in the file, which are logged later.
+    /// Warnings about deprecated keys in the file, which the caller has to log.
     pub notes: Vec<String>,
 }
 

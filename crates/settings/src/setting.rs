@@ -56,9 +56,9 @@ pub struct Setting {
     pub group: Group,
     /// The version of Rookery that introduced the setting.
     pub since: &'static str,
-    /// How stable the setting is between releases.
+    /// The stability of the setting between releases.
     pub stability: Stability,
-    /// When a changed value of the setting takes effect in a running server.
+    /// The event after which a changed value of the setting takes effect in a running server.
     pub applies: Applies,
     /// The names of settings of which at least one must be given together with this setting.
     pub needs: &'static [&'static str],
@@ -171,7 +171,7 @@ impl Setting {
     }
 }
 
-/// Whether the help text shows the command-line option of a setting.
+/// The visibility of a setting's command-line option in the help text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
     /// The option is shown by `-h` and by `--help`.
@@ -311,7 +311,7 @@ impl Group {
     }
 }
 
-/// How stable a setting is between releases.
+/// The stability of a setting between releases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stability {
     /// The setting is stable. Before it is changed, it is deprecated for one release.
@@ -338,7 +338,7 @@ impl Stability {
     }
 }
 
-/// When a changed value of a setting takes effect in a running server.
+/// The event after which a changed value of a setting takes effect in a running server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Applies {
     /// A changed value takes effect after a restart of the server, because the supervisor uses it.

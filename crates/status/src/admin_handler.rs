@@ -122,8 +122,8 @@ fn probe(yes: &str, not: Option<&str>) -> (u16, &'static str, String) {
 }
 
 /// Returns true if a request arrived at a loopback address, to which only programs on this machine
-/// can connect. Such a request is checked further, because one of these programs may be a browser
-/// that runs a stranger's web page.
+/// can connect. One of these programs may be a browser that runs a stranger's web page, so such a
+/// request is checked further.
 fn is_loopback(exchange: &Exchange) -> bool {
     exchange.local().is_some_and(|local| local.ip().to_canonical().is_loopback())
 }

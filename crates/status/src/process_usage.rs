@@ -23,9 +23,9 @@ pub fn own_memory(pid: libc::pid_t) -> Option<u64> {
     Some(tree.iter().map(share).sum())
 }
 
-/// Returns how much memory a process and its descendants use, in bytes. The number is exact, like
-/// that of [`own_memory`], if it may be more than `limit`. Otherwise the number is an upper bound,
-/// which is much cheaper to compute because a shared page counts once per process.
+/// Returns how much memory a process and its descendants use, in bytes. If they use at most `limit`
+/// bytes, the result may be an upper bound, which is much cheaper to compute than the exact number
+/// of [`own_memory`].
 pub fn own_memory_beyond(pid: libc::pid_t, limit: u64) -> Option<u64> {
     memory_of(pid)?;
     let bound = tree_of(pid).into_iter().filter_map(memory_of).sum();

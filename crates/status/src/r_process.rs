@@ -34,7 +34,7 @@ pub struct RProcess {
     pub queued: u64,
     /// The current activity of R: `starting`, `idle` or `busy`.
     pub does: &'static str,
-    /// How long R has been in the state that `does` names.
+    /// The time for which R has been in the state that `does` names.
     pub lasts: Duration,
 }
 

@@ -22,8 +22,8 @@ const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// The maximum length of the path of a Unix socket, including its terminating zero (`sockaddr_un`).
 const MOST_PATH: usize = 108;
-/// The maximum length of the end of a socket's path: the part of the run folder's name that follows
-/// [`PREFIX`], and the name of the socket.
+/// The maximum number of bytes at the end of a socket's path that vary: the end of the run folder's
+/// name, and the name of the socket.
 const IN_FOLDER: usize = 40;
 
 /// The run folder of a server, with its sockets and temporary files. The folder is removed when

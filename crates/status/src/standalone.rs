@@ -1,5 +1,5 @@
-//! The status of an R process that serves without a supervisor. A thread other than R's collects
-//! the status, so reports never wait for R.
+//! The status of an R process that serves without a supervisor. A separate thread collects the
+//! status, so reports never wait for R.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

@@ -14,7 +14,7 @@ use rookery_worker_protocol::{BegunRequests, SharedScoreboard, Ticket};
 use crate::pool_counters::{InFlightRoutes, QueueGauge};
 use crate::worker_id::WorkerId;
 
-/// Whether a worker process gets new requests, and if not, why.
+/// The availability of a worker process: whether it gets new requests, and if not, why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Availability {

@@ -134,8 +134,8 @@ impl BackendRegistry {
     }
 
     /// Removes a worker that has ended from the registry. The worker must no longer be able to
-    /// write to its [`Scoreboard`](rookery_worker_protocol::Scoreboard), because the pool will find
-    /// out from it which requests R had begun.
+    /// write to its [`Scoreboard`](rookery_worker_protocol::Scoreboard), which tells the pool the
+    /// requests that R had begun.
     pub fn remove(&self, backend: &Backend) {
         backend.availability.store(Availability::Dead as u8, Ordering::Release);
         let mut backends = self.lock();
@@ -160,7 +160,7 @@ impl BackendRegistry {
     }
 
     /// Makes the front end serve the static paths (URL prefixes that are served from files) that
-    /// are the same in all workers. Draining workers count as well.
+    /// are the same in all workers, including draining ones.
     fn publish_static_paths(&self, backends: &[Arc<Backend>]) {
         let announced: Vec<_> =
             backends.iter().map(|backend| backend.lock_static_paths()).collect();

@@ -139,8 +139,8 @@ async fn read(
 }
 
 /// Sends the application's messages to the server. Returns only after the application has abandoned
-/// the client and the closing handshake has been started. Otherwise never returns, even if the
-/// connection ends, because `read` reports that end.
+/// the client and the closing handshake has been started. The end of the connection is not reported
+/// by this function but by `read`.
 async fn write(
     sender: &Sender<Box<dyn Transport>>,
     mut commands: UnboundedReceiver<Command>,

@@ -12,9 +12,9 @@ use crate::events::Content;
 /// larger.
 pub const READ_AHEAD: usize = 1 << 20;
 
-/// A command from the application to the task of a client. The channel for commands needs no limit
-/// of its own, because [`ClientState::queued_bytes`] limits the messages, and a client gets at most
-/// two commands to close.
+/// A command from the application to the task of a client.
+// The channel for commands needs no limit of its own, because `ClientState::queued_bytes` limits
+// the messages, and a client gets at most two commands to close.
 #[derive(Debug)]
 pub(crate) enum Command {
     Send(Content),
@@ -28,10 +28,10 @@ pub(crate) struct ClientState {
     pub(crate) queued_bytes: AtomicUsize,
     /// The number of bytes of received messages that the application has not taken.
     unread_bytes: AtomicUsize,
-    /// Wakes the client's task when the application has taken enough messages for the task to read
-    /// more.
+    /// The notification that the application has taken enough messages for the client's task to
+    /// read more.
     has_capacity: Notify,
-    /// Wakes the client's task when the application has closed or abandoned the client.
+    /// The notification that the application has closed or abandoned the client.
     close_requested: Notify,
     is_closed: AtomicBool,
     is_abandoned: AtomicBool,

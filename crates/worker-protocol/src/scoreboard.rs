@@ -23,7 +23,7 @@ pub const IDLE_RENEWAL_INTERVAL: Duration = Duration::from_millis(150);
 /// twice [`IDLE_RENEWAL_INTERVAL`], because the renewal may be late on a busy machine.
 const IDLE_VALIDITY: Duration = Duration::from_nanos(2 * IDLE_RENEWAL_INTERVAL.as_nanos() as u64);
 
-/// What an R process is doing, as the scoreboard records it.
+/// The activity of an R process, as the scoreboard records it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RState {
     /// R is starting or is loading the application.
@@ -94,10 +94,9 @@ pub struct Scoreboard {
     is_stopping: AtomicU32,
     r: Line<Rs>,
     io: Line<Ios>,
-    /// For each place, whether the latest request there was begun or withdrawn. A request's ticket
-    /// contains its place, which is an index into this array. An element is `2 * n` if R has begun
-    /// the request with the sequence number `n`, or `2 * n + 1` if the supervisor has withdrawn
-    /// that request.
+    /// The record of which requests were begun or withdrawn. A request's ticket contains its place,
+    /// which is an index into this array. An element is `2 * n` if R has begun the request with the
+    /// sequence number `n`, or `2 * n + 1` if the supervisor has withdrawn that request.
     begun: [AtomicU64; MAX_TICKETS],
     /// Metrics of the requests over connections that this worker has accepted on the public
     /// listeners. R's thread writes them.

@@ -89,8 +89,8 @@ pub struct WorkerHeader {
     pub body: BodyState,
 }
 
-/// Whether a request that a supervisor sends to a worker includes the body, and whether the
-/// application has already inspected the head.
+/// The state of a request that a supervisor sends to a worker: whether the body is included, and
+/// whether the application has already inspected the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BodyState {
     /// The request's body follows the head, or the request has no body.

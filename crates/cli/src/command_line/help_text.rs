@@ -1,6 +1,5 @@
-//! Texts that `--help` and the manual page share. The generator of the manual page in
-//! crates/settings compiles this file as well. The file must therefore not use any other module of
-//! this crate.
+//! Texts that `--help` and the manual page share. This file must not use other modules of this
+//! crate, because the generator of the manual page in crates/settings compiles it as well.
 
 /// The first paragraph of `rookery --help`.
 pub(super) const ABOUT: &str = "\

@@ -21,7 +21,7 @@ const LIMIT: &str = "limit";
 pub(crate) struct Options {
     /// The values that the command line gives, in the order of the table of all settings.
     pub(crate) given: Vec<GivenValue>,
-    /// Warnings about deprecated command-line options. The program logs them later.
+    /// Warnings about deprecated command-line options, which the caller has to log.
     pub(crate) notes: Vec<String>,
 }
 
@@ -45,8 +45,8 @@ pub(super) fn options() -> impl Iterator<Item = Arg> {
     })
 }
 
-/// Returns the former names of the setting `row` that the command line still accepts as options. A
-/// limit has none, because `--limit` accepts the former names of limits.
+/// Returns the former names of the setting `row` that the command line still accepts as options.
+/// Returns none for a limit: its former names are accepted after `--limit`.
 fn former_options(row: &'static Setting) -> impl Iterator<Item = &'static Former> {
     let is_option = |former: &&Former| former.places.has(Places::COMMAND_LINE);
     row.former.iter().filter(|_| row.section != Section::Limits).filter(is_option)

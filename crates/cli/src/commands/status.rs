@@ -25,8 +25,8 @@ pub(crate) struct StatusArgs {
     pub(crate) is_json: bool,
 }
 
-/// How long `rookery status` waits for the response of a server. Normally a server responds at
-/// once, even while R is busy.
+/// The maximum time for which `rookery status` waits for the response of a server. Normally a
+/// server responds at once, even while R is busy.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The maximum size in bytes of a server's status response. It is enough for more than a thousand

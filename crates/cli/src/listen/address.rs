@@ -83,8 +83,7 @@ impl Address {
         }
     }
 
-    /// Checks that the address is free. Called before R is started, because the error message of R
-    /// would be less clear.
+    /// Checks that the address is free, so that the error is reported before R is started.
     ///
     /// # Errors
     /// Fails if the address cannot be bound.

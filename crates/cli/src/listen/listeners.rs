@@ -29,7 +29,8 @@ pub(crate) struct Listeners {
     /// The URL of the server to open in a browser, or `None` if it listens only on Unix sockets.
     pub(crate) url: Option<String>,
     scheme: &'static str,
-    /// The TCP addresses of the listeners. Empty if the server has a public host name (`--domain`).
+    /// The TCP addresses of the listeners. Empty if the server's URLs contain a public host name
+    /// (`--domain`) instead.
     ip_addresses: Vec<SocketAddr>,
 }
 

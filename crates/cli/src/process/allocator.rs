@@ -4,9 +4,9 @@
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Turns off huge pages of memory in this process. Otherwise the kernel could allocate
-/// returned memory again, in order to complete a huge page. A process that is about to run another
-/// program must not call this function, because that program would inherit the setting.
+/// Turns off huge pages of memory in this process, because the kernel could allocate memory again
+/// that the process has returned, in order to complete a huge page. A process that is about to run
+/// another program must not call this function, because that program would inherit the setting.
 #[cfg(target_os = "linux")]
 extern "C" fn without_huge_pages() {
     // A kernel that does not know this setting has no huge pages to turn off. SAFETY: the call
@@ -16,8 +16,8 @@ extern "C" fn without_huge_pages() {
     }
 }
 
-/// Makes the C runtime turn off huge pages before `main`. If they were turned off later, the memory
-/// that is allocated before that would occupy two huge pages (4 MiB) for the life of the process.
+/// Makes the C runtime turn off huge pages before `main`. Memory that is allocated before they are
+/// turned off would occupy two huge pages (4 MiB) for the life of the process.
 // SAFETY: the section contains pointers to functions of this type, which the C runtime calls before
 // `main`. The function does not use Rust's runtime, which is not initialised yet.
 #[cfg(target_os = "linux")]

@@ -20,8 +20,8 @@ use crate::process::signals::{block, signal_set};
 const NOT_FORWARDED: [libc::c_int; 3] = [libc::SIGCHLD, libc::SIGKILL, libc::SIGSTOP];
 
 /// Signals that the kernel sends to a process because of an error in that process, such as an
-/// invalid memory access. PID 1 neither forwards nor blocks them. If they were blocked, the error
-/// would recur forever.
+/// invalid memory access. PID 1 neither forwards nor blocks them, because a blocked error would
+/// recur forever.
 const FAULT_SIGNALS: [libc::c_int; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT];
 

@@ -184,9 +184,8 @@ fn parent_session() -> Option<libc::pid_t> {
     std::env::var(PARENT_VARIABLE).ok()?.parse().ok()
 }
 
-/// A counter of how often the server was requested to stop. A service manager may send a signal to
-/// this program and to the R session that started it. The R session forwards the signal to this
-/// program, so the program receives it twice, but counts one request.
+/// A counter of how often the server was requested to stop. A signal to stop that this program
+/// receives twice, directly and forwarded by the R session that started it, counts as one request.
 #[derive(Debug)]
 pub(crate) struct StopCounter {
     parent: Option<libc::pid_t>,
@@ -283,8 +282,8 @@ fn wait_for_signal(set: &libc::sigset_t) -> Option<ReceivedSignal> {
     }
 }
 
-/// Waits for one of the signals in `set`. On this operating system, the sender of the signal is
-/// always unknown.
+/// Waits for one of the signals in `set`. Outside Linux, the sender of the signal is always
+/// unknown.
 #[cfg(not(target_os = "linux"))]
 fn wait_for_signal(set: &libc::sigset_t) -> Option<ReceivedSignal> {
     let mut number = 0;

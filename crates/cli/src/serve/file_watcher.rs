@@ -15,8 +15,8 @@ const SCAN_INTERVAL: Duration = Duration::from_millis(500);
 /// not an app, but, for example, a home folder.
 const MAX_FILES: usize = 10_000;
 
-/// The extensions of the files that are watched for changes. They are those of an app's source
-/// files. Data files are not watched, because the app may write them itself.
+/// The extensions of the files that are watched for changes: those of source files. Data files are
+/// not watched, because the app may write them itself.
 const EXTENSIONS: [&str; 19] = [
     "r", "rmd", "qmd", "md", "html", "htm", "css", "scss", "js", "yml", "yaml", "sql", "stan",
     "cpp", "png", "jpg", "jpeg", "gif", "svg",
@@ -43,9 +43,8 @@ impl FileWatcher {
         FileWatcher { folder: folder.into(), files: scan(folder) }
     }
 
-    /// Waits until a file in the folder has changed and no further change follows. A single edit
-    /// may cause several changes, because editors write in several steps. Returns the first changed
-    /// file, relative to the folder.
+    /// Waits until a file in the folder has changed and no further change follows, because editors
+    /// write a file in several steps. Returns the first changed file, relative to the folder.
     pub(crate) fn wait_for_change(&mut self) -> PathBuf {
         loop {
             std::thread::sleep(SCAN_INTERVAL);

@@ -77,8 +77,7 @@ pub(crate) fn worker_command(
 }
 
 /// Changes the command so that R runs interactively, with a prompt. R then reads its commands from
-/// the terminal and not from a script. Therefore an R profile starts the server, after it has run
-/// the user's own profile.
+/// the terminal, so the server is started by an R profile, which first runs the user's own profile.
 #[cfg(target_os = "linux")]
 fn make_interactive(command: &mut Command, target: &Target) -> Result<(), Failure> {
     let mut interactive = Command::new(command.get_program());
@@ -145,8 +144,7 @@ pub(crate) fn r_command(target: &Target, settings: Lines) -> Result<Command, Fai
 }
 
 /// Returns the absolute path of the first program `R` in the folders of `path`, the value of
-/// `PATH`. R is started in the app's folder, where a relative path could lead to a program of the
-/// app.
+/// `PATH`. The path is absolute because R is started in another folder, that of the app.
 fn find_r(path: Option<&OsStr>) -> Option<PathBuf> {
     std::env::split_paths(path.unwrap_or(OsStr::new(DEFAULT_PATH)))
         .filter(|folder| !folder.as_os_str().is_empty())
@@ -169,9 +167,9 @@ pub(crate) fn package_folder() -> Result<PathBuf, Failure> {
     }
 }
 
-/// Returns a value for `R_LIBS` that begins with the library of rookery's own version of httpuv. R
-/// then prefers this version to those in the libraries that an `.Rprofile` adds. Returns `None` if
-/// this library is not in its usual folder; the R code then searches for it (`compat_library()`).
+/// Returns a value for `R_LIBS` that begins with the library of rookery's own version of httpuv, so
+/// that R prefers this version. Returns `None` if the library is not in its usual folder; R then
+/// searches for it (`compat_library()`).
 fn library_path(package: &Path) -> Option<OsString> {
     let compat = package.join("compat");
     if !compat.join("httpuv").join("DESCRIPTION").is_file() {

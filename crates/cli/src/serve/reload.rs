@@ -63,8 +63,8 @@ impl Reload {
         Ok(serve)
     }
 
-    /// Checks the server's addresses in the new settings if they have changed. A wrong address has
-    /// no effect before the next start of the server, but would make that start fail.
+    /// Checks the server's addresses in the new settings if they have changed. A changed address
+    /// takes effect at the next start of the server, and a wrong one would make that start fail.
     fn check_addresses(&self, serve: &ServeSettings, address: &Address) -> Result<(), Failure> {
         if (&serve.host, serve.port) != (&self.start.host, self.start.port) {
             check::check_address(address)?;

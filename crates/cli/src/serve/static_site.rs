@@ -21,8 +21,8 @@ use crate::stderr::{log_line, print_lines};
 use crate::terminal::browser;
 use crate::terminal::startup_screen::{StartupScreen, is_coloured};
 
-/// How long unfinished responses may continue after the first signal to stop. The time is less than
-/// 10 s, because `docker stop` kills the process after 10 s.
+/// The maximum time for which unfinished responses may continue after the first signal to stop. It
+/// is less than 10 s, because `docker stop` kills the process after 10 s.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(8500);
 /// The interval at which the stopping program checks whether all responses are finished.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);

@@ -142,8 +142,8 @@ pub(crate) fn log_format(format: Format, workers: &Workers) -> Format {
     }
 }
 
-/// Returns the memory limit of each worker. The limit may be derived from `limit`, the memory limit
-/// of the control group. In that case it is logged.
+/// Returns the memory limit of each worker. A limit that is derived from `limit`, the memory limit
+/// of the control group, is logged.
 fn worker_memory_limit(workers: &Workers, limit: Option<u64>) -> Option<MemoryLimit> {
     let group = match (workers.max_memory, limit) {
         (MaxMemory::Bytes(bytes), _) => return Some(MemoryLimit::Each(bytes)),

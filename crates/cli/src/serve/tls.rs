@@ -83,8 +83,8 @@ pub(crate) fn apply(tls: &Tls, settings: &CombinedSettings) -> Result<(), Failur
     Ok(())
 }
 
-/// Checks the certificate and key files. Called before R is started, because a worker would report
-/// a wrong file only after R has started, which takes a while.
+/// Checks the certificate and key files before R is started, because a worker would report a wrong
+/// file only later.
 ///
 /// # Errors
 /// Fails if a file cannot be used.

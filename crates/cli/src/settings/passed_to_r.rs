@@ -6,9 +6,9 @@ use rookery_settings::{Places, Section, Setting, Source, Value, table};
 use crate::settings::combined::CombinedSettings;
 use crate::user_paths::absolute;
 
-/// The settings that a worker gets if the supervisor accepts the connections. The supervisor
-/// applies most other settings itself. It cannot apply the limits of WebSockets, because it
-/// forwards the bytes of WebSockets without reading the messages in them.
+/// The settings that a worker gets if the supervisor accepts the connections. Most other settings
+/// are applied by the supervisor itself. The limits of WebSockets are among the worker's settings,
+/// because the supervisor forwards the bytes of WebSockets without reading the messages in them.
 #[cfg(target_os = "linux")]
 const WORKER_SETTINGS: [&str; 17] = [
     "spool_dir",
@@ -123,9 +123,8 @@ mod tests {
         );
     }
 
-    /// Tests which settings can change at a reload. A setting that only the worker uses can change.
-    /// A setting of the process that accepts connections can change only if that process is the
-    /// worker.
+    /// Tests which settings can change at a reload: those that only the worker uses, and those of
+    /// the process that accepts connections if that process is the worker.
     #[cfg(target_os = "linux")]
     #[test]
     fn settings_that_workers_get_apply_at_a_reload() {

@@ -26,8 +26,8 @@ pub(crate) struct ServeSettings {
     pub(crate) admin: Option<AdminAddress>,
     /// Whether pages of other sites may show the app in a frame.
     pub(crate) is_embedded: bool,
-    /// How long the server still accepts requests after a signal to stop. During this time it
-    /// already reports that it is not ready.
+    /// The time for which the server still accepts requests after a signal to stop. During this
+    /// time it already reports that it is not ready.
     pub(crate) shutdown_delay: Duration,
     /// Whether the app is opened in a browser once the server is ready.
     pub(crate) opens_browser: bool,
@@ -85,7 +85,7 @@ impl ServeSettings {
         self.settings.https() != Some(Https::Authority) && !self.workers.needs_front_end
     }
 
-    /// Returns warnings about settings that have no effect. The program logs them later.
+    /// Returns warnings about settings that have no effect, which the caller has to log.
     pub(crate) fn notes(&self) -> Vec<String> {
         let all = &self.settings.0;
         let mut notes = all.notes();

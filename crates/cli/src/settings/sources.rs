@@ -19,8 +19,8 @@ pub(crate) struct Sources {
     is_dev: bool,
 }
 
-/// The settings combined from all sources. Also contains warnings about them, which are logged
-/// later.
+/// The settings combined from all sources, and the warnings about them, which the caller has to
+/// log.
 #[derive(Debug)]
 pub(crate) struct LoadedSettings {
     pub(crate) serve: ServeSettings,

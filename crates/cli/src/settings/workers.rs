@@ -34,11 +34,12 @@ pub(crate) struct Workers {
     pub(crate) queue_timeout: Duration,
     pub(crate) worker_timeout: Option<Duration>,
     pub(crate) start_timeout: Duration,
-    /// How many times a failed start of a worker is retried while no worker has ever been ready.
+    /// The number of times that a failed start of a worker is retried while no worker has ever been
+    /// ready.
     pub(crate) start_retries: u32,
     pub(crate) drain: Duration,
-    /// How long the WebSockets of a replaced worker may stay open. `None` means the same time as
-    /// `drain`.
+    /// The maximum time for which the WebSockets of a replaced worker may stay open. `None` means
+    /// the same time as `drain`.
     pub(crate) drain_sessions: Option<Duration>,
     pub(crate) sticky: Sticky,
     /// The end of the session cookie's name. `None` if the server derives it from the app's path
@@ -73,7 +74,7 @@ pub(crate) enum MaxMemory {
     Any,
 }
 
-/// Whether all requests of a client are sent to the same worker (session affinity).
+/// The choice whether all requests of a client are sent to the same worker (session affinity).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sticky {
     Auto,

@@ -6,7 +6,7 @@ use crate::process::start_thread;
 use crate::stderr::log_line;
 
 /// Opens the URL of the server in a browser without waiting for the browser. A failure is only
-/// logged, because the start-up screen shows the URL as well.
+/// logged.
 pub(crate) fn open(url: Option<&str>) {
     let Some(url) = url else {
         return log_line(

@@ -40,8 +40,8 @@ impl PromptWatcher {
         self.was_prompting.load(Ordering::Relaxed) || is_at_prompt(&self.before)
     }
 
-    /// Restores the terminal settings from before R was started. Necessary because R may have been
-    /// killed while it showed a prompt.
+    /// Restores the terminal settings from before R was started, because R may have been killed
+    /// while it showed a prompt.
     pub(crate) fn restore(&self) {
         // SAFETY: `before` was read from the same descriptor.
         unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, &raw const self.before) };

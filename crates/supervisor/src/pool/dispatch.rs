@@ -10,9 +10,9 @@ use super::balancing::balancer::Assignment;
 use super::context::PoolContext;
 use crate::backend_registry::BackendRegistry;
 
-/// The shortest interval after which the pool tries again to assign waiting requests. The timer
-/// finds workers that have become free without sending a response. While it finds none, the
-/// interval grows up to [`MAX_RETRY_INTERVAL`].
+/// The shortest interval after which the pool tries again to assign waiting requests, because a
+/// worker may become free without sending a response. The interval grows up to
+/// [`MAX_RETRY_INTERVAL`] while no worker becomes free.
 const MIN_RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The longest interval after which the pool tries again to assign waiting requests.

@@ -34,8 +34,8 @@ fn close_delay(socket: WebSocketId, sessions: u32, within: Duration) -> Duration
 }
 
 /// Returns a `Sec-WebSocket-Key` for an opening handshake with a worker. The key need not be
-/// random. A random key prevents a cache from responding in place of the server (RFC 6455, 1.3),
-/// but there is no cache between this process and its workers.
+/// random, because randomness only prevents caches from responding in place of the server (RFC
+/// 6455, 1.3), and there is no cache between this process and its workers.
 pub(super) fn handshake_key() -> [u8; 24] {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -82,7 +82,7 @@ impl Tunnel {
         self.backend.entry.load.sessions.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// If the worker of this WebSocket tunnel is about to end, schedules the closing of the tunnel.
+    /// Schedules the closing of this WebSocket tunnel if its worker is about to end.
     pub(super) fn close_if_ending(&self, responder: &Rc<Responder>, socket: WebSocketId) {
         let backend = &self.backend.entry;
         let Some(within) = backend.session_close_time() else { return };

@@ -15,7 +15,7 @@ use tokio::io::unix::AsyncFd;
 /// without process descriptors (Linux before 5.3, some sandboxes).
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// How a process ended: with an exit status or by a signal.
+/// The exit status of a process, or the signal that ended it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     /// The process exited with this status.
@@ -50,7 +50,7 @@ impl fmt::Display for Exit {
     }
 }
 
-/// How a process ended, and the resources that it had used.
+/// The exit status or signal with which a process ended, and the resources that it had used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProcessEnd {
     pub(crate) exit: Exit,

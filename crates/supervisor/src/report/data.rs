@@ -75,7 +75,7 @@ impl Process {
     }
 }
 
-/// How and when the last process in a worker's slot ended.
+/// The last end of a process in a worker's slot: how, why and when the process ended.
 #[derive(Debug, Clone)]
 pub(crate) struct LastExit {
     pub(crate) exit: Exit,

@@ -23,8 +23,8 @@ pub(super) const ACKNOWLEDGEMENT_TIMEOUT: Duration = Duration::from_secs(1);
 /// no new command to accept.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(10);
 
-/// Which process accepts connections, the front end or a worker, and how far a change between the
-/// two has progressed.
+/// The process that accepts connections, the front end or a worker, or the progress of a change
+/// between the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     FrontEnd,

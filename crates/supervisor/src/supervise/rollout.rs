@@ -72,7 +72,7 @@ impl<'a> Rollout<'a> {
         }
     }
 
-    /// If no replacement for a reload remains, reports that the reload has ended.
+    /// Reports that the reload has ended, if no replacement for it remains.
     pub(super) fn complete_reload(&mut self) {
         if !self.replacing.is_reloading() {
             self.report.end(None);

@@ -1,5 +1,5 @@
-//! How many workers and spares (started workers held in reserve) there should be, and which worker
-//! is removed if there are too many.
+//! The numbers of workers and spares (started workers held in reserve) that there should be, and
+//! the choice of the worker that is removed if there are too many.
 
 use std::cmp::Reverse;
 

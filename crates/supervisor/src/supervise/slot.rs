@@ -46,7 +46,7 @@ pub(super) struct WorkerFailure {
     /// Whether the worker process failed while it was starting, or while no worker had ever been
     /// ready.
     pub(super) is_failed_start: bool,
-    /// How the worker process ended: with an exit status or by a signal.
+    /// The exit status of the worker process, or the signal that ended it.
     pub(super) exit: Exit,
 }
 

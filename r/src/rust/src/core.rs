@@ -56,8 +56,7 @@ pub(crate) struct Core {
     pub(crate) development_certificate: Option<DevelopmentCertificate>,
     /// The values of all limits as R has set them. Empty if all limits have their defaults.
     pub(crate) limits: Vec<f64>,
-    /// Whether this process is a worker, which a supervisor has started, and the state of the
-    /// worker.
+    /// The state of this process as a worker of a supervisor, if it is one.
     pub(crate) worker_state: WorkerState,
     /// The admin listener, which serves status and metrics, if it was started.
     pub(crate) admin: Option<AdminServer>,
@@ -87,7 +86,8 @@ pub(crate) struct Worker {
     pub(crate) is_leaving: bool,
 }
 
-/// Whether this process is a worker, which a supervisor has started.
+/// The state of this process as a worker: not a worker, a worker that a supervisor has started, or
+/// one that cannot work.
 #[derive(Debug, Default)]
 pub(crate) enum WorkerState {
     #[default]

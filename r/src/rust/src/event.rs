@@ -125,9 +125,9 @@ fn symbol(names: &mut HeaderNames, before: &[Header], header: &HeaderLine<'_>) -
 }
 
 /// Returns true if an earlier header of the same request (in `before`) already uses the symbol of
-/// the CGI name `cgi`. `index` is the index of this symbol. For example, `x-a` and `x_a` both have
-/// the CGI name `HTTP_X_A`, and only the first of them gets the symbol. Because headers are sorted,
-/// that is `x-a`, so a client's `x_a` cannot replace the `x-a` of a proxy.
+/// the CGI name `cgi`. `index` is the index of this symbol. For example, `x-a` and `x_a` have the
+/// same CGI name `HTTP_X_A`. Only the first of them in the sorted headers, `x-a`, gets the symbol,
+/// so a client's `x_a` cannot replace the `x-a` of a proxy.
 fn has_same_symbol(before: &[Header], cgi: &[u8], index: i32) -> bool {
     let known = KNOWN_HEADERS.iter().position(|known| known.cgi.as_bytes() == cgi);
     let known = known.and_then(|known| i32::try_from(known).ok());
@@ -308,8 +308,9 @@ impl Core {
     }
 }
 
-/// Empties `pull_queue`, the queue of streamed responses whose next chunks R would get from the app
-/// by itself. The server requests these chunks instead. Must be called before R does other work.
+/// Empties `pull_queue`, the queue of streamed responses whose next chunks R gets from the app
+/// before the server requests them. The server then requests these chunks. Must be called before R
+/// does other work.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_streams_yield() {
     entry((), || {

@@ -143,9 +143,9 @@ pub unsafe extern "C" fn rk_client_check(url: Bytes) -> i32 {
 
 /// Starts a WebSocket client, which connects to its server. Writes the client's id to `id`. `token`
 /// is the number by which C finds the client's R object. When events of the client are queued,
-/// `wake` is called on another thread with the number of the client's group. It has to wake the
-/// event loop of this group. Returns `RK_BAD_VALUE` after setting the error message if the client
-/// cannot be started.
+/// `wake` is called on another thread with the number of the client's group, and has to wake the
+/// group's event loop. Returns `RK_BAD_VALUE` after setting the error message if the client cannot
+/// be started.
 ///
 /// # Safety
 /// - `setup` is a `struct rk_client_setup` whose pointers are valid for the length of the call,

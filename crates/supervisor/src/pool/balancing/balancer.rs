@@ -234,8 +234,8 @@ impl Balancer {
         }
     }
 
-    /// If the workers have changed, returns parked requests (those that wait for any free worker)
-    /// to the queue. Otherwise rejects the parked requests that have waited too long.
+    /// Returns parked requests (those that wait for any free worker) to the queue if the workers
+    /// have changed. Otherwise rejects the parked requests that have waited too long.
     fn update_parked(&self) {
         let has_changed = self.has_changed.replace(false);
         if !self.queue.borrow().has_parked() {
@@ -264,8 +264,8 @@ impl Balancer {
 
     /// Assigns a request to the worker that suits it best, preferably one whose R process is free.
     /// Rejects a WebSocket handshake if all workers have the maximum number of sessions. Returns
-    /// the request if it must wait: either no worker can begin it soon, or it is a WebSocket
-    /// handshake and an earlier one waits (`has_passed_over_upgrade`).
+    /// the request if no worker can begin it soon, or if it is a WebSocket handshake and an earlier
+    /// one waits (`has_passed_over_upgrade`).
     fn try_assign(
         &self,
         request: QueuedRequest,

@@ -8,8 +8,8 @@
 
 use std::time::{Duration, Instant};
 
-/// The total time that R may need for the requests that wait at a worker behind the current one.
-/// These requests keep R busy until the supervisor has sent another one, which takes tens of
+/// The maximum total time that R may need for the requests that wait at a worker behind the current
+/// one. These requests keep R busy until the supervisor has sent another one, which takes tens of
 /// microseconds.
 const WORK_AHEAD: Duration = Duration::from_millis(1);
 
@@ -19,9 +19,9 @@ const WORK_AHEAD: Duration = Duration::from_millis(1);
 const POLL_TIME: Duration = Duration::from_micros(150);
 
 /// The maximum mean time per request at which a worker counts as fast. At a fast worker, one
-/// request may wait behind the current one. Otherwise R would be idle for a tenth of its time or
-/// more, between a response and the next request. A slower worker gets its next request only after
-/// its response, so that only one request fails if the worker ends.
+/// request may wait behind the current one, because R would otherwise be idle for a tenth of its
+/// time or more. At a slower worker no request waits, so that only one request fails if the worker
+/// ends.
 const MAX_MEAN_FOR_ONE_AHEAD: Duration = Duration::from_millis(2);
 
 /// The multiple of the mean time per request after which R's current request counts as slow. No
@@ -92,7 +92,7 @@ impl LatencyEstimate {
     }
 
     /// Returns true if the worker responded less than a millisecond ago. R is then free or will be
-    /// soon, although the scoreboard may still show R as busy.
+    /// soon, even if the scoreboard (shared memory) still shows R as busy.
     pub(super) fn has_just_responded(&self, now: Instant) -> bool {
         self.last_response.is_some_and(|at| now.saturating_duration_since(at) < WORK_AHEAD)
     }

@@ -29,7 +29,7 @@ const SUSPECT_TIME: Duration = Duration::from_secs(1);
 /// WebSocket yet. A page may have to load many scripts first.
 const RESERVATION_TIME: Duration = Duration::from_secs(45);
 
-/// What the balancer knows about one worker, and uses when it assigns requests to workers.
+/// The balancer's record of one worker, which it uses when it assigns requests to workers.
 #[derive(Debug)]
 pub(in crate::pool) struct PoolBackend {
     /// The worker's entry in the registry of workers, which the pool shares with the supervisor.

@@ -1,6 +1,6 @@
 //! Detects lost wake-ups: R keeps waiting although requests are queued for it. A lost wake-up would
-//! be a bug of the server, and no such bug is known. Without this check, an operator would see a
-//! worker that hangs, and could not find the reason.
+//! be a bug of the server. No such bug is known, but without this check an operator could not find
+//! the reason for it.
 
 use std::time::{Duration, Instant};
 

@@ -17,8 +17,8 @@ use pings::{PingVerdict, Pings};
 use slow_log::{SlowLog, SlowLogEntry};
 use worker_timeout::{TimeoutStep, WorkerTimeout};
 
-/// A worker that was stopped because of the worker timeout is killed if it has not exited within
-/// this time. The time is short because R's task has already exceeded its limit.
+/// The time after which a worker that was stopped because of the worker timeout is killed. It is
+/// short because R's task has already exceeded its limit.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An action on a worker that a health check requires. Several actions are carried out in order.

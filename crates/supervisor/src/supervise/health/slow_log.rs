@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use rookery_worker_protocol::{RState, Snapshot};
 
-/// The duration after which a task of R is logged. A waiting user begins to wonder after this time.
+/// The duration after which a task of R is logged. Users notice a wait of this length.
 const LONG_TASK: Duration = Duration::from_secs(10);
 
-/// How long before [`LONG_TASK`] the processor time of R's thread is first read. The slow log can
-/// then report whether R has used any processor time since.
+/// The time before [`LONG_TASK`] at which the processor time of R's thread is first read, so that
+/// the slow log can report whether R has used any processor time since.
 const SAMPLE_BEFORE: Duration = Duration::from_secs(3);
 
 /// The slow log of one worker, which reports long tasks of R.

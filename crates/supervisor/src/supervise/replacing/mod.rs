@@ -40,8 +40,7 @@ pub(crate) enum ReplacementStep {
     DrainFirst(u32, ReplaceReason),
 }
 
-/// What happens when a new worker that should have replaced another one has ended before it was
-/// ready.
+/// The consequence of a failed replacement, in which the new worker ended before it was ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FailedReplacement {
     /// The memory did not suffice for the new worker beside the old one, so the old worker is

@@ -13,9 +13,9 @@ const SAMPLES: u32 = 3;
 /// The interval at which a measurement of a worker's memory counts as one of the [`SAMPLES`].
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 
-/// The multiple of its memory limit at which a worker is replaced after a single measurement.
-/// Otherwise, requests that each leave 50 MB behind could use up the machine's memory before
-/// several samples have been taken.
+/// The multiple of its memory limit at which a worker is replaced after a single measurement,
+/// because its memory may grow so fast that the machine's memory is used up before several samples
+/// have been taken.
 const IMMEDIATE_FACTOR: u64 = 2;
 /// The interval at which a worker's memory is measured.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);

@@ -66,7 +66,7 @@ impl ReplacementQueue {
         self.current.filter(|(current, _)| *current == slot).map(|(_, reason)| reason)
     }
 
-    /// If the replacement of the worker in this slot (its numbered place) is in progress, ends it
+    /// Ends the replacement of the worker in this slot (its numbered place) if it is in progress,
     /// and returns its reason.
     pub(super) fn finish(&mut self, slot: u32) -> Option<ReplaceReason> {
         self.current.take_if(|(current, _)| *current == slot).map(|(_, reason)| reason)

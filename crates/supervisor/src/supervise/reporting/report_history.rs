@@ -112,11 +112,11 @@ impl ReportHistory {
     }
 
     /// Returns the reason for the end of a worker that was killed by another process or by the
-    /// system. The reason is [`ExitReason::OutOfMemory`] if the control group has counted an
-    /// out-of-memory kill that matches no other worker, and otherwise [`ExitReason::Killed`]. If
-    /// several workers are killed at once, the first call finds all their kills in the counter, and
-    /// saves the remaining ones for the next calls.
+    /// system: [`ExitReason::OutOfMemory`] if the control group has counted an out-of-memory kill
+    /// that matches no other worker, and otherwise [`ExitReason::Killed`].
     fn kill_reason(&mut self, now: Instant) -> ExitReason {
+        // If several workers are killed at once, the first call finds all their kills in the
+        // counter, and saves the remaining ones for the next calls.
         let kills = self.groups.kills_for_memory();
         let before = std::mem::replace(&mut self.oom_kills, kills);
         let new = kills.zip(before).map_or(0, |(kills, before)| kills.saturating_sub(before));

@@ -55,8 +55,8 @@ impl OpenStream {
 }
 
 /// Queues a chunk of a streamed response, and returns an `enum rk_write`. If `may_go_on` is set and
-/// the queue has capacity for more, R gets the next chunk from the app at once. This is faster than
-/// waiting until the server asks for the chunk.
+/// the queue has capacity for more, R gets the next chunk from the app at once, without waiting
+/// until the server asks for it.
 fn write_chunk(
     core: &mut Core,
     id: u64,

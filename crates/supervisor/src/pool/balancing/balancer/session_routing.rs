@@ -183,7 +183,7 @@ impl Balancer {
         (cookie, self.keys.session_hash(target))
     }
 
-    /// For each worker, assigns the queued requests that only this worker can process, until the
+    /// Assigns to each worker the queued requests that only this worker can process, until the
     /// worker can begin no more of them.
     fn assign_own_requests(&self, assignments: &mut Vec<Assignment>) {
         let backends = self.backends.borrow().clone();

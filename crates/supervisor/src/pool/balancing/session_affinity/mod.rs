@@ -59,7 +59,7 @@ pub(in crate::pool) enum AffinityState {
     Suspended,
 }
 
-/// Where the balancer sends a request if session affinity is used.
+/// The destination of a request if session affinity is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) enum Destination {
     /// The worker that the request names in its cookie or URL.

@@ -4,7 +4,7 @@
 
 use crate::worker_id::WorkerId;
 
-/// What the parameter `w=` of a URL says about the worker that must process the request.
+/// The value of the parameter `w=` in the URL of a request, which names the worker of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) enum UrlAffinity {
     /// The URL's query has no valid `w=` parameter.
