@@ -36,7 +36,7 @@ end_threads <- function() {
   .Call(ffi_close)
 }
 
-# Passes functions of package later to C (src/later.c), and loads the package if necessary.
+# Passes functions of package later to C (src/later_scheduling.c), and loads the package if necessary.
 use_later <- function(...) {
   if (!isTRUE(.globals$is_unloaded)) .Call(ffi_later_use, later::run_now, later::current_loop)
 }

@@ -86,8 +86,8 @@ setting_table <- rbind.data.frame(
     name = "http2", former = "", argument = "tls_config(http2)", is_option = FALSE, is_limit = FALSE, stability = "stable",
     default = "on", is_literal = TRUE,
     wanted = "yes or no",
-    help = "Offer HTTP/2 over TLS; on by default, --no-http2 turns it off",
-    paragraph = "`--no-http2=on` also turns it off, and `--no-http2=off` keeps it on. With HTTP/2, browsers send all their requests over one connection. Clients that do not support HTTP/2 continue to use HTTP/1.1. The app gets the same request objects with either version."
+    help = "HTTP/2 over TLS, which is on by default. --no-http2 turns it off",
+    paragraph = "With HTTP/2, browsers send all their requests over one connection. Clients that do not support HTTP/2 use HTTP/1.1. The app gets the same request objects with either version. `--no-http2=off` leaves HTTP/2 on."
   ),
   list(
     name = "http2_websockets", former = "", argument = "tls_config(http2_websockets)", is_option = FALSE, is_limit = FALSE, stability = "stable",
@@ -448,7 +448,7 @@ setting_table <- rbind.data.frame(
   ),
   list(
     name = "spool_dir", former = "", argument = "", is_option = TRUE, is_limit = FALSE, stability = "stable",
-    default = "`TMPDIR`; `tempdir()` if R itself is the server", is_literal = FALSE,
+    default = "`TMPDIR`; in R, `tempdir()`", is_literal = FALSE,
     wanted = "the path of a file or folder",
     help = "Folder for temporary files with large request bodies",
     paragraph = "A request body larger than `body_buffer_size` is written to an unnamed temporary file in this folder while the app reads it."

@@ -1,4 +1,4 @@
-# The R functions of a worker of `rookery serve`. src/worker.c has the sockets that the supervisor
+# The R functions of a worker of `rookery serve`. src/supervised_worker.c has the sockets that the supervisor
 # passed to this process.
 
 # Returns whether a server for `app` listens on the worker's socket, which the first server with an

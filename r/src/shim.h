@@ -24,11 +24,11 @@
 //   listeners       listener.c, app_registry.c, limits.c, static_paths.c, access_log.c,
 //                   admin_listener.c
 //   clients         websocket_client.c: WebSocketClient
-//   processes       worker.c: this process as a worker of a supervisor
+//   processes       supervised_worker.c: this process as a worker of a supervisor
 //                   child_process.c: the R process that serve() starts for a path
 //                   signals.c: SIGINT, SIGTERM, SIGHUP, SIGALRM
 //   running R code  guarded_call.c: calls that no error, restart or interrupt can jump out of
-//                   later.c: package later, R's event loop
+//                   later_scheduling.c: package later, R's event loop
 //   text            text_functions.c, settings.c: functions of R whose work is done in Rust
 //   leaves          globals.c: symbols, shared R objects, the table of kept objects
 //                   event.c: the event that is being handled
@@ -400,7 +400,7 @@ void on_message(const struct rk_event* event);
 void on_close(const struct rk_event* event);
 void on_drain(const struct rk_event* event);
 
-// later.c ------------------------------------------------------------------
+// later_scheduling.c -------------------------------------------------------
 
 // The tasks that package later runs for this package.
 enum later_task {
@@ -468,7 +468,7 @@ int signals_passed(void);
 void signals_interrupt(void);
 bool signal_is_ignored(int signal_number);
 
-// worker.c -----------------------------------------------------------------
+// supervised_worker.c ------------------------------------------------------
 
 void worker_init(void);
 void worker_collect(void);

@@ -1,4 +1,4 @@
-# Package later, which is loaded only when it is needed: src/later.c.
+# Package later, which is loaded only when it is needed: src/later_scheduling.c.
 
 # Runs an R process with a server whose body says whether `later` is loaded, and then evaluates
 # code.

@@ -14,9 +14,9 @@ use crate::connections::clock::TimeLimits;
 /// sent in one write. Larger messages are not copied.
 const COPY_MAX_BYTES: usize = 16 << 10;
 
-/// The number of queued output bytes from which on a WebSocket queues at most one pong. A new pong
-/// replaces the queued one (RFC 6455, 5.5.3). Otherwise a client that sends pings and does not read
-/// could fill the memory.
+/// The number of queued output bytes above which at most one pong is queued. A new pong then
+/// replaces the queued one (RFC 6455, 5.5.3), so a client that sends pings and does not read cannot
+/// fill the memory.
 const PONG_QUEUE_MAX: usize = UNCHARGED_BYTES;
 
 /// The maximum number of unused WebSocket buffers that a thread keeps. Together they take at most 4

@@ -118,11 +118,10 @@ pub(super) static ROWS: [Setting; 11] = [
         shown: Shown::InLongHelp,
         kind: Kind::Flag,
         default: Default::Is("on"),
-        help: "Offer HTTP/2 over TLS; on by default, --no-http2 turns it off",
-        paragraph: "`--no-http2=on` also turns it off, and `--no-http2=off` keeps it on. With \
-                    HTTP/2, browsers send all their requests over one connection. Clients that do \
-                    not support HTTP/2 continue to use HTTP/1.1. The app gets the same request \
-                    objects with either version.",
+        help: "HTTP/2 over TLS, which is on by default. --no-http2 turns it off",
+        paragraph: "With HTTP/2, browsers send all their requests over one connection. Clients \
+                    that do not support HTTP/2 use HTTP/1.1. The app gets the same request \
+                    objects with either version. `--no-http2=off` leaves HTTP/2 on.",
         needs: &["tls_cert", "domain"],
         ..HTTPS
     },

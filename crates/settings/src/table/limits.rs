@@ -186,7 +186,7 @@ pub(super) static ROWS: [Setting; 14] = [
         shown: Shown::InLongHelp,
         kind: Kind::Path,
         placeholder: "folder",
-        default: Default::Derived("`TMPDIR`; `tempdir()` if R itself is the server"),
+        default: Default::Derived("`TMPDIR`; in R, `tempdir()`"),
         places: Places::ALL.without(Places::R),
         help: "Folder for temporary files with large request bodies",
         paragraph: "A request body larger than `body_buffer_size` is written to an unnamed \

@@ -13,8 +13,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause before a worker is started again.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// The pause before a worker that has answered requests, but ended soon, is started again. It is
-/// short because a single request may have caused the end, and other requests are waiting.
+/// The pause before a restart if the worker ended soon after its start, but had answered requests.
+/// The pause is short because a single request may have caused the end, and other requests are
+/// waiting.
 const SHORT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The number of failures within [`LONG_LIFE`] at which the workers of a slot (a worker's numbered

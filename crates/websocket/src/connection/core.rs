@@ -51,8 +51,8 @@ pub enum SendStatus {
     Dropped,
 }
 
-/// The adapter between `Connection` and the protocol endpoint (the state machine of the WebSocket
-/// protocol), with tokio's clock and the thread's message buffers.
+/// The type that connects the protocol endpoint (the state machine of the WebSocket protocol) to
+/// `Connection`. It provides tokio's clock and the thread's message buffers.
 #[derive(Debug)]
 pub(crate) struct Tokio;
 

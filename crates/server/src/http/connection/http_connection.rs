@@ -21,7 +21,7 @@ use crate::connections::admission::{CONNECTION_BYTES, UNCHARGED_BYTES};
 use crate::connections::table::TableEntry;
 use crate::http::connection::activity::{Activity, Phase};
 use crate::http::http_state::HttpState;
-use crate::http::http2::session::Http2Session;
+use crate::http::http2::connection_state::Http2State;
 use crate::http::listener_config::ListenerConfig;
 use crate::http::request::context_pool::ContextParts;
 use crate::http::request::head::used_https;
@@ -113,7 +113,7 @@ pub(crate) struct HttpConnection {
     /// mistake an incomplete response for a complete one.
     pub(crate) reset_mode: Cell<ResetMode>,
     /// The state that all streams of this HTTP/2 connection share. Unset for HTTP/1.1.
-    http2_session: OnceCell<Rc<Http2Session>>,
+    http2_state: OnceCell<Rc<Http2State>>,
     is_http2_stream: bool,
     /// True if a part of a response chunk has not been passed to h2 yet. The response is then
     /// incomplete even if h2 has written all bytes that it got.
@@ -140,7 +140,7 @@ impl HttpConnection {
     /// Creates the state of an HTTP/2 stream, and charges the memory budget for the stream.
     pub(crate) fn for_http2_stream(
         connection: &HttpConnection,
-        session: &Rc<Http2Session>,
+        state: &Rc<Http2State>,
         charge: Charge,
     ) -> Rc<HttpConnection> {
         let HttpConnection { shared, listener, config, ends, .. } = connection;
@@ -151,7 +151,7 @@ impl HttpConnection {
             may_linger: Cell::new(false),
             // h2 notifies the stream's task when the client resets the stream.
             is_watched: Cell::new(false),
-            http2_session: OnceCell::from(Rc::clone(session)),
+            http2_state: OnceCell::from(Rc::clone(state)),
             is_http2_stream: true,
             ..HttpConnection::initial(
                 shared,
@@ -207,16 +207,16 @@ impl HttpConnection {
             response_stream: RefCell::default(),
             end_reason: Cell::new(None),
             reset_mode: Cell::new(ResetMode::None),
-            http2_session: OnceCell::new(),
+            http2_state: OnceCell::new(),
             is_http2_stream: false,
             has_partial_chunk: Cell::new(false),
         }
     }
 
-    /// Marks this connection as an HTTP/2 connection, and returns `session`, the state that all its
+    /// Marks this connection as an HTTP/2 connection, and returns `state`, the state that all its
     /// streams share.
-    pub(crate) fn set_http2_session(&self, session: Rc<Http2Session>) -> Rc<Http2Session> {
-        Rc::clone(self.http2_session.get_or_init(|| session))
+    pub(crate) fn set_http2_state(&self, state: Rc<Http2State>) -> Rc<Http2State> {
+        Rc::clone(self.http2_state.get_or_init(|| state))
     }
 
     /// Returns true if this is a stream of an HTTP/2 connection.
@@ -226,8 +226,8 @@ impl HttpConnection {
 
     /// Returns the state that all streams share if this is an HTTP/2 connection. Returns `None` for
     /// one of its streams, and for an HTTP/1.1 connection.
-    fn own_session(&self) -> Option<&Http2Session> {
-        self.http2_session.get().filter(|_| !self.is_http2_stream).map(|session| &**session)
+    fn own_http2_state(&self) -> Option<&Http2State> {
+        self.http2_state.get().filter(|_| !self.is_http2_stream).map(|state| &**state)
     }
 
     /// Records the size of a request head that h2 has read, so that the memory budget can be
@@ -238,8 +238,8 @@ impl HttpConnection {
 
     /// Records a request that the application still processes although its client has disconnected.
     pub(crate) fn on_request_abandoned(&self, status: &Arc<ExchangeStatus>) {
-        if let Some(session) = self.http2_session.get() {
-            session.add_abandoned(status);
+        if let Some(state) = self.http2_state.get() {
+            state.add_abandoned(status);
         }
     }
 

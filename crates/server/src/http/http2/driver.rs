@@ -8,10 +8,10 @@ use bytes::Bytes;
 use h2::Reason;
 use h2::server::Builder;
 
+use super::connection_state::{CONNECTION_WINDOW, Http2State, STREAM_WINDOW};
 use super::frames::FRAME;
 use super::h2_io::H2Io;
-use super::session::{CONNECTION_WINDOW, Http2Session, STREAM_WINDOW};
-use super::stream;
+use super::stream_task;
 use crate::connections::table::ConnectionTable;
 use crate::http::connection::activity::Phase;
 use crate::http::connection::http_connection::{CloseState, HttpConnection};
@@ -58,11 +58,11 @@ fn bound_name(connection: &HttpConnection) -> Option<Rc<str>> {
     connection.transport.borrow_mut().tls()?.server_name().map(Rc::from)
 }
 
-/// A guard that closes the HTTP/2 session when dropped, even if the task panics or the I/O thread
+/// A guard that closes the HTTP/2 state when dropped, even if the task panics or the I/O thread
 /// ends.
-struct SessionGuard(Rc<Http2Session>);
+struct StateGuard(Rc<Http2State>);
 
-impl Drop for SessionGuard {
+impl Drop for StateGuard {
     fn drop(&mut self) {
         self.0.notify_flushed();
         self.0.on_closed();
@@ -73,11 +73,10 @@ impl Drop for SessionGuard {
 /// connection.
 pub(crate) async fn serve(connection: &Rc<HttpConnection>) {
     let connections = &connection.shared.connections;
-    let session =
-        connection.set_http2_session(Http2Session::new(connections, bound_name(connection)));
-    let _guard = SessionGuard(Rc::clone(&session));
+    let state = connection.set_http2_state(Http2State::new(connections, bound_name(connection)));
+    let _guard = StateGuard(Rc::clone(&state));
     connection.transport.borrow().set_for_streaming(connections.limits.idle_timeout);
-    let io = H2Io { connection: Rc::clone(connection), session: Rc::clone(&session) };
+    let io = H2Io { connection: Rc::clone(connection), state: Rc::clone(&state) };
     let has_websockets = connection.config.tls.as_ref().is_some_and(Tls::has_http2_websockets);
     let mut handshake = builder(connections, has_websockets).handshake::<_, Bytes>(io);
     let handshake_result = poll_fn(|cx| {
@@ -111,23 +110,23 @@ pub(crate) async fn serve(connection: &Rc<HttpConnection>) {
             }
             _ => return Poll::Ready(None),
         }
-        if !is_aborted && session.is_abusive() {
+        if !is_aborted && state.is_abusive() {
             is_aborted = true;
             h2.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
         }
-        session.begin_poll();
+        state.begin_poll();
         loop {
             match h2.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => {
-                    stream::spawn(connection, &session, request, respond);
+                    stream_task::spawn(connection, &state, request, respond);
                 }
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
                 Poll::Ready(None) => return Poll::Ready(Some(Ok(()))),
                 Poll::Pending => break,
             }
         }
-        session.notify_flushed();
-        if !is_aborted && session.is_abusive() {
+        state.notify_flushed();
+        if !is_aborted && state.is_abusive() {
             // The connection must be polled again, because the next poll closes it.
             cx.waker().wake_by_ref();
         }

@@ -152,10 +152,10 @@ impl Frames {
         kept
     }
 
-    /// Passes `bytes` to h2. `at` is the offset of `bytes` in the input, or `None` if they come
-    /// from elsewhere. `kept` is the number of bytes at the start of the input that h2 gets
-    /// unchanged. Increases `kept` if `bytes` continue that part of the input, and otherwise copies
-    /// `bytes` to `out`.
+    /// Appends `bytes` to what h2 reads: first the `kept` bytes at the start of the input, and then
+    /// `out`. `at` is the offset of `bytes` in the input, or `None` if `bytes` come from elsewhere.
+    /// If `bytes` follow the first `kept` bytes directly, only `kept` grows. Otherwise `bytes` are
+    /// copied to `out`.
     fn pass(&mut self, at: Option<usize>, bytes: &[u8], kept: &mut usize) {
         if at == Some(*kept) && self.out.is_empty() {
             *kept += bytes.len();

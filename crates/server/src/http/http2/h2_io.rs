@@ -7,14 +7,14 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::session::Http2Session;
+use super::connection_state::Http2State;
 use crate::connections::admission::UNCHARGED_BYTES;
 use crate::http::connection::http_connection::HttpConnection;
 
 /// The adapter through which h2 reads from and writes to a connection's transport.
 pub(super) struct H2Io {
     pub(super) connection: Rc<HttpConnection>,
-    pub(super) session: Rc<Http2Session>,
+    pub(super) state: Rc<Http2State>,
 }
 
 impl AsyncRead for H2Io {
@@ -23,15 +23,15 @@ impl AsyncRead for H2Io {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let H2Io { connection, session } = &*self;
+        let H2Io { connection, state } = &*self;
         loop {
-            if session.take_rewritten(buffer) {
-                if session.held_for_frames() == 0 {
+            if state.take_rewritten(buffer) {
+                if state.held_for_frames() == 0 {
                     connection.release_buffer();
                 }
                 return Poll::Ready(Ok(()));
             }
-            if session.has_read_enough() {
+            if state.has_read_enough() {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -41,9 +41,9 @@ impl AsyncRead for H2Io {
             if read.is_empty() {
                 return Poll::Ready(Ok(()));
             }
-            let kept = session.follow(read);
+            let kept = state.follow(read);
             buffer.set_filled(before + kept);
-            let held = session.held_for_frames();
+            let held = state.held_for_frames();
             if held > 0 && !connection.charge_buffer(UNCHARGED_BYTES + held) {
                 return Poll::Pending;
             }
@@ -69,7 +69,7 @@ impl AsyncWrite for H2Io {
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = self.connection.poll_write(cx, buffers);
-        self.session.on_written(written.is_pending(), false);
+        self.state.on_written(written.is_pending(), false);
         written
     }
 
@@ -79,7 +79,7 @@ impl AsyncWrite for H2Io {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = self.connection.poll_flush(cx);
-        self.session.on_written(flushed.is_pending(), true);
+        self.state.on_written(flushed.is_pending(), true);
         flushed
     }
 

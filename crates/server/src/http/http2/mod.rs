@@ -5,14 +5,14 @@
 #[doc(hidden)]
 pub use frames::frames_for_fuzzer;
 
+pub(super) mod connection_state;
 mod date;
 pub(super) mod driver;
 mod frames;
 mod h2_io;
 mod request_head;
-pub(super) mod session;
-mod stream;
 mod stream_body;
 mod stream_guard;
+mod stream_task;
 mod trailers;
 mod websocket_transport;

@@ -13,7 +13,7 @@ use h2::server::SendResponse;
 use http::{HeaderMap, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 
-use super::session::{Http2Session, STREAM_WINDOW};
+use super::connection_state::{Http2State, STREAM_WINDOW};
 use crate::http::connection::http_connection::HttpConnection;
 use crate::http::request::request_body::RequestBody;
 use crate::rejection::Rejection;
@@ -51,7 +51,7 @@ impl StreamBody {
         frames: RecvStream,
         headers: &HeaderMap,
         connection: &Rc<HttpConnection>,
-        session: &Rc<Http2Session>,
+        state: &Rc<Http2State>,
         responder: &SharedResponder,
     ) -> Option<StreamBody> {
         let length = headers
@@ -64,7 +64,7 @@ impl StreamBody {
             None => window,
         };
         let reservation =
-            if charged > 0 { Some(BodyReservation::reserve(session, charged)?) } else { None };
+            if charged > 0 { Some(BodyReservation::reserve(state, charged)?) } else { None };
         let expects = headers.get(http::header::EXPECT);
         let continue_to = expects
             .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
@@ -122,21 +122,21 @@ impl StreamBody {
 /// The charge to the memory budget for bytes of an HTTP/2 stream that the client may send before
 /// the server reads them. Dropping the value ends the charge.
 pub(super) struct BodyReservation {
-    session: Rc<Http2Session>,
+    state: Rc<Http2State>,
     bytes: usize,
 }
 
 impl BodyReservation {
     /// Charges an HTTP/2 connection for `bytes` bytes that the client may send before the server
     /// reads them. Returns `None` if the memory budget is exhausted.
-    pub(super) fn reserve(session: &Rc<Http2Session>, bytes: usize) -> Option<BodyReservation> {
-        session.reserve_body(bytes).then(|| BodyReservation { session: Rc::clone(session), bytes })
+    pub(super) fn reserve(state: &Rc<Http2State>, bytes: usize) -> Option<BodyReservation> {
+        state.reserve_body(bytes).then(|| BodyReservation { state: Rc::clone(state), bytes })
     }
 }
 
 impl Drop for BodyReservation {
     fn drop(&mut self) {
-        self.session.release_body(self.bytes);
+        self.state.release_body(self.bytes);
     }
 }
 

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::session::Http2Session;
+use super::connection_state::Http2State;
 use crate::http::connection::activity::Phase;
 use crate::http::connection::http_connection::{CloseState, HttpConnection};
 
@@ -17,7 +17,7 @@ pub(super) const MAX_SEND: usize = (16 << 10) - 9;
 /// request and memory, even if the task panics or the I/O thread ends.
 pub(super) struct StreamGuard {
     pub(super) connection: Rc<HttpConnection>,
-    pub(super) session: Rc<Http2Session>,
+    pub(super) state: Rc<Http2State>,
     pub(super) stream: Rc<HttpConnection>,
     /// The HTTP/2 stream identifier (RFC 9113, 5.1.1).
     pub(super) stream_id: u32,
@@ -30,11 +30,11 @@ pub(super) struct StreamGuard {
 impl Drop for StreamGuard {
     fn drop(&mut self) {
         self.stream.release_request();
-        self.session.on_stream_done(self.stream_id);
+        self.state.on_stream_done(self.stream_id);
         if self.is_wasted {
-            self.session.count_wasted();
+            self.state.count_wasted();
         }
-        if self.session.on_stream_closed(self.stream.key.get(), self.is_response_sent.get()) {
+        if self.state.on_stream_closed(self.stream.key.get(), self.is_response_sent.get()) {
             self.connection.enter(Phase::Idle);
         }
         if self.is_wasted || self.connection.close_state.get() != CloseState::Open {

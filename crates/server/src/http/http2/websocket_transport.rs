@@ -12,8 +12,8 @@ use http::header::DATE;
 use rookery_exchange::{Exchange, Share};
 use tokio::io::ReadBuf;
 
+use super::connection_state::{Http2State, STREAM_WINDOW};
 use super::date;
-use super::session::{Http2Session, STREAM_WINDOW};
 use super::stream_body::{BodyReservation, SharedResponder};
 use super::stream_guard::{MAX_SEND, StreamGuard};
 use crate::connections::table::{Slot, TableEntry as _};
@@ -32,8 +32,8 @@ impl IncomingFrames {
     /// Begins to keep the DATA frames of an HTTP/2 stream until its WebSocket is accepted. Charges
     /// the memory budget for all bytes that the client may send until then. Returns `None` if the
     /// budget is exhausted.
-    pub(super) fn new(frames: RecvStream, session: &Rc<Http2Session>) -> Option<IncomingFrames> {
-        BodyReservation::reserve(session, STREAM_WINDOW as usize)
+    pub(super) fn new(frames: RecvStream, state: &Rc<Http2State>) -> Option<IncomingFrames> {
+        BodyReservation::reserve(state, STREAM_WINDOW as usize)
             .map(|reservation| IncomingFrames { frames, _reservation: reservation })
     }
 }
@@ -107,7 +107,7 @@ impl StreamTransport {
         incoming: RecvStream,
         outgoing: SendStream<Bytes>,
     ) -> StreamTransport {
-        if guard.session.on_websocket_opened() {
+        if guard.state.on_websocket_opened() {
             // The stall timeout of WebSockets applies as on a connection of its own. The sweep
             // still checks the other streams.
             let limits = &guard.stream.shared.connections.limits;
@@ -213,7 +213,7 @@ impl MultiplexedStream for StreamTransport {
             }
         };
         let len = wanted.min(capacity);
-        let chunk = self.guard.session.copy_chunk(buffers, len);
+        let chunk = self.guard.state.copy_chunk(buffers, len);
         Poll::Ready(match self.outgoing.send_data(chunk, false) {
             Ok(()) => Ok(len),
             Err(_) => Err(io::ErrorKind::ConnectionReset.into()),
@@ -264,7 +264,7 @@ impl MultiplexedStream for StreamTransport {
 
 impl Drop for StreamTransport {
     fn drop(&mut self) {
-        if self.guard.session.on_websocket_closed() {
+        if self.guard.state.on_websocket_closed() {
             self.guard.set_stall_timeout(self.guard.stream.shared.connections.limits.idle_timeout);
         }
         // A client that opens WebSockets and resets them without sending anything wastes work.

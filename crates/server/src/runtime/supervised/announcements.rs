@@ -29,7 +29,7 @@ pub(in crate::runtime) struct Announcements {
 pub(in crate::runtime) enum Wait {
     /// The supervisor has applied the last announcement, so there is no need to wait.
     Applied,
-    /// The supervisor is expected to confirm the last announcement, so waiting is useful.
+    /// The supervisor has not confirmed the last announcement yet, but is expected to.
     Pending,
     /// Waiting for the supervisor would be useless, because it has disconnected or did not confirm
     /// an earlier announcement in time.
@@ -76,8 +76,9 @@ impl Announcements {
         }
     }
 
-    /// Records that a wait for the supervisor's confirmation has timed out. Until the supervisor
-    /// confirms an announcement, [`wait`](Self::wait) then returns [`Wait::Useless`].
+    /// Records that the supervisor has not confirmed an announcement in time. From now on,
+    /// [`wait`](Self::wait) returns [`Wait::Useless`], until the supervisor confirms an
+    /// announcement again.
     pub(in crate::runtime) fn on_timeout(&mut self) {
         self.is_overdue = true;
     }

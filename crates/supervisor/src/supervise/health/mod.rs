@@ -21,7 +21,7 @@ use worker_timeout::{TimeoutStep, WorkerTimeout};
 /// short because R's task has already exceeded its limit.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// An action on a worker that a health check requires. Several actions are carried out in order.
+/// An action that the supervisor takes after a health check of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum HealthAction {
     /// The supervisor sends this message to the worker.

@@ -6,7 +6,7 @@ use rookery_exchange::{ListenerId, Share, StreamEnd};
 use super::{CloseState, HttpConnection};
 use crate::connections::table::TableEntry;
 use crate::http::connection::activity::Phase;
-use crate::http::http2::session::{FlushListener, Http2Session};
+use crate::http::http2::connection_state::{FlushListener, Http2State};
 
 /// The number of clock ticks after which an idle connection frees its buffers. If it freed them
 /// immediately, a busy connection would have to allocate them again for each request.
@@ -22,12 +22,12 @@ impl TableEntry for HttpConnection {
     }
 
     fn sweep(&self, now: u32) {
-        if let Some(session) = self.own_session() {
+        if let Some(state) = self.own_http2_state() {
             if self.is_draining.get() && !self.is_ending() {
                 // The handshake was under way when draining began.
                 self.drain();
             }
-            return self.sweep_session(session, now);
+            return self.sweep_http2(state, now);
         }
         if self.is_draining.get()
             && self.activity.is_idle_for(self.shared.connections.clock.ticks.close, now)
@@ -66,7 +66,7 @@ impl TableEntry for HttpConnection {
         {
             self.wake();
         }
-        if self.http2_session.get().is_some_and(|session| session.is_blocked()) {
+        if self.http2_state.get().is_some_and(|state| state.is_blocked()) {
             // The write is blocked by another stream of the connection, not by this stream's
             // client.
             self.activity.restart_write_deadline(now);
@@ -85,8 +85,8 @@ impl TableEntry for HttpConnection {
         if self.is_ending() || !self.has_deadlines() {
             return None;
         }
-        match self.own_session().filter(|session| session.has_streams()) {
-            Some(session) => session.slowness(now),
+        match self.own_http2_state().filter(|state| state.has_streams()) {
+            Some(state) => state.slowness(now),
             None => self.activity.slowness(&self.shared.connections.clock.ticks, now),
         }
     }
@@ -95,7 +95,7 @@ impl TableEntry for HttpConnection {
         match &*self.response_stream.borrow() {
             _ if self.is_ending() => 0,
             // Memory of streams is freed by evicting the streams.
-            _ if self.own_session().is_some_and(Http2Session::has_streams) => 0,
+            _ if self.own_http2_state().is_some_and(Http2State::has_streams) => 0,
             Some(stream) if share == Share::Queues => stream.held(),
             _ => self.activity.held(share, self.charge.bytes()),
         }
@@ -119,7 +119,7 @@ impl TableEntry for HttpConnection {
         let phase = self.activity.phase();
         // Over HTTP/2, all streams that have begun are served, and the client is notified that no
         // others will be.
-        let owes = self.http2_session.get().is_some()
+        let owes = self.http2_state.get().is_some()
             || matches!(phase, Phase::Application | Phase::Response | Phase::Stream | Phase::Flush);
         if phase == Phase::Idle && owes {
             // The close timeout counts from now.
@@ -132,12 +132,13 @@ impl TableEntry for HttpConnection {
     }
 
     fn drain(&self) {
-        if self.own_session().is_some() {
+        if self.own_http2_state().is_some() {
             // Tells the client that no further streams will be served.
             self.stop();
         }
         let was_draining = self.is_draining.replace(!self.is_http2_stream);
-        if was_draining && self.own_session().is_none() && self.activity.phase() == Phase::Idle {
+        if was_draining && self.own_http2_state().is_none() && self.activity.phase() == Phase::Idle
+        {
             // The connection has been idle since the previous call.
             self.begin_close(CloseState::Now);
         }
@@ -154,9 +155,9 @@ impl TableEntry for HttpConnection {
     }
 
     fn is_awaiting_response(&self) -> bool {
-        match self.own_session() {
+        match self.own_http2_state() {
             None => self.activity.phase() == Phase::Application,
-            Some(session) => session.is_awaiting_response(),
+            Some(state) => state.is_awaiting_response(),
         }
     }
 
@@ -165,9 +166,9 @@ impl TableEntry for HttpConnection {
     }
 
     fn is_cut_by_stop(&self) -> bool {
-        match self.own_session() {
+        match self.own_http2_state() {
             // If no stream is open, the stop does not wait until the client has been notified.
-            Some(session) => !session.has_streams(),
+            Some(state) => !state.has_streams(),
             None if self.is_http2_stream && self.activity.phase() == Phase::Body => true,
             None => self.response_stream().is_some_and(|stream| stream.is_open()),
         }
@@ -193,13 +194,13 @@ impl HttpConnection {
     }
 
     /// Checks the time limits of an HTTP/2 connection. Its streams have time limits of their own.
-    fn sweep_session(&self, session: &Http2Session, now: u32) {
+    fn sweep_http2(&self, state: &Http2State, now: u32) {
         let ticks = &self.shared.connections.clock.ticks;
         let is_late_head =
-            session.unfinished_since().is_some_and(|since| now.wrapping_sub(since) > ticks.head);
+            state.unfinished_since().is_some_and(|since| now.wrapping_sub(since) > ticks.head);
         let is_late_end = self.close_state.get() == CloseState::AfterResponse
             && self.activity.is_idle_for(ticks.close, now);
-        if session.has_only_websockets() && (!self.is_ending() || self.is_draining.get()) {
+        if state.has_only_websockets() && (!self.is_ending() || self.is_draining.get()) {
             self.activity.restart_write_deadline(now);
         }
         let unsent = || self.transport.borrow().unsent();

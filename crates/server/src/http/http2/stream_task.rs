@@ -1,5 +1,5 @@
-//! The task of an HTTP/2 stream. It serves one request as over HTTP/1.1, and sends the response
-//! within the client's flow-control window.
+//! The task of an HTTP/2 stream. The task handles one request in the same way as a request over
+//! HTTP/1.1, and sends the response within the client's flow-control window.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -15,9 +15,9 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use rookery_exchange::{Exchange, Share};
 
+use super::connection_state::{FlushListener, Http2State};
 use super::date;
 use super::request_head;
-use super::session::{FlushListener, Http2Session};
 use super::stream_body::{SharedResponder, StreamBody};
 use super::stream_guard::{MAX_SEND, StreamGuard};
 use super::websocket_transport::{self, IncomingFrames};
@@ -38,31 +38,31 @@ pub(crate) const STREAM_BYTES: usize = 32 << 10;
 /// memory, refuses the stream with an error code that lets the client retry.
 pub(super) fn spawn(
     connection: &Rc<HttpConnection>,
-    session: &Rc<Http2Session>,
+    state: &Rc<Http2State>,
     request: Request<RecvStream>,
     mut responder: SendResponse<Bytes>,
 ) {
     let connections = &connection.shared.connections;
     let is_full =
-        session.count_requests_under_way() >= connections.limits.http2_max_concurrent_streams;
+        state.count_requests_under_way() >= connections.limits.http2_max_concurrent_streams;
     if is_full || !connections.admit(Share::Connections, 0, STREAM_BYTES) {
-        session.count_wasted();
-        session.on_stream_done(u32::from(responder.stream_id()));
+        state.count_wasted();
+        state.on_stream_done(u32::from(responder.stream_id()));
         return responder.send_reset(Reason::REFUSED_STREAM);
     }
     let stream = HttpConnection::for_http2_stream(
         connection,
-        session,
+        state,
         connections.charge(Share::Connections, STREAM_BYTES),
     );
     let slot = connections.insert(Rc::clone(&stream) as _);
     stream.key.set(slot.key());
-    if session.on_stream_opened(slot.key()) {
+    if state.on_stream_opened(slot.key()) {
         connection.enter(Phase::Response);
     }
     let guard = StreamGuard {
         connection: Rc::clone(connection),
-        session: Rc::clone(session),
+        state: Rc::clone(state),
         stream,
         stream_id: u32::from(responder.stream_id()),
         is_response_sent: Cell::new(false),
@@ -142,7 +142,7 @@ async fn respond(
     let normalized =
         request_head::normalize(&mut parts, stream.shared.connections.limits.max_headers).and_then(
             |is_tunnel| {
-                let named = guard.session.bound_name();
+                let named = guard.state.bound_name();
                 let is_misdirected =
                     named.is_some_and(|named| request_head::is_misdirected(&parts.headers, named));
                 if is_misdirected { Err(Rejection::Misdirected) } else { Ok(is_tunnel) }
@@ -151,10 +151,10 @@ async fn respond(
     let body = normalized.and_then(|is_tunnel| {
         if is_tunnel {
             incoming
-                .set(Some(IncomingFrames::new(frames, &guard.session).ok_or(Rejection::Overload)?));
+                .set(Some(IncomingFrames::new(frames, &guard.state).ok_or(Rejection::Overload)?));
             return Ok(StreamBody::empty(stream));
         }
-        StreamBody::new(frames, &parts.headers, stream, &guard.session, responder)
+        StreamBody::new(frames, &parts.headers, stream, &guard.state, responder)
             .ok_or(Rejection::Overload)
     });
     match body {
@@ -230,10 +230,10 @@ async fn send_response(
     let is_end = is_bodiless || body.is_end_stream();
     let sent = responder.borrow_mut().send_response(Response::from_parts(parts, ()), is_end);
     let frames = sent.map_err(|_| StreamReset::ByClient)?;
-    guard.session.on_data_sent(Rc::clone(stream) as Rc<dyn FlushListener>, 0);
+    guard.state.on_data_sent(Rc::clone(stream) as Rc<dyn FlushListener>, 0);
     let mut sending = ResponseSender { guard, body, frames, chunk: Bytes::new(), is_end };
     poll_fn(|cx| sending.poll(cx)).await?;
-    guard.session.on_response_sent();
+    guard.state.on_response_sent();
     guard.is_response_sent.set(true);
     // Ends the request context, except for bytes that are not written yet.
     drop(sending);
@@ -328,13 +328,13 @@ impl ResponseSender<'_> {
     }
 
     fn send_chunk(&mut self, chunk: Bytes) -> Result<(), StreamReset> {
-        let StreamGuard { session, stream, .. } = self.guard;
+        let StreamGuard { state, stream, .. } = self.guard;
         let len = chunk.len();
         stream.has_partial_chunk.set(!self.chunk.is_empty());
         self.is_end = self.chunk.is_empty() && (len == 0 || self.body.is_end_stream());
         self.frames.send_data(chunk, self.is_end).map_err(|_| StreamReset::ByClient)?;
         stream.activity.on_written(&Poll::Ready(Ok(len)), stream.shared.connections.clock.now());
-        session.on_data_sent(Rc::clone(stream) as Rc<dyn FlushListener>, len);
+        state.on_data_sent(Rc::clone(stream) as Rc<dyn FlushListener>, len);
         Ok(())
     }
 

@@ -45,7 +45,7 @@ pub(crate) trait FlushListener {
 }
 
 /// The state that all streams of an HTTP/2 connection share.
-pub(crate) struct Http2Session {
+pub(crate) struct Http2State {
     connections: Rc<ConnectionTable>,
     /// The connection-table keys of the HTTP/2 connection's open streams.
     streams: RefCell<Vec<usize>>,
@@ -81,12 +81,12 @@ pub(crate) struct Http2Session {
     charge: Charge,
 }
 
-impl Http2Session {
+impl Http2State {
     pub(super) fn new(
         connections: &Rc<ConnectionTable>,
         tls_name: Option<Rc<str>>,
-    ) -> Rc<Http2Session> {
-        Rc::new(Http2Session {
+    ) -> Rc<Http2State> {
+        Rc::new(Http2State {
             connections: Rc::clone(connections),
             streams: RefCell::default(),
             responses_sent: Cell::new(0),
@@ -340,8 +340,8 @@ impl Http2Session {
     }
 }
 
-impl std::fmt::Debug for Http2Session {
+impl std::fmt::Debug for Http2State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Http2Session").field("streams", &self.streams).finish_non_exhaustive()
+        f.debug_struct("Http2State").field("streams", &self.streams).finish_non_exhaustive()
     }
 }
