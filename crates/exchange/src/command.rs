@@ -4,7 +4,7 @@ use crate::event::MessageKind;
 use crate::exchange::Exchange;
 use crate::ids::{ExchangeId, ListenerId, StreamId, WebSocketId};
 use crate::payload::Payload;
-use crate::streamed_body::StreamEnd;
+use crate::stream_flow_control::StreamEnd;
 
 /// A command from the application to the server. The server ignores a command for a WebSocket or a
 /// streamed response that has already ended.

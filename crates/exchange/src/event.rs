@@ -3,7 +3,7 @@
 use crate::exchange::Exchange;
 use crate::ids::{ExchangeId, ListenerId, StreamId, WebSocketId};
 use crate::payload::Payload;
-use crate::streamed_body::StreamEnd;
+use crate::stream_flow_control::StreamEnd;
 
 /// The kind of a WebSocket message: text or binary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -30,8 +30,8 @@ use crate::budget::{Budget, Charge, Share};
 use crate::ids::{ExchangeId, ListenerId};
 use crate::payload::AppToken;
 use crate::request_id::RequestId;
-use crate::send_backlog::SendBacklog;
-use crate::streamed_body::StreamedBody;
+use crate::stream_flow_control::StreamedBody;
+use crate::websocket_backlog::SendBacklog;
 
 /// The identity of a client, taken from its verified TLS certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -27,9 +27,9 @@ mod link;
 mod masking;
 mod payload;
 mod request_id;
-mod send_backlog;
-mod streamed_body;
+mod stream_flow_control;
 mod wakers;
+mod websocket_backlog;
 
 pub use budget::{Budget, Charge, Share};
 pub use command::Command;
@@ -46,9 +46,9 @@ pub use link::{AppState, Link, PushError, QueueLimits, WakeUp};
 pub use masking::{masked, write_masked};
 pub use payload::{AppToken, Lease, Payload, ReleaseQueue};
 pub use request_id::{RequestId, renew_request_ids, request_id_prefix};
-pub use send_backlog::SendBacklog;
-pub use streamed_body::{
+pub use stream_flow_control::{
     ChunkAdmission, EVENTS_RETRY, HIGH_MARK, LOW_MARK, PULL_HIGH_MARK, StreamEnd, StreamFlow,
     StreamOptions, StreamedBody, accepts_events,
 };
 pub use wakers::{AppWaker, IoWaker};
+pub use websocket_backlog::SendBacklog;

@@ -5,7 +5,7 @@ use std::fs::File;
 
 use super::arena_slice::ArenaSlice;
 use crate::payload::Lease;
-use crate::streamed_body::StreamedBody;
+use crate::stream_flow_control::StreamedBody;
 
 /// The application's response to a request. It need not contain `Content-Length` or `Date`, which
 /// the server adds.

@@ -9,7 +9,7 @@ use super::{AppState, IoState, Link, lock};
 use crate::command::Command;
 use crate::event::Event;
 use crate::payload::ReleaseQueue;
-use crate::streamed_body::{StreamOptions, StreamedBody};
+use crate::stream_flow_control::{StreamOptions, StreamedBody};
 
 /// The time for which a waiting application busy-polls for the next event before it sleeps. The
 /// application yields the processor between two polls, so that a server on the same core can run.

@@ -9,7 +9,7 @@ use rookery_error::{ErrorHook as _, Reports};
 use rookery_exchange::WebSocketId;
 use rookery_websocket::endpoint::Rules;
 
-use super::adapter::{Tick, rules};
+use super::endpoint_config::{Tick, rules};
 use crate::application::dispatch::Dispatch;
 use crate::connections::table::ConnectionTable;
 use crate::net::transport::Scratch;

@@ -10,7 +10,7 @@ use rookery_exchange::{Charge, Event, MessageKind, Payload, WebSocketId};
 use rookery_websocket::endpoint::{Endpoint, IoAction, Received, Rules};
 use rookery_websocket::protocol::{CloseCode, DecodedPayload, Decoder, DecoderLimits, Role};
 
-use super::adapter::ServerAdapter;
+use super::endpoint_config::ServerAdapter;
 use super::handle::{WebSocketHandle, WebSocketState};
 use super::registry::{OpenWebSocket, WebSocketRegistry};
 use super::tunnel::Tunnel;

@@ -12,9 +12,9 @@ use rookery_exchange::{
 use rookery_websocket::endpoint::{Due, Endpoint, IoAction};
 use rookery_websocket::protocol::{CloseCode, OpCode, Role};
 
-use super::adapter::{ServerAdapter, Tick};
 use super::compression::{Compression, negotiate};
 use super::context::WebSocketContext;
+use super::endpoint_config::{ServerAdapter, Tick};
 use super::handshake::{Extensions, KEY, switching_protocols};
 use crate::connections::admission::UNCHARGED_BYTES;
 use crate::connections::rate::RateMeter;

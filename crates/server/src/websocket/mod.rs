@@ -3,11 +3,11 @@
 //! `rookery_websocket::endpoint`. This module depends neither on the kind of application nor on the
 //! HTTP version of the handshake.
 
-mod adapter;
 mod compressed_send;
 mod compression;
 pub(crate) mod context;
 pub(crate) mod driver;
+mod endpoint_config;
 mod frame_tracker;
 pub(crate) mod handle;
 pub(crate) mod handshake;

@@ -10,8 +10,8 @@ use rookery_exchange::{Command, Exchange};
 use rookery_worker_protocol::{BodyState, Ticket, TicketGuard};
 
 use super::balancing::balancer::Assignment;
-use super::balancing::pool_backend::PoolBackend;
 use super::balancing::queue::QueuedRequest;
+use super::balancing::worker_load::PoolBackend;
 use super::connection::SpooledBody;
 use super::connection::framing::response_head::{Head, RequestForm};
 use super::connection::request_writer;

@@ -13,8 +13,8 @@ use super::balancing::balancer::{Assignment, Balancer};
 use super::balancing::session_affinity::Keys;
 use super::buffer_pool::BufferPool;
 use super::limits::PoolLimits;
+use super::open_tunnels_and_streams::Registry;
 use super::responder::Responder;
-use super::stream_registry::Registry;
 use crate::backend_registry::BackendRegistry;
 
 /// The shared state of the pool, which assigns requests to workers.

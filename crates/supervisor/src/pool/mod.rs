@@ -22,10 +22,10 @@ mod deferred_body;
 mod dispatch;
 mod error_reply;
 mod limits;
+mod open_tunnels_and_streams;
 mod responder;
 mod response_forwarder;
 mod response_sink;
-mod stream_registry;
 mod tunnel;
 
 use std::collections::VecDeque;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rookery_exchange::{Command, WebSocketId};
 use rookery_server::Upstream;
 
-use super::balancing::pool_backend::PoolBackend;
+use super::balancing::worker_load::PoolBackend;
 use super::connection::worker_connection::WorkerConnection;
 use super::responder::Responder;
 

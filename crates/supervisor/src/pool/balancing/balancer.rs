@@ -13,9 +13,9 @@ use rookery_exchange::{Exchange, TerminationState, UpstreamLog};
 use rookery_worker_protocol::TicketGuard;
 use tokio::sync::Notify;
 
-use super::pool_backend::PoolBackend;
 use super::queue::{QueuedRequest, RequestQueue};
 use super::session_affinity::{Keys, SessionAffinity};
+use super::worker_load::PoolBackend;
 use crate::backend_registry::BackendRegistry;
 use crate::pool::deferred_body;
 use crate::pool::error_reply::ErrorReply;

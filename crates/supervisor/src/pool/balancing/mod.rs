@@ -2,6 +2,6 @@
 
 pub(super) mod balancer;
 mod latency_estimate;
-pub(super) mod pool_backend;
 pub(super) mod queue;
 pub(super) mod session_affinity;
+pub(super) mod worker_load;

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use rookery_exchange::{Exchange, UpstreamLog};
 
-use super::super::pool_backend::PoolBackend;
 use super::super::queue::QueuedRequest;
 use super::super::session_affinity::{
     self, Cookie, CookieTarget, Destination, Names, RequestKind, UrlAffinity,
 };
+use super::super::worker_load::PoolBackend;
 use super::{Assignment, Balancer, has_other};
 use crate::pool::error_reply::ErrorReply;
 
