@@ -90,6 +90,11 @@ impl Client {
         self.set_option(libc::SO_LINGER, &libc::linger { l_onoff: 1, l_linger: 0 });
     }
 
+    /// Closes the connection with a reset.
+    pub fn reset(self) {
+        self.reset_on_close();
+    }
+
     fn set_option<T>(&self, option: libc::c_int, value: &T) {
         // SAFETY: The descriptor is an open socket, and the pointer and the size are those of the
         // value, whose type is that of the option.
@@ -171,31 +176,61 @@ impl Client {
 
     /// Reads the response to a request with the method `method`. Returns `None` if the connection
     /// was closed before the response began.
+    ///
+    /// # Panics
+    /// Panics if the connection ends before the response is complete.
     pub fn response_to(&mut self, method: &str) -> Option<Response> {
+        let (response, is_whole) = self.partial_response_to(method)?;
+        assert!(is_whole, "the response ended after {} bytes of its body", response.body.len());
+        Some(response)
+    }
+
+    /// Reads the response to a request with the method `method`. Returns the response as far as it
+    /// was received, and whether it is complete, or `None` if the connection was closed before the
+    /// response began.
+    pub fn partial_response_to(&mut self, method: &str) -> Option<(Response, bool)> {
         let mut response = self.try_head()?;
         let status = response.status;
         if method == "HEAD" || status == 204 || status == 304 || status < 200 {
-            return Some(response);
+            return Some((response, true));
         }
-        if let Some(len) = response.header("content-length") {
+        let is_whole = if let Some(len) = response.header("content-length") {
             let len = len.parse().expect("a length");
-            response.body = self.read_exactly(len);
+            response.body = self.read_up_to(len);
+            response.body.len() == len
         } else if response.header("transfer-encoding").is_some() {
-            loop {
-                let line = self.read_through(b"\r\n");
-                let digits = std::str::from_utf8(&line).expect("hexadecimal digits").trim_end();
-                let len = usize::from_str_radix(digits, 16).expect("hexadecimal digits");
-                response.body.extend(self.read_exactly(len));
-                assert_eq!(self.read_exactly(2), b"\r\n");
-                if len == 0 {
-                    break;
-                }
-            }
+            self.read_chunks(&mut response.body)
         } else {
-            while self.fill() {}
-            response.body = std::mem::take(&mut self.read);
+            let (body, is_clean) = self.read_to_end();
+            response.body = body;
+            is_clean
+        };
+        Some((response, is_whole))
+    }
+
+    /// Reads the chunks of a body. Returns false if the connection ends before the last one.
+    fn read_chunks(&mut self, body: &mut Vec<u8>) -> bool {
+        loop {
+            let end = loop {
+                if let Some(at) = self.read.windows(2).position(|window| window == b"\r\n") {
+                    break at;
+                }
+                if !self.fill_or_end() {
+                    return false;
+                }
+            };
+            let line: Vec<u8> = self.read.drain(..end + 2).collect();
+            let digits = std::str::from_utf8(&line).expect("hexadecimal digits").trim_end();
+            let len = usize::from_str_radix(digits, 16).expect("hexadecimal digits");
+            let mut chunk = self.read_up_to(len + 2);
+            let is_whole = chunk.len() == len + 2;
+            assert!(!is_whole || chunk.ends_with(b"\r\n"), "no CRLF behind a chunk");
+            chunk.truncate(len);
+            body.extend(chunk);
+            if !is_whole || len == 0 {
+                return is_whole;
+            }
         }
-        Some(response)
     }
 
     /// Reads the head of a response and leaves the body unread.
@@ -230,10 +265,31 @@ impl Client {
 
     /// Reads exactly `len` bytes from the server.
     pub fn read_exactly(&mut self, len: usize) -> Vec<u8> {
-        while self.read.len() < len {
-            assert!(self.fill(), "the connection ended after {} of {len} bytes", self.read.len());
-        }
-        self.read.drain(..len).collect()
+        let bytes = self.read_up_to(len);
+        assert_eq!(bytes.len(), len, "the connection ended early");
+        bytes
+    }
+
+    /// Reads `len` bytes from the server, or fewer if the connection ends.
+    fn read_up_to(&mut self, len: usize) -> Vec<u8> {
+        while self.read.len() < len && self.fill_or_end() {}
+        self.read.drain(..len.min(self.read.len())).collect()
+    }
+
+    /// Reads up to the end of the connection. Returns the bytes, and whether the end was clean (by
+    /// a FIN, and with TLS also by a close notification).
+    pub fn read_to_end(&mut self) -> (Vec<u8>, bool) {
+        let is_clean = loop {
+            match self.try_fill() {
+                Ok(true) => {}
+                Ok(false) => break true,
+                Err(error) => {
+                    assert_ne!(error.kind(), io::ErrorKind::WouldBlock, "the server sends nothing");
+                    break false;
+                }
+            }
+        };
+        (std::mem::take(&mut self.read), is_clean)
     }
 
     /// Waits until the server closes the connection, with a FIN or a reset. Returns false if the
@@ -246,20 +302,32 @@ impl Client {
     /// Receives more bytes from the server and appends them to the buffer [`read`](Self::read).
     /// Returns false at the end of the connection.
     pub fn fill(&mut self) -> bool {
-        let mut buffer = vec![0; 64 << 10];
-        let read = match &mut self.tls {
-            None => self.socket.read(&mut buffer),
-            Some(tls) => rustls::Stream::new(&mut **tls, &mut self.socket).read(&mut buffer),
-        };
-        match read {
-            Ok(0) => false,
-            Ok(n) => {
-                self.read.extend_from_slice(&buffer[..n]);
-                true
-            }
+        match self.try_fill() {
+            Ok(has_more) => has_more,
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => false,
             Err(error) => panic!("reading failed: {error}"),
         }
+    }
+
+    /// Receives more bytes, or returns false at any end of the connection.
+    fn fill_or_end(&mut self) -> bool {
+        match self.try_fill() {
+            Ok(has_more) => has_more,
+            Err(error) => {
+                assert_ne!(error.kind(), io::ErrorKind::WouldBlock, "the server sends nothing");
+                false
+            }
+        }
+    }
+
+    fn try_fill(&mut self) -> io::Result<bool> {
+        let mut buffer = vec![0; 64 << 10];
+        let n = match &mut self.tls {
+            None => self.socket.read(&mut buffer)?,
+            Some(tls) => rustls::Stream::new(&mut **tls, &mut self.socket).read(&mut buffer)?,
+        };
+        self.read.extend_from_slice(&buffer[..n]);
+        Ok(n > 0)
     }
 
     /// Opens a WebSocket, and returns the response to the handshake.

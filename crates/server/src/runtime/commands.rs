@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::Duration;
 
 use rookery_exchange::ListenerId;
 use tokio::sync::Notify;
@@ -45,6 +46,8 @@ pub(super) enum IoCommand {
     Stop { listener: ListenerId, done: mpsc::Sender<()> },
     /// Closes all listeners and connections, and ends the I/O thread.
     ShutDown { done: mpsc::Sender<()> },
+    /// Advances the clock by `time` and enforces the deadlines, for tests.
+    AdvanceClock { time: Duration, done: mpsc::Sender<()> },
     /// Makes the I/O thread panic, for tests.
     Panic { done: mpsc::Sender<()> },
 }

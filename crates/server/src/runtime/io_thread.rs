@@ -302,6 +302,10 @@ async fn run_commands(
                     }
                     let _ = done.send(());
                 }
+                IoCommand::AdvanceClock { time, done } => {
+                    periodic_tasks::advance_clock(connections, time).await;
+                    let _ = done.send(());
+                }
                 IoCommand::Panic { done } => {
                     drop(done);
                     panic!("broken for a test");

@@ -48,3 +48,12 @@ pub(super) async fn sweep(connections: Rc<ConnectionTable>) {
         connections.sweep();
     }
 }
+
+/// Advances the clock by at least `time`, tick by tick, for tests. All tasks that are ready run
+/// between two ticks, and sockets are polled, so that clients which are not late stay connected.
+pub(super) async fn advance_clock(connections: &ConnectionTable, time: Duration) {
+    for _ in 0..time.as_nanos().div_ceil(connections.clock.ticks.length.as_nanos()) {
+        connections.sweep();
+        tokio::task::yield_now().await;
+    }
+}

@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::StatusCode;
 use rookery_error::Reports;
@@ -244,6 +245,13 @@ impl Server {
     pub fn unwatch_supervisor(&self) {
         self.state.execute(|done| IoCommand::UnwatchSupervisor { done });
         self.state.join_if_finished(false);
+    }
+
+    /// Advances the clock that the time limits of clients are measured by, so that tests do not
+    /// wait for deadlines. The limits of the runtime's own timers are not affected.
+    #[doc(hidden)]
+    pub fn advance_clock(&self, time: Duration) {
+        self.state.execute(|done| IoCommand::AdvanceClock { time, done });
     }
 
     /// Makes the I/O thread panic, so that an application can test how it reacts to a failed

@@ -87,7 +87,7 @@ fn on_a_unix_socket_a_close_is_told_from_a_half_close() {
         client.write_all(REQUEST).unwrap();
         if half_closes {
             client.shutdown(Shutdown::Write).unwrap();
-            std::thread::sleep(Duration::from_millis(100));
+            app.advance(Duration::from_secs(2));
         }
         drop(client);
         let until = Instant::now() + TEST_TIMEOUT;
@@ -99,7 +99,7 @@ fn on_a_unix_socket_a_close_is_told_from_a_half_close() {
     let mut client = UnixStream::connect(&path).unwrap();
     client.write_all(REQUEST).unwrap();
     client.shutdown(Shutdown::Write).unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
+    app.advance(Duration::from_secs(5));
     answers.store(true, Ordering::Relaxed);
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();

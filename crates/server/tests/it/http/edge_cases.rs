@@ -211,7 +211,7 @@ fn half_a_head_behind_a_request_has_the_time_of_a_head() {
         idle_timeout: 10 * TEST_TIMEOUT,
         ..Limits::default()
     };
-    let app = App::new(limits, hello);
+    let app = App::new(limits.clone(), hello);
     for first in [
         "GET /a HTTP/1.1\r\nHost: a\r\n\r\n",
         "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab",
@@ -219,6 +219,7 @@ fn half_a_head_behind_a_request_has_the_time_of_a_head() {
         let mut client = app.connect();
         client.send(format!("{first}GET /b HTTP/1.1\r\nHost: a\r\nX: "));
         assert_eq!(client.response().unwrap().status, 200);
+        app.advance(2 * limits.header_timeout);
         assert_eq!(client.response().unwrap().status, 408);
         assert!(client.wait_for_close());
     }
@@ -229,7 +230,7 @@ fn half_a_head_behind_a_request_has_the_time_of_a_head() {
     assert_eq!(client.response().unwrap().status, 200);
     client.send("st: a\r\n\r\n");
     assert_eq!(client.response().unwrap().status, 200);
-    std::thread::sleep(Duration::from_secs(5));
+    app.advance(Duration::from_secs(5));
     assert_eq!(client.get("/c").status, 200);
 }
 

@@ -101,7 +101,7 @@ struct Fixture {
     held: Arc<Held>,
     address: SocketAddr,
     _listener: Listener,
-    _server: Server,
+    server: Server,
 }
 
 impl Fixture {
@@ -116,12 +116,7 @@ impl Fixture {
             }),
         );
         let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
-        Fixture {
-            held,
-            address: listener.local_addr().unwrap(),
-            _listener: listener,
-            _server: server,
-        }
+        Fixture { held, address: listener.local_addr().unwrap(), _listener: listener, server }
     }
 
     fn secure(&self) -> Client {
@@ -176,7 +171,7 @@ fn over_tls_as_well_who_waits_is_gone_and_who_is_served_is_answered() {
             keeping.held.until_it_has(1);
             end(&mut client);
             // The server checks the connection several times meanwhile.
-            std::thread::sleep(Duration::from_millis(1500));
+            keeping.server.advance_clock(Duration::from_secs(3));
             keeping.held.answer();
             assert_eq!(client.response().unwrap().body, b"Hello, World!", "{waits} {drops}");
         }

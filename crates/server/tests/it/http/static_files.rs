@@ -371,7 +371,6 @@ fn the_log_counts_the_bytes_of_large_files() {
     while client.read.len() < 1 << 16 {
         assert!(client.fill());
     }
-    std::thread::sleep(Duration::from_millis(200));
     drop(client);
     let mut seen = Vec::new();
     while seen.len() < 4 {

@@ -70,7 +70,7 @@ fn small_frames_of_a_body_wait_for_the_application_that_receives_it() {
     // The acknowledgement of the ping shows that the server has read all frames before it.
     peer.send(frame(kind::PING, 0, 0, b"8 octets"));
     assert!(peer.frame_of(kind::PING).is_some(), "the connection is still open");
-    std::thread::sleep(Duration::from_millis(200));
+    app.advance(Duration::from_secs(2));
     assert!(app.server.budget().used(Share::Requests) >= 256 << 10);
     rules.holds.store(false, Ordering::Relaxed);
     for (call, bytes) in rules.held().drain(..) {

@@ -36,7 +36,7 @@ fn replies_that_h2_has_whole_end_with_their_connection() {
     }
     wait_until("some have been answered", || app.requests() >= 90);
     // Waits until the application has got the last requests.
-    std::thread::sleep(Duration::from_millis(300));
+    app.advance(Duration::from_secs(5));
     drop(peer);
     wait_until("the connection has gone", || app.listener().connections() == 0);
     for share in [Share::Connections, Share::Requests, Share::Replies] {
@@ -83,7 +83,7 @@ fn a_drain_waits_for_a_slow_stream_and_says_goodbye_before() {
     // The last GOAWAY frame names the last stream that is served.
     let goaway = peer.frame_of(kind::GOAWAY).expect("GOAWAY");
     assert_eq!(goaway.payload[..4], 1u32.to_be_bytes());
-    std::thread::sleep(Duration::from_millis(100));
+    app.advance(Duration::from_secs(2));
     piece();
     say(Command::EndStream { stream: id });
     assert_eq!(peer.data(1), b"piecepiece");

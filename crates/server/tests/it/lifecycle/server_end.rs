@@ -93,15 +93,15 @@ fn a_connection_that_gave_its_buffers_up_is_served_again_and_ends_when_it_is_tol
         for client in [&mut one, &mut other] {
             assert_eq!(client.get("/").status, 200);
         }
-        std::thread::sleep(Duration::from_millis(pause));
+        app.advance(Duration::from_millis(pause));
     }
     // The request arrives in two parts, and another request follows.
     one.send("GET /a HT");
-    std::thread::sleep(Duration::from_millis(100));
+    app.advance(Duration::from_millis(100));
     one.send("TP/1.1\r\nHost: a\r\n\r\nGET /b HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!([one.response().unwrap().status, one.response().unwrap().status], [200, 200]);
     drop(other);
-    std::thread::sleep(Duration::from_millis(100));
+    app.advance(Duration::from_millis(100));
     app.stop();
     assert!(one.wait_for_close());
 }
@@ -134,7 +134,7 @@ fn connections_are_counted_when_they_are_accepted() {
     let mut refused =
         || clients.iter_mut().filter_map(|client| is_refused(client).then_some(())).count();
     wait_until("all but ten are refused", || refused() >= 51);
-    std::thread::sleep(Duration::from_millis(500));
+    server.advance_clock(Duration::from_secs(5));
     assert_eq!(refused(), 51);
 }
 

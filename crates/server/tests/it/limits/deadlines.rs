@@ -3,13 +3,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rookery_exchange::{Event, QueueLimits, Share};
 use rookery_server::{Config, Limits, ListenerConfig};
 
 use crate::http2::websocket::Sockets;
-use crate::limits::each_limit::reset;
 use crate::support::http2::{GET, Heard, Peer, frame, kind, setting};
 use crate::support::tls::{settings, site};
 use crate::support::{App, Client, TEST_TIMEOUT, echo, hello, masked_frame, wait_until};
@@ -48,6 +47,8 @@ impl Busy {
     fn assert_deadlines(&self) {
         let mut late = self.app.secure();
         late.send("GET / HTTP/1.1\r\n");
+        late.wait_until_server_has_read();
+        self.app.advance(2 * short_heads().header_timeout);
         assert_eq!(late.response().expect("it is told").status, 408);
     }
 
@@ -85,8 +86,8 @@ fn a_websocket_over_http2_that_is_paused_when_its_connection_goes_leaves_deadlin
     drop(sockets);
     wait_until("its connection goes", || busy.app.listener().connections() == 0);
     let _another = busy.app.secure();
-    // The pause is long enough for a sweep of an empty table.
-    std::thread::sleep(Duration::from_millis(500));
+    // The table is swept without the WebSocket's connection.
+    busy.app.advance(Duration::from_millis(500));
     busy.assert_deadlines();
     wait_until("the stream has gone", || busy.app.server.budget().used(Share::Messages) == 0);
     busy.be(false);
@@ -103,7 +104,7 @@ fn a_websocket_that_is_paused_is_noticed_to_be_reset() {
     }
     busy.app.await_event("message");
     assert_eq!(busy.app.listener().connections(), 1);
-    reset(client.socket);
+    client.reset();
     wait_until("it is noticed", || busy.app.listener().connections() == 0);
     busy.be(false);
     assert_eq!(busy.app.await_event("closed"), "closed 1006");
@@ -126,8 +127,13 @@ fn what_came_before_the_end_of_a_paused_websocket_is_delivered_for_as_long_as_it
     assert_eq!(busy.app.await_event("closed"), "closed 1006");
     assert_eq!(received(&busy.app), COUNT);
 
-    let busy =
-        Busy::new(Limits { ws_stall_timeout: Duration::from_millis(200), ..Limits::default() });
+    // A ping that is written counts as progress.
+    let limits = Limits {
+        ws_stall_timeout: Duration::from_secs(20),
+        ws_ping_interval: 10 * TEST_TIMEOUT,
+        ..Limits::default()
+    };
+    let busy = Busy::new(limits);
     let mut client = busy.app.secure();
     client.upgrade("/ws");
     for _ in 0..10 {
@@ -135,7 +141,10 @@ fn what_came_before_the_end_of_a_paused_websocket_is_delivered_for_as_long_as_it
     }
     busy.app.await_event("message");
     client.socket.shutdown(std::net::Shutdown::Write).unwrap();
-    wait_until("it is given up", || busy.app.listener().connections() == 0);
+    wait_until("it is given up", || {
+        busy.app.advance(Duration::from_secs(5));
+        busy.app.listener().connections() == 0
+    });
 }
 
 #[test]
@@ -146,61 +155,48 @@ fn an_http2_connection_without_a_stream_is_idle_whatever_frames_it_sends() {
         frame(kind::WINDOW_UPDATE, 0, 0, &1u32.to_be_bytes()),
         frame(kind::PRIORITY, 0, 3, &[0, 0, 0, 0, 16]),
     ];
-    let limits = Limits { idle_timeout: Duration::from_millis(800), ..Limits::default() };
-    let busy = Busy::new(limits);
+    let busy = Busy::new(Limits::default());
     for (at, bytes) in frames.iter().enumerate() {
         let mut peer = Peer::new(&busy.app);
         peer.ask(1, GET);
         assert_eq!(peer.outcome(1), Heard::Status(200));
-        let until = Instant::now() + TEST_TIMEOUT;
-        while peer.try_send(bytes) && busy.app.listener().connections() > 0 {
-            assert!(Instant::now() < until, "frame {at} keeps it");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_until(&format!("frame {at} does not keep it"), || {
+            peer.try_send(bytes);
+            busy.app.advance(Duration::from_secs(5));
+            busy.app.listener().connections() == 0
+        });
     }
 }
 
 #[test]
 fn a_newcomer_gets_the_place_of_a_connection_that_only_pings() {
-    // A tick lasts 100 ms.
-    let limits = Limits {
-        max_connections: 3,
-        ws_ping_interval: Duration::from_millis(400),
-        ..Limits::default()
-    };
-    let busy = Busy::new(limits);
+    let busy = Busy::new(Limits { max_connections: 3, ..Limits::default() });
     let mut pinging: Vec<Peer> = (0..3).map(|_| Peer::new(&busy.app)).collect();
     for peer in &mut pinging {
         peer.ask(1, GET);
         assert_eq!(peer.outcome(1), Heard::Status(200));
     }
-    let until = Instant::now() + Duration::from_secs(2);
-    while Instant::now() < until {
+    for _ in 0..20 {
         for peer in &mut pinging {
             peer.send(frame(kind::PING, 0, 0, b"12345678"));
         }
-        std::thread::sleep(Duration::from_millis(20));
+        busy.app.advance(Duration::from_secs(1));
     }
     assert_eq!(busy.app.secure().get("/").status, 200);
 }
 
 #[test]
 fn an_http1_connection_is_idle_whatever_blank_lines_it_sends() {
-    let limits = Limits {
-        idle_timeout: Duration::from_millis(800),
-        header_timeout: 10 * TEST_TIMEOUT,
-        ..Limits::default()
-    };
+    let limits = Limits { header_timeout: 100 * TEST_TIMEOUT, ..Limits::default() };
     let app = App::new(limits, hello);
     let mut client = app.connect();
     assert_eq!(client.get("/").status, 200);
-    let until = Instant::now() + TEST_TIMEOUT;
-    while app.listener().connections() > 0 {
-        assert!(Instant::now() < until, "blank lines keep it");
+    wait_until("blank lines do not keep it", || {
         // Writing fails if the server has closed the connection.
         let _ = std::io::Write::write_all(&mut client.socket, b"\r\n");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        app.advance(Duration::from_secs(5));
+        app.listener().connections() == 0
+    });
     // The client sent no request, so that the server closes the connection without a response.
     assert!(client.wait_for_close());
 }
@@ -217,9 +213,9 @@ fn a_request_behind_blank_lines_is_answered_whenever_it_comes() {
         for lines in ["\r\n", "\r\n\r\n", "\n", "\r\n\r\n\r\n"] {
             assert_eq!(client.get("/").status, 200);
             client.send(lines);
-            std::thread::sleep(Duration::from_millis(pause));
+            app.advance(Duration::from_millis(pause));
             client.send(lines);
-            std::thread::sleep(Duration::from_millis(pause));
+            app.advance(Duration::from_millis(pause));
             // The empty lines precede the next request, and may be in its segment.
             client.send(format!("{lines}GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
             assert_eq!(client.response().expect("an answer").status, 200, "{pause} {lines:?}");
@@ -283,13 +279,11 @@ fn in_any_order(seed: u64) {
                 }
             }
             5 | 6 if !open.is_empty() => match open.swap_remove(below(open.len())) {
-                Open::Http1(client) | Open::Socket1(client) if below(2) == 0 => {
-                    reset(client.socket);
-                }
+                Open::Http1(client) | Open::Socket1(client) if below(2) == 0 => client.reset(),
                 _ => {}
             },
             // A tick lasts 100 ms.
-            7 => std::thread::sleep(Duration::from_millis(below(250) as u64)),
+            7 => busy.app.advance(Duration::from_millis(below(250) as u64)),
             _ => busy.assert_deadlines(),
         }
     }

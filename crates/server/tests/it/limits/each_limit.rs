@@ -1,14 +1,15 @@
 //! Exceeds each limit over a real socket.
 
 use std::io::Write as _;
-use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rookery_exchange::{BodySource, Command, Event};
+use rookery_exchange::{BodySource, Command, Event, Share};
 use rookery_server::{Config, Limits, ListenerConfig, Rejection};
 
+use super::minimum_rates::trickle;
 use crate::support::{App, Client, TEST_TIMEOUT, echo, hello, masked_frame, wait_until};
 
 #[test]
@@ -113,22 +114,18 @@ fn disk_reserve() {
 
 #[test]
 fn head_time() {
-    let app =
-        App::new(Limits { header_timeout: Duration::from_millis(200), ..Limits::default() }, hello);
-    let mut client = app.connect();
-    let began = Instant::now();
-    client.send("GET / HTTP/1.1\r\n");
-    // Single bytes do not extend the time.
-    while began.elapsed() < TEST_TIMEOUT {
-        std::thread::sleep(Duration::from_millis(30));
-        if client.socket.write_all(b"X: a\r\n").is_err() {
-            break;
-        }
-    }
-    assert!(began.elapsed() < TEST_TIMEOUT, "the head went on");
-    assert_eq!(app.server.reports().count(Rejection::HeadTimeout), 1);
+    let time = Duration::from_secs(20);
+    let limits = Limits { header_timeout: time, min_header_rate: 0, ..Limits::default() };
+    let app = App::new(limits, hello);
     let mut client = app.connect();
     client.send("GET / HTTP/1.1\r\n");
+    // Further lines do not extend the time.
+    let seconds = trickle(&app, &mut client, b"X: a\r\n", Rejection::HeadTimeout);
+    assert!((10..30).contains(&seconds), "{seconds}");
+    let mut client = app.connect();
+    client.send("GET / HTTP/1.1\r\n");
+    client.wait_until_server_has_read();
+    app.advance(2 * time);
     assert_eq!(client.response().unwrap().status, 408);
     assert!(client.wait_for_close());
 }
@@ -136,47 +133,51 @@ fn head_time() {
 #[test]
 fn idle_time() {
     let limits = Limits {
-        idle_timeout: Duration::from_secs(1),
+        idle_timeout: Duration::from_secs(20),
         // The timeout also applies to a connection on which nothing is sent.
-        header_timeout: Duration::from_millis(1500),
+        header_timeout: Duration::from_secs(30),
         ..Limits::default()
     };
-    let app = App::new(limits, |exchange| {
-        // The application may take any time.
-        std::thread::sleep(Duration::from_millis(if exchange.path() == b"/slow" {
-            2500
-        } else {
-            0
-        }));
+    let (go, goes) = channel();
+    let app = App::new(limits, move |exchange| {
+        if exchange.path() == b"/slow" {
+            goes.recv_timeout(TEST_TIMEOUT).unwrap();
+        }
         hello(exchange);
     });
     let mut client = app.connect();
-    assert_eq!(client.get("/slow").status, 200);
+    client.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
+    app.await_event("request /slow");
+    // The application may take any time.
+    app.advance(Duration::from_secs(100));
+    go.send(()).unwrap();
+    assert_eq!(client.response().unwrap().status, 200);
     assert_eq!(client.get("/").status, 200);
+    app.advance(Duration::from_secs(40));
     assert!(client.wait_for_close());
     // One connection sends nothing, and the other one stops within a body.
-    assert!(app.connect().wait_for_close());
-    let mut client = app.connect();
+    let (mut silent, mut client) = (app.connect(), app.connect());
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234");
+    client.wait_until_server_has_read();
+    wait_until("both are accepted", || app.listener().connections() == 2);
+    app.advance(Duration::from_secs(60));
+    assert!(silent.wait_for_close());
     assert_eq!(client.response().unwrap().status, 408);
     assert!(client.wait_for_close());
 }
 
 #[test]
 fn a_client_that_does_not_read_is_given_up() {
-    let limits = Limits { idle_timeout: Duration::from_millis(300), ..Limits::default() };
     let page = vec![0u8; 30_000_000];
-    let app = App::new(limits, move |exchange| {
+    let app = App::new(Limits::default(), move |exchange| {
         exchange.begin_response(200);
         exchange.set_response_body(&page);
     });
     let mut client = app.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    let until = Instant::now() + TEST_TIMEOUT;
-    while app.listener().connections() > 0 {
-        assert!(Instant::now() < until, "still there");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("the client is behind", || app.server.budget().used(Share::Replies) > 0);
+    app.advance(2 * Limits::default().idle_timeout);
+    wait_until("the client is given up", || app.listener().connections() == 0);
 }
 
 #[test]
@@ -244,7 +245,7 @@ fn a_request_whose_client_has_been_reset_is_not_for_the_application() {
     let mut gone = app.connect();
     gone.send("GET /gone HTTP/1.1\r\nHost: a\r\n\r\n");
     gone.wait_until_server_has_read();
-    reset(gone.socket);
+    gone.reset();
     wait_until("it is noticed", || app.listener().connections() == 1);
     count.store(false, Ordering::Relaxed);
     assert_eq!(first.response().unwrap().status, 200);
@@ -255,22 +256,6 @@ fn a_request_whose_client_has_been_reset_is_not_for_the_application() {
         "{:?}",
         seen.lock().unwrap()
     );
-}
-
-/// Closes the socket so that the server receives a reset.
-pub(crate) fn reset(socket: TcpStream) {
-    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-    // SAFETY: The descriptor is an open socket, and the size is that of the option's value.
-    unsafe {
-        libc::setsockopt(
-            std::os::fd::AsRawFd::as_raw_fd(&socket),
-            libc::SOL_SOCKET,
-            libc::SO_LINGER,
-            (&raw const linger).cast(),
-            libc::socklen_t::try_from(size_of::<libc::linger>()).unwrap(),
-        );
-    }
-    drop(socket);
 }
 
 #[test]
@@ -353,7 +338,7 @@ fn errors_kept_for_the_application() {
 
 #[test]
 fn the_application_has_a_time() {
-    let limits = Limits { request_timeout: Duration::from_secs(1), ..Limits::default() };
+    let limits = Limits { request_timeout: Duration::from_secs(60), ..Limits::default() };
     let held = Arc::new(Mutex::new(Vec::new()));
     let theirs = Arc::clone(&held);
     let app = App::with(
@@ -370,10 +355,12 @@ fn the_application_has_a_time() {
     );
     let mut client = app.connect();
     for _ in 0..2 {
-        let since = Instant::now();
-        let reply = client.get("/slow");
-        assert_eq!(reply.status, 504);
-        assert!(since.elapsed() >= Duration::from_secs(1), "{:?}", since.elapsed());
+        client.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
+        wait_until("the application has it", || !held.lock().unwrap().is_empty());
+        app.advance(Duration::from_secs(40));
+        assert!(!held.lock().unwrap()[0].is_client_disconnected(), "sooner than that");
+        app.advance(Duration::from_secs(40));
+        assert_eq!(client.response().unwrap().status, 504);
         // The connection continues, and the late response is discarded.
         let mut late = held.lock().unwrap().pop().unwrap();
         assert!(late.is_client_disconnected());
@@ -384,6 +371,8 @@ fn the_application_has_a_time() {
     }
     // A next request that was already sent makes no difference.
     client.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    wait_until("the application has it", || !held.lock().unwrap().is_empty());
+    app.advance(Duration::from_secs(80));
     assert_eq!(client.response().unwrap().status, 504);
     assert_eq!(client.response().unwrap().status, 200);
 }

@@ -55,17 +55,17 @@ fn a_newcomer_gets_the_seat_of_the_slowest() {
     let (app, holds) = held(limits);
     let mut silent = app.connect();
     wait_until("it is there", || app.listener().connections() == 1);
-    std::thread::sleep(Duration::from_millis(500));
+    app.advance(Duration::from_millis(500));
     let mut half = app.connect();
     half.send("GET / HT");
     half.wait_until_server_has_read();
-    std::thread::sleep(Duration::from_millis(500));
+    app.advance(Duration::from_millis(500));
     let mut idle = app.connect();
     assert_eq!(idle.get("/").status, 200);
     let mut served = app.connect();
     served.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
     app.await_event("request /held");
-    std::thread::sleep(Duration::from_millis(500));
+    app.advance(Duration::from_millis(500));
     // The connections are evicted in this order: the one that never sent anything, the one with
     // half a head, and the one between two requests.
     let mut newcomers = Vec::new();

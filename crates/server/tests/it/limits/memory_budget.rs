@@ -366,8 +366,8 @@ fn replies_behind_which_the_body_of_the_next_request_trickles() {
         assert!(Instant::now() < until, "{:?}", app.server.budget());
         std::thread::sleep(Duration::from_millis(5));
     }
-    // Waits until the server waits for the body of the second request.
-    std::thread::sleep(Duration::from_millis(300));
+    // The server waits for the body of the second request.
+    app.advance(Duration::from_secs(2));
     let mut honest = app.connect();
     assert_eq!(honest.get("/").status, 200, "four peers keep everybody else from replies");
     drop(slow);
@@ -437,20 +437,9 @@ fn what_waits_for_a_disk_that_stands_still_is_charged_when_its_client_has_gone()
             assert!(Instant::now() < until, "{:?}", app.server.budget());
             std::thread::sleep(Duration::from_millis(1));
         }
-        // The close is a reset, which the server notices in any state.
-        let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-        // SAFETY: The descriptor is an open socket, and the size is that of the option's value.
-        unsafe {
-            libc::setsockopt(
-                std::os::fd::AsRawFd::as_raw_fd(&client.socket),
-                libc::SOL_SOCKET,
-                libc::SO_LINGER,
-                (&raw const linger).cast(),
-                libc::socklen_t::try_from(size_of::<libc::linger>()).unwrap(),
-            );
-        }
-        drop(client);
-        std::thread::sleep(Duration::from_millis(200));
+        // The server notices a reset in any state.
+        client.reset();
+        app.advance(Duration::from_secs(2));
         assert_eq!(used(&app, Share::Compressors), asked + held, "{path}");
     }
     // Each upload has a megabyte in a batch that waits for a thread. Together they exceed the

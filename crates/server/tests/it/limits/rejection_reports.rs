@@ -4,13 +4,14 @@ use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use rookery_error::{Delivery, Kind, Reports};
+use rookery_exchange::Share;
 use rookery_server::{Config, Limits, ListenerConfig, Rejection};
 
 use crate::support::http2::{
     END_HEADERS, END_STREAM, GET, Heard, PREFACE, Peer, block, frame, kind, setting,
 };
 use crate::support::tls::{settings, site};
-use crate::support::{App, TEST_TIMEOUT, echo, hello, masked_frame};
+use crate::support::{App, TEST_TIMEOUT, echo, hello, masked_frame, wait_until};
 
 /// The way in which a client is notified of a rejection.
 #[derive(Debug)]
@@ -34,7 +35,7 @@ use Told::{Alert, CloseCode, Closed, Dropped, Over2, Status};
 /// the length of the array is the number of rejections.
 fn rows() -> [(Rejection, Limits, Vec<u8>, Told); <Rejection as Kind>::COUNT] {
     let usual = Limits::default;
-    let soon = Duration::from_millis(200);
+    let soon = Duration::from_secs(20);
     let get = |fields: &str| format!("GET / HTTP/1.1\r\n{fields}\r\n").into_bytes();
     let post = |fields: &str, body: &str| {
         format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n{body}").into_bytes()
@@ -190,7 +191,7 @@ fn every_rejection_reaches_its_requests_hook_once() {
                     exchange.response_mut().set_failure();
                 } else {
                     if exchange.path() == b"/sleeps" {
-                        std::thread::sleep(Duration::from_secs(1));
+                        wait_until("its time is over", || exchange.is_client_disconnected());
                     }
                     hello(exchange);
                 }
@@ -215,12 +216,32 @@ fn every_rejection_reaches_its_requests_hook_once() {
         }
         // The server may reject the bytes while they are being written.
         let _ = client.socket.write_all(&sent);
+        if rejection == Rejection::Unread {
+            wait_until("the client is behind", || app.server.budget().used(Share::Queues) > 0);
+        }
+        let is_by_time = matches!(
+            rejection,
+            Rejection::HeadTimeout
+                | Rejection::BodyTimeout
+                | Rejection::RequestTimeout
+                | Rejection::MessageTimeout
+                | Rejection::Silent
+        );
+        if is_by_time {
+            client.wait_until_server_has_read();
+        }
+        if is_by_time || rejection == Rejection::Unread {
+            wait_until("the time is over", || {
+                app.advance(Duration::from_secs(5));
+                reports.count(rejection) > 0
+            });
+        }
         match told {
             Status(status) => {
                 assert_eq!(client.response().unwrap().status, status, "{rejection:?}");
             }
             CloseCode(code) => {
-                assert_eq!(client.frame().unwrap().1[..2], code.to_be_bytes(), "{rejection:?}");
+                assert_eq!(client.frame_after_pings().1[..2], code.to_be_bytes(), "{rejection:?}");
             }
             Alert => {
                 assert!(

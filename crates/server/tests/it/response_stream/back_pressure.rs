@@ -7,7 +7,7 @@ use std::time::Duration;
 use rookery_exchange::{ChunkAdmission, Command, HIGH_MARK, Share};
 use rookery_server::Limits;
 
-use super::{GET, ask, departures, ends_with, pulling, pushing, rest};
+use super::{GET, ask, departures, ends_with, pulling, pushing};
 use crate::support::wait_until;
 
 #[test]
@@ -105,7 +105,7 @@ fn who_takes_less_than_is_made_is_cut() {
         std::thread::sleep(Duration::from_millis(1));
     }
     app.await_event("departed Slow");
-    let (_, is_fin) = rest(&mut client);
+    let (_, is_fin) = client.read_to_end();
     assert!(!is_fin, "a clean end was faked");
     assert_eq!(app.server.budget().used(Share::Queues), 0);
 }

@@ -7,7 +7,7 @@ use flate2::write::GzDecoder;
 use rookery_exchange::{ChunkAdmission, Exchange, HIGH_MARK, Share, StreamEnd, StreamOptions};
 use rookery_server::Config;
 
-use super::{Open, PULLED, PUSHED, ask, ok, read_to, rest, streaming, ten};
+use super::{Open, PULLED, PUSHED, ask, ok, read_to, streaming, ten};
 use crate::support::{App, Client, wait_until};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n";
@@ -136,7 +136,7 @@ fn what_was_given_before_an_error_arrives() {
     open.give(large.clone());
     open.give("last");
     open.cut(StreamEnd::Error, "unseen");
-    let (read, is_fin) = rest(&mut client);
+    let (read, is_fin) = client.read_to_end();
     assert!(!is_fin, "a clean end was faked");
     whole.extend_from_slice(&large);
     whole.extend_from_slice(b"last");

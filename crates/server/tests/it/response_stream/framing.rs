@@ -9,8 +9,7 @@ use rookery_exchange::{ChunkAdmission, Command, Event, Exchange, Payload, Stream
 use rookery_server::{Config, Limits, ListenerConfig};
 
 use super::{
-    GET, PULLED, PUSHED, ask, departures, ends_with, ok, pulling, pushing, read_to, rest,
-    streaming, ten,
+    GET, PULLED, PUSHED, ask, departures, ends_with, ok, pulling, pushing, read_to, streaming, ten,
 };
 use crate::support::{App, wait_until};
 
@@ -241,13 +240,13 @@ fn a_length_that_is_not_kept_is_an_error() {
     open.give("01234");
     read_to(&mut client, "01234");
     assert_eq!(open.give("567890"), ChunkAdmission::ExceedsLength);
-    let (bytes, is_fin) = rest(&mut client);
+    let (bytes, is_fin) = client.read_to_end();
     assert!(ends_with(&bytes, "\r\n\r\n01234") && !is_fin);
     let (mut client, open) = ask(&app, &opened, GET);
     open.give("01234");
     read_to(&mut client, "01234");
     open.end();
-    let (bytes, is_fin) = rest(&mut client);
+    let (bytes, is_fin) = client.read_to_end();
     assert!(ends_with(&bytes, "\r\n\r\n01234") && !is_fin);
     wait_until("both were errors", || departures(&app) == ["departed Error"; 2]);
 }
@@ -282,7 +281,7 @@ fn http_10_reads_until_the_close() {
     open.give("one");
     open.give("two");
     open.end();
-    let (bytes, is_fin) = rest(&mut client);
+    let (bytes, is_fin) = client.read_to_end();
     let text = String::from_utf8(bytes).unwrap();
     assert!(is_fin && text.ends_with("\r\n\r\nonetwo"), "{text}");
     assert!(
@@ -324,7 +323,8 @@ fn a_stream_that_is_the_answer_to_a_head_is_whole() {
         let mut client = app.connect();
         client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n");
         client.send(vec![b'y'; 1000]);
-        std::thread::sleep(Duration::from_millis(300));
+        // The client reads late.
+        app.advance(Duration::from_secs(2));
         let body = client.response().unwrap().body;
         assert_eq!(body.len(), len);
         if is_stream {

@@ -1,6 +1,5 @@
 //! Streamed responses, whose bodies the application sends in chunks.
 
-use std::io::{ErrorKind, Read as _};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
@@ -144,20 +143,6 @@ fn ask(app: &App, opened: &Receiver<Open>, request: &str) -> (Client, Open) {
     client.send(request);
     let open = opened.recv_timeout(TEST_TIMEOUT).unwrap();
     (client, open)
-}
-
-/// Reads up to the end of the connection. Returns the bytes, and whether the end was a FIN.
-fn rest(client: &mut Client) -> (Vec<u8>, bool) {
-    let mut all = std::mem::take(&mut client.read);
-    let mut buffer = vec![0; 65536];
-    loop {
-        match client.socket.read(&mut buffer) {
-            Ok(0) => return (all, true),
-            Ok(n) => all.extend_from_slice(&buffer[..n]),
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => return (all, false),
-            Err(error) => panic!("{error} after {} bytes", all.len()),
-        }
-    }
 }
 
 /// Reads until `text` was received.

@@ -10,9 +10,7 @@ use std::time::{Duration, Instant};
 use rookery_exchange::{ChunkAdmission, Command, Event, Exchange, Payload, Share, StreamEnd};
 use rookery_server::{Config, Limits, ListenerConfig, Rejection};
 
-use super::{
-    GET, GET_10, PUSHED, ask, departures, ok, pulling, pushing, read_to, rest, streaming, ten,
-};
+use super::{GET, GET_10, PUSHED, ask, departures, ok, pulling, pushing, read_to, streaming, ten};
 use crate::support::{App, Client, TEST_TIMEOUT, wait_until};
 
 #[test]
@@ -49,7 +47,7 @@ fn an_application_may_have_another_status_for_that() {
     open.give("abc");
     read_to(&mut client, "abc");
     open.cut(StreamEnd::Error, "502 Bad Gateway: gone\n");
-    assert!(!rest(&mut client).1);
+    assert!(!client.read_to_end().1);
 }
 
 #[test]
@@ -64,12 +62,11 @@ fn a_fin_behind_the_end_does_not_keep_the_last_piece_back() {
         std::thread::sleep(Duration::from_millis(20));
     }
     open.end();
-    // Waits until the server has noticed the end, also on a busy machine.
-    std::thread::sleep(Duration::from_secs(2));
+    app.advance(Duration::from_secs(1));
     client.socket.shutdown(Shutdown::Write).unwrap();
-    // Waits for a tick, at which the FIN is noticed.
-    std::thread::sleep(Duration::from_millis(1500));
-    let (bytes, is_fin) = rest(&mut client);
+    // The FIN is noticed at a tick.
+    app.advance(Duration::from_secs(2));
+    let (bytes, is_fin) = client.read_to_end();
     assert!(is_fin && bytes.ends_with(b"\r\n0\r\n\r\n"), "{} bytes", bytes.len());
     let head = bytes.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
     assert_eq!(String::from_utf8_lossy(&bytes[head..]).matches('x').count(), given);
@@ -91,7 +88,7 @@ fn an_error_after_the_head_is_a_cut_behind_what_was_written() {
         read_to(&mut client, "\r\n\r\n");
         open.give("last");
         open.cut(StreamEnd::Error, "unseen");
-        let (bytes, is_fin) = rest(&mut client);
+        let (bytes, is_fin) = client.read_to_end();
         assert!(!is_fin, "a clean end was faked");
         let text = String::from_utf8(bytes).unwrap();
         assert_eq!(
@@ -200,8 +197,7 @@ fn a_client_that_went_before_the_answer_is_told_of_once() {
     let mut client = app.connect();
     client.send(GET);
     opened.recv_timeout(TEST_TIMEOUT).unwrap();
-    client.socket.set_linger_to_reset();
-    drop(client);
+    client.reset();
     wait_until("the connection is gone", || app.listener().connections() == 0);
     goes.send(()).unwrap();
     app.await_event("departed Client");
@@ -244,8 +240,7 @@ fn a_reset_behind_the_next_request_is_noticed() {
     read_to(&mut client, "begun");
     client.send(GET);
     std::thread::sleep(Duration::from_millis(50));
-    client.socket.set_linger_to_reset();
-    drop(client);
+    client.reset();
     app.await_event("departed Client");
 }
 
@@ -293,18 +288,20 @@ fn a_stream_to_a_peer_that_vanished_does_not_wait_for_the_systems_patience() {
 
 #[test]
 fn an_application_may_be_silent_and_a_client_must_read() {
-    let limits = Limits { idle_timeout: Duration::from_millis(200), ..Limits::default() };
+    let limits = Limits { idle_timeout: Duration::from_secs(20), ..Limits::default() };
     let (app, opened) = pushing(limits);
     let (mut client, open) = ask(&app, &opened, GET);
     open.give("one");
-    std::thread::sleep(Duration::from_secs(1));
+    app.advance(Duration::from_secs(100));
     open.give("two");
     open.end();
     assert_eq!(client.response().unwrap().body, b"onetwo");
     let (mut client, open) = ask(&app, &opened, GET);
     open.give(vec![1; 10 << 20]);
+    wait_until("the socket is full", || app.server.budget().used(Share::Queues) > 0);
+    app.advance(Duration::from_secs(100));
     app.await_event("departed Timeout");
-    assert!(!rest(&mut client).1, "a clean end was faked");
+    assert!(!client.read_to_end().1, "a clean end was faked");
 }
 
 #[test]
@@ -329,7 +326,7 @@ fn a_stop_ends_what_is_pushed_and_cuts_what_is_pulled() {
     let since = Instant::now();
     app.stop();
     assert!(since.elapsed() < 5 * TEST_TIMEOUT, "the application cannot go on meanwhile");
-    assert!(!rest(&mut client).1, "a clean end was faked");
+    assert!(!client.read_to_end().1, "a clean end was faked");
     app.await_event("departed Stop");
 }
 
@@ -344,7 +341,7 @@ fn a_stop_is_told_as_one_where_bytes_of_a_length_are_missing() {
             read_to(&mut client, "01234");
         }
         app.stop();
-        let (bytes, is_fin) = rest(&mut client);
+        let (bytes, is_fin) = client.read_to_end();
         assert!(
             bytes.starts_with(b"HTTP/1.1 500") || (has_begun && !is_fin),
             "a clean end was faked"
@@ -363,7 +360,7 @@ fn a_drain_waits_for_what_is_pulled() {
     let (mut client, open) = ask(&app, &opened, GET);
     read_to(&mut client, "one");
     app.listener().drain();
-    std::thread::sleep(Duration::from_millis(100));
+    app.advance(Duration::from_secs(2));
     open.give("two");
     open.end();
     assert_eq!(client.response().unwrap().body, b"onetwo");
@@ -382,8 +379,7 @@ fn many_streams_that_end_in_every_way_leave_nothing_charged() {
             0 => drop(client),
             1 => {
                 open.give(vec![1; 3 << 20]);
-                client.socket.set_linger_to_reset();
-                drop(client);
+                client.reset();
             }
             2 => {
                 open.give(vec![1; 1 << 20]);
@@ -442,27 +438,4 @@ fn rest_by_line(client: &mut Client) {
     client.socket.set_read_timeout(Some(Duration::from_millis(30))).unwrap();
     let mut buffer = vec![0; 1 << 20];
     while matches!(client.socket.read(&mut buffer), Ok(1..)) {}
-}
-
-trait Reset {
-    fn set_linger_to_reset(&self);
-}
-
-impl Reset for std::net::TcpStream {
-    fn set_linger_to_reset(&self) {
-        let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-        let size = size_of::<libc::linger>() as libc::socklen_t;
-        let fd = std::os::fd::AsRawFd::as_raw_fd(self);
-        // SAFETY: The descriptor is open, and the value has the given size.
-        let set = unsafe {
-            libc::setsockopt(
-                fd,
-                libc::SOL_SOCKET,
-                libc::SO_LINGER,
-                (&raw const linger).cast(),
-                size,
-            )
-        };
-        assert_eq!(set, 0);
-    }
 }

@@ -5,6 +5,7 @@ pub(crate) mod tls;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use rookery_exchange::{Command, Event, Exchange, Link};
 use rookery_server::{Config, Limits, Listener, ListenerConfig, Server};
@@ -50,6 +51,12 @@ impl App {
 
     pub(crate) fn listener(&self) -> &Listener {
         self.listener.as_ref().unwrap()
+    }
+
+    /// Advances the clock by which the server measures time limits. When this function returns, the
+    /// server has sent and received what it can.
+    pub(crate) fn advance(&self, time: Duration) {
+        self.server.advance_clock(time);
     }
 
     pub(crate) fn stop(&mut self) {

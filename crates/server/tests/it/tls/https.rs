@@ -245,11 +245,10 @@ fn replies_in_pieces() {
 
 #[test]
 fn an_application_may_be_silent_after_a_client_was_slow() {
-    let limits = Limits { idle_timeout: Duration::from_secs(2), ..Limits::default() };
     let rules = StreamOptions { sends_head_first: true, ..StreamOptions::default() };
-    let (sender, full) = channel();
+    let ((sender, full), (go, goes)) = (channel(), channel());
     let app = App::with(
-        Config { limits, ..Config::default() },
+        Config::default(),
         site(settings(&["localhost"])),
         Box::new(move |link, event| {
             let Event::Request(mut exchange) = event else { return };
@@ -277,7 +276,9 @@ fn an_application_may_be_silent_after_a_client_was_slow() {
                 give(vec![b'x'; 8 << 10]);
             }
             sender.send(()).unwrap();
-            std::thread::sleep(Duration::from_secs(5));
+            wait_until("the client has read all", || stream.flow.waiting() == 0);
+            sender.send(()).unwrap();
+            goes.recv_timeout(TEST_TIMEOUT).unwrap();
             give(b"last".to_vec());
             link.send(Command::EndStream { stream: id });
         }),
@@ -285,7 +286,11 @@ fn an_application_may_be_silent_after_a_client_was_slow() {
     let mut client = app.secure();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     full.recv_timeout(TEST_TIMEOUT).unwrap();
-    assert!(client.response().unwrap().body.ends_with(b"xlast"));
+    let reading = std::thread::spawn(move || client.response().unwrap().body);
+    full.recv_timeout(TEST_TIMEOUT).unwrap();
+    app.advance(2 * Limits::default().idle_timeout);
+    go.send(()).unwrap();
+    assert!(reading.join().unwrap().ends_with(b"xlast"));
 }
 
 #[test]

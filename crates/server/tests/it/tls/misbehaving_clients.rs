@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rookery_exchange::Share;
 use rookery_server::{Config, Limits, ListenerConfig, Rejection, Server};
@@ -34,32 +34,26 @@ fn alert(client: &mut Client) -> Option<[u8; 2]> {
 
 #[test]
 fn a_handshake_has_a_time() {
-    let limits = Limits { tls_handshake_timeout: Duration::from_secs(2), ..Limits::default() };
-    let app = app(limits, hello);
+    let limits = Limits { tls_handshake_timeout: Duration::from_secs(10), ..Limits::default() };
+    let app = app(limits.clone(), hello);
     let hello = client_hello();
-    let began = Instant::now();
     // The clients send nothing, half of the message, and single bytes. The timeout is for the whole
     // handshake.
     let mut clients = [app.connect(), app.connect(), app.connect()];
     clients[1].send(&hello[..hello.len() / 2]);
-    let mut drip = clients[2].socket.try_clone().unwrap();
-    let dripping = std::thread::spawn(move || {
-        for byte in hello {
-            if drip.write_all(&[byte]).is_err() {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    });
+    wait_until("all are there", || app.listener().connections() == 3);
+    for byte in &hello[..6] {
+        assert_eq!(app.listener().connections(), 3, "sooner than that");
+        clients[2].send([*byte]);
+        app.advance(Duration::from_secs(1));
+    }
+    app.advance(Duration::from_secs(10));
     for client in &mut clients {
         assert!(client.wait_for_close());
     }
-    assert!(began.elapsed() > Duration::from_millis(1990), "sooner than that");
-    drop(clients);
-    dripping.join().unwrap();
     // After the handshake the timeout for a head applies, and then the idle timeout.
     let mut client = app.secure();
-    std::thread::sleep(Duration::from_secs(3));
+    app.advance(2 * limits.tls_handshake_timeout);
     assert_eq!(client.get("/").status, 200);
     wait_until("all have gone", || app.listener().connections() == 1);
 }
@@ -297,7 +291,7 @@ fn handshakes_take_seats_and_give_them_up() {
         .collect();
     wait_until("all are there", || app.listener().connections() == 4);
     // A handshake without progress for more than a tick makes its connection the slowest one.
-    std::thread::sleep(Duration::from_millis(2500));
+    app.advance(Duration::from_secs(3));
     let mut client = app.secure();
     assert_eq!(client.get("/").status, 200);
     assert!(stuck[0].wait_for_close(), "the oldest has gone");
@@ -375,7 +369,7 @@ fn many_handshakes_that_never_end_hold_what_they_are_charged() {
     wait_until("as many as there is room for", || listener.connections() == room);
     assert!(server.budget().used(Share::Connections) <= 20 << 20);
     // The newest connections without progress are evicted for another one, which is served.
-    std::thread::sleep(Duration::from_millis(2500));
+    server.advance_clock(Duration::from_secs(3));
     let mut client = Client::connect_tls(address, &Arc::new(client_config(None)), "localhost")
         .expect("a handshake");
     assert_eq!(client.get("/").status, 200);

@@ -24,7 +24,7 @@ fn a_websocket_may_be_idle_when_it_has_caught_up() {
     let sizes = || (0..24).map(|at| (64 << 10) + at * (12 << 10));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
-    let limits = Limits { ws_stall_timeout: Duration::from_secs(6), ..Limits::default() };
+    let limits = Limits { ws_stall_timeout: Duration::from_secs(60), ..Limits::default() };
     let server = Server::new(Config { limits, ..Config::default() }, Box::new(NoWaker));
     let listener = server.listen_unix(&path, None, site(settings(&["localhost"]))).unwrap();
     let _application = Application::start(&server, |link, event| match event {
@@ -58,7 +58,8 @@ fn a_websocket_may_be_idle_when_it_has_caught_up() {
     for (client, size) in clients.iter_mut().zip(sizes()) {
         client.write_all(&masked_frame(0x82, size.to_string().as_bytes())).unwrap();
     }
-    std::thread::sleep(Duration::from_millis(200));
+    wait_until("the clients are behind", || server.budget().used(Share::Queues) > 0);
+    server.advance_clock(Duration::from_secs(2));
     for (client, size) in clients.iter_mut().zip(sizes()) {
         // The header of a frame of 64 KiB or more has 10 bytes.
         let mut left = size + 10;
@@ -66,7 +67,7 @@ fn a_websocket_may_be_idle_when_it_has_caught_up() {
             left -= client.read(&mut buffer).unwrap();
         }
     }
-    std::thread::sleep(Duration::from_secs(10));
+    server.advance_clock(Duration::from_secs(100));
     assert_eq!(listener.connections(), clients.len(), "dropped while nothing waited for it");
 }
 
@@ -276,11 +277,12 @@ fn a_stop_waits_for_who_reads_slowly_and_says_goodbye() {
     let mut client = app.secure();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     app.await_event("request");
+    let budget = Arc::clone(app.server.budget());
+    wait_until("the response is on its way", || budget.used(Share::Replies) > 0);
     let stopping = std::thread::spawn(move || {
         app.stop();
         app
     });
-    std::thread::sleep(Duration::from_millis(300));
     assert_eq!(client.response().unwrap().body.len(), 12 << 20);
     // rustls distinguishes a complete close from a truncation.
     assert!(client.wait_for_close());

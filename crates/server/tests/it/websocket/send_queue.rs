@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use rookery_exchange::{Command, Event, Link, MessageKind, Payload};
+use rookery_exchange::{Command, Event, Link, MessageKind, Payload, Share};
 use rookery_server::{Config, Limits, ListenerConfig, Rejection};
 
-use crate::support::{App, Handler, masked_frame};
+use crate::support::{App, Handler, masked_frame, wait_until};
 
 /// Returns a handler that accepts WebSockets and responds to each message by `answer`.
 fn on_message(mut answer: impl FnMut(&Link, u64) + Send + 'static) -> Handler {
@@ -82,7 +82,7 @@ fn a_message_larger_than_the_queue_is_sent_whole() {
     client.upgrade("/ws");
     client.send(masked_frame(0x81, b"a large one"));
     // The client reads only after the server has queued both messages.
-    std::thread::sleep(Duration::from_millis(300));
+    wait_until("they are queued", || app.server.budget().used(Share::Queues) > 20_000_000);
     assert_eq!(client.frame().unwrap().1.len(), 30_000_000);
     assert_eq!(client.frame().unwrap().1.len(), 1000);
     assert_eq!(app.server.reports().count(Rejection::Unread), 0);

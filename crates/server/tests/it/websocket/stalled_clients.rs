@@ -3,12 +3,13 @@
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use rookery_exchange::{Command, Event, Link, MessageKind, Payload, QueueLimits};
+use rookery_exchange::{Command, Event, Link, MessageKind, Payload, QueueLimits, Share};
 use rookery_server::{Config, Limits, ListenerConfig};
 
-use crate::support::{App, Handler, TEST_TIMEOUT, echo, hello, masked_frame};
+use crate::support::{App, Handler, TEST_TIMEOUT, echo, hello, masked_frame, wait_until};
 
 const UPGRADE: &[u8] =
     b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -21,14 +22,14 @@ fn what_came_before_a_fin_is_delivered_to_a_slow_application_that_goes_on() {
     const COUNT: usize = 75;
     let mut answer = echo(hello);
     let queue = QueueLimits { ws_max_receive_queue_messages: 1, ..QueueLimits::default() };
+    let (go, goes) = channel();
     let handler: Handler = Box::new(move |link: &Link, event| {
         if matches!(event, Event::Message { .. }) {
-            std::thread::sleep(Duration::from_millis(60));
-            return;
+            return goes.recv_timeout(TEST_TIMEOUT).unwrap();
         }
         answer(link, event);
     });
-    let limits = Limits { ws_stall_timeout: Duration::from_millis(2500), ..Limits::default() };
+    let limits = Limits { ws_stall_timeout: Duration::from_secs(60), ..Limits::default() };
     let app = App::with(
         Config { limits, queue, ..Config::default() },
         ListenerConfig::default(),
@@ -51,10 +52,14 @@ fn what_came_before_a_fin_is_delivered_to_a_slow_application_that_goes_on() {
     }
     client.write_all(&masked_frame(0x82, &vec![7; 4000]).repeat(COUNT)).unwrap();
     client.shutdown(std::net::Shutdown::Write).unwrap();
-    app.await_event("closed");
     let messages =
         || app.log.lock().unwrap().iter().filter(|line| line.starts_with("message")).count();
-    crate::support::wait_until("all messages", || messages() == COUNT);
+    for count in 1..=COUNT {
+        wait_until("the next message", || messages() == count);
+        app.advance(Duration::from_secs(2));
+        go.send(()).unwrap();
+    }
+    app.await_event("closed");
 }
 
 /// The client reads only after it has written a whole message, and the server has more to send than
@@ -81,8 +86,7 @@ fn a_message_that_has_begun_is_read_to_its_end_while_its_client_reads_nothing() 
         client.upgrade("/ws");
         client.send(masked_frame(0x82, b"push"));
         app.await_event("message");
-        // The server is behind with sending.
-        std::thread::sleep(Duration::from_millis(300));
+        wait_until("the server is behind", || app.server.budget().used(Share::Queues) > 0);
         client.socket.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
         let mut left = UPLOADED;
         while left > 0 {
@@ -94,7 +98,7 @@ fn a_message_that_has_begun_is_read_to_its_end_while_its_client_reads_nothing() 
         }
         let whole =
             |line: &String| line.starts_with("message") && line.contains(&UPLOADED.to_string());
-        crate::support::wait_until("the message", || app.log.lock().unwrap().iter().any(whole));
+        wait_until("the message", || app.log.lock().unwrap().iter().any(whole));
         app.log.lock().unwrap().clear();
     }
 }

@@ -20,7 +20,6 @@ use rookery_websocket::protocol::{CloseCode, OpCode, encode_close, encode_frame}
 use tempfile::TempDir;
 
 use crate::http2::websocket::Sockets;
-use crate::limits::each_limit::reset;
 use crate::support::tls::{settings, site};
 use crate::support::{App, Client, Handler, TEST_TIMEOUT, echo, hello, masked_frame, wait_until};
 use crate::websocket::compression::{Peer, compressing, text};
@@ -512,7 +511,7 @@ fn a_client_that_goes_is_noticed_while_its_worker_reads_nothing() {
     let (mut client, worker) = open(&listener, &receiver, b"");
     flood(&mut client);
     assert_eq!(listener.connections(), 1);
-    reset(client.socket);
+    client.reset();
     wait_until("the reset is noticed", || listener.connections() == 0);
     assert_eq!(server.budget().used(Share::Messages), 0);
     drop(worker);

@@ -266,7 +266,7 @@ fn an_idle_connection_of_the_supervisor_is_kept() {
     let mut client = app.connect();
     get(&mut client, "");
     assert!(client.wait_for_close());
-    std::thread::sleep(Duration::from_secs(1));
+    worker.server.advance_clock(Duration::from_secs(10));
     assert_eq!(get(&mut kept, "").0, 200);
     assert_eq!(get(&mut new, "").0, 200);
 }
