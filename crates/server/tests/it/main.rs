@@ -9,5 +9,6 @@ mod limits;
 mod response_stream;
 mod support;
 mod tls;
+mod transports;
 mod websocket;
 mod worker;

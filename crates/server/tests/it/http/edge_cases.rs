@@ -7,7 +7,7 @@ use rookery_exchange::Exchange;
 use rookery_server::{Limits, Rejection};
 
 use crate::support::http2::{
-    END_HEADERS, END_STREAM, GET, Heard, Peer, Two, block, code, frame, kind, ordinary, post, to,
+    END_HEADERS, END_STREAM, GET, Heard, Peer, block, code, frame, kind, ordinary, post,
 };
 use crate::support::tls::app;
 use crate::support::{App, TEST_TIMEOUT, hello, in_own_process};
@@ -232,26 +232,6 @@ fn half_a_head_behind_a_request_has_the_time_of_a_head() {
     assert_eq!(client.response().unwrap().status, 200);
     app.advance(Duration::from_secs(5));
     assert_eq!(client.get("/c").status, 200);
-}
-
-#[test]
-fn a_205_has_no_body() {
-    let reset = |exchange: &mut Exchange| {
-        exchange.begin_response(205);
-        exchange.set_response_body(b"nothing of this");
-    };
-    let app = app(Limits::default(), reset);
-    let mut client = app.secure();
-    for _ in 0..2 {
-        client.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
-        let reply = client.response().unwrap();
-        assert_eq!(
-            (reply.status, reply.header("content-length"), reply.body.len()),
-            (205, Some("0"), 0)
-        );
-    }
-    let two = Two::new(&app).request(to("GET", "/", &[]).body(Vec::new()).unwrap()).unwrap();
-    assert_eq!((two.status, two.header("content-length"), two.body.len()), (205, Some("0"), 0));
 }
 
 #[test]

@@ -1,12 +1,11 @@
 //! HTTP/1.1 requests and responses, as clients see them.
 
-use std::net::Shutdown;
 use std::time::Duration;
 
 use rookery_exchange::{BodySource, Exchange};
 use rookery_server::Limits;
 
-use crate::support::{App, Client, hello};
+use crate::support::{App, hello};
 
 /// Responds with the request: its method, path, query and headers, and the length and storage of
 /// its body.
@@ -46,22 +45,6 @@ fn body(reply: &crate::support::Response) -> String {
 }
 
 #[test]
-fn a_connection_is_kept_and_requests_may_be_pipelined() {
-    let app = App::new(Limits::default(), hello);
-    let mut client = app.connect();
-    for _ in 0..3 {
-        let reply = client.get("/");
-        assert_eq!((reply.status, &reply.body[..]), (200, &b"Hello, World!"[..]));
-        assert_eq!(reply.header("content-length"), Some("13"));
-        assert_eq!(reply.header("content-type"), Some("text/plain"));
-        assert!(reply.header("date").is_some());
-    }
-    client.send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert_eq!(client.response().unwrap().status, 200);
-    assert_eq!(client.response().unwrap().status, 200);
-}
-
-#[test]
 fn a_request_split_at_every_byte_is_the_same_request() {
     let app = App::new(Limits::default(), mirror);
     let request =
@@ -79,35 +62,6 @@ fn a_request_split_at_every_byte_is_the_same_request() {
         client.send(&request[at..]);
         assert_eq!(body(&client.response().unwrap()), expected, "split at {at}");
     }
-}
-
-#[test]
-fn a_complete_request_followed_by_a_fin_is_answered() {
-    let app = App::new(Limits::default(), |exchange| {
-        std::thread::sleep(Duration::from_millis(50));
-        hello(exchange);
-    });
-    let mut client = app.connect();
-    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    client.socket.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(client.response().unwrap().body, b"Hello, World!");
-    assert!(client.wait_for_close());
-}
-
-#[test]
-fn continue_is_said_when_the_body_is_wanted() {
-    let app = App::new(Limits { max_body_size: 10, ..Limits::default() }, mirror);
-    let mut client = app.connect();
-    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n");
-    assert_eq!(client.response().unwrap().status, 100);
-    client.send("abc");
-    assert!(body(&client.response().unwrap()).starts_with("POST /  3 memory"));
-    // The announced length exceeds the limit, so that the request is rejected before its body was
-    // sent.
-    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\nExpect: 100-continue\r\n\r\n");
-    let reply = client.response().unwrap();
-    assert_eq!((reply.status, reply.header("connection")), (413, Some("close")));
-    assert!(client.wait_for_close());
 }
 
 #[test]
@@ -183,110 +137,6 @@ fn what_two_parsers_could_read_differently_is_refused_and_never_reaches_the_appl
 }
 
 #[test]
-fn bodies_of_every_size_and_framing_arrive_whole() {
-    let app = App::new(Limits { body_buffer_size: 100_000, ..Limits::default() }, mirror);
-    let mut client = app.connect();
-    for (len, place) in
-        [(0, "empty"), (1, "memory"), (100_000, "memory"), (100_001, "file"), (3_000_000, "file")]
-    {
-        let bytes: Vec<u8> = (0..len).map(|at: u32| (at % 251) as u8).collect();
-        let sum: u64 = bytes.iter().map(|byte| u64::from(*byte)).sum();
-        let expected = format!("POST /  {len} {place} {sum}\n");
-        client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n"));
-        client.send(&bytes);
-        let reply = body(&client.response().unwrap());
-        assert!(reply.starts_with(&expected), "{reply}");
-        client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
-        for chunk in bytes.chunks(70_000) {
-            client.send(format!("{:x}\r\n", chunk.len()));
-            client.send(chunk);
-            client.send("\r\n");
-        }
-        client.send("0\r\nTrailer: dropped\r\n\r\n");
-        let reply = body(&client.response().unwrap());
-        assert!(reply.starts_with(&expected), "{reply}");
-        assert!(!reply.contains("TRAILER="));
-    }
-}
-
-#[test]
-fn head_204_and_304_have_no_body() {
-    let app = App::new(Limits::default(), |exchange| {
-        let status = match exchange.path() {
-            b"/204" => 204,
-            b"/304" => 304,
-            _ => 200,
-        };
-        exchange.begin_response(status);
-        exchange.set_response_body(b"Hello, World!");
-    });
-    let mut client = app.connect();
-    client.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert_eq!(client.response_to("HEAD").unwrap().header("content-length"), Some("13"));
-    assert_eq!(client.get("/204").header("content-length"), None);
-    assert_eq!(client.get("/304").status, 304);
-    assert_eq!(client.get("/").body, b"Hello, World!");
-}
-
-#[test]
-fn the_application_decides_headers_and_the_server_framing() {
-    let app = App::new(Limits::default(), |exchange| {
-        exchange.begin_response(418);
-        for (name, value) in [
-            ("Set-Cookie", "a=1"),
-            ("set-cookie", "b=2"),
-            ("Date", "Thu, 01 Jan 1970 00:00:00 GMT"),
-            ("Content-Length", "99999"),
-            ("Transfer-Encoding", "chunked"),
-            ("X-Custom", "v"),
-        ] {
-            exchange.push_response_header(name.as_bytes(), value.as_bytes()).unwrap();
-        }
-        if exchange.path() == b"/close" {
-            exchange.push_response_header(b"Connection", b"close").unwrap();
-        }
-        exchange.set_response_body(b"short");
-    });
-    let mut client = app.connect();
-    let reply = client.get("/");
-    assert_eq!((reply.status, &reply.body[..]), (418, &b"short"[..]));
-    assert_eq!(reply.head.matches("et-").count(), 2, "{}", reply.head);
-    assert_eq!(reply.head.to_lowercase().matches("date:").count(), 1);
-    assert_eq!(reply.header("date"), Some("Thu, 01 Jan 1970 00:00:00 GMT"));
-    assert_eq!(reply.header("transfer-encoding"), None);
-    assert_eq!(reply.header("x-custom"), Some("v"));
-    let reply = client.get("/close");
-    assert_eq!(reply.header("connection"), Some("close"));
-    assert!(client.wait_for_close());
-}
-
-#[test]
-fn a_text_is_compressed_for_those_who_ask() {
-    let app = App::new(Limits::default(), |exchange| {
-        let page = match exchange.path() {
-            b"/large" => "0123456789".repeat(100_000),
-            _ => "0123456789".repeat(100),
-        };
-        exchange.begin_response(200);
-        exchange.push_response_header(b"Content-Type", b"text/plain").unwrap();
-        exchange.set_response_body(page.as_bytes());
-    });
-    let mut client = app.connect();
-    for (path, len) in [("/small", 1000), ("/large", 1_000_000), ("/small", 1000)] {
-        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n"));
-        let reply = client.response().unwrap();
-        assert_eq!(reply.header("content-encoding"), Some("gzip"));
-        assert_eq!(reply.header("vary"), Some("Accept-Encoding"));
-        assert!(reply.body.len() < len / 10, "{}", reply.body.len());
-        let mut plain = Vec::new();
-        std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&reply.body[..]), &mut plain)
-            .unwrap();
-        assert_eq!(plain, "0123456789".repeat(len / 10).as_bytes());
-    }
-    assert_eq!(client.get("/small").header("content-encoding"), None);
-}
-
-#[test]
 fn a_head_of_two_thousand_lines_is_read_and_the_connection_goes_on() {
     let app = App::new(Limits::default(), mirror);
     let mut client = app.connect();
@@ -297,19 +147,4 @@ fn a_head_of_two_thousand_lines_is_read_and_the_connection_goes_on() {
     let reply = body(&client.response().unwrap());
     assert_eq!(reply.lines().count(), 2001);
     assert_eq!(client.get("/after").status, 200);
-}
-
-#[test]
-fn a_client_that_reads_slowly_gets_all_of_it() {
-    let page: Vec<u8> = (0..20_000_000u32).map(|at| (at % 253) as u8).collect();
-    let sent = page.clone();
-    let app = App::new(Limits::default(), move |exchange| {
-        exchange.begin_response(200);
-        exchange.set_response_body(&sent);
-    });
-    let mut client = app.connect();
-    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    std::thread::sleep(Duration::from_millis(200));
-    assert!(Client::connect(app.address).get("/").body == page, "another client is not held up");
-    assert!(client.response().unwrap().body == page);
 }

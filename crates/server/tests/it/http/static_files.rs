@@ -11,7 +11,7 @@ use rookery_server::access_log::AccessLog;
 use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
 use rookery_server::{Config, Limits, ListenerConfig};
 
-use crate::support::{App, Client, Response, echo, hello, in_own_process, wait_until};
+use crate::support::{App, Client, Response, bytes, echo, hello, in_own_process, wait_until};
 
 /// A folder that is served at `/s`, and at `/f` with `fallthrough`.
 struct Folder {
@@ -58,17 +58,6 @@ impl Folder {
 /// Waits until the files that were written are old enough to be cached when they are requested.
 fn settle() {
     std::thread::sleep(Duration::from_millis(2500));
-}
-
-/// Returns pseudo-random bytes, which are always the same.
-fn bytes(len: usize) -> Vec<u8> {
-    let mut state = 1u32;
-    (0..len)
-        .map(|_| {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (state >> 24) as u8
-        })
-        .collect()
 }
 
 fn ask(client: &mut Client, method: &str, target: &str, more: &str) -> Response {

@@ -2,16 +2,13 @@
 
 use std::fs;
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::Request;
-use rookery_exchange::{
-    Command as Down, Event, Exchange, PULL_HIGH_MARK, Payload, Share, StreamEnd, StreamOptions,
-};
+use rookery_exchange::{Command as Down, Event, Exchange, PULL_HIGH_MARK, Payload, StreamOptions};
 use rookery_server::access_log::{AccessLog, Format};
-use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
 use rookery_server::tls::TlsSettings;
 use rookery_server::{Config, Limits, ListenerConfig, Rejection};
 use rookery_test_support::tls_file;
@@ -20,7 +17,7 @@ use crate::support::http2::{
     END_STREAM, GET, Heard, Peer, Two, ask, code, frame, get, kind, ordinary, post, setting, to,
 };
 use crate::support::tls::{app, settings, site};
-use crate::support::{App, Handler, TEST_TIMEOUT, echo, hello, wait_until};
+use crate::support::{App, Handler, Lines, TEST_TIMEOUT, echo, hello, wait_until};
 
 /// Responds with the request.
 fn mirror(exchange: &mut Exchange) {
@@ -36,37 +33,6 @@ fn mirror(exchange: &mut Exchange) {
 
 fn post_of(body: Vec<u8>, headers: &[(&str, &str)]) -> Request<Vec<u8>> {
     to("POST", "/", headers).body(body).unwrap()
-}
-
-#[test]
-fn requests_and_replies_of_all_sizes() {
-    let app = app(Limits::default(), mirror);
-    let client = Two::new(&app);
-    for len in [0usize, 1, 1000, 16 << 10, 100_000, 1_000_000] {
-        let body: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
-        let answer = client.request(post_of(body.clone(), &[])).unwrap();
-        assert_eq!((answer.status, answer.header("x-length")), (200, Some(&*len.to_string())));
-        assert_eq!(answer.header("content-length"), Some(&*len.to_string()));
-        assert!(answer.body == body && answer.header("date").is_some());
-        assert_eq!(answer.header("connection"), None);
-    }
-    // The memory of a response is released once it was written, which may be after the client has
-    // read the response.
-    let used = |share| app.server.budget().used(share);
-    wait_until("nothing is held", || used(Share::Requests) == 0 && used(Share::Replies) == 0);
-}
-
-#[test]
-fn a_large_upload_goes_to_a_file() {
-    let limits = Limits { body_buffer_size: 100_000, ..Limits::default() };
-    let app = app(limits, |exchange| {
-        let is_file = exchange.body_mut().take_file().is_some();
-        exchange.begin_response(200);
-        exchange.set_response_body(if is_file { b"file" } else { b"memory" });
-    });
-    let client = Two::new(&app);
-    assert_eq!(client.request(post_of(vec![7; 50_000], &[])).unwrap().body, b"memory");
-    assert_eq!(client.request(post_of(vec![7; 5_000_000], &[])).unwrap().body, b"file");
 }
 
 #[test]
@@ -145,53 +111,6 @@ fn many_requests_at_a_time_over_one_connection() {
     assert_eq!(app.listener().connections(), 1);
 }
 
-#[test]
-fn files_ranges_conditions_and_compression() {
-    let dir = tempfile::tempdir().unwrap();
-    let large: Vec<u8> = (0..3_000_000u32).map(|at| (at % 251) as u8).collect();
-    let text = "compress me ".repeat(20_000);
-    fs::write(dir.path().join("large.bin"), &large).unwrap();
-    fs::write(dir.path().join("small.txt"), "small").unwrap();
-    fs::write(dir.path().join("text.txt"), &text).unwrap();
-    let files = StaticFiles::new();
-    files
-        .set([(
-            "/".to_owned(),
-            StaticPath { path: dir.path().into(), overrides: Overrides::default() },
-        )])
-        .unwrap();
-    let site = ListenerConfig { files, ..site(settings(&["localhost"])) };
-    let app = App::with(Config::default(), site, echo(hello));
-    let client = Two::new(&app);
-    let get = |path: &str, headers: &[(&str, &str)]| {
-        client.request(to("GET", path, headers).body(Vec::new()).unwrap()).unwrap()
-    };
-    // The first response is read from the disk, and the second one comes from memory.
-    for _ in 0..2 {
-        let small = get("/small.txt", &[]);
-        assert_eq!((small.status, &small.body[..]), (200, &b"small"[..]));
-        let etag = small.header("etag").unwrap().to_owned();
-        let unchanged = get("/small.txt", &[("if-none-match", &etag)]);
-        assert_eq!((unchanged.status, unchanged.body.len()), (304, 0));
-        let whole = get("/large.bin", &[]);
-        assert!(whole.body == large && whole.header("content-length") == Some("3000000"));
-        let part = get("/large.bin", &[("range", "bytes=1000000-1999999")]);
-        assert!(part.status == 206 && part.body == large[1_000_000..2_000_000]);
-        let packed = get("/text.txt", &[("accept-encoding", "gzip")]);
-        assert_eq!(packed.header("content-encoding"), Some("gzip"));
-        let mut unpacked = String::new();
-        std::io::Read::read_to_string(
-            &mut flate2::read::GzDecoder::new(&packed.body[..]),
-            &mut unpacked,
-        )
-        .unwrap();
-        assert_eq!(unpacked, text);
-    }
-    let head = client.request(to("HEAD", "/large.bin", &[]).body(Vec::new()).unwrap()).unwrap();
-    assert_eq!((head.header("content-length"), head.body.len()), (Some("3000000"), 0));
-    assert_eq!(get("/none.txt", &[]).status, 404);
-}
-
 /// Returns an application that responds with streams. `/pull` is pulled, and has a hundred chunks
 /// of 10,000 bytes. `/push` gets one chunk, and the test sends what follows.
 fn pieces(limits: Limits) -> (App, std::sync::mpsc::Receiver<u64>) {
@@ -206,7 +125,6 @@ fn pieces(limits: Limits) -> (App, std::sync::mpsc::Receiver<u64>) {
             exchange.set_response_stream(stream.clone());
             let id = exchange.id();
             flows.insert(id, stream.clone());
-            let path = exchange.path().to_vec();
             link.send(Down::Respond(exchange));
             if !is_pulled {
                 stream.flow.admit(5);
@@ -215,17 +133,6 @@ fn pieces(limits: Limits) -> (App, std::sync::mpsc::Receiver<u64>) {
                     payload: Payload::Pooled(b"first".to_vec()),
                     is_pushing: false,
                 });
-                if path == b"/cut" {
-                    // The head must have been sent with the chunk, because before that the response
-                    // would become a 500.
-                    link.flush();
-                    std::thread::sleep(Duration::from_millis(200));
-                    link.send(Down::AbortStream {
-                        stream: id,
-                        reason: StreamEnd::Error,
-                        page: Vec::new(),
-                    });
-                }
             }
             let _ = opened.send(id);
         }
@@ -245,61 +152,6 @@ fn pieces(limits: Limits) -> (App, std::sync::mpsc::Receiver<u64>) {
         App::with(Config { limits, ..Config::default() }, site(settings(&["localhost"])), handler),
         opens,
     )
-}
-
-#[test]
-fn replies_in_pieces() {
-    let (app, opens) = pieces(Limits::default());
-    let client = Two::new(&app);
-    let pulled = client.get("/pull");
-    assert!(
-        pulled.is_whole
-            && pulled.body.len() == 1_000_000
-            && pulled.header("content-length").is_none()
-    );
-    assert!(
-        pulled.body.chunks(10_000).enumerate().all(|(at, piece)| piece == [at as u8 + 1; 10_000])
-    );
-    opens.recv_timeout(TEST_TIMEOUT).unwrap();
-    app.await_event("departed Done");
-    let cut = client.get("/cut");
-    // The client gets the first chunk, and notices that the body is incomplete.
-    assert!(!cut.is_whole && cut.body == b"first", "{cut:?}");
-    app.await_event("departed Error");
-}
-
-/// A compressor produces no output for a long time if the input compresses to nearly nothing.
-/// Chunks must nevertheless count as written.
-#[test]
-fn pieces_that_wait_and_compress_to_nothing_arrive() {
-    const PIECES: usize = 40;
-    let handler: Handler = Box::new(move |link, event| {
-        let Event::Request(mut exchange) = event else { return };
-        let stream =
-            link.stream(StreamOptions { is_compressible: true, ..StreamOptions::default() });
-        exchange.begin_response(200);
-        exchange.push_response_header(b"Content-Type", b"text/plain").unwrap();
-        exchange.set_response_stream(stream.clone());
-        let id = exchange.id();
-        link.send(Down::Respond(exchange));
-        // All chunks are queued before the server takes the first.
-        for _ in 0..PIECES {
-            stream.flow.admit(20_000);
-            let payload = Payload::Pooled(vec![b'a'; 20_000]);
-            link.send(Down::Chunk { stream: id, payload, is_pushing: false });
-        }
-        link.send(Down::EndStream { stream: id });
-    });
-    let app = App::with(Config::default(), site(settings(&["localhost"])), handler);
-    let client = Two::new(&app);
-    let request = to("GET", "/", &[("accept-encoding", "gzip")]).body(Vec::new()).unwrap();
-    let packed = client.request(request).unwrap();
-    assert_eq!(packed.header("content-encoding"), Some("gzip"));
-    let mut unpacked = Vec::new();
-    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&packed.body[..]), &mut unpacked)
-        .unwrap();
-    assert_eq!(unpacked.len(), PIECES * 20_000);
-    app.await_event("departed Done");
 }
 
 #[test]
@@ -385,48 +237,17 @@ fn a_peer_that_never_hears_of_the_end_is_closed_all_the_same() {
     assert_eq!(peer.goodbye(), Some(code::NO_ERROR));
 }
 
-/// An access log in memory.
-#[derive(Debug, Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl Lines {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-}
-
-impl std::io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[test]
-fn the_access_log_names_the_protocol() {
+fn a_rejected_request_has_a_line_in_the_access_log() {
     let app = app(Limits::default(), hello);
     let lines = Lines::default();
     let log = AccessLog::written(lines.clone(), Format::Common).unwrap();
     app.server.set_access_log(Some(Arc::new(log)));
-    Two::new(&app).get("/two?a=b");
-    app.secure().get("/one");
-    // A refused request has a line in the log as well.
     let mut peer = Peer::new(&app);
     peer.ask(1, &get("*"));
     assert_eq!(peer.outcome(1), Heard::Status(400));
-    wait_until("three lines", || lines.text().lines().count() == 3);
-    let text = lines.text();
-    for expected in [
-        "\"GET /two?a=b HTTP/2.0\" 200 13 ",
-        "\"GET /one HTTP/1.1\" 200 13 ",
-        "\"GET * HTTP/2.0\" 400 ",
-    ] {
-        assert!(text.contains(expected), "{text} has no {expected}");
-    }
+    wait_until("a line", || !lines.text().is_empty());
+    assert!(lines.text().contains("\"GET * HTTP/2.0\" 400 "), "{}", lines.text());
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub(crate) fn echoing() -> App {
 
 /// The way in which the server has ended a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ended {
+pub(crate) enum Ended {
     Whole,
     Reset(u32),
 }
@@ -131,7 +131,7 @@ impl Sockets {
     }
 
     /// Returns how the server ends a stream, or `None` if the connection ends first.
-    fn end(&mut self, stream: u32) -> Option<Ended> {
+    pub(crate) fn end(&mut self, stream: u32) -> Option<Ended> {
         while !self.ended.contains_key(&stream) {
             if !self.fill() {
                 return None;
@@ -177,18 +177,15 @@ fn it_is_advertised_unless_that_is_switched_off() {
 }
 
 #[test]
-fn messages_of_every_size_come_back() {
+fn a_message_larger_than_the_connections_window_comes_back_beside_others() {
     let app = echoing();
     let mut sockets = Sockets::new(&app);
     sockets.open(1);
     sockets.open(3);
-    for len in [0usize, 1, 125, 126, 16 << 10, 65_535, 65_536, 200_000] {
-        let payload: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
-        sockets.send(1, &masked_frame(0x82, &payload));
-        sockets.send(3, &masked_frame(0x82, b"beside it"));
-        assert!(sockets.frame(1) == Some((0x82, payload)), "{len}");
-        assert_eq!(sockets.frame(3), Some((0x82, b"beside it".to_vec())));
-    }
+    sockets.send(1, &masked_frame(0x82, &vec![7; 200_000]));
+    sockets.send(3, &masked_frame(0x82, b"beside it"));
+    assert!(sockets.frame(1) == Some((0x82, vec![7; 200_000])));
+    assert_eq!(sockets.frame(3), Some((0x82, b"beside it".to_vec())));
     // The data exceed the window of the connection. The DATA frames end anywhere within WebSocket
     // frames.
     let payload: Vec<u8> = (0..3_000_000usize).map(|at| (at % 249) as u8).collect();
@@ -208,8 +205,6 @@ fn messages_of_every_size_come_back() {
     }
     assert_eq!(sockets.frame(1), Some((0x81, b"before".to_vec())));
     assert!(sockets.frame(1) == Some((0x82, payload)));
-    sockets.send(1, &masked_frame(0x89, b"ping"));
-    assert_eq!(sockets.frame(1), Some((0x8A, b"ping".to_vec())));
     assert_eq!(app.listener().connections(), 1);
     // Ordinary requests are served on the same connection.
     sockets.peer.ask(5, GET);

@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rookery_exchange::{BodySource, Command, Event, Share};
+use rookery_exchange::{Command, Event, Share};
 use rookery_server::{Config, Limits, ListenerConfig, Rejection};
 
 use super::minimum_rates::trickle;
@@ -68,32 +68,6 @@ fn header_lines_without_a_limit() {
         client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{head}\r\n"));
         assert_eq!(client.response().unwrap().status, status, "{lines}");
     }
-}
-
-#[test]
-fn body_bytes() {
-    let app = App::new(Limits { max_body_size: 1000, ..Limits::default() }, hello);
-    let mut client = app.connect();
-    client.send(format!(
-        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n{}",
-        "a".repeat(1000)
-    ));
-    assert_eq!(client.response().unwrap().status, 200);
-    // A body is rejected by its announced length before it arrives, or by the bytes that have
-    // arrived.
-    for request in [
-        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n".to_owned(),
-        format!(
-            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n{}\r\n0\r\n\r\n",
-            "a".repeat(1001)
-        ),
-    ] {
-        let mut client = app.connect();
-        client.send(request);
-        assert_eq!(client.response().unwrap().status, 413);
-    }
-    assert_eq!(app.server.reports().count(Rejection::BodyTooLarge), 2);
-    assert_eq!(app.requests(), 1);
 }
 
 #[test]
@@ -256,23 +230,6 @@ fn a_request_whose_client_has_been_reset_is_not_for_the_application() {
         "{:?}",
         seen.lock().unwrap()
     );
-}
-
-#[test]
-fn body_memory() {
-    let app = App::new(Limits { body_buffer_size: 1000, ..Limits::default() }, |exchange| {
-        let is_file = matches!(exchange.body().source(), BodySource::File(_));
-        exchange.begin_response(200);
-        exchange.set_response_body(if is_file { b"file" } else { b"memory" });
-    });
-    let mut client = app.connect();
-    for (len, place) in [(1000, "memory"), (1001, "file")] {
-        client.send(format!(
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n{}",
-            "a".repeat(len)
-        ));
-        assert_eq!(client.response().unwrap().body, place.as_bytes(), "{len}");
-    }
 }
 
 #[test]

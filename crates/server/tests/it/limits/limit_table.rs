@@ -53,8 +53,18 @@ const TABLE: &[Row] = &[
         "http2/attacks.rs",
         "bodies_that_are_not_read_are_held_within_their_window",
     ),
-    ("size of a request body", &["max_body_size"], "limits/each_limit.rs", "body_bytes"),
-    ("request body in memory", &["body_buffer_size"], "limits/each_limit.rs", "body_memory"),
+    (
+        "size of a request body",
+        &["max_body_size"],
+        "transports/requests.rs",
+        "a_body_past_the_limit_gets_413",
+    ),
+    (
+        "request body in memory",
+        &["body_buffer_size"],
+        "transports/requests.rs",
+        "a_body_of_any_size_comes_back",
+    ),
     (
         "free space that a spooled body",
         &["disk_reserve", "disk_share"],
@@ -129,7 +139,7 @@ const TABLE: &[Row] = &[
     (
         "size of a WebSocket message",
         &["ws_max_message_size"],
-        "websocket/messages.rs",
+        "transports/websockets.rs",
         "a_breach_of_the_protocol_is_closed_with_its_code",
     ),
     (
@@ -369,6 +379,7 @@ fn every_test_of_the_table_is_there() {
     for (_, _, file, test) in TABLE {
         let text = read(file);
         let is_there = text.contains(&format!("#[test]\nfn {test}()"))
+            || text.contains(&format!("fn {test}(on: Transport)"))
             || text.contains(&format!("test_that(\"{test}\""));
         assert!(is_there, "{test} is not in {file}");
     }

@@ -14,27 +14,6 @@ use super::{
 use crate::support::{App, wait_until};
 
 #[test]
-fn pieces_come_in_their_order_and_the_connection_goes_on() {
-    let (app, _opened) = pulling(Limits::default(), |open, n| {
-        if n < 5 {
-            open.give(n.to_string());
-        } else {
-            open.end();
-        }
-    });
-    let mut client = app.connect();
-    for _ in 0..3 {
-        let reply = client.get("/");
-        assert_eq!(
-            (reply.header("transfer-encoding"), reply.body.as_slice()),
-            (Some("chunked"), &b"01234"[..])
-        );
-    }
-    assert_eq!(client.get("/plain").body, b"Hello, World!");
-    wait_until("told of each end", || departures(&app) == ["departed Done"; 3]);
-}
-
-#[test]
 fn a_pipelined_request_waits_for_the_end_of_a_stream() {
     let (app, opened) = pushing(Limits::default());
     let (mut client, open) =
@@ -115,19 +94,6 @@ fn nothing_yet_is_asked_again_after_a_while() {
     );
 }
 
-#[test]
-fn a_large_piece_is_not_copied_or_reordered() {
-    let (app, _opened) = pulling(Limits::default(), |open, n| match n {
-        0 => drop(open.give((0..5_000_000u32).map(|at| (at % 251) as u8).collect::<Vec<u8>>())),
-        1 => drop(open.give("end")),
-        _ => open.end(),
-    });
-    let body = app.connect().get("/").body;
-    assert_eq!(body.len(), 5_000_003);
-    assert!(body[..5_000_000].iter().enumerate().all(|(at, byte)| *byte == (at % 251) as u8));
-    assert_eq!(&body[5_000_000..], b"end");
-}
-
 /// A time that is shorter than a head waits for the first chunk.
 const AT_ONCE: Duration = Duration::from_millis(900);
 
@@ -189,48 +155,6 @@ fn a_head_leaves_when_it_is_told_to_and_at_once_where_that_is_the_rule() {
         assert!(client.fill());
         assert!(ends_with(&client.read, "\r\n\r\n"));
     }));
-}
-
-#[test]
-fn without_a_body_nobody_is_asked() {
-    fn of_path(exchange: &mut Exchange) {
-        let status = match exchange.path() {
-            b"/204" => 204,
-            b"/304" => 304,
-            _ => 200,
-        };
-        exchange.begin_response(status);
-        exchange.push_response_header(b"X-Kept", b"yes").unwrap();
-    }
-    let (app, _opened) =
-        streaming(Config::default(), PULLED, of_path, Box::new(|_, _| unreachable!()));
-    let mut client = app.connect();
-    for (method, path, status) in [("HEAD", "/", 200), ("GET", "/204", 204), ("GET", "/304", 304)] {
-        client.send(format!("{method} {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
-        let reply = client.response_to(method).unwrap();
-        assert_eq!((reply.status, reply.header("x-kept")), (status, Some("yes")));
-        assert_eq!(reply.header("content-length"), None, "what is not known is not told");
-    }
-    wait_until("told of each end", || departures(&app) == ["departed Done"; 3]);
-}
-
-#[test]
-fn a_length_that_is_told_is_kept() {
-    let (app, opened) = streaming(Config::default(), PUSHED, ten, Box::new(|_, _| unreachable!()));
-    let (mut client, open) = ask(&app, &opened, GET);
-    open.give("01234");
-    open.give("56789");
-    open.end();
-    let reply = client.response().unwrap();
-    assert_eq!(
-        (reply.header("content-length"), reply.header("transfer-encoding")),
-        (Some("10"), None)
-    );
-    assert_eq!(reply.body, b"0123456789");
-    assert_eq!(client.get("/plain").status, 200);
-    client.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
-    let head = client.response_to("HEAD").unwrap();
-    assert_eq!(head.header("content-length"), Some("10"));
 }
 
 #[test]

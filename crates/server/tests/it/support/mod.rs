@@ -2,6 +2,7 @@
 
 pub(crate) mod http2;
 pub(crate) mod tls;
+pub(crate) mod transport;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -166,4 +167,42 @@ pub(crate) fn hello(exchange: &mut Exchange) {
     exchange.begin_response(200);
     exchange.push_response_header(b"Content-Type", b"text/plain").unwrap();
     exchange.set_response_body(b"Hello, World!");
+}
+
+/// Returns bytes that do not repeat, which are always the same.
+pub(crate) fn bytes(len: usize) -> Vec<u8> {
+    let mut state = 1u32;
+    let next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
+
+/// Decompresses a body.
+pub(crate) fn gunzip(body: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(body), &mut plain).unwrap();
+    plain
+}
+
+/// An access log in memory.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }

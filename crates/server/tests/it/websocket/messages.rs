@@ -22,23 +22,6 @@ fn accepting(then: fn(&Link, u64)) -> Handler {
 }
 
 #[test]
-fn frames_in_the_segment_of_the_handshake_are_delivered() {
-    let app = App::new(Limits::default(), hello);
-    let mut client = app.connect();
-    let mut also = masked_frame(0x81, b"first");
-    also.extend(masked_frame(0x82, &[0, 1, 2]));
-    let reply = client.upgrade_with("/ws", "", &also);
-    assert_eq!(reply.status, 101);
-    assert_eq!(reply.header("sec-websocket-accept"), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
-    assert_eq!(client.frame(), Some((1, b"first".to_vec())));
-    assert_eq!(client.frame(), Some((2, vec![0, 1, 2])));
-    client.send(masked_frame(0x88, &[0x03, 0xE8]));
-    assert_eq!(client.frame(), Some((8, vec![0x03, 0xE8])));
-    assert!(client.wait_for_close());
-    assert_eq!(app.await_event("closed"), "closed 1000");
-}
-
-#[test]
 fn handshakes_that_proxies_have_changed_are_accepted() {
     let app = App::new(Limits::default(), hello);
     for connection in ["", "Connection: close\r\n", "Connection: keep-alive, Upgrade\r\n"] {
@@ -85,88 +68,6 @@ fn a_refused_handshake_is_answered_and_the_connection_kept() {
 }
 
 #[test]
-fn messages_of_every_size_come_back() {
-    let app = App::new(Limits::default(), hello);
-    let mut client = app.connect();
-    client.upgrade("/ws");
-    for len in [0, 1, 125, 126, 16_384, 65_535, 65_536, 1_000_000, 20_000_000] {
-        let bytes: Vec<u8> = (0..len).map(|at: u32| (at % 251) as u8).collect();
-        client.send(masked_frame(0x82, &bytes));
-        let (opcode, payload) = client.frame().unwrap();
-        assert!(opcode == 2 && payload == bytes, "{len}");
-    }
-}
-
-#[test]
-fn a_message_in_fragments_with_a_ping_between_is_one() {
-    let app = App::new(Limits::default(), hello);
-    let mut client = app.connect();
-    client.upgrade("/ws");
-    for frame in
-        [masked_frame(0x01, b"frag"), masked_frame(0x89, b"ping"), masked_frame(0x80, b"ments")]
-    {
-        for byte in frame {
-            client.send([byte]);
-        }
-    }
-    assert_eq!(client.frame(), Some((10, b"ping".to_vec())));
-    assert_eq!(client.frame(), Some((1, b"fragments".to_vec())));
-}
-
-#[test]
-fn what_is_sent_with_the_acceptance_arrives() {
-    let app = App::with(
-        Config::default(),
-        ListenerConfig::default(),
-        accepting(|link, socket| {
-            let payload = Payload::Pooled(b"welcome".to_vec());
-            link.send(Command::Send { socket, kind: MessageKind::Text, payload });
-            link.send(Command::Close { socket, code: 1011, reason: Vec::new() });
-        }),
-    );
-    for _ in 0..100 {
-        let mut client = app.connect();
-        client.upgrade("/ws");
-        assert_eq!(client.frame(), Some((1, b"welcome".to_vec())));
-        assert_eq!(client.frame(), Some((8, 1011u16.to_be_bytes().to_vec())));
-    }
-}
-
-#[test]
-fn a_breach_of_the_protocol_is_closed_with_its_code() {
-    let app = App::new(Limits { ws_max_message_size: 1000, ..Limits::default() }, hello);
-    let table: &[(&str, Vec<u8>, u16)] = &[
-        ("reserved bits", masked_frame(0xC1, b""), 1002),
-        ("a reserved opcode", masked_frame(0x83, b""), 1002),
-        ("no mask", vec![0x81, 1, b'a'], 1002),
-        ("a continuation of nothing", masked_frame(0x80, b"a"), 1002),
-        ("text that is not UTF-8", masked_frame(0x81, &[0xFF]), 1007),
-        ("a close of one byte", masked_frame(0x88, &[3]), 1002),
-        ("a code that must not be sent", masked_frame(0x88, &[0x03, 0xED]), 1002),
-        ("a message past the limit", masked_frame(0x82, &[0; 1001]), 1009),
-        (
-            "2^63 bytes announced",
-            vec![0x82, 0xFF, 0x7F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0],
-            1009,
-        ),
-        (
-            "fragments past the limit",
-            [masked_frame(0x02, &[0; 600]), masked_frame(0x80, &[0; 600])].concat(),
-            1009,
-        ),
-    ];
-    for (what, bytes, code) in table {
-        let mut client = app.connect();
-        client.upgrade("/ws");
-        client.send(bytes);
-        let (opcode, payload) = client.frame().unwrap();
-        assert_eq!((opcode, &payload[..2]), (8, &code.to_be_bytes()[..]), "{what}");
-        client.send(masked_frame(0x88, &code.to_be_bytes()));
-        assert!(client.wait_for_close(), "{what}");
-    }
-}
-
-#[test]
 fn a_message_comes_in_as_many_frames_as_its_bytes_may_need() {
     // The number of frames is limited to one for each 64 bytes of the maximum message.
     const MOST: usize = (1 << 20) / 64;
@@ -187,34 +88,6 @@ fn a_message_comes_in_as_many_frames_as_its_bytes_may_need() {
             assert_eq!((opcode, &payload[..2]), (8, &1008u16.to_be_bytes()[..]));
         }
     }
-}
-
-#[test]
-fn every_accepted_websocket_is_closed_once_however_it_ended() {
-    let app = App::new(Limits::default(), hello);
-    // The WebSockets end by a FIN without a close frame, by a close frame without a code, and by
-    // the application.
-    let mut broken = app.connect();
-    broken.upgrade("/ws");
-    drop(broken);
-    assert_eq!(app.await_event("closed"), "closed 1006");
-    let mut silent = app.connect();
-    silent.upgrade("/ws");
-    silent.send(masked_frame(0x88, b""));
-    assert_eq!(silent.frame(), Some((8, Vec::new())));
-    assert_eq!(app.await_event("closed 1005"), "closed 1005");
-    let mut closed = app.connect();
-    closed.upgrade("/ws");
-    closed.send(masked_frame(0x81, b"close"));
-    let (opcode, payload) = closed.frame().unwrap();
-    assert_eq!(
-        (opcode, &payload[2..], &payload[..2]),
-        (8, &b"bye"[..], &4000u16.to_be_bytes()[..])
-    );
-    closed.send(masked_frame(0x88, &payload[..2]));
-    assert!(closed.wait_for_close());
-    assert_eq!(app.await_event("closed 4000"), "closed 4000");
-    assert_eq!(app.log.lock().unwrap().iter().filter(|line| line.starts_with("closed")).count(), 3);
 }
 
 #[test]
@@ -364,16 +237,6 @@ fn a_peer_that_pings_and_never_reads_does_not_fill_memory() {
     // client makes no progress.
     while std::io::Write::write_all(&mut client.socket, &pings).is_ok() && Instant::now() < until {}
     app.await_event("closed 1006");
-}
-
-#[test]
-fn the_application_hears_when_a_backlog_has_been_written() {
-    let app = App::new(Limits::default(), hello);
-    let mut client = app.connect();
-    client.upgrade("/ws");
-    client.send(masked_frame(0x82, &vec![7; 8 << 20]));
-    assert_eq!(client.frame().unwrap().1.len(), 8 << 20);
-    app.await_event("drained");
 }
 
 #[test]

@@ -1,0 +1,137 @@
+//! Requests and their bodies.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rookery_exchange::{BodySource, Exchange, Share};
+use rookery_server::access_log::{AccessLog, Format};
+use rookery_server::{Limits, Rejection};
+
+use crate::support::transport::{Connection, Framing, Transport};
+use crate::support::{Lines, bytes, hello, wait_until};
+
+super::matrix! {
+    http1: Http1, https12: Https12, https13: Https13, http2: Http2;
+    {
+        requests_follow_each_other_on_a_connection,
+        a_body_of_any_size_comes_back,
+        a_body_past_the_limit_gets_413,
+        a_client_that_leaves_is_noticed_while_the_application_works,
+        the_access_log_names_the_protocol,
+    }
+}
+
+fn requests_follow_each_other_on_a_connection(on: Transport) {
+    let app = on.app(Limits::default(), move |exchange| {
+        assert_eq!(exchange.is_https(), on.is_tls());
+        exchange.push_response_header(b"Connection", b"keep-alive").unwrap();
+        hello(exchange);
+    });
+    let mut client = on.connect(&app);
+    for _ in 0..3 {
+        let reply = client.get("/");
+        assert_eq!((reply.status, &reply.body[..]), (200, &b"Hello, World!"[..]));
+        assert_eq!(reply.header("content-length"), Some("13"));
+        assert_eq!(reply.header("content-type"), Some("text/plain"));
+        assert!(reply.header("date").is_some());
+        assert!(on != Transport::Http2 || reply.header("connection").is_none());
+    }
+    assert_eq!((app.requests(), app.listener().connections()), (3, 1));
+}
+
+/// Responds with the body, and with its length and storage.
+fn mirror(exchange: &mut Exchange) {
+    let place = match exchange.body().source() {
+        BodySource::Empty => "empty",
+        BodySource::Memory => "memory",
+        BodySource::File(_) => "file",
+    };
+    let mut body = vec![0; exchange.body().len() as usize];
+    let mut at = 0;
+    while at < body.len() {
+        at += exchange.body().read_at(at as u64, &mut body[at..]).unwrap();
+    }
+    let has_trailer = exchange.header(b"x-trailer").is_some();
+    exchange.begin_response(200);
+    for (name, value) in [
+        ("X-Place", place),
+        ("X-Length", &body.len().to_string()),
+        ("X-Has-Trailer", if has_trailer { "yes" } else { "no" }),
+        ("Content-Type", "application/octet-stream"),
+    ] {
+        exchange.push_response_header(name.as_bytes(), value.as_bytes()).unwrap();
+    }
+    exchange.set_response_body(&body);
+}
+
+fn a_body_of_any_size_comes_back(on: Transport) {
+    let app = on.app(Limits { body_buffer_size: 100_000, ..Limits::default() }, mirror);
+    let mut client = on.connect(&app);
+    let bytes = bytes(3_000_000);
+    for (len, place) in [
+        (0, "empty"),
+        (1, "memory"),
+        (1000, "memory"),
+        (16 << 10, "memory"),
+        (100_000, "memory"),
+        (100_001, "file"),
+        (1_000_000, "file"),
+        (bytes.len(), "file"),
+    ] {
+        for framing in [Framing::Length, Framing::End] {
+            let reply = client.post(&bytes[..len], framing);
+            let what = format!("{len} bytes, {framing:?}: {:?}", reply.headers);
+            assert_eq!((reply.status, reply.header("x-place")), (200, Some(place)), "{what}");
+            for name in ["x-length", "content-length"] {
+                assert_eq!(reply.header(name), Some(&*len.to_string()), "{name}: {what}");
+            }
+            assert_eq!(reply.header("x-has-trailer"), Some("no"), "{what}");
+            assert!(reply.body == bytes[..len], "{what}");
+        }
+    }
+    // The memory of a response is released once it was written, which may be after the client has
+    // read the response.
+    let used = |share| app.server.budget().used(share);
+    wait_until("nothing is held", || used(Share::Requests) == 0 && used(Share::Replies) == 0);
+}
+
+fn a_body_past_the_limit_gets_413(on: Transport) {
+    let app = on.app(Limits { max_body_size: 1000, ..Limits::default() }, hello);
+    assert_eq!(on.connect(&app).post(&[b'a'; 1000], Framing::Length).status, 200);
+    // A body is rejected by its announced length, or by the bytes that have arrived.
+    for framing in [Framing::Length, Framing::End] {
+        let reply = on.connect(&app).post(&[b'a'; 1001], framing);
+        assert_eq!((reply.status, &reply.body[..]), (413, &b"413 Content Too Large\n"[..]));
+        let closes = if on == Transport::Http2 { None } else { Some("close") };
+        assert_eq!(reply.header("connection"), closes);
+    }
+    assert_eq!(app.server.reports().count(Rejection::BodyTooLarge), 2);
+    assert_eq!(app.requests(), 1);
+}
+
+fn a_client_that_leaves_is_noticed_while_the_application_works(on: Transport) {
+    let seen = Arc::new(AtomicUsize::new(0));
+    let told = Arc::clone(&seen);
+    let app = on.app(Limits::default(), move |exchange| {
+        wait_until("the client has left", || exchange.is_client_disconnected());
+        told.fetch_add(1, Ordering::SeqCst);
+        hello(exchange);
+    });
+    let mut client: Connection = on.connect(&app);
+    let pending = client.begin("/", || app.requests() == 1);
+    drop(pending);
+    client.leave();
+    wait_until("it is noticed", || seen.load(Ordering::SeqCst) == 1);
+}
+
+fn the_access_log_names_the_protocol(on: Transport) {
+    let app = on.app(Limits::default(), hello);
+    let lines = Lines::default();
+    let log = AccessLog::written(lines.clone(), Format::Common).unwrap();
+    app.server.set_access_log(Some(Arc::new(log)));
+    assert_eq!(on.connect(&app).get("/a?b=c").status, 200);
+    let version = if on == Transport::Http2 { "HTTP/2.0" } else { "HTTP/1.1" };
+    wait_until("a line", || !lines.text().is_empty());
+    let text = lines.text();
+    assert!(text.contains(&format!("\"GET /a?b=c {version}\" 200 13 ")), "{text}");
+}
