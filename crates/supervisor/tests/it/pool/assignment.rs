@@ -111,7 +111,7 @@ fn queued_clients_go_to_the_first_free_worker() {
     let both: Vec<_> = (0..2).map(|_| begin(&front, "POST", "/hold", "")).collect();
     wait_until("both are busy", || front.workers.iter().all(|worker| worker.backend.load().0 == 1));
     let waiting: Vec<_> = (0..4).map(|_| begin(&front, "POST", "/slot", "")).collect();
-    std::thread::sleep(Duration::from_millis(100));
+    front.await_queue(4);
     assert!(waiting.iter().all(|asking| !asking.is_finished()));
     front.workers[1].gate.open();
     for asking in waiting {

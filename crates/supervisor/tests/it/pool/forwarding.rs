@@ -183,7 +183,7 @@ fn a_queued_request_goes_to_the_first_free_worker() {
     front.kill(0);
     front.kill(0);
     let late = front.ask("/slot");
-    std::thread::sleep(Duration::from_millis(50));
+    front.await_queue(1);
     front.join(7);
     assert_eq!(late.join().unwrap().text(), "7");
 }
@@ -197,7 +197,7 @@ fn a_full_queue_and_a_queue_timeout_give_503() {
     };
     let front = Frontend::with(0, limits, Config::default());
     let waiting: Vec<_> = (0..2).map(|_| front.ask("/slot")).collect();
-    std::thread::sleep(Duration::from_secs(1));
+    front.await_queue(2);
     let full = front.connect().get("/slot");
     assert_eq!((full.status, full.header("retry-after")), (503, Some("1")));
     for waiting in waiting {

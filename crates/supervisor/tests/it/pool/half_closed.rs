@@ -11,7 +11,6 @@ use rookery_supervisor::{PoolLimits, SessionAffinity};
 use rookery_test_support::client::Client;
 use rookery_test_support::wait_until;
 
-use crate::support::admin::Admin;
 use crate::support::frontend::{Frontend, Log};
 
 const SLOT: &str = "GET /slot HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -23,11 +22,6 @@ fn patient() -> PoolLimits {
 
 fn begun(front: &Frontend, at: usize) -> usize {
     front.workers[at].gate.begun.load(Ordering::Relaxed)
-}
-
-fn queued(front: &Frontend, count: f64) {
-    let admin = Admin::of_registry(&front.registry);
-    wait_until("so many wait", || admin.metric("rookery_queue_length") == Some(count));
 }
 
 /// Checks that the server has closed the connection without a response, and that the log shows a
@@ -57,11 +51,11 @@ fn a_half_closed_client_in_the_queue_counts_as_disconnected() {
         let mut client = front.connect();
         client.send(request);
         if waits {
-            queued(&front, 1.0);
+            front.await_queue(1);
         }
         client.socket.shutdown(Shutdown::Write).unwrap();
         is_gone(&mut client, &log);
-        queued(&front, 0.0);
+        front.await_queue(0);
     }
     front.workers[0].gate.open();
     assert_eq!((held.join().unwrap().status, log.line().status), (200, 200));
@@ -76,7 +70,7 @@ fn a_half_closed_client_gets_the_response_of_its_worker() {
     client.socket.shutdown(Shutdown::Write).unwrap();
     wait_until("it is begun", || begun(&front, 0) == 1);
     // The server checks several times meanwhile whether the client has disconnected.
-    std::thread::sleep(Duration::from_millis(2500));
+    front.advance(Duration::from_secs(5));
     front.workers[0].gate.open();
     assert_eq!(client.response_to("GET").unwrap().text(), "0");
 }
@@ -90,8 +84,8 @@ fn a_half_closed_client_in_the_queue_is_answered_if_configured() {
     let mut client = front.connect();
     client.send(SLOT);
     client.socket.shutdown(Shutdown::Write).unwrap();
-    queued(&front, 1.0);
-    std::thread::sleep(Duration::from_millis(2500));
+    front.await_queue(1);
+    front.advance(Duration::from_secs(5));
     front.workers[0].gate.open();
     assert_eq!(
         (client.response_to("GET").unwrap().text(), held.join().unwrap().status),
@@ -122,7 +116,7 @@ fn a_half_closed_client_that_is_queued_again_counts_as_disconnected() {
             (502, Some(TerminationState::WorkerDied))
         ]
     );
-    queued(&front, 0.0);
+    front.await_queue(0);
 }
 
 #[test]
@@ -170,8 +164,8 @@ fn a_half_closed_handshake_in_the_queue_counts_as_disconnected() {
         "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
          Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
     );
-    queued(&front, 1.0);
+    front.await_queue(1);
     client.socket.shutdown(Shutdown::Write).unwrap();
     is_gone(&mut client, &log);
-    queued(&front, 0.0);
+    front.await_queue(0);
 }

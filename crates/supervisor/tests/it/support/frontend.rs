@@ -11,6 +11,7 @@ use rookery_test_support::client::{Client, Response};
 use rookery_test_support::wait_until;
 use tempfile::TempDir;
 
+use crate::support::admin::Admin;
 use crate::support::fake_worker::FakeWorker;
 
 /// A server in front of fake workers, with the pool as its application.
@@ -85,6 +86,19 @@ impl Frontend {
 
     pub(crate) fn connect(&self) -> Client {
         Client::connect(self.address)
+    }
+
+    /// Advances the clock by which the server measures time limits.
+    pub(crate) fn advance(&self, time: Duration) {
+        self.server.advance_clock(time);
+    }
+
+    /// Waits until this number of requests wait for a worker.
+    pub(crate) fn await_queue(&self, count: u32) {
+        let admin = Admin::of_registry(&self.registry);
+        wait_until("so many wait", || {
+            admin.metric("rookery_queue_length") == Some(f64::from(count))
+        });
     }
 
     /// Sends a request on a thread of its own.
