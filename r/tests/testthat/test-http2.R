@@ -1,5 +1,6 @@
-# HTTP/2: for R and for clients, everything is as over HTTP/1.1. Each test uses three transports and
-# compares the results.
+# HTTP/2: for R, everything is as over HTTP/1.1. Each test uses three transports and compares the
+# results. crates/server/tests/it/transports tests what R has no part in, such as static files and
+# streamed responses.
 
 skip_if_not_installed("curl")
 
@@ -153,38 +154,6 @@ test_that("responses of all kinds are the same", {
   }
 })
 
-test_that("streamed responses are the same", {
-  app <- function(req) {
-    count <- 0
-    if (req$PATH_INFO == "/pull") {
-      return(list(status = 200L, headers = list("Content-Type" = "text/plain"), body = function() {
-        count <<- count + 1
-        if (count <= 50) strrep(letters[count %% 26 + 1], 20000)
-      }))
-    }
-    pushed <- stream_response(headers = list("Content-Type" = "text/plain"))
-    later::later(function() {
-      pushed$write("pushed ")
-      pushed$write("twice")
-      pushed$close()
-    }, 0.05)
-    pushed
-  }
-  pulled <- expect_same(app, "/pull")
-  expect_length(pulled$body, 1e6)
-  expect_equal(rawToChar(expect_same(app, "/push")$body), "pushed twice")
-})
-
-test_that("a large write that compresses to little arrives", {
-  app <- function(req) {
-    pushed <- stream_response(headers = list("Content-Type" = "text/plain"), compress = TRUE)
-    for (i in 1:40) pushed$write(strrep("a", 20000))
-    pushed$close()
-    pushed
-  }
-  expect_length(expect_same(app, "/", accept_encoding = "gzip")$body, 800000)
-})
-
 test_that("a body that arrives in chunks, and one that is refused, are the same", {
   app <- list(
     onHeaders = function(req) {
@@ -209,21 +178,6 @@ test_that("a body that arrives in chunks, and one that is refused, are the same"
   expect_equal(rawToChar(post("/chunks")$body), "600001")
   expect_equal(rawToChar(post("/whole")$body), "600001")
   expect_equal(expect_same(app, "/no", copypostfields = "a", httpheader = "Expect:")$status, 403L)
-})
-
-test_that("static files are the same", {
-  dir <- withr::local_tempdir()
-  writeLines(rep("a line", 30000), file.path(dir, "large.txt"))
-  writeLines("small", file.path(dir, "small.txt"))
-  # The ETag of a file that was written a moment ago is weak, and later strong.
-  Sys.setFileTime(list.files(dir, full.names = TRUE), Sys.time() - 60)
-  app <- list(call = function(req) ok("the app"), staticPaths = list("/s" = dir))
-  for (path in c("/s/small.txt", "/s/large.txt", "/s/none.txt", "/other")) {
-    expect_same(app, path)
-  }
-  part <- expect_same(app, "/s/large.txt", range = "1000-99999")
-  expect_equal(part$status, 206L)
-  expect_length(part$body, 99000)
 })
 
 test_that("HTTP/2 can be turned off", {
