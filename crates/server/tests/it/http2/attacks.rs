@@ -552,7 +552,10 @@ fn streams_past_the_limit_are_refused() {
 
 #[test]
 fn a_preface_has_the_time_of_the_handshake() {
-    let limits = Limits { tls_handshake_timeout: Duration::from_millis(400), ..Limits::default() };
+    let time = Duration::from_millis(400);
+    // The rejected client is not told the reason, so that its connection need not linger.
+    let limits =
+        Limits { tls_handshake_timeout: time, ws_close_timeout: time, ..Limits::default() };
     let app = app(limits, hello);
     for sent in [&b""[..], &PREFACE[..10]] {
         let mut peer = Peer::silent(app.address);

@@ -129,7 +129,9 @@ fn small_frames_that_carry_nothing() {
     if !in_own_process!() {
         return;
     }
-    let app = app(Limits::default(), hello);
+    // A client that is not told the reason may be closed soon.
+    let limits = Limits { ws_close_timeout: Duration::from_millis(400), ..Limits::default() };
+    let app = app(limits, hello);
     let update = frame(kind::WINDOW_UPDATE, 0, 0, &1u32.to_be_bytes());
     let priority = frame(kind::PRIORITY, 0, 3, &[0, 0, 0, 1, 7]);
     for (at, (small, what)) in

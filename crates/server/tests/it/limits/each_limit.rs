@@ -234,19 +234,19 @@ fn a_request_whose_client_has_been_reset_is_not_for_the_application() {
 
 #[test]
 fn frames_of_a_message() {
-    // The minimum applies however small the maximum message is.
-    let app = App::new(Limits { ws_max_message_size: 1000, ..Limits::default() }, hello);
-    for (more, is_refused) in [(4094, false), (4095, true)] {
-        let mut client = app.connect();
-        client.upgrade("/ws");
-        let mut frames = masked_frame(0x01, b"a");
-        frames.extend(masked_frame(0x00, b"").repeat(more));
-        frames.extend(masked_frame(0x80, b"z"));
-        client.send(frames);
-        let (opcode, payload) = client.frame().unwrap();
-        let expected: (u8, &[u8]) =
-            if is_refused { (8, &1008u16.to_be_bytes()) } else { (1, b"az") };
-        assert_eq!((opcode, &payload[..2]), expected, "{more}");
+    // A message may have one frame for each 64 bytes of the largest message, and at least 4,096.
+    for (size, most) in [(1000, 4096), (1 << 20, (1 << 20) / 64)] {
+        let app = App::new(Limits { ws_max_message_size: size, ..Limits::default() }, hello);
+        for (frames, is_refused) in [(most, false), (most + 1, true)] {
+            let mut client = app.connect();
+            client.upgrade("/ws");
+            let rest = masked_frame(0x00, b"").repeat(frames - 2);
+            client.send([masked_frame(0x01, b"a"), rest, masked_frame(0x80, b"z")].concat());
+            let (opcode, payload) = client.frame().unwrap();
+            let expected: (u8, &[u8]) =
+                if is_refused { (8, &1008u16.to_be_bytes()) } else { (1, b"az") };
+            assert_eq!((opcode, &payload[..2]), expected, "{frames} frames of {size} bytes");
+        }
     }
 }
 

@@ -68,29 +68,6 @@ fn a_refused_handshake_is_answered_and_the_connection_kept() {
 }
 
 #[test]
-fn a_message_comes_in_as_many_frames_as_its_bytes_may_need() {
-    // The number of frames is limited to one for each 64 bytes of the maximum message.
-    const MOST: usize = (1 << 20) / 64;
-    let app = App::new(Limits { ws_max_message_size: 1 << 20, ..Limits::default() }, hello);
-    for (frames, is_taken) in [(MOST, true), (MOST + 1, false)] {
-        let mut client = app.connect();
-        client.upgrade("/ws");
-        let mut bytes = masked_frame(0x02, b"a");
-        for _ in 2..frames {
-            bytes.extend(masked_frame(0x00, b""));
-        }
-        bytes.extend(masked_frame(0x80, b"b"));
-        client.send(bytes);
-        let (opcode, payload) = client.frame().unwrap();
-        if is_taken {
-            assert_eq!((opcode, payload), (2, b"ab".to_vec()));
-        } else {
-            assert_eq!((opcode, &payload[..2]), (8, &1008u16.to_be_bytes()[..]));
-        }
-    }
-}
-
-#[test]
 fn a_peer_that_never_answers_a_close_is_dropped() {
     let app = App::new(
         Limits { ws_close_timeout: Duration::from_millis(200), ..Limits::default() },
