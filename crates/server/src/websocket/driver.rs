@@ -320,7 +320,7 @@ impl Driver {
             poll_flush(&mut endpoint, &shared.rules, transport, cx, &mut written)
         });
         drop(endpoint);
-        if written > 0 {
+        if handle.on_written(written) {
             handle.half_closed_at.set(None);
         }
         // Over TLS, all bytes that leave now may have been accepted by an earlier write.

@@ -79,6 +79,9 @@ pub(crate) struct WebSocketHandle {
     /// The clock tick from which the stall timeout of a half-closed connection counts. Set only
     /// while the server reads nothing from the client.
     pub(super) half_closed_at: Cell<Option<u32>>,
+    /// The number of queued bytes of pings. Pings that are written to a client that has half-closed
+    /// its connection are no sign that the client still reads.
+    unwritten_pings: Cell<usize>,
     /// True if the client has sent a part of a message, and the server waits for the rest of it.
     pub(super) is_mid_message: Cell<bool>,
     /// The rate at which the client reads queued messages.
@@ -160,6 +163,7 @@ impl WebSocketHandle {
             is_behind: Cell::new(false),
             read_while_behind: Cell::new(0),
             half_closed_at: Cell::new(None),
+            unwritten_pings: Cell::new(0),
             is_mid_message: Cell::new(false),
             read_rate: RateMeter::default(),
             send_rate: RateMeter::default(),
@@ -278,13 +282,22 @@ impl WebSocketHandle {
         }
     }
 
+    /// Records that `written` bytes of the send queue have been written, and returns true if more
+    /// than pings were among them.
+    pub(super) fn on_written(&self, written: usize) -> bool {
+        let pings = self.unwritten_pings.get();
+        self.unwritten_pings.set(pings.saturating_sub(written));
+        written > pings
+    }
+
     /// Sends a ping to the client, unless so much output is queued that the ping would be delayed.
     pub(crate) fn ping(&self) {
         let mut endpoint = self.endpoint.borrow_mut();
-        if endpoint.pending() < self.shared.rules.high_water
-            && endpoint.ping(self.shared.now()).is_ok()
-        {
+        let pending = endpoint.pending();
+        if pending < self.shared.rules.high_water && endpoint.ping(self.shared.now()).is_ok() {
+            let ping_len = endpoint.pending() - pending;
             drop(endpoint);
+            self.unwritten_pings.set(self.unwritten_pings.get() + ping_len);
             self.wake();
         }
     }
@@ -404,7 +417,12 @@ impl TableEntry for WebSocketHandle {
             // Input has arrived and is not read, so the client is not silent.
             endpoint.on_input(0);
         }
+        let pending = endpoint.pending();
         let due = endpoint.tick(&self.shared.rules, Tick(now));
+        if due == Due::Ping {
+            let ping_len = endpoint.pending() - pending;
+            self.unwritten_pings.set(self.unwritten_pings.get() + ping_len);
+        }
         drop(endpoint);
         match due {
             Due::Nothing => {}
