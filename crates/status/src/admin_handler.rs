@@ -1,11 +1,12 @@
 //! The request handler of the admin listener, which serves status reports, metrics and probes.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_exchange::Exchange;
+
+use crate::access_token::is_host_expected;
 
 /// The time without a completed loop iteration after which a thread of the server is considered
 /// hung. A healthy thread completes at least one iteration of its loop per second.
@@ -79,7 +80,7 @@ impl AdminHandler {
         if !matches!(exchange.method(), b"GET" | b"HEAD") {
             return (405, TEXT, "405 Method Not Allowed\n".to_owned());
         }
-        if is_loopback(exchange) && !exchange.header(b"host").is_none_or(is_of_this_machine) {
+        if !is_host_expected(exchange) {
             return (
                 421,
                 TEXT,
@@ -119,25 +120,6 @@ fn probe(yes: &str, not: Option<&str>) -> (u16, &'static str, String) {
         None => (200, TEXT, format!("{yes}\n")),
         Some(why) => (503, TEXT, format!("503 Service Unavailable: {why}\n")),
     }
-}
-
-/// Returns true if a request arrived at a loopback address, to which only programs on this machine
-/// can connect. One of these programs may be a browser that runs a stranger's web page, so such a
-/// request is checked further.
-fn is_loopback(exchange: &Exchange) -> bool {
-    exchange.local().is_some_and(|local| local.ip().to_canonical().is_loopback())
-}
-
-/// Returns true if the value of a `Host` header is `localhost` or an IP address, with or without a
-/// port. Any other name may be a stranger's domain name that resolves to this machine (DNS
-/// rebinding).
-fn is_of_this_machine(host: &[u8]) -> bool {
-    let Ok(host) = std::str::from_utf8(host) else { return false };
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').map_or("", |(name, _)| name),
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-    };
-    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
 }
 
 #[cfg(test)]

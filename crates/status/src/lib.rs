@@ -5,6 +5,7 @@
 //! The reports come from a [`StatusSource`], which is a supervisor with its workers or [a single R
 //! process](Standalone).
 
+mod access_token;
 mod admin_handler;
 mod admin_listener;
 mod format;
@@ -14,6 +15,7 @@ mod run_folder;
 mod standalone;
 mod utilization;
 
+pub use access_token::{Access, AccessToken, is_host_expected};
 pub use admin_handler::{AdminHandler, HANG_TIMEOUT, NotReady, ServerInfo, StatusSource};
 pub use admin_listener::{AdminAddress, AdminListener, AdminListenerError};
 pub use format::{Metrics, format_count, format_duration, milliseconds, seconds};
