@@ -2,14 +2,24 @@
 
 use rookery_server::track_frames_for_fuzzer;
 use rookery_websocket::protocol::{Header, OpCode};
-use rookery_worker_protocol::{MAX_WORKER_HEADER_SIZE, Message, WorkerHeader};
+use rookery_worker_protocol::{
+    ErrorReport, MAX_ERROR_REPORT_SIZE, MAX_WORKER_HEADER_SIZE, Message, WorkerHeader,
+};
 
 /// Reads a packet. A packet is only accepted as a message if the message is encoded as the same
-/// bytes.
+/// bytes. Any bytes are an error report, whose text is safe to show and can be sent again.
 pub fn message(data: &[u8]) {
     if let Ok(message) = Message::decode(data) {
         assert_eq!(message.encode(), data);
     }
+    let report = ErrorReport::decode(data);
+    let ErrorReport { request_id, route, label, message, trace } = &report;
+    for text in [request_id, route, label, message, trace] {
+        assert!(text.chars().all(|char| char == '\n' || !char.is_control()));
+    }
+    let encoded = report.encode();
+    assert!(encoded.len() <= MAX_ERROR_REPORT_SIZE);
+    assert_eq!(ErrorReport::decode(&encoded).encode(), encoded);
 }
 
 /// Reads a header value. What is read must be written as a valid value that is read as the same.

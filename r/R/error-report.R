@@ -211,8 +211,14 @@ complete_error_report <- function(report) {
   report
 }
 
-# Writes a report to stderr.
+# Writes a report to stderr, and passes it on to the live page.
 write_error_report <- function(report) {
+  if (.Call(ffi_shares_errors)) {
+    .Call(ffi_share_error, enc2utf8(c(
+      report$request_id, report$route, report$label, summary_of(condition_of(report)),
+      paste(trace_lines(report), collapse = "\n")
+    )))
+  }
   if (report$detail == "httpuv") {
     log_error(error_place(report), report$condition, report$text)
   } else {

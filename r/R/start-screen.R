@@ -26,7 +26,10 @@ announce <- function(found, address, admin, open) {
         network_place(place, address$host, server$getPort())
       }
       message(paste(
-        screen_lines(paste0(found$label, folder), place, network, screen$admin, is_coloured()),
+        screen_lines(
+          paste0(found$label, folder), place, network, screen$admin, is_coloured(),
+          .Call(ffi_admin_page_url)
+        ),
         collapse = "\n"
       ))
     }
@@ -35,7 +38,7 @@ announce <- function(found, address, admin, open) {
 }
 
 # Returns the lines of the screen.
-screen_lines <- function(what, place, network, admin, is_coloured) {
+screen_lines <- function(what, place, network, admin, is_coloured, page = "") {
   paint <- function(code, text) {
     if (is_coloured) paste0("\033[", code, "m", text, "\033[0m") else text
   }
@@ -49,7 +52,8 @@ screen_lines <- function(what, place, network, admin, is_coloured) {
     paste0(paint("1", "rookery"), " ", utils::packageVersion("rookery"), ": ", what),
     paste0("Serving on ", paint("1;36", place), " ", paint("2", "(Ctrl-C stops)")),
     detail("Network", network),
-    detail("Admin", admin)
+    detail("Admin", admin),
+    detail("Live page", if (nzchar(page)) page)
   )
 }
 

@@ -21,3 +21,20 @@ SEXP ffi_admin_stop(void) {
     rk_admin_stop();
     return R_NilValue;
 }
+
+SEXP ffi_admin_page_url(void) {
+    return Rf_ScalarString(copy_lent_text(rk_admin_page_url(), CE_UTF8));
+}
+
+SEXP ffi_shares_errors(void) {
+    return Rf_ScalarLogical(rk_shares_errors());
+}
+
+// Passes an error on to the live page. `texts` are the request id, the route, the label, the
+// message and the traceback, in UTF-8.
+SEXP ffi_share_error(SEXP texts) {
+    rk_share_error(bytes_of_char(STRING_ELT(texts, 0)), bytes_of_char(STRING_ELT(texts, 1)),
+        bytes_of_char(STRING_ELT(texts, 2)), bytes_of_char(STRING_ELT(texts, 3)),
+        bytes_of_char(STRING_ELT(texts, 4)));
+    return R_NilValue;
+}

@@ -142,6 +142,12 @@ int rk_admin_start(const char* at, const char* target);  // RK_OK, or see rk_err
 // 1: the app listens on `address`; 2: the app stops, `address` is NULL
 void rk_admin_set_state(int state, const char* address);
 void rk_admin_stop(void);
+struct rk_bytes rk_admin_page_url(void);  // "" if there is none; free with rk_text_free()
+
+// errors for the live page
+int rk_shares_errors(void);  // whether to pass on the next error
+void rk_share_error(struct rk_bytes request_id, struct rk_bytes route, struct rk_bytes label,
+    struct rk_bytes message, struct rk_bytes trace);
 
 // limits
 

@@ -143,7 +143,8 @@ writeLines(
       "The shared object and the program of this package contain these Rust crates",
       "(except those for other systems):"
     ),
-    "", entries
+    "", entries,
+    "The live page of the program contains uPlot 1.6.32\n  Licence: MIT\n  Authors: Leon Sorokin"
   ),
   file.path("inst", "COPYRIGHTS")
 )

@@ -84,6 +84,7 @@ pub mod tls {
     pub use crate::net::tls::certificate_store::Tls;
     pub use crate::net::tls::challenges::Challenges;
     pub use crate::net::tls::development::DevelopmentCertificate;
+    pub use crate::net::tls::identity::ServedCertificate;
     pub use crate::net::tls::pem::Pem;
     pub use crate::net::tls::settings::{CertificatePair, Hsts, TlsSettings, TlsVersion};
     pub use crate::net::tls::signing::SigningKey;

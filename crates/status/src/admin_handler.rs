@@ -1,11 +1,18 @@
-//! The request handler of the admin listener, which serves status reports, metrics and probes.
+//! The request handler of the admin listener, which serves status reports, metrics, probes and the
+//! live page.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rookery_exchange::Exchange;
+use rookery_server::tls::ServedCertificate;
+use serde_json::json;
+
+use crate::access_token::{Access, AccessToken, is_host_expected};
+use crate::format::seconds;
+use crate::live::Page;
+use crate::recent_errors::RecentErrors;
 
 /// The time without a completed loop iteration after which a thread of the server is considered
 /// hung. A healthy thread completes at least one iteration of its loop per second.
@@ -46,40 +53,170 @@ pub trait StatusSource: Send + Sync {
     fn not_ready(&self) -> Option<NotReady>;
     /// Returns the reason why the server is still starting, or `None` if the server has started.
     fn not_started(&self) -> Option<&'static str>;
+    /// Returns the last errors in the app's R code.
+    fn errors(&self) -> &RecentErrors;
+
+    /// Returns the certificates with which the server serves HTTPS.
+    fn certificates(&self) -> Vec<ServedCertificate> {
+        Vec::new()
+    }
+
+    /// Returns the actions that the server can perform.
+    fn actions(&self) -> &'static [Action] {
+        &[]
+    }
+
+    /// Begins an action, which is one of [`actions`](Self::actions). The result is visible in later
+    /// reports.
+    fn perform(&self, _action: Action) {}
+}
+
+/// Something that a person can make the server do from the live page, as with a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Reloads the app: replaces all workers by new ones.
+    Reload,
+    /// Adds a worker.
+    AddWorker,
+    /// Removes a worker.
+    RemoveWorker,
+}
+
+impl Action {
+    /// All actions.
+    pub const ALL: [Action; 3] = [Action::Reload, Action::AddWorker, Action::RemoveWorker];
+
+    /// Returns the name of the action in URLs and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Action::Reload => "reload",
+            Action::AddWorker => "add-worker",
+            Action::RemoveWorker => "remove-worker",
+        }
+    }
+}
+
+/// The kind of a response that [`AdminHandler::answer`] has written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// The response is complete.
+    Complete,
+    /// The response has a head. Its body is the stream of the live page's events.
+    Stream,
 }
 
 /// The request handler of the admin listener, which serves the reports of a [`StatusSource`].
 #[derive(Clone)]
-pub struct AdminHandler(Arc<dyn StatusSource>);
+pub struct AdminHandler {
+    source: Arc<dyn StatusSource>,
+    token: AccessToken,
+}
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
+/// The path of the stream of the live page's events.
+const EVENTS: &[u8] = b"/live/events";
+
+/// The beginning of the paths of [actions](Action).
+const ACTIONS: &[u8] = b"/actions/";
+
+/// The headers of every response. Nothing of the admin listener belongs into a cache, into a frame
+/// or, with a token in its URL, into a `Referer` header.
+const HEADERS: [(&str, &str); 3] = [
+    ("Cache-Control", "no-store"),
+    ("Referrer-Policy", "no-referrer"),
+    ("X-Content-Type-Options", "nosniff"),
+];
+
 impl AdminHandler {
     /// Creates a request handler for the admin listener. The handler serves the reports of
-    /// `subject`.
-    pub fn new(subject: Arc<dyn StatusSource>) -> AdminHandler {
-        AdminHandler(subject)
+    /// `source`. Clients of the live page over TCP need `token`.
+    pub fn new(source: Arc<dyn StatusSource>, token: AccessToken) -> AdminHandler {
+        AdminHandler { source, token }
+    }
+
+    pub(crate) fn token(&self) -> &AccessToken {
+        &self.token
+    }
+
+    pub(crate) fn source(&self) -> &Arc<dyn StatusSource> {
+        &self.source
     }
 
     /// Writes the response to a request that the admin listener received. Never blocks.
-    pub fn answer(&self, exchange: &mut Exchange) {
-        let (status, kind, body) = self.reply(exchange);
-        exchange.begin_response(status);
-        // The names and values are constants that are valid, so these calls cannot fail.
-        let _ = exchange.push_response_header(b"Content-Type", kind.as_bytes());
-        let _ = exchange.push_response_header(b"Cache-Control", b"no-store");
-        if status == 405 {
-            let _ = exchange.push_response_header(b"Allow", b"GET, HEAD");
+    pub(crate) fn answer(&self, exchange: &mut Exchange) -> Reply {
+        let path = exchange.path();
+        let needs_token = path == b"/" || path == EVENTS || path.starts_with(ACTIONS);
+        if needs_token {
+            return self.answer_with_token(exchange);
         }
-        exchange.set_response_body(body.as_bytes());
+        let (status, kind, body) = self.reply(exchange);
+        write(exchange, status, kind, &body);
+        if status == 405 {
+            push_header(exchange, "Allow", "GET, HEAD");
+        }
+        Reply::Complete
+    }
+
+    /// Writes the response to a client that cannot become a viewer of the live page, because there
+    /// are too many.
+    pub(crate) fn refuse_viewer(exchange: &mut Exchange) {
+        write(exchange, 503, TEXT, "503 Service Unavailable: too many people watch\n");
+    }
+
+    /// Writes the response to a request for the live page, its events or one of its actions.
+    fn answer_with_token(&self, exchange: &mut Exchange) -> Reply {
+        match self.token.check(exchange) {
+            Access::Granted => {}
+            Access::Exchanged { location, cookie } => {
+                write(exchange, 303, TEXT, "");
+                push_header(exchange, "Location", &location);
+                push_header(exchange, "Set-Cookie", &cookie);
+                return Reply::Complete;
+            }
+            Access::Refused { status, why } => {
+                let body = format!(
+                    "{status}: {why}\n\nOpen the URL that the server has written to its output or \
+                     log at its start. It\nbegins with `Live page:` and contains a token, which is \
+                     valid until the server ends.\n"
+                );
+                write(exchange, status, TEXT, &body);
+                return Reply::Complete;
+            }
+        }
+        let action = exchange.path().strip_prefix(ACTIONS).map(|name| {
+            self.source.actions().iter().find(|action| action.name().as_bytes() == name).copied()
+        });
+        let is_read = matches!(exchange.method(), b"GET" | b"HEAD");
+        match action {
+            Some(None) => write(exchange, 404, TEXT, "404 Not Found\n"),
+            Some(Some(action)) if exchange.method() == b"POST" => {
+                self.source.perform(action);
+                write(exchange, 202, TEXT, "");
+            }
+            None if is_read && exchange.path() == EVENTS => {
+                write(exchange, 200, "text/event-stream", "");
+                return if exchange.method() == b"GET" { Reply::Stream } else { Reply::Complete };
+            }
+            None if is_read => {
+                let page = Page::get();
+                write(exchange, 200, "text/html; charset=utf-8", &page.html);
+                push_header(exchange, "Content-Security-Policy", &page.policy);
+            }
+            _ => {
+                write(exchange, 405, TEXT, "405 Method Not Allowed\n");
+                push_header(exchange, "Allow", if action.is_some() { "POST" } else { "GET, HEAD" });
+            }
+        }
+        Reply::Complete
     }
 
     fn reply(&self, exchange: &Exchange) -> (u16, &'static str, String) {
         if !matches!(exchange.method(), b"GET" | b"HEAD") {
             return (405, TEXT, "405 Method Not Allowed\n".to_owned());
         }
-        if is_loopback(exchange) && !exchange.header(b"host").is_none_or(is_of_this_machine) {
+        if !is_host_expected(exchange) {
             return (
                 421,
                 TEXT,
@@ -87,25 +224,56 @@ impl AdminHandler {
                     .to_owned(),
             );
         }
-        let subject = &self.0;
+        let source = &self.source;
         match exchange.path() {
-            b"/status" => (200, JSON, subject.json()),
-            b"/status.txt" => (200, TEXT, subject.text()),
-            b"/metrics" => (200, "text/plain; version=0.0.4", subject.metrics()),
-            b"/-/live" => probe("live", subject.not_live()),
-            b"/-/ready" => match subject.not_ready() {
+            b"/status" => (200, JSON, source.json()),
+            b"/status.txt" => (200, TEXT, source.text()),
+            b"/metrics" => (200, "text/plain; version=0.0.4", source.metrics()),
+            b"/-/live" => probe("live", source.not_live()),
+            b"/-/ready" => match source.not_ready() {
                 Some(NotReady { status: 404, why }) => (404, TEXT, format!("404 Not Found: {why}\n")),
                 not => probe("ready", not.as_ref().map(|not| not.why.as_str())),
             },
-            b"/-/startup" => probe("started", subject.not_started()),
+            b"/-/startup" => probe("started", source.not_started()),
             _ => (
                 404,
                 TEXT,
-                "404 Not Found: the paths are /status, /status.txt, /metrics, /-/live, /-/ready and /-/startup\n"
+                "404 Not Found: the paths are /, /status, /status.txt, /metrics, /-/live, /-/ready and \
+                 /-/startup\n"
                     .to_owned(),
             ),
         }
     }
+}
+
+/// Returns what the live page shows, except the errors, as one line of JSON.
+pub(crate) fn snapshot(source: &dyn StatusSource) -> String {
+    let actions: Vec<&str> = source.actions().iter().map(|action| action.name()).collect();
+    let certificates = source.certificates().into_iter();
+    let certificates: Vec<_> = certificates
+        .map(|ServedCertificate { hosts, ends }| json!({ "hosts": hosts, "ends": seconds(ends) }))
+        .collect();
+    format!(
+        "{{\"at\":{},\"report\":{},\"actions\":{},\"certificates\":{}}}",
+        seconds(SystemTime::now()),
+        source.json().trim_end(),
+        json!(actions),
+        json!(certificates)
+    )
+}
+
+fn write(exchange: &mut Exchange, status: u16, kind: &str, body: &str) {
+    exchange.begin_response(status);
+    push_header(exchange, "Content-Type", kind);
+    for (name, value) in HEADERS {
+        push_header(exchange, name, value);
+    }
+    exchange.set_response_body(body.as_bytes());
+}
+
+fn push_header(exchange: &mut Exchange, name: &str, value: &str) {
+    // A value that comes from the client has been checked as part of the client's request.
+    let _ = exchange.push_response_header(name.as_bytes(), value.as_bytes());
 }
 
 impl fmt::Debug for AdminHandler {
@@ -121,25 +289,6 @@ fn probe(yes: &str, not: Option<&str>) -> (u16, &'static str, String) {
     }
 }
 
-/// Returns true if a request arrived at a loopback address, to which only programs on this machine
-/// can connect. One of these programs may be a browser that runs a stranger's web page, so such a
-/// request is checked further.
-fn is_loopback(exchange: &Exchange) -> bool {
-    exchange.local().is_some_and(|local| local.ip().to_canonical().is_loopback())
-}
-
-/// Returns true if the value of a `Host` header is `localhost` or an IP address, with or without a
-/// port. Any other name may be a stranger's domain name that resolves to this machine (DNS
-/// rebinding).
-fn is_of_this_machine(host: &[u8]) -> bool {
-    let Ok(host) = std::str::from_utf8(host) else { return false };
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').map_or("", |(name, _)| name),
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-    };
-    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
@@ -153,6 +302,12 @@ mod tests {
     struct Said {
         live: Mutex<Option<&'static str>>,
         ready: Mutex<Option<NotReady>>,
+        errors: RecentErrors,
+        performed: Mutex<Vec<Action>>,
+    }
+
+    fn handler(source: &Arc<Said>) -> AdminHandler {
+        AdminHandler::new(Arc::clone(source) as Arc<_>, AccessToken::generate().unwrap())
     }
 
     impl StatusSource for Said {
@@ -179,6 +334,18 @@ mod tests {
         fn not_started(&self) -> Option<&'static str> {
             *self.live.lock().unwrap()
         }
+
+        fn errors(&self) -> &RecentErrors {
+            &self.errors
+        }
+
+        fn actions(&self) -> &'static [Action] {
+            &[Action::Reload]
+        }
+
+        fn perform(&self, action: Action) {
+            self.performed.lock().unwrap().push(action);
+        }
     }
 
     fn ask(
@@ -200,8 +367,7 @@ mod tests {
 
     #[test]
     fn only_what_is_there_is_answered_and_only_to_who_may_ask() {
-        let (answers, here) =
-            (AdminHandler::new(Arc::new(Said::default())), Some("127.0.0.1:9100"));
+        let (answers, here) = (handler(&Arc::default()), Some("127.0.0.1:9100"));
         for host in
             ["127.0.0.1:9100", "[::1]:9100", "[::1]", "localhost:9100", "LOCALHOST", "10.1.2.3"]
         {
@@ -220,13 +386,51 @@ mod tests {
         assert_eq!(ask(&answers, Some("10.0.0.1:9100"), "GET", "/metrics", "rookery.svc").0, 200);
         assert_eq!(ask(&answers, None, "GET", "/metrics", "any").0, 200);
         assert_eq!(ask(&answers, here, "POST", "/metrics", "localhost").0, 405);
-        assert_eq!(ask(&answers, here, "GET", "/", "localhost").0, 404);
+        assert_eq!(ask(&answers, here, "GET", "/none", "localhost").0, 404);
+    }
+
+    #[test]
+    fn the_live_page_needs_the_token_over_tcp_only() {
+        let said = Arc::default();
+        let (answers, here) = (handler(&said), Some("127.0.0.1:9100"));
+        for path in ["/", "/live/events", "/actions/reload", "/actions/none"] {
+            for method in ["GET", "HEAD", "POST"] {
+                let (status, body) = ask(&answers, here, method, path, "localhost");
+                assert_eq!(status, 403, "{method} {path}");
+                assert!(!body.contains("uPlot"));
+            }
+            assert_eq!(ask(&answers, here, "GET", path, "evil.example").0, 421);
+        }
+        assert_eq!(*said.performed.lock().unwrap(), []);
+        let (status, body) = ask(&answers, None, "GET", "/", "localhost");
+        assert!(status == 200 && body.contains("uPlot"), "{status}");
+        let (status, location) = ask(&answers, here, "GET", &answers.token.url(""), "localhost");
+        assert_eq!((status, location.as_str()), (303, ""));
+    }
+
+    #[test]
+    fn a_post_performs_only_actions_that_the_source_has() {
+        let said = Arc::default();
+        let answers = handler(&said);
+        for (method, path, status) in [
+            ("GET", "/actions/reload", 405),
+            ("DELETE", "/actions/reload", 405),
+            ("POST", "/actions/add-worker", 404),
+            ("POST", "/actions/", 404),
+            ("POST", "/", 405),
+            ("POST", "/live/events", 405),
+        ] {
+            assert_eq!(ask(&answers, None, method, path, "any").0, status, "{method} {path}");
+        }
+        assert_eq!(*said.performed.lock().unwrap(), []);
+        assert_eq!(ask(&answers, None, "POST", "/actions/reload", "any").0, 202);
+        assert_eq!(*said.performed.lock().unwrap(), [Action::Reload]);
     }
 
     #[test]
     fn a_probe_is_no_where_there_is_a_reason_and_says_it() {
         let said = Arc::new(Said::default());
-        let answers = AdminHandler::new(Arc::clone(&said) as Arc<dyn StatusSource>);
+        let answers = handler(&said);
         let probes = || {
             ["/-/live", "/-/startup", "/-/ready"]
                 .map(|path| ask(&answers, None, "GET", path, "pod"))

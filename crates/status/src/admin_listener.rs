@@ -3,14 +3,16 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rookery_server::{Config, Limits, ListenError, Listener, ListenerConfig, Server};
 
+use crate::access_token::AccessToken;
 use crate::admin_handler::AdminHandler;
+use crate::live::{AdminApplication, Viewers};
 use crate::run_folder::ADMIN_SOCKET;
 
 /// The address of the admin listener: a network address or a Unix socket.
@@ -52,6 +54,9 @@ const OTHERS: u32 = 0o177;
 pub struct AdminListener {
     server: Server,
     listeners: Mutex<Vec<Listener>>,
+    /// The address over TCP.
+    local: Option<SocketAddr>,
+    token: AccessToken,
 }
 
 impl AdminListener {
@@ -68,7 +73,17 @@ impl AdminListener {
         let limits =
             Limits { max_connections: CONNECTIONS, max_body_size: BODY_BYTES, ..Limits::default() };
         let config = Config { limits, ..Config::default() };
-        let server = Server::with_closure(config, move |exchange| answers.answer(exchange));
+        let token = answers.token().clone();
+        let viewers = Viewers::start(Arc::clone(answers.source())).map_err(|source| {
+            AdminListenerError { at: None, source: Box::new(ListenError::Thread(source)) }
+        })?;
+        let viewers = Arc::new(viewers);
+        let server = Server::with_application(
+            config,
+            Arc::new(move |waker| {
+                Box::new(AdminApplication::new(answers.clone(), Arc::clone(&viewers), waker))
+            }),
+        );
         let listener = at.map(|at| match at {
             AdminAddress::Tcp(address) => server.listen_tcp(*address, ListenerConfig::default()),
             AdminAddress::Unix(path) => {
@@ -78,7 +93,29 @@ impl AdminListener {
         let listener = listener
             .transpose()
             .map_err(|source| AdminListenerError { at: at.cloned(), source: Box::new(source) })?;
-        Ok(AdminListener { server, listeners: Mutex::new(listener.into_iter().collect()) })
+        let local = listener.as_ref().and_then(Listener::local_addr);
+        let listeners = Mutex::new(listener.into_iter().collect());
+        Ok(AdminListener { server, listeners, local, token })
+    }
+
+    /// Returns the address of the admin listener over TCP, with the port that the system has chosen
+    /// if port 0 was requested. Returns `None` if the admin listener has no such address.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.local
+    }
+
+    /// Returns the URL of the live page, which contains the access token. Returns `None` if the
+    /// admin listener has no address over TCP, because a browser can open no other.
+    pub fn page_url(&self) -> Option<String> {
+        let mut local = self.local?;
+        if local.ip().is_unspecified() {
+            local.set_ip(if local.is_ipv4() {
+                Ipv4Addr::LOCALHOST.into()
+            } else {
+                Ipv6Addr::LOCALHOST.into()
+            });
+        }
+        Some(self.token.url(&format!("http://{local}")))
     }
 
     /// Opens a further Unix socket of the admin listener in the server's run folder. The command

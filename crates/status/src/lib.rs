@@ -5,20 +5,26 @@
 //! The reports come from a [`StatusSource`], which is a supervisor with its workers or [a single R
 //! process](Standalone).
 
+mod access_token;
 mod admin_handler;
 mod admin_listener;
 mod format;
+mod live;
 mod process_usage;
 mod r_process;
+mod recent_errors;
 mod run_folder;
 mod standalone;
 mod utilization;
 
-pub use admin_handler::{AdminHandler, HANG_TIMEOUT, NotReady, ServerInfo, StatusSource};
+pub use access_token::{Access, AccessToken, is_host_expected};
+pub use admin_handler::{Action, AdminHandler, HANG_TIMEOUT, NotReady, ServerInfo, StatusSource};
 pub use admin_listener::{AdminAddress, AdminListener, AdminListenerError};
 pub use format::{Metrics, format_count, format_duration, milliseconds, seconds};
 pub use process_usage::{own_memory, own_memory_beyond, processor_time, thread_time};
-pub use r_process::{RProcess, r_activity};
+pub use r_process::{RProcess, r_activity, r_task};
+pub use recent_errors::RecentErrors;
+pub use rookery_server::tls::ServedCertificate;
 pub use rookery_worker_protocol::{
     Counter, HISTOGRAM_BOUNDS, Histogram, RequestCounters, STATUS_CLASSES, StatusClassCounters,
 };

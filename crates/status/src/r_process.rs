@@ -4,12 +4,12 @@
 use std::time::{Duration, SystemTime};
 
 use rookery_worker_protocol::{
-    Histogram, RState, STATUS_CLASSES, Snapshot, StatusClassCounters, now,
+    Histogram, RState, STATUS_CLASSES, Scoreboard, Snapshot, StatusClassCounters, now,
 };
 use serde_json::{Value, json};
 
 use crate::format::{Metrics, format_duration, milliseconds, seconds};
-use crate::process_usage::{open_descriptors, own_memory, processor_time};
+use crate::process_usage::{open_descriptors, own_memory, processor_time, thread_time};
 
 /// The description of an R process that serves the app.
 #[derive(Debug)]
@@ -32,6 +32,8 @@ pub struct RProcess {
     pub busy_ratio: f64,
     /// The number of requests that wait for R.
     pub queued: u64,
+    /// The id of the thread that runs R; 0 if it is not known yet.
+    pub r_thread: u32,
     /// The current activity of R: `starting`, `idle` or `busy`.
     pub does: &'static str,
     /// The time for which R has been in the state that `does` names.
@@ -55,6 +57,19 @@ pub fn r_activity(read: &Snapshot, started: SystemTime) -> (&'static str, Durati
     (state, lasts)
 }
 
+/// Returns what R is busy with: the method and path of a request, a message of a WebSocket, or a
+/// callback. Returns `None` if R is idle or starts, or if it is unknown what R does.
+pub fn r_task(scoreboard: &Scoreboard) -> Option<String> {
+    let read = scoreboard.read();
+    match read.r_state {
+        RState::Starting => None,
+        RState::Idle if read.is_idle(now()) => None,
+        RState::Idle => Some("a callback of package later".to_owned()),
+        RState::Messages => Some("an event of a WebSocket".to_owned()),
+        RState::Busy => scoreboard.task(),
+    }
+}
+
 impl RProcess {
     /// Returns how long R has been busy with its current task, or `None` if R is not busy.
     pub fn busy(&self) -> Option<Duration> {
@@ -76,6 +91,7 @@ impl RProcess {
             "r_state_ms": milliseconds(self.lasts),
             "busy_ms": self.busy().map(milliseconds),
             "busy_ratio": self.busy_ratio,
+            "r_cpu_ms": thread_time(self.pid, self.r_thread).map(milliseconds),
             "memory": own_memory(self.pid),
             "cpu_s": processor_time(self.pid).map(|time| time.as_secs_f64()),
         })

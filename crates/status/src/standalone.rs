@@ -10,12 +10,13 @@ use rookery_error::Reports;
 use rookery_exchange::{Exchange, ListenerId};
 use rookery_server::{LivenessProbe, Rejection, output};
 use rookery_system::signals::with_signals_blocked;
-use rookery_worker_protocol::{Counter, RequestCounters, SharedScoreboard, now};
+use rookery_worker_protocol::{Counter, ErrorReport, RequestCounters, SharedScoreboard, now};
 use serde_json::json;
 
 use crate::admin_handler::{HANG_TIMEOUT, NotReady, ServerInfo, StatusSource};
 use crate::format::{Metrics, format_count, format_duration, seconds};
-use crate::r_process::{RProcess, r_activity};
+use crate::r_process::{RProcess, r_activity, r_task};
+use crate::recent_errors::RecentErrors;
 use crate::utilization::Utilization;
 
 /// The interval between two checks of the server's I/O threads. Each check tests whether the I/O
@@ -83,6 +84,7 @@ pub struct Standalone {
     watching: Mutex<Option<JoinHandle<()>>>,
     is_over: AtomicBool,
     counters: RequestCounters,
+    errors: RecentErrors,
 }
 
 impl Standalone {
@@ -105,6 +107,7 @@ impl Standalone {
             watching: Mutex::default(),
             is_over: AtomicBool::new(false),
             counters: RequestCounters::default(),
+            errors: RecentErrors::default(),
         });
         let watched = Arc::downgrade(&one);
         // The thread runs no signal handlers, like the server's threads.
@@ -193,6 +196,11 @@ impl Standalone {
         self.counters.record_response(exchange.response().status(), handed, begun, now);
     }
 
+    /// Records an error in the app's R code.
+    pub fn on_error(&self, report: ErrorReport) {
+        self.errors.add(0, own_pid(), report);
+    }
+
     // ---- reports ----
 
     /// Checks whether all I/O threads of the server respond. If they do, records that they make
@@ -239,6 +247,7 @@ impl Standalone {
             in_flight: read.pending(),
             busy_ratio: self.busy_ratio(),
             queued: read.queued(),
+            r_thread: read.r_thread,
             does,
             lasts,
         }
@@ -249,7 +258,7 @@ impl StatusSource for Standalone {
     fn json(&self) -> String {
         let process = self.process();
         let about = lock(&self.about).clone();
-        let value = json!({
+        let mut value = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "pid": process.pid,
             "target": about.target,
@@ -261,6 +270,7 @@ impl StatusSource for Standalone {
             "queue": { "length": process.queued, "limit": lock(&self.seen).queue_limit },
             "workers": [process.json()],
         });
+        value["workers"][0]["route"] = json!(r_task(&self.scoreboard));
         let mut text = value.to_string();
         text.push('\n');
         text
@@ -333,6 +343,10 @@ impl StatusSource for Standalone {
             Lifecycle::Serving => return None,
         };
         Some(NotReady { status: 503, why: why.to_owned() })
+    }
+
+    fn errors(&self) -> &RecentErrors {
+        &self.errors
     }
 
     fn not_started(&self) -> Option<&'static str> {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use rookery_server::session_cookie::SessionCookie;
 use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
+use rookery_status::RecentErrors;
 use tokio::sync::Notify;
 
 use crate::backend::{Availability, Backend, StaticPaths};
@@ -56,6 +57,8 @@ pub struct BackendRegistry {
     pub(crate) counters: PoolCounters,
     /// The state of the supervisor and its workers, as the status page and the metrics report it.
     pub(crate) report: SharedReport,
+    /// The last errors in the R code of all workers.
+    pub(crate) errors: RecentErrors,
 }
 
 impl fmt::Debug for BackendRegistry {

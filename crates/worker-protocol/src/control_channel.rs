@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use rookery_system::{descriptor, packets};
 
-use crate::message::{ANNOUNCEMENT, MESSAGE_BYTES, Message};
+use crate::error_report::{ErrorReport, MAX_ERROR_REPORT_SIZE};
+use crate::message::{ANNOUNCEMENT, ERROR_REPORT, MESSAGE_BYTES, Message};
 
 /// Returns true if the process at the other end of a Unix socket runs as the user of this process
 /// or as root. A worker accepts requests only over connections from such a process.
@@ -42,7 +43,9 @@ pub enum Received {
     /// An announcement (a worker's list of its static paths), as its number and at most
     /// [`MAX_ANNOUNCEMENT_SIZE`] bytes. This crate does not interpret the bytes.
     Announcement(u64, Vec<u8>),
-    /// A packet that is neither a message nor an announcement. Later packets may be valid.
+    /// A worker's report of an error in R.
+    Error(ErrorReport),
+    /// A packet that is none of these. Later packets may be valid.
     Malformed,
     /// No packet has arrived on the control channel since the last call.
     Nothing,
@@ -118,6 +121,14 @@ impl ControlChannel {
         }
     }
 
+    /// Sends the report of an error in R to the supervisor without blocking.
+    ///
+    /// # Errors
+    /// Returns the errors of [`send`](Self::send).
+    pub fn report_error(&self, report: &ErrorReport) -> io::Result<()> {
+        packets::send(self.0.as_fd(), &[&ERROR_REPORT[..], &report.encode()].concat())
+    }
+
     /// Receives the next packet from the control channel, or returns [`Received::Nothing`] if none
     /// has arrived. Never blocks.
     pub fn receive(&self) -> Received {
@@ -127,7 +138,23 @@ impl ControlChannel {
             Ok(len) if len > MESSAGE_BYTES && room.starts_with(&ANNOUNCEMENT) => {
                 self.receive_announcement(len)
             }
+            Ok(len) if room.starts_with(&ERROR_REPORT) => self.receive_error(len),
             Ok(_) => self.receive_message(room),
+            Err(error) => Received::of_error(&error),
+        }
+    }
+
+    /// Receives the next packet of the control channel, which is an error report. `len` is the
+    /// length of the packet in bytes.
+    fn receive_error(&self, len: usize) -> Received {
+        let most = ERROR_REPORT.len() + MAX_ERROR_REPORT_SIZE;
+        let mut room = vec![0; len.min(most)];
+        match packets::receive(self.0.as_fd(), &mut room) {
+            Ok(came) if len <= most => {
+                let bytes = room[..came].get(ERROR_REPORT.len()..).unwrap_or_default();
+                Received::Error(ErrorReport::decode(bytes))
+            }
+            Ok(_) => Received::Malformed,
             Err(error) => Received::of_error(&error),
         }
     }

@@ -49,11 +49,13 @@
 
 mod control_channel;
 mod counters;
+mod error_report;
 mod inherited;
 mod message;
 mod public_listeners;
 mod scoreboard;
 mod shared_scoreboard;
+mod task_cell;
 mod ticket;
 mod variables;
 mod worker_environment;
@@ -63,11 +65,13 @@ pub use control_channel::{ControlChannel, MAX_ANNOUNCEMENT_SIZE, Received, is_tr
 pub use counters::{
     Counter, HISTOGRAM_BOUNDS, Histogram, RequestCounters, STATUS_CLASSES, StatusClassCounters,
 };
+pub use error_report::{ErrorReport, MAX_ERROR_REPORT_SIZE};
 pub use inherited::{Inherited, InheritedError};
 pub use message::{MESSAGE_BYTES, MalformedMessage, Message};
 pub use public_listeners::{PublicDescriptors, PublicSockets};
 pub use scoreboard::{BegunRequests, IDLE_RENEWAL_INTERVAL, RState, Scoreboard, Snapshot, now};
 pub use shared_scoreboard::SharedScoreboard;
+pub use task_cell::MAX_TASK_LEN;
 pub use ticket::{MAX_TICKETS, Ticket, TicketGuard, Tickets};
 pub use variables::{
     CONTROL_FD, COOKIE, DESCRIPTORS, GENERATION, LISTEN_FD, LOG_FD, NAMES, PUBLIC_FDS,

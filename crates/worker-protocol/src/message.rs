@@ -13,6 +13,10 @@ const BEGIN: [u8; 3] = [b'R', b'k', 1];
 /// not a message. The announcement's number (eight bytes) and its contents follow.
 pub(crate) const ANNOUNCEMENT: [u8; 4] = [BEGIN[0], BEGIN[1], BEGIN[2], b'S'];
 
+/// The first bytes of a packet that is an error report and not a message. The encoded
+/// [`ErrorReport`](crate::ErrorReport) follows.
+pub(crate) const ERROR_REPORT: [u8; 4] = [BEGIN[0], BEGIN[1], BEGIN[2], b'E'];
+
 /// The offset of the number in a message. The bytes between the message's kind and the number are
 /// zero.
 const NUMBER_AT: usize = 8;

@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use crate::counters::RequestCounters;
+use crate::task_cell::TaskCell;
 use crate::ticket::{MAX_TICKETS, Ticket};
 
 /// The first word of every scoreboard, "Rookery\0" in ASCII.
 const MAGIC: u64 = u64::from_le_bytes(*b"Rookery\0");
 
 /// The version of the scoreboard's layout. A worker rejects a scoreboard with another version.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// The maximum time after which an idle R process renews its state [`RState::Idle`] on the
 /// scoreboard. If the state has not been renewed for much longer, R is not idle: it runs a long
@@ -101,6 +102,8 @@ pub struct Scoreboard {
     /// Metrics of the requests over connections that this worker has accepted on the public
     /// listeners. R's thread writes them.
     counters: RequestCounters,
+    /// The method and path of the request that R is processing. R's thread writes them.
+    task: Line<TaskCell>,
 }
 
 /// A wrapper that puts a value on cache lines of its own, so that two threads that write different
@@ -149,8 +152,11 @@ const _: () = {
         std::mem::offset_of!(Scoreboard, counters) == 192 + 8 * MAX_TICKETS
             && size_of::<RequestCounters>() == 8 * 53
     );
+    assert!(std::mem::offset_of!(Scoreboard, task) == 192 + 8 * MAX_TICKETS + 448);
+    assert!(size_of::<TaskCell>() == 104 && size_of::<Line<TaskCell>>() == 128);
     assert!(
-        size_of::<Scoreboard>() == 192 + 8 * MAX_TICKETS + 448 && align_of::<Scoreboard>() == 64
+        size_of::<Scoreboard>() == 192 + 8 * MAX_TICKETS + 448 + 128
+            && align_of::<Scoreboard>() == 64
     );
 };
 
@@ -271,6 +277,7 @@ impl Scoreboard {
             io: Line::default(),
             begun: [const { AtomicU64::new(0) }; MAX_TICKETS],
             counters: RequestCounters::default(),
+            task: Line::default(),
         };
         scoreboard.write_signature();
         scoreboard
@@ -364,7 +371,20 @@ impl Scoreboard {
         &self.counters
     }
 
+    /// Returns the method and path of the request that R is processing, without secrets. Returns
+    /// `None` if R does something else, or switches between requests too quickly.
+    pub fn task(&self) -> Option<String> {
+        self.task.0.read()
+    }
+
     // ---- called by the worker ----
+
+    /// Records the method and path of the request that R begins, without secrets. Text that is
+    /// longer than [`MAX_TASK_LEN`](crate::MAX_TASK_LEN) is truncated. An empty text means that R
+    /// begins something else. Called on R's thread.
+    pub fn set_task<'a>(&self, parts: impl IntoIterator<Item = &'a [u8]>) {
+        self.task.0.write(parts);
+    }
 
     /// Records this process as the worker and the calling thread as the thread on which R runs.
     pub fn set_own_process(&self) {

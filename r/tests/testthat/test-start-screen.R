@@ -15,6 +15,9 @@ test_that("the screen has the address, the network address, and the admin addres
   expect_equal(
     screen_lines("site", "/run/socket", NULL, "unix:/a", FALSE)[[3]], "  Admin:       unix:/a"
   )
+  url <- "http://127.0.0.1:9100/?token=a"
+  lines <- screen_lines("site", "/s", NULL, "127.0.0.1:9100", FALSE, url)
+  expect_equal(lines[[4]], paste0("  Live page:   ", url))
   coloured <- screen_lines("site", "http://[::1]:80", NULL, NULL, TRUE)
   expect_equal(
     coloured[[2]], "Serving on \033[1;36mhttp://[::1]:80\033[0m \033[2m(Ctrl-C stops)\033[0m"

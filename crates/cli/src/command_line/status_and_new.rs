@@ -9,7 +9,9 @@ use crate::failure::Failure;
 
 pub(super) fn status(command: Command) -> Command {
     command
-        .override_usage("rookery status [<app>, process id, or address of --admin] [--json]")
+        .override_usage(
+            "rookery status [<app>, process id, or address of --admin] [--json | --watch]",
+        )
         .long_about(
             "Shows the state of servers and of their workers, also while R is busy. Without an \
              argument,\nit shows all servers of this user. An argument selects one server by the \
@@ -23,6 +25,13 @@ pub(super) fn status(command: Command) -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Print one line of JSON for each server, for programs"),
         )
+        .arg(
+            Arg::new("watch")
+                .long("watch")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("json")
+                .help("Show the status of one server, drawn again every second, until Ctrl-C"),
+        )
 }
 
 /// Reads the arguments of `rookery status`.
@@ -30,10 +39,12 @@ pub(super) fn status(command: Command) -> Command {
 /// # Errors
 /// Fails if several servers are named.
 pub(super) fn status_args(own: &ArgMatches) -> Result<StatusArgs, Failure> {
-    let is_json = own.get_flag("json");
+    let (is_json, is_watched) = (own.get_flag("json"), own.get_flag("watch"));
     match positionals_of(own, "which")[..] {
-        [] => Ok(StatusArgs { which: None, is_json }),
-        [which] if !which.is_empty() => Ok(StatusArgs { which: Some(which.clone()), is_json }),
+        [] => Ok(StatusArgs { which: None, is_json, is_watched }),
+        [which] if !which.is_empty() => {
+            Ok(StatusArgs { which: Some(which.clone()), is_json, is_watched })
+        }
         _ => usage_error("`rookery status` accepts one app, process id or address."),
     }
 }

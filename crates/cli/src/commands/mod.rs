@@ -5,3 +5,4 @@ pub(crate) mod config;
 pub(crate) mod new_app;
 pub(crate) mod status;
 pub(crate) mod version;
+pub(crate) mod watch;

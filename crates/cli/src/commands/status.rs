@@ -23,6 +23,8 @@ pub(crate) struct StatusArgs {
     /// all servers of this user.
     pub(crate) which: Option<OsString>,
     pub(crate) is_json: bool,
+    /// Whether the status of one server is shown continuously.
+    pub(crate) is_watched: bool,
 }
 
 /// The maximum time for which `rookery status` waits for the response of a server. Normally a
@@ -52,6 +54,37 @@ pub(crate) fn query(args: &StatusArgs) -> Result<Vec<u8>, Failure> {
             Path::new(which).display()
         ))
     })
+}
+
+/// Returns the admin address of the only server that `which` selects, or of the only server of this
+/// user if it is `None`.
+///
+/// # Errors
+/// Fails if no server or more than one server matches.
+pub(crate) fn find_server(which: Option<&OsStr>) -> Result<AdminAddress, Failure> {
+    if let Some(place) = which.and_then(parse_address) {
+        return Ok(place);
+    }
+    let wanted = which.map(Selector::parse);
+    let (mut found, mut errors) = (Vec::new(), Vec::new());
+    for (pid, place) in admin_sockets() {
+        match query_server(pid, &place, wanted.as_ref(), false) {
+            Ok(Some(_)) => found.push((pid, place)),
+            Ok(None) => {}
+            Err(error) => errors.push(error),
+        }
+    }
+    match found.len() {
+        0 => Err(Failure::Unavailable(not_found_message(wanted.as_ref(), &errors))),
+        1 => Ok(found.remove(0).1),
+        _ => {
+            let pids: Vec<String> = found.iter().map(|(pid, _)| pid.to_string()).collect();
+            Err(Failure::CommandLine(format!(
+                "`--watch` shows one server, and several match: the processes {}. Name one of them.",
+                pids.join(", ")
+            )))
+        }
+    }
 }
 
 /// Returns the status of the servers that `wanted` selects, or of all servers if it is `None`.

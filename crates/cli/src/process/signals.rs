@@ -174,6 +174,12 @@ impl Signals {
     }
 }
 
+/// Sends a signal to this process, as `kill` does.
+pub(crate) fn raise(number: i32) {
+    // SAFETY: the call passes no memory. The process id is that of this process.
+    unsafe { libc::kill(libc::getpid(), number) };
+}
+
 /// The environment variable with the process id of the R session that started this program for
 /// `serve(workers =)`.
 pub(crate) const PARENT_VARIABLE: &str = "ROOKERY_INTERNAL_PARENT_PID";

@@ -23,7 +23,7 @@ use crate::serve::supervisor_commands::{second_stop, send_commands, watch_files}
 use crate::serve::supervisor_config::{
     ConfigBuilder, log_format, pool_limits, public_listeners, readiness,
 };
-use crate::serve::supervisor_frontend::SupervisorFrontend;
+use crate::serve::supervisor_frontend::{SupervisorFrontend, perform, start_admin};
 use crate::serve::tls::{self, TlsSetup};
 use crate::settings::sources::{LoadedSettings, Sources};
 use crate::stderr::log_line;
@@ -78,7 +78,7 @@ pub(crate) fn serve(
         Listeners::open(&server, address, redirect_address, listener_config, &serve.settings)?;
     let public =
         if serve.may_accept() { Some(public_listeners(&listeners, log_target)?) } else { None };
-    let status = SupervisorStatus::new(
+    let mut status = SupervisorStatus::new(
         Arc::clone(&registry),
         ServerInfo {
             target: target.path.display().to_string(),
@@ -86,22 +86,20 @@ pub(crate) fn serve(
         },
         readiness(workers),
     );
+    status.tls.clone_from(&tls);
+    status.perform = Some(perform);
     let status = Arc::new(status);
+    let admin = start_admin(&status, serve.admin.as_ref())?;
     let screen = StartupScreen {
         workers: Some(workers.count),
         development: tls_setup.as_ref().and_then(|setup| setup.development.as_ref()),
         admin: serve.admin.as_ref(),
+        live_page: admin.page_url(),
         reloads: workers.reload,
         ..StartupScreen::of(target, &listeners)
     };
     let screen = screen.text(is_coloured());
-    let frontend = SupervisorFrontend::new(
-        listeners,
-        screen,
-        serve.opens_browser,
-        &status,
-        serve.admin.as_ref(),
-    )?;
+    let frontend = SupervisorFrontend::new(listeners, screen, serve.opens_browser, admin);
     let renewer = tls_setup.as_ref().map_or(Ok(None), TlsSetup::start_renewer)?;
     let (requests, receiver) = unbounded_channel();
     let reopener = log.as_ref().map(Log::reopener);

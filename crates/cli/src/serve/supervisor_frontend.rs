@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_server::output;
-use rookery_status::{AdminAddress, AdminHandler, AdminListener};
+use rookery_status::{AccessToken, Action, AdminAddress, AdminHandler, AdminListener};
 use rookery_supervisor::{Frontend, SupervisorEvent, SupervisorStatus};
 use rookery_systemd::ServiceManager;
 
 use crate::failure::Failure;
 use crate::listen::listeners::Listeners;
+use crate::process::signals::raise;
 use crate::stderr::{log_line, print_lines};
 use crate::terminal::browser;
 
@@ -48,22 +49,14 @@ enum Phase {
 }
 
 impl SupervisorFrontend {
-    /// Starts the admin listener, which serves status and metrics. `screen` is the text of the
-    /// start-up screen.
-    ///
-    /// # Errors
-    /// Fails if the admin address is not available.
+    /// Creates the front end from its listeners. `screen` is the text of the start-up screen.
     pub(crate) fn new(
         listeners: Listeners,
         screen: String,
         opens_browser: bool,
-        status: &Arc<SupervisorStatus>,
-        admin: Option<&AdminAddress>,
-    ) -> Result<SupervisorFrontend, Failure> {
-        let handler = AdminHandler::new(Arc::clone(status) as _);
-        let admin = AdminListener::start(handler, admin)
-            .map_err(|error| Failure::Address(error.to_string()))?;
-        Ok(SupervisorFrontend {
+        admin: AdminListener,
+    ) -> SupervisorFrontend {
+        SupervisorFrontend {
             listeners,
             screen,
             opens_browser,
@@ -71,7 +64,7 @@ impl SupervisorFrontend {
             manager: ServiceManager::from_environment(),
             state: Cell::new((Phase::Starting, WorkerCounts::default())),
             failure: RefCell::default(),
-        })
+        }
     }
 
     /// Removes and returns the app's own error message from the last failed start of a worker.
@@ -91,6 +84,29 @@ impl SupervisorFrontend {
     fn status(&self) -> String {
         format!("Serving on {}", self.listeners.addresses)
     }
+}
+
+/// Starts the admin listener, which serves status, metrics and the live page.
+///
+/// # Errors
+/// Fails if the admin address is not available.
+pub(crate) fn start_admin(
+    status: &Arc<SupervisorStatus>,
+    at: Option<&AdminAddress>,
+) -> Result<AdminListener, Failure> {
+    let token = AccessToken::generate()
+        .map_err(|error| Failure::Unavailable(format!("There is no access token: {error}.")))?;
+    let handler = AdminHandler::new(Arc::clone(status) as _, token);
+    AdminListener::start(handler, at).map_err(|error| Failure::Address(error.to_string()))
+}
+
+/// Performs an action of the live page by sending this process the signal that stands for it.
+pub(crate) fn perform(action: Action) {
+    raise(match action {
+        Action::Reload => libc::SIGUSR2,
+        Action::AddWorker => libc::SIGTTIN,
+        Action::RemoveWorker => libc::SIGTTOU,
+    });
 }
 
 /// Returns the line of text that the service manager shows as the status of the server. `doing`

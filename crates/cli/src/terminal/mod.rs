@@ -4,3 +4,4 @@ pub(crate) mod browser;
 #[cfg(target_os = "linux")]
 pub(crate) mod r_prompt;
 pub(crate) mod startup_screen;
+pub(crate) mod window_size;

@@ -26,6 +26,8 @@ pub(crate) struct StartupScreen<'a> {
     /// The self-signed certificate of `--tls dev`, if the server uses it.
     pub(crate) development: Option<&'a DevelopmentCertificate>,
     pub(crate) admin: Option<&'a AdminAddress>,
+    /// The URL of the live page, with its access token.
+    pub(crate) live_page: Option<String>,
     /// Whether the workers are restarted when a file of the app changes.
     pub(crate) reloads: bool,
 }
@@ -41,6 +43,7 @@ impl<'a> StartupScreen<'a> {
             network: listeners.network_urls(network_address()),
             development: None,
             admin: None,
+            live_page: None,
             reloads: false,
         }
     }
@@ -92,6 +95,9 @@ impl<'a> StartupScreen<'a> {
             }
             Some(AdminAddress::Unix(path)) => detail("Admin", &format!("unix:{}", path.display())),
             None => {}
+        }
+        if let Some(url) = &self.live_page {
+            detail("Live page", &pen.address(url));
         }
         if self.reloads {
             detail("Reload", "when a file of the app changes");
@@ -160,7 +166,13 @@ impl Pen {
 /// otherwise `CLICOLOR_FORCE` turns it on. Without these variables, text has colour if standard
 /// error is a terminal.
 pub(crate) fn is_coloured() -> bool {
-    is_coloured_in(|name| std::env::var(name).ok(), std::io::stderr().is_terminal())
+    is_coloured_on(std::io::stderr().is_terminal())
+}
+
+/// Returns true if text on an output should have colour, by the same rules. `is_terminal` says
+/// whether the output is a terminal.
+pub(crate) fn is_coloured_on(is_terminal: bool) -> bool {
+    is_coloured_in(|name| std::env::var(name).ok(), is_terminal)
 }
 
 fn is_coloured_in(variable: impl Fn(&str) -> Option<String>, is_terminal: bool) -> bool {

@@ -5,6 +5,8 @@ mod authority;
 mod config_and_check;
 #[cfg(target_os = "linux")]
 mod orphaned_worker;
+#[cfg(target_os = "linux")]
+mod output;
 mod pebble;
 #[cfg(target_os = "linux")]
 mod pid1;
@@ -17,7 +19,5 @@ mod signals;
 mod startup_screen;
 mod static_site;
 mod support;
-#[cfg(target_os = "linux")]
-mod unread_output;
 #[cfg(target_os = "linux")]
 mod workers;

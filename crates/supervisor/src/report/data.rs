@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use rookery_status::{RProcess, RequestCounters, r_activity};
+use rookery_status::{RProcess, RequestCounters, r_activity, r_task};
 
 use crate::backend::Backend;
 use crate::process::Exit;
@@ -63,15 +63,19 @@ impl Process {
             in_flight: in_flight as u64,
             busy_ratio: self.busy_ratio,
             queued: read.queued(),
+            r_thread: read.r_thread,
             does,
             lasts,
         }
     }
 
-    /// Returns the method and path of the request that R is processing, or `None` if R is not busy.
+    /// Returns what R is busy with, such as the method and path of a request. Returns `None` if R
+    /// is not busy, or if it is unknown what R does.
     pub(crate) fn route(&self, seen: &RProcess) -> Option<String> {
         seen.busy()?;
-        self.backend.load.routes.last_begun(&self.backend.scoreboard).map(|(route, _)| route)
+        let scoreboard = &self.backend.scoreboard;
+        let of_supervisor = self.backend.load.routes.last_begun(scoreboard);
+        of_supervisor.map(|(route, _)| route).or_else(|| r_task(scoreboard))
     }
 }
 

@@ -3,7 +3,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rookery_status::{HANG_TIMEOUT, NotReady, ServerInfo, StatusSource};
+use rookery_server::tls::Tls;
+use rookery_status::{
+    Action, HANG_TIMEOUT, NotReady, RecentErrors, ServedCertificate, ServerInfo, StatusSource,
+};
 
 use super::data::{Lifecycle, Report};
 use super::{json, metrics, table};
@@ -32,6 +35,11 @@ pub struct SupervisorStatus {
     registry: Arc<BackendRegistry>,
     readiness: Mutex<ReadinessPolicy>,
     about: ServerInfo,
+    /// The TLS configuration of the server, if it serves HTTPS.
+    pub tls: Option<Tls>,
+    /// The function that makes the supervisor perform an action, if there is one. It must not
+    /// block.
+    pub perform: Option<fn(Action)>,
 }
 
 impl SupervisorStatus {
@@ -41,7 +49,13 @@ impl SupervisorStatus {
         about: ServerInfo,
         readiness: ReadinessPolicy,
     ) -> SupervisorStatus {
-        SupervisorStatus { registry, readiness: Mutex::new(readiness), about }
+        SupervisorStatus {
+            registry,
+            readiness: Mutex::new(readiness),
+            about,
+            tls: None,
+            perform: None,
+        }
     }
 
     /// Sets the conditions under which the readiness probe succeeds.
@@ -76,6 +90,24 @@ impl StatusSource for SupervisorStatus {
     fn not_started(&self) -> Option<&'static str> {
         (self.registry.report.read().course == Lifecycle::Starting)
             .then_some("no worker has been ready yet")
+    }
+
+    fn errors(&self) -> &RecentErrors {
+        &self.registry.errors
+    }
+
+    fn certificates(&self) -> Vec<ServedCertificate> {
+        self.tls.as_ref().map(Tls::certificates).unwrap_or_default()
+    }
+
+    fn actions(&self) -> &'static [Action] {
+        if self.perform.is_some() { &Action::ALL } else { &[] }
+    }
+
+    fn perform(&self, action: Action) {
+        if let Some(perform) = self.perform {
+            perform(action);
+        }
     }
 }
 

@@ -254,6 +254,11 @@ impl<'a> Fleet<'a> {
         self.workers.on_announcement(epoch);
     }
 
+    /// Adds the errors that a worker has reported to the last errors of all workers.
+    pub(super) fn on_errors(&self, epoch: u64) {
+        self.workers.on_errors(epoch);
+    }
+
     /// Handles the result of a worker's warm-up, which makes the worker ready or stops it.
     pub(super) fn on_warmed_up(&mut self, epoch: u64, result: WarmupResult) {
         let Some(worker) = self.workers.get_mut(epoch) else { return };

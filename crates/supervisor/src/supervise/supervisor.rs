@@ -105,6 +105,7 @@ impl<'a> Supervisor<'a> {
                 Some(event) = self.events.recv() => match event {
                     WorkerEvent::Message(epoch, message) => self.on_message(epoch, message),
                     WorkerEvent::Announced(epoch) => self.fleet.on_announcement(epoch),
+                    WorkerEvent::Failed(epoch) => self.fleet.on_errors(epoch),
                     WorkerEvent::WarmedUp(epoch, result) => self.fleet.on_warmed_up(epoch, result),
                     WorkerEvent::Exited(epoch, pid) => self.on_worker_exit(epoch, pid),
                 },

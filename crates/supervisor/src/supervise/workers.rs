@@ -501,6 +501,14 @@ impl Workers {
         worker.send(Message::Applied(number));
     }
 
+    /// Adds the errors that a worker has reported to the last errors of all workers.
+    pub(super) fn on_errors(&self, epoch: u64) {
+        let Some(worker) = self.get(epoch) else { return };
+        for report in worker.take_errors() {
+            self.registry.errors.add(worker.backend.slot, worker.pid, report);
+        }
+    }
+
     /// Handles a worker's response to a ping. Returns true if the response has ended the suspension
     /// of the worker.
     pub(super) fn on_pong(&mut self, epoch: u64, ping: u64, timeouts: Timeouts) -> bool {

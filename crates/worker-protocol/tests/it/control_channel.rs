@@ -6,7 +6,8 @@ use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
 use rookery_worker_protocol::{
-    ControlChannel, Inherited, MAX_ANNOUNCEMENT_SIZE, Message, Received,
+    ControlChannel, ErrorReport, Inherited, MAX_ANNOUNCEMENT_SIZE, MAX_ERROR_REPORT_SIZE, Message,
+    Received,
 };
 
 use crate::support::start;
@@ -92,6 +93,28 @@ fn an_announcement_of_a_wrong_length_is_malformed_and_later_packets_arrive() {
         assert_eq!(ours.receive(), Received::Malformed);
     }
     assert_eq!(ours.receive(), Received::Message(Message::Leaving));
+}
+
+#[test]
+fn an_error_report_arrives_and_one_that_is_too_long_is_malformed() {
+    let (ours, theirs) = ControlChannel::pair().unwrap();
+    let long = [&b"Rk\x01E"[..], &vec![b'x'; MAX_ERROR_REPORT_SIZE + 1]].concat();
+    send(&theirs, &long);
+    send(&theirs, b"Rk\x01E");
+    send(&theirs, &long[..4 + MAX_ERROR_REPORT_SIZE]);
+    let theirs = ControlChannel::attach(theirs).unwrap();
+    let report =
+        ErrorReport { message: "no".into(), trace: "f()".into(), ..ErrorReport::default() };
+    theirs.report_error(&report).unwrap();
+    theirs.send(Message::Leaving).unwrap();
+    assert_eq!(ours.receive(), Received::Malformed);
+    assert_eq!(ours.receive(), Received::Error(ErrorReport::default()));
+    let Received::Error(longest) = ours.receive() else { panic!("no report") };
+    assert_eq!(longest.request_id.len(), MAX_ERROR_REPORT_SIZE);
+    assert_eq!(ours.receive(), Received::Error(report));
+    assert_eq!(ours.receive(), Received::Message(Message::Leaving));
+    let refused = (0..100_000).find_map(|_| theirs.report_error(&ErrorReport::default()).err());
+    assert_eq!(refused.unwrap().kind(), io::ErrorKind::WouldBlock);
 }
 
 #[test]

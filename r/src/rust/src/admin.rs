@@ -7,13 +7,14 @@ use std::sync::Arc;
 use rookery_exchange::{Command, ListenerId};
 use rookery_server::Config;
 use rookery_status::{
-    AdminAddress, AdminHandler, AdminListener, Lifecycle, RunFolder, ServerInfo, Standalone,
-    StandaloneInputs,
+    AccessToken, AdminAddress, AdminHandler, AdminListener, Lifecycle, RunFolder, ServerInfo,
+    Standalone, StandaloneInputs,
 };
 use rookery_worker_protocol::{RState, SharedScoreboard, now};
 
 use crate::core::{self, AdminServer, Core, config_of};
-use crate::entry;
+use crate::text::lend;
+use crate::{Bytes, entry};
 
 /// The return values of `rk_admin_start`: 0 for success, and -1 for failure.
 const STARTED: i32 = 0;
@@ -33,8 +34,9 @@ impl Core {
         let about = ServerInfo { target, address: String::new() };
         let one = Standalone::new(about, seen)
             .map_err(|error| format!("A thread cannot be started: {error}."))?;
-        let admin = AdminListener::start(AdminHandler::new(Arc::clone(&one) as Arc<_>), Some(at))
-            .map_err(|error| error.to_string())?;
+        let token = AccessToken::generate().map_err(|error| error.to_string())?;
+        let handler = AdminHandler::new(Arc::clone(&one) as Arc<_>, token);
+        let admin = AdminListener::start(handler, Some(at)).map_err(|error| error.to_string())?;
         let folder = RunFolder::create(&std::env::temp_dir())
             .map_err(|error| error.to_string())
             .and_then(|folder| {
@@ -48,7 +50,7 @@ impl Core {
             ));
         }
         self.server().set_scoreboard(Some(scoreboard));
-        self.admin = Some(AdminServer { _admin: admin, _folder: folder.ok(), one });
+        self.admin = Some(AdminServer { admin, _folder: folder.ok(), one });
         Ok(())
     }
 
@@ -131,6 +133,16 @@ pub unsafe extern "C" fn rk_admin_start(at: *const c_char, target: *const c_char
                 }
             }
         })
+    })
+}
+
+/// Returns the URL of the live page, which contains its access token. Returns an empty text if
+/// there is no live page that a browser could open. The result is valid until `rk_text_free`.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_admin_page_url() -> Bytes {
+    entry(Bytes::EMPTY, || {
+        let url = core::with(|core| core.admin.as_ref().and_then(|own| own.admin.page_url()));
+        lend(url.unwrap_or_default().into_bytes())
     })
 }
 

@@ -66,7 +66,7 @@ pub(crate) struct Core {
 /// which they must be dropped.
 #[derive(Debug)]
 pub(crate) struct AdminServer {
-    pub(crate) _admin: AdminListener,
+    pub(crate) admin: AdminListener,
     /// The folder that contains the admin socket, by which `rookery status` finds this process.
     /// `None` if the folder could not be created.
     pub(crate) _folder: Option<RunFolder>,
@@ -266,6 +266,12 @@ impl Core {
     /// does not contain the exchange with this id.
     pub(crate) fn held(&mut self, slot: u32, id: u64) -> Option<&mut Exchange> {
         self.held.get_mut(slot as usize)?.as_deref_mut().filter(|exchange| exchange.id() == id)
+    }
+
+    /// Returns the request with this id, if R is processing it.
+    pub(crate) fn held_request(&self, id: &[u8]) -> Option<&Exchange> {
+        let held = self.held.iter().flatten();
+        held.map(|exchange| &**exchange).find(|exchange| exchange.request_id().as_bytes() == id)
     }
 
     /// Removes all exchanges (requests with their responses) of a listener that R is processing,

@@ -16,6 +16,7 @@
 mod admin;
 mod allocator;
 mod core;
+mod error_sharing;
 mod event;
 mod exchange;
 mod limits;

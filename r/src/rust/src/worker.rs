@@ -5,7 +5,7 @@ use std::os::fd::{IntoRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rookery_exchange::{Command, Event};
+use rookery_exchange::{Command, Event, masked};
 use rookery_server::session_cookie::SessionCookie;
 use rookery_server::static_files::StaticFiles;
 use rookery_server::{
@@ -167,6 +167,8 @@ impl Core {
         );
         let is_head = matches!(event, Event::Head(_));
         if let Event::Request(exchange) | Event::Head(exchange) = event {
+            let method = [exchange.method(), b" "].into_iter();
+            scoreboard.set_task(method.chain(masked(exchange.path())));
             scoreboard.count_taken();
             if Ticket::of_word(exchange.ticket()).is_some_and(|ticket| !scoreboard.begin(ticket)) {
                 return false;

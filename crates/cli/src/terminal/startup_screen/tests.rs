@@ -16,6 +16,7 @@ fn screen(address: &str) -> StartupScreen<'_> {
         network: Vec::new(),
         development: None,
         admin: None,
+        live_page: None,
         reloads: false,
     }
 }
@@ -49,6 +50,7 @@ fn several_workers_on_all_interfaces_show_network_and_admin_addresses() {
         workers: Some(4),
         network: vec!["http://192.168.1.7:8000".to_owned()],
         admin: Some(&at),
+        live_page: Some("http://127.0.0.1:9100/?token=5f3a".to_owned()),
         ..screen("http://127.0.0.1:8000")
     };
     let snapshot = "
@@ -56,6 +58,7 @@ rookery VERSION: Shiny app (app.R) in /srv/app with 4 workers
 Serving on http://127.0.0.1:8000 (Ctrl-C stops)
   Network:     http://192.168.1.7:8000
   Admin:       http://127.0.0.1:9100
+  Live page:   http://127.0.0.1:9100/?token=5f3a
 ";
     assert_shows(&four, false, snapshot);
     let coloured = "
@@ -63,6 +66,7 @@ Serving on http://127.0.0.1:8000 (Ctrl-C stops)
 Serving on ^[1;36mhttp://127.0.0.1:8000^[0m ^[2m(Ctrl-C stops)^[0m
   ^[2mNetwork:    ^[0m ^[1;36mhttp://192.168.1.7:8000^[0m
   ^[2mAdmin:      ^[0m ^[1;36mhttp://127.0.0.1:9100^[0m
+  ^[2mLive page:  ^[0m ^[1;36mhttp://127.0.0.1:9100/?token=5f3a^[0m
 ";
     assert_shows(&four, true, coloured);
 }

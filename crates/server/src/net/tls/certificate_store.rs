@@ -15,7 +15,7 @@ use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
 
 use super::challenges::ACME_TLS;
 use super::file_watch::{Contents, FileWatch, build_unchanged};
-use super::identity::{Identity, Validity};
+use super::identity::{Identity, ServedCertificate, Validity};
 use super::pem::Pem;
 use super::resolver::{CertificateResolver, ChallengeResolver};
 use super::settings::{CertificatePair, Hsts, TlsSettings, TlsVersion};
@@ -229,6 +229,12 @@ impl Tls {
         for validity in &dates.all {
             validity.warn(now, &mut |line| notice(&format!("TLS: {line}")));
         }
+    }
+
+    /// Returns the certificates that new connections use, for reports.
+    pub fn certificates(&self) -> Vec<ServedCertificate> {
+        let dates = self.0.dates.lock().unwrap_or_else(PoisonError::into_inner);
+        dates.all.iter().map(Validity::served).collect()
     }
 
     /// Returns true if a connection may only serve requests for the host that the client named in

@@ -29,18 +29,32 @@ pub(super) struct Identity {
     pub(super) validity: Validity,
 }
 
-/// The period for which a certificate is valid, and the name of the certificate's file.
+/// A certificate with which a server serves HTTPS, as reports show it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServedCertificate {
+    /// The host names and IP addresses for which the certificate is valid, in lower case.
+    pub hosts: Vec<String>,
+    /// The time at which the certificate expires.
+    pub ends: SystemTime,
+}
+
+/// The period for which a certificate is valid, its hosts, and the name of the certificate's file.
 #[derive(Debug)]
 pub(super) struct Validity {
     name: String,
+    hosts: Vec<String>,
     begins: SystemTime,
     pub(super) ends: SystemTime,
 }
 
 impl Validity {
+    pub(super) fn served(&self) -> ServedCertificate {
+        ServedCertificate { hosts: self.hosts.clone(), ends: self.ends }
+    }
+
     /// Passes warnings to `warn` if the certificate has expired, expires soon or is not valid yet.
     pub(super) fn warn(&self, now: SystemTime, warn: &mut dyn FnMut(String)) {
-        let Validity { name, begins, ends } = self;
+        let Validity { name, begins, ends, .. } = self;
         let date = |time: SystemTime| fmt_http_date(clamp_to_printable(time));
         if *ends < now {
             warn(format!(
@@ -91,7 +105,8 @@ impl Identity {
         warn_about_permissions(&pair.key, warn);
         let Certificate { hosts, not_before: begins, not_after: ends, .. } =
             certificates.swap_remove(0);
-        let validity = Validity { name: pair.certificate.name(), begins, ends };
+        let validity =
+            Validity { name: pair.certificate.name(), hosts: hosts.clone(), begins, ends };
         validity.warn(SystemTime::now(), warn);
         Ok(Identity { key: Arc::new(key), hosts, validity })
     }

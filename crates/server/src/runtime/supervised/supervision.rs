@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use rookery_system::fork::CloseInChild;
 use rookery_worker_protocol::{
-    ControlChannel, Inherited, KEEP_WEBSOCKETS, MAX_ANNOUNCEMENT_SIZE, Message, Received,
-    SharedScoreboard,
+    ControlChannel, ErrorReport, Inherited, KEEP_WEBSOCKETS, MAX_ANNOUNCEMENT_SIZE, Message,
+    Received, SharedScoreboard,
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -209,6 +209,12 @@ impl Supervision {
     /// Fails if the channel is full, or if the supervisor has disconnected.
     pub fn send(&self, message: Message) -> io::Result<()> {
         self.control.send(message)
+    }
+
+    /// Sends the report of an error in R to the supervisor. Can be called from any thread. A report
+    /// for which the control channel has no capacity is dropped.
+    pub fn report_error(&self, report: &ErrorReport) {
+        let _ = self.control.report_error(report);
     }
 
     /// Announces to the supervisor which static paths this process serves. Paths that do not fit
@@ -459,6 +465,7 @@ impl Supervision {
                 | Message::NotAccepting(_),
             )
             | Received::Announcement(..)
+            | Received::Error(_)
             | Received::Malformed
             | Received::Nothing
             | Received::End => {}

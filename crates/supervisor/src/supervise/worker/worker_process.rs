@@ -10,7 +10,8 @@ use std::time::{Duration, Instant, SystemTime};
 use rookery_server::output;
 use rookery_status::{RunFolder, Utilization};
 use rookery_worker_protocol::{
-    ControlChannel, KEEP_WEBSOCKETS, Message, PublicDescriptors, Received, now as scoreboard_time,
+    ControlChannel, ErrorReport, KEEP_WEBSOCKETS, Message, PublicDescriptors, Received,
+    now as scoreboard_time,
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -36,6 +37,8 @@ pub(crate) enum WorkerEvent {
     Message(u64, Message),
     /// A worker has announced its static paths, which [`WorkerProcess::take_announcement`] returns.
     Announced(u64),
+    /// A worker has reported errors in R, which [`WorkerProcess::take_errors`] returns.
+    Failed(u64),
     /// The warm-up requests to a worker have succeeded or failed.
     WarmedUp(u64, WarmupResult),
     /// A worker process has ended and has to be reaped.
@@ -113,6 +116,7 @@ pub(crate) struct WorkerProcess {
     control: Rc<ControlChannel>,
     /// The last announcement of the worker's static paths, until the supervisor has read it.
     announcement: Announcement,
+    errors: UnreadErrors,
     /// The folder of the worker's temporary files.
     temporary: PathBuf,
     /// The tasks that pass on the worker's output.
@@ -125,6 +129,13 @@ pub(crate) struct WorkerProcess {
 /// The last unread announcement of a worker's static paths, with its number. A newer announcement
 /// replaces it, so a worker that sends many announcements does not fill the memory.
 type Announcement = Rc<RefCell<Option<(u64, Vec<u8>)>>>;
+
+/// The unread reports of errors in a worker's R code, at most [`MAX_UNREAD_ERRORS`].
+type UnreadErrors = Rc<RefCell<Vec<ErrorReport>>>;
+
+/// The maximum number of unread error reports of a worker. Further reports are dropped, so a worker
+/// that sends many does not fill the memory.
+const MAX_UNREAD_ERRORS: usize = 50;
 
 /// The time after the request to stop at which a starting worker is killed if it has not exited.
 const START_EXIT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -157,8 +168,14 @@ impl WorkerProcess {
         let output_tasks = output_tasks.collect();
         let control = Rc::new(spawned.control);
         let announcement = Announcement::default();
-        let listening =
-            listen(Rc::clone(&control), epoch, Rc::clone(&announcement), events.clone());
+        let errors = UnreadErrors::default();
+        let listening = listen(
+            Rc::clone(&control),
+            epoch,
+            Rc::clone(&announcement),
+            Rc::clone(&errors),
+            events.clone(),
+        );
         let listening = tokio::task::spawn_local(listening);
         let events = events.clone();
         tokio::task::spawn_local(async move {
@@ -193,6 +210,7 @@ impl WorkerProcess {
             start_time: SystemTime::now(),
             control,
             announcement,
+            errors,
             temporary: spawned.temporary,
             output_tasks,
             signal_target: if config.is_on_terminal { pid } else { -pid },
@@ -273,6 +291,11 @@ impl WorkerProcess {
     /// `None` if there is no announcement that has not been taken yet.
     pub(crate) fn take_announcement(&self) -> Option<(u64, Vec<u8>)> {
         self.announcement.take()
+    }
+
+    /// Takes the reports of errors in the worker's R code that have not been taken yet.
+    pub(crate) fn take_errors(&self) -> Vec<ErrorReport> {
+        self.errors.take()
     }
 
     /// Sends the warm-up requests for `paths` in the background. [`WorkerEvent::WarmedUp`] reports
@@ -405,6 +428,7 @@ async fn listen(
     control: Rc<ControlChannel>,
     epoch: u64,
     announcement: Announcement,
+    errors: UnreadErrors,
     events: UnboundedSender<WorkerEvent>,
 ) {
     // SAFETY: the `ControlChannel` owns its descriptor, which stays open and unchanged until the
@@ -425,6 +449,15 @@ async fn listen(
                     let is_pending = announcement.replace(Some((number, bytes))).is_some();
                     if !is_pending && events.send(WorkerEvent::Announced(epoch)).is_err() {
                         return;
+                    }
+                }
+                Received::Error(report) => {
+                    let mut errors = errors.borrow_mut();
+                    if errors.is_empty() && events.send(WorkerEvent::Failed(epoch)).is_err() {
+                        return;
+                    }
+                    if errors.len() < MAX_UNREAD_ERRORS {
+                        errors.push(report);
                     }
                 }
                 Received::Malformed => {}

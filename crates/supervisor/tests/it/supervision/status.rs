@@ -270,3 +270,24 @@ fn the_server_serves_and_is_not_ready_during_the_shutdown_delay() {
     running.ask(SupervisorCommand::Stop);
     assert_eq!(running.stop(), Outcome::Stopped);
 }
+
+#[test]
+fn the_last_errors_of_all_workers_are_kept() {
+    let running = Running::new(Wish { workers: 2, ..Wish::default() });
+    let admin = Admin::of(&running);
+    assert_eq!(admin.errors(), Vec::<serde_json::Value>::new());
+    assert_eq!(running.get("/errors/2").status, 404);
+    wait_until("they have been reported", || admin.errors().len() == 2);
+    let last = &admin.errors()[0];
+    assert_eq!((&last["message"], &last["route"]), (&"error 2".into(), &"GET /errors".into()));
+    let pid = i32::try_from(last["pid"].as_i64().unwrap()).unwrap();
+    assert!(running.pids().contains(&pid), "{last}");
+    assert_eq!(admin.worker(last["slot"].as_u64().unwrap() as usize)["pid"], pid);
+    // A worker that reports without end fills no memory, and stays in service.
+    assert_eq!(running.get("/errors/1000").status, 404);
+    wait_until("the list is full", || admin.errors().len() == 50);
+    let bytes: usize = admin.errors().iter().map(|error| error.to_string().len()).sum();
+    assert!(bytes < 50 * 8192, "{bytes}");
+    assert_eq!(running.get("/pid").status, 200);
+    assert!(running.pids().contains(&pid));
+}

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use rookery_server::{Config, Listener, ListenerConfig, Server};
-use rookery_status::{AdminHandler, ServerInfo};
+use rookery_status::{AccessToken, AdminAddress, AdminHandler, AdminListener, ServerInfo};
 use rookery_supervisor::{BackendRegistry, ReadinessPolicy, SupervisorStatus};
 use rookery_test_support::client::{Client, Response};
 use serde_json::Value;
@@ -11,10 +10,7 @@ use serde_json::Value;
 use crate::support::running_supervisor::Running;
 
 /// The admin listener of a supervisor.
-pub(crate) struct Admin {
-    listener: Listener,
-    _server: Server,
-}
+pub(crate) struct Admin(AdminListener);
 
 impl Admin {
     pub(crate) fn of(running: &Running) -> Admin {
@@ -28,26 +24,39 @@ impl Admin {
     pub(crate) fn with(registry: &Arc<BackendRegistry>, readiness: ReadinessPolicy) -> Admin {
         let about =
             ServerInfo { target: "/srv/app".into(), address: "http://127.0.0.1:8000".into() };
-        let answers = AdminHandler::new(Arc::new(SupervisorStatus::new(
-            Arc::clone(registry),
-            about,
-            readiness,
-        )));
-        let server =
-            Server::with_closure(Config::default(), move |exchange| answers.answer(exchange));
-        let listener =
-            server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
-        Admin { listener, _server: server }
+        let handler = AdminHandler::new(
+            Arc::new(SupervisorStatus::new(Arc::clone(registry), about, readiness)),
+            AccessToken::generate().unwrap(),
+        );
+        let at = AdminAddress::Tcp("127.0.0.1:0".parse().unwrap());
+        Admin(AdminListener::start(handler, Some(&at)).unwrap())
     }
 
     pub(crate) fn get(&self, path: &str) -> Response {
-        let mut client = Client::connect(self.listener.local_addr().unwrap());
+        let mut client = Client::connect(self.0.local_addr().unwrap());
         client.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
         client.response_to("GET").unwrap()
     }
 
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.get("/status").body).unwrap()
+    }
+
+    /// Returns the last errors of all workers, as the live page shows them, the latest first.
+    pub(crate) fn errors(&self) -> Vec<Value> {
+        let mut client = Client::connect(self.0.local_addr().unwrap());
+        let url = self.0.page_url().unwrap();
+        let (_, query) = url.split_once('?').unwrap();
+        client.send(format!("GET /?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        let response = client.response_to("GET").unwrap();
+        let cookie = response.header("set-cookie").unwrap().split(';').next().unwrap();
+        let head = format!("Host: localhost\r\nCookie: {cookie}\r\n\r\n");
+        let mut client = Client::connect(self.0.local_addr().unwrap());
+        // With HTTP/1.0 the response is not chunked.
+        client.send(format!("GET /live/events HTTP/1.0\r\n{head}"));
+        let text = String::from_utf8(client.read_through(b"event: snapshot")).unwrap();
+        let (_, data) = text.split_once("event: errors\ndata: ").unwrap();
+        serde_json::from_str(data.lines().next().unwrap()).unwrap()
     }
 
     pub(crate) fn worker(&self, slot: usize) -> Value {

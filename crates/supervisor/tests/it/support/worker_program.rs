@@ -11,7 +11,7 @@ use rookery_server::static_files::{StaticFiles, StaticPath};
 use rookery_server::{
     Config, Confirmation, ListenerConfig, Server, Supervision, SupervisorRequest,
 };
-use rookery_worker_protocol::{Inherited, Message, RState, now};
+use rookery_worker_protocol::{ErrorReport, Inherited, Message, RState, now};
 
 use crate::support::fake_worker::{Gate, answer};
 
@@ -106,6 +106,7 @@ fn runs_a_worker_if_started_as_one() {
             scoreboard.set_r_state(RState::Busy, now());
             if let Event::Request(exchange) = &event {
                 set_static_path(&files, &supervision, exchange.path());
+                report_errors(&supervision, exchange.path());
             }
             answer(slot, server.link(), scoreboard, &gate, event);
             // The app stops its server after its response, and starts another one.
@@ -130,4 +131,19 @@ fn runs_a_worker_if_started_as_one() {
     }
     listener.stop();
     std::process::exit(0);
+}
+
+/// Reports as many errors as the path says, such as `/errors/3`.
+fn report_errors(supervision: &Supervision, path: &[u8]) {
+    let count = path.strip_prefix(b"/errors/").map(|count| String::from_utf8_lossy(count));
+    let count: u32 = count.map_or(0, |count| count.parse().unwrap());
+    for number in 1..=count {
+        supervision.report_error(&ErrorReport {
+            request_id: format!("{number:032x}"),
+            route: "GET /errors".into(),
+            label: "call".into(),
+            message: format!("error {number}"),
+            trace: "f()\n".repeat(500),
+        });
+    }
 }

@@ -1,0 +1,4 @@
+//! Tests of what the program writes, and of outputs that nobody reads.
+
+mod status_watch;
+mod unread_output;

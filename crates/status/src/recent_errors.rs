@@ -1,0 +1,94 @@
+//! The last errors in the app's R code, which the live page and `rookery status --watch` show.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use rookery_worker_protocol::ErrorReport;
+use serde_json::{Value, json};
+
+use crate::format::seconds;
+
+/// The number of errors that are kept.
+const KEPT: usize = 50;
+
+/// The last errors in the app's R code, of all workers.
+#[derive(Debug, Default)]
+pub struct RecentErrors(Mutex<Errors>);
+
+#[derive(Debug, Default)]
+struct Errors {
+    reported: u64,
+    last: VecDeque<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    at: SystemTime,
+    slot: u32,
+    pid: libc::pid_t,
+    report: ErrorReport,
+}
+
+impl RecentErrors {
+    /// Adds an error that the R process `pid` in the slot `slot` has reported.
+    pub fn add(&self, slot: u32, pid: libc::pid_t, report: ErrorReport) {
+        let mut errors = self.lock();
+        errors.reported += 1;
+        if errors.last.len() == KEPT {
+            errors.last.pop_front();
+        }
+        errors.last.push_back(Entry { at: SystemTime::now(), slot, pid, report });
+    }
+
+    /// Returns the number of errors that have been added so far.
+    pub fn reported(&self) -> u64 {
+        self.lock().reported
+    }
+
+    /// Returns the last errors as JSON, the latest first.
+    pub fn json(&self) -> String {
+        let errors: Vec<Value> = self.lock().last.iter().rev().map(Entry::json).collect();
+        Value::from(errors).to_string()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Errors> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entry {
+    fn json(&self) -> Value {
+        let ErrorReport { request_id, route, label, message, trace } = &self.report;
+        json!({
+            "at": seconds(self.at),
+            "slot": self.slot,
+            "pid": self.pid,
+            "request_id": request_id,
+            "route": route,
+            "label": label,
+            "message": message,
+            "trace": trace,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_errors_are_kept_the_latest_first() {
+        let errors = RecentErrors::default();
+        assert_eq!(errors.json(), "[]");
+        for number in 0..=KEPT {
+            let message = format!("error {number}");
+            errors.add(1, 4711, ErrorReport { message, ..ErrorReport::default() });
+        }
+        let shown: Value = serde_json::from_str(&errors.json()).unwrap();
+        assert_eq!(shown.as_array().unwrap().len(), KEPT);
+        assert_eq!(shown[0]["message"], format!("error {KEPT}"));
+        assert_eq!((&shown[0]["slot"], &shown[0]["pid"]), (&json!(1), &json!(4711)));
+        assert_eq!(errors.reported(), KEPT as u64 + 1);
+    }
+}

@@ -1,0 +1,118 @@
+//! The part of the scoreboard that contains a short text: the method and path of the request that R
+//! is processing.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64, fence};
+
+/// The maximum length in bytes of a request's method and path on the scoreboard.
+pub const MAX_TASK_LEN: usize = 8 * WORDS;
+
+const WORDS: usize = 12;
+
+/// The maximum number of times that a reader repeats its reading because the text has changed
+/// meanwhile.
+const MAX_READS: u32 = 3;
+
+/// A text in shared memory with one writer, which never waits for readers (a sequence lock).
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct TaskCell {
+    /// An even number, which grows with every change, or an odd number during a change.
+    version: AtomicU32,
+    len: AtomicU32,
+    words: [AtomicU64; WORDS],
+}
+
+impl TaskCell {
+    /// Replaces the text. Only one thread may write.
+    pub(crate) fn write<'a>(&self, parts: impl IntoIterator<Item = &'a [u8]>) {
+        let mut text = [0; MAX_TASK_LEN];
+        let mut len = 0;
+        for part in parts {
+            let part = &part[..part.len().min(MAX_TASK_LEN - len)];
+            text[len..len + part.len()].copy_from_slice(part);
+            len += part.len();
+        }
+        let version = self.version.load(Relaxed);
+        if len == 0 && self.len.load(Relaxed) == 0 {
+            return;
+        }
+        self.version.store(version.wrapping_add(1), Relaxed);
+        fence(Release);
+        self.len.store(len as u32, Relaxed);
+        for (word, bytes) in self.words.iter().zip(text.chunks(8)).take(len.div_ceil(8)) {
+            word.store(u64::from_le_bytes(bytes.try_into().expect("eight bytes")), Relaxed);
+        }
+        self.version.store(version.wrapping_add(2), Release);
+    }
+
+    /// Returns the text, or `None` if it is empty or changes too quickly. Accepts whatever another
+    /// process has written: bytes that are not UTF-8, and control characters, which could change
+    /// the state of a terminal, are replaced.
+    pub(crate) fn read(&self) -> Option<String> {
+        for _ in 0..MAX_READS {
+            let version = self.version.load(Acquire);
+            let len = (self.len.load(Relaxed) as usize).min(MAX_TASK_LEN);
+            let mut text = [0; MAX_TASK_LEN];
+            for (word, bytes) in self.words.iter().zip(text.chunks_mut(8)) {
+                bytes.copy_from_slice(&word.load(Relaxed).to_le_bytes());
+            }
+            fence(Acquire);
+            if version % 2 == 0 && self.version.load(Relaxed) == version {
+                let text = String::from_utf8_lossy(&text[..len]);
+                let replace =
+                    |char: char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char };
+                return (len > 0).then(|| text.chars().map(replace).collect());
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_read_as_it_was_written_and_long_text_is_truncated() {
+        let cell = TaskCell::default();
+        assert_eq!(cell.read(), None);
+        cell.write([&b"GET"[..], b" ", b"/report"]);
+        assert_eq!(cell.read().as_deref(), Some("GET /report"));
+        cell.write([&b"GET /a"[..]]);
+        assert_eq!(cell.read().as_deref(), Some("GET /a"));
+        cell.write([&[b'x'; 200][..], b"y"]);
+        assert_eq!(cell.read(), Some("x".repeat(MAX_TASK_LEN)));
+        cell.write([]);
+        assert_eq!(cell.read(), None);
+    }
+
+    #[test]
+    fn anything_in_the_memory_is_accepted() {
+        let cell = TaskCell::default();
+        cell.write([&b"\xff\x1b[2J"[..]]);
+        assert_eq!(cell.read().as_deref(), Some("\u{fffd}\u{fffd}[2J"));
+        cell.len.store(u32::MAX, Relaxed);
+        assert_eq!(cell.read().map(|text| text.chars().count()), Some(MAX_TASK_LEN));
+        cell.version.store(7, Relaxed);
+        assert_eq!(cell.read(), None);
+    }
+
+    #[test]
+    fn a_reader_never_sees_half_of_a_text() {
+        let cell = TaskCell::default();
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for turn in 0..20_000_u32 {
+                    let byte = [b'a' + (turn % 26) as u8; 90];
+                    cell.write([&byte[..=(turn % 90) as usize]]);
+                }
+            });
+            while !writer.is_finished() {
+                if let Some(text) = cell.read() {
+                    assert!(text.bytes().all(|byte| byte == text.as_bytes()[0]), "{text}");
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,296 @@
+//! Passes errors of the app's R code on to the live page: to the supervisor if this process is a
+//! worker, and otherwise to the admin listener of this process.
+//!
+//! The live page must not show what clients have sent in confidence. The text of an error may quote
+//! it, so text that the client has sent in cookies, in the query, in credentials or in the body is
+//! masked, and so are long hexadecimal numbers, such as the tokens of Shiny's sessions.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rookery_exchange::Exchange;
+use rookery_server::session_cookie;
+use rookery_worker_protocol::ErrorReport;
+
+use crate::core::{self, Core, WorkerState};
+use crate::{Bytes, entry};
+
+/// The maximum number of errors that are passed on within [`PERIOD`]. The control channel to the
+/// supervisor has little space, which other messages need.
+const MAX_ERRORS: u32 = 10;
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// The number of consecutive bytes that must be the same as in a request for them to be masked.
+const RUN: usize = 8;
+
+/// The minimum length of a whole cookie or query value to be masked. Shorter values occur by
+/// chance.
+const MIN_VALUE: usize = 4;
+
+/// The minimum length of a hexadecimal number to be masked. The tokens of Shiny's sessions have 32
+/// digits.
+const HEX_DIGITS: usize = 16;
+
+/// The number of bytes at the beginning of a request body that are looked for in the text.
+const MAX_BODY: usize = 64 << 10;
+
+const MASK: &str = "<...>";
+
+thread_local! {
+    static SHARED: RefCell<SharedErrors> = RefCell::default();
+}
+
+/// The number of errors that were passed on in the current period.
+#[derive(Debug, Default)]
+struct SharedErrors {
+    began: Option<Instant>,
+    count: u32,
+}
+
+impl SharedErrors {
+    /// Counts an error, and returns true if it should be passed on.
+    fn count(&mut self, now: Instant) -> bool {
+        if self.began.is_none_or(|began| now.duration_since(began) >= PERIOD) {
+            (self.began, self.count) = (Some(now), 0);
+        }
+        self.count += 1;
+        self.count <= MAX_ERRORS
+    }
+}
+
+impl Core {
+    fn share_error(&self, mut report: ErrorReport) {
+        let held = self.held_request(report.request_id.as_bytes());
+        let secrets = held.map(Secrets::of).unwrap_or_default();
+        for text in [&mut report.message, &mut report.trace] {
+            *text = secrets.mask(text);
+        }
+        if let WorkerState::Worker(worker) = &self.worker_state {
+            worker.supervision.report_error(&report);
+        } else if let Some(admin) = &self.admin {
+            admin.one.on_error(report);
+        }
+    }
+}
+
+/// What a client has sent in confidence with a request.
+#[derive(Debug, Default)]
+struct Secrets {
+    /// All sequences of [`RUN`] bytes.
+    runs: HashSet<[u8; RUN]>,
+    /// Short values.
+    values: Vec<Vec<u8>>,
+}
+
+impl Secrets {
+    fn of(exchange: &Exchange) -> Secrets {
+        let mut secrets = Secrets::default();
+        let query = exchange.query().get(1..).unwrap_or_default();
+        for pair in query.split(|byte| *byte == b'&') {
+            let (_, value) = split_pair(pair);
+            secrets.add(value);
+            secrets.add(&percent_decoded(value));
+        }
+        let cookies = exchange.header(b"cookie").unwrap_or_default();
+        for (_, value) in session_cookie::pairs(cookies) {
+            secrets.add(value);
+            secrets.add(&percent_decoded(value));
+        }
+        for name in [&b"authorization"[..], b"proxy-authorization"] {
+            let value = exchange.header(name).unwrap_or_default();
+            let scheme = value.iter().position(|byte| *byte == b' ').map_or(0, |at| at + 1);
+            let credentials = value[scheme..].trim_ascii();
+            secrets.add(credentials);
+            // The name and the password of the scheme `Basic`.
+            let decoded = STANDARD.decode(credentials).unwrap_or_default();
+            decoded.split(|byte| *byte == b':').for_each(|part| secrets.add(part));
+        }
+        let mut body = vec![0; MAX_BODY];
+        // A body that cannot be read cannot be quoted either.
+        let len = exchange.body().read_at(0, &mut body).unwrap_or(0);
+        secrets.add(&body[..len]);
+        // The fields of a form, which R decodes.
+        for pair in body[..len].split(|byte| *byte == b'&') {
+            secrets.add(&percent_decoded(split_pair(pair).1));
+        }
+        secrets
+    }
+
+    fn add(&mut self, value: &[u8]) {
+        self.runs.extend(value.windows(RUN).filter_map(|run| <[u8; RUN]>::try_from(run).ok()));
+        if (MIN_VALUE..RUN).contains(&value.len()) {
+            self.values.push(value.to_vec());
+        }
+    }
+
+    /// Replaces secrets in a text by `<...>`.
+    fn mask(&self, text: &str) -> String {
+        let bytes = text.as_bytes();
+        let mut is_secret = vec![false; bytes.len()];
+        for (at, run) in bytes.windows(RUN).enumerate() {
+            if <[u8; RUN]>::try_from(run).is_ok_and(|run| self.runs.contains(&run)) {
+                is_secret[at..at + RUN].fill(true);
+            }
+        }
+        for value in &self.values {
+            for (at, run) in bytes.windows(value.len()).enumerate() {
+                if run == value {
+                    is_secret[at..at + value.len()].fill(true);
+                }
+            }
+        }
+        let mut at = 0;
+        while at < bytes.len() {
+            let digits = bytes[at..].iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+            if digits >= HEX_DIGITS {
+                is_secret[at..at + digits].fill(true);
+            }
+            at += digits + 1;
+        }
+        let mut masked = String::with_capacity(text.len());
+        let mut was_secret = false;
+        for (at, char) in text.char_indices() {
+            // A character is masked if any of its bytes is.
+            let is_secret = is_secret[at..at + char.len_utf8()].contains(&true);
+            match (is_secret, was_secret) {
+                (true, false) => masked.push_str(MASK),
+                (true, true) => {}
+                (false, _) => masked.push(char),
+            }
+            was_secret = is_secret;
+        }
+        masked
+    }
+}
+
+fn split_pair(pair: &[u8]) -> (&[u8], &[u8]) {
+    let at = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
+    (&pair[..at], pair.get(at + 1..).unwrap_or_default())
+}
+
+/// Decodes a value of a query or form. Malformed escapes stay as they are.
+fn percent_decoded(value: &[u8]) -> Vec<u8> {
+    let digit = |at: usize| value.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+    let mut decoded = Vec::with_capacity(value.len());
+    let mut at = 0;
+    while let Some(byte) = value.get(at) {
+        match (byte, digit(at + 1), digit(at + 2)) {
+            (b'%', Some(high), Some(low)) => {
+                decoded.push((high * 16 + low) as u8);
+                at += 2;
+            }
+            (b'+', ..) => decoded.push(b' '),
+            _ => decoded.push(*byte),
+        }
+        at += 1;
+    }
+    decoded
+}
+
+/// Returns 1 if the next error should be passed to `rk_share_error`. Returns 0 if nobody can see
+/// it, or if too many errors have occurred lately.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_shares_errors() -> i32 {
+    entry(0, || {
+        let is_seen = core::with(|core| core.scoreboard().is_some());
+        i32::from(is_seen && SHARED.with_borrow_mut(|shared| shared.count(Instant::now())))
+    })
+}
+
+/// Passes an error on to the live page. The texts are those of [`ErrorReport`], in UTF-8.
+///
+/// # Safety
+/// - The texts are readable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_share_error(
+    request_id: Bytes,
+    route: Bytes,
+    label: Bytes,
+    message: Bytes,
+    trace: Bytes,
+) {
+    entry((), || {
+        let [request_id, route, label, message, trace] = [request_id, route, label, message, trace]
+            .map(|text| {
+                // SAFETY: guaranteed by the caller, see `# Safety`.
+                String::from_utf8_lossy(unsafe { text.get() }).into_owned()
+            });
+        let report = ErrorReport { request_id, route, label, message, trace };
+        core::with(|core| core.share_error(report));
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use rookery_exchange::Version;
+
+    use super::*;
+
+    fn exchange(target: &str, headers: &[(&str, &str)], body: &str) -> Box<Exchange> {
+        let mut exchange = Exchange::new();
+        exchange.begin(1, 1, 0);
+        exchange.set_request_line(b"POST", target.as_bytes(), Version::Http11);
+        for (name, value) in headers {
+            exchange.push_header(name.as_bytes(), value.as_bytes());
+        }
+        exchange.end_head(None, None, false);
+        exchange.push_body(body.as_bytes());
+        exchange
+    }
+
+    #[test]
+    fn text_that_the_client_has_sent_is_masked() {
+        let exchange = exchange(
+            "/report?user=ann%20smith&pin=4711&n=1",
+            &[
+                ("cookie", "session=abcdefghij; theme=dark"),
+                ("authorization", "Bearer top-secret-token"),
+            ],
+            "{\"password\":\"correct horse\"}",
+        );
+        let secrets = Secrets::of(&exchange);
+        for (text, masked) in [
+            ("object 'x' not found", "object 'x' not found"),
+            ("no user ann smith here", "no user <...> here"),
+            ("no user ann%20smith here", "no user <...> here"),
+            ("pin 4711 is wrong", "pin <...> is wrong"),
+            ("n is 1", "n is 1"),
+            ("abcdefghij has expired", "<...> has expired"),
+            ("a dark theme", "a <...> theme"),
+            ("Bearer top-secret-token", "Bearer <...>"),
+            ("wrong: correct horse.", "wrong: <...>."),
+            ("/session/0123456789abcdef0123456789abcdef/x", "/session/<...>/x"),
+            ("döner", "döner"),
+        ] {
+            assert_eq!(secrets.mask(text), masked);
+        }
+        assert_eq!(Secrets::default().mask(""), "");
+    }
+
+    #[test]
+    fn names_and_passwords_are_masked_as_r_decodes_them() {
+        // `ann:hunter2!`
+        let headers = [("authorization", "Basic YW5uOmh1bnRlcjIh")];
+        let secrets = Secrets::of(&exchange("/", &headers, ""));
+        assert_eq!(secrets.mask("wrong: hunter2!, YW5uOmh1bnRlcjIh"), "wrong: <...>, <...>");
+    }
+
+    #[test]
+    fn a_form_is_masked_as_r_decodes_it() {
+        let secrets = Secrets::of(&exchange("/", &[], "name=J%C3%BCrgen+M%C3%BCller&x=%zz"));
+        assert_eq!(secrets.mask("unknown: Jürgen Müller"), "unknown: <...>");
+    }
+
+    #[test]
+    fn only_some_errors_of_a_second_are_shared() {
+        let (mut shared, now) = (SharedErrors::default(), Instant::now());
+        let passed_on =
+            |shared: &mut SharedErrors, now| (0..100).filter(|_| shared.count(now)).count();
+        assert_eq!(passed_on(&mut shared, now), MAX_ERRORS as usize);
+        assert_eq!(passed_on(&mut shared, now + PERIOD / 2), 0);
+        assert_eq!(passed_on(&mut shared, now + PERIOD), MAX_ERRORS as usize);
+    }
+}

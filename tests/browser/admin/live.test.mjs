@@ -1,0 +1,232 @@
+// The live page at the admin address, in a real browser: with one worker, several, and R's own serve().
+
+import assert from 'node:assert/strict';
+import { request } from 'node:http';
+import { after, before, test } from 'node:test';
+
+import { closeAll, launch } from '../support/browser.mjs';
+import { Server, library, patience } from '../support/server.mjs';
+
+const timeout = 4 * patience;
+const skip = library ? false : "with Debian's httpuv there is no rookery";
+const app = 'tests/browser/apps/live';
+let browser;
+
+before(async () => {
+  browser = await launch();
+}, { timeout });
+
+after(async () => {
+  await closeAll();
+  await Server.stopAll();
+});
+
+/** Waits for the addresses of a server that has an admin address. */
+async function started(server) {
+  server.url = (await server.line(/^Serving on (http:\S+)/))[1];
+  server.page = (await server.line(/^ +Live page: +(http:\S+)/))[1];
+  return server;
+}
+
+/** Serves the app with so many workers. */
+const serve = (workers, ...options) => started(Server.command(
+  ['serve', app, '--port', '0', '--no-log', '--admin', '127.0.0.1:0', '--workers', String(workers), ...options],
+));
+
+/** Opens the live page. Everything that the browser complains about, such as its policy, is an error of the test. */
+async function open(server, options = {}) {
+  const context = await browser.newContext(options);
+  context.setDefaultTimeout(patience);
+  const page = await context.newPage();
+  page.complaints = [];
+  page.on('pageerror', (error) => page.complaints.push(error.message));
+  page.on('console', (message) => { if (message.type() === 'error') page.complaints.push(message.text()); });
+  const own = [new URL(server.page).origin, server.url, 'data:'];
+  page.on('request', (sent) => { if (!own.some((start) => sent.url().startsWith(start))) page.complaints.push(sent.url()); });
+  await page.goto(server.page);
+  await page.locator('#connection.on').waitFor();
+  await page.locator('.card').first().waitFor();
+  return page;
+}
+
+/** Sends a request of its own connection, and returns the status and the text. */
+function ask(url, { method = 'GET', headers = {}, body } = {}) {
+  return new Promise((done, failed) => {
+    const sent = request(url, { method, headers, agent: false }, (response) => {
+      let text = '';
+      response.setEncoding('utf8').on('data', (piece) => { text += piece; });
+      response.on('end', () => done({ status: response.statusCode, text })).on('error', failed);
+    });
+    sent.on('error', failed).end(body);
+  });
+}
+
+/** Waits until the text of an element matches. */
+async function shows(page, selector, pattern) {
+  await page.waitForFunction(
+    ([where, wanted]) => new RegExp(wanted).test(document.querySelector(where)?.textContent ?? ''),
+    [selector, pattern.source],
+  );
+}
+
+test('the page of one worker is there while R computes, and while it waits', { timeout, skip }, async () => {
+  const server = await serve(1);
+  const page = await open(server);
+  assert.equal(new URL(page.url()).search, '', 'the token has left the address');
+  const [cookie] = await page.context().cookies();
+  assert.deepEqual([cookie.httpOnly, cookie.sameSite, cookie.path], [true, 'Strict', '/']);
+  assert.equal(await page.evaluate(() => document.cookie), '');
+  await shows(page, '.doing .badge', /idle/);
+  for (const [path, does] of [['compute', 'computing'], ['wait', 'waiting']]) {
+    const answer = ask(`${server.url}/${path}?secret=in-the-query`);
+    await shows(page, '.doing .badge', new RegExp(does));
+    await shows(page, '.doing .what', new RegExp(`^GET /${path}$`));
+    // Two snapshots later the time has gone on.
+    const time = await page.locator('.doing .time').textContent();
+    await page.waitForFunction((before) => document.querySelector('.doing .time').textContent !== before, time);
+    assert.equal((await answer).status, 200);
+    await shows(page, '.doing .badge', /idle/);
+  }
+  await page.reload();
+  await page.locator('.card').waitFor();
+  assert.deepEqual(page.complaints, []);
+});
+
+test('the page of R\'s own serve() is there while R computes', { timeout, skip }, async () => {
+  const server = await started(new Server(
+    ['-e', `rookery::serve("${app}", port = 0, admin = "127.0.0.1:0")`],
+  ));
+  const page = await open(server);
+  assert.equal(await page.locator('#actions').isHidden(), true, 'no supervisor would obey');
+  const answer = ask(`${server.url}/compute`);
+  await shows(page, '.doing .badge', /computing/);
+  await shows(page, '.doing .what', /^GET \/compute$/);
+  assert.equal((await answer).status, 200);
+  assert.equal((await ask(`${server.url}/fail?name=somebody`)).status, 500);
+  await shows(page, '#errors', /cannot use query/);
+  assert.deepEqual(page.complaints, []);
+});
+
+test('buttons and keys reload, add a worker and remove one', { timeout, skip }, async () => {
+  const server = await serve(1);
+  const page = await open(server);
+  const cards = (count) => page.waitForFunction((wanted) => document.querySelectorAll('.card').length === wanted, count);
+  await page.locator('[data-action="add-worker"]').click();
+  await cards(2);
+  await page.keyboard.press('-');
+  assert.match(await page.locator('#confirm-text').textContent(), /End one worker/);
+  await page.keyboard.press('Escape');
+  await page.locator('#confirm').waitFor({ state: 'hidden' });
+  await page.keyboard.press('-');
+  await page.keyboard.press('Enter');
+  await cards(1);
+  const pid = await page.locator('.card .head .muted').textContent();
+  await page.keyboard.press('r');
+  await page.locator('#confirm-ok').click();
+  await server.line(/reload/i);
+  await page.waitForFunction((before) => {
+    const shown = [...document.querySelectorAll('.card .head .muted')].map((node) => node.textContent);
+    return shown.length === 1 && shown[0].split(' ·')[0] !== before.split(' ·')[0];
+  }, pid);
+  await page.keyboard.press('?');
+  await page.locator('#keys').waitFor();
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('p');
+  await shows(page, '#connection', /paused/);
+  await page.keyboard.press('p');
+  await shows(page, '#connection', /live/);
+  assert.deepEqual(page.complaints, []);
+});
+
+test('errors appear with tracebacks and ids, and nothing that the client has sent', { timeout, skip }, async () => {
+  const server = await serve(1);
+  const page = await open(server);
+  assert.match(await page.locator('#no-errors').textContent(), /No error/);
+  const secrets = ['query-secret-1', 'cookie-secret-2', 'Y3JlZGVudGlhbHM=', 'body-secret-4'];
+  const failed = await ask(`${server.url}/fail?token=${secrets[0]}`, {
+    method: 'POST',
+    headers: { cookie: `session=${secrets[1]}`, authorization: `Basic ${secrets[2]}` },
+    body: JSON.stringify({ password: secrets[3] }),
+  });
+  assert.equal(failed.status, 500);
+  await page.locator('#errors summary').click();
+  await shows(page, '#errors', /cannot use query \?token=<\.\.\.>/);
+  const text = await page.locator('#errors').textContent();
+  assert.match(text, /POST \/fail/);
+  assert.match(text, /quote_all\(req\)/);
+  assert.match(text, /request [0-9a-f]{32}/);
+  assert.match(text, /of <b>the client<\/b>/, 'it is text, not HTML');
+  assert.equal(await page.locator('#errors b').count(), 0);
+
+  // Everything that comes out, from the page to the terminal.
+  const admin = new URL(server.page).origin;
+  const outputs = [await page.content()];
+  outputs.push(await page.evaluate(async () => {
+    const { body } = await fetch('/live/events');
+    const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+    let all = '';
+    while (!all.includes('event: snapshot')) all += (await reader.read()).value;
+    await reader.cancel();
+    return all;
+  }));
+  for (const path of ['/status', '/status.txt', '/metrics']) outputs.push((await ask(admin + path)).text);
+  const pid = JSON.parse(outputs[2]).pid;
+  const watching = Server.command(['status', '--watch', String(pid)]);
+  await watching.line(/cannot use query/);
+  await watching.line(/requests per second/, 2);
+  outputs.push(watching.output);
+  for (const output of outputs) {
+    assert.ok(output.length > 100);
+    for (const secret of secrets) assert.ok(!output.includes(secret), `${secret} in ${output}`);
+  }
+  assert.match(watching.output, /quote_all\(req\)/);
+  assert.ok(!watching.output.includes('\x1b'), 'no colour, because it is no terminal');
+  assert.deepEqual(page.complaints, []);
+});
+
+test('it fits a phone and a wide screen, in light and dark', { timeout, skip }, async () => {
+  const server = await serve(2);
+  const backgrounds = new Set();
+  for (const width of [320, 375, 1280]) {
+    for (const colorScheme of ['light', 'dark']) {
+      const page = await open(server, { viewport: { width, height: 800 }, colorScheme });
+      await page.waitForFunction(() => document.querySelectorAll('canvas').length >= 2);
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${width} ${colorScheme}`);
+      backgrounds.add(await page.evaluate(() => getComputedStyle(document.body).backgroundColor));
+      const cut = await page.evaluate(() => [...document.querySelectorAll('button, .tiles dd, .card b')]
+        .filter((node) => node.scrollWidth > node.clientWidth + 1 && getComputedStyle(node).display !== 'inline').map((node) => node.textContent));
+      assert.deepEqual(cut, [], `${width}`);
+      if (process.env.ROOKERY_PICTURES) {
+        await page.screenshot({ path: `${process.env.ROOKERY_PICTURES}/live-${width}-${colorScheme}.png`, fullPage: true });
+      }
+      assert.deepEqual(page.complaints, []);
+      await page.context().close();
+    }
+  }
+  assert.equal(backgrounds.size, 2);
+});
+
+test('without the token, from another origin or for another host, there is nothing', { timeout, skip }, async () => {
+  const server = await serve(1);
+  const page = await open(server);
+  const { origin } = new URL(server.page);
+  const [{ name, value }] = await page.context().cookies();
+  const cookie = `${name}=${value}`;
+  const status = async (path, options) => (await ask(origin + path, options)).status;
+  assert.equal(await status('/'), 403);
+  assert.equal(await status('/live/events'), 403);
+  assert.equal(await status('/actions/reload', { method: 'POST', headers: { origin } }), 403);
+  assert.equal(await status('/actions/reload', { method: 'POST', headers: { cookie } }), 403);
+  assert.equal(await status('/actions/reload', { method: 'POST', headers: { cookie, origin: 'http://evil.example' } }), 403);
+  assert.equal(await status('/', { headers: { cookie, host: 'evil.example' } }), 421);
+  assert.equal(await status('/-/live'), 200);
+  // A page of the app, at another port of the same host, may neither read nor reload.
+  await page.goto(server.url);
+  const tried = await page.evaluate(async (admin) => Promise.all([
+    fetch(`${admin}/live/events`, { credentials: 'include' }).then(() => 'read', () => 'refused'),
+    fetch(`${admin}/actions/reload`, { method: 'POST', credentials: 'include', mode: 'no-cors' }).then(() => 'sent', () => 'refused'),
+  ]), origin);
+  assert.equal(tried[0], 'refused');
+  const { generation } = JSON.parse((await ask(`${origin}/status`)).text);
+  assert.equal(generation, 0, 'nothing was reloaded');
+});
