@@ -70,18 +70,18 @@
 
 extern crate alloc;
 
+#[cfg(feature = "allocator-api2")]
+mod allocator;
 mod arena;
-mod buffer;
 mod chunk;
 mod chunk_set;
+pub mod collections;
 mod error;
 #[doc(hidden)]
 pub mod layout;
 mod pool;
-mod string;
 mod sync;
 mod typed;
-mod vec;
 mod zero;
 
 pub use arena::Arena;
@@ -90,24 +90,3 @@ pub use layout::Growth;
 pub use pool::{Pool, PoolLimits, Pooled};
 pub use sync::SyncArena;
 pub use zero::Zeroable;
-
-/// Growable collections whose memory is in an arena.
-///
-/// The collections are not in the root of the crate, so that `use rookery_arena::*` does not shadow
-/// the prelude's `Vec` and `String`.
-///
-/// ```
-/// use rookery_arena::*;
-///
-/// let arena = Arena::new();
-/// let mut numbers = collections::Vec::new_in(&arena);
-/// numbers.push(1);
-/// let mut prelude: Vec<u8> = Vec::from(&*numbers);
-/// prelude.extend(String::from("text").into_bytes());
-/// assert_eq!(prelude.len(), 5);
-/// ```
-pub mod collections {
-    pub use crate::buffer::Buffer;
-    pub use crate::string::String;
-    pub use crate::vec::Vec;
-}
