@@ -83,8 +83,8 @@ fn sized(
     }
 }
 
-/// Returns the allocation at `start` as one of the layout `new`, which is smaller. It stays where it
-/// is, unless `new` has a larger alignment that its address does not have.
+/// Returns the allocation at `start` as one of the layout `new`, which is smaller. It stays where
+/// it is, unless `new` has a larger alignment that its address does not have.
 ///
 /// # Safety
 /// The conditions of [`Allocator::shrink`] hold.
