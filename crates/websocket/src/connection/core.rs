@@ -176,6 +176,7 @@ impl<S> Core<S> {
 
     /// Queues a message for sending, also if the send queue is full. The caller has waited until
     /// the queue was below its high-water mark.
+    #[cfg(feature = "stream")]
     pub(crate) fn queue_ready(&mut self, message: &Frame<'_>) -> Result<(), Error> {
         self.check(self.endpoint.check_message())?;
         self.encode(message);

@@ -180,6 +180,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Reader<S> {
 
 impl<S> Reader<S> {
     /// Returns the message of a step. It is valid until the next read.
+    #[cfg(feature = "stream")]
     pub(crate) fn message(&self, step: &Step) -> Message<'_> {
         self.inbound.message(step)
     }

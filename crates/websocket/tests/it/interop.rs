@@ -1,7 +1,6 @@
 //! Connections as streams of bytes and of messages, over TLS, with JSON, and without reading.
 
 use std::io::ErrorKind;
-use std::time::Duration;
 
 use rookery_websocket::protocol::{CloseCode, Ending};
 use rookery_websocket::{ByteStream, Connection, Error};
@@ -120,6 +119,7 @@ mod stream {
     use std::pin::Pin;
     use std::sync::Arc;
     use std::task::{Context, Wake};
+    use std::time::Duration;
 
     use futures_util::{Sink, SinkExt, StreamExt};
     use rookery_websocket::{Config, MessageSink, MessageStream, OwnedMessage, Parts};
@@ -235,6 +235,7 @@ type Map = std::collections::HashMap<(), u8>;
 #[cfg(feature = "tls")]
 mod tls {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use rookery_test_support::tls::client_config;
     use rookery_test_support::tls_file;
