@@ -15,8 +15,8 @@ use crate::protocol::{ReadMode, Step};
 /// Each write is sent as a binary message of at most 64 KiB. Reads return the bytes of all messages
 /// as they arrive, without their boundaries. [`shutdown`](tokio::io::AsyncWriteExt::shutdown) sends
 /// a close frame; what the peer sends before its own close frame can still be read. A read returns
-/// the end of the stream only after a complete closing handshake. If the connection breaks, the read
-/// fails, so that the bytes before it are not taken for everything.
+/// the end of the stream only after a complete closing handshake. If the connection breaks, the
+/// read fails, so that the bytes before it are not taken for everything.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

@@ -14,13 +14,13 @@ use crate::connection::{
 };
 use crate::protocol::handshake::{Established, HandshakeError};
 
-/// Connects a WebSocket client to `wss://host[:port][/path][?query]`, as [`connect`](crate::connect)
-/// does to `ws://`. `tls` has the certificate authorities that the client trusts. If it offers
-/// protocols by ALPN, the only one must be `http/1.1`.
+/// Connects a WebSocket client to `wss://host[:port][/path][?query]`, as
+/// [`connect`](crate::connect) does to `ws://`. `tls` has the certificate authorities that the
+/// client trusts. If it offers protocols by ALPN, the only one must be `http/1.1`.
 ///
 /// The feature `tls` chooses no cryptography: the caller enables a feature of `rustls` for that,
-/// such as `ring`. `examples/wss_client.rs` makes a configuration that trusts the authorities of the
-/// system.
+/// such as `ring`. `examples/wss_client.rs` makes a configuration that trusts the authorities of
+/// the system.
 ///
 /// # Errors
 /// Those of [`connect`](crate::connect). [`Error::Io`] contains a [`rustls::Error`] if the TLS
