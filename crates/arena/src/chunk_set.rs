@@ -153,7 +153,10 @@ impl ChunkSet {
             // SAFETY: the list has a tail, which contains only the allocation of the caller.
             unsafe { self.dedicated.resize_back(bytes)? }
         };
-        self.dedicated_len += new.size() - old.size();
+        // An allocation that its owner regards as smaller than it is (`Allocator::shrink`) grows
+        // again without more memory.
+        self.dedicated_len =
+            (self.dedicated_len + (new.size() - old.size())).min(self.dedicated.bytes());
         // SAFETY: the chunk is live, and `self` owns its list.
         unsafe { chunk.set_used(layout::room_for(new)) };
         // SAFETY: the chunk is live.

@@ -72,6 +72,10 @@ impl<C> Layer<C> {
     pub(crate) fn new(context: C, inner: Error) -> Layer<C> {
         Layer { context, inner: Some(inner) }
     }
+
+    pub(crate) fn into_context(self) -> C {
+        self.context
+    }
 }
 
 impl<C: Display> Display for Layer<C> {

@@ -154,6 +154,44 @@ impl Error {
         self.downcast_ref::<E>().is_some()
     }
 
+    /// Returns the value of type `E` that [`downcast_ref`](Error::downcast_ref) finds in this
+    /// error. Its contexts, its backtrace and the errors inside it are dropped.
+    ///
+    /// # Errors
+    /// This error, unchanged, if it has no such value, or if the value cannot be moved because it
+    /// has other owners: the error has clones, is static, or was converted from an `Arc`.
+    ///
+    /// # Allocation
+    /// At most one allocation, for the value.
+    ///
+    /// ```
+    /// use rookery_error::Error;
+    ///
+    /// let error = Error::new(std::io::Error::other("disk")).context("saving");
+    /// let error: std::io::Error = error.downcast()?;
+    /// assert_eq!(error.to_string(), "disk");
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn downcast<E: StdError + Send + Sync + 'static>(self) -> Result<E, Error> {
+        let contains = |error: &Error| match error.0.content().context() {
+            Some(context) => context.is::<E>(),
+            None => !error.is_layer() && error.arc().is_none() && error.object().is::<E>(),
+        };
+        let Some(depth) = self.layers().position(contains) else { return Err(self) };
+        if !self.layers().take(depth + 1).all(|error| error.0.is_unique()) {
+            return Err(self);
+        }
+        let error = self.layers().nth(depth).cloned().expect("this layer was found above");
+        // Makes `error` the only handle. No thread can have made another one, because this function
+        // owns the outermost layer.
+        drop(self);
+        let value = error.0.into_boxed().map_err(Error)?;
+        match value.downcast::<Layer<E>>() {
+            Ok(layer) => Ok(layer.into_context()),
+            Err(value) => value.downcast().map(|value| *value).map_err(Error::from),
+        }
+    }
+
     /// Returns the source of this error: the error that caused it, if any.
     pub fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.object().source()

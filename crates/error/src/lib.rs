@@ -1,12 +1,8 @@
-//! An error type of one machine word, and error hooks, which receive the errors that code throws.
+#![doc = include_str!("../README.md")]
 //!
-//! - [`Error`] contains any error, or a message, in one machine word. [`Error::new`] allocates
-//!   once, and [`Error::from_static`] not at all.
-//! - [`throw`] passes an error to the current [`ErrorHook`]. [`with_hook`], [`set_hook`] and the
-//!   future wrapper [`ErrorHookFuture`] make a hook current. The wrapper does this for each poll of
-//!   its future, without changing a reference count.
-//! - [`RequestHook`] is an error hook for servers. It stores the id of the current request, counts
-//!   errors, and queues them for the application.
+//! # Hooks
+//! A hook is current for the code that runs within [`with_hook`], until a guard of [`set_hook`] is
+//! dropped, or during each poll of an [`ErrorHookFuture`].
 //!
 //! ```
 //! use std::sync::Arc;
@@ -30,11 +26,12 @@
 //! ```
 //!
 //! # Features
-//! No feature is enabled by default, and without features the crate has no dependencies.
+//! No feature is enabled by default.
 //! - `stream`: a wrapper for streams. It depends on `futures-core`.
 //! - `tracing`: a hook that writes errors as events. It depends on `tracing`, without its default
 //!   features.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
 mod chain;

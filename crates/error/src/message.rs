@@ -1,4 +1,4 @@
-//! Formatting of error messages, and the macros `error!` and `bail!`.
+//! Formatting of error messages, and the macros `error!`, `bail!` and `ensure!`.
 
 use std::fmt::{self, Write};
 
@@ -97,6 +97,40 @@ macro_rules! error {
 macro_rules! bail {
     ($($argument:tt)+) => {
         return ::core::result::Result::Err($crate::error!($($argument)+).into())
+    };
+}
+
+/// Returns from the function with an error if a condition is false.
+///
+/// The other arguments are those of [`error!`]. Without them the message is the text of the
+/// condition, and nothing is allocated.
+///
+/// ```
+/// use rookery_error::{Result, ensure};
+///
+/// fn port(number: u32) -> Result<u32> {
+///     ensure!(number != 0);
+///     ensure!(number < 65_536, "{number} is not a port");
+///     Ok(number)
+/// }
+/// assert_eq!(port(0).unwrap_err().to_string(), "condition is false: `number != 0`");
+/// assert_eq!(port(70_000).unwrap_err().to_string(), "70000 is not a port");
+/// ```
+#[macro_export]
+macro_rules! ensure {
+    ($condition:expr $(,)?) => {
+        if !$condition {
+            // Not `bail!`, because the text of a condition may have braces.
+            return ::core::result::Result::Err($crate::Error::from_static(const {
+                &::core::concat!("condition is false: `", ::core::stringify!($condition), "`")
+            })
+            .into());
+        }
+    };
+    ($condition:expr, $($argument:tt)+) => {
+        if !$condition {
+            $crate::bail!($($argument)+);
+        }
     };
 }
 

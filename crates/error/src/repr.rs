@@ -211,7 +211,7 @@ impl Repr {
     }
 
     /// Returns true if the content of the error is on the heap and the error has no clones.
-    fn is_unique(&self) -> bool {
+    pub(crate) fn is_unique(&self) -> bool {
         // `Acquire` pairs with the `Release` of the drops that made this handle the last one.
         self.refs().is_some_and(|refs| refs.load(Ordering::Acquire) == 1)
     }

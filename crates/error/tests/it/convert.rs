@@ -125,6 +125,41 @@ fn downcast_looks_through_context_but_not_into_sources() {
 }
 
 #[test]
+fn a_value_is_moved_out_of_an_error_that_is_its_only_owner() {
+    let moved = |error: Error| error.downcast::<Failure>().map(|failure| failure.0);
+    assert_eq!(moved(Error::new(Failure("concrete", None))).expect("it"), "concrete");
+    assert_eq!(moved(Failure("boxed", None).into()).expect("it"), "boxed");
+    let layers = Error::new(Failure("within", None)).context("a").with_backtrace().context("b");
+    assert_eq!(moved(layers).expect("it"), "within");
+    let context = error!("text").context(Failure("context", None)).with_backtrace();
+    assert_eq!(moved(context).expect("it"), "context");
+    let two = Error::new(Failure("inner", None)).context(Failure("outer", None));
+    assert_eq!(moved(two).expect("it"), "outer");
+}
+
+#[test]
+fn an_error_is_returned_as_it_was_if_the_value_cannot_be_moved() {
+    static FAILURE: StaticError<Failure> = StaticError::new(Failure("static", None));
+    let kept = |error: Error, shown: &str| {
+        let error = error.downcast::<Failure>().map(|_| ()).expect_err("the error");
+        assert_eq!(format!("{error:#}"), shown);
+        error
+    };
+    kept(error!("text").context("c"), "c: text");
+    kept(Error::new(io::Error::other(Failure("source", None))), "source");
+    kept(Error::from_static_error(&FAILURE).context("c"), "c: static");
+    kept(Error::from(Arc::new(Failure("arc", None)) as Arc<dyn StdError + Send + Sync>), "arc");
+
+    let inner = Error::new(Failure("shared", None));
+    let outer = kept(inner.clone().context("c"), "c: shared");
+    let other = outer.clone();
+    drop(inner);
+    let outer = kept(outer, "c: shared");
+    drop(other);
+    assert_eq!(outer.downcast::<Failure>().expect("the only owner").0, "shared");
+}
+
+#[test]
 fn context_on_results_and_options() {
     let result: Result<(), _> = Err(io::Error::other("disk")).context("saving");
     assert_eq!(format!("{:#}", result.expect_err("an error")), "saving: disk");

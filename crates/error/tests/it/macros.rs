@@ -1,6 +1,6 @@
-//! The names that `error!` and `bail!` use of their caller, and those that they do not.
+//! The names that `error!`, `bail!` and `ensure!` use of their caller, and those that they do not.
 
-use rookery_error::{Error, Result, bail, error};
+use rookery_error::{Error, Result, bail, ensure, error};
 
 /// Items that a macro defines are visible in the arguments of its caller. None of the names that a
 /// macro might use may shadow these.
@@ -48,6 +48,24 @@ fn every_form_of_literal_is_shown_as_format_would() {
     assert_eq!(error!(r"raw {{braces}}").to_string(), "raw {braces}");
     assert_eq!(error!("\u{7b}\u{7b}escaped\u{7d}\u{7d}").to_string(), "{escaped}");
     assert_eq!(error!("tab\tand \u{e9}").to_string(), "tab\tand \u{e9}");
+}
+
+#[test]
+fn a_condition_that_is_false_is_shown_as_it_is_written() {
+    struct Numbers {
+        count: u8,
+    }
+    fn check(count: u8, text: &str) -> Result<u8> {
+        ensure!(Numbers { count }.count < 3);
+        ensure!(!text.is_empty() || count == 0, "no text for {count}");
+        ensure!(text != "{}", "plain");
+        Ok(count)
+    }
+    let message = |count, text| check(count, text).expect_err("a false condition").to_string();
+    assert_eq!(message(3, ""), "condition is false: `Numbers { count }.count < 3`");
+    assert_eq!(message(2, ""), "no text for 2");
+    assert_eq!(message(2, "{}"), "plain");
+    assert_eq!(check(0, "").expect("true conditions"), 0);
 }
 
 /// Uses `?` in a function that returns what `main` often returns.

@@ -174,6 +174,15 @@ impl<S> Core<S> {
         Ok(self.status())
     }
 
+    /// Queues a message for sending, also if the send queue is full. The caller has waited until
+    /// the queue was below its high-water mark.
+    #[cfg(feature = "stream")]
+    pub(crate) fn queue_ready(&mut self, message: &Frame<'_>) -> Result<(), Error> {
+        self.check(self.endpoint.check_message())?;
+        self.encode(message);
+        Ok(())
+    }
+
     /// Queues a fragment of the fragmented message that is being sent.
     pub(crate) fn queue_fragment(
         &mut self,

@@ -43,7 +43,8 @@ pub enum Error {
     /// The opening handshake took longer than
     /// [`Config::handshake_timeout`](crate::Config::handshake_timeout).
     HandshakeTimeout,
-    /// The address of the server does not have the form `ws://host[:port][/path]`.
+    /// The address of the server does not have the form `ws://host[:port][/path]`, with `wss` for
+    /// TLS.
     Address,
 }
 
@@ -70,7 +71,9 @@ impl fmt::Display for Error {
             Error::Handshake(error) => error.fmt(f),
             Error::Refused(refusal) => write!(f, "refused: {refusal}"),
             Error::HandshakeTimeout => f.write_str("the handshake took too long"),
-            Error::Address => f.write_str("not an address of the form ws://host[:port][/path]"),
+            Error::Address => {
+                f.write_str("not an address of the form ws://host[:port][/path] (wss with TLS)")
+            }
         }
     }
 }
@@ -96,5 +99,26 @@ impl From<HandshakeError> for Error {
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Error {
         Error::Io(error)
+    }
+}
+
+/// Converts an error for functions that return I/O errors, such as those of
+/// [`ByteStream`](crate::ByteStream). The error of the transport itself stays the same.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> io::Error {
+        let kind = match error {
+            Error::Io(error) => return error,
+            Error::Violation(_) | Error::Handshake(_) => io::ErrorKind::InvalidData,
+            Error::Eof => io::ErrorKind::UnexpectedEof,
+            Error::Closed => io::ErrorKind::BrokenPipe,
+            Error::TimedOut | Error::PongTimeout | Error::HandshakeTimeout => {
+                io::ErrorKind::TimedOut
+            }
+            Error::Address => io::ErrorKind::InvalidInput,
+            Error::Cancelled | Error::MessageFirst | Error::Abandoned | Error::Refused(_) => {
+                io::ErrorKind::Other
+            }
+        };
+        io::Error::new(kind, error)
     }
 }

@@ -63,6 +63,43 @@ impl<'a> Message<'a> {
     }
 }
 
+/// A whole message that owns its content, for code that keeps messages or passes them on.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum OwnedMessage {
+    /// A text message.
+    Text(String),
+    /// A binary message.
+    Binary(Vec<u8>),
+}
+
+/// Copies a received message.
+impl From<Message<'_>> for OwnedMessage {
+    fn from(message: Message<'_>) -> OwnedMessage {
+        match message.as_text() {
+            Some(text) => OwnedMessage::Text(text.to_owned()),
+            None => OwnedMessage::Binary(message.bytes.to_vec()),
+        }
+    }
+}
+
+impl From<String> for OwnedMessage {
+    fn from(text: String) -> OwnedMessage {
+        OwnedMessage::Text(text)
+    }
+}
+
+impl From<&str> for OwnedMessage {
+    fn from(text: &str) -> OwnedMessage {
+        OwnedMessage::Text(text.to_owned())
+    }
+}
+
+impl From<Vec<u8>> for OwnedMessage {
+    fn from(bytes: Vec<u8>) -> OwnedMessage {
+        OwnedMessage::Binary(bytes)
+    }
+}
+
 impl Deref for Message<'_> {
     type Target = [u8];
 

@@ -28,10 +28,13 @@ pub use config::{Config, KeepAlive};
 pub use core::SendStatus;
 pub use error::Error;
 pub use happy_eyeballs::connect_any;
-pub use message::{Chunk, Kind, Message};
+pub use message::{Chunk, Kind, Message, OwnedMessage};
 pub use message_writer::MessageWriter;
 pub use open::{ClientConfig, Parts, accept, client, connect};
+#[cfg(feature = "tls")]
+pub(crate) use open::{connect_tcp, establish, host_of, split_address};
 pub use outgoing::{Outgoing, Prepared};
+pub(crate) use split::PollSender;
 pub use split::{Reader, Sender};
 
 use crate::connection::core::Core;

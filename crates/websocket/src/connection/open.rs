@@ -196,21 +196,35 @@ pub async fn connect(
     address: &str,
     config: &ClientConfig,
 ) -> Result<(Connection<TcpStream>, Established), Error> {
-    let (authority, target) = split_address(address).ok_or(Error::Address)?;
+    let (authority, target) = split_address(address, "ws").ok_or(Error::Address)?;
     let request = config.request(authority, &target).map_err(HandshakeError::Request)?;
-    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
-    let connecting = async {
-        let io = if has_port {
-            connect_any(tokio::net::lookup_host(authority).await?).await?
-        } else {
-            let host = authority.trim_matches(['[', ']']);
-            connect_any(tokio::net::lookup_host((host, 80)).await?).await?
-        };
-        // Each message is written whole, so waiting for a full segment would only delay it.
-        io.set_nodelay(true)?;
-        Ok(io)
+    establish(connect_tcp(authority, 80), &request, config).await
+}
+
+/// Connects to `host[:port]`, at `default_port` if there is no port.
+pub(crate) async fn connect_tcp(authority: &str, default_port: u16) -> io::Result<TcpStream> {
+    let host = host_of(authority);
+    let io = if has_port(authority) {
+        connect_any(tokio::net::lookup_host(authority).await?).await?
+    } else {
+        connect_any(tokio::net::lookup_host((host, default_port)).await?).await?
     };
-    establish(connecting, &request, config).await
+    // Each message is written whole, so waiting for a full segment would only delay it.
+    io.set_nodelay(true)?;
+    Ok(io)
+}
+
+fn has_port(authority: &str) -> bool {
+    authority.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'))
+}
+
+/// Returns the host in `host[:port]`, without the brackets of an IPv6 address.
+pub(crate) fn host_of(authority: &str) -> &str {
+    let host = match authority.rsplit_once(':') {
+        Some((host, _)) if has_port(authority) => host,
+        _ => authority,
+    };
+    host.trim_matches(['[', ']'])
 }
 
 /// Performs the client's opening handshake over a transport that is already connected.
@@ -229,7 +243,7 @@ pub async fn client<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// Connects and performs the client's opening handshake, within [`Config::handshake_timeout`].
-async fn establish<S: AsyncRead + AsyncWrite + Unpin>(
+pub(crate) async fn establish<S: AsyncRead + AsyncWrite + Unpin>(
     connecting: impl Future<Output = io::Result<S>>,
     request: &ClientRequest,
     config: &ClientConfig,
@@ -308,11 +322,11 @@ async fn within<T>(
     }
 }
 
-/// Splits a `ws://` address into its authority (host and port) and its target (path and query),
-/// without the fragment.
-fn split_address(address: &str) -> Option<(&str, String)> {
+/// Splits an address with the scheme `expected` into its authority (host and port) and its target
+/// (path and query), without the fragment.
+pub(crate) fn split_address<'a>(address: &'a str, expected: &str) -> Option<(&'a str, String)> {
     let (scheme, rest) = address.split_once("://")?;
-    if !scheme.eq_ignore_ascii_case("ws") {
+    if !scheme.eq_ignore_ascii_case(expected) {
         return None;
     }
     let rest = rest.split('#').next()?;
@@ -379,9 +393,13 @@ mod tests {
             ("host", None),
         ];
         for (address, expected) in table {
-            let split = split_address(address);
+            let split = split_address(address, "ws");
             let split = split.as_ref().map(|(authority, target)| (*authority, target.as_str()));
             assert_eq!(split, *expected, "{address}");
+        }
+        assert!(split_address("wss://host", "wss").is_some());
+        for (authority, host) in [("a", "a"), ("a:1", "a"), ("[::1]", "::1"), ("[::1]:1", "::1")] {
+            assert_eq!(host_of(authority), host);
         }
     }
 }

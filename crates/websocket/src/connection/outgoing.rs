@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::connection::message::{Kind, Message};
+use crate::connection::message::{Kind, Message, OwnedMessage};
 use crate::protocol::deflate::{Agreed, DeflateConfig, Deflater, Fin};
 use crate::protocol::{OpCode, Role, encode_frame, encode_message};
 
@@ -42,6 +42,15 @@ impl<'a, const N: usize> From<&'a [u8; N]> for Outgoing<'a> {
 impl<'a> From<&'a Prepared> for Outgoing<'a> {
     fn from(prepared: &'a Prepared) -> Outgoing<'a> {
         Outgoing::Prepared(prepared)
+    }
+}
+
+impl<'a> From<&'a OwnedMessage> for Outgoing<'a> {
+    fn from(message: &'a OwnedMessage) -> Outgoing<'a> {
+        match message {
+            OwnedMessage::Text(text) => Outgoing::Text(text),
+            OwnedMessage::Binary(bytes) => Outgoing::Binary(bytes),
+        }
     }
 }
 

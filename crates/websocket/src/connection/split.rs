@@ -107,6 +107,36 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Reader<S> {
         Ok(step.map(|step| self.inbound.chunk(&step)))
     }
 
+    /// Reads control frames until the connection has ended, for a connection on which this side
+    /// only sends. A message from the peer is not expected: the connection is then closed with
+    /// [`CloseCode::POLICY`].
+    ///
+    /// Run this method in a task of its own. It responds to pings, sends keep-alive pings and
+    /// writes queued output, as a read does.
+    ///
+    /// # Errors
+    /// The errors of [`Connection::read`](crate::Connection::read).
+    pub async fn close_read(mut self) -> Result<Ending, Error> {
+        let mut mode = ReadMode::Chunks;
+        while self.step(Wait::Forever, mode).await?.is_some() {
+            let mut core = self.shared.lock();
+            core.start_close(Some(CloseCode::POLICY), "no message was expected");
+            mode = ReadMode::Discard;
+        }
+        Ok(self.shared.lock().endpoint.ending())
+    }
+
+    /// Returns the next message or chunk, as a poll of [`Reader::read`] or [`Reader::read_chunk`]
+    /// does.
+    pub(crate) fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+        mode: ReadMode,
+    ) -> Poll<Result<Option<Step>, Error>> {
+        self.inbound.set_wait(Wait::Forever);
+        self.poll_step(cx, mode)
+    }
+
     async fn step(&mut self, wait: Wait, mode: ReadMode) -> Result<Option<Step>, Error> {
         self.inbound.set_wait(wait);
         poll_fn(|cx| self.poll_step(cx, mode)).await
@@ -149,6 +179,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Reader<S> {
 }
 
 impl<S> Reader<S> {
+    /// Returns the message of a step. It is valid until the next read.
+    #[cfg(feature = "stream")]
+    pub(crate) fn message(&self, step: &Step) -> Message<'_> {
+        self.inbound.message(step)
+    }
+
+    /// Returns the chunk of a step. It is valid until the next read.
+    pub(crate) fn chunk(&self, step: &Step) -> Chunk<'_> {
+        self.inbound.chunk(step)
+    }
+
     /// Returns a handle with which another task can cancel a read of this half.
     pub fn canceller(&mut self) -> Canceller {
         self.inbound.canceller()
@@ -276,23 +317,98 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Sender<S> {
         mut operation: impl FnMut(&mut Core<S>, &mut Context<'_>) -> Poll<Result<T, Error>>,
     ) -> Result<T, Error> {
         let mut waiting = Waiting { wakes: &self.shared.wakes, key: None };
-        poll_fn(|cx| {
-            let mut core = self.shared.lock();
-            let was_above = core.is_above_high_water();
-            let mut polled = operation(&mut core, cx);
-            if polled.is_pending() {
-                waiting.register(cx.waker());
-                // The reader may have ended between the first poll and the registration.
-                polled = operation(&mut core, cx);
-            }
-            let is_drained = was_above && !core.is_above_high_water();
-            drop(core);
-            if is_drained {
-                self.shared.wakes.wake_waiting();
-            }
-            polled
+        poll_fn(|cx| self.poll(&mut waiting, cx, &mut operation)).await
+    }
+
+    fn poll<T>(
+        &self,
+        waiting: &mut Waiting<'_>,
+        cx: &mut Context<'_>,
+        operation: &mut impl FnMut(&mut Core<S>, &mut Context<'_>) -> Poll<Result<T, Error>>,
+    ) -> Poll<Result<T, Error>> {
+        let mut core = self.shared.lock();
+        let was_above = core.is_above_high_water();
+        let mut polled = operation(&mut core, cx);
+        if polled.is_pending() {
+            waiting.register(cx.waker());
+            // The reader may have ended between the first poll and the registration.
+            polled = operation(&mut core, cx);
+        }
+        let is_drained = was_above && !core.is_above_high_water();
+        drop(core);
+        if is_drained {
+            self.shared.wakes.wake_waiting();
+        }
+        polled
+    }
+}
+
+/// A [`Sender`] whose operations are polled by traits such as `AsyncWrite`, and not by futures of
+/// this crate.
+pub(crate) struct PollSender<S> {
+    sender: Sender<S>,
+    /// The key of the waker of the operation that is pending, if any.
+    key: Option<u64>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> PollSender<S> {
+    /// Polls an operation, and registers the task's waker while it is pending.
+    pub(crate) fn poll<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut operation: impl FnMut(&mut Core<S>, &mut Context<'_>) -> Poll<Result<T, Error>>,
+    ) -> Poll<Result<T, Error>> {
+        let mut waiting = Waiting { wakes: &self.sender.shared.wakes, key: self.key.take() };
+        let polled = self.sender.poll(&mut waiting, cx, &mut operation);
+        if polled.is_pending() {
+            self.key = waiting.key.take();
+        }
+        polled
+    }
+
+    /// Waits until the send queue is below its high-water mark.
+    #[cfg(feature = "stream")]
+    pub(crate) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        self.poll(cx, Core::poll_ready)
+    }
+
+    /// Writes all queued output.
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        self.poll(cx, Core::poll_flush_noting_failure)
+    }
+
+    /// Sends a close frame, unless one was sent before. Ready when it is written.
+    pub(crate) fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        self.poll(cx, |core, cx| {
+            core.start_close(Some(CloseCode::NORMAL), "");
+            core.poll_flush_noting_failure(cx)
         })
-        .await
+    }
+
+    /// Queues a message that [`Core::poll_ready`] has made space for.
+    #[cfg(feature = "stream")]
+    pub(crate) fn queue_ready(&mut self, message: &Outgoing<'_>) -> Result<(), Error> {
+        let queued = self.sender.shared.lock().queue_ready(&message.frame());
+        self.sender.shared.wakes.wake_reader();
+        queued
+    }
+}
+
+impl<S> From<Sender<S>> for PollSender<S> {
+    fn from(sender: Sender<S>) -> PollSender<S> {
+        PollSender { sender, key: None }
+    }
+}
+
+impl<S> Drop for PollSender<S> {
+    fn drop(&mut self) {
+        drop(Waiting { wakes: &self.sender.shared.wakes, key: self.key.take() });
+    }
+}
+
+impl<S> fmt::Debug for PollSender<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.sender.fmt(f)
     }
 }
 

@@ -9,6 +9,7 @@ use crate::protocol::{
     CONTROL_MAX, CloseCode, Header, MAX_HEADER, MaskKey, OpCode, Role, append_frame, encode_close,
     encode_control, encode_message,
 };
+use std::fmt;
 
 /// The reason why a frame could not be queued for sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,18 @@ pub enum SendError {
     /// A fragmented message was begun and is not finished, so no other message can be sent.
     WithinMessage,
 }
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SendError::Closed => "the connection is closed",
+            SendError::Broken => "an earlier write to the transport has failed",
+            SendError::WithinMessage => "an earlier message is not finished",
+        })
+    }
+}
+
+impl std::error::Error for SendError {}
 
 /// The progress of sending a fragmented message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! The close codes of WebSocket close frames (RFC 6455, 7.4).
 
+use std::fmt;
+
 /// A close code that may be sent in a WebSocket close frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CloseCode(u16);
@@ -32,5 +34,12 @@ impl CloseCode {
     /// Returns the number of the close code.
     pub fn get(self) -> u16 {
         self.0
+    }
+}
+
+/// Prints the number of the close code.
+impl fmt::Display for CloseCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }

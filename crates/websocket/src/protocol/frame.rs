@@ -2,6 +2,7 @@
 
 use crate::protocol::mask::MaskKey;
 use crate::protocol::violation::Violation;
+use std::fmt;
 
 /// The type of a WebSocket frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +74,14 @@ pub(crate) const CONTROL_MAX: u64 = 125;
 /// The result for an incomplete frame header: the total number of bytes that the header needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Incomplete(pub usize);
+
+impl fmt::Display for Incomplete {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the frame header needs {} bytes", self.0)
+    }
+}
+
+impl std::error::Error for Incomplete {}
 
 impl Header {
     /// Parses a frame header at the start of `bytes`. Returns it with its length in bytes.

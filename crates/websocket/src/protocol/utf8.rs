@@ -1,5 +1,7 @@
 //! Validation of UTF-8 text that arrives in chunks.
 
+use std::fmt;
+
 /// A validator of UTF-8 text that arrives in chunks. It finds an invalid byte in the chunk that
 /// contains it, and not only at the end of the message (RFC 6455, 8.1).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -22,6 +24,14 @@ pub(crate) fn is_utf8(text: &[u8]) -> bool {
 /// An error: a text is not valid UTF-8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotUtf8;
+
+impl fmt::Display for NotUtf8 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the text is not UTF-8")
+    }
+}
+
+impl std::error::Error for NotUtf8 {}
 
 impl Utf8Stream {
     /// Validates the next chunk of the text.

@@ -8,6 +8,7 @@ mod compression;
 mod endings;
 mod failures;
 mod halves;
+mod interop;
 mod program;
 mod replies;
 mod support;

@@ -5,11 +5,20 @@
 //! initialized and owned by the array. Nothing else has a pointer to them, so growing may move
 //! them.
 
+use core::borrow::{Borrow, BorrowMut};
 use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 use core::ptr::{self, NonNull};
 use core::slice;
+
+mod drain;
+mod edit;
+mod into_iter;
+
+pub use drain::Drain;
+pub(super) use drain::bounds;
+pub use into_iter::IntoIter;
 
 use crate::arena::Arena;
 use crate::error::AllocError;
@@ -271,6 +280,20 @@ impl<T> Extend<T> for Vec<'_, T> {
     }
 }
 
+/// Copies the array to new memory in the same arena.
+impl<T: Clone> Clone for Vec<'_, T> {
+    fn clone(&self) -> Self {
+        let mut vec = Vec::with_capacity_in(self.len, self.arena);
+        vec.extend(self.iter().cloned());
+        vec
+    }
+
+    fn clone_from(&mut self, from: &Self) {
+        self.clear();
+        self.extend(from.iter().cloned());
+    }
+}
+
 impl<T> Drop for Vec<'_, T> {
     fn drop(&mut self) {
         self.clear();
@@ -283,13 +306,7 @@ impl<T: fmt::Debug> fmt::Debug for Vec<'_, T> {
     }
 }
 
-impl<T: PartialEq> PartialEq for Vec<'_, T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.as_slice() == other.as_slice()
-    }
-}
-
-impl<T: Eq> Eq for Vec<'_, T> {}
+super::compare_as!(impl [T] Vec<'_, T> as [T]);
 
 impl<T: PartialEq> PartialEq<[T]> for Vec<'_, T> {
     fn eq(&self, other: &[T]) -> bool {
@@ -305,6 +322,24 @@ impl<T: PartialEq, const N: usize> PartialEq<[T; N]> for Vec<'_, T> {
 
 impl<T> AsRef<[T]> for Vec<'_, T> {
     fn as_ref(&self) -> &[T] {
+        self
+    }
+}
+
+impl<T> AsMut<[T]> for Vec<'_, T> {
+    fn as_mut(&mut self) -> &mut [T] {
+        self
+    }
+}
+
+impl<T> Borrow<[T]> for Vec<'_, T> {
+    fn borrow(&self) -> &[T] {
+        self
+    }
+}
+
+impl<T> BorrowMut<[T]> for Vec<'_, T> {
+    fn borrow_mut(&mut self) -> &mut [T] {
         self
     }
 }

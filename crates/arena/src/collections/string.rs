@@ -1,12 +1,17 @@
 //! A growable string whose memory is in an arena.
 
+use core::borrow::Borrow;
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 use core::str;
 
+mod edit;
+
+pub use edit::Drain;
+
+use super::vec::Vec;
 use crate::arena::Arena;
 use crate::error::AllocError;
-use crate::vec::Vec;
 
 /// A growable string whose memory is in an [`Arena`]. It grows as [`Vec`] does.
 ///
@@ -150,13 +155,7 @@ impl fmt::Display for String<'_> {
     }
 }
 
-impl PartialEq for String<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.as_str() == other.as_str()
-    }
-}
-
-impl Eq for String<'_> {}
+super::compare_as!(impl [] String<'_> as str);
 
 impl PartialEq<str> for String<'_> {
     fn eq(&self, other: &str) -> bool {
@@ -174,4 +173,55 @@ impl AsRef<str> for String<'_> {
     fn as_ref(&self) -> &str {
         self
     }
+}
+
+impl Borrow<str> for String<'_> {
+    fn borrow(&self) -> &str {
+        self
+    }
+}
+
+/// Copies the string to new memory in the same arena.
+impl Clone for String<'_> {
+    fn clone(&self) -> Self {
+        let mut copy = String::with_capacity_in(self.len(), self.bytes.arena());
+        copy.push_str(self);
+        copy
+    }
+
+    fn clone_from(&mut self, from: &Self) {
+        self.clear();
+        self.push_str(from);
+    }
+}
+
+impl Extend<char> for String<'_> {
+    fn extend<I: IntoIterator<Item = char>>(&mut self, characters: I) {
+        characters.into_iter().for_each(|character| self.push(character));
+    }
+}
+
+impl<'t> Extend<&'t str> for String<'_> {
+    fn extend<I: IntoIterator<Item = &'t str>>(&mut self, texts: I) {
+        texts.into_iter().for_each(|text| self.push_str(text));
+    }
+}
+
+/// Makes a [`String`] in an arena from formatted text, as `format!` makes one on the heap.
+///
+/// ```
+/// use rookery_arena::{Arena, format_in};
+///
+/// let arena = Arena::new();
+/// let line = format_in!(&arena, "{}: {}", "content-length", 42);
+/// assert_eq!(line, "content-length: 42");
+/// ```
+///
+/// # Panics
+/// If the memory is not available, or if an implementation of a formatting trait returns an error.
+#[macro_export]
+macro_rules! format_in {
+    ($arena:expr, $($text:tt)+) => {
+        $crate::collections::String::from_fmt_in(::core::format_args!($($text)+), $arena)
+    };
 }

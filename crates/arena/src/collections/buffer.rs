@@ -2,9 +2,9 @@
 
 use core::fmt;
 
+use super::vec::Vec;
 use crate::arena::Arena;
 use crate::error::AllocError;
-use crate::vec::Vec;
 
 /// A queue of bytes in an [`Arena`], which grows as [`Vec`] does.
 ///

@@ -1,5 +1,11 @@
 //! Arrays, strings and buffers that grow in an arena.
 
+#[cfg(feature = "allocator-api2")]
+mod allocator;
+mod boxes;
+mod strings;
+mod vecs;
+
 use std::io::{BufRead, ErrorKind, Read, Write};
 use std::rc::Rc;
 
