@@ -12,7 +12,7 @@ use crate::ticket::{MAX_TICKETS, Ticket};
 const MAGIC: u64 = u64::from_le_bytes(*b"Rookery\0");
 
 /// The version of the scoreboard's layout. A worker rejects a scoreboard with another version.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// The maximum time after which an idle R process renews its state [`RState::Idle`] on the
 /// scoreboard. If the state has not been renewed for much longer, R is not idle: it runs a long
@@ -147,7 +147,7 @@ const _: () = {
     assert!(std::mem::offset_of!(Scoreboard, begun) == 192);
     assert!(
         std::mem::offset_of!(Scoreboard, counters) == 192 + 8 * MAX_TICKETS
-            && size_of::<RequestCounters>() == 8 * 53
+            && size_of::<RequestCounters>() == 8 * 56
     );
     assert!(
         size_of::<Scoreboard>() == 192 + 8 * MAX_TICKETS + 448 && align_of::<Scoreboard>() == 64
