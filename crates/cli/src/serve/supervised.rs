@@ -141,8 +141,12 @@ pub(crate) fn serve(
     if second_stop().is_none() {
         frontend.stop();
     }
-    // Exports the last spans.
-    drop(tracer);
+    if second_stop().is_none() {
+        // Exports the last spans.
+        drop(tracer);
+    } else {
+        std::mem::forget(tracer);
+    }
     server.set_access_log(None);
     if let Some(log) = log {
         log.close();
