@@ -8,6 +8,7 @@ pub mod http2_frames;
 pub mod proxy_header;
 pub mod settings;
 pub mod static_files;
+pub mod trace;
 pub mod websocket;
 pub mod worker;
 pub mod worker_response;

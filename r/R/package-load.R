@@ -77,6 +77,10 @@ prepare <- function() {
     shared$error_response <- error_response
     shared$note_app_500 <- note_app_500
     shared$limit_time <- limit_time
+    shared$begin_call_span <- begin_call_span
+    shared$begin_message_span <- begin_message_span
+    shared$follow_promise <- follow_promise
+    shared$end_span <- end_span
     shared$on_body_chunk <- on_body_chunk
     shared$body_process_queue <- body_process_queue
     shared$on_body_end <- on_body_end

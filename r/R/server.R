@@ -348,6 +348,7 @@ Server <- R6::R6Class(
       proxy_header <- has_proxy_header()
       tls <- if (inherits_socket) tls_of_supervisor(tls) else tls_open(tls)
       apply_limits(limits)
+      use_otel()
       detail <- setting_of("error_detail")$value
       private$is_https <- !is.null(tls)
       private$appWrapper <- AppWrapper$new(app)

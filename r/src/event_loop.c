@@ -132,6 +132,9 @@ static void dispatch_event(const struct rk_event* event) {
     default:
         break;
     }
+    if (copy.span != 0) {
+        rk_span_end(copy.span);
+    }
 }
 
 // Handles one event, or HTTP events for up to `batch_seconds`. Returns false if no event

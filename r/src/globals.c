@@ -253,6 +253,10 @@ void globals_prepare(SEXP shared) {
     objs.error_response = shared_object(shared, "error_response");
     objs.note_app_500 = shared_object(shared, "note_app_500");
     objs.limit_time = shared_object(shared, "limit_time");
+    objs.begin_call_span = shared_object(shared, "begin_call_span");
+    objs.begin_message_span = shared_object(shared, "begin_message_span");
+    objs.follow_promise = shared_object(shared, "follow_promise");
+    objs.end_span = shared_object(shared, "end_span");
     objs.on_body_chunk = shared_object(shared, "on_body_chunk");
     objs.body_process_queue = shared_object(shared, "body_process_queue");
     objs.on_body_end = shared_object(shared, "on_body_end");

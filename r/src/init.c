@@ -54,6 +54,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_service, 1),
     ENTRY(ffi_later_use, 2),
     ENTRY(ffi_interrupt, 0),
+    ENTRY(ffi_spans_in_r, 1),
     ENTRY(ffi_take_failure, 0),
     ENTRY(ffi_fail_for_test, 0),
     ENTRY(ffi_close, 0),

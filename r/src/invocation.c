@@ -21,6 +21,7 @@ struct invocation {
     const char* problem;
     SEXP req;        // valid while guarded code runs
     uint64_t token;  // of `req`, for onError; 0: none
+    uint64_t span;   // for otel_end(); 0: none
 };
 
 static bool is_nothing(SEXP value) {
@@ -41,6 +42,7 @@ static void use_result(struct invocation* invocation, SEXP value) {
             SEXP call = PROTECT(Rf_lang4(objs.then, value, ticket, req));
             Rf_eval(call, R_BaseEnv);
             UNPROTECT(2);
+            otel_follow(invocation->span, value);
             return;
         }
         invocation->stage = STAGE_PROMISE;
@@ -167,7 +169,12 @@ static SEXP run_invocation(void* data) {
     if (invocation->app->keeps_req) {
         invocation->token = keep(req);
     }
+    if (is_second) {
+        request_bind_trace(req, event);
+    }
     event_release();
+    invocation->span = otel_begin_call(event->kind == RK_HANDSHAKE ? "rookery.on_ws_open"
+        : "rookery.call", req);
     if (invocation->app->max_seconds > 0) {
         limit_time(invocation->app->max_seconds);
     }
@@ -252,6 +259,7 @@ void on_request(const struct rk_event* event) {
     double began = event_start();
     struct guard guard = {.body = run_invocation, .data = &invocation};
     enum failure failure = guard_run(&guard);
+    otel_end(invocation.span, failure != FAILURE_NONE || invocation.problem != NULL);
     if (app.max_seconds > 0) {
         struct guard end = {.body = run_no_limit};
         guard_run(&end);

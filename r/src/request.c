@@ -212,6 +212,20 @@ void request_bind_id(SEXP req, const struct rk_event* event) {
     UNPROTECT(1);
 }
 
+// Sets HTTP_TRACEPARENT again in a request for which onHeaders was called before, because the
+// context is that of another span.
+void request_bind_trace(SEXP req, const struct rk_event* event) {
+    for (size_t i = 0; i < event->header_count; i++) {
+        const struct rk_header* header = &event->headers[i];
+        if (header->symbol == KNOWN_TRACEPARENT) {
+            bool was_cached;
+            SEXP value = PROTECT(header_string(header, &was_cached));
+            Rf_defineVar(header_symbol(header), value, req);
+            UNPROTECT(1);
+        }
+    }
+}
+
 // Returns whether httpuv sets a binding again when a WebSocket is opened, even if onHeaders has
 // changed it: all of its own bindings except those about the body.
 static bool is_set_again(SEXP name) {

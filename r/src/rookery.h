@@ -69,6 +69,7 @@ struct rk_event {
     // The supervisor has assigned the request id that rk_request_id() returns.
     int32_t has_supervisor_request_id;
     int32_t is_head_seen;  // onHeaders was called before, perhaps in another process
+    uint64_t span;  // rk_span_end() ends it after the event; 0: none
 };
 
 // The configuration of a listener except its address.
@@ -94,7 +95,7 @@ struct rk_setup {
 _Static_assert(sizeof(struct rk_bytes) == 16 && offsetof(struct rk_bytes, len) == 8, "rk_bytes");
 _Static_assert(sizeof(struct rk_header) == 56 && offsetof(struct rk_header, symbol) == 48,
     "rk_header");
-_Static_assert(sizeof(struct rk_event) == 208 && offsetof(struct rk_event, id) == 16 &&
+_Static_assert(sizeof(struct rk_event) == 216 && offsetof(struct rk_event, id) == 16 &&
                    offsetof(struct rk_event, method) == 32 &&
                        offsetof(struct rk_event, headers) == 144 &&
                    offsetof(struct rk_event, body_fd) == 168 &&
@@ -173,6 +174,10 @@ int rk_is_empty(void);
 uint64_t rk_event_count(void);
 int rk_wait(double seconds);
 int rk_has_failed(void);  // whether the I/O thread has ended unexpectedly
+int32_t rk_spans_in_r(int32_t is_in_r);  // returns whether this process makes the requests' spans
+void rk_span_end(uint64_t span);
+// Writes the traceparent of the span of an event as a string; returns 0 if there is none.
+int32_t rk_span_traceparent(uint64_t span, char header[56]);
 int rk_take_failure(void);     // returns 1 once after a failure; see rk_error()
 void rk_fail_for_test(void);      // makes the I/O thread fail
 int rk_park(void);

@@ -84,6 +84,7 @@ extern struct objects {
     SEXP overflow, log_error, load_later_if_idle, handle_signals, watch_interrupts;
     SEXP trace, complete_error_report, call_on_error, write_error_report, error_response,
         note_app_500, limit_time;
+    SEXP begin_call_span, begin_message_span, follow_promise, end_span;
 } objs;
 
 bool globals_init(SEXP ns, SEXP globals, SEXP shared);
@@ -158,6 +159,7 @@ bool header_is_ambiguous(const struct rk_header* header);
 
 SEXP request_new(const struct rk_event* event);
 void request_bind_id(SEXP req, const struct rk_event* event);
+void request_bind_trace(SEXP req, const struct rk_event* event);
 void request_init(DllInfo* dll);
 SEXP request_save(SEXP req);
 void request_restore(SEXP req, SEXP saved);
@@ -169,6 +171,14 @@ SEXP ffi_tls_new(SEXP pairs, SEXP client_ca, SEXP is_optional, SEXP is_new_only,
                  SEXP only_http1_websockets, SEXP hsts, SEXP redirect_from, SEXP acme);
 SEXP ffi_tls_reload(SEXP listener);
 SEXP ffi_tls_development_certificate(SEXP folder);
+
+// otel.c -------------------------------------------------------------------
+
+uint64_t otel_begin_call(const char* name, SEXP req);
+uint64_t otel_begin_message(uint64_t parent);
+void otel_follow(uint64_t token, SEXP promise);
+void otel_end(uint64_t token, bool has_failed);
+SEXP ffi_spans_in_r(SEXP is_in_r);
 
 // guarded_call.c -----------------------------------------------------------
 

@@ -71,6 +71,7 @@ struct delivery {
     SEXP binary;
     SEXP message;
     R_xlen_t next;
+    uint64_t span;  // for otel_end(); 0: none
 };
 
 static SEXP callbacks_of(SEXP ws, SEXP name) {
@@ -107,6 +108,7 @@ static SEXP run_decode(void* data) {
     delivery->binary = Rf_ScalarLogical(!is_text);
     delivery->message = message;
     event_release();
+    delivery->span = otel_begin_message(delivery->event->span);
     SEXP callbacks = PROTECT(callbacks_of(delivery->ws, syms.message_callbacks));
     delivery->callbacks = callbacks;
     SEXP value = TYPEOF(callbacks) == VECSXP ? run_message(delivery) : R_NilValue;
@@ -123,6 +125,7 @@ void on_message(const struct rk_event* event) {
     struct delivery delivery = {.event = event, .ws = ws};
     struct guard guard = {.body = run_decode, .data = &delivery};
     enum failure failure = guard_run(&guard);
+    otel_end(delivery.span, failure != FAILURE_NONE);
     if (failure != FAILURE_NONE) {
         report_callback_error(event, ws, &guard, "message", "a WebSocket's onMessage");
         if (failure == FAILURE_ERROR) {

@@ -8,9 +8,9 @@ use rookery_server::tls::{Challenges, IssuedCertificate, SigningKey};
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::http::Response;
 use crate::protocol::{Account, Authority, describe_problem};
 use crate::settings::{Challenge, Settings};
+use rookery_http_client::Response;
 
 /// The maximum duration of each wait for the authority: until it has validated a host of an order,
 /// and until it has issued the certificate.

@@ -5,11 +5,12 @@ use std::cell::RefCell;
 use std::fmt::Write as _;
 
 use http::{Method, StatusCode};
+use rookery_http_client::Response;
 use rookery_server::tls::IssuedCertificate;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::http::{HttpClient, Response};
+use crate::http::HttpClient;
 use crate::jws::{AccountKey, Signer, base64};
 use crate::schedule::{Window, parse_rfc3339, window_lifetime};
 use crate::settings::Settings;

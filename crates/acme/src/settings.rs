@@ -83,7 +83,7 @@ impl Settings {
         if let Some(wrong) = self.emails.iter().find(|email| !is_email(email)) {
             return Err(BadSettings::Email(wrong.clone()));
         }
-        crate::http::Endpoint::parse(&self.directory)
+        crate::http::parse_endpoint(&self.directory)
             .map_err(|_| BadSettings::Directory(self.directory.clone()))?;
         if !self.agrees_to_terms {
             return Err(BadSettings::Terms(self.directory));

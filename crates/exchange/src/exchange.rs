@@ -15,6 +15,7 @@ mod header_sort;
 pub(crate) mod request_body;
 pub(crate) mod response;
 pub(crate) mod status;
+mod trace_headers;
 pub(crate) mod upstream_log;
 
 use self::arena_slice::ArenaSlice;
@@ -374,7 +375,7 @@ impl Exchange {
         let supervisor_id = unsafe { self.supervisor_request_id.bytes() };
         let proxy_id = if self.is_from_trusted_proxy { self.header(b"x-request-id") } else { None };
         let given = if supervisor_id.is_empty() { proxy_id } else { Some(supervisor_id) };
-        RequestId::choose(self.id, given, self.header(b"traceparent"))
+        RequestId::choose(self.id, given, self.trace_context().as_ref())
     }
 
     /// Returns the request's ticket: the number by which the supervisor follows the request while a

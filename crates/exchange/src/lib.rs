@@ -28,6 +28,7 @@ mod masking;
 mod payload;
 mod request_id;
 mod stream_flow_control;
+mod trace_context;
 mod wakers;
 mod websocket_backlog;
 
@@ -50,5 +51,6 @@ pub use stream_flow_control::{
     ChunkAdmission, EVENTS_RETRY, HIGH_MARK, LOW_MARK, PULL_HIGH_MARK, StreamEnd, StreamFlow,
     StreamOptions, StreamedBody, accepts_events,
 };
+pub use trace_context::{TraceContext, is_trace_state};
 pub use wakers::{AppWaker, IoWaker};
 pub use websocket_backlog::SendBacklog;

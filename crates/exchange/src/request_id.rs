@@ -5,6 +5,7 @@ use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::ids::ExchangeId;
+use crate::trace_context::TraceContext;
 
 /// The maximum length in bytes of a request id that a proxy provides.
 const MOST: usize = 128;
@@ -21,11 +22,16 @@ pub struct RequestId {
 
 impl RequestId {
     /// Chooses the id of a request. `id` is the number of the request within this process, `given`
-    /// is the value of a trusted `X-Request-Id` header, and `traceparent` is the value of the
-    /// header with that name.
-    pub fn choose(id: ExchangeId, given: Option<&[u8]>, traceparent: Option<&[u8]>) -> RequestId {
-        let given = given.filter(|given| is_id(given)).or_else(|| trace_id(traceparent?));
-        given.map_or_else(|| RequestId::generated(id, request_id_prefix()), RequestId::new)
+    /// is the value of a trusted `X-Request-Id` header, and `trace` is the context of the trace
+    /// that the request belongs to.
+    pub fn choose(id: ExchangeId, given: Option<&[u8]>, trace: Option<&TraceContext>) -> RequestId {
+        if let Some(given) = given.filter(|given| is_id(given)) {
+            return RequestId::new(given);
+        }
+        match trace {
+            Some(context) => RequestId::new(&context.trace_id_text()),
+            None => RequestId::generated(id, request_id_prefix()),
+        }
     }
 
     fn new(text: &[u8]) -> RequestId {
@@ -89,19 +95,6 @@ fn is_id(text: &[u8]) -> bool {
     (1..=MOST).contains(&text.len()) && text.iter().all(is_plain)
 }
 
-/// Returns the trace id in the value of a `traceparent` header of version 00, or `None` if the
-/// value is not valid.
-fn trace_id(value: &[u8]) -> Option<&[u8]> {
-    let is_hex = |part: &[u8]| part.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    let is_zero = |part: &[u8]| part.iter().all(|byte| *byte == b'0');
-    let value: &[u8; 55] = value.try_into().ok()?;
-    let (trace, parent, flags) = (&value[3..35], &value[36..52], &value[53..]);
-    let has_form = value.starts_with(b"00-") && value[35] == b'-' && value[52] == b'-';
-    let is_valid =
-        is_hex(trace) && is_hex(parent) && is_hex(flags) && !is_zero(trace) && !is_zero(parent);
-    (has_form && is_valid).then_some(trace)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,8 +120,8 @@ mod tests {
     fn uses_ids_of_proxies_only_if_they_are_valid() {
         let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let of = |given: Option<&str>, trace: Option<&str>| {
-            text(&RequestId::choose(7, given.map(str::as_bytes), trace.map(str::as_bytes)))
-                .to_owned()
+            let trace = trace.and_then(|header| TraceContext::parse(header.as_bytes()));
+            text(&RequestId::choose(7, given.map(str::as_bytes), trace.as_ref())).to_owned()
         };
         let own = of(None, None);
         assert_eq!(of(Some("a.B_c-9"), Some(trace)), "a.B_c-9");
@@ -140,7 +133,7 @@ mod tests {
         for bad in [
             "",
             "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-",
-            "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
             "00-0AF7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
             "00-00000000000000000000000000000000-b7ad6b7169203331-01",
             "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",

@@ -4,11 +4,13 @@ mod application;
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_exchange::{Command, Event};
 use rookery_server::{Config, ListenerConfig, Server};
 use rookery_test_support::allocator::{self, CountingAllocator};
+use rookery_trace::{Settings, Tracer};
 
 use self::application::{Application, NoWaker};
 
@@ -34,7 +36,26 @@ fn ask(socket: &mut TcpStream, request: &[u8], answer_len: usize, n: usize) {
 #[test]
 fn steady_state_allocates_nothing() {
     allocator::process::exclude_current_thread();
+    check(None);
+    // A tracer costs nothing where it records nothing.
+    let variables = |name: &str| {
+        let value = match name {
+            "OTEL_TRACES_EXPORTER" => "otlp",
+            "OTEL_TRACES_SAMPLER" => "parentbased_traceidratio",
+            "OTEL_TRACES_SAMPLER_ARG" => "0.000001",
+            _ => return None,
+        };
+        Some(value.to_owned())
+    };
+    let settings = Settings::from_environment(&variables, "test", &[]).settings.unwrap();
+    check(Some(Tracer::start(settings, |_| {}).unwrap()));
+}
+
+fn check(tracer: Option<Arc<Tracer>>) {
     let server = Server::new(Config::default(), Box::new(NoWaker));
+    if let Some(tracer) = tracer {
+        server.set_tracer(tracer);
+    }
     let listener =
         server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
     let app = Application::start(&server, |link, event| {

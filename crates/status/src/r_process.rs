@@ -4,7 +4,8 @@
 use std::time::{Duration, SystemTime};
 
 use rookery_worker_protocol::{
-    Histogram, RState, STATUS_CLASSES, Scoreboard, Snapshot, StatusClassCounters, now,
+    Histogram, RState, SPAN_RESULTS, STATUS_CLASSES, Scoreboard, Snapshot, SpanCounters,
+    StatusClassCounters, now,
 };
 use serde_json::{Value, json};
 
@@ -167,6 +168,17 @@ impl Metrics {
             "Seconds for which the longest-busy R process has been busy with its current task.",
             longest,
         );
+    }
+
+    /// Adds the metrics of the export of spans.
+    pub fn spans(&mut self, spans: &SpanCounters) {
+        self.family(
+            "trace_spans_total",
+            "counter",
+            "Spans that were exported, dropped because the collector was too slow, or not accepted \
+             by it.",
+        )
+        .values("trace_spans_total", "result", SPAN_RESULTS.into_iter().zip(spans.read()));
     }
 
     /// Adds the metrics of the process that accepts connections from clients.

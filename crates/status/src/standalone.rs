@@ -189,6 +189,11 @@ impl Standalone {
         }
     }
 
+    /// Records how many spans the process has exported, dropped and not been able to export.
+    pub fn set_spans(&self, counts: [u64; 3]) {
+        self.counters.spans.set(counts);
+    }
+
     /// Records that a request got a response at the time `now`. The response came from R, or from
     /// the server in place of R.
     pub fn answers(&self, exchange: &Exchange, now: u64) {
@@ -304,7 +309,8 @@ impl StatusSource for Standalone {
     fn metrics(&self) -> String {
         let mut text = Metrics::default();
         let process = self.process();
-        let RequestCounters { responses, queue_time, upstream_time, request_time } = &self.counters;
+        let RequestCounters { responses, queue_time, upstream_time, request_time, spans } =
+            &self.counters;
         text.requests(responses, queue_time, upstream_time, request_time);
         text.gauge("queue_length", "Requests that wait for R.", process.queued);
         let (limit, refused) = {
@@ -326,6 +332,7 @@ impl StatusSource for Standalone {
             STATES.map(|state| (state, u64::from(state == process.state))),
         );
         text.r_processes(&[process]);
+        text.spans(spans);
         text.accepting_process(self.connections.get(), output::lines_lost(), Some(self.started));
         text.into_text()
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use rookery_server::session_cookie::SessionCookie;
 use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
 use rookery_status::RecentErrors;
+use rookery_trace::Tracer;
 use tokio::sync::Notify;
 
 use crate::backend::{Availability, Backend, StaticPaths};
@@ -55,6 +56,9 @@ pub struct BackendRegistry {
     files: StaticFiles,
     /// The counters of the pool, which assigns requests to workers.
     pub(crate) counters: PoolCounters,
+    /// The tracer of the front end, which also records the starts of workers; not set if nothing is
+    /// traced.
+    tracer: OnceLock<Arc<Tracer>>,
     /// The state of the supervisor and its workers, as the status page and the metrics report it.
     pub(crate) report: SharedReport,
     /// The last errors in the R code of all workers.
@@ -71,6 +75,16 @@ impl BackendRegistry {
     /// Sets the object that creates session cookies. Further calls have no effect.
     pub(crate) fn set_cookie_factory(&self, factory: Box<dyn CookieFactory>) {
         let _ = self.cookie_factory.set(factory);
+    }
+
+    /// Sets the tracer that records the starts of workers. Further calls have no effect.
+    pub fn set_tracer(&self, tracer: Arc<Tracer>) {
+        let _ = self.tracer.set(tracer);
+    }
+
+    /// Returns the tracer of the front end, if there is one.
+    pub(crate) fn tracer(&self) -> Option<&Tracer> {
+        self.tracer.get().map(|tracer| &**tracer)
     }
 
     /// Returns a session cookie that names the worker with this slot and epoch (serial number), or

@@ -4,6 +4,7 @@
 pub mod allocator;
 #[cfg(feature = "client")]
 pub mod client;
+pub mod collector;
 mod fixtures;
 #[cfg(feature = "client")]
 pub mod tls;

@@ -102,6 +102,31 @@ impl StatusClassCounters {
     }
 }
 
+/// The numbers of spans that a process has exported, dropped, and not been able to export.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct SpanCounters([Counter; 3]);
+
+/// The names of the results of the export of spans in metrics, in the order of [`SpanCounters`].
+pub const SPAN_RESULTS: [&str; 3] = ["exported", "dropped", "failed"];
+
+impl SpanCounters {
+    /// Sets the numbers, in the order of [`SPAN_RESULTS`].
+    pub fn set(&self, counts: [u64; 3]) {
+        self.0.iter().zip(counts).for_each(|(counter, count)| counter.set(count));
+    }
+
+    /// Adds the counts of another set of counters to this one.
+    pub fn add_all(&self, other: &SpanCounters) {
+        self.0.iter().zip(&other.0).for_each(|(count, more)| count.add(more.get()));
+    }
+
+    /// Returns the numbers, in the order of [`SPAN_RESULTS`].
+    pub fn read(&self) -> [u64; 3] {
+        std::array::from_fn(|at| self.0[at].get())
+    }
+}
+
 /// Metrics of the requests that an application has responded to: the number of responses by class
 /// of status code, and histograms of the times in the queue, in the application and in total.
 #[derive(Debug, Default)]
@@ -117,6 +142,8 @@ pub struct RequestCounters {
     pub upstream_time: Histogram,
     /// A histogram of the time from the arrival of a request until the application's response.
     pub request_time: Histogram,
+    /// The spans of the process, most of which belong to requests.
+    pub spans: SpanCounters,
 }
 
 impl RequestCounters {
@@ -145,6 +172,7 @@ impl RequestCounters {
     /// Adds the counts of another set of request metrics to this one.
     pub fn add_all(&self, other: &RequestCounters) {
         self.responses.add_all(&other.responses);
+        self.spans.add_all(&other.spans);
         self.queue_time.add_all(&other.queue_time);
         self.upstream_time.add_all(&other.upstream_time);
         self.request_time.add_all(&other.request_time);

@@ -63,7 +63,8 @@ mod worker_header;
 
 pub use control_channel::{ControlChannel, MAX_ANNOUNCEMENT_SIZE, Received, is_trusted_peer};
 pub use counters::{
-    Counter, HISTOGRAM_BOUNDS, Histogram, RequestCounters, STATUS_CLASSES, StatusClassCounters,
+    Counter, HISTOGRAM_BOUNDS, Histogram, RequestCounters, SPAN_RESULTS, STATUS_CLASSES,
+    SpanCounters, StatusClassCounters,
 };
 pub use error_report::{ErrorReport, MAX_ERROR_REPORT_SIZE};
 pub use inherited::{Inherited, InheritedError};

@@ -13,7 +13,7 @@ use crate::ticket::{MAX_TICKETS, Ticket};
 const MAGIC: u64 = u64::from_le_bytes(*b"Rookery\0");
 
 /// The version of the scoreboard's layout. A worker rejects a scoreboard with another version.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 
 /// The maximum time after which an idle R process renews its state [`RState::Idle`] on the
 /// scoreboard. If the state has not been renewed for much longer, R is not idle: it runs a long
@@ -150,7 +150,7 @@ const _: () = {
     assert!(std::mem::offset_of!(Scoreboard, begun) == 192);
     assert!(
         std::mem::offset_of!(Scoreboard, counters) == 192 + 8 * MAX_TICKETS
-            && size_of::<RequestCounters>() == 8 * 53
+            && size_of::<RequestCounters>() == 8 * 56
     );
     assert!(std::mem::offset_of!(Scoreboard, task) == 192 + 8 * MAX_TICKETS + 448);
     assert!(size_of::<TaskCell>() == 104 && size_of::<Line<TaskCell>>() == 128);

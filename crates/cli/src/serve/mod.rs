@@ -21,3 +21,4 @@ pub(crate) mod supervisor_config;
 #[cfg(target_os = "linux")]
 pub(crate) mod supervisor_frontend;
 pub(crate) mod tls;
+pub(crate) mod tracing;

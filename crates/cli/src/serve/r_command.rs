@@ -17,6 +17,7 @@ use crate::listen::address::Address;
 use crate::process::signals;
 use crate::serve::access_log::LogTarget;
 use crate::serve::tls;
+use crate::serve::tracing::service_name;
 #[cfg(target_os = "linux")]
 use crate::settings::combined::Https;
 use crate::settings::r_arguments;
@@ -134,6 +135,9 @@ pub(crate) fn r_command(target: &Target, settings: Lines) -> Result<Command, Fai
         .env("R_TESTS", "");
     if let Some(libraries) = library_path(&package) {
         command.env("R_LIBS", libraries);
+    }
+    if std::env::var_os("OTEL_SERVICE_NAME").is_none_or(|name| name.is_empty()) {
+        command.env("OTEL_SERVICE_NAME", service_name(target));
     }
     // These variables are meant for this program, which has read them.
     command.env_remove(r_arguments::VARIABLE);

@@ -16,6 +16,7 @@ use crate::listen::listeners::Listeners;
 use crate::process::signals::{ReceivedSignal, Signals, StopCounter};
 use crate::serve::access_log::{Log, LogTarget};
 use crate::serve::tls::{self, TlsSetup};
+use crate::serve::tracing;
 use crate::settings::serve_settings::ServeSettings;
 use crate::stderr::{log_line, print_lines};
 use crate::terminal::browser;
@@ -48,6 +49,10 @@ pub(crate) fn serve(
         .map_err(|error| Failure::Unavailable(format!("{error}.")))?;
     let settings = serve.settings.server_settings()?;
     let server = Server::for_static_files(settings.config);
+    let tracer = tracing::start(target);
+    if let Some(tracer) = &tracer {
+        server.set_tracer(tracer.share());
+    }
     let log = log.open(serve.format)?;
     server.set_access_log(log.as_ref().map(Log::access_log));
     let spool = Arc::new(SpoolFolder::new(settings.spool_folder, log_line));
@@ -89,6 +94,8 @@ pub(crate) fn serve(
     manager.stopping("Finishing the responses in progress");
     drain(&listeners, &signals, &mut stops, &manager);
     listeners.stop();
+    // Exports the last spans.
+    drop(tracer);
     server.set_access_log(None);
     if let Some(log) = log {
         log.close();

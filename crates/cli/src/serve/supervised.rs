@@ -25,6 +25,7 @@ use crate::serve::supervisor_config::{
 };
 use crate::serve::supervisor_frontend::{SupervisorFrontend, perform, start_admin};
 use crate::serve::tls::{self, TlsSetup};
+use crate::serve::tracing;
 use crate::settings::sources::{LoadedSettings, Sources};
 use crate::stderr::log_line;
 use crate::terminal::r_prompt::PromptWatcher;
@@ -55,6 +56,11 @@ pub(crate) fn serve(
     let limits = pool_limits(serve, &settings.config, target, address);
     let registry = Arc::new(BackendRegistry::default());
     let server = Server::with_application(settings.config, pool(Arc::clone(&registry), limits));
+    let tracer = tracing::start(target);
+    if let Some(tracer) = &tracer {
+        server.set_tracer(tracer.share());
+        registry.set_tracer(tracer.share());
+    }
     let log = log_target.open(log_format(serve.format, workers))?;
     server.set_access_log(log.as_ref().map(Log::access_log));
     let listener_config = ListenerConfig {
@@ -132,6 +138,12 @@ pub(crate) fn serve(
     let failure = frontend.take_failure();
     if second_stop().is_none() {
         frontend.stop();
+    }
+    if second_stop().is_none() {
+        // Exports the last spans.
+        drop(tracer);
+    } else {
+        std::mem::forget(tracer);
     }
     server.set_access_log(None);
     if let Some(log) = log {

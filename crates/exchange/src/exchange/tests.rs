@@ -1,4 +1,5 @@
 use super::*;
+use crate::trace_context::TraceContext;
 
 fn head(lines: &[(&str, &str)]) -> Vec<(String, String)> {
     let mut exchange = Exchange::new();
@@ -50,6 +51,32 @@ fn joining_keeps_the_order_of_values_in_two_thousand_lines() {
         let want: Vec<String> =
             (0..2000).filter(|n| n % 7 == remainder).map(|n: usize| n.to_string()).collect();
         assert_eq!(*value, want.join(","));
+    }
+}
+
+#[test]
+fn the_context_of_a_trace_replaces_that_of_the_client() {
+    let header = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let other = "00-0af7651916cd43dd8448eb211c80319c-0000000000000001-00";
+    for lines in [
+        &[("accept", "*"), ("x-a", "b")][..],
+        &[("traceparent", header), ("accept", "*"), ("x-a", "b")],
+        &[("x-a", "b"), ("traceparent", "a"), ("accept", "*"), ("traceparent", header)],
+    ] {
+        let mut exchange = Exchange::new();
+        exchange.begin(1, 1, 0);
+        exchange.set_request_line(b"GET", b"/", Version::Http11);
+        for line in lines {
+            exchange.push_header(line.0.as_bytes(), line.1.as_bytes());
+        }
+        exchange.end_head(None, None, false);
+        let context = TraceContext::parse(other.as_bytes()).unwrap();
+        exchange.set_trace_context(&context);
+        assert_eq!(exchange.trace_context(), Some(context));
+        let names: Vec<_> = exchange.headers().map(|header| header.name).collect();
+        assert_eq!(names, [&b"accept"[..], b"traceparent", b"x-a"]);
+        exchange.remove_header(b"traceparent");
+        assert_eq!((exchange.trace_context(), exchange.headers().len()), (None, 2));
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rookery_error::{ErrorHook as _, Reports};
 use rookery_exchange::{BodyBufferPool, Exchange};
+use rookery_trace::Tracer;
 
 use crate::application::dispatch::{Dispatch, is_accepted, is_streamed};
 use crate::connections::table::ConnectionTable;
@@ -34,6 +35,8 @@ pub(crate) struct HttpState {
     pub(crate) response_streams: ResponseStreams,
     /// The request bodies that are being passed to the application chunk by chunk.
     pub(crate) request_streams: RequestStreams,
+    /// The tracer, if the requests of clients are traced.
+    pub(crate) tracer: Option<Arc<Tracer>>,
     /// The access log that records are written to, if it is enabled.
     pub(crate) log: Arc<CurrentLog>,
     /// The object that counts failed requests and queues error reports for the application.
@@ -63,6 +66,7 @@ impl HttpState {
         scratch: Rc<Scratch>,
         log: Arc<CurrentLog>,
         reports: Arc<Reports<Rejection>>,
+        tracer: Option<Arc<Tracer>>,
     ) -> Rc<HttpState> {
         Rc::new(HttpState {
             connections: Rc::clone(&websockets.shared.connections),
@@ -71,6 +75,7 @@ impl HttpState {
             handshake_limit: HandshakeLimit::default(),
             response_streams: ResponseStreams::default(),
             request_streams: RequestStreams::default(),
+            tracer,
             log,
             reports,
             scratch,

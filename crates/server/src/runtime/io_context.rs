@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rookery_error::Reports;
 use rookery_exchange::{Budget, Command, StreamId};
+use rookery_trace::Tracer;
 use rookery_worker_protocol::SharedScoreboard;
 
 use super::busy_poll::BusyPoll;
@@ -39,7 +40,7 @@ impl IoContext {
         application: Box<dyn Application>,
         limits: Limits,
         trim: Option<fn(bool)>,
-        log: Arc<CurrentLog>,
+        (log, tracer): (Arc<CurrentLog>, Option<Arc<Tracer>>),
         reports: Arc<Reports<Rejection>>,
         budget: Arc<Budget>,
         (scoreboard, is_timed): (Option<Arc<SharedScoreboard>>, bool),
@@ -60,7 +61,7 @@ impl IoContext {
             Rc::clone(&scratch),
             Arc::clone(&reports),
         ));
-        let http = HttpState::new(Rc::clone(&websockets), scratch, log, reports);
+        let http = HttpState::new(Rc::clone(&websockets), scratch, log, reports, tracer);
         Rc::new(IoContext {
             connections,
             dispatch,

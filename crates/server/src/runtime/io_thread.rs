@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use rookery_error::Reports;
 use rookery_exchange::{Budget, IoWaker, Link, ListenerId};
+use rookery_trace::Tracer;
 use rookery_worker_protocol::SharedScoreboard;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -77,6 +78,7 @@ pub(super) struct IoThreadConfig {
     pub(super) log: Arc<CurrentLog>,
     pub(super) reports: Arc<Reports<Rejection>>,
     pub(super) budget: Arc<Budget>,
+    pub(super) tracer: Option<Arc<Tracer>>,
     pub(super) supervision: Option<Arc<Supervision>>,
     /// The scoreboard (memory with the application's counters) of a server that has no supervisor,
     /// or `None` if nothing is counted.
@@ -98,6 +100,7 @@ pub(super) fn run(config: IoThreadConfig, commands: &CommandQueue) {
         log,
         reports,
         budget,
+        tracer,
         supervision,
         own_scoreboard,
     } = config;
@@ -139,7 +142,8 @@ pub(super) fn run(config: IoThreadConfig, commands: &CommandQueue) {
     let is_timed = own_scoreboard.is_some() || has_public_listeners;
     let supervised = supervision.as_ref().map(|supervision| Arc::clone(supervision.scoreboard()));
     let scoreboard = (supervised.or(own_scoreboard), is_timed);
-    let context = IoContext::new(application, limits, trim, log, reports, budget, scoreboard);
+    let context =
+        IoContext::new(application, limits, trim, (log, tracer), reports, budget, scoreboard);
     IO_CONTEXT.set(Some((Rc::clone(&context), Arc::clone(&commands_available))));
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         runtime.block_on(run_commands(&context, &commands_available, commands, supervision));

@@ -10,6 +10,7 @@ use std::time::Duration;
 use http::StatusCode;
 use rookery_error::Reports;
 use rookery_exchange::{AppWaker, Budget, Exchange, Link};
+use rookery_trace::Tracer;
 use rookery_worker_protocol::SharedScoreboard;
 
 use super::commands::IoCommand;
@@ -122,6 +123,17 @@ impl Server {
     /// once the requests in progress have been logged to it.
     pub fn set_access_log(&self, log: Option<Arc<AccessLog>>) {
         self.state.log.set(log);
+    }
+
+    /// Sets the tracer of the server, which records the requests of clients. It must be set before
+    /// the first listener is started. A later call has no effect.
+    pub fn set_tracer(&self, tracer: Arc<Tracer>) {
+        let _ = self.state.tracer.set(tracer);
+    }
+
+    /// Returns the tracer of the server, if there is one.
+    pub fn tracer(&self) -> Option<&Arc<Tracer>> {
+        self.state.tracer.get()
     }
 
     /// Listens on a TCP address. Port 0 selects a free port. Clients can connect when this function

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use rookery_error::Reports;
 use rookery_exchange::{AppWaker, Budget, Link, ListenerId};
 use rookery_system::signals::with_signals_blocked;
+use rookery_trace::Tracer;
 use rookery_worker_protocol::SharedScoreboard;
 
 use super::commands::{CommandQueue, IoCommand};
@@ -36,6 +37,7 @@ pub(super) struct ServerState {
     pub(super) budget: Arc<Budget>,
     supervision: OnceLock<Arc<Supervision>>,
     own_scoreboard: Mutex<Option<Arc<SharedScoreboard>>>,
+    pub(super) tracer: OnceLock<Arc<Tracer>>,
     thread: Mutex<Option<Thread>>,
 }
 
@@ -66,6 +68,7 @@ impl ServerState {
             reports: Arc::new(Reports::new()),
             supervision: OnceLock::new(),
             own_scoreboard: Mutex::default(),
+            tracer: OnceLock::new(),
             thread: Mutex::new(None),
         }
     }
@@ -153,6 +156,7 @@ impl ServerState {
             log: Arc::clone(&self.log),
             reports: Arc::clone(&self.reports),
             budget: Arc::clone(&self.budget),
+            tracer: self.tracer.get().cloned(),
             supervision: self.supervision.get().cloned(),
             own_scoreboard: self
                 .own_scoreboard

@@ -24,6 +24,21 @@ const SOONER: i32 = 500;
 /// a limit, these libraries would start a thread for each core in every worker.
 const THREADS: [&str; 3] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
 
+/// The environment variable with the attributes that spans, metrics and logs of a process have.
+const RESOURCE: &str = "OTEL_RESOURCE_ATTRIBUTES";
+
+/// Returns the attributes of a worker for `OTEL_RESOURCE_ATTRIBUTES`: those that the environment
+/// has, and the worker's identity unless the environment has one.
+fn resource_attributes(given: Option<String>, start: WorkerStart) -> String {
+    const IDENTITY: &str = "service.instance.id";
+    let given = given.filter(|given| !given.trim().is_empty());
+    let has_identity = given
+        .as_deref()
+        .is_some_and(|given| rookery_trace::pairs(given).iter().any(|(name, _)| name == IDENTITY));
+    let own = (!has_identity).then(|| format!("{IDENTITY}={}-{}", start.slot, start.epoch));
+    [given, own].into_iter().flatten().collect::<Vec<_>>().join(",")
+}
+
 /// The description of a worker process that is to be started.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WorkerStart {
@@ -83,6 +98,7 @@ pub(crate) fn spawn(
             command.env(name, threads.to_string());
         }
     }
+    command.env(RESOURCE, resource_attributes(std::env::var(RESOURCE).ok(), start));
     let hand_over = WorkerEnvironment {
         listener: listener.as_fd(),
         control: their_control.as_fd(),
@@ -164,4 +180,29 @@ fn be_chosen_sooner(pid: u32) {
     let own = fs::read_to_string("/proc/self/oom_score_adj").ok();
     let own: i32 = own.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
     let _ = fs::write(format!("/proc/{pid}/oom_score_adj"), (own + SOONER).min(1000).to_string());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resource_attributes_of_a_worker_yield_to_those_that_are_set() {
+        let start = WorkerStart {
+            slot: 2,
+            workers: 4,
+            serving: 4,
+            epoch: 7,
+            generation: 0,
+            is_public: false,
+        };
+        for (given, expected) in [
+            (None, "service.instance.id=2-7"),
+            (Some(" "), "service.instance.id=2-7"),
+            (Some("a=b"), "a=b,service.instance.id=2-7"),
+            (Some("service.instance.id=mine,a=b"), "service.instance.id=mine,a=b"),
+        ] {
+            assert_eq!(resource_attributes(given.map(str::to_owned), start), expected);
+        }
+    }
 }

@@ -102,6 +102,7 @@ pub(super) fn of(report: &Report, registry: &BackendRegistry) -> String {
         [("done", report.reload.succeeded), ("failed", report.reload.failed)],
     );
     text.gauge("generation", "Reloads that have been requested.", report.generation);
+    text.spans(&all.spans);
     text.accepting_process(report.connections as u64, report.log_lines_lost, report.started);
     text.into_text()
 }
@@ -114,6 +115,9 @@ fn answered(report: &Report, registry: &BackendRegistry) -> RequestCounters {
     all.queue_time.add_all(&counts.queue_time);
     all.upstream_time.add_all(&counts.upstream_time);
     all.request_time.add_all(&counts.request_time);
+    if let Some(tracer) = registry.tracer() {
+        all.spans.set(tracer.counters().read());
+    }
     all.add_all(&report.past);
     for process in &report.processes {
         all.add_all(process.backend.scoreboard.request_counters());

@@ -291,6 +291,7 @@ impl<'a> Fleet<'a> {
     fn on_ready(&mut self, epoch: u64) {
         let Some(worker) = self.workers.get(epoch) else { return };
         self.history.on_ready(worker);
+        worker.end_start_span(self.registry.tracer(), None);
         let slot = worker.start.slot;
         let is_successor = self.workers.slot(slot).successor == Some(epoch);
         let replaces = is_successor && self.workers.current(slot).is_some_and(|old| old.is_serving);
@@ -341,6 +342,9 @@ impl<'a> Fleet<'a> {
         // Early, because requests that the worker had in flight wait for this.
         self.registry.remove(&process.backend);
         let reason = self.history.on_exit(&process, end.exit);
+        if matches!(process.phase, WorkerPhase::Starting { .. }) {
+            process.end_start_span(self.registry.tracer(), Some(reason.name()));
+        }
         let now = Instant::now();
         self.output_tasks.add(process.clean_up(), now);
         if self.outcome.is_some() {

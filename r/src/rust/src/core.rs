@@ -16,6 +16,7 @@ use rookery_worker_protocol::{RState, Scoreboard, now};
 
 use crate::allocator;
 use crate::exchange::header_names::{Header, HeaderNames};
+use crate::invocation_spans::Tracing;
 use crate::listener::active::{ActiveListener, CountedTls};
 
 /// The state of the R package's Rust code. Each process has one such object, in the thread-local
@@ -60,6 +61,8 @@ pub(crate) struct Core {
     pub(crate) worker_state: WorkerState,
     /// The admin listener, which serves status and metrics, if it was started.
     pub(crate) admin: Option<AdminServer>,
+    /// The tracer and the spans of R code that is running.
+    pub(crate) tracing: Tracing,
 }
 
 /// The running admin listener, which serves status and metrics. Its fields are in the order in
@@ -198,6 +201,7 @@ impl Core {
             limits: Vec::new(),
             worker_state: WorkerState::default(),
             admin: None,
+            tracing: Tracing::default(),
         }
     }
 
@@ -209,7 +213,9 @@ impl Core {
         let server = Server::new(config.clone(), Box::new(schedule));
         server.set_access_log(self.log.open.clone());
         self.link = Arc::clone(server.link());
-        std::mem::replace(&mut self.server, server)
+        let before = std::mem::replace(&mut self.server, server);
+        self.continue_tracing();
+        before
     }
 
     /// Returns true if R is not processing any request.
@@ -241,6 +247,7 @@ impl Core {
     pub(crate) fn set_r_activity(&self, r: RState) {
         if let Some(scoreboard) = self.scoreboard() {
             scoreboard.set_r_state(r, now());
+            self.publish_span_counts();
         }
     }
 

@@ -41,6 +41,7 @@ pub struct RawEvent {
     has_client_certificate: i32,
     has_supervisor_request_id: i32,
     is_head_seen: i32,
+    span: u64,
 }
 
 // The layout is the same as in rookery.h.
@@ -49,7 +50,7 @@ const _: () = {
     use std::mem::offset_of;
     assert!(size_of::<Header>() == 56 && offset_of!(Header, symbol) == 48);
     assert!(
-        size_of::<RawEvent>() == 208
+        size_of::<RawEvent>() == 216
             && offset_of!(RawEvent, id) == 16
             && offset_of!(RawEvent, method) == 32
     );
@@ -83,6 +84,7 @@ impl RawEvent {
             has_client_certificate: 0,
             has_supervisor_request_id: 0,
             is_head_seen: 0,
+            span: 0,
         }
     }
 }
@@ -282,7 +284,8 @@ impl Core {
                 }
                 mut event => {
                     if self.begin_event(&mut event) {
-                        return Some(self.raw_event(event));
+                        let span = self.begin_span(&mut event);
+                        return Some(RawEvent { span, ..self.raw_event(event) });
                     }
                     if let Event::Request(exchange) | Event::Head(exchange) = event {
                         self.return_exchange(Command::Respond(exchange));

@@ -19,10 +19,12 @@ mod core;
 mod error_sharing;
 mod event;
 mod exchange;
+mod invocation_spans;
 mod limits;
 mod listener;
 mod settings;
 mod text;
+mod tracing;
 mod websocket;
 mod websocket_client;
 mod worker;
@@ -56,6 +58,7 @@ pub extern "C" fn rk_forked() {
     entry((), || {
         rookery_exchange::renew_request_ids();
         websocket_client::forked();
+        tracing::forked();
         core::forked();
     });
 }

@@ -139,7 +139,10 @@ fn listen_with_redirect(
         ..ListenerConfig::default()
     };
     let tls = site.tls.clone();
-    let listener = core::with(|core| core.server().listen_tcp(address, site))?;
+    let listener = core::with(|core| {
+        core.start_tracing();
+        core.server().listen_tcp(address, site)
+    })?;
     let (Some(from), Some(tls), Some(local)) = (redirect_from, tls, listener.local_addr()) else {
         return Ok(ActiveListener { renewer: None, listener, redirect: None });
     };
@@ -277,8 +280,10 @@ pub unsafe extern "C" fn rk_listen_unix(
         let tls = site.tls.clone();
         // SAFETY: guaranteed by the caller, see `# Safety`.
         let https = unsafe { tls::from_raw(setup.tls) };
-        let started =
-            core::with(|core| core.server().listen_unix(path, u32::try_from(mask).ok(), site));
+        let started = core::with(|core| {
+            core.start_tracing();
+            core.server().listen_unix(path, u32::try_from(mask).ok(), site)
+        });
         let started = started.and_then(|listener| {
             with_renewer(ActiveListener { renewer: None, listener, redirect: None }, https)
         });
@@ -350,6 +355,9 @@ pub extern "C" fn rk_stop_all() {
             });
             listening.stop();
         }
-        core::with(|core| core.detach_supervisor());
+        core::with(|core| {
+            core.detach_supervisor();
+            core.stop_tracing();
+        });
     });
 }

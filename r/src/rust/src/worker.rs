@@ -61,6 +61,10 @@ impl Core {
             }
             Err(error) => self.worker_state = WorkerState::Failed(error.to_string()),
         }
+        if let WorkerState::Worker(_) = &self.worker_state {
+            // The I/O thread of a worker starts here.
+            self.start_tracing();
+        }
         self.attach_supervisor();
     }
 
@@ -196,7 +200,8 @@ impl Core {
 
     /// Sends `command` to the server. By this command, R returns an exchange (a request with its
     /// response) to the server.
-    pub(crate) fn return_exchange(&self, command: Command) {
+    pub(crate) fn return_exchange(&mut self, mut command: Command) {
+        self.end_call(&mut command);
         self.record_response(&command);
         // Recorded before the response is sent, so that its receiver can read the updated values.
         if let Some(scoreboard) = self.scoreboard() {

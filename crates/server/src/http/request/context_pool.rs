@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use rookery_error::{Reports, RequestHook};
-use rookery_exchange::{Budget, Charge, Share};
+use rookery_exchange::{Budget, Charge, Share, TraceContext};
 
+use crate::http::request::request_span::RequestSpan;
 use crate::logging::access_log::pending_record::PendingRecord;
 use crate::rejection::Rejection;
 
@@ -26,11 +27,26 @@ pub(crate) struct ContextParts {
     pub(crate) hook: Arc<RequestHook<Rejection>>,
     /// The access log data of the request, until the request is complete.
     pub(crate) pending_record: PendingRecord,
+    /// The identity of the request's SERVER span, if this process traces and has no supervisor that
+    /// does. The span itself exists only if it is recorded.
+    pub(crate) trace: Option<TraceContext>,
+    /// The SERVER span of the request, if it is recorded.
+    pub(crate) span: Option<Box<RequestSpan>>,
     /// The charge to the memory budget for the response. It ends when the response has been
     /// written.
     pub(crate) response_charge: Charge,
     /// The buffer that responses are copied into and sent from.
     pub(crate) buffer: BytesMut,
+}
+
+impl ContextParts {
+    /// Completes the request's access log record and its span.
+    pub(crate) fn end_records(&mut self) {
+        self.pending_record.end();
+        if let Some(span) = self.span.take() {
+            (*span).end();
+        }
+    }
 }
 
 /// A pool of unused [`ContextParts`]: buffers and other parts of the server's data about a request,
@@ -53,16 +69,19 @@ impl ContextPool {
             Box::new(ContextParts {
                 hook: reports.hook(),
                 pending_record: PendingRecord::default(),
+                trace: None,
+                span: None,
                 response_charge: Charge::new(budget, Share::Replies),
                 buffer: BytesMut::new(),
             })
         })
     }
 
-    /// Writes the request's access log record, and returns the parts of its request context to the
-    /// pool.
+    /// Writes the request's access log record, ends its span, and returns the parts of its request
+    /// context to the pool.
     pub(crate) fn put_back(&self, mut parts: Box<ContextParts>) {
-        parts.pending_record.end();
+        parts.end_records();
+        parts.trace = None;
         parts.response_charge.set(0);
         let mut pooled = self.0.borrow_mut();
         if pooled.len() < MAX_POOLED {

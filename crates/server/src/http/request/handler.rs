@@ -222,7 +222,7 @@ fn accept_websocket(context: &mut RequestContext, mut exchange: Box<Exchange>) {
         let _ = exchange.push_response_header(b"Set-Cookie", text.as_bytes());
     }
     let is_stream = context.connection.is_http2_stream();
-    context.pending_record().set_status(if is_stream { 200 } else { 101 });
+    context.set_status(if is_stream { 200 } else { 101 });
     context.connection.accepted_websocket.replace(Some(exchange));
 }
 
@@ -279,6 +279,7 @@ fn begin_exchange(
     let ends =
         worker_header.as_deref().map_or_else(|| connection.ends.get(), worker_header::addresses);
     head::fill(&mut exchange, head, ends, is_upgrade);
+    context.apply_trace(&mut exchange, head);
     exchange.set_logged(context.is_logged());
     if let Some(worker_header) = worker_header {
         worker_header::apply(&mut exchange, *worker_header);

@@ -6,27 +6,36 @@ use std::net::Ipv4Addr;
 use http::header::{HOST, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method};
-use rookery_exchange::{Exchange, ExchangeId, RequestId, Version};
+use rookery_exchange::{Exchange, ExchangeId, RequestId, TraceContext, Version};
 
 use crate::net::addresses::ConnectionAddresses;
 use crate::rejection::Rejection;
 
 /// Returns the id of a request: the id that the supervisor or a trusted proxy has chosen, else the
-/// trace id in the `traceparent` header, else a new id.
+/// id of its trace, else a new id.
 pub(crate) fn request_id(
     id: ExchangeId,
     headers: &HeaderMap,
     is_trusted: bool,
     supervisor_id: Option<&[u8]>,
+    trace: Option<&TraceContext>,
 ) -> RequestId {
-    let only = |name: &str| {
-        let mut lines =
-            headers.get_all(name).iter().map(HeaderValue::as_bytes).filter(|line| !line.is_empty());
-        lines.next().filter(|_| lines.next().is_none())
-    };
     let external_id =
-        supervisor_id.or_else(|| if is_trusted { only("x-request-id") } else { None });
-    RequestId::choose(id, external_id, only("traceparent"))
+        supervisor_id.or_else(|| if is_trusted { only(headers, "x-request-id") } else { None });
+    RequestId::choose(id, external_id, trace)
+}
+
+/// Returns the context in the `traceparent` header of a request. Returns `None` if there is no such
+/// header, several, or an invalid one.
+pub(crate) fn trace_context(headers: &HeaderMap) -> Option<TraceContext> {
+    TraceContext::parse(only(headers, "traceparent")?)
+}
+
+/// Returns the value of a header that occurs only once. Empty values do not count.
+fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
+    let mut lines =
+        headers.get_all(name).iter().map(HeaderValue::as_bytes).filter(|line| !line.is_empty());
+    lines.next().filter(|_| lines.next().is_none())
 }
 
 /// Rejects request heads that hyper accepts but that this server must reject (RFC 9112, 3.2, 3.2.3

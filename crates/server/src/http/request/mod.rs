@@ -7,6 +7,7 @@ pub(crate) mod head;
 pub(crate) mod pending_response;
 pub(crate) mod request_body;
 pub(crate) mod request_context;
+pub(crate) mod request_span;
 pub mod session_cookie;
 pub(crate) mod spool_folder;
 pub(crate) mod stream;

@@ -16,7 +16,8 @@ use crate::http::connection::activity::Phase;
 use crate::http::connection::http_connection::HttpConnection;
 use crate::http::http_state::HttpState;
 use crate::http::request::context_pool::ContextParts;
-use crate::http::request::head::{names_host, request_id};
+use crate::http::request::head::{names_host, request_id, trace_context, used_https};
+use crate::http::request::request_span::{Client, RequestSpan, begin_context, keeps_trace_state};
 use crate::http::response::header_name_cache::HeaderNameCache;
 use crate::http::response::stream::response_stream::ResponseStream;
 use crate::logging::access_log::pending_record::PendingRecord;
@@ -106,8 +107,9 @@ impl RequestContext {
         self.connection.config.tls.as_ref().filter(|_| self.has_host_name)?.hsts()
     }
 
-    /// Begins the access log record of the request. The client's address and the request id come
-    /// from the worker header (by which a supervisor describes the client) if there is one.
+    /// Begins the access log record of the request and its span. The client's address and the
+    /// request id come from the worker header (by which a supervisor describes the client) if there
+    /// is one.
     pub(crate) fn begin_log(
         &mut self,
         head: &Parts,
@@ -123,15 +125,52 @@ impl RequestContext {
         let request = (&head.method, &head.uri, head.version);
         let remote = worker_header
             .map_or_else(|| connection.ends.get().remote, |worker_header| worker_header.remote);
+        if let Some(tracer) = &connection.shared.tracer {
+            let context = begin_context(tracer, &head.headers);
+            parts.trace = Some(context);
+            if context.is_sampled() {
+                let (has_tls, is_proxy) = (connection.has_tls(), connection.is_proxy);
+                let client = Client {
+                    remote,
+                    is_peer: !connection.config.proxy_protocol,
+                    is_https: used_https(&head.headers, has_tls, is_proxy),
+                };
+                parts.span = Some(RequestSpan::begin(tracer, context, head, &client));
+            }
+        }
+        let trace = parts.trace;
         parts.pending_record.begin(&connection.shared.log, remote, request, || {
-            request_id(
+            let trace = trace.or_else(|| trace_context(&head.headers));
+            let id = request_id(
                 *id,
                 &head.headers,
                 connection.is_proxy,
                 worker_header
                     .and_then(|worker_header| Some(worker_header.id.as_deref()?.as_bytes())),
-            )
+                trace.as_ref(),
+            );
+            (id, trace)
         });
+    }
+
+    /// Puts the context of the request's span into the exchange (the object of a request and its
+    /// response), in place of the client's context. Without a tracer, the client's headers stay.
+    pub(crate) fn apply_trace(&self, exchange: &mut Exchange, head: &Parts) {
+        if let Some(trace) = self.parts.as_ref().and_then(|parts| parts.trace.as_ref()) {
+            exchange.set_trace_context(trace);
+            if !keeps_trace_state(&head.headers) {
+                exchange.remove_header(b"tracestate");
+            }
+        }
+    }
+
+    /// Records the status of the response for the access log and the span.
+    pub(crate) fn set_status(&mut self, status: u16) {
+        let parts = self.parts();
+        parts.pending_record.set_status(status);
+        if let Some(span) = &mut parts.span {
+            span.set_status(status);
+        }
     }
 
     // ---- steps ----

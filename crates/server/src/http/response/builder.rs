@@ -196,7 +196,7 @@ pub(crate) fn finish(
         drop(content);
         return reject(context, headers, Rejection::Overload);
     }
-    context.pending_record().set_status(status.as_u16());
+    context.set_status(status.as_u16());
     if framing.closes {
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }

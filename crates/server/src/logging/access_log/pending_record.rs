@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
 use http::{Method, Uri, Version};
-use rookery_exchange::{RequestId, StreamEnd, UpstreamLog, write_masked};
+use rookery_exchange::{RequestId, StreamEnd, TraceContext, UpstreamLog, write_masked};
 
 use super::record::{PATH_BYTES, Protocol, Record};
 use super::{AccessLog, lock};
@@ -58,6 +58,7 @@ struct Fields {
     method: usize,
     path: usize,
     query: usize,
+    trace_id: Option<[u8; 32]>,
     status: u16,
     bytes: u64,
     aborted: Option<StreamEnd>,
@@ -65,13 +66,14 @@ struct Fields {
 }
 
 impl PendingRecord {
-    /// Begins the access-log record of a request. Does nothing if there is no access log.
+    /// Begins the access-log record of a request. `id` returns the request's id, and the context of
+    /// its trace. Does nothing if there is no access log.
     pub(crate) fn begin(
         &mut self,
         current: &CurrentLog,
         remote: Option<SocketAddr>,
         (method, uri, version): (&Method, &Uri, Version),
-        id: impl FnOnce() -> RequestId,
+        id: impl FnOnce() -> (RequestId, Option<TraceContext>),
     ) {
         let Some(log) = current.get() else { return };
         let head = &mut self.head;
@@ -85,9 +87,12 @@ impl PendingRecord {
             write_masked(query.as_bytes(), PATH_BYTES, head);
         }
         let query = head.len();
-        head.extend_from_slice(id().as_bytes());
+        let (id, trace) = id();
+        head.extend_from_slice(id.as_bytes());
+        let trace_id = trace.map(|trace| trace.trace_id_text());
         let protocol = Protocol::of(version);
-        self.fields = Some(Fields { method, path, query, ..Fields::new(log, remote, protocol) });
+        let fields = Fields::new(log, remote, protocol);
+        self.fields = Some(Fields { method, path, query, trace_id, ..fields });
     }
 
     /// Returns true while the access-log record of a request has begun and is not complete.
@@ -164,6 +169,7 @@ impl Fields {
             method: 0,
             path: 0,
             query: 0,
+            trace_id: None,
             status: 0,
             bytes: 0,
             aborted: None,
@@ -184,6 +190,7 @@ impl Fields {
             elapsed: self.since.elapsed(),
             aborted: self.aborted.or((self.status == 0).then_some(StreamEnd::Client)),
             request_id: &head[self.query..],
+            trace_id: self.trace_id,
             upstream: self.upstream,
         });
     }

@@ -36,6 +36,8 @@ pub struct Record<'a> {
     pub aborted: Option<StreamEnd>,
     /// The request id. It is empty if the request was rejected before the id was known.
     pub request_id: &'a [u8],
+    /// The id of the request's trace in hexadecimal, or `None` if the request belongs to no trace.
+    pub trace_id: Option<[u8; 32]>,
     /// Data about the workers of the request, such as the worker that received it last. `None` if
     /// no worker was involved.
     pub upstream: Option<UpstreamLog>,
@@ -94,6 +96,8 @@ pub struct OwnedRecord {
     pub aborted: Option<StreamEnd>,
     /// The request id. It is empty if the request was rejected before the id was known.
     pub request_id: Vec<u8>,
+    /// The id of the request's trace in hexadecimal, or `None` if the request belongs to no trace.
+    pub trace_id: Option<[u8; 32]>,
     /// Data about the workers of the request, such as the worker that received it last. `None` if
     /// no worker was involved.
     pub upstream: Option<UpstreamLog>,
@@ -136,6 +140,7 @@ impl Record<'_> {
             elapsed: self.elapsed,
             aborted: self.aborted,
             request_id: self.request_id.to_vec(),
+            trace_id: self.trace_id,
             upstream: self.upstream,
             ended: self.ended(),
         }
@@ -258,6 +263,11 @@ impl Record<'_> {
         if !self.request_id.is_empty() {
             out.extend_from_slice(b",\"request_id\":\"");
             escape_json(self.request_id, out);
+            out.push(b'"');
+        }
+        if let Some(trace_id) = &self.trace_id {
+            out.extend_from_slice(b",\"trace_id\":\"");
+            out.extend_from_slice(trace_id);
             out.push(b'"');
         }
         if let Some(reason) = self.aborted {

@@ -22,6 +22,7 @@ fn record<'a>(path: &'a [u8], query: &'a [u8]) -> Record<'a> {
         elapsed: Duration::from_micros(1234),
         aborted: None,
         request_id: b"",
+        trace_id: None,
         upstream: None,
     }
 }

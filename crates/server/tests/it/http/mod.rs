@@ -12,3 +12,4 @@ mod rejected_heads;
 mod spooled_bodies;
 mod static_files;
 pub(crate) mod streamed_request_bodies;
+mod tracing;

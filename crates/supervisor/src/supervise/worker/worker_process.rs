@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rookery_server::output;
 use rookery_status::{RunFolder, Utilization};
+use rookery_trace::{Kind, Span, Tracer};
 use rookery_worker_protocol::{
     ControlChannel, ErrorReport, KEEP_WEBSOCKETS, Message, PublicDescriptors, Received,
     now as scoreboard_time,
@@ -227,6 +228,26 @@ impl WorkerProcess {
         let took = self.started_at.elapsed().as_millis();
         let role = if self.is_serving { "" } else { ", a spare" };
         format!("{}{role} is ready, {took} ms after its start", self.name())
+    }
+
+    /// Records the span of the worker's start, which ends now, if there is a tracer. `failure` is
+    /// the reason why the worker has ended before it was ready, or `None` if it is ready.
+    pub(crate) fn end_start_span(&self, tracer: Option<&Tracer>, failure: Option<&str>) {
+        let Some(tracer) = tracer else { return };
+        let context = tracer.begin(None);
+        if !context.is_sampled() {
+            return;
+        }
+        let mut span = Span::begin("rookery.worker.start", Kind::Internal, context, None)
+            .started_at(self.start_time, self.started_at);
+        span.set_number("rookery.worker.slot", self.start.slot.into());
+        span.set_number("rookery.worker.epoch", self.start.epoch);
+        span.set_number("rookery.generation", self.start.generation);
+        span.set_number("process.pid", self.pid.unsigned_abs().into());
+        if let Some(failure) = failure {
+            span.set_error(failure);
+        }
+        tracer.end(span);
     }
 
     /// Returns true if the worker is in service and ready.

@@ -1,9 +1,12 @@
 //! Tests of starting workers, and of the environment that workers get.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_supervisor::{Outcome, RecyclePolicy, SupervisorCommand, Timeouts};
+use rookery_test_support::collector::Collector;
 use rookery_test_support::wait_until;
+use rookery_trace::{FLUSH_TIMEOUT, Settings, Tracer};
 
 use crate::support::running_supervisor::{Running, Wish, how_often, is_told, send_signal, while_};
 
@@ -17,6 +20,7 @@ fn workers_inherit_only_their_own_descriptors() {
         ("ROOKERY_WORKER", &["0", "1"][..]),
         ("ROOKERY_WORKER_COUNT", &["2"]),
         ("ROOKERY_GENERATION", &["0"]),
+        ("OTEL_RESOURCE_ATTRIBUTES", &["service.instance.id=0-1", "service.instance.id=1-2"]),
         ("ROOKERY_INTERNAL_LISTEN_FD", &[""]),
         ("ROOKERY_INTERNAL_CONTROL_FD", &[""]),
     ] {
@@ -123,4 +127,37 @@ fn a_stop_before_the_first_ready_worker_has_no_delay() {
     let times = Timeouts { delay: Duration::from_secs(3600), ..Timeouts::default() };
     let mut running = Running::start(Wish { mode: |_| "never ready", times, ..Wish::default() });
     assert_eq!(running.stop(), Outcome::Stopped);
+}
+
+#[test]
+fn each_start_of_a_worker_has_a_span() {
+    let collector = Collector::start(&[]);
+    let url = collector.url();
+    let get = |name: &str| (name == "OTEL_EXPORTER_OTLP_ENDPOINT").then(|| url.clone());
+    let settings = Settings::from_environment(&get, "app", &[]).settings.unwrap();
+    let tracer = Tracer::start(settings, |_| {}).unwrap();
+    let mut running = Running::new(Wish {
+        workers: 1,
+        start_retries: 3,
+        mode: |start| if start == 0 { "fails" } else { "" },
+        tracer: Some(Arc::clone(&tracer)),
+        ..Wish::default()
+    });
+    assert_eq!(running.get("/pid").status, 200);
+    running.stop();
+    tracer.shut_down(FLUSH_TIMEOUT);
+    let spans = collector.spans();
+    let seen: Vec<_> = spans
+        .iter()
+        .map(|span| {
+            let attribute = |name: &str| span.attributes.get(name).map_or("-", String::as_str);
+            let epoch = attribute("rookery.worker.epoch");
+            (&*span.name, epoch, span.status, attribute("error.type"))
+        })
+        .collect();
+    assert_eq!(
+        seen,
+        [("rookery.worker.start", "1", 2, "crash"), ("rookery.worker.start", "2", 0, "-"),]
+    );
+    assert!(spans.iter().all(|span| span.end > span.start && span.parent_span_id.is_empty()));
 }

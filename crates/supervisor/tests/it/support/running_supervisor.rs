@@ -15,6 +15,7 @@ use rookery_supervisor::{
 };
 use rookery_test_support::client::{Client, Response};
 use rookery_test_support::wait_until;
+use rookery_trace::Tracer;
 use tempfile::TempDir;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -47,6 +48,7 @@ pub(crate) struct Wish {
     pub(crate) turns_every: Duration,
     /// The mode of a start, by the number of earlier starts.
     pub(crate) mode: fn(usize) -> &'static str,
+    pub(crate) tracer: Option<Arc<Tracer>>,
 }
 
 impl Default for Wish {
@@ -66,6 +68,7 @@ impl Default for Wish {
             delay: Duration::ZERO,
             turns_every: Duration::MAX,
             mode: |_| "",
+            tracer: None,
         }
     }
 }
@@ -175,6 +178,9 @@ impl Running {
 
     pub(crate) fn start(wish: Wish) -> Running {
         let registry = Arc::new(BackendRegistry::default());
+        if let Some(tracer) = &wish.tracer {
+            registry.set_tracer(Arc::clone(tracer));
+        }
         let limits = PoolLimits { queue_timeout: wish.queue_timeout, ..PoolLimits::default() };
         let server =
             Server::with_application(Config::default(), pool(Arc::clone(&registry), limits));

@@ -111,9 +111,11 @@ impl HttpConnection {
         self.end_response_stream(StreamEnd::Client);
         if let Some(parts) = &mut *self.flushing.borrow_mut() {
             // These parts still exist, so the last byte of the response has not been written.
-            parts
-                .pending_record
-                .abort(streamed.or(self.end_reason.get()).unwrap_or(StreamEnd::Client));
+            let reason = streamed.or(self.end_reason.get()).unwrap_or(StreamEnd::Client);
+            parts.pending_record.abort(reason);
+            if let Some(span) = &mut parts.span {
+                span.abort(reason);
+            }
         }
         self.finish_pending_release();
         self.charge.set(connection_bytes(self.has_tls()).min(self.charge.bytes()));

@@ -16,10 +16,10 @@ use crate::http::response::stream::response_stream::ResponseStream;
 
 impl HttpConnection {
     /// Begins a new request on the connection. If the previous response is not completely written
-    /// yet, completes its access log record now.
+    /// yet, completes its access log record and its span now.
     pub(crate) fn begin_request(&self) {
         if let Some(parts) = &mut *self.flushing.borrow_mut() {
-            parts.pending_record.end();
+            parts.end_records();
         }
         self.enter(Phase::Body);
         self.is_parked.set(false);

@@ -1,0 +1,51 @@
+//! The tracer of this process, which the environment variables of OpenTelemetry configure.
+
+use std::sync::Arc;
+
+use rookery_trace::{FLUSH_TIMEOUT, Settings, Tracer};
+
+use crate::app_detection::Target;
+use crate::stderr::log_line;
+
+/// Starts the tracer if the environment turns tracing on. The end of the returned value exports
+/// the last spans.
+pub(crate) fn start(target: &Target) -> Option<RunningTracer> {
+    let get = |name: &str| std::env::var(name).ok();
+    let attributes = [
+        ("service.instance.id", "supervisor".to_owned()),
+        ("process.pid", std::process::id().to_string()),
+    ];
+    let found = Settings::from_environment(&get, &service_name(target), &attributes);
+    found.remarks.iter().for_each(|remark| log_line(remark));
+    match Tracer::start(found.settings?, log_line) {
+        Ok(tracer) => Some(RunningTracer(tracer)),
+        Err(error) => {
+            log_line(&format!("traces are off, because their thread cannot be started: {error}"));
+            None
+        }
+    }
+}
+
+/// Returns the name of the service in traces, unless `OTEL_SERVICE_NAME` is set: the name of the
+/// app's folder.
+pub(crate) fn service_name(target: &Target) -> String {
+    let name = target.folder.file_name().unwrap_or_default().to_string_lossy();
+    if name.is_empty() { "rookery".to_owned() } else { name.into_owned() }
+}
+
+/// The tracer of this process.
+#[derive(Debug)]
+pub(crate) struct RunningTracer(Arc<Tracer>);
+
+impl RunningTracer {
+    /// Returns another reference to the tracer.
+    pub(crate) fn share(&self) -> Arc<Tracer> {
+        Arc::clone(&self.0)
+    }
+}
+
+impl Drop for RunningTracer {
+    fn drop(&mut self) {
+        self.0.shut_down(FLUSH_TIMEOUT);
+    }
+}

@@ -1,0 +1,274 @@
+//! The SERVER span of a request, with the attributes of OpenTelemetry's conventions for HTTP.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http::header::{HOST, USER_AGENT};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method};
+use rookery_exchange::{StreamEnd, TraceContext, is_trace_state, write_masked};
+use rookery_trace::{Kind, Parent, Span, Tracer};
+
+use crate::http::request::head;
+
+/// The maximum number of bytes of a path, query or user agent in a span.
+const MAX_TEXT: usize = 2048;
+
+/// The text that replaces a secret in a query, as the conventions have it.
+const REDACTED: &str = "REDACTED";
+
+/// The names of query parameters that are secrets, in lower case. The first row is that of the
+/// conventions.
+const SECRET_NAMES: [&str; 10] = [
+    "awsaccesskeyid",
+    "signature",
+    "sig",
+    "x-goog-signature",
+    "code",
+    "key",
+    "jwt",
+    "otp",
+    "pin",
+    "sid",
+];
+
+/// The words that mark a query parameter as a secret wherever they occur in its name.
+const SECRET_WORDS: [&str; 11] = [
+    "token",
+    "secret",
+    "passw",
+    "passphrase",
+    "pwd",
+    "credential",
+    "auth",
+    "session",
+    "apikey",
+    "api_key",
+    "private",
+];
+
+/// The identity of a request's SERVER span, which is passed on even if the span is not recorded.
+pub(crate) fn begin_context(tracer: &Tracer, headers: &HeaderMap) -> TraceContext {
+    tracer.begin(head::trace_context(headers).as_ref())
+}
+
+/// Returns true if the client's `tracestate` header is passed on: if it is valid and belongs to a
+/// valid `traceparent`.
+pub(crate) fn keeps_trace_state(headers: &HeaderMap) -> bool {
+    let mut lines = headers.get_all("tracestate").iter();
+    match (lines.next(), lines.next()) {
+        (None, _) => true,
+        (Some(line), None) => {
+            head::trace_context(headers).is_some() && is_trace_state(line.as_bytes())
+        }
+        (Some(_), Some(_)) => {
+            let lines: Vec<_> =
+                headers.get_all("tracestate").iter().map(HeaderValue::as_bytes).collect();
+            head::trace_context(headers).is_some() && is_trace_state(&lines.join(&b','))
+        }
+    }
+}
+
+/// The client of a request, as a span describes it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Client {
+    pub(crate) remote: Option<SocketAddr>,
+    /// True if the client is the peer of the connection. Behind a PROXY protocol header, the
+    /// address of the peer is not kept.
+    pub(crate) is_peer: bool,
+    /// True if the client used HTTPS.
+    pub(crate) is_https: bool,
+}
+
+/// The SERVER span of a request that is not complete yet.
+#[derive(Debug)]
+pub(crate) struct RequestSpan {
+    tracer: Arc<Tracer>,
+    span: Span,
+    status: u16,
+    aborted: Option<StreamEnd>,
+}
+
+impl RequestSpan {
+    /// Begins the span of a request whose head has been read. Boxed, because only few requests are
+    /// recorded.
+    pub(crate) fn begin(
+        tracer: &Arc<Tracer>,
+        context: TraceContext,
+        head: &Parts,
+        client: &Client,
+    ) -> Box<RequestSpan> {
+        let method = known_method(&head.method);
+        let parent = head::trace_context(&head.headers);
+        let parent = parent.map(|it| Parent { span_id: it.span_id, is_remote: true });
+        let mut span = Span::begin(method.unwrap_or("HTTP"), Kind::Server, context, parent);
+        span.set_text("http.request.method", method.unwrap_or("_OTHER"));
+        if method.is_none() {
+            span.set_text("http.request.method_original", cut(head.method.as_str()));
+        }
+        span.set_text("url.path", &masked(head.uri.path()));
+        if let Some(query) = head.uri.query().filter(|query| !query.is_empty()) {
+            span.set_text("url.query", &redacted(query));
+        }
+        span.set_text("url.scheme", if client.is_https { "https" } else { "http" });
+        span.set_text(
+            "network.protocol.version",
+            match head.version {
+                http::Version::HTTP_10 => "1.0",
+                http::Version::HTTP_2 => "2",
+                _ => "1.1",
+            },
+        );
+        if let Some(remote) = client.remote {
+            span.set_text("client.address", &remote.ip().to_string());
+            if client.is_peer {
+                span.set_text("network.peer.address", &remote.ip().to_string());
+                span.set_number("network.peer.port", remote.port().into());
+            }
+        }
+        let header = |name| head.headers.get(name).and_then(|value| value.to_str().ok());
+        if let Some((host, port)) = header(HOST).and_then(host_and_port) {
+            span.set_text("server.address", cut(host));
+            let default = if client.is_https { 443 } else { 80 };
+            span.set_number("server.port", port.unwrap_or(default).into());
+        }
+        if let Some(agent) = header(USER_AGENT) {
+            span.set_text("user_agent.original", cut(agent));
+        }
+        if keeps_trace_state(&head.headers) {
+            let mut lines = head.headers.get_all("tracestate").iter();
+            if let (Some(line), None) = (lines.next(), lines.next()) {
+                span.set_trace_state(line.as_bytes());
+            }
+        }
+        let tracer = Arc::clone(tracer);
+        Box::new(RequestSpan { tracer, span, status: 0, aborted: None })
+    }
+
+    pub(crate) fn set_status(&mut self, status: u16) {
+        self.status = status;
+    }
+
+    /// Records that the response is incomplete, and why.
+    pub(crate) fn abort(&mut self, reason: StreamEnd) {
+        self.aborted = Some(reason);
+    }
+
+    /// Ends the span.
+    pub(crate) fn end(mut self) {
+        if self.status != 0 {
+            self.span.set_number("http.response.status_code", self.status.into());
+        }
+        match self.aborted {
+            // A client that leaves is no error of the server.
+            Some(StreamEnd::Client | StreamEnd::Done | StreamEnd::Stop) => {}
+            Some(reason) => self.span.set_error(reason.name()),
+            None if self.status >= 500 => self.span.set_error(&self.status.to_string()),
+            None => {}
+        }
+        self.tracer.end(self.span);
+    }
+}
+
+/// Returns the name of a method that the conventions list, so that clients cannot make up names of
+/// spans.
+fn known_method(method: &Method) -> Option<&'static str> {
+    const KNOWN: [&str; 10] =
+        ["GET", "POST", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "QUERY"];
+    KNOWN.into_iter().find(|known| *known == method.as_str())
+}
+
+/// Returns the host in a Host header without brackets, and the port if there is one.
+fn host_and_port(value: &str) -> Option<(&str, Option<u16>)> {
+    let (host, port) = match value.strip_prefix('[') {
+        Some(literal) => {
+            let (host, port) = literal.split_once(']')?;
+            (host, port.strip_prefix(':'))
+        }
+        None => value.split_once(':').map_or((value, None), |(host, port)| (host, Some(port))),
+    };
+    (!host.is_empty()).then(|| (host, port.and_then(|port| port.parse().ok())))
+}
+
+fn cut(text: &str) -> &str {
+    let most = text.len().min(MAX_TEXT);
+    let end = (0..=most).rev().find(|at| text.is_char_boundary(*at));
+    &text[..end.unwrap_or(0)]
+}
+
+/// Returns a part of the target in which tokens of sessions are masked, as in the access log.
+fn masked(part: &str) -> String {
+    let mut bytes = Vec::with_capacity(part.len().min(MAX_TEXT));
+    write_masked(part.as_bytes(), MAX_TEXT, &mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Returns the query, in which the values of secret parameters are replaced.
+fn redacted(query: &str) -> String {
+    let mut out = String::with_capacity(query.len().min(MAX_TEXT));
+    for (at, item) in masked(query).split('&').enumerate() {
+        if at > 0 {
+            out.push('&');
+        }
+        match item.split_once('=') {
+            Some((name, _)) if is_secret(name) => {
+                out.push_str(name);
+                out.push('=');
+                out.push_str(REDACTED);
+            }
+            _ => out.push_str(item),
+        }
+    }
+    out
+}
+
+/// Returns true if the value of a query parameter is a secret. A name with percent codes is one in
+/// any case, because it could be any name.
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.contains('%')
+        || SECRET_NAMES.contains(&&*name)
+        || SECRET_WORDS.iter().any(|word| name.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_in_a_query_are_redacted() {
+        for (query, expected) in [
+            ("a=b&c=d", "a=b&c=d"),
+            (
+                "Signature=x&sig=y&AWSAccessKeyId=z&X-Goog-Signature=w",
+                "Signature=REDACTED&sig=REDACTED&AWSAccessKeyId=REDACTED&X-Goog-Signature=REDACTED",
+            ),
+            ("access_token=x&Password=y&q=z", "access_token=REDACTED&Password=REDACTED&q=z"),
+            ("code=x&zipcode=1", "code=REDACTED&zipcode=1"),
+            ("%74oken=x", "%74oken=REDACTED"),
+            ("token", "token"),
+            ("token=a=b", "token=REDACTED"),
+            ("w=0123456789abcdef0123", "w=<...>"),
+        ] {
+            assert_eq!(redacted(query), expected, "{query}");
+        }
+        assert_eq!(redacted(&"x".repeat(5000)).len(), MAX_TEXT);
+        assert_eq!(masked("/session/0123456789abcdef0123456789abcdef/x"), "/session/<...>/x");
+    }
+
+    #[test]
+    fn host_headers_are_divided() {
+        for (value, expected) in [
+            ("a.example", Some(("a.example", None))),
+            ("a:8080", Some(("a", Some(8080)))),
+            ("a:", Some(("a", None))),
+            ("[::1]:80", Some(("::1", Some(80)))),
+            ("[::1]", Some(("::1", None))),
+            ("", None),
+            ("[::1", None),
+        ] {
+            assert_eq!(host_and_port(value), expected, "{value}");
+        }
+        assert_eq!(cut(&"\u{e9}".repeat(MAX_TEXT)).len(), MAX_TEXT);
+    }
+}

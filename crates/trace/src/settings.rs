@@ -1,0 +1,364 @@
+//! The settings of tracing, which the environment variables of OpenTelemetry have.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use rookery_http_client::Endpoint;
+use rookery_websocket_client::Roots;
+
+use crate::sampler::Sampler;
+
+/// The default address of a collector on this machine.
+const DEFAULT_ENDPOINT: &str = "http://localhost:4318";
+
+/// The path of an endpoint for traces, below the address that all signals share.
+const TRACES_PATH: &str = "v1/traces";
+
+/// The settings of tracing.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) roots: Roots,
+    pub(crate) headers: HeaderMap,
+    /// The maximum time of one attempt to send a batch.
+    pub(crate) timeout: Duration,
+    /// The maximum time of all attempts to send a batch.
+    pub(crate) export_timeout: Duration,
+    pub(crate) sampler: Sampler,
+    /// The attributes of the process that makes the spans.
+    pub(crate) resource: Vec<(String, String)>,
+    pub(crate) queue_size: usize,
+    pub(crate) batch_size: usize,
+    /// The time after which the spans of a batch that is not full are sent.
+    pub(crate) delay: Duration,
+}
+
+/// The settings in the environment, with remarks about invalid values, which have no effect.
+#[derive(Debug)]
+pub struct SettingsFromEnvironment {
+    /// The settings, or `None` if tracing is off.
+    pub settings: Option<Settings>,
+    /// The remarks, each a sentence for the operator.
+    pub remarks: Vec<String>,
+}
+
+/// Reads environment variables, and takes notes of invalid values.
+struct Reader<'a> {
+    get: &'a dyn Fn(&str) -> Option<String>,
+    remarks: Vec<String>,
+}
+
+impl Settings {
+    /// Reads the settings from environment variables, whose values `get` returns. Tracing is on if
+    /// `OTEL_TRACES_EXPORTER` is `otlp`, or if it is not set and there is an OTLP endpoint.
+    /// `service` is the name of the service if the environment has none, and `attributes` are
+    /// attributes of the process, which the environment's take precedence over.
+    pub fn from_environment(
+        get: &dyn Fn(&str) -> Option<String>,
+        service: &str,
+        attributes: &[(&str, String)],
+    ) -> SettingsFromEnvironment {
+        let mut reader = Reader { get, remarks: Vec::new() };
+        let settings = reader.settings(service, attributes);
+        SettingsFromEnvironment { settings, remarks: reader.remarks }
+    }
+}
+
+impl Reader<'_> {
+    /// Returns the value of a variable. An empty value counts as none.
+    fn value(&self, name: &str) -> Option<String> {
+        (self.get)(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+    }
+
+    /// Returns the value of the variable for traces, or else of the one for all signals.
+    fn otlp(&self, name: &str) -> Option<String> {
+        self.value(&format!("OTEL_EXPORTER_OTLP_TRACES_{name}"))
+            .or_else(|| self.value(&format!("OTEL_EXPORTER_OTLP_{name}")))
+    }
+
+    fn remark(&mut self, remark: String) {
+        self.remarks.push(remark);
+    }
+
+    fn settings(&mut self, service: &str, attributes: &[(&str, String)]) -> Option<Settings> {
+        if !self.check_exporter() {
+            return None;
+        }
+        if let Some(protocol) = self.otlp("PROTOCOL").filter(|it| it != "http/protobuf") {
+            self.remark(format!(
+                "OTEL_EXPORTER_OTLP_PROTOCOL={protocol} is not supported and traces are off: set \
+                 http/protobuf, and the collector's endpoint for HTTP, which usually has port 4318"
+            ));
+            return None;
+        }
+        if let Some(kind) = self.otlp("COMPRESSION").filter(|it| it != "none") {
+            self.remark(format!(
+                "OTEL_EXPORTER_OTLP_COMPRESSION={kind} has no effect: traces are \
+                                 sent uncompressed"
+            ));
+        }
+        let endpoint = self.endpoint()?;
+        let timeout = self
+            .milliseconds("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT")
+            .or_else(|| self.milliseconds("OTEL_EXPORTER_OTLP_TIMEOUT"))
+            .unwrap_or(Duration::from_secs(10));
+        let queue_size = self.count("OTEL_BSP_MAX_QUEUE_SIZE").unwrap_or(2048);
+        let batch_size = self.count("OTEL_BSP_MAX_EXPORT_BATCH_SIZE").unwrap_or(512);
+        Some(Settings {
+            endpoint,
+            roots: self.otlp("CERTIFICATE").map_or(Roots::System, Roots::Custom),
+            headers: self.headers(),
+            timeout,
+            export_timeout: self
+                .milliseconds("OTEL_BSP_EXPORT_TIMEOUT")
+                .unwrap_or(Duration::from_secs(30)),
+            sampler: self.sampler(),
+            resource: self.resource(service, attributes),
+            queue_size,
+            batch_size: batch_size.min(queue_size),
+            delay: self.milliseconds("OTEL_BSP_SCHEDULE_DELAY").unwrap_or(Duration::from_secs(5)),
+        })
+    }
+
+    /// Returns true if the environment turns tracing on.
+    fn check_exporter(&mut self) -> bool {
+        let is_disabled = self.value("OTEL_SDK_DISABLED");
+        if is_disabled.is_some_and(|it| it.eq_ignore_ascii_case("true")) {
+            return false;
+        }
+        match self.value("OTEL_TRACES_EXPORTER") {
+            None => self.otlp("ENDPOINT").is_some(),
+            Some(names) => {
+                // R's package otel also accepts `http`.
+                let is_otlp = names.split(',').any(|name| matches!(name.trim(), "otlp" | "http"));
+                if !is_otlp && names != "none" {
+                    self.remark(format!(
+                        "OTEL_TRACES_EXPORTER={names} is not supported and the server exports no \
+                         traces: set otlp"
+                    ));
+                }
+                is_otlp
+            }
+        }
+    }
+
+    fn endpoint(&mut self) -> Option<Endpoint> {
+        let url = self.value("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT").unwrap_or_else(|| {
+            let base = self.value("OTEL_EXPORTER_OTLP_ENDPOINT");
+            let base = base.as_deref().unwrap_or(DEFAULT_ENDPOINT);
+            format!("{}/{TRACES_PATH}", base.trim_end_matches('/'))
+        });
+        let endpoint = Endpoint::parse(&url);
+        if endpoint.is_none() {
+            self.remark(format!(
+                "{url} is not a URL of a collector and traces are off: set \
+                 OTEL_EXPORTER_OTLP_ENDPOINT to a URL such as {DEFAULT_ENDPOINT}"
+            ));
+        }
+        endpoint
+    }
+
+    fn headers(&mut self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs(&self.otlp("HEADERS").unwrap_or_default()) {
+            let header = HeaderName::from_bytes(name.as_bytes()).ok();
+            match header.zip(HeaderValue::from_str(&value).ok()) {
+                Some((name, mut value)) => {
+                    value.set_sensitive(true);
+                    headers.insert(name, value);
+                }
+                // The value may be a secret, so the remark does not show it.
+                None => self.remark(format!(
+                    "OTEL_EXPORTER_OTLP_HEADERS has an invalid header `{}`",
+                    name.escape_default()
+                )),
+            }
+        }
+        headers
+    }
+
+    fn sampler(&mut self) -> Sampler {
+        let Some(name) = self.value("OTEL_TRACES_SAMPLER") else { return Sampler::default() };
+        let argument = self.value("OTEL_TRACES_SAMPLER_ARG");
+        Sampler::named(&name, argument.as_deref()).unwrap_or_else(|| {
+            self.remark(format!(
+                "OTEL_TRACES_SAMPLER={name} with the argument `{}` is not supported: \
+                 parentbased_always_on is used",
+                argument.unwrap_or_default()
+            ));
+            Sampler::default()
+        })
+    }
+
+    fn resource(&self, service: &str, attributes: &[(&str, String)]) -> Vec<(String, String)> {
+        let own = [
+            ("service.name", service.to_owned()),
+            ("telemetry.sdk.name", "rookery".to_owned()),
+            ("telemetry.sdk.language", "rust".to_owned()),
+            ("telemetry.sdk.version", env!("CARGO_PKG_VERSION").to_owned()),
+        ];
+        let own =
+            own.iter().chain(attributes).map(|(name, value)| ((*name).to_owned(), value.clone()));
+        let named = self.value("OTEL_SERVICE_NAME").map(|name| ("service.name".to_owned(), name));
+        let given = pairs(&self.value("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default());
+        let mut known = HashSet::new();
+        let all = named.into_iter().chain(given).chain(own);
+        all.filter(|(name, _)| known.insert(name.clone())).collect()
+    }
+
+    fn milliseconds(&mut self, name: &str) -> Option<Duration> {
+        self.count(name).map(|count| Duration::from_millis(count as u64))
+    }
+
+    /// Returns the number in a variable, which must be at least 1.
+    fn count(&mut self, name: &str) -> Option<usize> {
+        let text = self.value(name)?;
+        // The limit keeps sums of times in range, and the memory of a queue below some GiB.
+        let number = text.parse().ok().filter(|number| (1..=10_000_000).contains(number));
+        if number.is_none() {
+            self.remark(format!("{name}={text} is not a positive number: the default is used"));
+        }
+        number
+    }
+}
+
+/// Returns the pairs of a list `name=value,name=value`, whose values may have percent-encoded
+/// characters (W3C Baggage). Items without `=` are left out.
+pub fn pairs(list: &str) -> Vec<(String, String)> {
+    let items = list.split(',').filter_map(|item| item.split_once('='));
+    let items = items.map(|(name, value)| (decode(name.trim()), decode(value.trim())));
+    items.filter(|(name, _)| !name.is_empty()).collect()
+}
+
+fn decode(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, others @ ..] = rest {
+        let hex = others.get(..2).and_then(|pair| std::str::from_utf8(pair).ok());
+        let code = hex
+            .filter(|pair| *first == b'%' && pair.bytes().all(|byte| byte.is_ascii_hexdigit()))
+            .and_then(|pair| u8::from_str_radix(pair, 16).ok());
+        bytes.push(code.unwrap_or(*first));
+        rest = if code.is_some() { &others[2..] } else { others };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> SettingsFromEnvironment {
+        let map: HashMap<_, _> = variables.iter().copied().collect();
+        let get = |name: &str| map.get(name).map(|value| (*value).to_owned());
+        Settings::from_environment(&get, "app", &[("service.instance.id", "0-1".to_owned())])
+    }
+
+    #[test]
+    fn is_off_unless_an_exporter_or_an_endpoint_is_set() {
+        let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:1");
+        for (variables, is_on) in [
+            (&[][..], false),
+            (&[("OTEL_TRACES_EXPORTER", "otlp")], true),
+            (&[("OTEL_TRACES_EXPORTER", " http ")], true),
+            (&[("OTEL_TRACES_EXPORTER", "console,otlp")], true),
+            (&[("OTEL_TRACES_EXPORTER", "none"), endpoint], false),
+            (&[("OTEL_TRACES_EXPORTER", ""), endpoint], true),
+            (&[endpoint], true),
+            (&[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://c:1/x")], true),
+            (&[endpoint, ("OTEL_SDK_DISABLED", "TRUE")], false),
+            (&[endpoint, ("OTEL_SDK_DISABLED", "1")], true),
+            (&[("OTEL_SERVICE_NAME", "a")], false),
+        ] {
+            let SettingsFromEnvironment { settings, remarks } = read(variables);
+            assert_eq!((settings.is_some(), remarks.len()), (is_on, 0), "{variables:?}");
+        }
+        for (variables, word) in [
+            (&[("OTEL_TRACES_EXPORTER", "zipkin")][..], "set otlp"),
+            (&[endpoint, ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")], "http/protobuf"),
+            (&[("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318")], "OTEL_EXPORTER_OTLP_ENDPOINT"),
+        ] {
+            let SettingsFromEnvironment { settings, remarks } = read(variables);
+            assert!(settings.is_none() && remarks.len() == 1, "{variables:?}");
+            assert!(remarks[0].contains(word), "{remarks:?}");
+        }
+    }
+
+    #[test]
+    fn variables_for_traces_take_precedence() {
+        let settings = read(&[
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:1/base/"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "api-key=a%20b, x=y=z"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "1500"),
+            ("OTEL_BSP_MAX_QUEUE_SIZE", "10"),
+            ("OTEL_RESOURCE_ATTRIBUTES", "service.name=b,service.instance.id=mine,a=b%2Cc"),
+        ])
+        .settings
+        .unwrap();
+        let shown = format!("{:?}", settings.endpoint);
+        assert!(shown.contains("http://c:1/base/v1/traces"), "{shown}");
+        assert_eq!(settings.headers["api-key"], "a b");
+        assert_eq!(settings.headers["x"], "y=z");
+        assert!(!format!("{settings:?}").contains("a b"), "headers may be secrets");
+        assert_eq!(settings.timeout, Duration::from_millis(1500));
+        assert_eq!((settings.queue_size, settings.batch_size), (10, 10));
+        let has = |name: &str, value: &str| {
+            settings.resource.iter().filter(|(it, _)| it == name).collect::<Vec<_>>()
+                == [&(name.to_owned(), value.to_owned())]
+        };
+        assert!(has("service.name", "b") && has("service.instance.id", "mine") && has("a", "b,c"));
+        let settings = read(&[
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:1"),
+            ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "https://d/only"),
+            ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "a=b"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "c=d"),
+            ("OTEL_SERVICE_NAME", "named"),
+            ("OTEL_RESOURCE_ATTRIBUTES", "service.name=b"),
+        ])
+        .settings
+        .unwrap();
+        assert!(format!("{:?}", settings.endpoint).contains("https://d/only"));
+        assert_eq!(settings.headers.len(), 1);
+        let names: Vec<_> = settings.resource.iter().filter(|it| it.0 == "service.name").collect();
+        assert_eq!(names[0].1, "named");
+        assert_eq!(names.len(), 1);
+    }
+
+    #[test]
+    fn invalid_values_are_remarked_upon_and_have_no_effect() {
+        for (name, value) in [
+            ("OTEL_BSP_SCHEDULE_DELAY", "soon"),
+            ("OTEL_BSP_MAX_QUEUE_SIZE", "0"),
+            ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "-1"),
+            ("OTEL_BSP_EXPORT_TIMEOUT", "99999999999"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "1.5"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "a b=c"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "a=b%0A"),
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"),
+            ("OTEL_TRACES_SAMPLER", "often"),
+        ] {
+            let SettingsFromEnvironment { settings, remarks } =
+                read(&[("OTEL_TRACES_EXPORTER", "otlp"), (name, value)]);
+            let (settings, default) =
+                (settings.unwrap(), read(&[("OTEL_TRACES_EXPORTER", "otlp")]).settings.unwrap());
+            assert_eq!(format!("{settings:?}"), format!("{default:?}"), "{name}");
+            assert!(remarks.len() == 1 && remarks[0].starts_with(&name[..16]), "{remarks:?}");
+        }
+    }
+
+    #[test]
+    fn broken_percent_codes_stay_as_they_are() {
+        assert_eq!(
+            pairs("a=%,b=%4,c=%zz,d=%41,=e,f,"),
+            [
+                ("a".to_owned(), "%".to_owned()),
+                ("b".to_owned(), "%4".to_owned()),
+                ("c".to_owned(), "%zz".to_owned()),
+                ("d".to_owned(), "A".to_owned()),
+            ]
+        );
+    }
+}

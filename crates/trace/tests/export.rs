@@ -1,0 +1,208 @@
+//! The export of spans to a collector: batches, retries, and a collector that is slow or away.
+
+use std::collections::HashMap;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rookery_exchange::TraceContext;
+use rookery_test_support::collector::{Answer, Collector};
+use rookery_test_support::wait_until;
+use rookery_trace::{FLUSH_TIMEOUT, Kind, Parent, Settings, Span, Tracer};
+
+/// Starts a tracer whose environment has the collector's URL and the given variables.
+fn tracer(url: &str, variables: &[(&str, &str)]) -> Arc<Tracer> {
+    let mut all = HashMap::from([
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", url),
+        ("OTEL_BSP_SCHEDULE_DELAY", "20"),
+        ("OTEL_SERVICE_NAME", "test"),
+    ]);
+    all.extend(variables.iter().copied());
+    let get = |name: &str| all.get(name).map(|value| (*value).to_owned());
+    let found = Settings::from_environment(&get, "unused", &[]);
+    assert!(found.remarks.is_empty(), "{:?}", found.remarks);
+    Tracer::start(found.settings.unwrap(), |_| {}).unwrap()
+}
+
+fn end_span(tracer: &Tracer, name: &str) {
+    tracer.end(Span::begin(name, Kind::Internal, tracer.begin(None), None));
+}
+
+fn answer(status: u16) -> Answer {
+    Answer { status, ..Answer::default() }
+}
+
+#[test]
+fn a_span_arrives_with_all_that_it_has() {
+    let collector = Collector::start(&[]);
+    let tracer = tracer(
+        &collector.url(),
+        &[("OTEL_EXPORTER_OTLP_HEADERS", "api-key=secret"), ("OTEL_RESOURCE_ATTRIBUTES", "a=b")],
+    );
+    let parent = TraceContext { trace_id: [1; 16], span_id: [2; 8], flags: 3 };
+    let other = TraceContext { trace_id: [4; 16], span_id: [5; 8], flags: 1 };
+    let context = tracer.begin(Some(&parent));
+    let from = Parent { span_id: parent.span_id, is_remote: true };
+    let mut span = Span::begin("GET", Kind::Server, context, Some(from));
+    span.set_route("/a/{b}");
+    span.set_text("url.path", "/\u{e9}");
+    span.set_number("zero", 0);
+    span.set_number("port", 65535);
+    span.set_trace_state(b"x=y");
+    span.link(&other);
+    span.set_error("500");
+    tracer.end(span);
+    end_span(&tracer, "plain");
+    let spans = collector.wait_for(2);
+    let span = &spans[0];
+    assert_eq!((&*span.name, span.kind, span.status), ("GET /a/{b}", 2, 2));
+    assert_eq!((&*span.trace_id, &*span.parent_span_id), (&*"01".repeat(16), &*"02".repeat(8)));
+    assert_eq!((&*span.trace_state, span.flags), ("x=y", 0x303));
+    assert_eq!(span.span_id.len(), 16);
+    assert_eq!(span.links, [("04".repeat(16), "05".repeat(8))]);
+    let attribute = |name: &str| span.attributes.get(name).map(String::as_str);
+    assert_eq!(attribute("http.route"), Some("/a/{b}"));
+    assert_eq!((attribute("url.path"), attribute("zero")), (Some("/\u{e9}"), Some("0")));
+    assert_eq!((attribute("port"), attribute("error.type")), (Some("65535"), Some("500")));
+    assert!(span.start > 1_600_000_000_000_000_000 && span.end >= span.start);
+    assert_eq!(span.resource["service.name"], "test");
+    assert_eq!(span.resource["telemetry.sdk.name"], "rookery");
+    assert_eq!(span.resource["a"], "b");
+    assert_eq!((&*spans[1].parent_span_id, spans[1].status, spans[1].flags), ("", 0, 1));
+    let head = &collector.heads()[0];
+    assert!(head.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{head}");
+    for line in ["content-type: application/x-protobuf", "api-key: secret", "user-agent: rookery/"]
+    {
+        assert!(head.contains(line), "{head}");
+    }
+    wait_until("the count", || tracer.counters().read() == [2, 0, 0]);
+}
+
+#[test]
+fn spans_are_sent_in_batches() {
+    let collector = Collector::start(&[]);
+    let tracer = tracer(
+        &collector.url(),
+        &[("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "10"), ("OTEL_BSP_SCHEDULE_DELAY", "600000")],
+    );
+    (0..20).for_each(|_| end_span(&tracer, "s"));
+    collector.wait_for(20);
+    assert_eq!(collector.heads().len(), 2, "a full batch does not wait");
+    end_span(&tracer, "last");
+    tracer.shut_down(FLUSH_TIMEOUT);
+    assert_eq!(collector.spans().len(), 21, "the end does not wait for a full batch");
+    end_span(&tracer, "late");
+    assert_eq!(tracer.counters().read(), [21, 1, 0], "later spans are dropped");
+}
+
+#[test]
+fn retries_what_the_protocol_says() {
+    for status in [429, 502, 503, 504] {
+        let busy = Answer { headers: "retry-after: 0\r\n".to_owned(), ..answer(status) };
+        let collector = Collector::start(&[busy.clone(), busy, answer(200)]);
+        let tracer = tracer(&collector.url(), &[]);
+        end_span(&tracer, "s");
+        collector.wait_for(1);
+        wait_until("the count", || tracer.counters().read() == [1, 0, 0]);
+        assert_eq!(collector.heads().len(), 3, "{status}");
+    }
+    for status in [400, 401, 404, 413, 500, 501, 301] {
+        let collector = Collector::start(&[answer(status), answer(200)]);
+        let tracer = tracer(&collector.url(), &[]);
+        end_span(&tracer, "lost");
+        wait_until("the count", || tracer.counters().read() == [0, 0, 1]);
+        end_span(&tracer, "next");
+        assert_eq!(collector.wait_for(1)[0].name, "next", "{status} is not repeated");
+    }
+}
+
+#[test]
+fn waits_as_long_as_the_collector_asks() {
+    let busy = Answer { headers: "retry-after: 1\r\n".to_owned(), ..answer(503) };
+    let collector = Collector::start(&[busy, answer(200)]);
+    let tracer = tracer(&collector.url(), &[]);
+    let since = Instant::now();
+    end_span(&tracer, "s");
+    collector.wait_for(1);
+    assert!(since.elapsed() >= Duration::from_secs(1));
+}
+
+#[test]
+fn gives_a_batch_up_when_its_time_is_over() {
+    let busy = Answer { headers: "retry-after: 3600\r\n".to_owned(), ..answer(503) };
+    let collector = Collector::start(&[busy, answer(200)]);
+    let tracer = tracer(&collector.url(), &[("OTEL_BSP_EXPORT_TIMEOUT", "1000")]);
+    end_span(&tracer, "s");
+    wait_until("the count", || tracer.counters().read() == [0, 0, 1]);
+}
+
+#[test]
+fn counts_what_a_collector_accepts_only_in_part() {
+    // `partial_success { rejected_spans: 2 }`
+    let partial = Answer { body: vec![10, 2, 8, 2], ..answer(200) };
+    let collector = Collector::start(&[partial]);
+    let tracer = tracer(&collector.url(), &[("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "5")]);
+    (0..5).for_each(|_| end_span(&tracer, "s"));
+    wait_until("the count", || tracer.counters().read() == [3, 0, 2]);
+}
+
+#[test]
+fn a_slow_collector_blocks_nothing_and_spans_are_dropped_and_counted() {
+    let slow = Answer { delay: Duration::from_secs(3), ..answer(200) };
+    let collector = Collector::start(&[slow]);
+    let tracer = tracer(
+        &collector.url(),
+        &[("OTEL_BSP_MAX_QUEUE_SIZE", "100"), ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "10")],
+    );
+    let since = Instant::now();
+    (0..10_000).for_each(|_| end_span(&tracer, "s"));
+    assert!(since.elapsed() < Duration::from_secs(2), "{:?}", since.elapsed());
+    let [exported, dropped, failed] = tracer.counters().read();
+    assert_eq!((exported, failed), (0, 0));
+    assert!((9_880..=9_900).contains(&dropped), "{dropped}");
+    // The end of the program does not wait for the collector either.
+    let since = Instant::now();
+    tracer.shut_down(Duration::from_millis(300));
+    assert!(since.elapsed() < Duration::from_secs(2), "{:?}", since.elapsed());
+    wait_until("all spans are counted", || tracer.counters().read().iter().sum::<u64>() == 10_000);
+}
+
+#[test]
+fn a_collector_that_is_away_costs_nothing_and_delays_no_end() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", free.local_addr().unwrap());
+    drop(free);
+    let tracer = tracer(&url, &[]);
+    end_span(&tracer, "s");
+    // The batch is tried again until the end of the program.
+    std::thread::sleep(Duration::from_millis(200));
+    let since = Instant::now();
+    tracer.shut_down(FLUSH_TIMEOUT);
+    assert!(since.elapsed() < FLUSH_TIMEOUT, "{:?}", since.elapsed());
+    assert_eq!(tracer.counters().read(), [0, 0, 1]);
+}
+
+#[test]
+fn a_collector_that_hangs_does_not_hang_the_end() {
+    let hung = TcpListener::bind("127.0.0.1:0").unwrap();
+    let tracer = tracer(&format!("http://{}", hung.local_addr().unwrap()), &[]);
+    end_span(&tracer, "s");
+    std::thread::sleep(Duration::from_millis(200));
+    let since = Instant::now();
+    tracer.shut_down(Duration::from_millis(300));
+    assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
+    assert_eq!(tracer.counters().read(), [0, 0, 1]);
+}
+
+#[test]
+fn unsampled_spans_pass_the_trace_on() {
+    let collector = Collector::start(&[]);
+    let tracer = tracer(&collector.url(), &[("OTEL_TRACES_SAMPLER", "parentbased_always_off")]);
+    let root = tracer.begin(None);
+    assert!(!root.is_sampled());
+    let child = tracer.child(&root);
+    assert_eq!((child.trace_id, child.flags), (root.trace_id, root.flags));
+    assert_ne!(child.span_id, root.span_id);
+    let parent = TraceContext { flags: TraceContext::SAMPLED, ..root };
+    assert!(tracer.begin(Some(&parent)).is_sampled(), "the parent has decided");
+}

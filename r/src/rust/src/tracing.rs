@@ -1,0 +1,165 @@
+//! The tracer of this process, and the functions by which C begins and ends the spans of
+//! invocations of R code.
+//!
+//! If the R package otel exports spans, R makes the spans of requests itself, and the functions
+//! here only pass on the contexts. The span of a message is made here also then, because R's
+//! packages cannot link a span to one of another process; R makes a span below it.
+
+use std::sync::Arc;
+
+use rookery_exchange::{Command, Event};
+use rookery_trace::{FLUSH_TIMEOUT, Settings, Tracer};
+
+use crate::core::{self, Core};
+use crate::entry;
+use crate::invocation_spans::Call;
+
+impl Core {
+    /// Starts the tracer of this process if the environment turns tracing on. Must be called before
+    /// the I/O thread starts; later calls have no effect.
+    pub(crate) fn start_tracing(&mut self) {
+        if std::mem::replace(&mut self.tracing.is_started, true) {
+            return;
+        }
+        let get = |name: &str| std::env::var(name).ok();
+        let attributes = [("process.pid", std::process::id().to_string())];
+        // Package otel uses the same name where there is none.
+        let found = Settings::from_environment(&get, "R", &attributes);
+        found.remarks.iter().for_each(|remark| crate::write_log_line(remark));
+        let Some(settings) = found.settings else { return };
+        match Tracer::start(settings, crate::write_log_line) {
+            Ok(tracer) => {
+                self.server().set_tracer(Arc::clone(&tracer));
+                self.tracing.tracer = Some(tracer);
+            }
+            Err(error) => crate::write_log_line(&format!(
+                "traces are off, because their thread cannot be started: {error}"
+            )),
+        }
+    }
+
+    /// Gives the tracer to a server that replaces the previous one.
+    pub(crate) fn continue_tracing(&self) {
+        if let Some(tracer) = &self.tracing.tracer {
+            self.server().set_tracer(Arc::clone(tracer));
+        }
+    }
+
+    /// Exports the last spans before the process ends.
+    pub(crate) fn stop_tracing(&mut self) {
+        if let Some(tracer) = &self.tracing.tracer {
+            tracer.shut_down(FLUSH_TIMEOUT);
+        }
+    }
+
+    /// Publishes how many spans were exported and dropped.
+    pub(crate) fn publish_span_counts(&self) {
+        let Some(tracer) = &self.tracing.tracer else { return };
+        let counts = tracer.counters().read();
+        if let Some(admin) = &self.admin {
+            admin.one.set_spans(counts);
+        } else if let Some(scoreboard) = self.supervised_scoreboard() {
+            scoreboard.request_counters().spans.set(counts);
+        }
+    }
+
+    /// Begins the span of the invocation for an event. Returns the number by which C ends the span
+    /// after the event, or 0 if no span ends then.
+    pub(crate) fn begin_span(&mut self, event: &mut Event) -> u64 {
+        let tracing = &mut self.tracing;
+        if tracing.tracer.is_none() {
+            return 0;
+        }
+        match event {
+            Event::Request(exchange) | Event::Head(exchange) => tracing.begin_call(exchange),
+            Event::Message { socket, .. } => tracing.begin_message(*socket),
+            Event::Closed { socket, .. } => {
+                tracing.handshakes.remove(socket);
+                0
+            }
+            _ => 0,
+        }
+    }
+
+    /// Ends the span of a request that R gives back to the server.
+    pub(crate) fn end_call(&mut self, command: &mut Command) {
+        let (Command::Respond(exchange) | Command::ReadBody(exchange)) = command else { return };
+        let tracing = &mut self.tracing;
+        // Both maps are empty if nothing is traced.
+        if exchange.is_upgrade() && exchange.response().status() != 101 {
+            tracing.handshakes.remove(&exchange.id());
+        }
+        if tracing.calls.is_empty() {
+            return;
+        }
+        let (Some(call), Some(tracer)) = (tracing.calls.remove(&exchange.id()), &tracing.tracer)
+        else {
+            return;
+        };
+        let Call { mut span, outer } = call;
+        if let Command::ReadBody(exchange) = command {
+            // The request returns with its body and gets another span.
+            exchange.set_trace_context(&outer);
+        } else if let Command::Respond(exchange) = command {
+            let response = exchange.response();
+            if response.is_failure() {
+                span.set_error("500");
+            } else if response.status() >= 500 {
+                span.set_error(&response.status().to_string());
+            }
+        }
+        tracer.end(span);
+    }
+}
+
+/// Closes the connections to a collector in a forked child process.
+pub(crate) fn forked() {
+    rookery_trace::close_inherited();
+}
+
+/// Ends the span that began with an event. `span` is the number that the event had.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_span_end(span: u64) {
+    entry((), || {
+        core::with(|core| {
+            let tracing = &mut core.tracing;
+            if let (Some(span), Some(tracer)) = (tracing.events.remove(&span), &tracing.tracer) {
+                tracer.end(span);
+            }
+        });
+    });
+}
+
+/// Records whether R makes spans of invocations itself. Returns 1 if this process makes the
+/// SERVER spans of requests, otherwise 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_spans_in_r(is_in_r: i32) -> i32 {
+    entry(0, || {
+        core::with(|core| {
+            core.start_tracing();
+            core.tracing.is_in_r = is_in_r != 0;
+            i32::from(core.tracing.tracer.is_some())
+        })
+    })
+}
+
+/// Writes the `traceparent` of a span that began with an event to `header`, which has 56 bytes, as
+/// a C string. Returns 0 if there is no such span.
+///
+/// # Safety
+/// - `header` has space for 56 bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_span_traceparent(span: u64, header: *mut u8) -> i32 {
+    entry(0, || {
+        core::with(|core| {
+            let Some(span) = core.tracing.events.get(&span) else { return 0 };
+            let text = span.context().to_header();
+            // SAFETY: guaranteed by the caller, see `# Safety`.
+            unsafe {
+                header.copy_from_nonoverlapping(text.as_ptr(), text.len());
+                header.add(text.len()).write(0);
+            }
+            1
+        })
+    })
+}
