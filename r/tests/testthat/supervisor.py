@@ -17,12 +17,14 @@ import subprocess
 import sys
 
 # The layout of crates/worker-protocol/src/scoreboard.rs.
-VERSION = 4
+VERSION = 6
 SLOTS = 1024
 HEADER = 192
 # The counts of requests of a worker's own clients, after the slots.
 COUNTS = 448
-SIZE = HEADER + 8 * SLOTS + COUNTS
+# The request that R is processing, at the end.
+TASK = 128
+SIZE = HEADER + 8 * SLOTS + COUNTS + TASK
 F_ADD_SEALS, SEAL_SEAL, SEAL_SHRINK, SEAL_GROW = 1033, 1, 2, 4
 PATIENCE = 60
 # The first bytes of a packet that announces static paths.

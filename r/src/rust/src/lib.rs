@@ -19,7 +19,6 @@ mod core;
 mod error_sharing;
 mod event;
 mod exchange;
-mod invocation_spans;
 mod limits;
 mod listener;
 mod settings;

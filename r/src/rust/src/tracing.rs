@@ -5,6 +5,8 @@
 //! here only pass on the contexts. The span of a message is made here also then, because R's
 //! packages cannot link a span to one of another process; R makes a span below it.
 
+pub(crate) mod invocation_spans;
+
 use std::sync::Arc;
 
 use rookery_exchange::{Command, Event};
@@ -12,7 +14,7 @@ use rookery_trace::{FLUSH_TIMEOUT, Settings, Tracer};
 
 use crate::core::{self, Core};
 use crate::entry;
-use crate::invocation_spans::Call;
+use invocation_spans::Call;
 
 impl Core {
     /// Starts the tracer of this process if the environment turns tracing on. Must be called before
