@@ -73,7 +73,7 @@ pub use variables::{
     CONTROL_FD, COOKIE, DESCRIPTORS, GENERATION, LISTEN_FD, LOG_FD, NAMES, PUBLIC_FDS,
     SCOREBOARD_FD, WORKER, WORKER_ID, WORKERS,
 };
-pub use worker_environment::WorkerEnvironment;
+pub use worker_environment::{Gate, WorkerEnvironment};
 pub use worker_header::{
     BodyLength, BodyState, BorrowedWorkerHeader, ClientCertificate, HEAD_ACCEPTED, HEAD_UNDECIDED,
     MAX_WORKER_HEADER_SIZE, WORKER_HEADER, WorkerHeader, WorkerHeaderError,

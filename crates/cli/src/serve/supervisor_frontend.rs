@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rookery_development::StartFailure;
 use rookery_server::output;
 use rookery_status::{AdminAddress, AdminHandler, AdminListener};
 use rookery_supervisor::{Frontend, SupervisorEvent, SupervisorStatus};
@@ -11,6 +12,7 @@ use rookery_systemd::ServiceManager;
 
 use crate::failure::Failure;
 use crate::listen::listeners::Listeners;
+use crate::serve::development::Development;
 use crate::stderr::{log_line, print_lines};
 use crate::terminal::browser;
 
@@ -18,15 +20,24 @@ use crate::terminal::browser;
 /// the state of the server changes, and this object notifies the service manager.
 pub(crate) struct SupervisorFrontend {
     listeners: Listeners,
-    /// The text of the start-up screen, with colour codes if standard error is a terminal.
-    screen: String,
-    opens_browser: bool,
+    start: Announcement,
+    /// Whether the start of the server has been announced.
+    is_announced: Cell<bool>,
     admin: AdminListener,
     manager: ServiceManager,
     /// The state of the server that was last reported to the service manager.
     state: Cell<(Phase, WorkerCounts)>,
     /// The app's own error message from the last failed start of a worker.
     failure: RefCell<Option<String>>,
+}
+
+/// What is done once the server can be used.
+pub(crate) struct Announcement {
+    /// The text of the start-up screen, with colour codes if standard error is a terminal.
+    pub(crate) screen: String,
+    pub(crate) opens_browser: bool,
+    /// The open pages of an app that is being developed.
+    pub(crate) development: Option<Development>,
 }
 
 /// The numbers of ready workers and of failures that were last reported to the service manager.
@@ -48,15 +59,13 @@ enum Phase {
 }
 
 impl SupervisorFrontend {
-    /// Starts the admin listener, which serves status and metrics. `screen` is the text of the
-    /// start-up screen.
+    /// Starts the admin listener, which serves status and metrics.
     ///
     /// # Errors
     /// Fails if the admin address is not available.
     pub(crate) fn new(
         listeners: Listeners,
-        screen: String,
-        opens_browser: bool,
+        start: Announcement,
         status: &Arc<SupervisorStatus>,
         admin: Option<&AdminAddress>,
     ) -> Result<SupervisorFrontend, Failure> {
@@ -65,8 +74,8 @@ impl SupervisorFrontend {
             .map_err(|error| Failure::Address(error.to_string()))?;
         Ok(SupervisorFrontend {
             listeners,
-            screen,
-            opens_browser,
+            start,
+            is_announced: Cell::new(false),
             admin,
             manager: ServiceManager::from_environment(),
             state: Cell::new((Phase::Starting, WorkerCounts::default())),
@@ -82,6 +91,19 @@ impl SupervisorFrontend {
     /// Closes the listeners for clients and for the admin address.
     pub(crate) fn stop(self) {
         self.listeners.stop();
+    }
+
+    /// Prints the start-up screen and opens the browser, at the first call.
+    fn announce(&self) {
+        if self.is_announced.replace(true) {
+            return;
+        }
+        print_lines(&self.start.screen);
+        if self.start.opens_browser {
+            let url = self.listeners.url.as_deref();
+            let with_token = self.start.development.as_ref().and_then(|it| it.url(url));
+            browser::open(with_token.as_deref().or(url));
+        }
     }
 
     fn set_phase(&self, phase: Phase) {
@@ -108,10 +130,7 @@ fn status_line(doing: String, counts: WorkerCounts, workers: usize) -> String {
 
 impl Frontend for SupervisorFrontend {
     fn on_ready(&self) {
-        print_lines(&self.screen);
-        if self.opens_browser {
-            browser::open(self.listeners.url.as_deref());
-        }
+        self.announce();
         self.state.set((Phase::Serving, WorkerCounts { ready: 1, failures: 0 }));
         self.manager.ready(&self.status());
     }
@@ -172,6 +191,30 @@ impl Frontend for SupervisorFrontend {
             }
             SupervisorEvent::Failed(message) => {
                 *self.failure.borrow_mut() = Some(message.to_owned());
+            }
+            SupervisorEvent::AppReady => {
+                if let Some(development) = &self.start.development {
+                    development.live.on_ready();
+                }
+            }
+            SupervisorEvent::StartFailed { exit, report } => {
+                if let Some(development) = &self.start.development {
+                    development.live.on_start_failed(match report {
+                        Some(report) => StartFailure {
+                            text: report.text.clone(),
+                            page: Some(report.page.clone()),
+                        },
+                        None => StartFailure {
+                            text: format!(
+                                "The R process {exit} before the app was ready. The terminal may \
+                                 show more."
+                            ),
+                            page: None,
+                        },
+                    });
+                    // The browser shows the error.
+                    self.announce();
+                }
             }
             // A service manager that waits for READY=1 does not accept RELOADING=1.
             SupervisorEvent::Reloading

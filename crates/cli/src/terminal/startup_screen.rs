@@ -28,6 +28,8 @@ pub(crate) struct StartupScreen<'a> {
     pub(crate) admin: Option<&'a AdminAddress>,
     /// Whether the workers are restarted when a file of the app changes.
     pub(crate) reloads: bool,
+    /// The URL that gives a browser access to the details of errors, during development.
+    pub(crate) errors: Option<String>,
 }
 
 impl<'a> StartupScreen<'a> {
@@ -42,6 +44,7 @@ impl<'a> StartupScreen<'a> {
             development: None,
             admin: None,
             reloads: false,
+            errors: None,
         }
     }
 
@@ -95,6 +98,9 @@ impl<'a> StartupScreen<'a> {
         }
         if self.reloads {
             detail("Reload", "when a file of the app changes");
+        }
+        if let Some(url) = &self.errors {
+            detail("Errors", &format!("are shown with source code at {}", pen.address(url)));
         }
         lines.join("\n")
     }
