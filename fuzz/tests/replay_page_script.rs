@@ -1,4 +1,5 @@
-//! Runs the fuzz target of the insertion of a script into pages with its corpus and variants of it, on stable Rust.
+//! Runs the fuzz target of the insertion of a script into pages with its corpus and variants of
+//! it, on stable Rust.
 
 use std::fs;
 use std::path::Path;
