@@ -70,8 +70,8 @@ pub use scoreboard::{BegunRequests, IDLE_RENEWAL_INTERVAL, RState, Scoreboard, S
 pub use shared_scoreboard::SharedScoreboard;
 pub use ticket::{MAX_TICKETS, Ticket, TicketGuard, Tickets};
 pub use variables::{
-    CONTROL_FD, COOKIE, DESCRIPTORS, GENERATION, LISTEN_FD, LOG_FD, NAMES, PUBLIC_FDS,
-    SCOREBOARD_FD, WORKER, WORKER_ID, WORKERS,
+    CONTROL_FD, COOKIE, DESCRIPTORS, GATE_FD, GENERATION, LISTEN_FD, LOG_FD, NAMES, PRELOAD,
+    PUBLIC_FDS, SCOREBOARD_FD, WORKER, WORKER_ID, WORKERS,
 };
 pub use worker_environment::{Gate, WorkerEnvironment};
 pub use worker_header::{

@@ -47,11 +47,11 @@ pub const COOKIE: &str = "ROOKERY_INTERNAL_COOKIE";
 
 /// The environment variable with the descriptor of the gate of a preloaded worker, which waits for
 /// a byte from it before the worker reads the app.
-pub(crate) const GATE_FD: &str = "ROOKERY_INTERNAL_GATE_FD";
+pub const GATE_FD: &str = "ROOKERY_INTERNAL_GATE_FD";
 
 /// The environment variable with the names of the packages that a preloaded worker loads before it
 /// waits at its gate, separated by spaces.
-pub(crate) const PRELOAD: &str = "ROOKERY_INTERNAL_PRELOAD";
+pub const PRELOAD: &str = "ROOKERY_INTERNAL_PRELOAD";
 
 /// The environment variables that name the three mandatory descriptors of a worker. A worker
 /// removes the variables from its environment once it has read them. Programs that the worker
