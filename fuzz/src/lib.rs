@@ -5,6 +5,7 @@ pub mod acme;
 pub mod arena;
 pub mod error;
 pub mod http2_frames;
+pub mod page_script;
 pub mod proxy_header;
 pub mod settings;
 pub mod static_files;

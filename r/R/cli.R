@@ -6,6 +6,7 @@
 # Serves an app as the command line says, and ends the process with the app's exit status.
 cli_main <- function(text) {
   arguments <- cli_read(text)
+  if (identical(arguments[["dev"]], "true")) dev_begin(arguments)
   if (identical(arguments$interrupt, "ignored")) {
     .Call(ffi_signals_ignore_interrupt)
   }
@@ -16,6 +17,7 @@ cli_main <- function(text) {
         # starts.
         .libPaths(c(compat_library(), .libPaths()))
         Sys.setenv(R_LIBS = paste(.libPaths(), collapse = .Platform$path.sep))
+        dev_wait_at_gate()
         if (!validEnc(arguments$target)) {
           # R's functions for paths do not accept such a path.
           abort(
@@ -41,6 +43,7 @@ cli_main <- function(text) {
     ),
     rookery_error = function(error) {
       cat("rookery: ", conditionMessage(error), "\n", sep = "", file = stderr())
+      dev_write_start_error(error, NULL, conditionMessage(error))
       error$status %||% if (is_worker() && is_final(error)) 78L else 1L
     },
     # Ctrl-C at a terminal while the app is being loaded.
@@ -63,12 +66,9 @@ end_of_failure <- function(error) {
     callers <- if (isTRUE(trace$callers > 0)) {
       paste0("  (", trace$callers, " calls that have led to the app are not shown)")
     }
-    cat(
-      paste0(
-        c(paste0(where, message), if (length(lines) > 0) paste0("  at ", lines), callers), "\n"
-      ),
-      sep = "", file = stderr()
-    )
+    text <- c(paste0(where, message), if (length(lines) > 0) paste0("  at ", lines), callers)
+    cat(paste0(text, "\n"), sep = "", file = stderr())
+    dev_write_start_error(error, trace, paste(text, collapse = "\n"))
     quit(save = "no", status = 1L)
   }
 }

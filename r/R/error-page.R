@@ -1,6 +1,7 @@
 # The error page for developers: the condition, the calls that led to it with their source lines,
 # and the request. It is sent only if `rookery.error_detail` is "full", and only to a browser on
-# this machine (src/rust/src/exchange/error_format.rs).
+# this machine (src/rust/src/exchange/error_format.rs). `rookery dev` sends it to browsers that have
+# the server's token, and also shows it if the app could not be started.
 
 # The number of source lines shown before and after the line of a call.
 lines_around <- 3L
@@ -9,20 +10,35 @@ page_text <- 10000L
 page_value <- 1000L
 
 page_style <- paste0(
-  "body{margin:0;font:15px/1.5 system-ui,sans-serif;color:#1c1e21;background:#f6f7f8}",
-  "main,header{max-width:70rem;margin:auto;padding:1rem 1.5rem}",
-  "header{border-top:6px solid #b3261e}",
-  "h1{font-size:1.35rem;margin:.2rem 0;white-space:pre-wrap;overflow-wrap:anywhere}",
-  "h2{font-size:1.05rem;margin:1.6rem 0 .4rem}",
-  "p{margin:.2rem 0}.quiet{color:#5b6067}",
-  "code,pre,td,th{font:13px/1.5 ui-monospace,monospace}",
-  "details{background:#fff;border:1px solid #d9dce0;border-radius:6px;margin:.4rem 0;padding:.4rem .8rem}",
-  "summary{overflow-wrap:anywhere;cursor:pointer}",
-  "pre{margin:.4rem 0 0;overflow-x:auto}pre b{display:inline-block;min-width:100%;background:#fde7e5;font-weight:normal}",
-  "table{border-collapse:collapse;width:100%;background:#fff}",
-  "th,td{text-align:left;vertical-align:top;padding:.2rem .6rem;border:1px solid #d9dce0;overflow-wrap:anywhere}",
-  "@media(prefers-color-scheme:dark){body{color:#e4e6e8;background:#16181b}details,table{background:#1f2226}",
-  "details,th,td{border-color:#3a3f45}pre b{background:#4a211e}.quiet{color:#a2a8af}}"
+  "*{box-sizing:border-box}",
+  ":root{color-scheme:light dark;--text:#1b1f24;--quiet:#5b646e;--back:#f5f6f8;--card:#fff;--line:#d9dee4;--red:#c42b1c;--here:#fdeae8;--link:#0a58ca}",
+  "body{margin:0;font:15px/1.55 system-ui,sans-serif;color:var(--text);background:var(--back)}",
+  "header{background:var(--card);border-top:5px solid var(--red);border-bottom:1px solid var(--line)}",
+  "header,main{padding:1.1rem max(1.25rem,calc(50vw - 35rem))}",
+  "main{padding-bottom:3rem}",
+  "main>p:last-child{margin-top:1.6rem}",
+  "h1{font-size:1.45rem;line-height:1.35;margin:.35rem 0 .5rem;white-space:pre-wrap;overflow-wrap:anywhere}",
+  "h2{font-size:.8rem;letter-spacing:.06em;text-transform:uppercase;color:var(--quiet);margin:1.8rem 0 .5rem}",
+  "p{margin:.25rem 0}",
+  ".quiet{color:var(--quiet)}",
+  "a{color:var(--link)}",
+  "code,pre,td,th{font:13px/1.6 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}",
+  "details,table{background:var(--card);border:1px solid var(--line)}",
+  "details{border-radius:8px;margin:.45rem 0;overflow:hidden}",
+  "details details{margin:.45rem .8rem}",
+  "details>p{padding:0 .9rem .6rem}",
+  "summary{padding:.5rem .9rem;cursor:pointer;overflow-wrap:anywhere}",
+  "summary:hover{background:var(--back)}",
+  "header pre{padding:.6rem 0 0;margin:.2rem 0 .6rem;border:0}",
+  "summary span{float:right;margin-left:1rem}",
+  "pre{margin:0;padding:.6rem 0;overflow-x:auto;border-top:1px solid var(--line);tab-size:4}",
+  "pre i,pre b{display:block;font-style:normal;font-weight:400;padding:0 .9rem;border-left:3px solid transparent;min-width:max-content}",
+  "pre b{background:var(--here);border-color:var(--red)}",
+  "table{border-collapse:collapse;width:100%}",
+  "th,td{text-align:left;vertical-align:top;padding:.3rem .8rem;border:1px solid var(--line);overflow-wrap:anywhere}",
+  "th{width:14rem;font-weight:600}",
+  "@media(max-width:40rem){th{width:8rem}summary span{float:none;display:block;margin:0}}",
+  "@media(prefers-color-scheme:dark){:root{--text:#e4e7ea;--quiet:#9aa4af;--back:#14161a;--card:#1c1f24;--line:#343a42;--red:#f0685b;--here:#45211f;--link:#7db1ff}}"
 )
 
 # The Content-Security-Policy allows no scripts and no loading of resources. The only style is the
@@ -30,11 +46,17 @@ page_style <- paste0(
 page_headers <- list(
   "Content-Type" = "text/html; charset=utf-8",
   "Content-Security-Policy" =
-    "default-src 'none'; style-src 'sha256-fmVHQ1C45XhfoRi3etfw0SldYRv0prADf7QUM0d/CiM='; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox",
+    "default-src 'none'; style-src 'sha256-5eg5CKv3O59aDnJii6T7H+KFI2LQGXRGvMF5GiAKtag='; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox",
   "Cache-Control" = "no-store",
   "X-Content-Type-Options" = "nosniff",
   "Referrer-Policy" = "no-referrer",
   "Cross-Origin-Resource-Policy" = "same-origin"
+)
+
+# The policy of the page in development, in which a script of the server reloads it.
+dev_page_policy <- paste0(
+  "default-src 'none'; style-src 'sha256-5eg5CKv3O59aDnJii6T7H+KFI2LQGXRGvMF5GiAKtag='; ",
+  "script-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'"
 )
 
 page_response <- function(report) {
@@ -57,7 +79,7 @@ error_html <- function(report) {
   call <- tryCatch(conditionCall(condition), error = function(error) NULL)
   about <- c(
     paste("<p class=quiet>", html_text(hide(error_place(report))), "</p>"),
-    paste0("<h1>", html_text(hide(message), page_text), "</h1>"),
+    message_html(hide(message)),
     paste0("<p><code>", html_text(paste(classes, collapse = ", ")), "</code></p>"),
     if (is.call(call)) paste0("<p>in <code>", html_text(hide(one_line(call))), "</code></p>"),
     vapply(
@@ -71,14 +93,60 @@ error_html <- function(report) {
   paste0(
     c(
       "<!doctype html>", "<html lang=en>", "<head><meta charset=utf-8>",
+      "<meta name=viewport content=width=device-width>",
       paste0("<title>", html_text(hide(message), 200L), "</title>"),
       paste0("<style>", page_style, "</style></head>"), "<body>", "<header>", about, "</header>",
       "<main>",
-      frames_html(report$trace, hide), request_html(request, hide),
-      "<p class=quiet>This page is shown because rookery.error_detail is full, and only to a browser on this machine.</p>",
+      parse_html(message, hide),
+      if (!identical(report$stage, "start") || length(report$trace$call) > 0) {
+        frames_html(report$trace, hide)
+      },
+      request_html(request, hide), paste0("<p class=quiet>", page_reason(report), "</p>"),
       "</main>", "</body>", "</html>"
     ),
     "\n", collapse = ""
+  )
+}
+
+# Returns the first line of a message as the heading, and the others below it.
+message_html <- function(message) {
+  lines <- strsplit(substr(message, 1L, page_text), "\n", fixed = TRUE)[[1]]
+  more <- lines[-1]
+  c(
+    paste0("<h1>", html_text(lines[1], page_text), "</h1>"),
+    if (length(more) > 0) {
+      paste0("<pre>", html_text(paste(more, collapse = "\n"), page_text), "</pre>")
+    }
+  )
+}
+
+# Says why the page is shown.
+page_reason <- function(report) {
+  if (identical(report$stage, "start")) {
+    return("Save a file of the app to start it again. This page then reloads by itself.")
+  }
+  who <- if (is_dev()) {
+    "browsers that have the token of this server. It reloads by itself when a file is saved"
+  } else {
+    "a browser on this machine"
+  }
+  paste0("This page is shown because rookery.error_detail is full, and only to ", who, ".")
+}
+
+# Returns the lines around the place that the message of an error in R's parser names.
+parse_html <- function(message, hide) {
+  place <- dev_parse_place(message)
+  if (is.null(place)) {
+    return(NULL)
+  }
+  source <- srcfile(place$file)
+  c(
+    "<h2>Source</h2>",
+    paste0(
+      "<details open><summary><code>", html_text(basename(place$file)), "</code>",
+      place_html(basename(place$file), place$line, source),
+      "</summary>", lines_html(source, place$line, hide), "</details>"
+    )
   )
 }
 
@@ -129,31 +197,46 @@ frame_html <- function(trace, frame, hide, is_open) {
   file <- if (is_at) trace$at_file[[frame]] else trace$file[[frame]]
   line <- if (is_at) trace$at_line[[frame]] else trace$line[[frame]]
   source <- if (is_at) trace$at_source[[frame]] else trace$source[[frame]]
-  place <- if (is.na(line)) {
-    ""
-  } else {
-    paste0(
-      " <span class=quiet>",
-      html_text(paste0(if (is.na(file)) "line " else paste0(file, ":"), line)), "</span>"
-    )
-  }
-  title <- paste0("<code>", html_text(hide(trace$call[[frame]])), "</code>", place)
-  lines <- source_lines(source, line)
-  if (length(lines) == 0) {
+  title <- paste0(
+    "<code>", html_text(hide(trace$call[[frame]])), "</code>", place_html(file, line, source)
+  )
+  lines <- lines_html(source, line, hide)
+  if (is.null(lines)) {
     return(paste0(
       "<details><summary>", title,
       "</summary><p class=quiet>R has no source code of it.</p></details>"
     ))
   }
+  paste0("<details", if (is_open) " open", "><summary>", title, "</summary>", lines, "</details>")
+}
+
+# Returns the name of a file with a line, as a link to the developer's editor if that is known.
+place_html <- function(file, line, source) {
+  if (is.na(line)) {
+    return("")
+  }
+  text <- html_text(paste0(if (is.na(file)) "line " else paste0(file, ":"), line))
+  link <- dev_editor_link(source, line)
+  if (!is.null(link)) {
+    text <- paste0(
+      "<a title=\"Open in the editor\" href=\"", html_text(link, 4000L), "\">", text, "</a>"
+    )
+  }
+  paste0(" <span class=quiet>", text, "</span>")
+}
+
+# Returns the lines around a line of a source, or NULL if there are none.
+lines_html <- function(source, line, hide) {
+  lines <- source_lines(source, line)
+  if (length(lines) == 0) {
+    return(NULL)
+  }
   text <- paste(
     formatC(names(lines), width = max(nchar(names(lines)))), html_text(hide(lines), page_value)
   )
   is_here <- names(lines) == line
-  text[is_here] <- paste0("<b>", text[is_here], "</b>")
-  paste0(
-    "<details", if (is_open) " open", "><summary>", title, "</summary><pre>",
-    paste(text, collapse = "\n"), "</pre></details>"
-  )
+  tags <- ifelse(is_here, "b", "i")
+  paste0("<pre>", paste0("<", tags, ">", text, "</", tags, ">", collapse = ""), "</pre>")
 }
 
 # Returns the lines around a line of a source, named by their numbers; none if the file has changed

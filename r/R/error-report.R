@@ -208,7 +208,7 @@ complete_error_report <- function(report) {
   report$request_id <- id_of(report)
   # A client may send any bytes as a path.
   report$route <- readable(report$route)
-  report
+  dev_error_report(report)
 }
 
 # Writes a report to stderr, and passes it on to the live page.
@@ -524,25 +524,26 @@ error_response <- function(report) {
   }
   if (report$detail == "full") {
     if (identical(report$format, "page") && report$stage != "stream") {
-      return(page_response(report))
+      return(dev_error_response(page_response(report)))
     }
     problem$trace <- trace_lines(report)
   }
+  protect <- if (report$detail == "full") dev_error_response else identity
   if (identical(report$format, "json")) {
-    return(list(
+    return(protect(list(
       status = 500L, headers = list("Content-Type" = "application/problem+json"),
       body = json_object(problem)
-    ))
+    )))
   }
   lines <- c(
     "500 Internal Server Error", if (nzchar(problem$instance)) paste("Request", problem$instance),
     problem$detail, problem$trace
   )
-  list(
+  protect(list(
     status = 500L,
     headers = list("Content-Type" = "text/plain; charset=UTF-8"),
     body = paste0(enc2utf8(lines), "\n", collapse = "")
-  )
+  ))
 }
 
 # Formats a JSON object of strings, numbers and, in `trace`, a list of strings. Package jsonlite is

@@ -113,7 +113,8 @@ report_plumber_error <- function(condition, req, trace, stage = "call") {
   )
   answer <- call_on_error(report)
   write_error_report(report)
-  answer
+  # In development, the page with the error takes the place of plumber's response.
+  answer %||% if (is_dev() && report$detail == "full") error_response(dev_error_report(report))
 }
 
 # The maximum number of remembered ids of requests whose error was reported. Ids are dropped when

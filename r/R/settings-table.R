@@ -710,14 +710,14 @@ setting_table <- rbind.data.frame(
     default = "off", is_literal = TRUE,
     wanted = "yes or no",
     help = "Restart workers when a file of the app changes",
-    paragraph = "For development: the server checks the app's files twice a second, and replaces all workers after a change."
+    paragraph = "For development: the server watches the app's files, and replaces all workers after a change. `rookery dev` also reloads the open pages."
   ),
   list(
     name = "error_detail", former = "", argument = "", is_option = TRUE, is_limit = FALSE, stability = "stable",
     default = "none; message in an interactive R session", is_literal = FALSE,
     wanted = "none, message or full",
     help = "What error pages show to clients: none, message or full",
-    paragraph = "`none` shows only that an error occurred, with the id of the request. `message` also shows the error message. `full` also shows the call stack, but only to browsers on this machine."
+    paragraph = "`none` shows only that an error occurred, with the id of the request. `message` also shows the error message. `full` also shows the call stack, but only to browsers on this machine, and with `rookery dev` only to browsers that have the token."
   ),
   stringsAsFactors = FALSE
 )

@@ -15,6 +15,7 @@ announce <- function(found, address, admin, open) {
   .globals$on_listen <- function(server) {
     .globals$on_listen <- NULL
     if (is_worker()) {
+      dev_on_listen()
       if (!is_only_worker()) message("Serving as ", worker_name())
       return()
     }

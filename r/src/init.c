@@ -40,6 +40,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_stop, 1),
     ENTRY(ffi_drain, 1),
     ENTRY(ffi_connections, 1),
+    ENTRY(ffi_worker_gate, 1),
     ENTRY(ffi_worker_state, 0),
     ENTRY(ffi_worker_uses_socket, 1),
     ENTRY(ffi_admin_start, 2),

@@ -81,6 +81,20 @@ SEXP ffi_worker_state(void) {
     }
 }
 
+// Waits until the supervisor lets a preloaded worker read the app. Returns FALSE if the supervisor
+// has closed the gate instead. Closes the descriptor, so that processes of the app do not inherit
+// it.
+SEXP ffi_worker_gate(SEXP gate) {
+    int fd = Rf_asInteger(gate);
+    char byte;
+    ssize_t count;
+    while ((count = read(fd, &byte, 1)) < 0 && errno == EINTR) {
+        R_CheckUserInterrupt();
+    }
+    close(fd);
+    return Rf_ScalarLogical(count == 1);
+}
+
 // Returns whether a listener uses the worker's socket.
 SEXP ffi_worker_uses_socket(SEXP listener) {
     return Rf_ScalarLogical(rk_worker_uses_socket((uint32_t)Rf_asInteger(listener)));

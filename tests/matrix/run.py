@@ -38,6 +38,11 @@ ELSEWHERE = {
     ("tls_password", "R"): "r/tests/testthat/test-tls.R",
     # Its effect is on a terminal.
     ("interactive", "command line"): "tests/matrix/terminal.py",
+    # They change what open pages and browsers get.
+    ("dev", "command line"): "crates/cli/tests/it/reload/development.rs",
+    ("dev_anywhere", "command line"): "crates/cli/src/serve/development.rs",
+    ("editor", "command line"): "tests/browser/development/pages.test.mjs",
+    ("editor", "environment"): "crates/cli/tests/it/reload/development.rs",
     # A program in the browser's place is given the address.
     ("open", "command line"): "crates/cli/tests/it/startup_screen.rs",
     ("open", "R"): "r/tests/testthat/test-start-screen.R",

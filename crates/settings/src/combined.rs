@@ -142,12 +142,16 @@ impl Settings {
         settings
     }
 
-    /// Returns these settings with a different default for the setting `name`.
+    /// Returns these settings with the defaults of development (`rookery dev`), which the column
+    /// [`Setting::dev_default`] of the table contains.
     #[must_use]
-    pub fn with_default(mut self, name: &'static str, value: Value) -> Settings {
-        let setting = table::row(name);
-        let given = GivenValue { setting, value, source: Source::Default, place: None };
-        self.given.entry(name).or_insert(given);
+    pub fn with_dev_defaults(mut self) -> Settings {
+        for setting in table::all() {
+            let Some(text) = setting.dev_default else { continue };
+            let Ok(value) = setting.read(&Raw::from(text)) else { continue };
+            let given = GivenValue { setting, value, source: Source::Default, place: None };
+            self.given.entry(setting.name).or_insert(given);
+        }
         self
     }
 

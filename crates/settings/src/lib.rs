@@ -34,7 +34,7 @@ pub use cross_checks::Conflict;
 pub use kind::{Composite, Form, Kind, Raw, Rejected, Value, escaped};
 pub use setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown, Stability};
 pub use suggestions::similar_names;
-pub use text_forms::UNIX;
+pub use text_forms::{EDITORS, UNIX};
 pub use value_parser::{InvalidValue, expected_form};
 
 /// The JSON schema of `_server.yml`, with which editors complete and check the file. The example

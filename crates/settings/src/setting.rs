@@ -31,6 +31,9 @@ pub struct Setting {
     pub flag_words: Option<[&'static str; 2]>,
     /// The value of the setting if no source gives one.
     pub default: Default,
+    /// The text of the value that the setting has in development (`rookery dev`) if no source gives
+    /// one. `None` if it is the same as otherwise.
+    pub dev_default: Option<&'static str>,
     /// The minimum of the setting's value, if it is a number.
     pub min: f64,
     /// The maximum of the setting's value, if it is a number. Infinity means that "no limit" is
@@ -82,6 +85,7 @@ impl Setting {
         words: &[],
         flag_words: None,
         default: Default::Nothing,
+        dev_default: None,
         min: 0.0,
         max: f64::INFINITY,
         places: Places::ALL,

@@ -64,6 +64,25 @@ pub(crate) static URL: Form = Form {
     accepts: |text| text.strip_prefix("https://").is_some_and(is_plain),
 };
 
+/// The editors that links can open, with the form of their URLs.
+pub const EDITORS: [(&str, &str); 7] = [
+    ("vscode", "vscode://file{file}:{line}"),
+    ("positron", "positron://file{file}:{line}"),
+    ("cursor", "cursor://file{file}:{line}"),
+    ("windsurf", "windsurf://file{file}:{line}"),
+    ("zed", "zed://file{file}:{line}"),
+    ("idea", "idea://open?file={file}&line={line}"),
+    ("sublime", "subl://open?url=file://{file}&line={line}"),
+];
+
+pub(crate) static EDITOR: Form = Form {
+    wanted: "vscode, positron, cursor, windsurf, zed, idea, sublime, none, or a URL with {file}",
+    accepts: |text| {
+        let is_url = text.contains("{file}") && text.contains(':') && is_plain(text);
+        text == "none" || is_url || EDITORS.iter().any(|(name, _)| *name == text)
+    },
+};
+
 pub(crate) static WORD: Form = Form { wanted: "a word", accepts: is_plain };
 
 /// The form of a password, which may contain spaces.

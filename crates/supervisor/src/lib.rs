@@ -26,7 +26,7 @@ pub use pool::{
 pub use process::{Exit, memory_limit};
 pub use report::{ReadinessPolicy, SupervisorStatus};
 pub use supervise::{
-    Frontend, MOST_WORKERS, MemoryLimit, Outcome, PublicListeners, RecyclePolicy,
+    Frontend, MOST_WORKERS, MemoryLimit, Outcome, PublicListeners, RecyclePolicy, StartReport,
     SupervisorCommand, SupervisorConfig, SupervisorEvent, Timeouts, open_files, supervise,
 };
 pub use worker_id::WorkerId;

@@ -75,10 +75,10 @@ pub use shared_scoreboard::SharedScoreboard;
 pub use task_cell::MAX_TASK_LEN;
 pub use ticket::{MAX_TICKETS, Ticket, TicketGuard, Tickets};
 pub use variables::{
-    CONTROL_FD, COOKIE, DESCRIPTORS, GENERATION, LISTEN_FD, LOG_FD, NAMES, PUBLIC_FDS,
-    SCOREBOARD_FD, WORKER, WORKER_ID, WORKERS,
+    CONTROL_FD, COOKIE, DESCRIPTORS, GATE_FD, GENERATION, LISTEN_FD, LOG_FD, NAMES, PRELOAD,
+    PUBLIC_FDS, SCOREBOARD_FD, WORKER, WORKER_ID, WORKERS,
 };
-pub use worker_environment::WorkerEnvironment;
+pub use worker_environment::{Gate, WorkerEnvironment};
 pub use worker_header::{
     BodyLength, BodyState, BorrowedWorkerHeader, ClientCertificate, HEAD_ACCEPTED, HEAD_UNDECIDED,
     MAX_WORKER_HEADER_SIZE, WORKER_HEADER, WorkerHeader, WorkerHeaderError,

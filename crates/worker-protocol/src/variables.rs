@@ -45,6 +45,14 @@ pub const LOG_FD: &str = "ROOKERY_INTERNAL_LOG_FD";
 /// this worker, in the text form that the server's `SessionCookie` reads.
 pub const COOKIE: &str = "ROOKERY_INTERNAL_COOKIE";
 
+/// The environment variable with the descriptor of the gate of a preloaded worker, which waits for
+/// a byte from it before the worker reads the app.
+pub const GATE_FD: &str = "ROOKERY_INTERNAL_GATE_FD";
+
+/// The environment variable with the names of the packages that a preloaded worker loads before it
+/// waits at its gate, separated by spaces.
+pub const PRELOAD: &str = "ROOKERY_INTERNAL_PRELOAD";
+
 /// The environment variables that name the three mandatory descriptors of a worker. A worker
 /// removes the variables from its environment once it has read them. Programs that the worker
 /// starts do not inherit the descriptors.
@@ -52,7 +60,7 @@ pub const DESCRIPTORS: [&str; 3] = [LISTEN_FD, CONTROL_FD, SCOREBOARD_FD];
 
 /// All environment variables of a worker. When a supervisor starts a worker, it removes the values
 /// of these variables that it has itself inherited, and then sets those that apply to the worker.
-pub const NAMES: [&str; 11] = [
+pub const NAMES: [&str; 13] = [
     WORKER,
     WORKERS,
     FORMER_WORKERS,
@@ -64,4 +72,6 @@ pub const NAMES: [&str; 11] = [
     PUBLIC_FDS,
     LOG_FD,
     COOKIE,
+    GATE_FD,
+    PRELOAD,
 ];

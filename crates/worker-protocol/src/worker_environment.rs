@@ -33,6 +33,7 @@ use crate::{PublicDescriptors, variables};
 ///     generation: 0,
 ///     id: "0123456789abcdef0123456789abcdef",
 ///     public: PublicDescriptors::default(),
+///     gate: None,
 /// };
 /// let mut command = Command::new("R");
 /// environment.apply(&mut command);
@@ -63,6 +64,17 @@ pub struct WorkerEnvironment<'fd> {
     /// The public listeners, to which clients connect. Empty unless the supervisor may command the
     /// worker to accept connections on them.
     pub public: PublicDescriptors<'fd>,
+    /// The gate of a preloaded worker.
+    pub gate: Option<Gate<'fd>>,
+}
+
+/// The gate of a worker that loads packages and then waits before it reads the app.
+#[derive(Debug, Clone, Copy)]
+pub struct Gate<'fd> {
+    /// The end of a pipe from which the worker reads a byte when it may continue.
+    pub descriptor: BorrowedFd<'fd>,
+    /// The names of the packages that the worker loads, separated by spaces.
+    pub packages: &'fd str,
 }
 
 impl WorkerEnvironment<'_> {
@@ -92,11 +104,16 @@ impl WorkerEnvironment<'_> {
         if let Some(log) = self.public.log {
             command.env(variables::LOG_FD, log.as_raw_fd().to_string());
         }
-        let public: Vec<_> = self.public.all().map(|fd| fd.as_raw_fd()).collect();
+        if let Some(gate) = self.gate {
+            command.env(variables::GATE_FD, gate.descriptor.as_raw_fd().to_string());
+            command.env(variables::PRELOAD, gate.packages);
+        }
+        let gate = self.gate.map(|gate| gate.descriptor.as_raw_fd());
+        let others: Vec<_> = self.public.all().map(|fd| fd.as_raw_fd()).chain(gate).collect();
         let give = move || -> io::Result<()> {
             // Descriptors that the supervisor itself inherited may lack the close-on-exec flag.
             descriptor::close_on_exec_from(3);
-            for fd in descriptors.iter().chain(&public).copied() {
+            for fd in descriptors.iter().chain(&others).copied() {
                 // SAFETY: the caller keeps the descriptor open until the process has been started;
                 // a call on a closed descriptor would return an error.
                 descriptor::set_close_on_exec(unsafe { BorrowedFd::borrow_raw(fd) }, false)?;

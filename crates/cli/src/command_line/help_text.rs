@@ -11,7 +11,7 @@ SIGTERM stops it at once.";
 /// The commands that `rookery --help` lists, each with its description.
 pub(super) const COMMANDS: [(&str, &str); 8] = [
     ("serve", "Serve an app, a document or a static site"),
-    ("dev", "Serve an app while you edit it: reload on changes, run R in this terminal"),
+    ("dev", "Serve an app while you edit it: pages reload, errors show source code"),
     ("config", "Print the value of each setting, and where the value comes from"),
     ("check", "Check settings, certificates, address and app without serving"),
     ("new", "Write a small app to start from: shiny, api or site"),

@@ -40,9 +40,11 @@ pub(crate) enum CommandLine {
 }
 
 const DEV: &str = "\
-Serves <target> like `rookery serve --reload`. In a terminal, a single worker also runs with a
-prompt in that terminal (`--interactive`), so that browser() and readline() work. While R waits at
-a prompt, Ctrl-C interrupts R; otherwise it stops the server at once.";
+Serves <target> for development, like `rookery serve --dev`: opens a browser, and reloads the open
+pages when a file of the app changes. Errors are shown in the page, with source code. In a terminal,
+a single worker also runs with a prompt in that terminal (`--interactive`), so that browser() and
+readline() work. While R waits at a prompt, Ctrl-C interrupts R; otherwise it stops the server at
+once.";
 
 const HELP: &str = "\
 {usage-heading} {usage}
@@ -227,8 +229,7 @@ pub(crate) mod tests {
     /// Returns the settings that result from a command line alone, for a test: `_server.yml` and
     /// environment variables are not read.
     pub(crate) fn served(words: &[&str]) -> ServeSettings {
-        match ServeSettings::of(rookery_settings::Settings::combine(options_of(words).given), false)
-        {
+        match ServeSettings::of(rookery_settings::Settings::combine(options_of(words).given)) {
             Ok(serve) => serve,
             Err(failure) => panic!("{words:?}: {failure:?}"),
         }
@@ -260,7 +261,7 @@ pub(crate) mod tests {
         let served = parse(words).and_then(|parsed| match parsed {
             CommandLine::Serve(command) => {
                 let settings = rookery_settings::Settings::combine(command.options.given);
-                ServeSettings::of(settings, command.is_dev).map(|serve| format!("{serve:?}"))
+                ServeSettings::of(settings).map(|serve| format!("{serve:?}"))
             }
             other => Ok(format!("{other:?}")),
         });

@@ -7,7 +7,8 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches};
 use rookery_settings::table::{self, FoundSetting};
 use rookery_settings::{
-    Former, GivenValue, Group, Kind, Places, Raw, Section, Setting, Shown, Source, similar_names,
+    Former, GivenValue, Group, Kind, Places, Raw, Section, Setting, Shown, Source, Value,
+    similar_names,
 };
 
 use super::{help_text, usage_error};
@@ -194,6 +195,13 @@ fn deprecation(old: &str, row: &Setting, former: &Former) -> String {
 }
 
 impl Options {
+    /// Sets the setting `dev`, for the command `rookery dev`.
+    pub(super) fn set_dev(&mut self) {
+        let (setting, value) = (table::row("dev"), Value::Flag(true));
+        let given = GivenValue { setting, value, source: Source::CommandLine, place: None };
+        self.given.push(given);
+    }
+
     fn add(
         &mut self,
         setting: &'static Setting,

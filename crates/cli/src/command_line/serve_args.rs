@@ -14,8 +14,6 @@ use crate::failure::Failure;
 pub(crate) struct ServeArgs {
     pub(crate) target: PathBuf,
     pub(crate) options: Options,
-    /// Whether the command is `dev`, which reloads the app when a file changes.
-    pub(crate) is_dev: bool,
 }
 
 impl ServeArgs {
@@ -26,7 +24,7 @@ impl ServeArgs {
     pub(super) fn read(
         name: &str,
         own: &ArgMatches,
-        options: Options,
+        mut options: Options,
     ) -> Result<ServeArgs, Failure> {
         let targets = positionals_of(own, "target");
         let [target] = targets[..] else {
@@ -37,6 +35,9 @@ impl ServeArgs {
             };
             return usage_error(format!("`rookery {name}` needs one folder or file, but {what}."));
         };
-        Ok(ServeArgs { target: target.into(), options, is_dev: name == "dev" })
+        if name == "dev" {
+            options.set_dev();
+        }
+        Ok(ServeArgs { target: target.into(), options })
     }
 }

@@ -88,7 +88,7 @@ mod tests {
             given(Source::File, "max_body_size", "10MB", Some("`/srv/_server.yml`, line 5")),
             given(Source::Environment, "error_detail", "full", None),
         ]);
-        let serve = ServeSettings::of(settings, false).unwrap();
+        let serve = ServeSettings::of(settings).unwrap();
         let target = Target { path: "/srv".into(), folder: "/srv".into(), is_site: false };
         let text = String::from_utf8(config(&serve, &target)).unwrap();
         let has = |name: &str, value: &str, source: &str| {

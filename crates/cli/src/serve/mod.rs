@@ -2,8 +2,7 @@
 //! app in R processes.
 
 pub(crate) mod access_log;
-#[cfg(target_os = "linux")]
-pub(crate) mod file_watcher;
+pub(crate) mod development;
 pub(crate) mod r_command;
 #[cfg(target_os = "linux")]
 pub(crate) mod reload;

@@ -16,6 +16,8 @@ use crate::failure::Failure;
 use crate::listen::address::Address;
 use crate::process::signals;
 use crate::serve::access_log::LogTarget;
+#[cfg(target_os = "linux")]
+use crate::serve::development;
 use crate::serve::tls;
 use crate::serve::tracing::service_name;
 #[cfg(target_os = "linux")]
@@ -64,6 +66,13 @@ pub(crate) fn worker_command(
         None => {}
     }
     add_log(serve, public.unwrap_or(&LogTarget::Nothing), &mut lines);
+    if serve.is_dev {
+        lines.line("dev", b"true");
+        let editor = serve.settings.0.text("editor");
+        if let Some(url) = development::editor_url(editor.as_deref()) {
+            lines.line("editor", url.as_bytes());
+        }
+    }
     let mut command = r_command(target, lines)?;
     if serve.workers.is_interactive {
         make_interactive(&mut command, target)?;

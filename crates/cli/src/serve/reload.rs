@@ -50,7 +50,7 @@ impl Reload {
         let is_kept = |row: &Setting| needs_restart(row, &self.start, &serve);
         let (settings, differ) =
             serve.settings.0.clone().with_values_kept(&self.start.settings.0, is_kept);
-        let serve = self.sources.serve(settings).map_err(|failure| {
+        let serve = ServeSettings::of(settings).map_err(|failure| {
             let with =
                 "In combination with settings that need a restart and therefore keep their values:";
             Failure::Unavailable(format!("{with} {}", failure.message()))

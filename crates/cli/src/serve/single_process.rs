@@ -29,7 +29,7 @@ pub(crate) fn serve(
     redirect_address: Option<&Address>,
     log: &LogTarget,
 ) -> Result<(), Failure> {
-    if serve.workers != Workers::of(&rookery_settings::Settings::default(), false)? {
+    if serve.workers != Workers::of(&rookery_settings::Settings::default())? {
         return Err(Failure::Unavailable(
             "Options for workers, such as `--workers`, need Linux: without them, one R process \
              serves the app."

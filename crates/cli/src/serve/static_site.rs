@@ -1,10 +1,11 @@
 //! Serves a static site (a folder with an `index.html`) in this process, without R.
 
+use std::iter;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rookery_server::access_log::Reopener;
-use rookery_server::static_files::{StaticFiles, StaticPath};
+use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
 use rookery_server::tls::Tls;
 use rookery_server::{ListenerConfig, Notice, Server, SpoolFolder};
 use rookery_systemd::ServiceManager;
@@ -15,6 +16,7 @@ use crate::listen::address::Address;
 use crate::listen::listeners::Listeners;
 use crate::process::signals::{ReceivedSignal, Signals, StopCounter};
 use crate::serve::access_log::{Log, LogTarget};
+use crate::serve::development::{Development, watch_site};
 use crate::serve::tls::{self, TlsSetup};
 use crate::serve::tracing;
 use crate::settings::serve_settings::ServeSettings;
@@ -44,11 +46,21 @@ pub(crate) fn serve(
     let tls = opened.as_ref().map(|opened| opened.tls.clone());
     let files = StaticFiles::new();
     let folder = StaticPath { path: target.path.clone(), ..StaticPath::default() };
+    let overrides = Overrides { exclude: Some(true), ..Overrides::default() };
+    let excluded = StaticPath { overrides, ..StaticPath::default() };
+    let own = serve.is_dev.then(|| ("/__rookery__".to_owned(), excluded));
     files
-        .set([("/".to_owned(), folder)])
+        .set(iter::once(("/".to_owned(), folder)).chain(own))
         .map_err(|error| Failure::Unavailable(format!("{error}.")))?;
     let settings = serve.settings.server_settings()?;
-    let server = Server::for_static_files(settings.config);
+    let dev = Development::of(serve, address)?;
+    let server = match &dev {
+        Some(dev) => {
+            let application = dev.application(Server::static_files_application());
+            Server::with_application(settings.config, application)
+        }
+        None => Server::for_static_files(settings.config),
+    };
     let tracer = tracing::start(target);
     if let Some(tracer) = &tracer {
         server.set_tracer(tracer.share());
@@ -63,6 +75,7 @@ pub(crate) fn serve(
         proxies: settings.proxies,
         proxy_protocol: settings.proxy_protocol,
         notice: Notice(log_line),
+        page_script: dev.as_ref().map(Development::script),
         ..ListenerConfig::default()
     };
     #[cfg(target_os = "linux")]
@@ -72,10 +85,14 @@ pub(crate) fn serve(
     );
     let listeners = Listeners::open(&server, address, redirect_address, site, &serve.settings)?;
     let development = opened.as_ref().and_then(|opened| opened.development.as_ref());
-    let screen = StartupScreen { development, ..StartupScreen::of(target, &listeners) };
+    let reloads = dev.is_some();
+    let screen = StartupScreen { development, reloads, ..StartupScreen::of(target, &listeners) };
     print_lines(&screen.text(is_coloured()));
     if serve.opens_browser {
         browser::open(listeners.url.as_deref());
+    }
+    if let Some(dev) = dev {
+        watch_site(&target.folder, dev.live)?;
     }
     let renewer = opened.as_ref().map_or(Ok(None), TlsSetup::start_renewer)?;
     let manager = ServiceManager::from_environment();

@@ -17,13 +17,14 @@ use crate::listen::listeners::Listeners;
 use crate::listen::orphaned_worker;
 use crate::process::signals::Signals;
 use crate::serve::access_log::{Log, LogTarget};
+use crate::serve::development::Development;
 use crate::serve::r_command;
 use crate::serve::reload::Reload;
 use crate::serve::supervisor_commands::{second_stop, send_commands, watch_files};
 use crate::serve::supervisor_config::{
     ConfigBuilder, log_format, pool_limits, public_listeners, readiness,
 };
-use crate::serve::supervisor_frontend::{SupervisorFrontend, perform, start_admin};
+use crate::serve::supervisor_frontend::{Announcement, SupervisorFrontend, perform, start_admin};
 use crate::serve::tls::{self, TlsSetup};
 use crate::serve::tracing;
 use crate::settings::sources::{LoadedSettings, Sources};
@@ -55,7 +56,13 @@ pub(crate) fn serve(
     let settings = serve.settings.server_settings()?;
     let limits = pool_limits(serve, &settings.config, target, address);
     let registry = Arc::new(BackendRegistry::default());
-    let server = Server::with_application(settings.config, pool(Arc::clone(&registry), limits));
+    let development = Development::of(serve, address)?;
+    let application = pool(Arc::clone(&registry), limits);
+    let application = match &development {
+        Some(development) => development.application(application),
+        None => application,
+    };
+    let server = Server::with_application(settings.config, application);
     let tracer = tracing::start(target);
     if let Some(tracer) = &tracer {
         server.set_tracer(tracer.share());
@@ -74,6 +81,7 @@ pub(crate) fn serve(
         proxies: settings.proxies,
         proxy_protocol: settings.proxy_protocol,
         notice: Notice(log_line),
+        page_script: development.as_ref().map(Development::script),
         ..ListenerConfig::default()
     };
     orphaned_worker::wait_for_orphaned_workers(
@@ -95,17 +103,21 @@ pub(crate) fn serve(
     status.tls.clone_from(&tls);
     status.perform = Some(perform);
     let status = Arc::new(status);
-    let admin = start_admin(&status, serve.admin.as_ref())?;
+    let admin =
+        start_admin(&status, serve.admin.as_ref(), development.as_ref().map(Development::token))?;
     let screen = StartupScreen {
         workers: Some(workers.count),
         development: tls_setup.as_ref().and_then(|setup| setup.development.as_ref()),
         admin: serve.admin.as_ref(),
         live_page: admin.page_url(),
         reloads: workers.reload,
+        errors: development.as_ref().and_then(|it| it.url(listeners.url.as_deref())),
         ..StartupScreen::of(target, &listeners)
     };
     let screen = screen.text(is_coloured());
-    let frontend = SupervisorFrontend::new(listeners, screen, serve.opens_browser, admin);
+    let start = Announcement { screen, opens_browser: serve.opens_browser, development };
+    let live = start.development.as_ref().map(|development| Arc::clone(&development.live));
+    let frontend = SupervisorFrontend::new(listeners, start, admin);
     let renewer = tls_setup.as_ref().map_or(Ok(None), TlsSetup::start_renewer)?;
     let (requests, receiver) = unbounded_channel();
     let reopener = log.as_ref().map(Log::reopener);
@@ -127,7 +139,7 @@ pub(crate) fn serve(
         notes: Mutex::new(loaded.notes.clone()),
     });
     if workers.reload {
-        watch_files(Arc::clone(&reload), requests.clone())?;
+        watch_files(Arc::clone(&reload), live, requests.clone())?;
     }
     send_commands(signals, reload, reopener, terminal.clone(), requests)?;
     let outcome = supervise(config, registry, receiver, &frontend);

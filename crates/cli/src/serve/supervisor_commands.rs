@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use rookery_development::{Change, LiveReload};
 use rookery_server::access_log::Reopener;
 use rookery_supervisor::SupervisorCommand;
 use tokio::sync::mpsc::UnboundedSender;
@@ -9,9 +10,8 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::failure::Failure;
 use crate::process::signals::{ReceivedSignal, Signals, StopCounter};
 use crate::process::start_thread;
-use crate::serve::file_watcher::FileWatcher;
+use crate::serve::development;
 use crate::serve::reload::Reload;
-use crate::stderr::log_line;
 use crate::terminal::r_prompt::PromptWatcher;
 
 /// The second signal to stop. The program ends by terminating itself with this signal.
@@ -22,20 +22,37 @@ pub(crate) fn second_stop() -> Option<ReceivedSignal> {
     SECOND_STOP.get().copied()
 }
 
-/// Starts the thread that requests a reload whenever a file of the app has changed.
+/// Starts the thread that requests a reload whenever a file of the app has changed. If the app is
+/// being developed, `live` are its open pages. Changes of files that only browsers use then do not
+/// cause a reload.
 pub(crate) fn watch_files(
     reload: Arc<Reload>,
+    live: Option<Arc<LiveReload>>,
     commands: UnboundedSender<SupervisorCommand>,
 ) -> Result<(), Failure> {
-    let mut watcher = FileWatcher::new(&reload.target.folder);
-    start_thread("rookery-changes", move || {
-        loop {
-            log_line(&format!("`{}` has changed", watcher.wait_for_change().display()));
-            if commands.send(reload.request()).is_err() {
-                return;
+    let folder = reload.target.folder.clone();
+    let request = move |change| {
+        let Some(live) = &live else { return Some(reload.request()) };
+        match change {
+            Change::Styles(names) => live.on_styles_changed(&names),
+            Change::Page => live.on_page_changed(),
+            Change::App { is_environment_kept } => {
+                // With the same settings, a preloaded worker can be used.
+                let command =
+                    if is_environment_kept { SupervisorCommand::Reload } else { reload.request() };
+                if !matches!(command, SupervisorCommand::RefuseReload(_)) {
+                    live.on_restarting();
+                }
+                return Some(command);
             }
         }
-    })
+        None
+    };
+    development::watch(
+        &folder,
+        move |change| request(change).is_none_or(|command| commands.send(command).is_ok()),
+        false,
+    )
 }
 
 /// Starts the thread that turns signals into commands for the supervisor.

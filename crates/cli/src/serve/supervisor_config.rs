@@ -61,6 +61,7 @@ impl ConfigBuilder {
                 stop: if workers.is_interactive { workers.drain } else { Timeouts::default().stop },
             },
             restarts: workers.restarts,
+            is_dev: serve.is_dev,
             is_on_terminal: workers.is_interactive,
             start_retries: workers.start_retries,
             fails_fast: workers.fail_fast,
@@ -86,7 +87,11 @@ pub(crate) fn pool_limits(
         Address::Unix(path) => path.display().to_string(),
     };
     let cookie_suffix = workers.cookie_suffix.clone();
+    let usual = PoolLimits::default();
     PoolLimits {
+        // A script is inserted only into a page that is neither compressed nor streamed.
+        accepts_compressed: !serve.is_dev,
+        max_whole_body: if serve.is_dev { MAX_PAGE } else { usual.max_whole_body },
         max_queued_requests: config.queue.max_queued_requests,
         queue_timeout: workers.queue_timeout,
         max_in_flight: workers.max_in_flight,
@@ -104,9 +109,12 @@ pub(crate) fn pool_limits(
             workers::Sticky::Cookie => SessionAffinity::Cookie,
         },
         is_embedded: serve.is_embedded,
-        ..PoolLimits::default()
+        ..usual
     }
 }
+
+/// The maximum length in bytes of a page that reloads by itself during development.
+const MAX_PAGE: u64 = 4 << 20;
 
 /// Returns how many workers must be ready before the server reports that it is ready, and the
 /// response status of the readiness probe during shutdown.

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rookery_development::StartFailure;
 use rookery_server::output;
 use rookery_status::{AccessToken, Action, AdminAddress, AdminHandler, AdminListener};
 use rookery_supervisor::{Frontend, SupervisorEvent, SupervisorStatus};
@@ -12,6 +13,7 @@ use rookery_systemd::ServiceManager;
 use crate::failure::Failure;
 use crate::listen::listeners::Listeners;
 use crate::process::signals::raise;
+use crate::serve::development::Development;
 use crate::stderr::{log_line, print_lines};
 use crate::terminal::browser;
 
@@ -19,15 +21,24 @@ use crate::terminal::browser;
 /// the state of the server changes, and this object notifies the service manager.
 pub(crate) struct SupervisorFrontend {
     listeners: Listeners,
-    /// The text of the start-up screen, with colour codes if standard error is a terminal.
-    screen: String,
-    opens_browser: bool,
+    start: Announcement,
+    /// Whether the start of the server has been announced.
+    is_announced: Cell<bool>,
     admin: AdminListener,
     manager: ServiceManager,
     /// The state of the server that was last reported to the service manager.
     state: Cell<(Phase, WorkerCounts)>,
     /// The app's own error message from the last failed start of a worker.
     failure: RefCell<Option<String>>,
+}
+
+/// What is done once the server can be used.
+pub(crate) struct Announcement {
+    /// The text of the start-up screen, with colour codes if standard error is a terminal.
+    pub(crate) screen: String,
+    pub(crate) opens_browser: bool,
+    /// The open pages of an app that is being developed.
+    pub(crate) development: Option<Development>,
 }
 
 /// The numbers of ready workers and of failures that were last reported to the service manager.
@@ -49,17 +60,16 @@ enum Phase {
 }
 
 impl SupervisorFrontend {
-    /// Creates the front end from its listeners. `screen` is the text of the start-up screen.
+    /// Creates the front end from its listeners.
     pub(crate) fn new(
         listeners: Listeners,
-        screen: String,
-        opens_browser: bool,
+        start: Announcement,
         admin: AdminListener,
     ) -> SupervisorFrontend {
         SupervisorFrontend {
             listeners,
-            screen,
-            opens_browser,
+            start,
+            is_announced: Cell::new(false),
             admin,
             manager: ServiceManager::from_environment(),
             state: Cell::new((Phase::Starting, WorkerCounts::default())),
@@ -77,6 +87,19 @@ impl SupervisorFrontend {
         self.listeners.stop();
     }
 
+    /// Prints the start-up screen and opens the browser, at the first call.
+    fn announce(&self) {
+        if self.is_announced.replace(true) {
+            return;
+        }
+        print_lines(&self.start.screen);
+        if self.start.opens_browser {
+            let url = self.listeners.url.as_deref();
+            let with_token = self.start.development.as_ref().and_then(|it| it.url(url));
+            browser::open(with_token.as_deref().or(url));
+        }
+    }
+
     fn set_phase(&self, phase: Phase) {
         self.state.set((phase, self.state.get().1));
     }
@@ -86,15 +109,18 @@ impl SupervisorFrontend {
     }
 }
 
-/// Starts the admin listener, which serves status, metrics and the live page.
+/// Starts the admin listener, which serves status, metrics and the live page. `token` is the access
+/// token of the live page; by default, a new one is made.
 ///
 /// # Errors
 /// Fails if the admin address is not available.
 pub(crate) fn start_admin(
     status: &Arc<SupervisorStatus>,
     at: Option<&AdminAddress>,
+    token: Option<AccessToken>,
 ) -> Result<AdminListener, Failure> {
-    let token = AccessToken::generate()
+    let token = token
+        .map_or_else(AccessToken::generate, Ok)
         .map_err(|error| Failure::Unavailable(format!("There is no access token: {error}.")))?;
     let handler = AdminHandler::new(Arc::clone(status) as _, token);
     AdminListener::start(handler, at).map_err(|error| Failure::Address(error.to_string()))
@@ -124,10 +150,7 @@ fn status_line(doing: String, counts: WorkerCounts, workers: usize) -> String {
 
 impl Frontend for SupervisorFrontend {
     fn on_ready(&self) {
-        print_lines(&self.screen);
-        if self.opens_browser {
-            browser::open(self.listeners.url.as_deref());
-        }
+        self.announce();
         self.state.set((Phase::Serving, WorkerCounts { ready: 1, failures: 0 }));
         self.manager.ready(&self.status());
     }
@@ -188,6 +211,30 @@ impl Frontend for SupervisorFrontend {
             }
             SupervisorEvent::Failed(message) => {
                 *self.failure.borrow_mut() = Some(message.to_owned());
+            }
+            SupervisorEvent::AppReady => {
+                if let Some(development) = &self.start.development {
+                    development.live.on_ready();
+                }
+            }
+            SupervisorEvent::StartFailed { exit, report } => {
+                if let Some(development) = &self.start.development {
+                    development.live.on_start_failed(match report {
+                        Some(report) => StartFailure {
+                            text: report.text.clone(),
+                            page: Some(report.page.clone()),
+                        },
+                        None => StartFailure {
+                            text: format!(
+                                "The R process {exit} before the app was ready. The terminal may \
+                                 show more."
+                            ),
+                            page: None,
+                        },
+                    });
+                    // The browser shows the error.
+                    self.announce();
+                }
             }
             // A service manager that waits for READY=1 does not accept RELOADING=1.
             SupervisorEvent::Reloading

@@ -24,6 +24,9 @@ pub(crate) struct ServeSettings {
     /// The additional address of the admin listener that the user gave, if any. Every server also
     /// has an admin socket in its own folder.
     pub(crate) admin: Option<AdminAddress>,
+    /// Whether the app is being developed: open pages reload by themselves, and errors are shown in
+    /// the page.
+    pub(crate) is_dev: bool,
     /// Whether pages of other sites may show the app in a frame.
     pub(crate) is_embedded: bool,
     /// The time for which the server still accepts requests after a signal to stop. During this
@@ -41,11 +44,9 @@ impl ServeSettings {
     ///
     /// # Errors
     /// Fails with the first conflict.
-    pub(crate) fn of(
-        all: rookery_settings::Settings,
-        is_dev: bool,
-    ) -> Result<ServeSettings, Failure> {
-        let all = if is_dev { all.with_default("reload", Value::Flag(true)) } else { all };
+    pub(crate) fn of(all: rookery_settings::Settings) -> Result<ServeSettings, Failure> {
+        let is_dev = all.flag("dev");
+        let all = if is_dev { all.with_dev_defaults() } else { all };
         all.check().map_err(|conflict| Failure::from_source(conflict.source, conflict.message))?;
         let host = match all.text("host") {
             Some(host) => host,
@@ -53,12 +54,13 @@ impl ServeSettings {
             None if all.is_given("domain") => Address::all_interfaces().to_owned(),
             None => "127.0.0.1".to_owned(),
         };
-        let workers = Workers::of(&all, is_dev)?;
+        let workers = Workers::of(&all)?;
         Ok(ServeSettings {
             host,
             #[expect(clippy::cast_sign_loss, reason = "a port is from 0 to 65535")]
             port: all.number("port").unwrap_or_default() as u16,
             admin: all.text("admin").map(|at| admin_address::parse(&at)).transpose()?,
+            is_dev,
             is_embedded: all.flag("embed"),
             shutdown_delay: combined::time(&all, "shutdown_delay").unwrap_or_default(),
             opens_browser: all.flag("open"),

@@ -16,7 +16,6 @@ use crate::settings::server_yml;
 pub(crate) struct Sources {
     options: Options,
     arguments: Vec<GivenValue>,
-    is_dev: bool,
 }
 
 /// The settings combined from all sources, and the warnings about them, which the caller has to
@@ -35,8 +34,7 @@ impl Sources {
     pub(crate) fn new(args: ServeArgs) -> Result<(Sources, Target), Failure> {
         let arguments = r_arguments::read().map_err(Failure::Unavailable)?;
         let target = Target::find(&args.target)?;
-        let ServeArgs { options, is_dev, .. } = args;
-        Ok((Sources { options, arguments, is_dev }, target))
+        Ok((Sources { options: args.options, arguments }, target))
     }
 
     /// Reads the environment and the app's `_server.yml`, and combines their settings with those of
@@ -51,18 +49,9 @@ impl Sources {
         let (in_file, of_file) = file.map(|file| (file.given, file.notes)).unwrap_or_default();
         let own = self.options.given.iter().chain(&self.arguments).cloned();
         let settings = Settings::combine(own.chain(environment.given).chain(in_file));
-        let serve = ServeSettings::of(settings, self.is_dev)?;
+        let serve = ServeSettings::of(settings)?;
         let notes = self.options.notes.iter().cloned().chain(environment.notes).chain(of_file);
         let notes = notes.chain(serve.notes()).collect();
         Ok(LoadedSettings { serve, notes })
-    }
-
-    /// Converts the combined settings to the values that the program uses.
-    ///
-    /// # Errors
-    /// Fails if settings conflict.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn serve(&self, settings: Settings) -> Result<ServeSettings, Failure> {
-        ServeSettings::of(settings, self.is_dev)
     }
 }

@@ -83,15 +83,18 @@ pub(crate) enum Sticky {
 }
 
 impl Workers {
-    /// Returns the settings of workers from the combined settings. `is_dev` is true for `rookery
-    /// dev`: if there is a single worker, R then shows a prompt in the terminal of this program.
+    /// Returns the settings of workers from the combined settings. In development, R shows a prompt
+    /// in the terminal of this program if there is a single worker.
     ///
     /// # Errors
     /// Fails if several workers would share a terminal.
-    pub(crate) fn of(all: &Settings, is_dev: bool) -> Result<Workers, Failure> {
+    pub(crate) fn of(all: &Settings) -> Result<Workers, Failure> {
+        let is_dev = all.flag("dev");
         let is_auto = all.value("workers").is_some_and(|count| count.is_word("auto"));
         let count = if is_auto { processors() } else { small(all, "workers") };
-        let is_interactive = all.flag("interactive") || (is_dev && count == 1 && is_at_terminal());
+        let is_prompting = is_dev && count == 1 && is_at_terminal();
+        let is_interactive =
+            if all.is_given("interactive") { all.flag("interactive") } else { is_prompting };
         if is_interactive && count > 1 {
             return Err(Failure::CommandLine(
                 "`--interactive` needs a single worker, because a terminal has one prompt: leave \
@@ -141,7 +144,9 @@ impl Workers {
                 .iter()
                 .any(|name| all.given(name).is_some())
                 || all.flag("retry_safe_methods")
-                || all.text("sticky").as_deref() == Some("cookie"),
+                || all.text("sticky").as_deref() == Some("cookie")
+                // A worker does not insert the script into pages.
+                || is_dev,
             keep_half_closed: all.flag("keep_half_closed"),
             cookie_suffix: all.text("cookie_suffix"),
             sticky: match all.text("sticky").as_deref() {
@@ -198,7 +203,7 @@ mod tests {
     use super::*;
 
     fn of(words: &[&str]) -> Result<Workers, Failure> {
-        Workers::of(&Settings::combine(options_of(&[&["serve", "a"], words].concat()).given), false)
+        Workers::of(&Settings::combine(options_of(&[&["serve", "a"], words].concat()).given))
     }
 
     #[test]

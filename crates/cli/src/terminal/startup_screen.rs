@@ -30,6 +30,8 @@ pub(crate) struct StartupScreen<'a> {
     pub(crate) live_page: Option<String>,
     /// Whether the workers are restarted when a file of the app changes.
     pub(crate) reloads: bool,
+    /// The URL that gives a browser access to the details of errors, during development.
+    pub(crate) errors: Option<String>,
 }
 
 impl<'a> StartupScreen<'a> {
@@ -45,6 +47,7 @@ impl<'a> StartupScreen<'a> {
             admin: None,
             live_page: None,
             reloads: false,
+            errors: None,
         }
     }
 
@@ -101,6 +104,9 @@ impl<'a> StartupScreen<'a> {
         }
         if self.reloads {
             detail("Reload", "when a file of the app changes");
+        }
+        if let Some(url) = &self.errors {
+            detail("Errors", &format!("are shown with source code at {}", pen.address(url)));
         }
         lines.join("\n")
     }

@@ -6,6 +6,7 @@ use rookery_websocket::protocol::handshake::OriginPolicy;
 
 use crate::http::request::session_cookie::SessionCookie;
 use crate::http::request::spool_folder::SpoolFolder;
+use crate::http::response::page_script::PageScript;
 use crate::net::tls::certificate_store::Tls;
 use crate::net::trusted_proxies::TrustedProxies;
 use crate::static_files::StaticFiles;
@@ -40,6 +41,8 @@ pub struct ListenerConfig {
     /// True if the server adds the request id to the application's responses, in an `X-Request-Id`
     /// header.
     pub sends_request_id: bool,
+    /// The script that is inserted into HTML pages; `None` except during development.
+    pub page_script: Option<Arc<PageScript>>,
     /// The session cookie of this worker process. The worker sets it in responses, and the
     /// supervisor then routes later requests of the client to this worker again. `None` unless the
     /// application keeps state for each client.

@@ -66,10 +66,13 @@ impl Server {
     /// ([`ListenerConfig::files`]). Requests that the static files do not answer, such as WebSocket
     /// handshakes, get status 404. The [`link`](Self::link) of the server carries no events.
     pub fn for_static_files(config: Config) -> Server {
-        Server::with_closure_config(
-            config,
-            ClosureConfig { respond: Arc::new(not_found), is_echo: false },
-        )
+        Server::with_application(config, Server::static_files_application())
+    }
+
+    /// Returns the function that makes the application of
+    /// [`for_static_files`](Self::for_static_files), which responds with 404.
+    pub fn static_files_application() -> MakeApplication {
+        closure_application(ClosureConfig { respond: Arc::new(not_found), is_echo: false })
     }
 
     /// Makes a server that needs no application on another thread. Instead, it calls `respond` on
@@ -86,12 +89,7 @@ impl Server {
     }
 
     fn with_closure_config(config: Config, closure_config: ClosureConfig) -> Server {
-        Server::with_application(
-            config,
-            Arc::new(move |_| {
-                Box::new(ClosureApplication::new(closure_config.clone())) as Box<dyn Application>
-            }),
-        )
+        Server::with_application(config, closure_application(closure_config))
     }
 
     /// Makes a server whose application runs on the I/O thread. `application` is a function that
@@ -296,6 +294,10 @@ impl fmt::Debug for Server {
 /// Converts an I/O error to a [`ListenError`] which says that the inherited sockets cannot be used.
 fn inherited_error(source: io::Error) -> ListenError {
     ListenError::Bind { address: "the inherited sockets".to_owned(), source }
+}
+
+fn closure_application(config: ClosureConfig) -> MakeApplication {
+    Arc::new(move |_| Box::new(ClosureApplication::new(config.clone())) as Box<dyn Application>)
 }
 
 /// Sets the response of an exchange (a request with its response) to the 404 that a missing static

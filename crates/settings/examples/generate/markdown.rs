@@ -79,8 +79,35 @@ pub(crate) fn page() -> String {
     section(&mut page, "Advanced limits", "", by_name(Stability::Advanced));
     let internal = "They divide resources within the server, and may change in any release.\n";
     section(&mut page, "Internal limits", internal, by_name(Stability::Internal));
+    development(&mut page);
     former(&mut page);
     page
+}
+
+const DEVELOPMENT: &str = "\
+`rookery dev` is `rookery serve --dev`. These settings have other defaults, and
+any of them can be given:
+
+| Setting | `rookery serve` | `rookery dev` |
+|---|---|---|
+";
+
+const ALSO_IN_DEVELOPMENT: &str = "
+At a terminal, a single worker also runs with a prompt in that terminal
+(`interactive`). `drain` and `start_retries` follow from `reload`. The front end
+always accepts the connections, since it adds a script to the pages.
+";
+
+/// Writes the table of the settings that have another default in development.
+fn development(page: &mut String) {
+    let _ = write!(page, "\n## Defaults in development\n\n{DEVELOPMENT}");
+    for row in table::all() {
+        if let Some(default) = row.dev_default {
+            let usual = row.default_text().unwrap_or("none");
+            let _ = writeln!(page, "| `{}` | {usual} | {default} |", row.name);
+        }
+    }
+    page.push_str(ALSO_IN_DEVELOPMENT);
 }
 
 fn section<'a>(

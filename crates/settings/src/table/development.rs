@@ -2,10 +2,53 @@
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Group, Places, Setting, Shown, Stability};
+use crate::text_forms;
 
 const DEVELOPMENT: Setting = Setting { group: Group::Development, ..Setting::EMPTY };
 
-pub(super) static ROWS: [Setting; 4] = [
+pub(super) static ROWS: [Setting; 7] = [
+    Setting {
+        name: "dev",
+        shown: Shown::Always,
+        kind: Kind::Flag,
+        default: Default::Derived("off; on with `rookery dev`"),
+        places: Places::COMMAND_LINE,
+        help: "Serve for development, as `rookery dev` does",
+        paragraph: "Open pages reload by themselves when a file of the app changes, and errors \
+                    are shown with source code. The settings with other defaults are listed in \
+                    the settings reference.",
+        stability: Stability::Experimental,
+        ..DEVELOPMENT
+    },
+    Setting {
+        name: "dev_anywhere",
+        shown: Shown::InLongHelp,
+        kind: Kind::Flag,
+        default: Default::Is("off"),
+        places: Places::COMMAND_LINE,
+        help: "Let other machines reach an app under development",
+        paragraph: "Without it, `rookery dev` refuses addresses other than those of this machine, \
+                    except in a hosted development environment (Codespaces, Gitpod, Coder, \
+                    Posit Workbench), whose proxy asks for a login.",
+        stability: Stability::Experimental,
+        ..DEVELOPMENT
+    },
+    Setting {
+        name: "editor",
+        shown: Shown::InLongHelp,
+        kind: Kind::Text(&text_forms::EDITOR),
+        placeholder: "name",
+        default: Default::Derived("the editor in whose terminal the server was started"),
+        places: Places::COMMAND_LINE.and(Places::ENVIRONMENT),
+        is_program_variable: true,
+        applies: Applies::AtReload,
+        help: "The editor that the links on error pages open",
+        paragraph: "`vscode`, `positron`, `cursor`, `windsurf`, `zed`, `idea`, `sublime`, `none`, \
+                    or a URL with `{file}` and `{line}`, such as \
+                    `vscode://file{file}:{line}`.",
+        stability: Stability::Experimental,
+        ..DEVELOPMENT
+    },
     Setting {
         name: "interactive",
         shown: Shown::InLongHelp,
@@ -22,6 +65,7 @@ pub(super) static ROWS: [Setting; 4] = [
         shown: Shown::Always,
         kind: Kind::Flag,
         default: Default::Is("off"),
+        dev_default: Some("on"),
         places: Places::COMMAND_LINE.and(Places::R),
         r_function: "serve",
         help: "Open the app in a browser once the server is ready",
@@ -35,12 +79,13 @@ pub(super) static ROWS: [Setting; 4] = [
         shown: Shown::Always,
         kind: Kind::Flag,
         default: Default::Is("off"),
+        dev_default: Some("on"),
         places: Places::PROGRAM,
         is_program_variable: true,
         r_function: "workers_config",
         help: "Restart workers when a file of the app changes",
-        paragraph: "For development: the server checks the app's files twice a second, and \
-                    replaces all workers after a change.",
+        paragraph: "For development: the server watches the app's files, and replaces all \
+                    workers after a change. `rookery dev` also reloads the open pages.",
         stability: Stability::Experimental,
         ..DEVELOPMENT
     },
@@ -51,11 +96,13 @@ pub(super) static ROWS: [Setting; 4] = [
         kind: Kind::Choice(&["none", "message", "full"]),
         placeholder: "what",
         default: Default::Derived("none; message in an interactive R session"),
+        dev_default: Some("full"),
         places: Places::ALL.without(Places::R),
         help: "What error pages show to clients: none, message or full",
         paragraph: "`none` shows only that an error occurred, with the id of the request. \
                     `message` also shows the error message. `full` also shows the call stack, but \
-                    only to browsers on this machine.",
+                    only to browsers on this machine, and with `rookery dev` only to browsers \
+                    that have the token.",
         ..DEVELOPMENT
     },
 ];

@@ -193,7 +193,9 @@ impl Attempt<'_> {
     ) -> Result<(WorkerConnection, Head), Option<Failure>> {
         let mut request = self.pool.buffers.take();
         let names = self.pool.balancer.cookie_names();
-        request_writer::write(&mut request, exchange, names, self.ticket, body_state)
+        let accepts_compressed = self.pool.limits.accepts_compressed;
+        let ticket = (self.ticket, body_state);
+        request_writer::write(&mut request, exchange, names, ticket, accepts_compressed)
             .map_err(|_| None)?;
         let file = SpooledBody::of(exchange).map_err(|_| None)?;
         let form =

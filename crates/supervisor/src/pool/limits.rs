@@ -25,6 +25,12 @@ pub struct PoolLimits {
     /// The maximum number of bytes of a streamed response that wait to be written to the client.
     /// Default: 16 MiB.
     pub max_stream_queue_size: usize,
+    /// The maximum length in bytes of a response body that is sent to the client at once, together
+    /// with the head. A longer body is streamed. Default: 32 KiB.
+    pub max_whole_body: u64,
+    /// Whether workers may compress their responses. If false, they do not learn which codings the
+    /// client accepts. Default: yes.
+    pub accepts_compressed: bool,
     /// The maximum number of sessions that one worker has. A session is an open WebSocket, or a
     /// page that was sent recently and will open a WebSocket. Requests for further sessions get
     /// 503. Default: no limit.
@@ -55,6 +61,8 @@ impl Default for PoolLimits {
             max_in_flight: 64,
             min_ahead: 0,
             max_stream_queue_size: 16 << 20,
+            max_whole_body: 32 << 10,
+            accepts_compressed: true,
             max_sessions: usize::MAX,
             retry_safe_methods: false,
             keep_half_closed: false,

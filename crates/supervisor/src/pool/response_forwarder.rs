@@ -19,10 +19,6 @@ use super::error_reply::ErrorReply;
 use super::responder::Responder;
 use super::response_sink::ResponseSink;
 
-/// The maximum length in bytes of a response body that is sent to the client at once, together with
-/// the head. A longer body is streamed.
-const MAX_WHOLE_BODY: u64 = 32 << 10;
-
 /// The result of forwarding a worker's response to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Forwarded {
@@ -44,7 +40,7 @@ pub(super) async fn forward(
 ) -> Forwarded {
     match head.body {
         Framing::None | Framing::Length(0) => pool.responder.respond(exchange),
-        Framing::Length(len) if len <= MAX_WHOLE_BODY => {
+        Framing::Length(len) if len <= pool.limits.max_whole_body => {
             match connection.read_body(&pool.buffers, len as usize).await {
                 Ok(body) => {
                     exchange.set_response_body(body);

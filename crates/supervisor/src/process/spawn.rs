@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 
 use rookery_status::RunFolder;
 use rookery_worker_protocol::{
-    ControlChannel, PublicDescriptors, SharedScoreboard, WorkerEnvironment,
+    ControlChannel, Gate, PublicDescriptors, SharedScoreboard, WorkerEnvironment,
 };
 use tokio::net::unix::pipe;
 
@@ -70,14 +70,15 @@ pub(crate) struct Spawned {
 
 /// Starts a worker process. Must be called on the main thread, because the system sends the worker
 /// a signal when the thread that started it ends. `files` is the worker's limit of open
-/// descriptors. If `is_on_terminal` is true, the worker shares the process group and the standard
-/// streams of this process.
+/// descriptors, and `gate` that of a preloaded worker. If `is_on_terminal` is true, the worker
+/// shares the process group and the standard streams of this process.
 pub(crate) fn spawn(
     mut command: Command,
     folder: &RunFolder,
     start: WorkerStart,
     files: Option<libc::rlimit>,
     public: PublicDescriptors<'_>,
+    gate: Option<Gate<'_>>,
     is_on_terminal: bool,
 ) -> io::Result<Spawned> {
     let socket = folder.socket(start.slot, start.epoch);
@@ -108,6 +109,7 @@ pub(crate) fn spawn(
         generation: start.generation,
         id: &called,
         public,
+        gate,
     };
     hand_over.apply(&mut command);
     command.env("TMPDIR", &temporary);

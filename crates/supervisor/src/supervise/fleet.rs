@@ -9,19 +9,23 @@ use rookery_worker_protocol::Message;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::launcher::{Launch, Launcher};
+use super::preload::Preload;
 use super::replacing::{ReplaceReason, ReplacedWorker, ReplacementStep};
 use super::reporting::{RecentFailures, ReportHistory};
 use super::rollout::Rollout;
-use super::scaling::{Scaling, ScalingStep};
+use super::scaling::Scaling;
 use super::slot::WorkerFailure;
 use super::worker::{
     ExitReason, ExitedWorker, OutputTasks, WarmupResult, WorkerEvent, WorkerPhase, WorkerProcess,
 };
 use super::workers::{SlotRole, Workers};
-use super::{Frontend, MOST_WORKERS, Outcome, SupervisorConfig};
+use super::{Frontend, Outcome, SupervisorConfig, SupervisorEvent};
 use crate::backend_registry::BackendRegistry;
 use crate::process::{ControlGroups, ProcessEnd};
 use crate::report::Report;
+
+mod development;
+mod number_of_workers;
 
 /// The fleet: all workers of a server, with the configuration that they are started with.
 pub(super) struct Fleet<'a> {
@@ -31,6 +35,7 @@ pub(super) struct Fleet<'a> {
     workers: Workers,
     rollout: Rollout<'a>,
     launcher: Launcher,
+    preload: Preload,
     history: ReportHistory,
     /// Whether any worker of the server has ever been ready.
     was_ready: bool,
@@ -54,10 +59,16 @@ impl<'a> Fleet<'a> {
     ) -> io::Result<Fleet<'a>> {
         let folder = RunFolder::create(&config.folder)?;
         let slots = config.workers + config.spares;
+        let mut launcher = Launcher::new(folder, events);
+        if config.is_dev {
+            // A failure is shown after each change of the app, also if it is the same again.
+            launcher.on_first_ready();
+        }
         Ok(Fleet {
             workers: Workers::new(slots, now, Arc::clone(&registry), config.log),
             rollout: Rollout::new(Scaling::new(config.workers, config.spares), frontend),
-            launcher: Launcher::new(folder, events),
+            launcher,
+            preload: Preload::default(),
             history: ReportHistory::new(ControlGroups::default()),
             was_ready: false,
             failures: RecentFailures::default(),
@@ -119,6 +130,7 @@ impl<'a> Fleet<'a> {
     pub(super) fn end(&mut self, outcome: Outcome) {
         if self.outcome.is_none() {
             self.outcome = Some(outcome);
+            self.preload.discard();
             for worker in self.workers.iter_mut() {
                 worker.exit_reason.get_or_insert(ExitReason::ServerStop);
                 self.registry.drain(&worker.backend);
@@ -155,7 +167,9 @@ impl<'a> Fleet<'a> {
     /// Returns true if no worker has ever been ready and no start is left to try, because all
     /// retries have been used up or because a start has failed with an error of the configuration.
     fn is_hopeless(&self) -> bool {
-        !self.was_ready && self.workers.has_no_start_left(self.config.start_retries)
+        !self.was_ready
+            && !self.config.is_dev
+            && self.workers.has_no_start_left(self.config.start_retries)
     }
 
     /// Ends the server if [`SupervisorConfig::fails_fast`](crate::SupervisorConfig::fails_fast) is
@@ -170,6 +184,9 @@ impl<'a> Fleet<'a> {
 
     /// Starts the workers whose start time has come.
     pub(super) fn start_due(&mut self, now: Instant) {
+        if self.preload.take_due(now) {
+            self.start_preloaded();
+        }
         for slot in 0..self.workers.slots().len() as u32 {
             if self.workers.slot(slot).start_at.is_some_and(|at| now >= at) {
                 self.workers.slot_mut(slot).start_at = None;
@@ -187,7 +204,12 @@ impl<'a> Fleet<'a> {
         let launch =
             Launch { slot, generation: self.rollout.replacing.generation(), serving, spares };
         self.history.on_start(slot);
-        let error = match self.launcher.start(launch, &self.config, &self.registry) {
+        if let Some(worker) = self.preload.take(slot, launch.generation, self.config.times) {
+            let epoch = worker.start.epoch;
+            self.workers.insert(worker);
+            return Some(epoch);
+        }
+        let error = match self.launcher.start(launch, None, &self.config, &self.registry) {
             Ok(worker) => {
                 let epoch = worker.start.epoch;
                 self.workers.insert(worker);
@@ -309,10 +331,17 @@ impl<'a> Fleet<'a> {
         if let Some(worker) = self.workers.get(epoch) {
             self.log(&worker.ready_line());
         }
-        self.rollout.log_completed_reload(&self.workers, self.config.log);
-        if !std::mem::replace(&mut self.was_ready, true) {
+        let is_reloaded = self.rollout.log_completed_reload(&self.workers, self.config.log);
+        let is_first = !std::mem::replace(&mut self.was_ready, true);
+        if is_first {
             self.launcher.on_first_ready();
             self.frontend.on_ready();
+        }
+        if is_first || is_reloaded {
+            self.frontend.on_event(SupervisorEvent::AppReady);
+            if self.config.is_dev {
+                self.preload.schedule(Instant::now());
+            }
         }
         // Measured last, because it reads many files and clients should not wait for that.
         let is_limited = self.history.memory_left().is_some();
@@ -326,6 +355,7 @@ impl<'a> Fleet<'a> {
     /// Removes the worker process with this epoch (the number of its start), which has ended. The
     /// caller must then pass the process to [`on_exit`](Self::on_exit).
     pub(super) fn remove(&mut self, epoch: u64) -> Option<WorkerProcess> {
+        self.preload.on_exit(epoch);
         self.workers.remove(epoch)
     }
 
@@ -346,6 +376,10 @@ impl<'a> Fleet<'a> {
             process.end_start_span(self.registry.tracer(), Some(reason.name()));
         }
         let now = Instant::now();
+        let is_failed_start = self.config.is_dev
+            && process.has_failed_to_start()
+            && process.start.generation == self.rollout.replacing.generation();
+        let report = if is_failed_start { process.start_report() } else { None };
         self.output_tasks.add(process.clean_up(), now);
         if self.outcome.is_some() {
             return None;
@@ -355,7 +389,11 @@ impl<'a> Fleet<'a> {
         }
         let slot = process.start.slot;
         let exited = ExitedWorker { process, end, reason, route: route.map(|(route, _)| route) };
-        let has_successor = match self.workers.leave_slot(&exited) {
+        let role = self.workers.leave_slot(&exited);
+        if is_failed_start && self.on_failed_start(&exited, role, report.as_ref()) {
+            return None;
+        }
+        let has_successor = match role {
             SlotRole::Former => {
                 self.log(&exited.requested_exit_line());
                 return None;
@@ -401,6 +439,14 @@ impl<'a> Fleet<'a> {
         let place = self.workers.slot_mut(exited.process.start.slot);
         let pause = place.on_failure(failure, now);
         let starts = place.failed_starts();
+        if self.config.is_dev && exited.process.has_failed_to_start() {
+            place.start_at = None;
+            self.rollout.fail_reload(exited.failed_start());
+            return self.log(&format!(
+                "{}: it is started again when a file of the app changes",
+                exited.failed_start()
+            ));
+        }
         if self.is_hopeless() {
             self.log(&exited.never_ready_line(starts));
             return self.end(Outcome::NeverReady);
@@ -501,6 +547,8 @@ impl<'a> Fleet<'a> {
     /// workers and spares take effect when the reload that follows has succeeded.
     pub(super) fn set_config(&mut self, config: SupervisorConfig) {
         self.rollout.scaling.request(config.workers, config.spares);
+        // It was started with the former settings.
+        self.preload.discard();
         let before = &mut self.config;
         self.config = SupervisorConfig {
             public: before.public.take(),
@@ -514,6 +562,10 @@ impl<'a> Fleet<'a> {
 
     /// Begins a reload, which replaces all workers one after the other.
     pub(super) fn reload(&mut self) {
+        if self.config.is_dev {
+            // Workers that are starting have read the former files.
+            self.workers.stop_starting(self.config.times);
+        }
         self.rollout.begin_reload(&self.workers, self.config.surges, self.config.log);
     }
 
@@ -526,58 +578,6 @@ impl<'a> Fleet<'a> {
     /// Reports that the reload has ended, if no worker remains to be replaced for it.
     pub(super) fn complete_reload(&mut self) {
         self.rollout.complete_reload();
-    }
-
-    // ---- number of workers ----
-
-    /// Applies the numbers of workers and spares that a reload has requested, once all workers have
-    /// been reloaded.
-    pub(super) fn apply_scaling(&mut self) {
-        for step in self.rollout.take_scaling_steps(&self.workers) {
-            match step {
-                ScalingStep::AddWorker => self.add_worker(),
-                ScalingStep::RemoveWorker => self.remove_worker(),
-                ScalingStep::AddSpare => self.add_slot(),
-                ScalingStep::RemoveSpare => self.remove_slot(),
-            }
-        }
-    }
-
-    /// Adds one worker, up to [`MOST_WORKERS`].
-    pub(super) fn add_worker(&mut self) {
-        if !self.rollout.scaling.add_worker() {
-            return self
-                .log(&format!("no worker is added: {MOST_WORKERS} workers are the maximum"));
-        }
-        self.add_slot();
-        self.log(&format!("added one worker: {} in total", self.rollout.scaling.wanted()));
-        // A ready spare goes into service at once, and the new worker becomes the spare.
-        self.workers.start_spares(&self.rollout.scaling);
-    }
-
-    /// Removes one worker, unless it is the last.
-    pub(super) fn remove_worker(&mut self) {
-        if !self.rollout.scaling.remove_worker() {
-            return self.log("no worker is removed: one worker is the minimum");
-        }
-        self.log(&format!("removed one worker: {} in total", self.rollout.scaling.wanted()));
-        self.remove_slot();
-    }
-
-    /// Schedules the start of an additional worker.
-    fn add_slot(&mut self) {
-        let slot = self.workers.add_slot();
-        self.history.reset_slot(slot);
-        self.rollout.replacing.reset_backoff(slot);
-    }
-
-    /// Drains the worker that can be spared most easily, for example one that does not respond or
-    /// has few WebSockets. No other worker is started in its place.
-    fn remove_slot(&mut self) {
-        if let Some(slot) = self.rollout.scaling.slot_to_remove(&self.workers.slot_workers()) {
-            self.rollout.replacing.remove_slot(slot);
-            self.workers.give_up(slot, self.config.times);
-        }
     }
 
     // ---- reports ----

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use rookery_status::RunFolder;
-use rookery_worker_protocol::PublicDescriptors;
+use rookery_worker_protocol::{Gate, PublicDescriptors};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::SupervisorConfig;
@@ -69,10 +69,11 @@ impl Launcher {
         self.output.message()
     }
 
-    /// Starts the worker process that `launch` describes.
+    /// Starts the worker process that `launch` describes. With a `gate`, the worker is preloaded.
     pub(super) fn start(
         &mut self,
         launch: Launch,
+        gate: Option<Gate<'_>>,
         config: &SupervisorConfig,
         registry: &BackendRegistry,
     ) -> io::Result<WorkerProcess> {
@@ -93,6 +94,7 @@ impl Launcher {
         });
         let command = (config.command)(is_public).map_err(io::Error::other)?;
         let kept = self.output.begin();
-        WorkerProcess::start(command, &self.folder, start, config, public, kept, &self.events)
+        let (folder, events) = (&self.folder, &self.events);
+        WorkerProcess::start(command, folder, start, config, (public, gate), kept, events)
     }
 }

@@ -5,6 +5,7 @@ mod acceptor;
 mod fleet;
 mod health;
 mod launcher;
+mod preload;
 mod replacing;
 mod reporting;
 mod restart_backoff;
@@ -66,6 +67,11 @@ pub struct SupervisorConfig {
     /// Whether a worker that fails is started again. If false, the server exits with the worker's
     /// exit status, for orchestrators that restart a service themselves.
     pub restarts: bool,
+    /// Whether the app is being developed. A worker that fails before it is ready is then started
+    /// again only at the next reload, since the app has to be changed first. A reload also stops
+    /// workers that are still starting, and if there is only one worker, a spare R process has
+    /// already loaded the packages of the app.
+    pub is_dev: bool,
     /// Whether workers share the terminal of this process: its process group and its standard
     /// streams, so that R can prompt. Their output is then not prefixed.
     pub is_on_terminal: bool,
@@ -242,10 +248,28 @@ pub enum SupervisorEvent<'a> {
     Failed(&'a str),
     /// The server has been requested to stop, and still serves for [`Timeouts::delay`].
     Leaving,
+    /// All workers are ready for the first time, or again after a reload.
+    AppReady,
+    /// The app cannot be started. Reported only in development, where the next reload tries again.
+    StartFailed {
+        /// The end of the worker process, as the predicate of a sentence.
+        exit: &'a str,
+        /// The worker process's own description of the failure, as text and as an HTML page.
+        report: Option<&'a StartReport>,
+    },
     /// A reload has begun, which replaces all workers.
     Reloading,
     /// A reload has ended, successfully or not.
     Reloaded,
+}
+
+/// The description of a failed start that a worker has written.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StartReport {
+    /// The error of the app and the calls that have led to it, as lines of text.
+    pub text: String,
+    /// A page with the source lines of these calls, as HTML.
+    pub page: Vec<u8>,
 }
 
 /// The reason why a supervisor ended.

@@ -62,14 +62,16 @@ impl<'a> Rollout<'a> {
         self.report.end(Some(reason));
     }
 
-    /// Logs that a reload is complete, once all its workers are ready. Logs this only once.
-    pub(super) fn log_completed_reload(&mut self, workers: &Workers, log: fn(&str)) {
+    /// Logs that a reload is complete, once all its workers are ready. Logs this only once, and
+    /// then returns true.
+    pub(super) fn log_completed_reload(&mut self, workers: &Workers, log: fn(&str)) -> bool {
         let completed = self
             .replacing
             .take_completed_reload(|generation| workers.is_all_of_generation(generation));
         if let Some(generation) = completed {
             log(&format!("reloaded: all workers are of generation {generation}"));
         }
+        completed.is_some()
     }
 
     /// Reports that the reload has ended, if no replacement for it remains.
@@ -99,7 +101,7 @@ impl<'a> Rollout<'a> {
         let slot = exited.process.start.slot;
         let role = self.replacing.on_exit(slot, exited.process.exit_reason);
         if role == (ReplacementExit::NewWorker { is_reload: true }) {
-            let failure = failure_of(exited);
+            let failure = exited.failed_start();
             log(&format!(
                 "the reload has failed: {failure}. The workers that were not replaced keep serving"
             ));
@@ -118,7 +120,7 @@ impl<'a> Rollout<'a> {
     ) -> Option<ReplaceReason> {
         let (name, start) = (exited.name(), exited.process.start);
         let has_no_memory = exited.reason == ExitReason::OutOfMemory;
-        let failure = failure_of(exited);
+        let failure = exited.failed_start();
         let successor = (start.slot, start.epoch, start.generation);
         match self.replacing.on_successor_exit(successor, has_no_memory, Instant::now()) {
             FailedReplacement::DrainFirst(reason) => {
@@ -144,9 +146,4 @@ impl<'a> Rollout<'a> {
         }
         None
     }
-}
-
-/// Returns a description of the failure of a new worker that has ended before it was ready.
-fn failure_of(exited: &ExitedWorker) -> String {
-    format!("the new {} {} before it was ready", exited.name(), exited.exit())
 }

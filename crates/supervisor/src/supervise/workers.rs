@@ -285,6 +285,16 @@ impl Workers {
         old.drain(timeouts.without_sessions());
     }
 
+    /// Stops the workers that are not ready yet, for a reload.
+    pub(super) fn stop_starting(&mut self, timeouts: Timeouts) {
+        for worker in self.processes.values_mut() {
+            if matches!(worker.phase, WorkerPhase::Starting { .. }) {
+                worker.exit_reason = Some(ExitReason::Reload);
+                worker.stop(timeouts.stop);
+            }
+        }
+    }
+
     /// Removes an ended worker from its slot (its numbered place), and returns its role there.
     pub(super) fn leave_slot(&mut self, exited: &ExitedWorker) -> SlotRole {
         let (slot, epoch) = (exited.process.start.slot, exited.process.start.epoch);

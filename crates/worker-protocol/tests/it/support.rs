@@ -49,6 +49,7 @@ pub(crate) fn start_with(test: &str, argument: &str, public: PublicDescriptors<'
         generation: 7,
         id: "00ff",
         public,
+        gate: None,
     };
     hand_over.apply(&mut command);
     let process = command.spawn().unwrap();

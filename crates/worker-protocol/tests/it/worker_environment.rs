@@ -7,7 +7,8 @@ use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::process::Command;
 
 use rookery_worker_protocol::{
-    COOKIE, DESCRIPTORS, Inherited, LOG_FD, Message, NAMES, PUBLIC_FDS, PublicDescriptors, Received,
+    COOKIE, DESCRIPTORS, GATE_FD, Inherited, LOG_FD, Message, NAMES, PRELOAD, PUBLIC_FDS,
+    PublicDescriptors, Received,
 };
 
 use crate::support::{start, start_with};
@@ -59,7 +60,9 @@ fn reports_its_descriptors() {
     // SAFETY: the reason is the same as above.
     assert!(unsafe { Inherited::take() }.unwrap().is_none());
     for name in NAMES {
-        let is_taken = DESCRIPTORS.contains(&name) || [PUBLIC_FDS, LOG_FD, COOKIE].contains(&name);
+        // The others are not set for this worker.
+        let others = [PUBLIC_FDS, LOG_FD, COOKIE, GATE_FD, PRELOAD];
+        let is_taken = DESCRIPTORS.contains(&name) || others.contains(&name);
         assert_eq!(std::env::var_os(name).is_none(), is_taken, "{name}");
     }
     assert_eq!(std::env::var("ROOKERY_WORKER").unwrap(), "2");

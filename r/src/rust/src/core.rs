@@ -16,8 +16,8 @@ use rookery_worker_protocol::{RState, Scoreboard, now};
 
 use crate::allocator;
 use crate::exchange::header_names::{Header, HeaderNames};
-use crate::tracing::invocation_spans::Tracing;
 use crate::listener::active::{ActiveListener, CountedTls};
+use crate::tracing::invocation_spans::Tracing;
 
 /// The state of the R package's Rust code. Each process has one such object, in the thread-local
 /// storage of R's main thread.

@@ -114,6 +114,7 @@ unsafe fn listener_config(setup: &RawSetup) -> Option<ListenerConfig> {
         proxy_protocol: setup.has_proxy_header != 0,
         origins: (setup.checks_origins != 0).then_some(policy),
         redirect: None,
+        page_script: None,
         session_cookie: None,
         downstream: Downstream::Clients,
         notice: Notice(crate::write_log_line),

@@ -18,6 +18,7 @@ fn screen(address: &str) -> StartupScreen<'_> {
         admin: None,
         live_page: None,
         reloads: false,
+        errors: None,
     }
 }
 
@@ -69,6 +70,22 @@ Serving on ^[1;36mhttp://127.0.0.1:8000^[0m ^[2m(Ctrl-C stops)^[0m
   ^[2mLive page:  ^[0m ^[1;36mhttp://127.0.0.1:9100/?token=5f3a^[0m
 ";
     assert_shows(&four, true, coloured);
+}
+
+#[test]
+fn development_shows_the_address_with_the_token() {
+    let dev = StartupScreen {
+        reloads: true,
+        errors: Some("http://127.0.0.1:8000/?token=abc".to_owned()),
+        ..screen("http://127.0.0.1:8000")
+    };
+    let snapshot = "
+rookery VERSION: Shiny app (app.R) in /srv/app with 1 worker
+Serving on http://127.0.0.1:8000 (Ctrl-C stops)
+  Reload:      when a file of the app changes
+  Errors:      are shown with source code at http://127.0.0.1:8000/?token=abc
+";
+    assert_shows(&dev, false, snapshot);
 }
 
 #[cfg(target_os = "linux")]

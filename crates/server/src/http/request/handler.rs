@@ -71,7 +71,7 @@ async fn handle_request<B: RequestBody>(
             return Ok(builder::reject(context, head.headers, rejection));
         }
     };
-    let options = ResponseOptions::of(&head);
+    let options = ResponseOptions::of(&head, &context.connection.config);
     if let Some(redirect) = context.connection.config.redirect.clone() {
         return Ok(https_redirect::redirect(context, &redirect, head, has_body, options));
     }

@@ -11,10 +11,12 @@ use hyper::ext::ReasonPhrase;
 use rookery_exchange::{EVENTS_RETRY, Exchange, ResponseBody as AppBody, Share, accepts_events};
 
 use crate::blocking::unnamed_file::UnnamedFile;
+use crate::http::listener_config::ListenerConfig;
 use crate::http::request::context_pool::MAX_POOLED_BUFFER;
 use crate::http::request::head::has_token;
 use crate::http::request::request_context::RequestContext;
 use crate::http::response::compress::{self, Candidate};
+use crate::http::response::page_script;
 use crate::http::response::response_body::{Content, ResponseBody, Source};
 use crate::http::response::stream::response_stream::Detachable;
 use crate::rejection::Rejection;
@@ -31,10 +33,13 @@ const REQUEST_ID: &str = "x-request-id";
 pub(crate) struct ResponseOptions {
     is_head: bool,
     accepts_gzip: bool,
+    /// The number of folders in the URL of a page into which the listener's page script is to be
+    /// inserted.
+    page_depth: Option<u16>,
 }
 
 impl ResponseOptions {
-    pub(crate) fn of(head: &http::request::Parts) -> ResponseOptions {
+    pub(crate) fn of(head: &http::request::Parts, config: &ListenerConfig) -> ResponseOptions {
         let any = Candidate {
             // A response to HEAD has the headers of a response to GET.
             method: &Method::GET,
@@ -44,9 +49,14 @@ impl ResponseOptions {
             len: None,
         };
         let accepted = head.headers.get(ACCEPT_ENCODING).map(HeaderValue::as_bytes);
+        let page_depth = config.page_script.as_ref().and_then(|_| page_script::page_depth(head));
         ResponseOptions {
             is_head: head.method == Method::HEAD,
-            accepts_gzip: accepted.is_some() && compress::negotiate(accepted, &any),
+            // A script can be inserted only into a page that is not compressed.
+            accepts_gzip: accepted.is_some()
+                && page_depth.is_none()
+                && compress::negotiate(accepted, &any),
+            page_depth,
         }
     }
 
@@ -187,10 +197,17 @@ pub(crate) fn finish(
     mut context: RequestContext,
     status: StatusCode,
     mut headers: HeaderMap,
-    content: Content,
+    mut content: Content,
     framing: &Framing,
     options: ResponseOptions,
 ) -> Response<ResponseBody> {
+    if let (Some(depth), Some(bytes)) = (options.page_depth, content.bytes()) {
+        let config = &context.connection.config;
+        let page = config.page_script.as_ref().filter(|_| !is_bodiless(status.as_u16()));
+        let page =
+            page.and_then(|it| it.insert(depth, status, &mut headers, bytes, config.notice.0));
+        content = page.map_or(content, Content::Whole);
+    }
     let held = if options.is_head { 0 } else { content.held_bytes() };
     if context.charge_response(held).is_err() {
         drop(content);
@@ -314,6 +331,6 @@ pub(crate) fn reject(
     let framing = Framing { closes, declared_length: None };
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let content = Content::Whole(Bytes::from_static(text.as_bytes()));
-    let options = ResponseOptions { is_head: false, accepts_gzip: false };
+    let options = ResponseOptions { is_head: false, accepts_gzip: false, page_depth: None };
     finish(context, status, headers, content, &framing, options)
 }

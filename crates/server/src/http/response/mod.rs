@@ -6,6 +6,7 @@ pub(crate) mod builder;
 pub mod compress;
 pub(crate) mod header_name_cache;
 pub(crate) mod https_redirect;
+pub(crate) mod page_script;
 pub(crate) mod response_body;
 pub(crate) mod sendfile;
 pub(crate) mod static_file;

@@ -165,6 +165,18 @@ pub(crate) enum Content {
 }
 
 impl Content {
+    /// Returns the bytes of the content if all of them are in memory.
+    pub(crate) fn bytes(&self) -> Option<&Bytes> {
+        match self {
+            Content::Whole(bytes) => Some(bytes),
+            Content::Ready(file) => Some(&file.plain().bytes),
+            Content::Absent
+            | Content::File { .. }
+            | Content::Unnamed { .. }
+            | Content::Stream(_) => None,
+        }
+    }
+
     pub(crate) fn len(&self) -> u64 {
         match self {
             Content::Absent | Content::Stream(_) => 0,

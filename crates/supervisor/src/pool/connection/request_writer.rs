@@ -36,16 +36,17 @@ const HANDSHAKE: [&str; 2] = ["sec-websocket-key", "sec-websocket-version"];
 pub(in crate::pool) struct Unsendable;
 
 /// Writes a request for a worker to `out`, which must be empty. Writes the head and, if the body is
-/// in memory, also the body.
+/// in memory, also the body. Leaves out `Accept-Encoding` unless `accepts_compressed`.
 pub(in crate::pool) fn write(
     out: &mut Vec<u8>,
     exchange: &Exchange,
     names: &Names,
-    ticket: Ticket,
-    body_is: BodyState,
+    (ticket, body_is): (Ticket, BodyState),
+    accepts_compressed: bool,
 ) -> Result<(), Unsendable> {
     write_line(out, exchange, exchange.query())?;
-    write_headers(out, exchange, names, (ticket, body_is), &[])?;
+    let without: &[&str] = if accepts_compressed { &[] } else { &["accept-encoding"] };
+    write_headers(out, exchange, names, (ticket, body_is), without)?;
     let body = exchange.body();
     // A request without a body has `content-length: 0` if the client sent a length, as for an empty
     // POST.
@@ -196,7 +197,7 @@ mod tests {
         ticket: Ticket,
     ) -> (String, Vec<(String, String)>, String) {
         let mut out = Vec::new();
-        write(&mut out, exchange, &Names::new(""), ticket, BodyState::Included).unwrap();
+        write(&mut out, exchange, &Names::new(""), (ticket, BodyState::Included), true).unwrap();
         parts(&out)
     }
 
@@ -261,14 +262,8 @@ mod tests {
     fn writes_the_length_of_a_deferred_body_only_into_the_worker_header() {
         let exchange = exchange("/", &[("host", "a"), ("content-length", "7000000")]);
         let mut out = Vec::new();
-        write(
-            &mut out,
-            &exchange,
-            &Names::new(""),
-            ticket(1),
-            BodyState::Deferred(BodyLength::Bytes(7_000_000)),
-        )
-        .unwrap();
+        let ticket = (ticket(1), BodyState::Deferred(BodyLength::Bytes(7_000_000)));
+        write(&mut out, &exchange, &Names::new(""), ticket, true).unwrap();
         let (_, headers, body) = parts(&out);
         assert_eq!((value(&headers, "content-length"), &*body), (None, ""));
         let header =
@@ -290,8 +285,14 @@ mod tests {
         ] {
             let exchange = exchange(target, &[(name, text)]);
             assert!(
-                write(&mut Vec::new(), &exchange, &Names::new(""), ticket(1), BodyState::Included)
-                    .is_err(),
+                write(
+                    &mut Vec::new(),
+                    &exchange,
+                    &Names::new(""),
+                    (ticket(1), BodyState::Included),
+                    true
+                )
+                .is_err(),
                 "{target:?} {name:?} {text:?}"
             );
         }

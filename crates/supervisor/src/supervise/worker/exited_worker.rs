@@ -46,6 +46,11 @@ impl ExitedWorker {
         outcome(self.process.exit_reason, self.end.exit, restarts, was_ready)
     }
 
+    /// Returns a description of the failure of a new worker that has ended before it was ready.
+    pub(crate) fn failed_start(&self) -> String {
+        format!("the new {} {} before it was ready", self.name(), self.exit())
+    }
+
     /// Returns the log line about the end of a worker process that was requested to end.
     pub(crate) fn requested_exit_line(&self) -> String {
         format!("{} {} as requested; it {}", self.name(), self.end.exit, self.usage())

@@ -1,7 +1,8 @@
 //! A worker process as the supervisor sees it, with its control channel and its lifecycle.
 
 use std::cell::RefCell;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use rookery_server::output;
 use rookery_status::{RunFolder, Utilization};
 use rookery_trace::{Kind, Span, Tracer};
 use rookery_worker_protocol::{
-    ControlChannel, ErrorReport, KEEP_WEBSOCKETS, Message, PublicDescriptors, Received,
+    ControlChannel, ErrorReport, Gate, KEEP_WEBSOCKETS, Message, PublicDescriptors, Received,
     now as scoreboard_time,
 };
 use tokio::io::Interest;
@@ -28,7 +29,7 @@ use crate::process::{HeldOutput, WorkerStart, pass_on, spawn, wait};
 use crate::report::{Process, READY};
 use crate::supervise::health::{Observation, WorkerHealth};
 use crate::supervise::replacing::{MemoryWatch, WorkerUsage};
-use crate::supervise::{SupervisorConfig, Timeouts};
+use crate::supervise::{StartReport, SupervisorConfig, Timeouts};
 
 /// An event of a worker. The first value of each variant is the worker's epoch (the number of its
 /// start).
@@ -141,6 +142,13 @@ const MAX_UNREAD_ERRORS: usize = 50;
 /// The time after the request to stop at which a starting worker is killed if it has not exited.
 const START_EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// The maximum number of bytes that are read of a file with the description of a failed start.
+const MAX_START_REPORT: u64 = 4 << 20;
+
+/// The maximum number of bytes of a list of packages. The system limits environment variables to
+/// 128 KiB.
+const MAX_PACKAGES: u64 = 64 << 10;
+
 impl WorkerProcess {
     /// Starts a worker process. Its sockets and temporary files are created in `folder`, `kept`
     /// stores the output that it writes while it starts, and its events are sent to `events`.
@@ -149,11 +157,12 @@ impl WorkerProcess {
         folder: &RunFolder,
         start: WorkerStart,
         config: &SupervisorConfig,
-        public: PublicDescriptors<'_>,
+        (public, gate): (PublicDescriptors<'_>, Option<Gate<'_>>),
         kept: [HeldOutput; 2],
         events: &UnboundedSender<WorkerEvent>,
     ) -> io::Result<WorkerProcess> {
-        let spawned = spawn(command, folder, start, config.files, public, config.is_on_terminal)?;
+        let (files, is_on_terminal) = (config.files, config.is_on_terminal);
+        let spawned = spawn(command, folder, start, files, public, gate, is_on_terminal)?;
         let time = config.times.start;
         let child_id = spawned.child.id();
         let pid = libc::pid_t::try_from(child_id).expect("the system has it in this type");
@@ -401,6 +410,44 @@ impl WorkerProcess {
         // reserved until the process is reaped, and the supervisor removes this object when it
         // reaps the process.
         unsafe { libc::kill(self.signal_target, signal) };
+    }
+
+    /// Returns true if the worker has ended, or is being stopped, because it did not become ready.
+    pub(crate) fn has_failed_to_start(&self) -> bool {
+        matches!(self.phase, WorkerPhase::Starting { .. })
+            || matches!(self.exit_reason, Some(ExitReason::StartTimeout | ExitReason::Warmup))
+    }
+
+    /// Reads the worker's description of its failed start. Returns `None` if it has written none.
+    pub(crate) fn start_report(&self) -> Option<StartReport> {
+        let read = |name: &str| {
+            let file = File::open(self.temporary.join(name)).ok()?;
+            let mut bytes = Vec::new();
+            file.take(MAX_START_REPORT).read_to_end(&mut bytes).ok()?;
+            Some(bytes)
+        };
+        let text = String::from_utf8_lossy(&read("rookery-start-error.txt")?).into_owned();
+        Some(StartReport { text, page: read("rookery-start-error.html")? })
+    }
+
+    /// Returns the names of the packages that the worker has loaded, as it has written them.
+    pub(crate) fn packages(&self) -> String {
+        let mut names = String::new();
+        if let Ok(file) = File::open(self.temporary.join("rookery-packages")) {
+            // Names of packages are ASCII, so a failure means that there is no usable list.
+            let _ = file.take(MAX_PACKAGES).read_to_string(&mut names);
+        }
+        names.trim().to_owned()
+    }
+
+    /// Lets a preloaded worker read the app, as if it had been started now. `gate` is the pipe that
+    /// the worker reads.
+    pub(crate) fn begin(&mut self, mut gate: &File, times: Timeouts) {
+        // The pipe is empty, so the byte fits. A worker that has ended is reported as such.
+        let _ = gate.write(b"1");
+        let now = Instant::now();
+        self.started_at = now;
+        self.phase = WorkerPhase::Starting { until: now + times.start };
     }
 
     /// Removes the socket and the temporary files of a reaped worker. Returns the tasks that pass

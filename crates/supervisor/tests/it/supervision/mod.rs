@@ -1,6 +1,7 @@
 //! Tests of the supervisor: starting, watching, replacing and ending worker processes.
 
 mod acceptor;
+mod development;
 mod log_lines;
 mod reloads;
 mod scaling;

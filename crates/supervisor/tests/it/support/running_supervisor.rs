@@ -40,6 +40,7 @@ pub(crate) struct Wish {
     pub(crate) start_retries: u32,
     pub(crate) restarts: bool,
     pub(crate) fails_fast: bool,
+    pub(crate) is_dev: bool,
     /// Whether a single worker accepts connections itself.
     pub(crate) is_direct: bool,
     /// A delay of the supervisor's thread after each event.
@@ -64,6 +65,7 @@ impl Default for Wish {
             start_retries: 0,
             restarts: true,
             fails_fast: false,
+            is_dev: false,
             is_direct: false,
             delay: Duration::ZERO,
             turns_every: Duration::MAX,
@@ -81,6 +83,8 @@ struct Door {
     delay: Duration,
     turns_every: Duration,
     turns: AtomicUsize,
+    /// The starts of the app that have succeeded or failed.
+    starts: Mutex<Vec<String>>,
 }
 
 impl Frontend for Door {
@@ -111,8 +115,16 @@ impl Frontend for Door {
     }
 
     fn on_event(&self, event: SupervisorEvent<'_>) {
-        if matches!(event, SupervisorEvent::Heartbeat { .. }) {
-            self.turns.fetch_add(1, Ordering::Relaxed);
+        match event {
+            SupervisorEvent::Heartbeat { .. } => {
+                self.turns.fetch_add(1, Ordering::Relaxed);
+            }
+            SupervisorEvent::AppReady => self.starts.lock().unwrap().push("ready".to_owned()),
+            SupervisorEvent::StartFailed { exit, report } => {
+                let text = report.map(|report| report.text.as_str()).unwrap_or_default();
+                self.starts.lock().unwrap().push(format!("{exit} {text}"));
+            }
+            _ => {}
         }
     }
 }
@@ -147,6 +159,7 @@ fn plan_of(wish: Wish, beside: Arc<Mutex<Vec<usize>>>) -> SupervisorConfig {
         start_retries: wish.start_retries,
         restarts: wish.restarts,
         is_on_terminal: false,
+        is_dev: wish.is_dev,
         fails_fast: wish.fails_fast,
         log: |line| TOLD.lock().unwrap().push((std::thread::current().id(), line.to_owned())),
     }
@@ -195,6 +208,7 @@ impl Running {
             delay: wish.delay,
             turns_every: wish.turns_every,
             turns: AtomicUsize::new(0),
+            starts: Mutex::default(),
         });
         let folder = tempfile::tempdir().unwrap();
         let (requests, asked) = unbounded_channel();
@@ -266,6 +280,21 @@ impl Running {
             *thread == own && words.iter().all(|word| line.contains(word))
         };
         told.iter().filter(is_it).count()
+    }
+
+    /// Returns the process ids of all processes of workers, also of those that get no requests.
+    pub(crate) fn children(&self) -> Vec<i32> {
+        let folder = self.folder.path().display().to_string();
+        let processes = std::fs::read_dir("/proc").unwrap().flatten().filter(|process| {
+            let environment = std::fs::read(process.path().join("environ")).unwrap_or_default();
+            String::from_utf8_lossy(&environment).contains(&format!("TMPDIR={folder}"))
+        });
+        processes.filter_map(|process| process.file_name().to_str()?.parse().ok()).collect()
+    }
+
+    /// Returns the starts of the app that have succeeded or failed so far.
+    pub(crate) fn app_starts(&self) -> Vec<String> {
+        self.door.starts.lock().unwrap().clone()
     }
 
     /// Returns true if the front end accepts connections.

@@ -1,5 +1,8 @@
 //! A worker in a process of its own, which runs this test program.
 
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::FromRawFd as _;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,7 +58,22 @@ fn runs_a_worker_if_started_as_one() {
     // SAFETY: the threads of the test harness do not read the environment, and use no descriptors
     // but the standard streams.
     let Some(inherited) = (unsafe { Inherited::take() }).unwrap() else { return };
+    if let Ok(gate) = std::env::var("ROOKERY_INTERNAL_GATE_FD") {
+        // SAFETY: the variable names a descriptor that this process has inherited and that nothing
+        // else uses.
+        let mut gate = unsafe { File::from_raw_fd(gate.parse().unwrap()) };
+        if gate.read(&mut [0]).unwrap() == 0 {
+            std::process::exit(0);
+        }
+    }
     match mode.as_str() {
+        "stale" => std::process::exit(79),
+        "explains" => {
+            let folder = std::path::PathBuf::from(std::env::var_os("TMPDIR").unwrap());
+            std::fs::write(folder.join("rookery-start-error.html"), "<p>").unwrap();
+            std::fs::write(folder.join("rookery-start-error.txt"), "a mistake").unwrap();
+            std::process::exit(1);
+        }
         "slow" => std::thread::sleep(Duration::from_millis(500)),
         "fails" => {
             println!("the app has a mistake");

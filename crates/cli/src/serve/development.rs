@@ -1,0 +1,217 @@
+//! Serving an app that is being developed (`rookery dev`): which addresses are allowed, how files
+//! are watched, and what the open pages are told.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rookery_development::{Change, FileWatcher, LiveReload, development_application};
+use rookery_server::{MakeApplication, PageScript};
+use rookery_settings::EDITORS;
+use rookery_status::AccessToken;
+
+use crate::failure::Failure;
+use crate::listen::address::Address;
+use crate::process::start_thread;
+use crate::settings::serve_settings::ServeSettings;
+use crate::stderr::log_line;
+
+/// The environment variables by which hosted development environments are recognized. Their proxies
+/// reach the app at any address, and ask for a login.
+const HOSTED: [&str; 7] = [
+    "CODESPACES",
+    "GITPOD_WORKSPACE_ID",
+    "CODER",
+    "RS_SERVER_URL",
+    "RS_SESSION_URL",
+    "JUPYTERHUB_USER",
+    "CLOUD_SHELL",
+];
+
+/// The parts of a server that exist only during development.
+#[derive(Debug, Clone)]
+pub(crate) struct Development {
+    pub(crate) live: Arc<LiveReload>,
+    token: AccessToken,
+}
+
+impl Development {
+    /// Returns the parts of a server under development, or `None` if the app is not being
+    /// developed.
+    ///
+    /// # Errors
+    /// Fails if other machines could reach the address and this is not allowed, since the server
+    /// shows source code.
+    pub(crate) fn of(
+        serve: &ServeSettings,
+        address: &Address,
+    ) -> Result<Option<Development>, Failure> {
+        if !serve.is_dev {
+            return Ok(None);
+        }
+        if is_reachable(address)
+            && !serve.settings.0.flag("dev_anywhere")
+            && hosted(is_set).is_none()
+        {
+            return Err(Failure::CommandLine(format!(
+                "`rookery dev` shows source code, and other machines can reach {}: leave out \
+                 `--host`, or allow it with `--dev-anywhere`.",
+                serve.host
+            )));
+        }
+        let token = AccessToken::generate()
+            .map_err(|error| Failure::Unavailable(format!("No token can be made: {error}.")))?;
+        Ok(Some(Development { live: LiveReload::new(), token }))
+    }
+
+    /// Returns the application of the server, in front of `inner`.
+    pub(crate) fn application(&self, inner: MakeApplication) -> MakeApplication {
+        development_application(inner, Arc::clone(&self.live), self.token.clone())
+    }
+
+    /// Returns the script that the server inserts into pages.
+    pub(crate) fn script(&self) -> Arc<PageScript> {
+        self.live.script()
+    }
+
+    /// Returns the access token of error pages and of the live page.
+    pub(crate) fn token(&self) -> AccessToken {
+        self.token.clone()
+    }
+
+    /// Returns the URL that gives a browser access to the details of errors.
+    pub(crate) fn url(&self, base: Option<&str>) -> Option<String> {
+        base.map(|base| self.token.url(base))
+    }
+}
+
+/// Returns the form of the URLs by which a link opens a file in an editor, with `{file}` and
+/// `{line}`. Returns `None` for no editor. `setting` is the value of the setting `editor`.
+pub(crate) fn editor_url(setting: Option<&str>) -> Option<String> {
+    editor_url_in(setting, |name| std::env::var(name).ok())
+}
+
+fn editor_url_in(
+    setting: Option<&str>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Option<String> {
+    let is = |name, value: &str| variable(name).is_some_and(|own| own == value);
+    let name = match setting {
+        Some(name) => name,
+        // The browser is on another machine, whose editor does not have the files.
+        None if variable("SSH_CONNECTION").is_some() => return None,
+        None if hosted(|name| variable(name).is_some()).is_some() => return None,
+        None if is("POSITRON", "1") => "positron",
+        None if variable("CURSOR_TRACE_ID").is_some() => "cursor",
+        None if is("TERM_PROGRAM", "vscode") => "vscode",
+        None if is("ZED_TERM", "true") => "zed",
+        None if is("TERMINAL_EMULATOR", "JetBrains-JediTerm") => "idea",
+        None => return None,
+    };
+    let known = EDITORS.iter().find(|(own, _)| *own == name).map(|(_, url)| *url);
+    known.or(Some(name).filter(|url| url.contains("{file}"))).map(str::to_owned)
+}
+
+/// Starts the thread that watches the files of a static site.
+pub(crate) fn watch_site(folder: &Path, live: Arc<LiveReload>) -> Result<(), Failure> {
+    watch(
+        folder,
+        move |change| {
+            match change {
+                Change::Styles(names) => live.on_styles_changed(&names),
+                Change::Page | Change::App { .. } => live.on_page_changed(),
+            }
+            true
+        },
+        true,
+    )
+}
+
+/// Starts the thread that calls `on_change` whenever files of the app have changed, until
+/// `on_change` returns false.
+pub(crate) fn watch(
+    folder: &Path,
+    on_change: impl Fn(Change) -> bool + Send + 'static,
+    is_site: bool,
+) -> Result<(), Failure> {
+    let mut watcher = FileWatcher::new(folder, log_line);
+    start_thread("rookery-changes", move || {
+        loop {
+            let changed = watcher.wait_for_changes();
+            let Some(first) = changed.first() else { continue };
+            let others = match changed.len() {
+                1 => " has".to_owned(),
+                2 => " and another file have".to_owned(),
+                count => format!(" and {} other files have", count - 1),
+            };
+            log_line(&format!("`{}`{others} changed", first.display()));
+            if !on_change(Change::of(&changed, is_site)) {
+                return;
+            }
+        }
+    })
+}
+
+fn is_reachable(address: &Address) -> bool {
+    match address {
+        Address::Tcp { socket, .. } => !socket.ip().to_canonical().is_loopback(),
+        // The permissions of its file protect a Unix socket.
+        Address::Unix(_) => false,
+    }
+}
+
+/// Returns the variable by which a hosted development environment is recognized.
+fn hosted(is_set: impl Fn(&str) -> bool) -> Option<&'static str> {
+    HOSTED.into_iter().find(|name| is_set(name))
+}
+
+fn is_set(name: &str) -> bool {
+    std::env::var_os(name).is_some_and(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command_line::tests::served;
+    use crate::failure::message_of;
+
+    #[test]
+    fn addresses_that_other_machines_reach_are_refused() {
+        let of = |words: &[&str]| {
+            let serve = served(&[&["dev", "a"], words].concat());
+            let address = Address::parse(&serve.host, serve.port).unwrap();
+            assert!(hosted(is_set).is_none(), "this test does not run in a hosted environment");
+            Development::of(&serve, &address)
+        };
+        for host in ["127.0.0.1", "127.1.2.3", "::1", "localhost", "unix:/tmp/s"] {
+            assert!(of(&["--host", host]).unwrap().is_some(), "{host}");
+        }
+        for host in ["0.0.0.0", "::", "192.0.2.1"] {
+            let message = message_of(of(&["--host", host]));
+            assert!(message.contains("`--dev-anywhere`") && message.contains(host), "{message}");
+            assert!(of(&["--host", host, "--dev-anywhere"]).unwrap().is_some());
+        }
+        let serve = served(&["serve", "a", "--host", "0.0.0.0"]);
+        let address = Address::parse(&serve.host, serve.port).unwrap();
+        assert!(Development::of(&serve, &address).unwrap().is_none());
+        assert_eq!(hosted(|name| name == "CODESPACES"), Some("CODESPACES"));
+    }
+
+    #[test]
+    fn the_editor_is_named_or_found() {
+        let url = |setting, variables: &[(&str, &str)]| {
+            editor_url_in(setting, |name| {
+                let mut found = variables.iter().filter(|(own, _)| *own == name);
+                found.next().map(|(_, value)| (*value).to_owned())
+            })
+        };
+        let vscode = Some("vscode://file{file}:{line}".to_owned());
+        let here = ("TERM_PROGRAM", "vscode");
+        assert_eq!(url(Some("vscode"), &[]), vscode);
+        assert_eq!(url(None, &[here]), vscode);
+        assert_eq!(url(None, &[here, ("SSH_CONNECTION", "a")]), None);
+        assert_eq!(url(None, &[here, ("CODESPACES", "true")]), None);
+        assert_eq!(url(Some("none"), &[here]), None);
+        assert_eq!(url(Some("x:{file}"), &[here]).as_deref(), Some("x:{file}"));
+        assert_eq!(url(None, &[]), None);
+    }
+}

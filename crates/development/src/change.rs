@@ -1,0 +1,93 @@
+//! What a change of files requires: new style sheets in the open pages, new pages, or a new start
+//! of the app.
+
+use std::path::{Path, PathBuf};
+
+/// The folder of files that Shiny sends to browsers unchanged.
+const PUBLIC_FOLDER: &str = "www";
+
+/// The extensions of files that an open page can replace without a reload.
+const REPLACEABLE: [&str; 8] = ["css", "png", "jpg", "jpeg", "gif", "svg", "webp", "ico"];
+
+/// The files that R, or this program, reads before the app is started.
+const START_FILES: [&str; 4] = ["_server.yml", ".Rprofile", ".Renviron", "renv.lock"];
+
+/// What has to be done after files of an app have changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// The open pages replace these style sheets and images. The names are those in URLs, without
+    /// the path of the folder in which the app publishes them.
+    Styles(Vec<String>),
+    /// The open pages are reloaded, but the app is not started again.
+    Page,
+    /// The app is started again. `is_environment_kept` is false if R itself starts differently, so
+    /// that an R process that has already been started cannot be used.
+    App {
+        /// Whether the settings and the files that R reads at its start are unchanged.
+        is_environment_kept: bool,
+    },
+}
+
+impl Change {
+    /// Returns what has to be done after these files have changed. Their paths are relative to the
+    /// app's folder. `is_site` is true for a static site, whose files are sent to browsers
+    /// unchanged.
+    pub fn of(changed: &[PathBuf], is_site: bool) -> Change {
+        let published: Option<Vec<&Path>> =
+            changed
+                .iter()
+                .map(|path| {
+                    if is_site {
+                        Some(path.as_path())
+                    } else {
+                        path.strip_prefix(PUBLIC_FOLDER).ok()
+                    }
+                })
+                .collect();
+        let Some(published) = published else {
+            let is_start_file =
+                |path: &PathBuf| path.to_str().is_some_and(|path| START_FILES.contains(&path));
+            return Change::App { is_environment_kept: !changed.iter().any(is_start_file) };
+        };
+        if published.iter().all(|path| is_replaceable(path)) {
+            Change::Styles(
+                published.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
+            )
+        } else {
+            Change::Page
+        }
+    }
+}
+
+fn is_replaceable(path: &Path) -> bool {
+    let extension = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+    REPLACEABLE.contains(&&*extension)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_far_reaching_file_decides() {
+        let of = |files: &[&str], is_site| {
+            Change::of(&files.iter().map(PathBuf::from).collect::<Vec<_>>(), is_site)
+        };
+        let app = Change::App { is_environment_kept: true };
+        let styles =
+            |names: &[&str]| Change::Styles(names.iter().map(ToString::to_string).collect());
+        assert_eq!(of(&["www/a.css", "www/i/b.PNG"], false), styles(&["a.css", "i/b.PNG"]));
+        assert_eq!(of(&["www/a.css", "www/b.js"], false), Change::Page);
+        assert_eq!(of(&["www/index.html"], false), Change::Page);
+        assert_eq!(of(&["www/a.css", "app.R"], false), app);
+        // R may have included it in the page.
+        assert_eq!(of(&["a.css"], false), app);
+        assert_eq!(of(&["a.css"], true), styles(&["a.css"]));
+        assert_eq!(of(&["index.html", "a.css"], true), Change::Page);
+        for file in START_FILES {
+            let kept = Change::App { is_environment_kept: false };
+            assert_eq!(of(&["app.R", file], false), kept, "{file}");
+        }
+        assert_eq!(of(&["R/.Rprofile"], false), app);
+    }
+}

@@ -1,0 +1,247 @@
+//! The file watcher, which detects changes to an app's files during development.
+//!
+//! The kernel reports changes at once (inotify, by the crate notify). It does not report changes
+//! that another machine or the host of a container makes in a shared folder. Therefore the files
+//! are also scanned periodically, and the scans alone decide what has changed.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+
+use crate::scan::{Scan, is_app_file, is_ignored_folder};
+
+/// The shortest interval at which the files are scanned if the kernel reports no changes.
+const MIN_SCAN_INTERVAL: Duration = Duration::from_secs(2);
+
+/// The ratio of the interval between two scans to the duration of a scan. With 50, scans use at
+/// most 2 % of a processor.
+const SCAN_RATIO: u32 = 50;
+
+/// The time without a change after which a change is complete. Editors write a file in several
+/// steps, and may write several files.
+const QUIET: Duration = Duration::from_millis(100);
+
+/// The maximum time for which changes are collected.
+const MAX_COLLECTION: Duration = Duration::from_secs(1);
+
+/// A watcher that detects changes to the files in an app's folder.
+#[derive(Debug)]
+pub struct FileWatcher {
+    folder: PathBuf,
+    last: Scan,
+    scan_interval: Duration,
+    /// The source of events; `None` if the kernel reports none. Each folder is watched on its own,
+    /// because a recursive watch would include folders such as `node_modules`.
+    source: Option<RecommendedWatcher>,
+    watched: BTreeSet<PathBuf>,
+    events: Receiver<()>,
+}
+
+impl FileWatcher {
+    /// Returns a watcher of a folder, which detects changes that happen after this call. `notice`
+    /// is called with a message for the user if the kernel cannot report changes.
+    pub fn new(folder: &Path, notice: impl FnOnce(&str)) -> FileWatcher {
+        // One waiting event suffices, because an event only causes a scan.
+        let (sender, events) = sync_channel(1);
+        let source = notify::recommended_watcher(move |event| on_event(event, &sender));
+        let mut watcher = FileWatcher {
+            folder: folder.into(),
+            last: Scan::default(),
+            scan_interval: MIN_SCAN_INTERVAL,
+            source: None,
+            watched: BTreeSet::new(),
+            events,
+        };
+        let failure = match source {
+            Ok(source) => {
+                watcher.source = Some(source);
+                watcher.scan();
+                watcher.watched.is_empty().then(|| "no folder can be watched".to_owned())
+            }
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(failure) = failure {
+            watcher.source = None;
+            notice(&format!(
+                "the system does not report changes of files ({failure}): they are checked every \
+                 {} s",
+                watcher.scan_interval.as_secs()
+            ));
+        }
+        // Again, because a file may have changed before its folder was watched.
+        watcher.last = watcher.scan();
+        watcher
+    }
+
+    /// Waits until files in the folder have changed and no further change follows. Returns the
+    /// changed files, relative to the folder.
+    pub fn wait_for_changes(&mut self) -> Vec<PathBuf> {
+        loop {
+            let is_event = match self.events.recv_timeout(self.scan_interval) {
+                Ok(()) => true,
+                Err(RecvTimeoutError::Timeout) => false,
+                // No event can arrive any more.
+                Err(RecvTimeoutError::Disconnected) => {
+                    std::thread::sleep(self.scan_interval);
+                    false
+                }
+            };
+            let until = Instant::now() + MAX_COLLECTION;
+            if is_event {
+                while Instant::now() < until && self.events.recv_timeout(QUIET).is_ok() {}
+            }
+            let mut now = self.scan();
+            if now.changed_since(&self.last).is_empty() {
+                self.last = now;
+                continue;
+            }
+            while !is_event && Instant::now() < until {
+                std::thread::sleep(QUIET);
+                let before = std::mem::replace(&mut now, self.scan());
+                if now == before {
+                    break;
+                }
+            }
+            let changed = now.changed_since(&self.last);
+            self.last = now;
+            let relative =
+                |path: PathBuf| path.strip_prefix(&self.folder).map(Path::to_path_buf).ok();
+            return changed.into_iter().filter_map(relative).collect();
+        }
+    }
+
+    /// Scans the folder, and watches the subfolders that are new.
+    fn scan(&mut self) -> Scan {
+        let started = Instant::now();
+        let scan = Scan::of(&self.folder);
+        self.scan_interval = MIN_SCAN_INTERVAL.max(started.elapsed() * SCAN_RATIO);
+        if let Some(source) = &mut self.source {
+            // The kernel forgets deleted folders by itself.
+            self.watched.retain(|folder| scan.folders.contains(folder));
+            for folder in &scan.folders {
+                if !self.watched.contains(folder)
+                    && source.watch(folder, RecursiveMode::NonRecursive).is_ok()
+                {
+                    self.watched.insert(folder.clone());
+                }
+            }
+        }
+        scan
+    }
+}
+
+/// Requests a scan if an event may concern an app's file or a folder.
+fn on_event(event: notify::Result<Event>, scan: &SyncSender<()>) {
+    let is_relevant = match event {
+        Ok(event) => {
+            !matches!(event.kind, EventKind::Access(_))
+                && event.paths.iter().any(|path| is_relevant(path))
+        }
+        // Events have been lost.
+        Err(_) => true,
+    };
+    if is_relevant {
+        // If an event is already waiting, it causes the scan.
+        let _ = scan.try_send(());
+    }
+}
+
+fn is_relevant(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or(OsStr::new("")).to_string_lossy();
+    // A name without an extension may be a new folder.
+    is_app_file(&name) || (path.extension().is_none() && !is_ignored_folder(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(60);
+
+    /// Watches a folder on another thread, and returns the changes.
+    fn watch(folder: &Path, has_events: bool) -> mpsc::Receiver<Vec<PathBuf>> {
+        let mut watcher = FileWatcher::new(folder, |notice| panic!("{notice}"));
+        if !has_events {
+            watcher.source = None;
+        }
+        let (changes, receiver) = mpsc::channel();
+        std::thread::spawn(move || while changes.send(watcher.wait_for_changes()).is_ok() {});
+        receiver
+    }
+
+    #[test]
+    fn consecutive_changes_are_reported_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("app.R");
+        fs::write(&path, "1").unwrap();
+        for has_events in [true, false] {
+            let changes = watch(folder.path(), has_events);
+            for at in 0..10 {
+                fs::write(&path, "x".repeat(at + 2)).unwrap();
+                std::thread::sleep(QUIET / 10);
+            }
+            assert_eq!(changes.recv_timeout(TIMEOUT).unwrap(), [Path::new("app.R")]);
+            // On a busy machine, pauses between the changes may be longer than those of an editor.
+            let further = std::iter::from_fn(|| changes.recv_timeout(MAX_COLLECTION * 3).ok());
+            assert!(further.count() < 5);
+            fs::write(folder.path().join("b.R"), "2").unwrap();
+            assert_eq!(changes.recv_timeout(TIMEOUT).unwrap(), [Path::new("b.R")]);
+            fs::remove_file(folder.path().join("b.R")).unwrap();
+            assert_eq!(changes.recv_timeout(TIMEOUT).unwrap(), [Path::new("b.R")]);
+        }
+    }
+
+    #[test]
+    fn a_change_is_reported_soon_and_a_stream_of_changes_within_a_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let changes = watch(folder.path(), true);
+        let started = Instant::now();
+        fs::write(folder.path().join("a.R"), "1").unwrap();
+        changes.recv_timeout(TIMEOUT).unwrap();
+        assert!(started.elapsed() < MIN_SCAN_INTERVAL, "{:?}", started.elapsed());
+        let started = Instant::now();
+        while changes.try_recv().is_err() {
+            fs::write(folder.path().join("b.R"), format!("{:?}", started.elapsed())).unwrap();
+            std::thread::sleep(QUIET / 10);
+            assert!(started.elapsed() < TIMEOUT);
+        }
+        assert!(started.elapsed() >= MAX_COLLECTION);
+    }
+
+    #[test]
+    fn files_in_new_folders_and_replaced_files_are_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("app.R"), "1").unwrap();
+        let changes = watch(folder.path(), true);
+        fs::create_dir(folder.path().join("R")).unwrap();
+        fs::write(folder.path().join("R/f.R"), "1").unwrap();
+        assert_eq!(changes.recv_timeout(TIMEOUT).unwrap(), [Path::new("R/f.R")]);
+        fs::write(folder.path().join("R/f.R"), "22").unwrap();
+        assert_eq!(changes.recv_timeout(TIMEOUT).unwrap(), [Path::new("R/f.R")]);
+        // As many editors save.
+        fs::write(folder.path().join("app.R~"), "333").unwrap();
+        fs::rename(folder.path().join("app.R~"), folder.path().join("app.R")).unwrap();
+        assert_eq!(changes.recv_timeout(TIMEOUT).unwrap(), [Path::new("app.R")]);
+    }
+
+    #[test]
+    fn other_files_cause_no_scan() {
+        for (name, expected) in [
+            ("app.R", true),
+            ("R", true),
+            ("access.log", false),
+            ("db.sqlite-journal", false),
+            (".git", false),
+            ("node_modules", false),
+        ] {
+            assert_eq!(is_relevant(Path::new(name)), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! The insertion of a script into the pages of an app, by which a page that is open in a browser
+//! learns that the app has changed. Used only for development.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use bytes::Bytes;
+use http::header::{
+    ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, LAST_MODIFIED,
+};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
+
+use content_security_policy::{Permission, permission};
+use html_scan::HtmlScan;
+
+mod content_security_policy;
+mod html_scan;
+
+/// Headers of a response whose body must not be changed, because they describe the exact bytes.
+const DIGESTS: [&str; 5] = ["content-digest", "repr-digest", "digest", "content-md5", "signature"];
+
+/// The script that is inserted into HTML pages, as a `<script>` element with a URL of the same
+/// server. Listeners that share the script also share its [version](Self::set_version).
+#[derive(Debug)]
+pub struct PageScript {
+    /// The path of the script without a slash at its beginning.
+    path: &'static str,
+    version: AtomicU64,
+    /// Whether the notice about a policy that forbids the script has been given.
+    has_noticed: AtomicBool,
+}
+
+impl PageScript {
+    /// Creates a script with version 0. `path` is the path of its URL, without a slash at its
+    /// beginning.
+    pub fn new(path: &'static str) -> PageScript {
+        PageScript { path, version: AtomicU64::new(0), has_noticed: AtomicBool::new(false) }
+    }
+
+    /// Sets the version of the app. Each page contains the version that was current when the page
+    /// was sent.
+    pub fn set_version(&self, version: u64) {
+        self.version.store(version, Ordering::Release);
+    }
+
+    /// Returns the version of the app.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Inserts the script into the body of a response, and corrects the headers. Returns `None`,
+    /// and leaves the headers unchanged, if the response is not an HTML page or must stay as it is.
+    ///
+    /// `depth` is the number of folders in the path of the page's URL. `notice` is called with the
+    /// reason, at most once per `PageScript`, if the page's Content Security Policy forbids the
+    /// script.
+    pub fn insert(
+        &self,
+        depth: u16,
+        status: StatusCode,
+        headers: &mut HeaderMap,
+        body: &[u8],
+        notice: impl FnOnce(&str),
+    ) -> Option<Bytes> {
+        if !is_page(status, headers) {
+            return None;
+        }
+        let scan = html_scan::scan(body);
+        let at = scan.end_of_head.or(scan.end_of_body)?;
+        let policies = headers.get_all(CONTENT_SECURITY_POLICY);
+        let nonce = match permission(policies.iter().map(HeaderValue::as_bytes)) {
+            Permission::Granted => None,
+            Permission::WithNonce if scan.nonce.is_some() => scan.nonce,
+            Permission::WithNonce | Permission::Denied => {
+                if !self.has_noticed.swap(true, Ordering::Relaxed) {
+                    notice(
+                        "the page does not reload by itself, because its Content-Security-Policy \
+                         forbids scripts or connections of this server (`script-src 'self'; \
+                         connect-src 'self'` allows them)",
+                    );
+                }
+                return None;
+            }
+        };
+        let mut page = Vec::with_capacity(body.len() + 160);
+        page.extend_from_slice(&body[..at]);
+        self.write_element(&mut page, depth, &scan, nonce);
+        page.extend_from_slice(&body[at..]);
+        correct_headers(headers);
+        Some(page.into())
+    }
+
+    fn write_element(
+        &self,
+        out: &mut Vec<u8>,
+        depth: u16,
+        scan: &HtmlScan<'_>,
+        nonce: Option<&[u8]>,
+    ) {
+        out.extend_from_slice(b"<script src=\"");
+        if scan.has_base {
+            out.push(b'/');
+        } else {
+            // A relative URL also reaches this server through a proxy that serves the app below a
+            // path of its own, such as that of RStudio Server.
+            (0..depth).for_each(|_| out.extend_from_slice(b"../"));
+        }
+        out.extend_from_slice(self.path.as_bytes());
+        out.extend_from_slice(b"\" data-version=\"");
+        out.extend_from_slice(self.version().to_string().as_bytes());
+        out.push(b'"');
+        if let Some(nonce) = nonce {
+            out.extend_from_slice(b" nonce=\"");
+            out.extend_from_slice(nonce);
+            out.push(b'"');
+        }
+        out.extend_from_slice(b"></script>");
+    }
+}
+
+/// Returns the number of folders in the path of a request for a page. Returns `None` if the
+/// response to the request is not shown as a page, such as the response to a script's request.
+pub(crate) fn page_depth(head: &Parts) -> Option<u16> {
+    let has_destination = |destination: &HeaderValue| {
+        matches!(destination.as_bytes(), b"document" | b"iframe" | b"frame")
+    };
+    let is_page = head.method == Method::GET
+        && head.version >= Version::HTTP_11
+        && head.headers.get("sec-fetch-dest").is_none_or(has_destination);
+    let folders = head.uri.path().bytes().filter(|byte| *byte == b'/').count();
+    is_page.then(|| u16::try_from(folders.saturating_sub(1)).ok()).flatten()
+}
+
+/// Returns true if a response is a complete HTML page whose bytes may be changed.
+fn is_page(status: StatusCode, headers: &HeaderMap) -> bool {
+    let is_html = |kind: &HeaderValue| {
+        let kind = kind.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
+        kind.trim_ascii().eq_ignore_ascii_case(b"text/html")
+    };
+    let is_download =
+        |value: &HeaderValue| !value.as_bytes().trim_ascii_start().starts_with(b"inl");
+    status != StatusCode::PARTIAL_CONTENT
+        && headers.get(CONTENT_TYPE).is_some_and(is_html)
+        && !headers.contains_key(CONTENT_ENCODING)
+        && !headers.contains_key(CONTENT_RANGE)
+        && !headers.get(CONTENT_DISPOSITION).is_some_and(is_download)
+        && !DIGESTS.iter().any(|name| headers.contains_key(*name))
+}
+
+/// Corrects the headers of a response whose body has been changed. The entity tag differs from that
+/// of the unchanged body, so that no browser keeps using a copy without the script.
+fn correct_headers(headers: &mut HeaderMap) {
+    headers.remove(CONTENT_LENGTH);
+    headers.remove(ACCEPT_RANGES);
+    headers.remove(LAST_MODIFIED);
+    if let Some(etag) = headers.get_mut(ETAG) {
+        let changed = etag.as_bytes().strip_suffix(b"\"").map(|tag| [tag, b"-dev\""].concat());
+        if let Some(Ok(changed)) = changed.map(|tag| HeaderValue::from_bytes(&tag)) {
+            *etag = changed;
+        } else {
+            headers.remove(ETAG);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCRIPT: &str = "<script src=\"__rookery__/reload.js\" data-version=\"7\"></script>";
+
+    fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
+        let lines = lines.iter().map(|(name, value)| {
+            (http::HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
+        });
+        lines.collect()
+    }
+
+    fn insert(headers: &mut HeaderMap, body: &str, depth: u16) -> (Option<String>, usize) {
+        let script = PageScript::new("__rookery__/reload.js");
+        script.set_version(7);
+        let mut notices = 0;
+        let mut page = None;
+        for _ in 0..2 {
+            let status = StatusCode::OK;
+            let mut own = headers.clone();
+            page = script.insert(depth, status, &mut own, body.as_bytes(), |_| notices += 1);
+            if page.is_some() {
+                *headers = own;
+                break;
+            }
+        }
+        (page.map(|page| String::from_utf8(page.to_vec()).unwrap()), notices)
+    }
+
+    const HTML: (&str, &str) = ("content-type", "text/html; charset=utf-8");
+
+    #[test]
+    fn the_script_is_inserted_at_the_end_of_the_head_or_of_the_body() {
+        for (page, expected) in [
+            ("<head><title>a</title></head><body>", "<head><title>a</title>|</head><body>"),
+            ("<HEAD></HEAD ><body></body>", "<HEAD>|</HEAD ><body></body>"),
+            ("<p>a</p></body></html>", "<p>a</p>|</body></html>"),
+            ("<head><!-- </head> --></head>", "<head><!-- </head> -->|</head>"),
+            ("<script>'</head>'</script></head>", "<script>'</head>'</script>|</head>"),
+            ("<head></header></head>", "<head></header>|</head>"),
+        ] {
+            let (got, _) = insert(&mut headers(&[HTML]), page, 0);
+            assert_eq!(got.unwrap(), expected.replace('|', SCRIPT), "{page}");
+        }
+        for page in ["", "<p>a fragment</p>", "<!-- </head>", "<script></head>", "</hea"] {
+            assert_eq!(insert(&mut headers(&[HTML]), page, 0).0, None, "{page}");
+        }
+    }
+
+    #[test]
+    fn the_url_of_the_script_is_relative_unless_the_page_has_a_base() {
+        let (got, _) = insert(&mut headers(&[HTML]), "</head>", 2);
+        assert!(got.unwrap().starts_with("<script src=\"../../__rookery__/reload.js\""));
+        let (got, _) = insert(&mut headers(&[HTML]), "<base href=x></head>", 2);
+        assert!(got.unwrap().starts_with("<base href=x><script src=\"/__rookery__/reload.js\""));
+    }
+
+    #[test]
+    fn the_headers_fit_the_changed_page() {
+        let mut with_tag = headers(&[
+            HTML,
+            ("etag", "W/\"abc\""),
+            ("content-length", "7"),
+            ("last-modified", "x"),
+            ("accept-ranges", "bytes"),
+        ]);
+        insert(&mut with_tag, "</head>", 0).0.unwrap();
+        assert_eq!(with_tag, headers(&[HTML, ("etag", "W/\"abc-dev\"")]));
+    }
+
+    #[test]
+    fn responses_that_are_not_pages_stay_as_they_are() {
+        for lines in [
+            &[("content-type", "application/json")][..],
+            &[("content-type", "text/htmlx")],
+            &[],
+            &[HTML, ("content-encoding", "gzip")],
+            &[HTML, ("content-range", "bytes 0-1/2")],
+            &[HTML, ("content-disposition", "attachment; filename=a.html")],
+            &[HTML, ("content-digest", "sha-256=:x:")],
+        ] {
+            assert_eq!(insert(&mut headers(lines), "</head>", 0).0, None, "{lines:?}");
+        }
+        let inline = ("content-disposition", "inline");
+        assert!(insert(&mut headers(&[HTML, inline]), "</head>", 0).0.is_some());
+        let script = PageScript::new("a");
+        let part = StatusCode::PARTIAL_CONTENT;
+        assert!(script.insert(0, part, &mut headers(&[HTML]), b"</head>", |_| ()).is_none());
+        let error = StatusCode::INTERNAL_SERVER_ERROR;
+        assert!(script.insert(0, error, &mut headers(&[HTML]), b"</head>", |_| ()).is_some());
+    }
+
+    #[test]
+    fn the_nonce_of_the_first_script_is_used_and_a_forbidden_script_is_noticed_once() {
+        let policy = ("content-security-policy", "script-src 'nonce-q+/=' 'strict-dynamic'");
+        let page = "<script nonce='q+/='></script><script nonce=b></script></head>";
+        let (got, notices) = insert(&mut headers(&[HTML, policy]), page, 0);
+        assert!(got.unwrap().contains("data-version=\"7\" nonce=\"q+/=\"></script></head>"));
+        assert_eq!(notices, 0);
+        assert_eq!(insert(&mut headers(&[HTML, policy]), "</head>", 0), (None, 1));
+        let none = ("content-security-policy", "default-src 'self'; script-src 'none'");
+        assert_eq!(insert(&mut headers(&[HTML, none]), page, 0), (None, 1));
+    }
+
+    #[test]
+    fn only_requests_for_documents_get_the_script() {
+        let depth = |method: &str, path: &str, destination: Option<&str>| {
+            let mut request = http::Request::builder().method(method).uri(path);
+            if let Some(destination) = destination {
+                request = request.header("sec-fetch-dest", destination);
+            }
+            page_depth(&request.body(()).unwrap().into_parts().0)
+        };
+        for (path, folders) in [("/", 0), ("/a", 0), ("/a/", 1), ("/a/b?c=/", 1), ("/a/b/c", 2)] {
+            assert_eq!(depth("GET", path, None), Some(folders), "{path}");
+            assert_eq!(depth("GET", path, Some("iframe")), Some(folders), "{path}");
+        }
+        assert_eq!(depth("GET", "/", Some("empty")), None);
+        assert_eq!(depth("HEAD", "/", None), None);
+        assert_eq!(depth("POST", "/", Some("document")), None);
+    }
+}

@@ -1,0 +1,100 @@
+//! Tests of the supervisor of an app that is being developed.
+
+use std::time::{Duration, Instant};
+
+use rookery_supervisor::SupervisorCommand;
+use rookery_test_support::wait_until;
+
+use crate::support::running_supervisor::{Running, Wish, lives, while_};
+
+fn develop(mode: fn(usize) -> &'static str) -> Wish {
+    Wish { workers: 1, is_dev: true, mode, ..Wish::default() }
+}
+
+/// Waits until this many starts of the app have succeeded or failed, and returns them.
+fn starts(running: &Running, count: usize) -> Vec<String> {
+    wait_until("the app has started", || running.app_starts().len() >= count);
+    running.app_starts()
+}
+
+#[test]
+fn a_failed_start_is_repeated_only_at_a_reload() {
+    let mode = |start: usize| ["fails", "explains", "misconfigured", ""][start.min(3)];
+    let running = Running::start(develop(mode));
+    assert_eq!(starts(&running, 1), ["ended with status 1 "]);
+    while_(300);
+    running.ask(SupervisorCommand::Reload);
+    assert_eq!(starts(&running, 2)[1], "ended with status 1 a mistake");
+    running.ask(SupervisorCommand::Reload);
+    assert_eq!(starts(&running, 3)[2], "ended with status 78 ");
+    running.ask(SupervisorCommand::Reload);
+    assert_eq!(starts(&running, 4)[3], "ready");
+    assert_eq!(running.get("/environment/ROOKERY_GENERATION").text(), "3");
+}
+
+#[test]
+fn the_former_worker_stays_if_the_changed_app_cannot_be_started() {
+    let running = Running::new(develop(|start| if start == 1 { "fails" } else { "" }));
+    let before = running.pids();
+    running.ask(SupervisorCommand::Reload);
+    assert_eq!(starts(&running, 2), ["ready", "ended with status 1 "]);
+    assert_eq!(running.pids(), before);
+    running.ask(SupervisorCommand::Reload);
+    assert_eq!(starts(&running, 3)[2], "ready");
+    wait_until("the former worker has gone", || !lives(before[0]));
+}
+
+#[test]
+fn a_reload_does_not_wait_for_a_worker_that_is_still_starting() {
+    let mode = |start: usize| if start == 0 || start == 1 { "never ready" } else { "" };
+    let running = Running::start(develop(mode));
+    wait_until("it starts", || running.beside.lock().unwrap().len() == 1);
+    for start in [2, 3] {
+        while_(50);
+        running.ask(SupervisorCommand::Reload);
+        wait_until("it starts", || running.beside.lock().unwrap().len() >= start);
+    }
+    // A start that was stopped has not failed.
+    assert_eq!(starts(&running, 1), ["ready"]);
+    wait_until("the new worker serves", || running.pids().len() == 1);
+    assert_eq!(running.get("/environment/ROOKERY_GENERATION").text(), "2");
+}
+
+#[test]
+fn a_reload_uses_the_preloaded_worker_unless_the_configuration_has_changed() {
+    let running = Running::new(develop(|_| ""));
+    let preload = |count: usize| {
+        wait_until("a worker is preloaded", || running.beside.lock().unwrap().len() == count);
+    };
+    preload(2);
+    let began = Instant::now();
+    running.ask(SupervisorCommand::Reload);
+    assert_eq!(starts(&running, 2), ["ready", "ready"]);
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert_eq!(running.beside.lock().unwrap().len(), 2, "no other worker was started");
+    assert_eq!(running.get("/environment/ROOKERY_GENERATION").text(), "1");
+    preload(3);
+    running.change(develop(|_| ""));
+    assert_eq!(starts(&running, 3)[2], "ready");
+    assert_eq!(running.get("/environment/ROOKERY_GENERATION").text(), "2");
+}
+
+#[test]
+fn a_stale_preloaded_worker_is_replaced_at_once() {
+    let running = Running::new(develop(|start| if start == 1 { "stale" } else { "" }));
+    wait_until("a worker is preloaded", || running.beside.lock().unwrap().len() == 2);
+    running.ask(SupervisorCommand::Reload);
+    assert_eq!(starts(&running, 2), ["ready", "ready"]);
+    assert_eq!(running.beside.lock().unwrap().len(), 3);
+    assert_eq!(running.get("/environment/ROOKERY_GENERATION").text(), "1");
+}
+
+#[test]
+fn the_preloaded_worker_ends_with_the_server() {
+    let mut running = Running::new(develop(|_| ""));
+    wait_until("a worker is preloaded", || running.beside.lock().unwrap().len() == 2);
+    wait_until("both run", || running.children().len() == 2);
+    let children = running.children();
+    running.stop();
+    wait_until("both have ended", || children.iter().all(|pid| !lives(*pid)));
+}

@@ -1,0 +1,89 @@
+# What a worker of `rookery dev` does besides serving, without the program.
+
+local_dev <- function(editor = NULL, env = parent.frame()) {
+  folder <- withr::local_tempdir(.local_envir = env)
+  withr::local_envvar(TMPDIR = folder, .local_envir = env)
+  dev_begin(list(editor = editor))
+  withr::defer(.globals$dev <- NULL, env)
+  folder
+}
+
+test_that("the place of an error in R's parser is found in its message", {
+  withr::local_dir(withr::local_tempdir())
+  dir.create("R")
+  writeLines(c("a <- 1", ")"), "R/f.R")
+  message <- function(expr) conditionMessage(tryCatch(expr, error = identity))
+  expect_equal(dev_parse_place(message(parse("R/f.R"))), list(file = "R/f.R", line = 2L))
+  expect_equal(
+    dev_parse_place(paste0("`R/f.R` is not valid R:\n", message(parse(text = "a <- 1\n)")))),
+    list(file = "R/f.R", line = 2L)
+  )
+  for (other in c("", "none.R:1:2: unexpected", "no column", "<text>:1:2: unexpected", "a:b:c")) {
+    expect_null(dev_parse_place(other), info = other)
+  }
+})
+
+test_that("an error at the start is described as text and as a page", {
+  dev_write_start_error(simpleError("not in development"), NULL, "no")
+  folder <- local_dev()
+  withr::local_dir(withr::local_tempdir())
+  writeLines(c("first <- 1", "second <- )"), "app.R")
+  error <- tryCatch(parse("app.R"), error = identity)
+  dev_write_start_error(error, NULL, "the text")
+  expect_setequal(list.files(folder), c("rookery-start-error.html", "rookery-start-error.txt"))
+  expect_equal(readLines(file.path(folder, "rookery-start-error.txt"), warn = FALSE), "the text")
+  page <- readLines(file.path(folder, "rookery-start-error.html"), encoding = "UTF-8")
+  expect_match(page, "<b>2 second &lt;- )</b>", fixed = TRUE, all = FALSE)
+  expect_match(page, "Save a file of the app", all = FALSE)
+})
+
+test_that("packages in the app's folder are not loaded in advance", {
+  loadNamespace("later")
+  folder <- local_dev()
+  listed <- function() {
+    dev_write_packages()
+    scan(file.path(folder, "rookery-packages"), "", quiet = TRUE)
+  }
+  expect_true(all(c("later", "utils") %in% listed()))
+  expect_false(any(c("base", "rookery") %in% listed()))
+  withr::local_dir(dirname(getNamespaceInfo("later", "path")))
+  expect_false("later" %in% listed())
+})
+
+test_that("a link opens a line in the editor", {
+  path <- withr::local_tempfile(lines = "x", fileext = " a.R")
+  expect_null(dev_editor_link(srcfile(path), 1L))
+  local_dev("vscode://file{file}:{line}")
+  link <- dev_editor_link(srcfile(path), 12L)
+  expect_equal(link, paste0("vscode://file", utils::URLencode(normalizePath(path)), ":12"))
+  expect_match(link, "%20a.R:12", fixed = TRUE)
+  withr::local_dir(dirname(path))
+  expect_equal(dev_editor_link(srcfile(basename(path)), 12L), link)
+  expect_null(dev_editor_link(srcfile(path), NA))
+  expect_null(dev_editor_link(srcfilecopy("<text>", "x"), 1L))
+  expect_null(dev_editor_link(NULL, 1L))
+})
+
+test_that("responses with details are marked, and their page may load the server's script", {
+  report <- function(format, detail = "full") {
+    list(
+      detail = detail, stage = "call", label = "call", route = "GET /", request_id = "", text = NULL,
+      condition = simpleError("a mistake"), trace = NULL, req = NULL, format = format
+    )
+  }
+  marked <- function(...) error_response(report(...))$headers[["X-Rookery-Error-Details"]]
+  for (format in c("page", "json", "text")) expect_null(marked(format))
+  local_dev()
+  for (format in c("page", "json", "text")) {
+    expect_equal(marked(format), "1")
+    expect_null(marked(format, "message"))
+  }
+  policy <- error_response(report("page"))$headers[["Content-Security-Policy"]]
+  expect_match(policy, "^default-src 'none'; .*script-src 'self'; connect-src 'self'")
+  # The style of the page is the same.
+  hash <- function(policy) regmatches(policy, regexpr("sha256-[^']*", policy))
+  expect_equal(hash(policy), hash(page_headers[["Content-Security-Policy"]]))
+  html <- list2env(list(HTTP_ACCEPT = "text/html,*/*;q=0.8"))
+  expect_equal(dev_error_report(c(report("text")[-9], list(req = html)))$format, "page")
+  expect_equal(dev_error_report(report("text"))$format, "text")
+})
