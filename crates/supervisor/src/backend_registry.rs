@@ -11,6 +11,7 @@ use std::time::Duration;
 use rookery_server::session_cookie::SessionCookie;
 use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
 use rookery_status::RecentErrors;
+use rookery_worker_protocol::RouteTable;
 use tokio::sync::Notify;
 
 use crate::backend::{Availability, Backend, StaticPaths};
@@ -55,6 +56,9 @@ pub struct BackendRegistry {
     files: StaticFiles,
     /// The counters of the pool, which assigns requests to workers.
     pub(crate) counters: PoolCounters,
+    /// The metrics by route of the requests over connections that the front end has accepted. The
+    /// front end's I/O thread writes them.
+    pub(crate) routes: Arc<RouteTable>,
     /// The state of the supervisor and its workers, as the status page and the metrics report it.
     pub(crate) report: SharedReport,
     /// The last errors in the R code of all workers.

@@ -17,7 +17,7 @@ use crate::http::request::stream::registry::RequestStreams;
 use crate::http::response::compress::Gzip;
 use crate::http::response::header_name_cache::HeaderNameCache;
 use crate::http::response::stream::registry::ResponseStreams;
-use crate::logging::access_log::pending_record::CurrentLog;
+use crate::logging::access_log::pending_record::RequestLog;
 use crate::net::transport::Scratch;
 use crate::rejection::Rejection;
 use crate::static_files::FileCache;
@@ -34,8 +34,9 @@ pub(crate) struct HttpState {
     pub(crate) response_streams: ResponseStreams,
     /// The request bodies that are being passed to the application chunk by chunk.
     pub(crate) request_streams: RequestStreams,
-    /// The access log that records are written to, if it is enabled.
-    pub(crate) log: Arc<CurrentLog>,
+    /// The access log that records are written to and the table in which requests are counted, if
+    /// there are any.
+    pub(crate) log: RequestLog,
     /// The object that counts failed requests and queues error reports for the application.
     reports: Arc<Reports<Rejection>>,
     /// The scratch buffer that a closing connection reads its client's last bytes into. Its
@@ -61,7 +62,7 @@ impl HttpState {
     pub(crate) fn new(
         websockets: Rc<WebSocketRegistry>,
         scratch: Rc<Scratch>,
-        log: Arc<CurrentLog>,
+        log: RequestLog,
         reports: Arc<Reports<Rejection>>,
     ) -> Rc<HttpState> {
         Rc::new(HttpState {

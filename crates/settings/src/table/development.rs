@@ -5,7 +5,7 @@ use crate::setting::{Applies, Default, Group, Places, Setting, Shown, Stability}
 
 const DEVELOPMENT: Setting = Setting { group: Group::Development, ..Setting::EMPTY };
 
-pub(super) static ROWS: [Setting; 4] = [
+pub(super) static ROWS: [Setting; 5] = [
     Setting {
         name: "interactive",
         shown: Shown::InLongHelp,
@@ -42,6 +42,19 @@ pub(super) static ROWS: [Setting; 4] = [
         paragraph: "For development: the server checks the app's files twice a second, and \
                     replaces all workers after a change.",
         stability: Stability::Experimental,
+        ..DEVELOPMENT
+    },
+    Setting {
+        name: "server_timing",
+        applies: Applies::WithAcceptingProcess,
+        shown: Shown::InLongHelp,
+        kind: Kind::Flag,
+        default: Default::Is("off"),
+        places: Places::ALL.without(Places::R),
+        help: "Send the time of a request in the queue and in R as Server-Timing",
+        paragraph: "The developer tools of browsers show these times. An app can add times of its \
+                    own, such as `Server-Timing: render;dur=12`. Only for development: the header \
+                    tells strangers how the server works.",
         ..DEVELOPMENT
     },
     Setting {

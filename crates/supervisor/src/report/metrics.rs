@@ -102,6 +102,7 @@ pub(super) fn of(report: &Report, registry: &BackendRegistry) -> String {
         [("done", report.reload.succeeded), ("failed", report.reload.failed)],
     );
     text.gauge("generation", "Reloads that have been requested.", report.generation);
+    text.routes(&super::routes(report, registry));
     text.accepting_process(report.connections as u64, report.log_lines_lost, report.started);
     text.into_text()
 }

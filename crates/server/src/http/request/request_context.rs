@@ -120,10 +120,10 @@ impl RequestContext {
             // clients.
             return;
         }
-        let request = (&head.method, &head.uri, head.version);
         let remote = worker_header
             .map_or_else(|| connection.ends.get().remote, |worker_header| worker_header.remote);
-        parts.pending_record.begin(&connection.shared.log, remote, request, || {
+        let (log, client) = (&connection.shared.log, (remote, connection.has_tls()));
+        parts.pending_record.begin(log, client, head, || {
             request_id(
                 *id,
                 &head.headers,
