@@ -2,10 +2,14 @@
 # the last byte of a response was passed to the operating system. Static files and refused requests
 # are therefore logged as well, and R spends no time on the log.
 
-log_formats <- c("common", "json")
+log_formats <- c("common", "combined", "json", "terminal")
 
 # Checks the arguments `log` and `log_format` of serve(), and returns the destination of the lines.
-log_target <- function(log, format = "common") {
+# Without a format, lines at a terminal are aligned.
+log_target <- function(log, format = NULL) {
+  if (is.null(format)) {
+    format <- if (isTRUE(log) && isatty(stdout())) "terminal" else "common"
+  }
   if (!is.character(format) || length(format) != 1 || !format %in% log_formats) {
     names <- paste0("\"", log_formats, "\"", collapse = " or ")
     abort_argument("`log_format` must be ", names, ".", class = "rookery_bad_log")

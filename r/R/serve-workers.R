@@ -40,6 +40,7 @@ workers_config <- function(
   max_age = NULL,
   max_memory = NULL,
   worker_timeout = NULL,
+  slow_log = NULL,
   start_timeout = NULL,
   start_retries = NULL,
   restart = NULL,

@@ -43,14 +43,28 @@
 #' seconds from the request head to the end of the response.
 #'
 #' `log_format = "common"` is the Common Log Format followed by the seconds.
-#' `"json"` writes one JSON object per line, which also has the request id, and
-#' for incomplete responses `"aborted":true` with a `reason` such as `"client"`
-#' for a client that disconnected. A function is called with a list of `time`,
-#' `remote`, `method`, `path`, `query`, `status`, `bytes`, `seconds`,
-#' `request_id` and `aborted` (the reason, or `NA`), at most 0.2 s after the
-#' request. If lines cannot be written fast enough, the server drops lines
+#' `"combined"` adds the referer and the user agent, and after the seconds those
+#' in the queue and in R, and the route. `"json"` writes one JSON object per
+#' line, which also has the request id, and for incomplete responses
+#' `"aborted":true` with a `reason` such as `"client"` for a client that
+#' disconnected. `"terminal"` writes aligned columns, in colour on a terminal. A
+#' function is called with a list of `time`, `remote`, `method`, `path`,
+#' `query`, `status`, `bytes`, `seconds`, `request_id`, `aborted` (the reason,
+#' or `NA`), `route`, `queue_seconds` and `r_seconds` (`NA` if unknown), at most
+#' 0.2 s after the request. If lines cannot be written fast enough, the server drops lines
 #' instead of waiting, and later logs how many were dropped.
 #'
+#' The log has no headers besides these, so it never has an `Authorization` or a
+#' cookie. The values of parameters whose names say that they are secrets, such
+#' as `access_token`, are masked, and so is the user information of URLs.
+#'
+#' @section Routes:
+#' Requests are counted by their route, which is in the log as well. `serve()`
+#' knows the routes of plumber. Any other app can set the route of a request
+#' before it returns, such as `req$ROUTE <- "/users/<id>"`. Otherwise the route
+#' is the first segment of the path, such as `/users`.
+#'
+#' @section The access log of several workers:
 #' With several `workers`, each line ends with the request id; the slot, process
 #' id and start number of the worker; the seconds in the queue and from there to
 #' the response head; the number of retries with other workers; what ended the
@@ -79,7 +93,9 @@
 #'   the R process of the app. It can use its enclosing environment there, but
 #'   not your global variables.
 #' @param log_format The format of the access log: `"common"` for the Common Log
-#'   Format, or `"json"` for one JSON object per line.
+#'   Format, `"combined"` for the Combined Log Format, `"json"` for one JSON
+#'   object per line, or `"terminal"` for aligned columns, which is the default
+#'   if the log goes to a terminal.
 #' @param tls The certificates for HTTPS: the value of [tls_config()], or
 #'   `"dev"` for a self-signed certificate for this machine. With `NULL`, the
 #'   server uses plaintext HTTP.
@@ -136,7 +152,7 @@ serve <- function(
     ))
   } else {
     list(
-      address = serve_address(host, port, tls), log = log_target(log, log_format),
+      address = serve_address(host, port, tls), log = log_target(log, if (!missing(log_format)) log_format),
       workers = check_workers(workers),
       admin = check_admin(admin)
     )
@@ -301,8 +317,9 @@ run_app <- function(app, address, dots) {
 }
 
 run_plumber <- function(router, address, dots) {
-  # Older versions of plumber have no such hooks, and their errors are not reported.
+  # Older versions of plumber have no such hooks, and their errors and routes are not reported.
   try(plumber_errors(router), silent = TRUE)
+  try(report_plumber_routes(router), silent = TRUE)
   if (!is.null(address$socket)) {
     # plumber's own run() cannot listen on a socket.
     return(run_app(router, address, dots))

@@ -131,7 +131,7 @@ settings_read <- function(settings, given = list(), is_hosted = FALSE) {
     settings = options[names(options) %in% c(limit_table()$name, setting_names)],
     log = log_target(
       given[["log"]] %||% log %||% TRUE,
-      given[["log_format"]] %||% options[["log_format"]] %||% "common"
+      given[["log_format"]] %||% options[["log_format"]]
     ),
     address = serve_address(
       given[["host"]] %||% options[["host"]] %||% "127.0.0.1",

@@ -366,7 +366,8 @@ Server <- R6::R6Class(
         private$site, handlers$app, settings, spool, tls, proxies, proxy_header,
         list(private$appWrapper$wsProtocols, private$appWrapper$wsCompression),
         private$appWrapper$wsOrigins, tells_id,
-        as.integer(inherits_socket), inherits_socket && keeps_clients()
+        as.integer(inherits_socket), inherits_socket && keeps_clients(),
+        setting_of("server_timing")$value
       ))
       if (is.character(bound)) {
         if (!quiet) {

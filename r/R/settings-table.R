@@ -251,6 +251,13 @@ setting_table <- rbind.data.frame(
     paragraph = "This detects a worker (an R process) that hangs, whether it processes a request or another task. The worker is killed. With `interrupt_requests`, R is interrupted first, and the worker is killed only if it stays busy. The clients of a killed worker get status 504, or lose their connections if the worker accepts connections itself. There is no limit by default. To limit only the time of requests, use `request_timeout` instead."
   ),
   list(
+    name = "slow_log", former = "", argument = "workers_config(slow_log)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
+    default = "10 s", is_literal = TRUE,
+    wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 100 ms, or none",
+    help = "Report a task of R that takes longer than this",
+    paragraph = "The program's messages then name the worker, the request (method and path, no query) and whether R computes or waits, and later how long the task took. `none` reports nothing."
+  ),
+  list(
     name = "start_timeout", former = "", argument = "workers_config(start_timeout)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "60 s", is_literal = TRUE,
     wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 1 ms",
@@ -679,10 +686,10 @@ setting_table <- rbind.data.frame(
   ),
   list(
     name = "log_format", former = "", argument = "serve(log_format)", is_option = FALSE, is_limit = FALSE, stability = "stable",
-    default = "common", is_literal = TRUE,
-    wanted = "common or json",
-    help = "Format of the access log: common or json",
-    paragraph = "`common` is the Common Log Format, followed by the duration in seconds. `json` writes one JSON object per line. With several workers, each line also names the worker that responded."
+    default = "common; terminal if the log goes to a terminal", is_literal = FALSE,
+    wanted = "common, combined, json or terminal",
+    help = "Format of the access log: common, combined, json or terminal",
+    paragraph = "`common` is the Common Log Format, followed by the duration in seconds. `combined` adds the `Referer` and the `User-Agent`, and after the duration the seconds in the queue and in R and the route. `json` writes one JSON object per line. `terminal` writes aligned columns, with colour on a terminal. With several workers, each line of `common` and `json` also names the worker that responded."
   ),
   list(
     name = "admin", former = "", argument = "serve(admin)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
@@ -711,6 +718,13 @@ setting_table <- rbind.data.frame(
     wanted = "yes or no",
     help = "Restart workers when a file of the app changes",
     paragraph = "For development: the server watches the app's files, and replaces all workers after a change. `rookery dev` also reloads the open pages."
+  ),
+  list(
+    name = "server_timing", former = "", argument = "", is_option = TRUE, is_limit = FALSE, stability = "stable",
+    default = "off", is_literal = TRUE,
+    wanted = "yes or no",
+    help = "Send the time of a request in the queue and in R as Server-Timing",
+    paragraph = "The developer tools of browsers show these times. An app can add times of its own, such as `Server-Timing: render;dur=12`. Only for development: the header tells strangers how the server works."
   ),
   list(
     name = "error_detail", former = "", argument = "", is_option = TRUE, is_limit = FALSE, stability = "stable",

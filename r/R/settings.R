@@ -290,6 +290,7 @@ default_setting <- function(name) {
     },
     request_id_header = !is.null(.globals$settings),
     interrupt_requests = FALSE,
+    server_timing = FALSE,
     proxy_protocol = FALSE,
     ws_compression = FALSE,
     trusted_proxies = character(),

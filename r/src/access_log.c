@@ -12,6 +12,16 @@ bool log_is_read(void) {
     return is_read;
 }
 
+static enum rk_log_format format_of(const char* name) {
+    if (strcmp(name, "json") == 0) {
+        return RK_LOG_JSON;
+    }
+    if (strcmp(name, "combined") == 0) {
+        return RK_LOG_COMBINED;
+    }
+    return strcmp(name, "terminal") == 0 ? RK_LOG_TERMINAL : RK_LOG_COMMON;
+}
+
 // Opens the log: a path names a file to append to, "" stands for stdout, and NA for ffi_log_next().
 // Returns NULL, or an error message.
 SEXP ffi_log_open(SEXP path, SEXP format) {
@@ -30,8 +40,7 @@ SEXP ffi_log_open(SEXP path, SEXP format) {
             return Rf_mkString(strerror(errno));
         }
     }
-    bool is_json = strcmp(CHAR(STRING_ELT(format, 0)), "json") == 0;
-    if (rk_log_open(file, fd, is_json ? RK_LOG_JSON : RK_LOG_COMMON) != RK_OK) {
+    if (rk_log_open(file, fd, format_of(CHAR(STRING_ELT(format, 0)))) != RK_OK) {
         return Rf_mkString(rk_error());
     }
     is_read = is_called;
@@ -50,7 +59,7 @@ SEXP ffi_log_next(void) {
     }
     const char* names[] = {"time", "remote", "method", "path", "query", "status", "bytes",
         "seconds",
-                           "request_id", "aborted", ""};
+                           "request_id", "aborted", "route", "queue_seconds", "r_seconds", ""};
     SEXP line = PROTECT(Rf_mkNamed(VECSXP, names));
     SEXP time = PROTECT(Rf_ScalarReal(record.time));
     SEXP classes = PROTECT(Rf_allocVector(STRSXP, 2));
@@ -68,6 +77,11 @@ SEXP ffi_log_next(void) {
     SET_VECTOR_ELT(line, 8, log_string(record.request_id));
     SET_VECTOR_ELT(line, 9, record.aborted < 0 ? Rf_ScalarString(NA_STRING)
         : Rf_mkString(stream_end_name(record.aborted)));
+    SET_VECTOR_ELT(line, 10, log_string(record.route));
+    SET_VECTOR_ELT(line, 11, Rf_ScalarReal(R_IsNaN(record.queue_seconds) ? NA_REAL
+        : record.queue_seconds));
+    SET_VECTOR_ELT(line, 12, Rf_ScalarReal(R_IsNaN(record.r_seconds) ? NA_REAL
+        : record.r_seconds));
     UNPROTECT(3);
     return line;
 }

@@ -135,6 +135,7 @@ static void symbols_init(void) {
         .errors = Rf_install("rook.errors"),
         .httpuv_version = Rf_install("httpuv.version"),
         .body_data = Rf_install(".bodyData"),
+        .request_route = Rf_install("ROUTE"),
         .call = Rf_install("call"),
         .on_headers = Rf_install("onHeaders"),
         .on_ws_open = Rf_install("onWSOpen"),

@@ -20,6 +20,7 @@ struct invocation {
     enum stage stage;
     const char* problem;
     SEXP req;        // valid while guarded code runs
+    PROTECT_INDEX protected;  // where on_request() protects `req`
     uint64_t token;  // of `req`, for onError; 0: none
     uint64_t span;   // for otel_end(); 0: none
 };
@@ -33,6 +34,7 @@ static void use_result(struct invocation* invocation, SEXP value) {
     uint32_t slot = invocation->event->slot;
     uint64_t id = invocation->event->id;
     invocation->stage = STAGE_RESPONSE;
+    request_report_route(invocation->req, slot, id);
     if (Rf_inherits(value, "promise")) {
         SEXP fulfilled = promise_value(value);
         if (fulfilled == NULL) {
@@ -118,6 +120,7 @@ static void run_handshake(struct invocation* invocation, SEXP app, SEXP req) {
         websocket_accept(event, is_accepted ? value : R_NilValue, rules, &protocol);
     if (invocation->problem == NULL) {
         PROTECT(protocol);
+        request_report_route(req, event->slot, event->id);
         response_send(event->slot, event->id);
         invocation->stage = STAGE_ON_WS_OPEN;
         websocket_open(event, app, req, protocol);
@@ -166,6 +169,7 @@ static SEXP run_invocation(void* data) {
         request_bind_id(req, event);
     }
     invocation->req = req;
+    REPROTECT(req, invocation->protected);
     if (invocation->app->keeps_req) {
         invocation->token = keep(req);
     }
@@ -200,6 +204,12 @@ static SEXP run_invocation(void* data) {
         break;
     }
     UNPROTECT(2);
+    return R_NilValue;
+}
+
+static SEXP run_report_route(void* data) {
+    struct invocation* invocation = data;
+    request_report_route(invocation->req, invocation->event->slot, invocation->event->id);
     return R_NilValue;
 }
 
@@ -257,6 +267,7 @@ void on_request(const struct rk_event* event) {
         rk_route(event->slot, event->id, route, sizeof route);
     }
     double began = event_start();
+    PROTECT_WITH_INDEX(R_NilValue, &invocation.protected);
     struct guard guard = {.body = run_invocation, .data = &invocation};
     enum failure failure = guard_run(&guard);
     otel_end(invocation.span, failure != FAILURE_NONE || invocation.problem != NULL);
@@ -266,8 +277,14 @@ void on_request(const struct rk_event* event) {
         release(end.token);
     }
     if (failure != FAILURE_NONE || invocation.problem != NULL) {
+        if (invocation.req != NULL) {
+            struct guard reporting = {.body = run_report_route, .data = &invocation};
+            guard_run(&reporting);
+            release(reporting.token);
+        }
         fail(&invocation, &guard, route, began);
     }
+    UNPROTECT(1);
     release(invocation.token);
     // The token of a request for which onHeaders was called; 0 for all others.
     release(event->token);

@@ -12,7 +12,8 @@ static const char** strings_of(SEXP strings) {
 }
 
 // Converts a configuration from R: list(site, app, settings, spool, tls, proxies, has_proxy_header,
-// websocket_rules, origins, sends_id, inherits, is_sticky), with the `settings` of app_set(). The
+// websocket_rules, origins, sends_id, inherits, is_sticky,
+// sends_timing), with the `settings` of app_set(). The
 // result is valid until .Call() returns.
 static struct rk_setup setup_of(SEXP setup) {
     SEXP proxies = VECTOR_ELT(setup, 5);
@@ -32,6 +33,7 @@ static struct rk_setup setup_of(SEXP setup) {
         .sends_request_id = Rf_asLogical(VECTOR_ELT(setup, 9)) == TRUE,
         .inherits = Rf_asInteger(VECTOR_ELT(setup, 10)),
         .is_sticky = Rf_asLogical(VECTOR_ELT(setup, 11)) == TRUE,
+        .sends_timing = Rf_asLogical(VECTOR_ELT(setup, 12)) == TRUE,
     };
 }
 

@@ -226,6 +226,20 @@ void request_bind_trace(SEXP req, const struct rk_event* event) {
     }
 }
 
+// Passes the route that the app has set as `req$ROUTE` on, by which the request is counted. Any
+// other value than a string is ignored.
+void request_report_route(SEXP req, uint32_t slot, uint64_t id) {
+    SEXP route = variable(req, syms.request_route);
+    if (route == NULL || TYPEOF(route) != STRSXP || XLENGTH(route) != 1 ||
+        STRING_ELT(route, 0) == NA_STRING) {
+        return;
+    }
+    const void* vmax = vmaxget();
+    const char* text = Rf_translateCharUTF8(STRING_ELT(route, 0));
+    rk_set_route(slot, id, (struct rk_bytes){text, strlen(text)});
+    vmaxset(vmax);
+}
+
 // Returns whether httpuv sets a binding again when a WebSocket is opened, even if onHeaders has
 // changed it: all of its own bindings except those about the body.
 static bool is_set_again(SEXP name) {

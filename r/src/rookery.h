@@ -88,6 +88,7 @@ struct rk_setup {
     int32_t sends_request_id;
     int32_t inherits;   // enum rk_inherits: an inherited socket to use instead of the address
     int32_t is_sticky;  // for the supervisor: the app needs session affinity
+    int32_t sends_timing;
 };
 
 // The Rust side (src/rust) asserts the same layout.
@@ -202,6 +203,8 @@ int rk_response_file(uint32_t slot, uint64_t id, const char* path, int unlink_it
 int rk_respond(uint32_t slot, uint64_t id);
 int rk_is_held(uint32_t slot, uint64_t id);
 int rk_route(uint32_t slot, uint64_t id, char* out, size_t len);
+// sets the route by which the request is counted
+void rk_set_route(uint32_t slot, uint64_t id, struct rk_bytes route);
 uint32_t rk_listener_of(uint32_t slot, uint64_t id);  // 0 if R does not hold the exchange
 int rk_request_id(uint32_t slot, uint64_t id, char* out, size_t len);
 uint64_t rk_request_process(void);  // the part of request ids that identifies this process
@@ -339,7 +342,7 @@ size_t rk_released(uint64_t* tokens, size_t capacity);
 
 // access log
 
-enum rk_log_format { RK_LOG_COMMON = 0, RK_LOG_JSON = 1 };
+enum rk_log_format { RK_LOG_COMMON = 0, RK_LOG_JSON = 1, RK_LOG_COMBINED = 2, RK_LOG_TERMINAL = 3 };
 
 struct rk_log_record {
     double time;  // seconds since 1970
@@ -352,10 +355,13 @@ struct rk_log_record {
     struct rk_bytes query;
     struct rk_bytes request_id;
     int32_t aborted;  // enum rk_stream_end, or -1 for a complete response
+    struct rk_bytes route;
+    double queue_seconds;  // NaN: unknown
+    double r_seconds;      // NaN: unknown
 };
 
 #if UINTPTR_MAX == UINT64_MAX
-_Static_assert(sizeof(struct rk_log_record) == 120 && offsetof(struct rk_log_record, remote) == 32,
+_Static_assert(sizeof(struct rk_log_record) == 152 && offsetof(struct rk_log_record, remote) == 32,
     "rk_log_record");
 #endif
 

@@ -59,7 +59,7 @@ extern struct symbols {
     SEXP client_subject, client_fingerprint;
     SEXP server_name, server_port, remote_addr, remote_port;
     SEXP headers, content_type, content_length;
-    SEXP input, errors, httpuv_version, body_data;
+    SEXP input, errors, httpuv_version, body_data, request_route;
     SEXP call, on_headers, on_ws_open, message_callbacks, close_callbacks, drain_callbacks,
         protocol;
     SEXP status, response_headers, body, body_file, body_file_owned, file, owned;
@@ -160,6 +160,8 @@ bool header_is_ambiguous(const struct rk_header* header);
 SEXP request_new(const struct rk_event* event);
 void request_bind_id(SEXP req, const struct rk_event* event);
 void request_bind_trace(SEXP req, const struct rk_event* event);
+// passes `req$ROUTE` on, if the app has set it; may jump
+void request_report_route(SEXP req, uint32_t slot, uint64_t id);
 void request_init(DllInfo* dll);
 SEXP request_save(SEXP req);
 void request_restore(SEXP req, SEXP saved);

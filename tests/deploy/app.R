@@ -12,6 +12,10 @@ next_event <- function() {
 
 list(
   call = function(req) {
+    if (startsWith(req$PATH_INFO, "/routed/")) {
+      req$ROUTE <- "/routed/<id>"
+      return(list(status = 200L, headers = list(), body = "routed"))
+    }
     text <- list(
       "/" = function() "hello",
       "/who" = function() paste(req$REMOTE_ADDR, req$HTTP_X_FORWARDED_FOR, req$rook.url_scheme, req$HTTP_HOST),

@@ -2,7 +2,7 @@
 """The files of deploy/, used: HAProxy and nginx before a real Rookery, systemd's own check of the units, Kubernetes' own types for the
 manifests, and what they name asked of a server.
 
-    tests/deploy/run.py [haproxy|nginx|systemd|kubernetes ...]      default: all
+    tests/deploy/run.py [haproxy|nginx|systemd|kubernetes|prometheus ...]      default: all
 
 ROOKERY_LIB is the library with the R package (default .local/lib). What is not installed is said, and no failure. Exit status: 0 all that
 ran passed; 1 not.
@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from urllib.parse import quote
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -314,7 +315,61 @@ def kubernetes(folder):
         check(process.wait(PATIENCE) == 0, f"it ends with status {process.returncode}")
 
 
-NEEDS = {haproxy: "haproxy", nginx: "nginx", systemd: "systemd-analyze", kubernetes: "go"}
+# Values for the variables of the dashboard's queries.
+VARIABLES = {"$__rate_interval": "10m", "$job": ".*", "$instance": ".*", "$route": ".*"}
+
+
+def queries():
+    """The queries of the dashboard, by the title of their panel."""
+    for panel in json.loads((DEPLOY / "grafana-dashboard.json").read_text())["panels"]:
+        for target in panel["targets"]:
+            query = target["expr"]
+            for name, value in VARIABLES.items():
+                query = query.replace(name, value)
+            yield panel["title"], query
+
+
+def prometheus(folder):
+    server, port = Server(folder), free_port()
+    config = Path(folder) / "prometheus.yml"
+    config.write_text(
+        shipped("prometheus.yml", {"127.0.0.1:9100": f"127.0.0.1:{server.admin}", "scrape_interval: 15s": "scrape_interval: 1s"})
+    )
+    tool = subprocess.run(["promtool", "check", "config", config], capture_output=True, text=True, check=False)
+    check(tool.returncode == 0, tool.stdout + tool.stderr)
+    words = ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{port}"]
+
+    def result(query):
+        status, _, body = ask(port, f"/api/v1/query?query={quote(query)}", host="localhost")
+        check(status == 200, f"{query} is answered with {status} {body}")
+        return json.loads(body)["data"]["result"]
+
+    def value(query):
+        found = result(query)
+        return float(found[0]["value"][1]) if found else None
+
+    with server.run(), running(words):
+        until("workers are ready", server.is_ready)
+        for path in ("/", "/", "/who", "/routed/7", "/missing"):
+            ask(server.port, path)
+        until("the requests are collected", lambda: value("sum(rookery_route_requests_total)") == 5)
+        check(value('rookery_route_requests_total{route="/"}') == 2, "the requests of / are not counted")
+        check(value('rookery_route_errors_total{route="/missing"}') == 1, "the error of /missing is not counted")
+        for name in ("queue", "r"):
+            check(value(f'rookery_route_{name}_seconds_count{{route="/who"}}') == 1, f"{name}: /who is not counted")
+        name = "http_server_request_duration_seconds"
+        check(value(f'{name}_count{{http_route="/routed/<id>",http_response_status_code="200"}}') == 1, f"{name} is not counted")
+        check(value(f"histogram_quantile(0.5, sum by (le) ({name}_bucket))") > 0, f"{name} has no median")
+        # A rate needs two samples.
+        until("there is a rate", lambda: value("sum(rate(rookery_requests_total[1m]))") is not None)
+        empty = [title for title, query in queries() if not result(query)]
+        # There are none of these yet.
+        check(set(empty) <= {"Ends of workers"}, f"panels of the dashboard are empty: {empty}")
+        tool = subprocess.run(["promtool", "check", "metrics"], input=server.tell("/metrics")[1], capture_output=True, text=True, check=False)
+        check(tool.returncode == 0 and not tool.stderr, f"promtool: {tool.stdout}{tool.stderr}")
+
+
+NEEDS = {haproxy: "haproxy", nginx: "nginx", systemd: "systemd-analyze", kubernetes: "go", prometheus: "prometheus"}
 
 
 def main():

@@ -62,6 +62,15 @@ def request_id_header_can_be_turned_off(place):
         check(not server.get("/").header("X-Request-Id"), "there is an X-Request-Id")
 
 
+@case("server_timing")
+def server_timing_tells_the_time_in_r(place):
+    with started(place, {}) as server:
+        check(not server.get("/").header("Server-Timing"), "there is a Server-Timing by default")
+    with started(place, {"server_timing": True}) as server:
+        timing = server.get("/sleep?0.2").header("Server-Timing")
+        check(timing and timing.startswith("queue;dur=") and float(timing.split("r;dur=")[1]) >= 200, timing)
+
+
 @case("spool_dir", "body_buffer_size")
 def spool_dir_holds_large_bodies(place):
     with tempfile.TemporaryDirectory() as folder, started(place, {"spool_dir": folder, "limits": {"body_buffer_size": 1000}}) as server:
@@ -76,6 +85,8 @@ def log_is_written_in_the_given_format(place):
             server.get("/logged")
             line = until("the line is there", lambda: path.exists() and [line for line in path.read_text().splitlines() if "/logged" in line])
             equal(json.loads(line[0])["status"], 404, "the status in the log")
+            equal(json.loads(line[0])["route"], "/logged", "the route in the log")
+            check(json.loads(line[0])["r_seconds"] >= 0, "the time in R")
 
 
 @case("log")

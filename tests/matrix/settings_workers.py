@@ -146,6 +146,13 @@ def kill_stuck_ends_a_worker_that_computes_for_too_long(place):
         until("it serves", lambda: server.get("/").status == 200)
 
 
+@case("slow_log")
+def slow_log_reports_a_task_that_takes_longer(place):
+    with with_workers(place, 1, slow_log="1s") as server:
+        server.get("/sleep?2")
+        until("it is told", lambda: "with GET /sleep: it waits" in server.told() and "no longer busy" in server.told())
+
+
 @case("start_timeout", "start_retries")
 def start_timeout_ends_a_start_that_takes_too_long(place):
     settings = {"workers": 2, "start_timeout": "1s", "start_retries": 0}

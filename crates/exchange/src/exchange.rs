@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use rookery_arena::Arena;
 
+pub(crate) mod app_times;
 mod arena_slice;
 pub(crate) mod body_buffer;
 pub(crate) mod header_names;
@@ -18,6 +19,7 @@ pub(crate) mod status;
 mod trace_headers;
 pub(crate) mod upstream_log;
 
+use self::app_times::AppTimes;
 use self::arena_slice::ArenaSlice;
 use self::header_names::{
     HeaderLine, KNOWN_HEADERS, PREFIX, StoredHeader, UNKNOWN, known_header, write_cgi,
@@ -85,6 +87,9 @@ pub struct Exchange {
     started_at: u64,
     /// The id that the request has in the supervisor's log; empty without a supervisor.
     supervisor_request_id: ArenaSlice,
+    /// The route of the request, as the application has set it; empty if it has not.
+    route: ArenaSlice,
+    app_times: Option<AppTimes>,
     version: Version,
     is_upgrade: bool,
     /// The counters of the bytes that are waiting to be sent to the WebSocket; `None` unless the
@@ -124,6 +129,8 @@ impl Exchange {
             queued_at: 0,
             started_at: 0,
             supervisor_request_id: ArenaSlice::EMPTY,
+            route: ArenaSlice::EMPTY,
+            app_times: None,
             version: Version::Http11,
             is_upgrade: false,
             backlog: None,
@@ -267,6 +274,7 @@ impl Exchange {
         self.ticket = 0;
         (self.queued_at, self.started_at) = (0, 0);
         self.supervisor_request_id = ArenaSlice::EMPTY;
+        (self.route, self.app_times) = (ArenaSlice::EMPTY, None);
         self.is_https = false;
         self.is_from_trusted_proxy = false;
         self.is_head_seen = false;
@@ -526,7 +534,7 @@ impl Exchange {
         self.status.set_waiting(is_waiting);
     }
 
-    /// Records whether this request will get a line in the access log.
+    /// Records whether this request will get a line in the access log or be counted by its route.
     pub fn set_logged(&mut self, is_logged: bool) {
         self.is_logged = is_logged;
     }

@@ -35,6 +35,7 @@ mod websocket_backlog;
 pub use budget::{Budget, Charge, Share};
 pub use command::Command;
 pub use event::{Event, MessageKind};
+pub use exchange::app_times::AppTimes;
 pub use exchange::body_buffer::{BodyBuffer, BodyBufferPool};
 pub use exchange::header_names::{HeaderLine, KNOWN_HEADERS, KnownHeader, known_header};
 pub use exchange::request_body::{BodySource, RequestBody};

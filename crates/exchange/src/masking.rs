@@ -1,9 +1,12 @@
-//! The masking of secrets in request targets, for logs, messages and the status report. Two values
-//! are secrets:
+//! The masking of secrets in request targets and other URLs, for logs, messages and the status
+//! report. These parts are secrets:
 //!
 //! - The token of a Shiny session, which follows `session/` in the path. Anyone who knows it can
 //!   fetch the session's downloads.
 //! - The id of the session's worker, which the query may contain as `w=`.
+//! - The value of a parameter whose name says that it is a credential, such as `access_token`.
+//! - The user information of a URL within the URL, such as `user:password` in
+//!   `https://user:password@example.org/`.
 
 /// The text that replaces a secret in a logged URL.
 const MASK: &[u8] = b"<...>";
@@ -12,13 +15,42 @@ const MASK: &[u8] = b"<...>";
 /// Shiny sessions have 32 digits.
 const SECRET: usize = 16;
 
-/// Replaces the secrets in a request target (tokens of Shiny sessions and ids of workers) with
-/// `<...>`. Returns the result as a sequence of parts. Joined, the parts are for example
-/// `/session/<...>/download/x?w=<...>`.
+/// The ends of the names of parameters whose values are secrets, in lower case and without `_`, `-`
+/// and `.`: `token` also stands for `access_token` and `idToken`.
+const SECRET_ENDS: [&[u8]; 15] = [
+    b"token",
+    b"secret",
+    b"password",
+    b"passwd",
+    b"passphrase",
+    b"pwd",
+    b"apikey",
+    b"accesskey",
+    b"secretkey",
+    b"privatekey",
+    b"signature",
+    b"credential",
+    b"credentials",
+    b"authorization",
+    b"jwt",
+];
+
+/// The names of parameters whose values are secrets, if the name is only this word.
+const SECRET_NAMES: [&[u8]; 8] =
+    [b"auth", b"key", b"otp", b"pass", b"session", b"sessionid", b"sid", b"sig"];
+
+/// The maximum length of the name of a parameter whose value is masked.
+const MAX_NAME_LEN: usize = 48;
+
+/// The maximum length of the user information of a URL that is masked.
+const MAX_USER_INFO_LEN: usize = 256;
+
+/// Replaces the secrets in a request target or another URL with `<...>`. Returns the result as a
+/// sequence of parts. Joined, the parts are for example `/session/<...>/download/x?w=<...>`.
 ///
 /// The target may be a path, a query with its `?`, or both.
 pub fn masked(target: &[u8]) -> impl Iterator<Item = &[u8]> {
-    Masked { rest: target, before: None, is_secret_next: false }
+    Masked { rest: target, before: None, secret_len: 0 }
 }
 
 /// Appends a request target to `out`, with its secrets [masked]. If the result is longer than
@@ -40,25 +72,25 @@ struct Masked<'a> {
     /// The byte in front of `rest`, the part of the request target that has not been masked yet.
     /// `None` at the start of the target.
     before: Option<u8>,
-    is_secret_next: bool,
+    /// The length of the secret with which `rest` begins; 0 if it begins with none.
+    secret_len: usize,
 }
 
 impl<'a> Iterator for Masked<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
-        if self.is_secret_next {
-            let len = digits(self.rest);
+        let len = std::mem::take(&mut self.secret_len);
+        if len > 0 {
             self.advance(len);
-            self.is_secret_next = false;
             return Some(MASK);
         }
         if self.rest.is_empty() {
             return None;
         }
-        let at = next_secret(self.rest, self.before);
-        self.is_secret_next = at.is_some();
-        Some(self.advance(at.unwrap_or(self.rest.len())))
+        let (at, len) = next_secret(self.rest, self.before).unwrap_or((self.rest.len(), 0));
+        self.secret_len = len;
+        Some(self.advance(at))
     }
 }
 
@@ -71,18 +103,91 @@ impl<'a> Masked<'a> {
     }
 }
 
-/// Returns the position of the first secret in `text`, a part of a request target, or `None` if
-/// there is none. `before` is the byte in front of `text` in the target, if any.
-fn next_secret(text: &[u8], before: Option<u8>) -> Option<usize> {
+/// Returns the position and the length of the first secret in `text`, a part of a request target,
+/// or `None` if there is none. `before` is the byte in front of `text` in the target, if any.
+fn next_secret(text: &[u8], before: Option<u8>) -> Option<(usize, usize)> {
     (0..text.len()).find_map(|at| {
-        let previous = if at == 0 { before } else { Some(text[at - 1]) };
-        // A secret is introduced at the start of a word. A word starts after a byte that is not
-        // alphanumeric, or after an encoded slash (`%2F`).
-        let is_start = previous.is_none_or(|byte| !byte.is_ascii_alphanumeric())
-            || text[..at].len() >= 3 && text[at - 3..at].eq_ignore_ascii_case(b"%2f");
-        let len = if is_start { introduces(&text[at..])? } else { return None };
-        (digits(&text[at + len..]) >= SECRET).then_some(at + len)
+        session_secret(text, at, before).or_else(|| match text[at] {
+            b'=' | b'%' | b':' => named_secret(text, at).or_else(|| user_info(text, at)),
+            _ => None,
+        })
     })
+}
+
+/// Returns the position and the length of the secret of a Shiny session that is introduced at the
+/// position `at`.
+fn session_secret(text: &[u8], at: usize, before: Option<u8>) -> Option<(usize, usize)> {
+    let previous = if at == 0 { before } else { Some(text[at - 1]) };
+    // A secret is introduced at the start of a word. A word starts after a byte that is not
+    // alphanumeric, or after an encoded slash (`%2F`).
+    let is_start = previous.is_none_or(|byte| !byte.is_ascii_alphanumeric())
+        || at >= 3 && text[at - 3..at].eq_ignore_ascii_case(b"%2f");
+    let start = at + if is_start { introduces(&text[at..])? } else { return None };
+    let len = digits(&text[start..]);
+    (len >= SECRET).then_some((start, len))
+}
+
+/// Returns the position and the length of the value of a parameter, if the `=` or `%3D` behind its
+/// name is at the position `at` and the name says that the value is a secret.
+fn named_secret(text: &[u8], at: usize) -> Option<(usize, usize)> {
+    let start = at + encoded_len(&text[at..], b'=', b"%3d")?;
+    let mut name = [0; MAX_NAME_LEN];
+    let (mut free, mut is_after_code) = (MAX_NAME_LEN, false);
+    for &byte in text[..at].iter().rev() {
+        match byte {
+            b'_' | b'-' | b'.' => {}
+            _ if byte.is_ascii_alphanumeric() && free > 0 => {
+                free -= 1;
+                name[free] = byte.to_ascii_lowercase();
+            }
+            _ => {
+                is_after_code = byte == b'%';
+                break;
+            }
+        }
+    }
+    let mut name = &name[free..];
+    if is_after_code {
+        // An encoded `?` or `&` in front of the name is no part of it.
+        let without = name.strip_prefix(b"3f").or_else(|| name.strip_prefix(b"26"));
+        name = without.unwrap_or(name);
+    }
+    if !SECRET_ENDS.iter().any(|end| name.ends_with(end)) && !SECRET_NAMES.contains(&name) {
+        return None;
+    }
+    let ends = |at: usize| {
+        matches!(text[at], b'&' | b';' | b'#' | b'"' | b' ')
+            || encoded_len(&text[at..], b'&', b"%26").is_some()
+    };
+    let len = (start..text.len()).find(|at| ends(*at)).unwrap_or(text.len()) - start;
+    (len > 0).then_some((start, len))
+}
+
+/// Returns the position and the length of the user information of a URL, if the `://` or
+/// `%3A%2F%2F` of the URL is at the position `at`.
+fn user_info(text: &[u8], at: usize) -> Option<(usize, usize)> {
+    let mut start = at + encoded_len(&text[at..], b':', b"%3a")?;
+    for _ in 0..2 {
+        start += slash_len(&text[start..])?;
+    }
+    let most = text.len().min(start + MAX_USER_INFO_LEN);
+    let end = text[start..most].iter().position(|byte| matches!(byte, b'/' | b'?' | b'#' | b'&'));
+    let authority = &text[start..end.map_or(most, |end| start + end)];
+    let len = authority
+        .iter()
+        .rposition(|byte| *byte == b'@')
+        .or_else(|| authority.windows(3).rposition(|code| code.eq_ignore_ascii_case(b"%40")))?;
+    (len > 0).then_some((start, len))
+}
+
+/// Returns the length of a byte with which `text` begins: 1, or 3 if it is percent-encoded as
+/// `code`.
+fn encoded_len(text: &[u8], byte: u8, code: &[u8]) -> Option<usize> {
+    if text.first() == Some(&byte) {
+        Some(1)
+    } else {
+        text.get(..3).filter(|start| start.eq_ignore_ascii_case(code)).map(<[u8]>::len)
+    }
 }
 
 /// Returns the length of the prefix `session/` or `w=`, after which a secret may follow. Returns
@@ -98,11 +203,7 @@ fn introduces(text: &[u8]) -> Option<usize> {
 /// Returns the length of the slash with which `text` begins: 1 for `/`, or 3 if it is
 /// percent-encoded.
 fn slash_len(text: &[u8]) -> Option<usize> {
-    if text.starts_with(b"/") {
-        Some(1)
-    } else {
-        text.get(..3).filter(|code| code.eq_ignore_ascii_case(b"%2f")).map(<[u8]>::len)
-    }
+    encoded_len(text, b'/', b"%2f")
 }
 
 fn digits(text: &[u8]) -> usize {
@@ -156,6 +257,82 @@ mod tests {
         ] {
             assert_eq!(text(target), target);
         }
+    }
+
+    #[test]
+    fn masks_values_whose_names_say_that_they_are_secrets() {
+        for (target, expected) in [
+            ("?token=abc&page=2", "?token=<...>&page=2"),
+            ("?page=2&access_token=a%26b&x=1", "?page=2&access_token=<...>%26b&x=1"),
+            ("?idToken=abc", "?idToken=<...>"),
+            ("?API-KEY=abc;x=1", "?API-KEY=<...>;x=1"),
+            ("?X-Amz-Signature=abc", "?X-Amz-Signature=<...>"),
+            ("?key=abc&monkey=1", "?key=<...>&monkey=1"),
+            ("?password=a=b", "?password=<...>"),
+            ("?token=", "?token="),
+            ("/reset;token=abc", "/reset;token=<...>"),
+            ("?next=%2Fa%3Ftoken%3Dabc%26x%3D1", "?next=%2Fa%3Ftoken%3D<...>%26x%3D1"),
+            ("?next=%2Fa%3Fx%3D1%26key%3Dabc", "?next=%2Fa%3Fx%3D1%26key%3D<...>"),
+            ("?token=a&token=b", "?token=<...>&token=<...>"),
+            ("?tokens=3&keyword=r&author=ada", "?tokens=3&keyword=r&author=ada"),
+        ] {
+            assert_eq!(text(target), expected, "{target}");
+        }
+    }
+
+    #[test]
+    fn masks_the_user_information_of_urls() {
+        for (target, expected) in [
+            ("https://ada:secret@example.org/a", "https://<...>@example.org/a"),
+            ("?url=https://ada:p@ss@example.org", "?url=https://<...>@example.org"),
+            ("?url=https%3A%2F%2Fada%3Asecret%40host", "?url=https%3A%2F%2F<...>%40host"),
+            ("https://example.org/@ada", "https://example.org/@ada"),
+            ("/a//b@c", "/a//b@c"),
+            ("https://@example.org", "https://@example.org"),
+        ] {
+            assert_eq!(text(target), expected, "{target}");
+        }
+    }
+
+    /// The secret never appears, whatever surrounds it.
+    #[test]
+    fn a_secret_appears_nowhere_in_random_targets() {
+        let pieces = [
+            "?", "&", "%26", "%3F", "=", "%3D", "/", "//", "://", "%2F", "a", "session", "w", "@",
+            ";", "%", "next=", "x=1", "_", "-",
+        ];
+        let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+        for _ in 0..20_000 {
+            let mut target = String::from("/");
+            for _ in 0..6 {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                target += pieces[(state % pieces.len() as u64) as usize];
+            }
+            let secret = "S3CR3T";
+            for target in [
+                format!("{target}&access_token={secret}"),
+                format!("{target}&api_key={secret}&{target}"),
+                format!("{target}?url=ftp://ada:{secret}@host/{target}"),
+            ] {
+                let shown = text(&target);
+                assert!(!shown.contains(secret), "{target}: {shown}");
+            }
+        }
+    }
+
+    /// A target of the maximum size is masked in one pass.
+    #[test]
+    fn many_secrets_take_no_longer_than_few() {
+        let target = "&token=1://".repeat(9_000);
+        let started = std::time::Instant::now();
+        assert_eq!(text(&target).matches("<...>").count(), 9_000);
+        for target in ["=", "%3D", "_=", "://", "a"] {
+            let target = target.repeat(96 << 10);
+            assert_eq!(text(&target), target);
+        }
+        assert!(started.elapsed() < std::time::Duration::from_secs(5));
     }
 
     #[test]

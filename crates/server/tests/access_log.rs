@@ -262,6 +262,57 @@ fn a_reply_in_pieces_is_logged_when_it_has_ended() {
     assert!(records[0].elapsed >= Duration::from_millis(100), "{:?}", records[0].elapsed);
 }
 
+/// Collects what is written to it.
+#[derive(Clone, Default)]
+struct Lines(Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn no_format_shows_credentials() {
+    for format in [
+        Format::Common,
+        Format::CommonOfWorkers,
+        Format::Combined,
+        Format::Json,
+        Format::Terminal { is_coloured: true },
+    ] {
+        let lines = Lines::default();
+        let log = Arc::new(AccessLog::written(lines.clone(), format).unwrap());
+        let fixture = Fixture::new(&log);
+        let mut client = TcpStream::connect(fixture.address).unwrap();
+        client
+            .write_all(
+                b"GET /a;token=S3CR3T?x=1&access_token=S3CR3T&next=https://ada:S3CR3T@b/ HTTP/1.1\r\n\
+                  Host: h\r\nAuthorization: Basic S3CR3T\r\nCookie: id=S3CR3T\r\n\
+                  Proxy-Authorization: S3CR3T\r\nX-Api-Key: S3CR3T\r\nUser-Agent: agent/1\r\n\
+                  Referer: https://ada:S3CR3T@example.org/?password=S3CR3T\r\nConnection: close\r\n\r\n",
+            )
+            .unwrap();
+        client.read_to_end(&mut Vec::new()).unwrap();
+        drop(fixture);
+        log.close();
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        for shown in ["/a;token=<...>", "?x=1&access_token=<...>&next=https://<...>@b/"] {
+            assert!(text.contains(shown), "{text}");
+        }
+        assert!(!text.contains("S3CR3T"), "{text}");
+        let names_client = matches!(format, Format::Combined | Format::Json);
+        assert_eq!(text.contains("agent/1"), names_client, "{text}");
+        let referer = "https://<...>@example.org/?password=<...>";
+        assert_eq!(text.contains(referer), names_client, "{text}");
+    }
+}
+
 #[test]
 fn a_websocket_is_logged_once_open() {
     let log = Arc::new(AccessLog::read());

@@ -1,5 +1,7 @@
 //! Formats for the numbers and times in status reports and metrics.
 
+pub(crate) mod routes;
+
 use std::fmt::{Display, Write as _};
 use std::time::{Duration, SystemTime};
 
@@ -19,7 +21,12 @@ impl Metrics {
     /// Adds the `HELP` and `TYPE` lines of a metric, which precede the metric's values. `kind` is
     /// the type, such as `gauge`.
     pub fn family(&mut self, name: &str, kind: &str, help: &str) -> &mut Metrics {
-        let _ = writeln!(self.0, "# HELP rookery_{name} {help}\n# TYPE rookery_{name} {kind}");
+        self.full_family(&format!("rookery_{name}"), kind, help)
+    }
+
+    /// Adds the `HELP` and `TYPE` lines of a metric whose name is complete.
+    pub(crate) fn full_family(&mut self, name: &str, kind: &str, help: &str) -> &mut Metrics {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
         self
     }
 
@@ -50,14 +57,28 @@ impl Metrics {
     /// Adds a histogram with its buckets, its sum and its count.
     pub fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) {
         self.family(name, "histogram", help);
-        let (counts, all, seconds) = histogram.read();
-        for (bound, count) in HISTOGRAM_BOUNDS.into_iter().zip(counts) {
-            self.value(&format!("{name}_bucket"), &format!("le=\"{bound}\""), count);
-        }
-        self.value(&format!("{name}_bucket"), "le=\"+Inf\"", all);
-        self.value(&format!("{name}_sum"), "", seconds);
-        self.value(&format!("{name}_count"), "", all);
+        self.full_histogram(&format!("rookery_{name}"), "", histogram);
     }
+
+    /// Adds one series of a histogram whose name is complete. `labels` is empty or has the form
+    /// `name="value",...`.
+    pub(crate) fn full_histogram(&mut self, name: &str, labels: &str, histogram: &Histogram) {
+        let (counts, all, seconds) = histogram.read();
+        let (comma, braces) = match labels {
+            "" => ("", String::new()),
+            labels => (",", format!("{{{labels}}}")),
+        };
+        for (bound, count) in HISTOGRAM_BOUNDS.into_iter().zip(counts) {
+            let _ = writeln!(self.0, "{name}_bucket{{{labels}{comma}le=\"{bound}\"}} {count}");
+        }
+        let _ = writeln!(self.0, "{name}_bucket{{{labels}{comma}le=\"+Inf\"}} {all}");
+        let _ = writeln!(self.0, "{name}_sum{braces} {seconds}\n{name}_count{braces} {all}");
+    }
+}
+
+/// Returns text as the value of a label, with the escapes of Prometheus's text format.
+pub(crate) fn label_value(text: &str) -> String {
+    text.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }
 
 /// Returns a count followed by a noun, for example `3 workers`. The noun is in the plural unless

@@ -10,10 +10,13 @@ use rookery_error::Reports;
 use rookery_exchange::{Exchange, ListenerId};
 use rookery_server::{LivenessProbe, Rejection, output};
 use rookery_system::signals::with_signals_blocked;
-use rookery_worker_protocol::{Counter, ErrorReport, RequestCounters, SharedScoreboard, now};
+use rookery_worker_protocol::{
+    Counter, ErrorReport, HISTOGRAM_BOUNDS, RequestCounters, SharedScoreboard, now,
+};
 use serde_json::json;
 
 use crate::admin_handler::{HANG_TIMEOUT, NotReady, ServerInfo, StatusSource};
+use crate::format::routes::routes_json;
 use crate::format::{Metrics, format_count, format_duration, seconds};
 use crate::r_process::{RProcess, r_activity, r_task};
 use crate::recent_errors::RecentErrors;
@@ -274,6 +277,8 @@ impl StatusSource for Standalone {
             "connections": self.connections.get(),
             "queue": { "length": process.queued, "limit": lock(&self.seen).queue_limit },
             "workers": [process.json()],
+            "route_buckets": HISTOGRAM_BOUNDS,
+            "routes": routes_json(self.scoreboard.routes()),
         });
         value["workers"][0]["route"] = json!(r_task(&self.scoreboard));
         let mut text = value.to_string();
@@ -333,6 +338,7 @@ impl StatusSource for Standalone {
         );
         text.r_processes(&[process]);
         text.spans(spans);
+        text.routes(self.scoreboard.routes());
         text.accepting_process(self.connections.get(), output::lines_lost(), Some(self.started));
         text.into_text()
     }

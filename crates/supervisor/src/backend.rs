@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rookery_server::static_files::StaticPath;
-use rookery_status::Counter;
+use rookery_status::{Counter, r_task};
 use rookery_worker_protocol::{BegunRequests, SharedScoreboard, Ticket};
 
 use crate::pool_counters::{InFlightRoutes, QueueGauge};
@@ -180,6 +180,13 @@ impl Backend {
     /// connections that the worker itself has accepted.
     pub fn responses(&self) -> u64 {
         self.load.responses.load(Ordering::Relaxed).max(self.scoreboard.read().done)
+    }
+
+    /// Returns what R is busy with, such as the method and path of a request, or `None` if it is
+    /// unknown.
+    pub(crate) fn current_request(&self) -> Option<String> {
+        let of_supervisor = self.load.routes.last_begun(&self.scoreboard);
+        of_supervisor.map(|(route, _)| route).or_else(|| r_task(&self.scoreboard))
     }
 
     pub(crate) fn lock_static_paths(&self) -> MutexGuard<'_, StaticPaths> {

@@ -12,6 +12,7 @@ use rookery_server::session_cookie::SessionCookie;
 use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
 use rookery_status::RecentErrors;
 use rookery_trace::Tracer;
+use rookery_worker_protocol::RouteTable;
 use tokio::sync::Notify;
 
 use crate::backend::{Availability, Backend, StaticPaths};
@@ -59,6 +60,9 @@ pub struct BackendRegistry {
     /// The tracer of the front end, which also records the starts of workers; not set if nothing is
     /// traced.
     tracer: OnceLock<Arc<Tracer>>,
+    /// The metrics by route of the requests over connections that the front end has accepted. The
+    /// front end's I/O thread writes them.
+    pub(crate) routes: Arc<RouteTable>,
     /// The state of the supervisor and its workers, as the status page and the metrics report it.
     pub(crate) report: SharedReport,
     /// The last errors in the R code of all workers.

@@ -156,6 +156,7 @@ impl std::fmt::Debug for InFlightRoutes {
 #[cfg(test)]
 mod tests {
     use rookery_exchange::Version;
+    use rookery_worker_protocol::SharedScoreboard;
 
     use super::*;
 
@@ -171,7 +172,8 @@ mod tests {
 
     #[test]
     fn shows_the_route_that_r_has_begun_last_without_secrets() {
-        let (scoreboard, routes) = (Scoreboard::new(), InFlightRoutes::default());
+        let (scoreboard, _) = SharedScoreboard::create().unwrap();
+        let routes = InFlightRoutes::default();
         let ticket = |n| Ticket::new(n, n as usize).unwrap();
         let session = "/session/0123456789abcdef0123456789abcdef/download/x";
         let long = "/long/".to_owned() + &"x".repeat(200);

@@ -15,6 +15,11 @@ pub const HISTOGRAM_BOUNDS: [f64; 14] =
 pub struct Counter(AtomicU64);
 
 impl Counter {
+    /// Creates a counter with the value 0.
+    pub const fn new() -> Counter {
+        Counter(AtomicU64::new(0))
+    }
+
     /// Adds `n` to the counter, wrapping around on overflow.
     pub fn add(&self, n: u64) {
         self.set(self.get().wrapping_add(n));
@@ -42,6 +47,14 @@ pub struct Histogram {
 }
 
 impl Histogram {
+    /// Creates an empty histogram.
+    pub const fn new() -> Histogram {
+        Histogram {
+            counts: [const { Counter::new() }; HISTOGRAM_BOUNDS.len() + 1],
+            nanoseconds: Counter::new(),
+        }
+    }
+
     /// Adds a duration to the histogram.
     pub fn add(&self, time: Duration) {
         let seconds = time.as_secs_f64();
@@ -61,12 +74,13 @@ impl Histogram {
     /// of durations that are at most as long as the bound. The others are the number of all
     /// durations and their sum in seconds.
     pub fn read(&self) -> ([u64; HISTOGRAM_BOUNDS.len()], u64, f64) {
-        let mut sum = 0;
+        // Another process may have written any values.
+        let mut sum = 0_u64;
         let cumulated = std::array::from_fn(|at| {
-            sum += self.counts[at].get();
+            sum = sum.wrapping_add(self.counts[at].get());
             sum
         });
-        let all = sum + self.counts[HISTOGRAM_BOUNDS.len()].get();
+        let all = sum.wrapping_add(self.counts[HISTOGRAM_BOUNDS.len()].get());
         (cumulated, all, Duration::from_nanos(self.nanoseconds.get()).as_secs_f64())
     }
 }

@@ -53,9 +53,9 @@ mod error_report;
 mod inherited;
 mod message;
 mod public_listeners;
+mod routes;
 mod scoreboard;
 mod shared_scoreboard;
-mod task_cell;
 mod ticket;
 mod variables;
 mod worker_environment;
@@ -70,9 +70,13 @@ pub use error_report::{ErrorReport, MAX_ERROR_REPORT_SIZE};
 pub use inherited::{Inherited, InheritedError};
 pub use message::{MESSAGE_BYTES, MalformedMessage, Message};
 pub use public_listeners::{PublicDescriptors, PublicSockets};
+pub use routes::{
+    MAX_ROUTE_LEN, MAX_ROUTES, OTHER_ROUTE, RequestReport, RouteCounters, RouteName, RouteSample,
+    RouteTable, SeriesReading,
+};
+pub use scoreboard::task_cell::MAX_TASK_LEN;
 pub use scoreboard::{BegunRequests, IDLE_RENEWAL_INTERVAL, RState, Scoreboard, Snapshot, now};
 pub use shared_scoreboard::SharedScoreboard;
-pub use task_cell::MAX_TASK_LEN;
 pub use ticket::{MAX_TICKETS, Ticket, TicketGuard, Tickets};
 pub use variables::{
     CONTROL_FD, COOKIE, DESCRIPTORS, GATE_FD, GENERATION, LISTEN_FD, LOG_FD, NAMES, PRELOAD,

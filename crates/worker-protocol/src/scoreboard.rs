@@ -1,12 +1,15 @@
 //! The layout of the scoreboard, which is the shared memory in which a worker records what it is
 //! doing.
 
+pub(crate) mod task_cell;
+
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
+use self::task_cell::TaskCell;
 use crate::counters::RequestCounters;
-use crate::task_cell::TaskCell;
+use crate::routes::{RequestReport, RouteName, RouteTable, StoredReport};
 use crate::ticket::{MAX_TICKETS, Ticket};
 
 /// The first word of every scoreboard, "Rookery\0" in ASCII.
@@ -104,7 +107,14 @@ pub struct Scoreboard {
     counters: RequestCounters,
     /// The method and path of the request that R is processing. R's thread writes them.
     task: Line<TaskCell>,
+    /// Metrics by route of the same requests as `counters`. The worker's I/O thread writes them.
+    routes: RouteTable,
+    /// For each place, what R's thread reports about the latest request there.
+    reports: [StoredReport; MAX_TICKETS],
 }
+
+// Only the memory that is used is allocated. This assertion bounds what one process can use.
+const _: () = assert!(size_of::<Scoreboard>() < 1 << 20);
 
 /// A wrapper that puts a value on cache lines of its own, so that two threads that write different
 /// values do not slow each other down.
@@ -143,6 +153,7 @@ struct Ios {
 // These assertions fix the layout of `VERSION`. Increment `VERSION` with every change of the
 // layout.
 const _: () = {
+    const ROUTES_SIZE: usize = 274_976;
     assert!(size_of::<Rs>() == 40 && size_of::<Line<Rs>>() == 64);
     assert!(
         std::mem::offset_of!(Scoreboard, r) == 64 && std::mem::offset_of!(Scoreboard, io) == 128
@@ -155,7 +166,9 @@ const _: () = {
     assert!(std::mem::offset_of!(Scoreboard, task) == 192 + 8 * MAX_TICKETS + 448);
     assert!(size_of::<TaskCell>() == 104 && size_of::<Line<TaskCell>>() == 128);
     assert!(
-        size_of::<Scoreboard>() == 192 + 8 * MAX_TICKETS + 448 + 128
+        std::mem::offset_of!(Scoreboard, routes) == 192 + 8 * MAX_TICKETS + 448 + 128
+            && size_of::<RouteTable>() == ROUTES_SIZE
+            && size_of::<StoredReport>() == 144
             && align_of::<Scoreboard>() == 64
     );
 };
@@ -264,7 +277,8 @@ impl Default for Scoreboard {
 }
 
 impl Scoreboard {
-    /// Creates an empty scoreboard.
+    /// Creates an empty scoreboard, for tests. Workers have theirs in shared memory.
+    #[allow(clippy::large_stack_arrays, reason = "the stacks of all threads have 2 MiB")]
     pub fn new() -> Scoreboard {
         let scoreboard = Scoreboard {
             magic: AtomicU64::new(0),
@@ -278,6 +292,8 @@ impl Scoreboard {
             begun: [const { AtomicU64::new(0) }; MAX_TICKETS],
             counters: RequestCounters::default(),
             task: Line::default(),
+            routes: RouteTable::new(),
+            reports: [const { StoredReport::new() }; MAX_TICKETS],
         };
         scoreboard.write_signature();
         scoreboard
@@ -377,6 +393,18 @@ impl Scoreboard {
         self.task.0.read()
     }
 
+    /// Returns the metrics by route of the requests over connections that the worker has accepted
+    /// on the public listeners. The worker's I/O thread writes them.
+    pub fn routes(&self) -> &RouteTable {
+        &self.routes
+    }
+
+    /// Returns what the worker has reported about the request with this ticket, or `None` if it has
+    /// reported nothing. Called after the response to the request has arrived.
+    pub fn request_report(&self, ticket: Ticket) -> Option<RequestReport> {
+        self.reports[ticket.place()].read(ticket.sequence())
+    }
+
     // ---- called by the worker ----
 
     /// Records the method and path of the request that R begins, without secrets. Text that is
@@ -384,6 +412,13 @@ impl Scoreboard {
     /// begins something else. Called on R's thread.
     pub fn set_task<'a>(&self, parts: impl IntoIterator<Item = &'a [u8]>) {
         self.task.0.write(parts);
+    }
+
+    /// Reports the times in nanoseconds and the route of a request to which R responds. `route` is
+    /// empty if the application has not set it. Called on R's thread before the response is sent.
+    pub fn report_request(&self, ticket: Ticket, queue: u64, r: u64, route: &[u8]) {
+        let route = RouteName::of_pattern(route);
+        self.reports[ticket.place()].store(ticket.sequence(), queue, r, route);
     }
 
     /// Records this process as the worker and the calling thread as the thread on which R runs.

@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 
 use rookery_system::shared_memory;
 
+use crate::routes::RouteTable;
 use crate::scoreboard::Scoreboard;
 
 /// A [`Scoreboard`] in memory that a supervisor and a worker share. The supervisor can still read
@@ -62,6 +63,12 @@ impl Deref for SharedScoreboard {
         // aligned to a page. It consists of atomics, for which every value is valid and which the
         // other process also accesses as atomics.
         unsafe { self.0.as_ref() }
+    }
+}
+
+impl AsRef<RouteTable> for SharedScoreboard {
+    fn as_ref(&self) -> &RouteTable {
+        self.routes()
     }
 }
 

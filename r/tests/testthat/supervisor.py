@@ -22,9 +22,9 @@ SLOTS = 1024
 HEADER = 192
 # The counts of requests of a worker's own clients, after the slots.
 COUNTS = 448
-# The request that R is processing, at the end.
-TASK = 128
-SIZE = HEADER + 8 * SLOTS + COUNTS + TASK
+# The request that R is processing, the table of routes, and a report for each slot.
+TASK, ROUTES, REPORT = 128, 274_976, 144
+SIZE = -(-(HEADER + 8 * SLOTS + COUNTS + TASK + ROUTES + REPORT * SLOTS) // 64) * 64
 F_ADD_SEALS, SEAL_SEAL, SEAL_SHRINK, SEAL_GROW = 1033, 1, 2, 4
 PATIENCE = 60
 # The first bytes of a packet that announces static paths.

@@ -13,7 +13,7 @@ test_that("the destination of the log is checked when serving starts", {
   expect_error(log_target(dir), "cannot be written", class = "rookery_bad_log")
   expect_error(log_target(NA), "`log` must be TRUE", class = "rookery_bad_log")
   expect_error(log_target(1), "`log` must be TRUE", class = "rookery_bad_log")
-  expect_error(log_target(TRUE, "xml"), "\"common\" or \"json\"", class = "rookery_bad_log")
+  expect_error(log_target(TRUE, "xml"), "\"json\" or \"terminal\"", class = "rookery_bad_log")
 })
 
 test_that("each request has a line in a file, static files included", {
@@ -56,6 +56,58 @@ test_that("JSON lines are JSON", {
     abs(as.numeric(as.POSIXct(line$time, "UTC", "%Y-%m-%dT%H:%M:%OSZ")) - as.numeric(Sys.time())),
     60
   )
+})
+
+test_that("a combined line has the client, the times and the route", {
+  path <- withr::local_tempfile()
+  end <- log_open(log_target(path, "combined"))
+  withr::defer(end())
+  server <- local_server(function(req) {
+    req$ROUTE <- "/users/<id>"
+    ok("Ada")
+  })
+  client <- local_client(server)
+  get(client, "/users/7?access_token=secret")
+  disconnect(client)
+  end()
+  form <- paste0(
+    "\"GET /users/7\\?access_token=<\\.\\.\\.> HTTP/1\\.1\" 200 3 ",
+    "\"-\" \"[^\"]*\" \\d+\\.\\d{6} \\d+\\.\\d{6} \\d+\\.\\d{6} \"/users/<id>\"$"
+  )
+  expect_match(readLines(path), form, perl = TRUE)
+})
+
+test_that("lines at a terminal are aligned, and in a file they have no colour", {
+  path <- withr::local_tempfile()
+  end <- log_open(log_target(path, "terminal"))
+  withr::defer(end())
+  server <- local_server(function(req) ok("hello"))
+  client <- local_client(server)
+  get(client, "/a")
+  disconnect(client)
+  end()
+  form <- "^\\d\\d:\\d\\d:\\d\\dZ GET     200 +\\d+\\.\\d ms  queue +\\d+\\.\\d ms  R +\\d+\\.\\d ms +5 B  /a$"
+  expect_match(readLines(path), form, perl = TRUE)
+})
+
+test_that("a log function gets the route and the times", {
+  seen <- NULL
+  end <- log_open(log_target(function(line) seen <<- line))
+  withr::defer(end())
+  server <- local_server(function(req) {
+    Sys.sleep(0.02)
+    ok("hello")
+  })
+  client <- local_client(server)
+  get(client, "/users/7")
+  disconnect(client)
+  expect_true(wait_until(function() {
+    service(20)
+    !is.null(seen)
+  }))
+  expect_equal(seen$route, "/users")
+  expect_gte(seen$r_seconds, 0.02)
+  expect_gte(seen$queue_seconds, 0)
 })
 
 test_that("a log function is called with the fields, and its errors are harmless", {

@@ -10,6 +10,8 @@ option_keys <- list(
   limits = list(list(max_body_size = "10 MB"), "--limit=body_bytes=10 MB"),
   error_detail = list("message", "--error-detail=message"),
   request_id_header = list(FALSE, "--request-id-header=off"),
+  server_timing = list(TRUE, "--server-timing"),
+  slow_log = list("2s", "--slow-log=2s"),
   interrupt_requests = list(TRUE, "--interrupt-requests"),
   spool_dir = list("/var/tmp", "--spool-dir=/var/tmp"),
   trusted_proxies = list(c("192.0.2.1", "unix"), "--trusted-proxies=192.0.2.1,unix"),

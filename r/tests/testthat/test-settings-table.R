@@ -64,7 +64,7 @@ test_that("defaults of arguments match the table", {
 
 test_that("options match the table", {
   expect_setequal(rookery:::setting_names, c(
-    "error_detail", "request_id_header", "interrupt_requests", "spool_dir", "trusted_proxies",
+    "error_detail", "request_id_header", "server_timing", "interrupt_requests", "spool_dir", "trusted_proxies",
     "proxy_protocol", "ws_origins",
     "ws_compression", "reconnect"
   ))

@@ -56,7 +56,9 @@ impl LogTarget {
         let log = match self {
             LogTarget::Nothing => return Ok(None),
             // Workers write to the same standard output.
-            LogTarget::Stdout => AccessLog::to(output::stdout().clone(), format),
+            LogTarget::Stdout => {
+                AccessLog::to(output::stdout().clone(), format.for_output(&std::io::stdout()))
+            }
             LogTarget::File(path) => {
                 let opened = LogFile::open(path, log_line).and_then(|file| {
                     reopener = file.reopener();

@@ -206,7 +206,13 @@ pub(crate) fn add_log(serve: &ServeSettings, log: &LogTarget, lines: &mut Lines)
             lines.line("log_file", path.as_os_str().as_bytes());
         }
     }
-    lines.line("log_format", if serve.format == Format::Json { b"json" } else { b"common" });
+    let format: &[u8] = match serve.format {
+        Format::Common | Format::CommonOfWorkers => b"common",
+        Format::Combined => b"combined",
+        Format::Json => b"json",
+        Format::Terminal { .. } => b"terminal",
+    };
+    lines.line("log_format", format);
 }
 
 /// Returns the settings that tell the R process what to serve, and at which address.

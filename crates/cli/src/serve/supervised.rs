@@ -78,6 +78,7 @@ pub(crate) fn serve(
         tls: tls.clone(),
         spool: Arc::new(SpoolFolder::new(settings.spool_folder, log_line)),
         sends_request_id: serve.settings.sends_request_id(),
+        sends_timing: serve.settings.0.flag("server_timing"),
         proxies: settings.proxies,
         proxy_protocol: settings.proxy_protocol,
         notice: Notice(log_line),

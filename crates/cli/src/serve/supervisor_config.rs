@@ -56,6 +56,7 @@ impl ConfigBuilder {
                 drain: workers.drain,
                 sessions: workers.drain_sessions,
                 busy: workers.worker_timeout,
+                slow: workers.slow_log,
                 interrupts: serve.settings.0.flag("interrupt_requests"),
                 delay: serve.shutdown_delay,
                 stop: if workers.is_interactive { workers.drain } else { Timeouts::default().stop },

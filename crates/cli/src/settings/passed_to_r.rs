@@ -10,7 +10,7 @@ use crate::user_paths::absolute;
 /// are applied by the supervisor itself. The limits of WebSockets are among the worker's settings,
 /// because the supervisor forwards the bytes of WebSockets without reading the messages in them.
 #[cfg(target_os = "linux")]
-const WORKER_SETTINGS: [&str; 17] = [
+const WORKER_SETTINGS: [&str; 18] = [
     "spool_dir",
     "ws_max_message_size",
     "ws_max_send_queue_size",
@@ -29,6 +29,7 @@ const WORKER_SETTINGS: [&str; 17] = [
     "error_detail",
     "reconnect",
     "request_id_header",
+    "server_timing",
 ];
 
 impl CombinedSettings {
@@ -135,6 +136,7 @@ mod tests {
             "max_client_memory",
             "request_timeout",
             "request_id_header",
+            "server_timing",
         ];
         for row in table::all() {
             if WORKER_SETTINGS.contains(&row.name) && !of_both.contains(&row.name) {

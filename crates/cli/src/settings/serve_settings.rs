@@ -1,5 +1,6 @@
 //! The settings of `rookery serve` in the form that the program uses.
 
+use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use rookery_server::access_log::Format;
@@ -55,6 +56,11 @@ impl ServeSettings {
             None => "127.0.0.1".to_owned(),
         };
         let workers = Workers::of(&all)?;
+        let log = match all.value("log") {
+            Some(Value::Path(path)) => LogTarget::File(path),
+            Some(Value::Word("none")) => LogTarget::Nothing,
+            _ => LogTarget::Stdout,
+        };
         Ok(ServeSettings {
             host,
             #[expect(clippy::cast_sign_loss, reason = "a port is from 0 to 65535")]
@@ -64,16 +70,22 @@ impl ServeSettings {
             is_embedded: all.flag("embed"),
             shutdown_delay: combined::time(&all, "shutdown_delay").unwrap_or_default(),
             opens_browser: all.flag("open"),
-            log: match all.value("log") {
-                Some(Value::Path(path)) => LogTarget::File(path),
-                Some(Value::Word("none")) => LogTarget::Nothing,
-                _ => LogTarget::Stdout,
+            format: match all.text("log_format").as_deref() {
+                Some("combined") => Format::Combined,
+                Some("json") => Format::Json,
+                Some("terminal") => Format::Terminal { is_coloured: false },
+                Some(_) => Format::Common,
+                None => {
+                    let is_at_terminal =
+                        matches!(log, LogTarget::Stdout) && std::io::stdout().is_terminal();
+                    if is_at_terminal {
+                        Format::Terminal { is_coloured: false }
+                    } else {
+                        Format::Common
+                    }
+                }
             },
-            format: if all.text("log_format").is_some_and(|format| format == "json") {
-                Format::Json
-            } else {
-                Format::Common
-            },
+            log,
             workers,
             settings: CombinedSettings(all),
         })

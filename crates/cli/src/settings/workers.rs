@@ -33,6 +33,7 @@ pub(crate) struct Workers {
     /// The maximum time for which a request may wait for a worker.
     pub(crate) queue_timeout: Duration,
     pub(crate) worker_timeout: Option<Duration>,
+    pub(crate) slow_log: Option<Duration>,
     pub(crate) start_timeout: Duration,
     /// The number of times that a failed start of a worker is retried while no worker has ever been
     /// ready.
@@ -124,6 +125,7 @@ impl Workers {
             },
             queue_timeout: time("queue_timeout").unwrap_or_default(),
             worker_timeout: time("worker_timeout"),
+            slow_log: time("slow_log"),
             start_timeout: time("start_timeout").unwrap_or_default(),
             start_retries: small(all, "start_retries"),
             drain: match time("drain") {

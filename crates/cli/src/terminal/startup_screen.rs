@@ -1,7 +1,5 @@
 //! The start-up screen, which shows what is served, at which address, and how to stop the server.
 
-use std::io::IsTerminal as _;
-
 use rookery_server::network_address;
 use rookery_server::tls::DevelopmentCertificate;
 use rookery_status::{AdminAddress, format_count};
@@ -172,24 +170,13 @@ impl Pen {
 /// otherwise `CLICOLOR_FORCE` turns it on. Without these variables, text has colour if standard
 /// error is a terminal.
 pub(crate) fn is_coloured() -> bool {
-    is_coloured_on(std::io::stderr().is_terminal())
+    rookery_server::output::is_coloured(&std::io::stderr())
 }
 
 /// Returns true if text on an output should have colour, by the same rules. `is_terminal` says
 /// whether the output is a terminal.
 pub(crate) fn is_coloured_on(is_terminal: bool) -> bool {
-    is_coloured_in(|name| std::env::var(name).ok(), is_terminal)
-}
-
-fn is_coloured_in(variable: impl Fn(&str) -> Option<String>, is_terminal: bool) -> bool {
-    let text = |name| variable(name).unwrap_or_default();
-    if !text("NO_COLOR").is_empty() {
-        return false;
-    }
-    if !matches!(text("CLICOLOR_FORCE").as_str(), "" | "0") {
-        return true;
-    }
-    is_terminal && text("TERM") != "dumb" && text("CLICOLOR") != "0"
+    rookery_server::output::is_coloured_if(is_terminal)
 }
 
 #[cfg(test)]

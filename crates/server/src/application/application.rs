@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, WakeUp, WebSocketId};
+use rookery_worker_protocol::RouteTable;
 
 use crate::net::unix_stream::UnixStream;
 
@@ -85,6 +86,12 @@ pub trait Application {
     /// `None` if the application serves the WebSocket itself. If there is such a process, the
     /// application gets no messages of the WebSocket. Called once for each WebSocket.
     fn take_upstream(&self, _socket: WebSocketId) -> Option<Upstream> {
+        None
+    }
+
+    /// Returns the table in which requests are counted by route. The default is none. A process
+    /// with a scoreboard uses the table of that instead.
+    fn routes(&self) -> Option<Arc<RouteTable>> {
         None
     }
 

@@ -41,9 +41,6 @@ pub(crate) struct Dispatch {
     /// The scoreboard: the shared memory in which the supervisor reads how many requests the
     /// application has received.
     pub(crate) scoreboard: Option<Arc<SharedScoreboard>>,
-    /// True if each exchange stores the time at which its request was queued for the application
-    /// ([`Exchange::queue_and_start_times`]).
-    is_timed: bool,
     /// True if the application needs more than a millisecond to take events from its queue.
     pub(crate) is_app_slow: Cell<bool>,
 }
@@ -54,7 +51,6 @@ impl Dispatch {
         pool_bytes: usize,
         budget: Arc<Budget>,
         scoreboard: Option<Arc<SharedScoreboard>>,
-        is_timed: bool,
     ) -> Rc<Dispatch> {
         Rc::new(Dispatch {
             application,
@@ -66,7 +62,6 @@ impl Dispatch {
             is_watched: Cell::new(false),
             has_forwarded: Cell::new(false),
             scoreboard,
-            is_timed,
             is_app_slow: Cell::new(false),
         })
     }
@@ -104,14 +99,14 @@ impl Dispatch {
     }
 
     fn hand_over(&self, mut event: Event) -> Result<WakeUp, PushError> {
-        let Some(scoreboard) = self.scoreboard.as_deref().filter(|_| event.is_request()) else {
-            return self.application.handle_event(event);
-        };
         if let Event::Request(exchange) | Event::Head(exchange) = &mut event {
-            if self.is_timed {
+            if exchange.is_measured() {
                 exchange.set_queued_at(now());
             }
         }
+        let Some(scoreboard) = self.scoreboard.as_deref().filter(|_| event.is_request()) else {
+            return self.application.handle_event(event);
+        };
         // The request is counted before the event is passed on, because the application may have
         // taken the request when `handle_event` returns.
         scoreboard.count_handed();

@@ -18,7 +18,7 @@ use crate::http::request::stream::registry::RequestStreams;
 use crate::http::response::compress::Gzip;
 use crate::http::response::header_name_cache::HeaderNameCache;
 use crate::http::response::stream::registry::ResponseStreams;
-use crate::logging::access_log::pending_record::CurrentLog;
+use crate::logging::access_log::pending_record::RequestLog;
 use crate::net::transport::Scratch;
 use crate::rejection::Rejection;
 use crate::static_files::FileCache;
@@ -37,8 +37,9 @@ pub(crate) struct HttpState {
     pub(crate) request_streams: RequestStreams,
     /// The tracer, if the requests of clients are traced.
     pub(crate) tracer: Option<Arc<Tracer>>,
-    /// The access log that records are written to, if it is enabled.
-    pub(crate) log: Arc<CurrentLog>,
+    /// The access log that records are written to and the table in which requests are counted, if
+    /// there are any.
+    pub(crate) log: RequestLog,
     /// The object that counts failed requests and queues error reports for the application.
     reports: Arc<Reports<Rejection>>,
     /// The scratch buffer that a closing connection reads its client's last bytes into. Its
@@ -64,7 +65,7 @@ impl HttpState {
     pub(crate) fn new(
         websockets: Rc<WebSocketRegistry>,
         scratch: Rc<Scratch>,
-        log: Arc<CurrentLog>,
+        log: RequestLog,
         reports: Arc<Reports<Rejection>>,
         tracer: Option<Arc<Tracer>>,
     ) -> Rc<HttpState> {

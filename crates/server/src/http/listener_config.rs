@@ -14,6 +14,7 @@ use crate::static_files::StaticFiles;
 /// The configuration of a listener: the static files that it serves, its TLS settings, the proxies
 /// that it trusts, and similar settings.
 #[derive(Debug, Clone, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub struct ListenerConfig {
     /// The static files that the listener serves without calling the application. They may be
     /// changed while the listener runs.
@@ -43,6 +44,10 @@ pub struct ListenerConfig {
     pub sends_request_id: bool,
     /// The script that is inserted into HTML pages; `None` except during development.
     pub page_script: Option<Arc<PageScript>>,
+    /// True if the server adds the times of a request in the queue and in the application to the
+    /// response, in a `Server-Timing` header. The supervisor adds it to the responses of its
+    /// workers.
+    pub sends_timing: bool,
     /// The session cookie of this worker process. The worker sets it in responses, and the
     /// supervisor then routes later requests of the client to this worker again. `None` unless the
     /// application keeps state for each client.

@@ -3,9 +3,11 @@
 //! The records are either written to an output as lines, or read one by one by the application.
 //! Lines are written through a [`LineWriter`], so that a blocked output does not block the server.
 
+mod combined;
 mod file;
 pub(crate) mod pending_record;
 mod record;
+mod terminal;
 
 use std::collections::VecDeque;
 use std::io;
@@ -55,6 +57,11 @@ impl AccessLog {
     /// with [`take`](Self::take) instead.
     pub fn read() -> AccessLog {
         AccessLog { kind: Kind::Read(Mutex::default()) }
+    }
+
+    /// Returns true if the log has the `Referer` and the `User-Agent` of requests.
+    pub(crate) fn names_client(&self) -> bool {
+        matches!(&self.kind, Kind::Written { format, .. } if format.names_client())
     }
 
     /// Adds the record of a request to the access log. Never waits for the output.

@@ -2,7 +2,7 @@
 //! streams may stop reading. Each stream is therefore written only through a [`LineWriter`], which
 //! never blocks its callers.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
 
@@ -67,6 +67,30 @@ pub fn write_panics() {
         }
         stderr().flush(PANIC_TIME);
     }));
+}
+
+/// Returns true if text for this output should have colour. `NO_COLOR` turns colour off, and
+/// otherwise `CLICOLOR_FORCE` turns it on. Without these variables, text has colour if the output
+/// is a terminal.
+pub fn is_coloured(out: &impl IsTerminal) -> bool {
+    is_coloured_if(out.is_terminal())
+}
+
+/// Returns true if text for an output should have colour, by the rules of [`is_coloured`].
+/// `is_terminal` says whether the output is a terminal.
+pub fn is_coloured_if(is_terminal: bool) -> bool {
+    is_coloured_in(|name| std::env::var(name).ok(), is_terminal)
+}
+
+fn is_coloured_in(variable: impl Fn(&str) -> Option<String>, is_terminal: bool) -> bool {
+    let text = |name| variable(name).unwrap_or_default();
+    if !text("NO_COLOR").is_empty() {
+        return false;
+    }
+    if !matches!(text("CLICOLOR_FORCE").as_str(), "" | "0") {
+        return true;
+    }
+    is_terminal && text("TERM") != "dumb" && text("CLICOLOR") != "0"
 }
 
 /// The standard output or standard error of the process, together with its line writer, which is
@@ -211,5 +235,28 @@ mod tests {
         // The thread was started, so that this is the writer from now on.
         let known: *const LineWriter = stream.started().unwrap();
         assert!(std::ptr::eq(known, stream.writer_from(fails)));
+    }
+
+    #[test]
+    fn uses_colour_on_terminals_unless_variables_say_otherwise() {
+        let is_coloured = |set: &[(&str, &str)], is_terminal| {
+            let find = |name: &str| {
+                set.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned())
+            };
+            is_coloured_in(find, is_terminal)
+        };
+        for (set, on_terminal, elsewhere) in [
+            (&[][..], true, false),
+            (&[("NO_COLOR", "1")], false, false),
+            (&[("NO_COLOR", "")], true, false),
+            (&[("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1")], false, false),
+            (&[("CLICOLOR_FORCE", "1")], true, true),
+            (&[("CLICOLOR_FORCE", "0")], true, false),
+            (&[("CLICOLOR", "0")], false, false),
+            (&[("TERM", "dumb")], false, false),
+        ] {
+            assert_eq!(is_coloured(set, true), on_terminal, "{set:?}");
+            assert_eq!(is_coloured(set, false), elsewhere, "{set:?}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rookery_error::Reports;
 use rookery_exchange::{Budget, Command, StreamId};
 use rookery_trace::Tracer;
-use rookery_worker_protocol::SharedScoreboard;
+use rookery_worker_protocol::{RouteTable, SharedScoreboard};
 
 use super::busy_poll::BusyPoll;
 use crate::application::application::Application;
@@ -16,7 +16,7 @@ use crate::config::Limits;
 use crate::connections::table::ConnectionTable;
 use crate::http::http_state::HttpState;
 use crate::http::response::stream::response_stream::ResponseStream;
-use crate::logging::access_log::pending_record::CurrentLog;
+use crate::logging::access_log::pending_record::{CurrentLog, RequestLog};
 use crate::net::connections_per_ip::ConnectionsPerIp;
 use crate::net::transport::Scratch;
 use crate::rejection::Rejection;
@@ -43,16 +43,15 @@ impl IoContext {
         (log, tracer): (Arc<CurrentLog>, Option<Arc<Tracer>>),
         reports: Arc<Reports<Rejection>>,
         budget: Arc<Budget>,
-        (scoreboard, is_timed): (Option<Arc<SharedScoreboard>>, bool),
+        scoreboard: Option<Arc<SharedScoreboard>>,
     ) -> Rc<IoContext> {
         let busy_poll = BusyPoll::new(scoreboard.is_some());
-        let dispatch = Dispatch::new(
-            application,
-            limits.pool_bytes,
-            Arc::clone(&budget),
-            scoreboard,
-            is_timed,
-        );
+        let routes = scoreboard
+            .clone()
+            .map(|scoreboard| scoreboard as Arc<dyn AsRef<RouteTable>>)
+            .or_else(|| Some(application.routes()? as Arc<dyn AsRef<RouteTable>>));
+        let dispatch =
+            Dispatch::new(application, limits.pool_bytes, Arc::clone(&budget), scoreboard);
         let connections = ConnectionTable::new(limits, budget, trim);
         let scratch = Scratch::new();
         let websockets = WebSocketRegistry::new(WebSocketContext::new(
@@ -61,6 +60,7 @@ impl IoContext {
             Rc::clone(&scratch),
             Arc::clone(&reports),
         ));
+        let log = RequestLog::new(log, routes);
         let http = HttpState::new(Rc::clone(&websockets), scratch, log, reports, tracer);
         Rc::new(IoContext {
             connections,

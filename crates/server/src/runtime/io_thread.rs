@@ -137,11 +137,8 @@ pub(super) fn run(config: IoThreadConfig, commands: &CommandQueue) {
         Some(make) => runtime.block_on(async { make(waker) }),
         None => Box::new(Arc::clone(&link)),
     };
-    let has_public_listeners =
-        supervision.as_ref().is_some_and(|supervision| supervision.has_public_listeners());
-    let is_timed = own_scoreboard.is_some() || has_public_listeners;
     let supervised = supervision.as_ref().map(|supervision| Arc::clone(supervision.scoreboard()));
-    let scoreboard = (supervised.or(own_scoreboard), is_timed);
+    let scoreboard = supervised.or(own_scoreboard);
     let context =
         IoContext::new(application, limits, trim, (log, tracer), reports, budget, scoreboard);
     IO_CONTEXT.set(Some((Rc::clone(&context), Arc::clone(&commands_available))));

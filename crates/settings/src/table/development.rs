@@ -6,7 +6,7 @@ use crate::text_forms;
 
 const DEVELOPMENT: Setting = Setting { group: Group::Development, ..Setting::EMPTY };
 
-pub(super) static ROWS: [Setting; 7] = [
+pub(super) static ROWS: [Setting; 8] = [
     Setting {
         name: "dev",
         shown: Shown::Always,
@@ -87,6 +87,20 @@ pub(super) static ROWS: [Setting; 7] = [
         paragraph: "For development: the server watches the app's files, and replaces all \
                     workers after a change. `rookery dev` also reloads the open pages.",
         stability: Stability::Experimental,
+        ..DEVELOPMENT
+    },
+    Setting {
+        name: "server_timing",
+        applies: Applies::WithAcceptingProcess,
+        shown: Shown::InLongHelp,
+        kind: Kind::Flag,
+        default: Default::Is("off"),
+        dev_default: Some("on"),
+        places: Places::ALL.without(Places::R),
+        help: "Send the time of a request in the queue and in R as Server-Timing",
+        paragraph: "The developer tools of browsers show these times. An app can add times of its \
+                    own, such as `Server-Timing: render;dur=12`. Only for development: the header \
+                    tells strangers how the server works.",
         ..DEVELOPMENT
     },
     Setting {

@@ -32,16 +32,19 @@ pub(super) static ROWS: [Setting; 4] = [
     Setting {
         name: "log_format",
         shown: Shown::Always,
-        kind: Kind::Choice(&["common", "json"]),
+        kind: Kind::Choice(&["common", "combined", "json", "terminal"]),
         placeholder: "format",
-        default: Default::Is("common"),
+        default: Default::Derived("common; terminal if the log goes to a terminal"),
         places: Places::PROGRAM,
         is_program_variable: true,
         r_function: "serve",
-        help: "Format of the access log: common or json",
-        paragraph: "`common` is the Common Log Format, followed by the duration in seconds. `json` \
-                    writes one JSON object per line. With several workers, each line also names \
-                    the worker that responded.",
+        help: "Format of the access log: common, combined, json or terminal",
+        paragraph: "`common` is the Common Log Format, followed by the duration in seconds. \
+                    `combined` adds the `Referer` and the `User-Agent`, and after the duration the \
+                    seconds in the queue and in R and the route. `json` writes one JSON object per \
+                    line. `terminal` writes aligned columns, with colour on a terminal. With \
+                    several workers, each line of `common` and `json` also names the worker that \
+                    responded.",
         ..LOGS
     },
     Setting {

@@ -15,7 +15,7 @@ const WORKERS: Setting = Setting {
     ..Setting::EMPTY
 };
 
-pub(super) static ROWS: [Setting; 26] = [
+pub(super) static ROWS: [Setting; 27] = [
     Setting {
         name: "workers",
         shown: Shown::Always,
@@ -162,6 +162,18 @@ pub(super) static ROWS: [Setting; 26] = [
             places: Places::COMMAND_LINE.and(Places::FILE).and(Places::R),
             ..Former::everywhere("kill_stuck", Section::Options)
         }],
+        ..WORKERS
+    },
+    Setting {
+        name: "slow_log",
+        shown: Shown::Always,
+        kind: Kind::Seconds,
+        default: Default::Is("10 s"),
+        min: 0.1,
+        help: "Report a task of R that takes longer than this",
+        paragraph: "The program's messages then name the worker, the request (method and path, no \
+                    query) and whether R computes or waits, and later how long the task took. \
+                    `none` reports nothing.",
         ..WORKERS
     },
     Setting {

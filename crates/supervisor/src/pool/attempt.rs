@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use rookery_exchange::{Command, Exchange};
+use rookery_exchange::{AppTimes, Command, Exchange};
 use rookery_worker_protocol::{BodyState, Ticket, TicketGuard};
 
 use super::balancing::balancer::Assignment;
@@ -104,7 +104,7 @@ impl Attempt<'_> {
         let failure = if request.exchange.is_upgrade() {
             match self.send_handshake(&mut request.exchange).await {
                 Ok((connection, head)) => {
-                    self.on_response(&request);
+                    self.on_response(&mut request);
                     self.set_cookie(&mut request);
                     if head.status == 101 {
                         return self.open_tunnel(request.exchange, connection);
@@ -126,7 +126,7 @@ impl Attempt<'_> {
                     return self.pool.responder.send_command(Command::ReadBody(exchange));
                 }
                 Ok((connection, head)) => {
-                    self.on_response(&request);
+                    self.on_response(&mut request);
                     self.set_cookie(&mut request);
                     return self.forward(request.exchange, connection, head).await;
                 }
@@ -324,12 +324,19 @@ impl Attempt<'_> {
         (self.dispatch)(self.pool);
     }
 
-    fn on_response(&self, request: &QueuedRequest) {
+    fn on_response(&self, request: &mut QueuedRequest) {
         let (counters, now) = (self.pool.responder.counters(), Instant::now());
         let response_time = now.duration_since(self.sent_at);
         request
             .exchange
             .update_upstream_log(|upstream| upstream.response_time = Some(response_time));
+        // Read before the ticket is released, because the next request with it gets another report.
+        if let Some(report) = self.backend.entry.scoreboard.request_report(self.ticket) {
+            request.exchange.set_app_times(AppTimes { queue: report.queue, app: report.r });
+            if !report.route().is_empty() {
+                request.exchange.set_route(report.route());
+            }
+        }
         if request.is_head_only {
             counters.queue_time.add(self.waited);
         }

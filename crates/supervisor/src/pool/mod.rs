@@ -35,6 +35,7 @@ use std::sync::Arc;
 use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, WakeUp, WebSocketId};
 use rookery_server::session_cookie::SessionCookie;
 use rookery_server::{Application, MakeApplication, Upstream};
+use rookery_worker_protocol::RouteTable;
 
 use crate::backend_registry::{BackendRegistry, CookieFactory};
 use balancing::queue::QueuedRequest;
@@ -167,6 +168,10 @@ impl Application for Pool {
 
     fn take_upstream(&self, socket: WebSocketId) -> Option<Upstream> {
         self.0.registry.tunnel(socket)?.take_upstream()
+    }
+
+    fn routes(&self) -> Option<Arc<RouteTable>> {
+        Some(Arc::clone(self.0.responder.routes()))
     }
 
     fn take_buffer(&self) -> Vec<u8> {

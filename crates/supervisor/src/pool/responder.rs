@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rookery_exchange::{Command, Exchange, IoWaker};
+use rookery_worker_protocol::RouteTable;
 
 use super::balancing::queue::QueuedRequest;
 use super::error_reply::ErrorReply;
@@ -29,6 +30,11 @@ impl Responder {
     /// Returns the counters of the pool, which the metrics report.
     pub(super) fn counters(&self) -> &PoolCounters {
         &self.registry.counters
+    }
+
+    /// Returns the table in which the front end counts requests by route.
+    pub(super) fn routes(&self) -> &Arc<RouteTable> {
+        &self.registry.routes
     }
 
     /// Adds a command for the server to the queue, and wakes the server's I/O thread if the queue

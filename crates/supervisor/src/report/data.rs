@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use rookery_status::{RProcess, RequestCounters, r_activity, r_task};
+use rookery_status::{RProcess, RequestCounters, RouteTable, r_activity};
 
 use crate::backend::Backend;
 use crate::process::Exit;
@@ -73,9 +73,7 @@ impl Process {
     /// is not busy, or if it is unknown what R does.
     pub(crate) fn route(&self, seen: &RProcess) -> Option<String> {
         seen.busy()?;
-        let scoreboard = &self.backend.scoreboard;
-        let of_supervisor = self.backend.load.routes.last_begun(scoreboard);
-        of_supervisor.map(|(route, _)| route).or_else(|| r_task(scoreboard))
+        self.backend.current_request()
     }
 }
 
@@ -141,6 +139,8 @@ pub(crate) struct Report {
     /// The request counters of workers that have ended. They include only requests on connections
     /// that the workers themselves had accepted.
     pub(crate) past: Arc<RequestCounters>,
+    /// The metrics by route of the same requests.
+    pub(crate) past_routes: Arc<RouteTable>,
     /// The number of workers that have become ready, and the sum of the seconds that their starts
     /// took.
     pub(crate) readied: (u64, f64),

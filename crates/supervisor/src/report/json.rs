@@ -1,6 +1,6 @@
 //! The status of the supervisor and its workers as JSON.
 
-use rookery_status::{ServerInfo, milliseconds, seconds};
+use rookery_status::{HISTOGRAM_BOUNDS, ServerInfo, milliseconds, routes_json, seconds};
 use serde_json::{Value, json};
 
 use super::data::{LastExit, Process, Report, SlotReport};
@@ -42,6 +42,8 @@ pub(super) fn of(about: &ServerInfo, report: &Report, registry: &BackendRegistry
             "limit": registry.counters.queue_limit.get(),
         },
         "workers": workers,
+        "route_buckets": HISTOGRAM_BOUNDS,
+        "routes": routes_json(&super::routes(report, registry)),
     });
     let mut text = value.to_string();
     text.push('\n');

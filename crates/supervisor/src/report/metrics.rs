@@ -103,6 +103,7 @@ pub(super) fn of(report: &Report, registry: &BackendRegistry) -> String {
     );
     text.gauge("generation", "Reloads that have been requested.", report.generation);
     text.spans(&all.spans);
+    text.routes(&super::routes(report, registry));
     text.accepting_process(report.connections as u64, report.log_lines_lost, report.started);
     text.into_text()
 }

@@ -368,7 +368,7 @@ impl<'a> Fleet<'a> {
         end: ProcessEnd,
     ) -> Option<Outcome> {
         // The route must be read before the pool processes the end of the worker and discards it.
-        let route = process.backend.load.routes.last_begun(&process.backend.scoreboard);
+        let route = process.backend.current_request();
         // Early, because requests that the worker had in flight wait for this.
         self.registry.remove(&process.backend);
         let reason = self.history.on_exit(&process, end.exit);
@@ -388,7 +388,7 @@ impl<'a> Fleet<'a> {
             self.workers.start_spares(&self.rollout.scaling);
         }
         let slot = process.start.slot;
-        let exited = ExitedWorker { process, end, reason, route: route.map(|(route, _)| route) };
+        let exited = ExitedWorker { process, end, reason, route };
         let role = self.workers.leave_slot(&exited);
         if is_failed_start && self.on_failed_start(&exited, role, report.as_ref()) {
             return None;

@@ -122,6 +122,9 @@ pub struct Timeouts {
     /// The worker timeout: the time for which R may be busy with one task before the worker is
     /// stopped. Default: unlimited.
     pub busy: Option<Duration>,
+    /// The time after which a task of R is reported in the program's messages. `None` to report
+    /// none. Default: 10 s.
+    pub slow: Option<Duration>,
     /// Whether R is interrupted after the time in [`busy`](Self::busy), so that the worker is
     /// stopped only if R stays busy. Default: false, since an interrupt can break a transaction.
     pub interrupts: bool,
@@ -148,6 +151,7 @@ impl Default for Timeouts {
             sessions: None,
             stop: rookery_worker_protocol::EXIT_TIMEOUT,
             busy: None,
+            slow: Some(Duration::from_secs(10)),
             interrupts: false,
             delay: Duration::ZERO,
         }

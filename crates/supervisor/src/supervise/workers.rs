@@ -460,9 +460,10 @@ impl Workers {
             let (seen, pid) = (worker.observe(now, || time), worker.pid);
             let backend = Arc::clone(&worker.backend);
             let line = worker.health.check_slow_log(
+                timeouts.slow.unwrap_or(Duration::MAX),
                 &seen,
                 || thread_time(pid, seen.scoreboard.r_thread),
-                || backend.load.routes.last_begun(&backend.scoreboard).map(|(route, _)| route),
+                || backend.current_request(),
             );
             let mut actions = Vec::from_iter(line);
             if worker.phase == WorkerPhase::Ready {

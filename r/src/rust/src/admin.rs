@@ -3,14 +3,15 @@
 
 use std::ffi::{CStr, c_char};
 use std::sync::Arc;
+use std::time::Duration;
 
-use rookery_exchange::{Command, ListenerId};
+use rookery_exchange::{AppTimes, Exchange, ListenerId};
 use rookery_server::Config;
 use rookery_status::{
     AccessToken, AdminAddress, AdminHandler, AdminListener, Lifecycle, RunFolder, ServerInfo,
     Standalone, StandaloneInputs,
 };
-use rookery_worker_protocol::{RState, SharedScoreboard, now};
+use rookery_worker_protocol::{RState, SharedScoreboard, Ticket};
 
 use crate::core::{self, AdminServer, Core, config_of};
 use crate::text::lend;
@@ -76,28 +77,33 @@ impl Core {
         }
     }
 
-    /// Records a response in the metrics when R sends it.
-    pub(crate) fn record_response(&self, command: &Command) {
-        let Command::Respond(exchange) = command else { return };
-        if self.admin.is_none()
-            && (self.supervised_scoreboard().is_none() || exchange.ticket() != 0)
-        {
+    /// Records a response in the metrics when R sends it, and reports its route and times to the
+    /// supervisor if the supervisor has forwarded the request.
+    /// `now` is the current time in nanoseconds of the clock [`now`](rookery_worker_protocol::now).
+    pub(crate) fn record_response(&self, exchange: &mut Exchange, now: u64) {
+        let (handed, begun) = exchange.queue_and_start_times();
+        if begun == 0 && exchange.is_client_disconnected() {
+            // The client disconnected before R began with the request, so there is no response.
             return;
         }
-        let (handed, begun) = exchange.queue_and_start_times();
-        // The client disconnected before R began with the request, so there is no response.
-        if begun == 0 && exchange.is_client_disconnected() {
-            return;
+        let scoreboard = self.supervised_scoreboard();
+        if handed > 0 && begun > 0 {
+            let (queue, r) = (begun.saturating_sub(handed), now.saturating_sub(begun));
+            exchange.set_app_times(AppTimes {
+                queue: Duration::from_nanos(queue),
+                app: Duration::from_nanos(r),
+            });
+            if let (Some(scoreboard), Some(ticket)) =
+                (scoreboard, Ticket::of_word(exchange.ticket()))
+            {
+                scoreboard.report_request(ticket, queue, r, exchange.route());
+            }
         }
         if let Some(AdminServer { one, .. }) = &self.admin {
-            one.answers(exchange, now());
-        } else if let Some(scoreboard) = self.supervised_scoreboard() {
-            scoreboard.request_counters().record_response(
-                exchange.response().status(),
-                handed,
-                begun,
-                now(),
-            );
+            one.answers(exchange, now);
+        } else if let Some(scoreboard) = scoreboard.filter(|_| exchange.ticket() == 0) {
+            let status = exchange.response().status();
+            scoreboard.request_counters().record_response(status, handed, begun, now);
         }
     }
 }

@@ -14,6 +14,7 @@ use rookery_exchange::{
     AppToken, BodyBuffer, Command, EVENTS_RETRY, Exchange, HeaderError, Lease, RequestId,
     ResponseBody, accepts_events, write_masked,
 };
+use rookery_worker_protocol::RouteName;
 
 use crate::core::{Core, Receiver};
 use crate::{Bytes, core, entry, result, slice};
@@ -348,6 +349,23 @@ pub unsafe extern "C" fn rk_route(slot: u32, id: u64, out: *mut c_char, len: usi
             unsafe { write_text(&text, out) }
         })
     })
+}
+
+/// Sets the route of a request, such as `/users/<id>`, by which the request is counted. Does
+/// nothing if R does not hold the request.
+///
+/// # Safety
+/// - `route` describes valid memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_set_route(slot: u32, id: u64, route: Bytes) {
+    entry((), || {
+        core::with(|core| {
+            if let Some(exchange) = core.held(slot, id) {
+                // SAFETY: guaranteed by the caller, see `# Safety`.
+                exchange.set_route(RouteName::of_pattern(unsafe { route.get() }).as_bytes());
+            }
+        });
+    });
 }
 
 /// Returns the id of the listener that accepted a request, or 0 if R does not hold the request.

@@ -71,6 +71,7 @@ pub struct RawSetup {
     sends_request_id: i32,
     inherits: i32,
     is_sticky: i32,
+    sends_timing: i32,
 }
 
 // The layout is the same as in rookery.h.
@@ -107,6 +108,7 @@ unsafe fn listener_config(setup: &RawSetup) -> Option<ListenerConfig> {
         files: files.map(static_paths::SiteBuilder::files).unwrap_or_default(),
         sees_heads: setup.calls_on_headers != 0,
         sends_request_id: setup.sends_request_id != 0,
+        sends_timing: setup.sends_timing != 0,
         spool: Arc::new(SpoolFolder::new(spool, crate::write_log_line)),
         // SAFETY: guaranteed by the caller, see `# Safety`.
         tls: unsafe { tls::from_raw(setup.tls) }.map(|https| https.tls.clone()),

@@ -163,13 +163,24 @@ impl Core {
     /// supervisor has cancelled, so that R must not process it.
     #[must_use]
     pub(crate) fn begin_event(&self, event: &mut Event) -> bool {
-        let Some(scoreboard) = self.scoreboard() else { return true };
+        let scoreboard = self.scoreboard();
+        let is_measured = match event {
+            Event::Request(exchange) | Event::Head(exchange) => exchange.is_measured(),
+            _ => false,
+        };
+        if scoreboard.is_none() && !is_measured {
+            return true;
+        }
         let now = now();
+        let is_head = matches!(event, Event::Head(_));
+        if let Event::Request(exchange) | Event::Head(exchange) = event {
+            exchange.set_started_at(now);
+        }
+        let Some(scoreboard) = scoreboard else { return true };
         scoreboard.set_r_state(
             if event.is_websocket_event() { RState::Messages } else { RState::Busy },
             now,
         );
-        let is_head = matches!(event, Event::Head(_));
         if let Event::Request(exchange) | Event::Head(exchange) = event {
             let method = [exchange.method(), b" "].into_iter();
             scoreboard.set_task(method.chain(masked(exchange.path())));
@@ -182,7 +193,6 @@ impl Core {
             } else if exchange.ticket() == 0 {
                 // Requests of direct clients only; the supervisor counts those that it forwards.
                 let (handed, _) = exchange.queue_and_start_times();
-                exchange.set_started_at(now);
                 if !is_head {
                     scoreboard.request_counters().record_begin(handed, now);
                 }
@@ -202,10 +212,21 @@ impl Core {
     /// response) to the server.
     pub(crate) fn return_exchange(&mut self, mut command: Command) {
         self.end_call(&mut command);
-        self.record_response(&command);
-        // Recorded before the response is sent, so that its receiver can read the updated values.
-        if let Some(scoreboard) = self.scoreboard() {
-            scoreboard.count_done(now());
+        let scoreboard = self.scoreboard();
+        let is_measured = match &command {
+            Command::Respond(exchange) => exchange.is_measured(),
+            _ => false,
+        };
+        if scoreboard.is_some() || is_measured {
+            let now = now();
+            if let Command::Respond(exchange) = &mut command {
+                self.record_response(exchange, now);
+            }
+            // Recorded before the response is sent, so that its receiver can read the updated
+            // values.
+            if let Some(scoreboard) = scoreboard {
+                scoreboard.count_done(now);
+            }
         }
         self.link.send(command);
     }

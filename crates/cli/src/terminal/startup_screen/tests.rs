@@ -128,29 +128,6 @@ Serving on https://example.org (Ctrl-C stops)
 }
 
 #[test]
-fn uses_colour_on_terminals_unless_variables_say_otherwise() {
-    let is_coloured = |set: &[(&str, &str)], is_terminal| {
-        let find = |name: &str| {
-            set.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned())
-        };
-        is_coloured_in(find, is_terminal)
-    };
-    for (set, on_terminal, elsewhere) in [
-        (&[][..], true, false),
-        (&[("NO_COLOR", "1")], false, false),
-        (&[("NO_COLOR", "")], true, false),
-        (&[("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1")], false, false),
-        (&[("CLICOLOR_FORCE", "1")], true, true),
-        (&[("CLICOLOR_FORCE", "0")], true, false),
-        (&[("CLICOLOR", "0")], false, false),
-        (&[("TERM", "dumb")], false, false),
-    ] {
-        assert_eq!(is_coloured(set, true), on_terminal, "{set:?}");
-        assert_eq!(is_coloured(set, false), elsewhere, "{set:?}");
-    }
-}
-
-#[test]
 fn quotes_paths_for_a_shell() {
     assert_eq!(shell_word("/a/b-c_d.pem"), "/a/b-c_d.pem");
     assert_eq!(shell_word("/a b/c'd"), "'/a b/c'\\''d'");

@@ -221,6 +221,7 @@ fn accept_websocket(context: &mut RequestContext, mut exchange: Box<Exchange>) {
         let text = cookie.set_cookie(exchange.is_https());
         let _ = exchange.push_response_header(b"Set-Cookie", text.as_bytes());
     }
+    context.set_response(&exchange);
     let is_stream = context.connection.is_http2_stream();
     context.set_status(if is_stream { 200 } else { 101 });
     context.connection.accepted_websocket.replace(Some(exchange));
@@ -280,7 +281,7 @@ fn begin_exchange(
         worker_header.as_deref().map_or_else(|| connection.ends.get(), worker_header::addresses);
     head::fill(&mut exchange, head, ends, is_upgrade);
     context.apply_trace(&mut exchange, head);
-    exchange.set_logged(context.is_logged());
+    exchange.set_logged(context.is_logged() || connection.config.sends_timing);
     if let Some(worker_header) = worker_header {
         worker_header::apply(&mut exchange, *worker_header);
     } else if connection.has_tls() || !connection.config.proxies.is_empty() {
@@ -301,6 +302,7 @@ async fn respond(
     headers: HeaderMap,
     options: ResponseOptions,
 ) -> Response<ResponseBody> {
+    context.set_response(&exchange);
     if is_streamed(&exchange) {
         // Boxed, so that only the few connections that need this future pay for its size.
         return Box::pin(respond_streamed(context, exchange, headers, options)).await;

@@ -53,6 +53,7 @@ pub(crate) async fn send_to_application(
     event: fn(Box<Exchange>) -> Event,
 ) -> Result<AppDecision, NoResponse> {
     context.begin_waiting();
+    context.pending_record().set_for_app();
     let mut pending = PendingResponse::new(&context.connection, &exchange);
     let mut log_guard = UpstreamLogGuard::new(context, &exchange);
     match log_guard.context.shared().dispatch.push(event(exchange)) {

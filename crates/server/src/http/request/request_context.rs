@@ -122,7 +122,6 @@ impl RequestContext {
             // clients.
             return;
         }
-        let request = (&head.method, &head.uri, head.version);
         let remote = worker_header
             .map_or_else(|| connection.ends.get().remote, |worker_header| worker_header.remote);
         if let Some(tracer) = &connection.shared.tracer {
@@ -139,7 +138,8 @@ impl RequestContext {
             }
         }
         let trace = parts.trace;
-        parts.pending_record.begin(&connection.shared.log, remote, request, || {
+        let (log, client) = (&connection.shared.log, (remote, connection.has_tls()));
+        parts.pending_record.begin(log, client, head, || {
             let trace = trace.or_else(|| trace_context(&head.headers));
             let id = request_id(
                 *id,
@@ -161,6 +161,16 @@ impl RequestContext {
             if !keeps_trace_state(&head.headers) {
                 exchange.remove_header(b"tracestate");
             }
+        }
+    }
+
+    /// Records what the application's response says about the request, for the access log and the
+    /// span.
+    pub(crate) fn set_response(&mut self, exchange: &Exchange) {
+        let parts = self.parts();
+        parts.pending_record.set_response(exchange);
+        if let Some(span) = &mut parts.span {
+            span.set_route(exchange.route());
         }
     }
 

@@ -8,6 +8,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method};
 use rookery_exchange::{StreamEnd, TraceContext, is_trace_state, write_masked};
 use rookery_trace::{Kind, Parent, Span, Tracer};
+use rookery_worker_protocol::RouteName;
 
 use crate::http::request::head;
 
@@ -143,6 +144,14 @@ impl RequestSpan {
         }
         let tracer = Arc::clone(tracer);
         Box::new(RequestSpan { tracer, span, status: 0, aborted: None })
+    }
+
+    /// Names the span after the route that the application has set, if it has set one.
+    pub(crate) fn set_route(&mut self, route: &[u8]) {
+        let route = RouteName::of_pattern(route);
+        if !route.as_bytes().is_empty() {
+            self.span.set_route(&String::from_utf8_lossy(route.as_bytes()));
+        }
     }
 
     pub(crate) fn set_status(&mut self, status: u16) {

@@ -1,6 +1,9 @@
 //! Builds responses for hyper or h2. The status, the headers and the body come either from the
 //! application or from the server itself.
 
+use std::fmt::Write as _;
+use std::time::Duration;
+
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH,
@@ -27,6 +30,7 @@ const RETRY_SECONDS: &str = "1";
 
 /// The name of the response header that contains the request id.
 const REQUEST_ID: &str = "x-request-id";
+const SERVER_TIMING: &str = "server-timing";
 
 /// The properties of a request that determine how its response is built.
 #[derive(Debug, Clone, Copy)]
@@ -125,7 +129,10 @@ pub(crate) fn build(
     headers.clear();
     let mut framing =
         Framing { closes: context.connection.closes_after_response(), declared_length: None };
-    let sends_id = context.connection.config.sends_request_id;
+    let config = &context.connection.config;
+    let sends_id = config.sends_request_id;
+    // The supervisor of a worker adds this header.
+    let sends_timing = config.sends_timing && !config.is_supervised();
     let body = {
         let copied = exchange.response_copy().unwrap_or_default();
         let total =
@@ -147,6 +154,11 @@ pub(crate) fn build(
             out.put_slice(exchange.request_id().as_bytes());
             if let Ok(value) = HeaderValue::from_maybe_shared(out.split().freeze()) {
                 headers.insert(REQUEST_ID, value);
+            }
+        }
+        if sends_timing {
+            if let Some(value) = server_timing(exchange, out) {
+                headers.append(SERVER_TIMING, value);
             }
         }
         if context.needs_session_cookie {
@@ -184,6 +196,17 @@ pub(crate) fn build(
         },
     };
     finish(context, status, headers, content, &framing, options)
+}
+
+/// Returns the value of `Server-Timing` (W3C Server Timing) with the milliseconds that the request
+/// has waited for the application and that the application took, or `None` if they are unknown.
+/// The value is written to `out`.
+fn server_timing(exchange: &Exchange, out: &mut BytesMut) -> Option<HeaderValue> {
+    let times = exchange.app_times()?;
+    let queued = exchange.upstream_log().map_or(Duration::ZERO, |upstream| upstream.queued);
+    let [queue, app] = [times.queue + queued, times.app].map(|time| time.as_secs_f64() * 1000.0);
+    write!(out, "queue;dur={queue:.3}, r;dur={app:.3}").ok()?;
+    HeaderValue::from_maybe_shared(out.split().freeze()).ok()
 }
 
 /// Returns true if a response with this status code has no body (RFC 9110, 6.4.1; for 205, 15.3.6).

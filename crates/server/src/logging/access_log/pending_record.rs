@@ -1,15 +1,25 @@
-//! The access-log record of a request that is not complete yet.
+//! The record of a request that is not complete yet, for the access log and for the metrics by
+//! route.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use http::{Method, Uri, Version};
-use rookery_exchange::{RequestId, StreamEnd, TraceContext, UpstreamLog, write_masked};
+use http::HeaderValue;
+use http::header::{REFERER, USER_AGENT};
+use http::request::Parts;
+use rookery_exchange::{
+    AppTimes, Exchange, RequestId, ResponseBody, StreamEnd, TraceContext, UpstreamLog, write_masked,
+};
+use rookery_worker_protocol::{RouteName, RouteSample, RouteTable};
 
 use super::record::{PATH_BYTES, Protocol, Record};
 use super::{AccessLog, lock};
+
+/// The maximum length of a `Referer` or `User-Agent` in the access log, in bytes.
+const CLIENT_BYTES: usize = 512;
 
 /// The status that the access log shows for a request whose client disconnected before the
 /// response. nginx uses the same number.
@@ -38,19 +48,37 @@ impl CurrentLog {
     }
 }
 
-/// The access-log record of a request that is not complete yet. The record begins when the request
-/// head has been read. It ends when the system has accepted the last byte of the response, or when
-/// the connection is closed.
+/// The places where the requests of an I/O thread are recorded: the current access log, and the
+/// table in which requests are counted by route.
+pub(crate) struct RequestLog {
+    log: Arc<CurrentLog>,
+    routes: Option<Arc<dyn AsRef<RouteTable>>>,
+}
+
+impl RequestLog {
+    pub(crate) fn new(
+        log: Arc<CurrentLog>,
+        routes: Option<Arc<dyn AsRef<RouteTable>>>,
+    ) -> RequestLog {
+        RequestLog { log, routes }
+    }
+}
+
+/// The record of a request that is not complete yet. The record begins when the request head has
+/// been read. It ends when the system has accepted the last byte of the response, or when the
+/// connection is closed. Then the request is written to the access log and counted by its route.
 #[derive(Debug, Default)]
 pub(crate) struct PendingRecord {
     fields: Option<Fields>,
-    /// The request's method, path, query and id, concatenated.
+    /// The request's method, path, query, id, referer, user agent and route, concatenated. The
+    /// buffer is reused for each request.
     head: Vec<u8>,
 }
 
-#[derive(Debug)]
 struct Fields {
-    log: Arc<AccessLog>,
+    log: Option<Arc<AccessLog>>,
+    routes: Option<Arc<dyn AsRef<RouteTable>>>,
+    /// The time at which the request head had been read; the Unix epoch without an access log.
     time: SystemTime,
     since: Instant,
     remote: Option<SocketAddr>,
@@ -59,45 +87,114 @@ struct Fields {
     path: usize,
     query: usize,
     trace_id: Option<[u8; 32]>,
+    id: usize,
+    referer: usize,
+    agent: usize,
     status: u16,
     bytes: u64,
     aborted: Option<StreamEnd>,
     upstream: Option<UpstreamLog>,
+    app: AppPart,
+    is_https: bool,
+}
+
+/// What the application has to do with a request.
+#[derive(Debug, Clone, Copy, Default)]
+struct AppPart {
+    /// Whether the request was to be passed to the application. Files, and requests that the server
+    /// refuses before, have no route.
+    is_asked: bool,
+    is_route_set: bool,
+    /// Whether the response is a stream of events, whose length says nothing about the application.
+    is_event_stream: bool,
+    times: Option<AppTimes>,
+}
+
+impl fmt::Debug for Fields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fields").field("status", &self.status).finish_non_exhaustive()
+    }
 }
 
 impl PendingRecord {
-    /// Begins the access-log record of a request. `id` returns the request's id, and the context of
-    /// its trace. Does nothing if there is no access log.
+    /// Begins the record of a request. `id` returns the request's id, and the context of its trace.
+    /// Does nothing if there is neither an access log nor a table
+    /// of routes.
     pub(crate) fn begin(
         &mut self,
-        current: &CurrentLog,
-        remote: Option<SocketAddr>,
-        (method, uri, version): (&Method, &Uri, Version),
+        request_log: &RequestLog,
+        (remote, is_https): (Option<SocketAddr>, bool),
+        request: &Parts,
         id: impl FnOnce() -> (RequestId, Option<TraceContext>),
     ) {
-        let Some(log) = current.get() else { return };
-        let head = &mut self.head;
+        let (log, routes) = (request_log.log.get(), &request_log.routes);
+        if log.is_none() && routes.is_none() {
+            return;
+        }
+        let (uri, head) = (&request.uri, &mut self.head);
         head.clear();
-        head.extend_from_slice(method.as_str().as_bytes());
-        let method = head.len();
-        write_masked(uri.path().as_bytes(), PATH_BYTES, head);
-        let path = head.len();
-        if let Some(query) = uri.query() {
+        head.extend_from_slice(request.method.as_str().as_bytes());
+        let mut fields = Fields {
+            routes: routes.clone(),
+            is_https,
+            ..Fields::new(log, remote, Protocol::of(request.version))
+        };
+        fields.method = head.len();
+        // Only the access log needs these parts.
+        if fields.log.is_some() {
+            write_masked(uri.path().as_bytes(), PATH_BYTES, head);
+        }
+        fields.path = head.len();
+        if let Some(query) = uri.query().filter(|_| fields.log.is_some()) {
             head.push(b'?');
             write_masked(query.as_bytes(), PATH_BYTES, head);
         }
-        let query = head.len();
-        let (id, trace) = id();
-        head.extend_from_slice(id.as_bytes());
-        let trace_id = trace.map(|trace| trace.trace_id_text());
-        let protocol = Protocol::of(version);
-        let fields = Fields::new(log, remote, protocol);
-        self.fields = Some(Fields { method, path, query, trace_id, ..fields });
+        fields.query = head.len();
+        if fields.log.is_some() {
+            let (id, trace) = id();
+            head.extend_from_slice(id.as_bytes());
+            fields.trace_id = trace.map(|trace| trace.trace_id_text());
+        }
+        fields.id = head.len();
+        if fields.log.as_ref().is_some_and(|log| log.names_client()) {
+            let text = |name| request.headers.get(name).map_or(&[][..], HeaderValue::as_bytes);
+            write_masked(text(REFERER), CLIENT_BYTES, head);
+            fields.referer = head.len();
+            let agent = text(USER_AGENT);
+            head.extend_from_slice(&agent[..agent.len().min(CLIENT_BYTES)]);
+        } else {
+            fields.referer = head.len();
+        }
+        fields.agent = head.len();
+        head.extend_from_slice(RouteName::of_path(uri.path().as_bytes()).as_bytes());
+        self.fields = Some(fields);
     }
 
     /// Returns true while the access-log record of a request has begun and is not complete.
     pub(crate) fn is_begun(&self) -> bool {
         self.fields.is_some()
+    }
+
+    /// Records that the request is passed to the application, so that it has a route.
+    pub(crate) fn set_for_app(&mut self) {
+        if let Some(fields) = &mut self.fields {
+            fields.app.is_asked = true;
+        }
+    }
+
+    /// Records what the application's response says about the request: its route, and the times in
+    /// front of the application and in it.
+    pub(crate) fn set_response(&mut self, exchange: &Exchange) {
+        let Some(fields) = &mut self.fields else { return };
+        let route = RouteName::of_pattern(exchange.route());
+        if !route.as_bytes().is_empty() {
+            fields.app.is_route_set = true;
+            self.head.truncate(fields.agent);
+            self.head.extend_from_slice(route.as_bytes());
+        }
+        fields.app.times = exchange.app_times();
+        fields.app.is_event_stream = is_event_stream(exchange);
+        fields.is_https = exchange.is_https();
     }
 
     /// Adds the data about the request's workers to the access-log record, such as the worker that
@@ -147,22 +244,34 @@ impl PendingRecord {
 /// Adds an access-log record for a request whose head could not be read. Its method and path are
 /// unknown.
 pub(crate) fn record_unreadable(
-    current: &CurrentLog,
+    request_log: &RequestLog,
     remote: Option<SocketAddr>,
     status: u16,
     bytes: usize,
 ) {
-    if let Some(log) = current.get() {
-        Fields { status, bytes: bytes as u64, ..Fields::new(log, remote, Protocol::Http11) }
+    if let Some(log) = request_log.log.get() {
+        Fields { status, bytes: bytes as u64, ..Fields::new(Some(log), remote, Protocol::Http11) }
             .record(&[]);
     }
 }
 
+/// Returns true if the response is a stream of events.
+fn is_event_stream(exchange: &Exchange) -> bool {
+    const KIND: &[u8] = b"text/event-stream";
+    matches!(exchange.response().body(), ResponseBody::Stream(_))
+        && exchange.response_headers().any(|(name, value)| {
+            name.eq_ignore_ascii_case(b"content-type")
+                && value.get(..KIND.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(KIND))
+        })
+}
+
 impl Fields {
-    fn new(log: Arc<AccessLog>, remote: Option<SocketAddr>, protocol: Protocol) -> Fields {
+    fn new(log: Option<Arc<AccessLog>>, remote: Option<SocketAddr>, protocol: Protocol) -> Fields {
+        let time = if log.is_some() { SystemTime::now() } else { SystemTime::UNIX_EPOCH };
         Fields {
             log,
-            time: SystemTime::now(),
+            routes: None,
+            time,
             since: Instant::now(),
             remote,
             protocol,
@@ -170,15 +279,36 @@ impl Fields {
             path: 0,
             query: 0,
             trace_id: None,
+            id: 0,
+            referer: 0,
+            agent: 0,
             status: 0,
             bytes: 0,
             aborted: None,
             upstream: None,
+            app: AppPart::default(),
+            is_https: false,
         }
     }
 
     fn record(self, head: &[u8]) {
-        self.log.record(&Record {
+        let elapsed = self.since.elapsed();
+        let route = RouteName::of_pattern(&head[self.agent..]);
+        let (app, (queue, r)) = (self.app, self.times());
+        if let Some(routes) = self.routes.as_deref().filter(|_| app.is_asked) {
+            routes.as_ref().record(&RouteSample {
+                route,
+                is_route_set: app.is_route_set,
+                method: &head[..self.method],
+                is_https: self.is_https,
+                status: self.status,
+                queue,
+                r,
+                duration: (!app.is_event_stream).then_some(elapsed),
+            });
+        }
+        let Some(log) = &self.log else { return };
+        log.record(&Record {
             time: self.time,
             remote: self.remote,
             method: &head[..self.method],
@@ -187,11 +317,24 @@ impl Fields {
             protocol: self.protocol,
             status: if self.status == 0 { CLIENT_GONE } else { self.status },
             bytes: self.bytes,
-            elapsed: self.since.elapsed(),
+            elapsed,
             aborted: self.aborted.or((self.status == 0).then_some(StreamEnd::Client)),
-            request_id: &head[self.query..],
+            request_id: &head[self.query..self.id],
             trace_id: self.trace_id,
+            referer: &head[self.id..self.referer],
+            user_agent: &head[self.referer..self.agent],
+            route: if app.is_asked { route.as_bytes() } else { &[] },
+            queue,
+            r,
             upstream: self.upstream,
         });
+    }
+
+    /// Returns the time for which the request has waited until R began with it, and the time that R
+    /// took, as far as they are known.
+    fn times(&self) -> (Option<Duration>, Option<Duration>) {
+        let upstream = self.upstream.map(|upstream| upstream.queued);
+        let Some(times) = self.app.times else { return (upstream, None) };
+        (Some(times.queue + upstream.unwrap_or_default()), Some(times.app))
     }
 }

@@ -1,10 +1,12 @@
 //! The records of the access log, and the formats in which they are written.
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal, Write as _};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rookery_exchange::{StreamEnd, TerminationState, UpstreamLog};
+
+use crate::logging::output;
 
 /// The maximum length of a path or query in the access log, in bytes. Clients may send up to 96
 /// KiB, which would make lines unreadable.
@@ -38,6 +40,17 @@ pub struct Record<'a> {
     pub request_id: &'a [u8],
     /// The id of the request's trace in hexadecimal, or `None` if the request belongs to no trace.
     pub trace_id: Option<[u8; 32]>,
+    /// The `Referer` of the request, in which secrets are masked. It is empty if there is none.
+    pub referer: &'a [u8],
+    /// The `User-Agent` of the request. It is empty if there is none.
+    pub user_agent: &'a [u8],
+    /// The route of the request: the pattern that the application has set, otherwise the first
+    /// segment of the path. It is empty if the request was not for the application.
+    pub route: &'a [u8],
+    /// The time for which the request waited until R began with it, if known.
+    pub queue: Option<Duration>,
+    /// The time from then until R's response, if known.
+    pub r: Option<Duration>,
     /// Data about the workers of the request, such as the worker that received it last. `None` if
     /// no worker was involved.
     pub upstream: Option<UpstreamLog>,
@@ -98,6 +111,12 @@ pub struct OwnedRecord {
     pub request_id: Vec<u8>,
     /// The id of the request's trace in hexadecimal, or `None` if the request belongs to no trace.
     pub trace_id: Option<[u8; 32]>,
+    /// The route of the request; empty if the request was not for the application.
+    pub route: Vec<u8>,
+    /// The time for which the request waited until R began with it, if known.
+    pub queue: Option<Duration>,
+    /// The time from then until R's response, if known.
+    pub r: Option<Duration>,
     /// Data about the workers of the request, such as the worker that received it last. `None` if
     /// no worker was involved.
     pub upstream: Option<UpstreamLog>,
@@ -122,8 +141,35 @@ pub enum Format {
     /// - the [termination state](Record::ended)
     /// - the session
     CommonOfWorkers,
+    /// The Combined Log Format, which is the Common Log Format with the `Referer` and the
+    /// `User-Agent`, followed by four fields: the duration of the request, the time for which it
+    /// waited until R began with it, the time that R took, all in seconds, and the route. Unknown
+    /// values are written as `-`.
+    Combined,
     /// One JSON object per line for each request.
     Json,
+    /// Aligned columns for people at a terminal.
+    Terminal {
+        /// Whether the lines have colour.
+        is_coloured: bool,
+    },
+}
+
+impl Format {
+    /// Returns this format with colour if it is the one for terminals and `out` should have colour
+    /// ([`output::is_coloured`]).
+    #[must_use]
+    pub fn for_output(self, out: &impl IsTerminal) -> Format {
+        match self {
+            Format::Terminal { .. } => Format::Terminal { is_coloured: output::is_coloured(out) },
+            format => format,
+        }
+    }
+
+    /// Returns true if the format has the `Referer` and the `User-Agent` of a request.
+    pub(super) fn names_client(self) -> bool {
+        matches!(self, Format::Combined | Format::Json)
+    }
 }
 
 impl Record<'_> {
@@ -141,6 +187,9 @@ impl Record<'_> {
             aborted: self.aborted,
             request_id: self.request_id.to_vec(),
             trace_id: self.trace_id,
+            route: self.route.to_vec(),
+            queue: self.queue,
+            r: self.r,
             upstream: self.upstream,
             ended: self.ended(),
         }
@@ -152,7 +201,9 @@ impl Record<'_> {
         let _ = match format {
             Format::Common => self.write_common(out, false),
             Format::CommonOfWorkers => self.write_common(out, true),
+            Format::Combined => self.write_combined(out),
             Format::Json => self.write_json(out),
+            Format::Terminal { is_coloured } => self.write_terminal(is_coloured, out),
         };
     }
 
@@ -174,6 +225,17 @@ impl Record<'_> {
     }
 
     fn write_common(&self, out: &mut Vec<u8>, tells_of_workers: bool) -> io::Result<()> {
+        self.write_common_fields(out)?;
+        write!(out, " {:.6}", self.elapsed.as_secs_f64())?;
+        if tells_of_workers {
+            self.write_upstream(out)?;
+        }
+        out.push(b'\n');
+        Ok(())
+    }
+
+    /// Appends the fields of the Common Log Format, without a line feed.
+    pub(super) fn write_common_fields(&self, out: &mut Vec<u8>) -> io::Result<()> {
         let civil = Civil::of(self.time);
         match self.remote {
             Some(remote) => write!(out, "{}", plain(remote.ip()))?,
@@ -193,19 +255,7 @@ impl Record<'_> {
         out.push(b' ');
         escape_common(cut(self.path), out);
         escape_common(cut(self.query), out);
-        let protocol = self.protocol.name();
-        write!(
-            out,
-            " {protocol}\" {} {} {:.6}",
-            self.status,
-            self.bytes,
-            self.elapsed.as_secs_f64()
-        )?;
-        if tells_of_workers {
-            self.write_upstream(out)?;
-        }
-        out.push(b'\n');
-        Ok(())
+        write!(out, " {}\" {} {}", self.protocol.name(), self.status, self.bytes)
     }
 
     fn write_upstream(&self, out: &mut Vec<u8>) -> io::Result<()> {
@@ -269,6 +319,21 @@ impl Record<'_> {
             out.extend_from_slice(b",\"trace_id\":\"");
             out.extend_from_slice(trace_id);
             out.push(b'"');
+        }
+        for (name, value) in
+            [("route", self.route), ("referer", self.referer), ("user_agent", self.user_agent)]
+        {
+            if !value.is_empty() {
+                write!(out, ",\"{name}\":\"")?;
+                escape_json(value, out);
+                out.push(b'"');
+            }
+        }
+        if let Some(r) = self.r {
+            write!(out, ",\"r_seconds\":{:.6}", r.as_secs_f64())?;
+        }
+        if let Some(queue) = self.queue.filter(|_| self.upstream.is_none()) {
+            write!(out, ",\"queue_seconds\":{:.6}", queue.as_secs_f64())?;
         }
         if let Some(reason) = self.aborted {
             write!(out, ",\"aborted\":true,\"reason\":\"{}\"", reason.name())?;
@@ -359,7 +424,7 @@ pub(super) fn cut(bytes: &[u8]) -> &[u8] {
 
 /// Appends bytes to a log line with escapes, so that a client cannot add lines or terminal escape
 /// sequences to the log.
-fn escape_common(bytes: &[u8], out: &mut Vec<u8>) {
+pub(super) fn escape_common(bytes: &[u8], out: &mut Vec<u8>) {
     for &byte in bytes {
         match byte {
             b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),

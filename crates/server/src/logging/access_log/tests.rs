@@ -23,6 +23,11 @@ fn record<'a>(path: &'a [u8], query: &'a [u8]) -> Record<'a> {
         aborted: None,
         request_id: b"",
         trace_id: None,
+        referer: b"",
+        user_agent: b"",
+        route: b"",
+        queue: None,
+        r: None,
         upstream: None,
     }
 }
@@ -83,6 +88,89 @@ fn a_json_line_is_one_object() {
     assert!(line(&aborted, Format::Json).ends_with(
         ",\"seconds\":0.001234,\"request_id\":\"ab-1\",\"aborted\":true,\"reason\":\"timeout\"}\n"
     ));
+}
+
+/// A record with everything that the application and the client say about a request.
+fn full_record() -> Record<'static> {
+    Record {
+        referer: b"https://example.org/",
+        user_agent: b"Mozilla/5.0 \"x\"",
+        route: b"/users/<id>",
+        queue: Some(Duration::from_micros(200)),
+        r: Some(Duration::from_micros(900)),
+        ..record(b"/users/7", b"?x=1")
+    }
+}
+
+#[test]
+fn a_combined_line_names_the_client_the_times_and_the_route() {
+    assert_eq!(
+        line(&full_record(), Format::Combined),
+        "127.0.0.1 - - [21/Nov/2026:07:36:11 +0000] \"GET /users/7?x=1 HTTP/1.1\" 200 12 \
+         \"https://example.org/\" \"Mozilla/5.0 \\\"x\\\"\" 0.001234 0.000200 0.000900 \
+         \"/users/<id>\"\n"
+    );
+    let refused = line(&record(b"/", b""), Format::Combined);
+    assert!(refused.ends_with(" 200 12 \"-\" \"-\" 0.001234 - - \"-\"\n"), "{refused}");
+}
+
+#[test]
+fn a_json_line_has_the_route_and_the_times_of_the_application() {
+    let json = line(&full_record(), Format::Json);
+    assert!(
+        json.ends_with(
+            ",\"seconds\":0.001234,\"route\":\"/users/<id>\",\"referer\":\"https://example.org/\",\
+             \"user_agent\":\"Mozilla/5.0 \\\"x\\\"\",\"r_seconds\":0.000900,\"queue_seconds\":0.000200}\n"
+        ),
+        "{json}"
+    );
+}
+
+#[test]
+fn lines_at_a_terminal_are_aligned() {
+    let plain = Format::Terminal { is_coloured: false };
+    let slow = Record {
+        method: b"OPTIONS",
+        status: 503,
+        bytes: 1_234_567,
+        elapsed: Duration::from_secs(75),
+        aborted: Some(rookery_exchange::StreamEnd::Timeout),
+        queue: Some(Duration::from_secs(11)),
+        r: None,
+        ..record(b"/slow", b"")
+    };
+    let lines = [line(&full_record(), plain), line(&slow, plain)];
+    assert_eq!(
+        lines,
+        [
+            "07:36:11Z GET     200     1.2 ms  queue    0.2 ms  R    0.9 ms      12 B  /users/7?x=1  \
+             /users/<id>\n",
+            "07:36:11Z OPTIONS 503     75.0 s  queue    11.0 s  R         -    1.2 MB  /slow  \
+             aborted: timeout\n",
+        ]
+    );
+    assert_eq!(lines[0].find("/users/7"), lines[1].find("/slow"));
+}
+
+#[test]
+fn lines_at_a_terminal_have_colour_and_no_sequences_of_the_client() {
+    let coloured = Format::Terminal { is_coloured: true };
+    let strip = |text: String| {
+        ["31", "32", "33", "2", "0"]
+            .iter()
+            .fold(text, |text, code| text.replace(&format!("\x1b[{code}m"), ""))
+    };
+    let evil = Record { route: b"/\x1b[2J\n", ..record(b"/\x1b[2J", b"?\x1b]0;x\x07") };
+    for record in [full_record(), evil] {
+        let text = line(&record, coloured);
+        assert!(text.contains("\x1b[32m200\x1b[0m"), "{text:?}");
+        let plain = Format::Terminal { is_coloured: false };
+        assert_eq!(strip(text), line(&record, plain));
+        assert!(!line(&record, plain).trim_end().contains(['\x1b', '\n']));
+    }
+    let error = Record { status: 500, elapsed: Duration::from_secs(2), ..full_record() };
+    let text = line(&error, coloured);
+    assert!(text.contains("\x1b[31m500\x1b[0m \x1b[33m 2000.0 ms\x1b[0m"), "{text:?}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod http1;
 mod proxy_protocol;
 mod queued_requests;
 mod rejected_heads;
+mod routes;
 mod spooled_bodies;
 mod static_files;
 pub(crate) mod streamed_request_bodies;

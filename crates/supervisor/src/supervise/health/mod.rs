@@ -183,17 +183,20 @@ impl WorkerHealth {
         }
     }
 
-    /// Returns the action that logs a long task of the worker's R process or the end of such a
-    /// task, or `None` if there is nothing to log. `r_time` reads the processor time of R's thread,
-    /// and `route` returns the method and path of the request that R processes.
+    /// Returns the action that logs a task of the worker's R process that takes longer than
+    /// `limit`, or the end of such a task, or `None` if there is nothing to log. `r_time` reads the
+    /// processor time of R's thread, and `route` returns the method and path of the request that R
+    /// processes.
     pub(crate) fn check_slow_log(
         &mut self,
+        limit: Duration,
         seen: &Observation,
         r_time: impl FnOnce() -> Option<Duration>,
         route: impl FnOnce() -> Option<String>,
     ) -> Option<HealthAction> {
         let worker = seen.worker;
-        let line = match self.slow_log.check(&seen.scoreboard, seen.scoreboard_time, r_time) {
+        let line = match self.slow_log.check(limit, &seen.scoreboard, seen.scoreboard_time, r_time)
+        {
             SlowLogEntry::Nothing => return None,
             SlowLogEntry::Busy(busy, computes) => {
                 let route = route().map_or(String::new(), |route| format!(" with {route}"));
@@ -202,12 +205,12 @@ impl WorkerHealth {
                     Some(false) => ": it waits, for a file, a database or a lock",
                     None => "",
                 };
-                let busy = busy.as_secs();
+                let busy = seconds(busy);
                 format!("the R process of {worker} has been busy for {busy} s{route}{activity}")
             }
             SlowLogEntry::Finished(busy) => format!(
                 "the R process of {worker} is no longer busy with the task that took {} s",
-                busy.as_secs()
+                seconds(busy)
             ),
         };
         Some(HealthAction::Log(line))
@@ -232,6 +235,12 @@ impl WorkerHealth {
             HealthAction::Kill(ExitReason::LostWakeup),
         ]
     }
+}
+
+/// Returns a time in seconds, with one decimal if it is short.
+fn seconds(time: Duration) -> String {
+    let decimals = usize::from(time < Duration::from_secs(10));
+    format!("{:.decimals$}", time.as_secs_f64())
 }
 
 #[cfg(test)]

@@ -6,11 +6,9 @@ use std::time::Duration;
 
 use rookery_worker_protocol::{RState, Snapshot};
 
-/// The duration after which a task of R is logged. Users notice a wait of this length.
-const LONG_TASK: Duration = Duration::from_secs(10);
-
-/// The time before [`LONG_TASK`] at which the processor time of R's thread is first read, so that
-/// the slow log can report whether R has used any processor time since.
+/// The time before the limit of the slow log at which the processor time of R's thread is first
+/// read, at most half of the limit, so that the slow log can report whether R has used any
+/// processor time since.
 const SAMPLE_BEFORE: Duration = Duration::from_secs(3);
 
 /// The slow log of one worker, which reports long tasks of R.
@@ -37,11 +35,12 @@ pub(super) enum SlowLogEntry {
 }
 
 impl SlowLog {
-    /// Returns the slow-log entry that is due. `scoreboard` is the state that the worker publishes
-    /// in shared memory, `time` is the current time on the scoreboard's clock, and `r_time` reads
-    /// the processor time of R's thread.
+    /// Returns the slow-log entry that is due. A task is logged after the time `limit`.
+    /// `scoreboard` is the state that the worker publishes in shared memory, `time` is the current
+    /// time on the scoreboard's clock, and `r_time` reads the processor time of R's thread.
     pub(super) fn check(
         &mut self,
+        limit: Duration,
         scoreboard: &Snapshot,
         time: u64,
         r_time: impl FnOnce() -> Option<Duration>,
@@ -57,11 +56,11 @@ impl SlowLog {
             self.logged = None;
             return SlowLogEntry::Finished(seen);
         }
-        if !is_busy || busy < LONG_TASK.saturating_sub(SAMPLE_BEFORE) {
+        if !is_busy || busy < limit.saturating_sub(SAMPLE_BEFORE.min(limit / 2)) {
             return SlowLogEntry::Nothing;
         }
         let earlier = self.sample.filter(|(since, _, _)| *since == scoreboard.since);
-        if busy < LONG_TASK {
+        if busy < limit {
             if earlier.is_none() {
                 self.sample = r_time().map(|used| (scoreboard.since, time, used));
             }
@@ -86,6 +85,7 @@ mod tests {
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
+    const LIMIT: Duration = Duration::from_secs(10);
 
     fn scoreboard(r: RState, since: u64) -> Snapshot {
         let (scoreboard, _) = SharedScoreboard::create().unwrap();
@@ -97,7 +97,7 @@ mod tests {
         for (a_second, computes) in [(1000, true), (0, false), (50, false), (150, true)] {
             let mut slow = SlowLog::default();
             let mut check = |scoreboard: Snapshot, second: u64| {
-                slow.check(&scoreboard, second * SECOND, || {
+                slow.check(LIMIT, &scoreboard, second * SECOND, || {
                     Some(Duration::from_millis(second * a_second))
                 })
             };
@@ -132,9 +132,22 @@ mod tests {
     }
 
     #[test]
+    fn a_short_limit_leaves_time_for_a_measurement() {
+        let (mut slow, busy) = (SlowLog::default(), scoreboard(RState::Busy, 10));
+        let mut check = |time: u64| {
+            let used = Some(Duration::from_nanos(time));
+            slow.check(Duration::from_secs(2), &busy, time, || used)
+        };
+        assert_eq!(check(10 * SECOND + SECOND / 2), SlowLogEntry::Nothing);
+        assert_eq!(check(11 * SECOND + SECOND / 2), SlowLogEntry::Nothing);
+        assert_eq!(check(12 * SECOND), SlowLogEntry::Busy(Duration::from_secs(2), Some(true)));
+    }
+
+    #[test]
     fn logs_long_callbacks_and_no_long_start() {
-        let check =
-            |scoreboard: &Snapshot| SlowLog::default().check(scoreboard, 100 * SECOND, || None);
+        let check = |scoreboard: &Snapshot| {
+            SlowLog::default().check(LIMIT, scoreboard, 100 * SECOND, || None)
+        };
         assert_eq!(check(&scoreboard(RState::Starting, 0)), SlowLogEntry::Nothing);
         assert_eq!(check(&scoreboard(RState::Idle, 100)), SlowLogEntry::Nothing);
         assert_eq!(

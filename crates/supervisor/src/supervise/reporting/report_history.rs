@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use rookery_status::RequestCounters;
+use rookery_status::{RequestCounters, RouteTable};
 
 use super::super::slot::Slot;
 use super::super::worker::{ExitReason, WorkerPhase, WorkerProcess};
@@ -31,6 +31,8 @@ pub(in crate::supervise) struct ReportHistory {
     readied: (u64, f64),
     /// The sum of the request counters of workers that have ended.
     past: Arc<RequestCounters>,
+    /// The sum of the metrics by route of workers that have ended.
+    past_routes: Arc<RouteTable>,
     groups: ControlGroups,
     /// The number of out-of-memory kills that the control group counted at the last query.
     oom_kills: Option<u64>,
@@ -49,6 +51,7 @@ impl ReportHistory {
             sessions_lost: BTreeMap::new(),
             readied: (0, 0.0),
             past: Arc::default(),
+            past_routes: Arc::default(),
             oom_kills: groups.kills_for_memory(),
             unmatched_kills: (0, None),
             groups,
@@ -94,6 +97,7 @@ impl ReportHistory {
         *self.exits.entry(reason.name()).or_default() += 1;
         let sessions = worker.backend.scoreboard.read().sessions;
         self.past.add_all(worker.backend.scoreboard.request_counters());
+        self.past_routes.add_all(worker.backend.scoreboard.routes());
         if sessions > 0 {
             *self.sessions_lost.entry(reason.name()).or_default() += sessions;
         }
@@ -149,6 +153,7 @@ impl ReportHistory {
         report.sessions_lost.clone_from(&self.sessions_lost);
         report.readied = self.readied;
         report.past = Arc::clone(&self.past);
+        report.past_routes = Arc::clone(&self.past_routes);
     }
 }
 

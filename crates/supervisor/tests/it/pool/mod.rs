@@ -9,6 +9,7 @@ mod half_closed;
 mod hostile_clients;
 mod responses;
 mod retries;
+mod routes;
 mod session_affinity;
 mod session_urls;
 mod static_paths;

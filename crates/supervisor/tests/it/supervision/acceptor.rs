@@ -41,6 +41,29 @@ fn the_only_worker_accepts_all_connections() {
 }
 
 #[test]
+fn the_routes_of_a_worker_that_accepts_are_reported_and_survive_it() {
+    let running = Running::new(direct());
+    let admin = Admin::of(&running);
+    let pid = running.until_worker_accepts();
+    let users = || {
+        let requests = "rookery_route_requests_total{route=\"/users/<id>\"}";
+        let r = "rookery_route_r_seconds_sum{route=\"/users/<id>\"}";
+        (admin.metric(requests), admin.metric(r))
+    };
+    for id in 1..=4 {
+        running.get(&format!("/users/{id}?token=secret"));
+    }
+    wait_until("all requests are counted", || users() == (Some(4.0), Some(12.0)));
+    send_signal(pid, libc::SIGKILL);
+    wait_until("another accepts", || {
+        running.pids().first().is_some_and(|other| *other != pid) && !running.front_end_accepts()
+    });
+    running.get("/users/5");
+    wait_until("all requests are counted", || users() == (Some(5.0), Some(15.0)));
+    assert!(!admin.get("/metrics").text().contains("secret"));
+}
+
+#[test]
 fn no_connection_is_refused_when_the_accepting_worker_crashes() {
     let running = Running::new(direct());
     let pid = running.until_worker_accepts();

@@ -27,12 +27,13 @@ fn logs_starts_and_ends_with_resource_usage() {
 
 #[test]
 fn logs_a_long_task_of_r_and_its_end() {
-    let running = Running::new(Wish { workers: 1, ..Wish::default() });
+    let times = Timeouts { slow: Some(Duration::from_secs(2)), ..Timeouts::default() };
+    let running = Running::new(Wish { workers: 1, times, ..Wish::default() });
     let pid = running.pids()[0];
     let mut client = running.connect();
-    let begun = std::thread::spawn(move || client.get("/sleep/13000"));
-    let said = format!("the R process of worker 0 ({pid}) has been busy for 1");
-    wait_until("it is told", || is_told(&[&said, "with GET /sleep/13000: it waits"]));
+    let begun = std::thread::spawn(move || client.get("/sleep/5000"));
+    let said = format!("the R process of worker 0 ({pid}) has been busy for ");
+    wait_until("it is told", || is_told(&[&said, "with GET /sleep/5000: it waits"]));
     assert_eq!(begun.join().unwrap().status, 200);
     wait_until("its end is", || {
         is_told(&[&format!("the R process of worker 0 ({pid}) is no longer busy")])

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rookery_exchange::{
-    AppWaker, ChunkAdmission, Command, Event, Exchange, Link, Payload, StreamOptions,
+    AppTimes, AppWaker, ChunkAdmission, Command, Event, Exchange, Link, Payload, StreamOptions,
 };
 use rookery_server::{Config, Downstream, Listener, ListenerConfig, Server};
 use rookery_supervisor::{Backend, WorkerId};
@@ -189,6 +189,7 @@ pub(crate) fn answer(
                 pieces(link, scoreboard, gate, exchange);
             } else {
                 reply(slot, gate, &mut exchange, call.as_ref());
+                report(scoreboard, ticket, &mut exchange);
                 scoreboard.count_done(now());
                 if ticket.is_none() {
                     // The request is from a client that has connected to the worker itself.
@@ -219,6 +220,20 @@ pub(crate) fn answer(
             gate.begun.store(code.into(), Ordering::Relaxed);
         }
         _ => {}
+    }
+}
+
+/// Reports the route `/users/<id>` and fixed times for a request to `/users/...`, as R does.
+fn report(scoreboard: &SharedScoreboard, ticket: Option<Ticket>, exchange: &mut Exchange) {
+    if !exchange.path().starts_with(b"/users/") {
+        return;
+    }
+    let (queue, app) = (Duration::from_millis(20), Duration::from_secs(3));
+    exchange.set_route(b"/users/<id>?token=1");
+    exchange.set_app_times(AppTimes { queue, app });
+    if let Some(ticket) = ticket {
+        let [queue, app] = [queue, app].map(|time| time.as_nanos() as u64);
+        scoreboard.report_request(ticket, queue, app, exchange.route());
     }
 }
 
@@ -258,6 +273,7 @@ fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange, call: Option<&WorkerHe
             body
         }
         "bytes" => vec![b'x'; number],
+        "users" => Vec::new(),
         "status" => {
             status = rest.parse().unwrap();
             Vec::new()

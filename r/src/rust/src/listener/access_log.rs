@@ -14,8 +14,15 @@ use rookery_server::output;
 use crate::core::{self, Log};
 use crate::{Bytes, entry, result};
 
-/// The value of `enum rk_log_format` that means an access log in JSON.
-const JSON: i32 = 1;
+/// Returns the format of the access log for an `enum rk_log_format`.
+fn format_of(format: i32) -> Format {
+    match format {
+        1 => Format::Json,
+        2 => Format::Combined,
+        3 => Format::Terminal { is_coloured: false },
+        _ => Format::Common,
+    }
+}
 
 /// A record of the access log as C reads it: `struct rk_log_record`.
 #[derive(Debug)]
@@ -31,12 +38,15 @@ pub struct RawRecord {
     query: Bytes,
     request_id: Bytes,
     aborted: i32,
+    route: Bytes,
+    queue_seconds: f64,
+    r_seconds: f64,
 }
 
 // The layout is the same as in rookery.h.
 #[cfg(target_pointer_width = "64")]
 const _: () =
-    assert!(size_of::<RawRecord>() == 120 && std::mem::offset_of!(RawRecord, remote) == 32);
+    assert!(size_of::<RawRecord>() == 152 && std::mem::offset_of!(RawRecord, remote) == 32);
 
 /// The handle that opens the access log's file again, if the log is written to a file.
 static REOPENER: Mutex<Option<Reopener>> = Mutex::new(None);
@@ -59,7 +69,7 @@ pub(crate) fn reopen() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_log_open(path: *const c_char, fd: i32, format: i32) -> i32 {
     entry(result::STALE, || {
-        let format = if format == JSON { Format::Json } else { Format::Common };
+        let format = format_of(format);
         let mut reopener = None;
         let log = if !path.is_null() {
             // SAFETY: guaranteed by the caller, see `# Safety`.
@@ -74,6 +84,7 @@ pub unsafe extern "C" fn rk_log_open(path: *const c_char, fd: i32, format: i32) 
         } else {
             // SAFETY: guaranteed by the caller, see `# Safety`.
             let file = unsafe { File::from_raw_fd(fd) };
+            let format = format.for_output(&file);
             AccessLog::written(file, format)
         };
         match log {
@@ -121,6 +132,9 @@ pub unsafe extern "C" fn rk_log_next(out: *mut RawRecord) -> i32 {
                 query: Bytes::of(&record.query),
                 request_id: Bytes::of(&record.request_id),
                 aborted: record.aborted.map_or(-1, |reason| reason as i32),
+                route: Bytes::of(&record.route),
+                queue_seconds: record.queue.map_or(f64::NAN, |time| time.as_secs_f64()),
+                r_seconds: record.r.map_or(f64::NAN, |time| time.as_secs_f64()),
             };
             // SAFETY: guaranteed by the caller, see `# Safety`.
             unsafe { out.write(raw) };

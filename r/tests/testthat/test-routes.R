@@ -1,0 +1,102 @@
+# Requests are counted by the route that the app sets as `req$ROUTE`.
+
+skip_if_not_installed("processx")
+skip_if_not_installed("curl")
+skip_if_not_installed("jsonlite")
+skip_on_os(c("mac", "solaris"))
+
+routes_app <- c(
+  "reply <- function(status = 200L) list(status = status, headers = list(), body = 'x')",
+  "list(call = function(req) {",
+  "  switch(req$PATH_INFO,",
+  "    '/set' = { req$ROUTE <- '/<set>?token=1'; reply() },",
+  "    '/fails' = { req$ROUTE <- '/<fails>'; stop('no') },",
+  "    '/async' = {",
+  "      req$ROUTE <- '/<async>'",
+  "      promises::promise(function(resolve, reject) later::later(function() resolve(reply()), 0.05))",
+  "    },",
+  "    '/number' = { req$ROUTE <- 1; reply() },",
+  "    '/missing' = { req$ROUTE <- NA_character_; reply() },",
+  "    '/active' = { makeActiveBinding('ROUTE', function() stop('active'), req); reply() },",
+  "    '/long' = { req$ROUTE <- paste0('/', strrep('x', 300)); reply() },",
+  "    reply()",
+  "  )",
+  "})"
+)
+
+# Returns the requests and errors of each route, once `count` requests are counted.
+routes_of <- function(admin, count) {
+  routes <- NULL
+  wait_until(function() {
+    status <- jsonlite::fromJSON(rawToChar(admin()$content), simplifyVector = FALSE)
+    routes <<- vapply(
+      status$routes, function(it) paste(it$route, it$requests, it$errors), ""
+    )
+    sum(vapply(status$routes, function(it) it$requests, 0)) == count
+  })
+  routes
+}
+
+test_that("an app sets the route of a request", {
+  dir <- local_app("app.R" = routes_app)
+  socket <- withr::local_tempfile(pattern = "a", tmpdir = "/tmp")
+  it <- local_r(
+    sprintf("rookery::serve('%s', port = 0, log = FALSE, admin = 'unix:%s')", dir, socket)
+  )
+  url <- sub(" .*", "", expect_serving(it))
+  paths <- c(
+    "/set", "/set?x=1", "/fails", "/async", "/number", "/missing", "/long", "/users/1", "/users/2"
+  )
+  for (path in paths) fetch(paste0(url, path))
+  admin <- function() fetch("http://localhost/status", path = socket)
+  expect_setequal(routes_of(admin, length(paths)), c(
+    "/<set> 2 0", "/<fails> 1 1", "/<async> 1 0", "/number 1 0", "/missing 1 0",
+    paste0("/", strrep("x", 119), " 1 0"), "/users 2 0"
+  ))
+  # An active binding that fails is an error of the app.
+  expect_equal(fetch(paste0(url, "/active"))$status_code, 500L)
+  expect_equal(fetch(paste0(url, "/"))$status_code, 200L)
+})
+
+test_that("serve() knows the routes of plumber, also behind a supervisor", {
+  skip_if_not_installed("plumber")
+  api <- c(
+    "#* @get /users/<id:int>",
+    "function(id) id",
+    "#* @get /fails",
+    "function() stop('no')",
+    "#* @plumber",
+    "function(pr) {",
+    "  below <- plumber::pr_get(plumber::pr(), '/inner/<x>', function(x) x)",
+    "  plumber::pr_mount(pr, '/below', below)",
+    "}"
+  )
+  for (workers in c("1", "2")) {
+    socket <- withr::local_tempfile(pattern = "a", tmpdir = "/tmp")
+    it <- local_cli(
+      "serve", local_app("plumber.R" = api), "--port", "0", "--workers", workers, "--admin",
+      paste0("unix:", socket)
+    )
+    url <- expect_serving(it)
+    for (path in c("/users/1", "/users/2", "/fails", "/below/inner/1", "/none")) {
+      fetch(paste0(url, path))
+    }
+    admin <- function() fetch("http://localhost/status", path = socket)
+    expect_setequal(
+      routes_of(admin, 5),
+      c("/users/<id:int> 2 0", "/fails 1 1", "/below/inner/<x> 1 0", "other 1 0")
+    )
+  }
+})
+
+test_that("Server-Timing has the time in R if it is turned on", {
+  withr::local_options(rookery.server_timing = TRUE)
+  server <- local_server(function(req) {
+    Sys.sleep(0.02)
+    ok("hello")
+  })
+  client <- local_client(server)
+  timing <- get(client, "/")$headers[["server-timing"]]
+  expect_match(timing, "^queue;dur=[0-9.]+, r;dur=[0-9.]+$")
+  expect_gte(as.numeric(sub(".*r;dur=", "", timing)), 20)
+})
