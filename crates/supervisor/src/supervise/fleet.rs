@@ -372,9 +372,7 @@ impl<'a> Fleet<'a> {
         // Early, because requests that the worker had in flight wait for this.
         self.registry.remove(&process.backend);
         let reason = self.history.on_exit(&process, end.exit);
-        if matches!(process.phase, WorkerPhase::Starting { .. }) {
-            process.end_start_span(self.registry.tracer(), Some(reason.name()));
-        }
+        process.end_start_span(self.registry.tracer(), Some(reason.name()));
         let now = Instant::now();
         let is_failed_start = self.config.is_dev
             && process.has_failed_to_start()

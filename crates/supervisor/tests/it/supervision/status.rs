@@ -11,9 +11,12 @@ use crate::support::running_supervisor::{Load, Running, Wish, is_told, send_sign
 
 #[test]
 fn the_documentation_lists_every_metric_and_no_other() {
-    let page = include_str!("../../../../../docs/operations.md");
-    let rows =
-        page.split_once("\n## Metrics\n").and_then(|(_, rest)| rest.split_once("\n## ")).unwrap().0;
+    let page = include_str!("../../../../../docs/metrics.md");
+    let rows = page
+        .split_once("\n## All metrics\n")
+        .and_then(|(_, rest)| rest.split_once("\n## "))
+        .unwrap()
+        .0;
     let first = |row: &'static str| row.strip_prefix("| `").and_then(|row| row.split(" | ").next());
     let mut named: Vec<&str> =
         rows.lines().filter_map(first).flat_map(|names| names.split(", ")).collect();
