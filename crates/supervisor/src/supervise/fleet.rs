@@ -22,10 +22,10 @@ use super::workers::{SlotRole, Workers};
 use super::{Frontend, Outcome, SupervisorConfig, SupervisorEvent};
 use crate::backend_registry::BackendRegistry;
 use crate::process::{ControlGroups, ProcessEnd};
-use crate::report::Report;
 
 mod development;
 mod number_of_workers;
+mod report;
 
 /// The fleet: all workers of a server, with the configuration that they are started with.
 pub(super) struct Fleet<'a> {
@@ -276,7 +276,7 @@ impl<'a> Fleet<'a> {
         self.workers.on_announcement(epoch);
     }
 
-    /// Adds the errors that a worker has reported to the last errors of all workers.
+    /// Adds the errors that a worker has reported to the last errors.
     pub(super) fn on_errors(&self, epoch: u64) {
         self.workers.on_errors(epoch);
     }
@@ -576,26 +576,5 @@ impl<'a> Fleet<'a> {
     /// Reports that the reload has ended, if no worker remains to be replaced for it.
     pub(super) fn complete_reload(&mut self) {
         self.rollout.complete_reload();
-    }
-
-    // ---- reports ----
-
-    /// Returns the status report of the workers.
-    pub(super) fn report(&mut self) -> Report {
-        let mut processes: Vec<_> = self.workers.iter_mut().map(WorkerProcess::report).collect();
-        processes.sort_by_key(|process| (process.backend.slot, process.backend.epoch));
-        let slots = (0..).zip(self.workers.slots());
-        let mut report = Report {
-            slots: slots.map(|(slot, place)| self.history.slot_report(slot, place)).collect(),
-            processes,
-            generation: self.rollout.replacing.generation(),
-            wanted: self.rollout.scaling.wanted(),
-            spares: self.rollout.scaling.spares(),
-            reload: self.rollout.reload().clone(),
-            starts: self.launcher.starts(),
-            ..Report::default()
-        };
-        self.history.write_to(&mut report);
-        report
     }
 }

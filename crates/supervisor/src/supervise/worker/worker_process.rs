@@ -240,8 +240,8 @@ impl WorkerProcess {
     }
 
     /// Records the span of the worker's start, which ends now, if there is a tracer. `failure` is
-    /// the reason why the worker has ended, or `None` if it is ready. Does nothing if the worker has
-    /// ended after it was ready.
+    /// the reason why the worker has ended, or `None` if it is ready. Does nothing if the worker
+    /// has ended after it was ready.
     pub(crate) fn end_start_span(&self, tracer: Option<&Tracer>, failure: Option<&str>) {
         let was_ready = !matches!(self.phase, WorkerPhase::Starting { .. });
         let Some(tracer) = tracer.filter(|_| failure.is_none() || !was_ready) else { return };
