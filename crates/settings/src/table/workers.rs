@@ -166,7 +166,7 @@ pub(super) static ROWS: [Setting; 27] = [
     },
     Setting {
         name: "slow_log",
-        shown: Shown::Always,
+        shown: Shown::InLongHelp,
         kind: Kind::Seconds,
         default: Default::Is("10 s"),
         min: 0.1,
