@@ -118,7 +118,7 @@ test_that("each key is read with the type of its setting", {
     text <- c(
       host = "127.0.0.2", max_age = 43200, max_memory = 2e9, worker_timeout = 300,
       start_timeout = 90, drain_sessions = 14400,
-      shutdown_delay = 5, queue_timeout = 3, surge = "0", drain_status = "404")
+      shutdown_delay = 5, queue_timeout = 3, slow_log = 2, surge = "0", drain_status = "404")
     expect_equal(
       unlist(found),
       unlist(if (name %in% names(text)) as_type_of(found[[1]], text[[name]]) else value),
