@@ -128,6 +128,8 @@ dev_wait_at_gate <- function() {
 # may see details.
 dev_error_report <- function(report) {
   if (is_dev() && identical(report$detail, "full")) {
+    # The response to a failed stream is only a text, which cannot be marked as one with details.
+    if (identical(report$stage, "stream")) report$detail <- "none"
     accept <- tryCatch(report$req$HTTP_ACCEPT, error = function(error) NULL)
     is_html <- is.character(accept) && any(grepl("(^|,) *text/html *(;|,|$)", accept))
     if (is_html) report$format <- "page"

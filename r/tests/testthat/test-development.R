@@ -87,3 +87,15 @@ test_that("responses with details are marked, and their page may load the server
   expect_equal(dev_error_report(c(report("text")[-9], list(req = html)))$format, "page")
   expect_equal(dev_error_report(report("text"))$format, "text")
 })
+
+test_that("the response to a failed stream has no details, because it cannot be marked", {
+  report <- list(
+    detail = "full", stage = "stream", label = "the stream", route = "GET /", request_id = "a-1",
+    text = NULL, condition = simpleError("a mistake"), trace = NULL, format = "text",
+    req = list2env(list(HTTP_ACCEPT = "text/html"))
+  )
+  body <- function() error_response(dev_error_report(report))$body
+  expect_match(body(), "a mistake")
+  local_dev()
+  expect_equal(body(), "500 Internal Server Error\nRequest a-1\n")
+})
