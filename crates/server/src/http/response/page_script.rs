@@ -205,12 +205,54 @@ mod tests {
             ("<head><!-- </head> --></head>", "<head><!-- </head> -->|</head>"),
             ("<script>'</head>'</script></head>", "<script>'</head>'</script>|</head>"),
             ("<head></header></head>", "<head></header>|</head>"),
+            ("<template></head></template></head>", "<template></head></template>|</head>"),
+            ("<!doctype html><p>1 < 2 <3</p></body>", "<!doctype html><p>1 < 2 <3</p>|</body>"),
         ] {
             let (got, _) = insert(&mut headers(&[HTML]), page, 0);
             assert_eq!(got.unwrap(), expected.replace('|', SCRIPT), "{page}");
         }
         for page in ["", "<p>a fragment</p>", "<!-- </head>", "<script></head>", "</hea"] {
             assert_eq!(insert(&mut headers(&[HTML]), page, 0).0, None, "{page}");
+        }
+    }
+
+    #[test]
+    fn the_script_is_never_inserted_into_an_attribute_a_comment_or_text() {
+        let bait = "</head></body><img src=x onerror=alert(1)>";
+        for before in [
+            "<title>t</title><input value=\"|\">",
+            "<input value = '\"|'>",
+            "<input value='a'value=\"|\">",
+            "<input =\"a=\"|\">",
+            "<input/value=\"|\"/>",
+            "<br/><p a='\"'><p title='|'>",
+            "</p title='|'>",
+            "<link href='|'>",
+            "<script src='|'></script>",
+            "<!---|-->",
+            "<!----!><!-- |--!>",
+            "<!--><p a='|'>",
+            "<!--->--><p a='|'>",
+            "<!doctype \"><p a=\"|\">",
+            "</ '><p a='|'>",
+            "<template><p a='</template>|'></template>",
+            "<iframe>'|</iframe><xmp><p a=\"|</xmp>",
+            "<svg><title>a</title></svg><p a='|'>",
+        ] {
+            let page = format!("{}</head>", before.replace('|', bait));
+            let expected = format!("{}{SCRIPT}</head>", before.replace('|', bait));
+            assert_eq!(insert(&mut headers(&[HTML]), &page, 0).0, Some(expected), "{page}");
+        }
+        for before in [
+            "<input value='",
+            "<!--",
+            "<plaintext>",
+            "<svg><style><p a='</style>|'></style></svg>",
+            "<svg><![CDATA[><p a=']]>|'>",
+            "<script><!--<script></script>|--></script>",
+        ] {
+            let page = format!("{}</head>", before.replace('|', bait));
+            assert_eq!(insert(&mut headers(&[HTML]), &page, 0).0, None, "{page}");
         }
     }
 
