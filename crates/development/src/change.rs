@@ -9,8 +9,15 @@ const PUBLIC_FOLDER: &str = "www";
 /// The extensions of files that an open page can replace without a reload.
 const REPLACEABLE: [&str; 8] = ["css", "png", "jpg", "jpeg", "gif", "svg", "webp", "ico"];
 
-/// The files that R, or this program, reads before the app is started.
-const START_FILES: [&str; 4] = ["_server.yml", ".Rprofile", ".Renviron", "renv.lock"];
+/// The extensions of files that R reads, even if they are in the folder of public files.
+const READ_BY_R: [&str; 11] =
+    ["r", "rmd", "qmd", "md", "scss", "sass", "yml", "yaml", "sql", "cpp", "stan"];
+
+/// The files that R reads before the app is started.
+const START_FILES: [&str; 3] = [".Rprofile", ".Renviron", "renv.lock"];
+
+/// The names of the app's file of settings, in any case.
+const SETTINGS_FILES: [&str; 2] = ["_server.yml", "_server.yaml"];
 
 /// What has to be done after files of an app have changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,20 +40,25 @@ impl Change {
     /// app's folder. `is_site` is true for a static site, whose files are sent to browsers
     /// unchanged.
     pub fn of(changed: &[PathBuf], is_site: bool) -> Change {
-        let published: Option<Vec<&Path>> =
-            changed
-                .iter()
-                .map(|path| {
-                    if is_site {
-                        Some(path.as_path())
-                    } else {
-                        path.strip_prefix(PUBLIC_FOLDER).ok()
-                    }
-                })
-                .collect();
+        let published: Option<Vec<&Path>> = changed
+            .iter()
+            .map(|path| {
+                if is_site {
+                    Some(path.as_path())
+                } else {
+                    path.strip_prefix(PUBLIC_FOLDER)
+                        .ok()
+                        .filter(|path| !READ_BY_R.contains(&&*extension(path)))
+                }
+            })
+            .collect();
         let Some(published) = published else {
-            let is_start_file =
-                |path: &PathBuf| path.to_str().is_some_and(|path| START_FILES.contains(&path));
+            let is_start_file = |path: &PathBuf| {
+                path.to_str().is_some_and(|path| {
+                    START_FILES.contains(&path)
+                        || SETTINGS_FILES.iter().any(|name| name.eq_ignore_ascii_case(path))
+                })
+            };
             return Change::App { is_environment_kept: !changed.iter().any(is_start_file) };
         };
         if published.iter().all(|path| is_replaceable(path)) {
@@ -60,8 +72,11 @@ impl Change {
 }
 
 fn is_replaceable(path: &Path) -> bool {
-    let extension = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
-    REPLACEABLE.contains(&&*extension)
+    REPLACEABLE.contains(&&*extension(path))
+}
+
+fn extension(path: &Path) -> String {
+    path.extension().unwrap_or_default().to_string_lossy().to_lowercase()
 }
 
 #[cfg(test)]
@@ -84,7 +99,12 @@ mod tests {
         assert_eq!(of(&["a.css"], false), app);
         assert_eq!(of(&["a.css"], true), styles(&["a.css"]));
         assert_eq!(of(&["index.html", "a.css"], true), Change::Page);
-        for file in START_FILES {
+        for file in ["www/doc.Rmd", "www/theme.scss", "www/i/q.SQL"] {
+            assert_eq!(of(&["www/a.css", file], false), app, "{file}");
+            assert_eq!(of(&[file], true), Change::Page, "{file}");
+        }
+        let settings = ["_server.yml", "_server.yaml", "_Server.YML"];
+        for file in START_FILES.into_iter().chain(settings) {
             let kept = Change::App { is_environment_kept: false };
             assert_eq!(of(&["app.R", file], false), kept, "{file}");
         }

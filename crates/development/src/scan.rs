@@ -14,9 +14,9 @@ const MAX_FOLDERS: usize = 2000;
 
 /// The extensions of the files that are watched. They are those of an app's source files. Data
 /// files are not watched, because the app may write them itself.
-const EXTENSIONS: [&str; 21] = [
-    "r", "rmd", "qmd", "md", "html", "htm", "css", "scss", "js", "yml", "yaml", "sql", "stan",
-    "cpp", "png", "jpg", "jpeg", "gif", "svg", "webp", "ico",
+const EXTENSIONS: [&str; 22] = [
+    "r", "rmd", "qmd", "md", "html", "htm", "css", "scss", "sass", "js", "yml", "yaml", "sql",
+    "stan", "cpp", "png", "jpg", "jpeg", "gif", "svg", "webp", "ico",
 ];
 
 /// Files without one of the [`EXTENSIONS`] that are watched nevertheless, because R reads them when
