@@ -120,6 +120,21 @@
     location.reload();
   }
 
+  // Reloads the page if it is not of the app's version. A cache may send an old page again: then it is not
+  // reloaded a second time for the same version.
+  const reloaded = `rookery-reloaded:${location.pathname}`;
+
+  function onVersion(current) {
+    try {
+      if (current === version) sessionStorage.removeItem(reloaded);
+      else if (sessionStorage.getItem(reloaded) === String(current)) return;
+      else sessionStorage.setItem(reloaded, String(current));
+    } catch {
+      // No storage.
+    }
+    if (current !== version) reload();
+  }
+
   // Adds a parameter that the server ignores, so that the browser does not use its copy.
   function fresh(address) {
     const changed = new URL(address, document.baseURI);
@@ -129,9 +144,14 @@
 
   function isOneOf(address, names) {
     if (!address) return false;
-    const { origin, pathname } = new URL(address, document.baseURI);
-    const path = decodeURIComponent(pathname);
-    return origin === location.origin && names.some((name) => path.endsWith(`/${name}`));
+    try {
+      const { origin, pathname } = new URL(address, document.baseURI);
+      const path = decodeURIComponent(pathname);
+      return origin === location.origin && names.some((name) => path.endsWith(`/${name}`));
+    } catch {
+      // Not a valid URL.
+      return false;
+    }
   }
 
   function replaceStyleSheet(link) {
@@ -199,7 +219,7 @@
     });
     socket.addEventListener('message', ({ data }) => {
       const message = JSON.parse(data);
-      if (message.version !== undefined && message.version !== version) reload();
+      if (message.version !== undefined) onVersion(message.version);
       if (message.styles) replaceFiles(message.styles);
       if (message.restarting) showBadge('Restarting R …');
     });
