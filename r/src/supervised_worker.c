@@ -81,6 +81,19 @@ SEXP ffi_worker_state(void) {
     }
 }
 
+// Unblocks SIGINT, which the supervisor has blocked for a preloaded worker (spawn.rs), and discards
+// a pending one: at a terminal, Ctrl-C also reaches this process, but is meant for another one.
+static void unblock_interrupts(void) {
+    sigset_t interrupts, pending;
+    sigemptyset(&interrupts);
+    sigaddset(&interrupts, SIGINT);
+    int signal_number;
+    if (sigpending(&pending) == 0 && sigismember(&pending, SIGINT) == 1) {
+        sigwait(&interrupts, &signal_number);
+    }
+    pthread_sigmask(SIG_UNBLOCK, &interrupts, NULL);
+}
+
 // Waits until the supervisor lets a preloaded worker read the app. Returns FALSE if the supervisor
 // has closed the gate instead. Closes the descriptor, so that processes of the app do not inherit
 // it.
@@ -92,6 +105,7 @@ SEXP ffi_worker_gate(SEXP gate) {
         R_CheckUserInterrupt();
     }
     close(fd);
+    unblock_interrupts();
     return Rf_ScalarLogical(count == 1);
 }
 

@@ -29,6 +29,11 @@ pub(crate) fn serve(
     redirect_address: Option<&Address>,
     log: &LogTarget,
 ) -> Result<(), Failure> {
+    if serve.is_dev {
+        return Err(Failure::Unavailable(
+            "`rookery dev` needs Linux, except for static sites: use `rookery serve`.".to_owned(),
+        ));
+    }
     if serve.workers != Workers::of(&rookery_settings::Settings::default())? {
         return Err(Failure::Unavailable(
             "Options for workers, such as `--workers`, need Linux: without them, one R process \
@@ -159,6 +164,14 @@ mod tests {
                       tls:flag:acme_staging=FALSE\ntls:text:acme_profile=shortlived\n\
                       tls:text:acme_challenge=tls-alpn-01\ntls:text:acme_ca=/";
         assert!(text.contains(wanted), "{text}");
+    }
+
+    #[test]
+    fn development_needs_linux() {
+        let target = Target { path: "/app".into(), folder: "/app".into(), is_site: false };
+        let address = Address::parse("127.0.0.1", 0).unwrap();
+        let refused = serve(&served(&["dev", "."]), &target, &address, None, &LogTarget::Nothing);
+        assert!(message_of(refused).starts_with("`rookery dev` needs Linux, except"));
     }
 
     #[test]

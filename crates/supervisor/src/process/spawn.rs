@@ -88,6 +88,7 @@ pub(crate) fn spawn(
     let (scoreboard, memory) = SharedScoreboard::create()?;
     let id = WorkerId::new()?;
     let called = id.to_string();
+    let is_preloaded = gate.is_some();
     for name in rookery_worker_protocol::NAMES {
         command.env_remove(name);
     }
@@ -126,7 +127,7 @@ pub(crate) fn spawn(
     let parent = unsafe { libc::getpid() };
     // SAFETY: `settle` only makes system calls, which are async-signal-safe, and uses no memory but
     // its own stack.
-    unsafe { command.pre_exec(move || settle(parent, files)) };
+    unsafe { command.pre_exec(move || settle(parent, files, is_preloaded)) };
     let mut child = command.spawn()?;
     let pipes = (child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from));
     let streams = match pipes {
@@ -150,15 +151,20 @@ pub(crate) fn spawn(
 }
 
 /// Sets up a new worker process between fork and exec.
-fn settle(parent: libc::pid_t, files: Option<libc::rlimit>) -> io::Result<()> {
+fn settle(parent: libc::pid_t, files: Option<libc::rlimit>, is_preloaded: bool) -> io::Result<()> {
     // SAFETY: all pointers refer to local variables and to `files`, and a zeroed set is valid for
     // `sigemptyset`.
     unsafe {
         // The new process inherits the blocked signals of the supervisor's threads, which receive
         // signals by waiting for them.
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut none);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+        let mut blocked: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut blocked);
+        if is_preloaded {
+            // At a terminal, Ctrl-C is meant for the worker that serves. The preloaded worker
+            // unblocks the signal when it may read the app (r/src/supervised_worker.c).
+            libc::sigaddset(&raw mut blocked, libc::SIGINT);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const blocked, std::ptr::null_mut());
         if let Some(files) = files {
             libc::setrlimit(libc::RLIMIT_NOFILE, &raw const files);
         }

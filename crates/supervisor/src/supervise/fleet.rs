@@ -340,7 +340,7 @@ impl<'a> Fleet<'a> {
         if is_first || is_reloaded {
             self.frontend.on_event(SupervisorEvent::AppReady);
             if self.config.is_dev {
-                self.preload.schedule(Instant::now());
+                self.preload.schedule(Instant::now(), self.rollout.replacing.generation());
             }
         }
         // Measured last, because it reads many files and clients should not wait for that.

@@ -24,18 +24,21 @@ pub(super) const STALE_STATUS: i32 = 79;
 #[derive(Debug, Default)]
 pub(super) struct Preload {
     worker: Option<(WorkerProcess, File)>,
-    due: Option<Instant>,
+    /// When a worker is to be preloaded, and the generation (the number of reloads) of the app that
+    /// is ready.
+    due: Option<(Instant, u64)>,
 }
 
 impl Preload {
-    /// Schedules the start of a preloaded worker, because the app is ready.
-    pub(super) fn schedule(&mut self, now: Instant) {
-        self.due = Some(now + DELAY);
+    /// Schedules the start of a preloaded worker, because the app of this generation is
+    /// ready.
+    pub(super) fn schedule(&mut self, now: Instant, generation: u64) {
+        self.due = Some((now + DELAY, generation));
     }
 
     /// Returns true if the start of a preloaded worker is due. Returns true only once.
     pub(super) fn take_due(&mut self, now: Instant) -> bool {
-        self.worker.is_none() && self.due.take_if(|due| now >= *due).is_some()
+        self.worker.is_none() && self.due.take_if(|due| now >= due.0).is_some()
     }
 
     /// Returns the two ends of the pipe that is a worker's gate: the supervisor's and the worker's.
@@ -49,14 +52,19 @@ impl Preload {
     }
 
     /// Takes the preloaded worker for a slot (a worker's numbered place) in this generation (the
-    /// number of reloads), and lets it read the app. Returns `None` if there is none.
+    /// number of reloads), and lets it read the app. Returns `None` if there is none. Ends a
+    /// preloaded worker of an older generation, because no reload can use it any more.
     pub(super) fn take(
         &mut self,
         slot: u32,
         generation: u64,
         times: Timeouts,
     ) -> Option<WorkerProcess> {
-        self.due = None;
+        // A worker that only replaces one that has ended does not change the schedule.
+        self.due.take_if(|due| due.1 < generation);
+        if self.worker.as_ref().is_some_and(|it| it.0.start.generation < generation) {
+            self.end_worker();
+        }
         let fits = |it: &mut (WorkerProcess, _)| {
             (it.0.start.slot, it.0.start.generation) == (slot, generation)
         };
@@ -68,6 +76,10 @@ impl Preload {
     /// Ends the preloaded worker, because it cannot be used.
     pub(super) fn discard(&mut self) {
         self.due = None;
+        self.end_worker();
+    }
+
+    fn end_worker(&mut self) {
         if let Some((mut worker, _)) = self.worker.take() {
             worker.kill();
             worker.clean_up();

@@ -46,7 +46,9 @@ impl Fleet<'_> {
         report: Option<&StartReport>,
     ) -> bool {
         let slot = exited.process.start.slot;
-        if exited.exit() == Exit::Status(STALE_STATUS) {
+        // Any app may end with this status, and an app that always does must not be started again
+        // at once.
+        if exited.process.was_preloaded && exited.exit() == Exit::Status(STALE_STATUS) {
             // The packages that the worker has loaded are no longer those of the library.
             match role {
                 SlotRole::Former => {}

@@ -100,6 +100,8 @@ pub(crate) struct WorkerProcess {
     pub(crate) memory_watch: MemoryWatch,
     /// Whether the worker has been put into service. If false, the worker is starting or a spare.
     pub(crate) is_serving: bool,
+    /// Whether the worker was preloaded, and has been allowed to read the app.
+    pub(crate) was_preloaded: bool,
     /// The memory of the worker in bytes when it became ready. Measured only where a control group
     /// limits memory.
     pub(crate) memory_at_start: Option<u64>,
@@ -213,6 +215,7 @@ impl WorkerProcess {
             is_serving: false,
             memory_at_start: None,
             exit_reason: None,
+            was_preloaded: false,
             drain_log: LogTimer::default(),
             is_warming: false,
             is_closing_sessions: false,
@@ -449,6 +452,7 @@ impl WorkerProcess {
         let _ = gate.write(b"1");
         let now = Instant::now();
         self.started_at = now;
+        self.was_preloaded = true;
         self.phase = WorkerPhase::Starting { until: now + times.start };
     }
 

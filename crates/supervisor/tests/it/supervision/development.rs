@@ -98,3 +98,38 @@ fn the_preloaded_worker_ends_with_the_server() {
     running.stop();
     wait_until("both have ended", || children.iter().all(|pid| !lives(*pid)));
 }
+
+#[test]
+fn a_worker_that_was_not_preloaded_is_not_stale() {
+    let running = Running::start(develop(|_| "stale"));
+    assert_eq!(starts(&running, 1), ["ended with status 79 "]);
+    while_(300);
+    assert_eq!(running.beside.lock().unwrap().len(), 1, "it is not started again");
+}
+
+#[test]
+fn ctrl_c_does_not_end_the_preloaded_worker() {
+    let running = Running::new(develop(|_| ""));
+    wait_until("a worker is preloaded", || running.beside.lock().unwrap().len() == 2);
+    wait_until("both run", || running.children().len() == 2);
+    let serving = running.pids();
+    for pid in running.children().into_iter().filter(|pid| !serving.contains(pid)) {
+        // SAFETY: the call passes no memory.
+        assert_eq!(unsafe { libc::kill(pid as libc::pid_t, libc::SIGINT) }, 0);
+    }
+    while_(100);
+    running.ask(SupervisorCommand::Reload);
+    assert_eq!(starts(&running, 2), ["ready", "ready"]);
+    assert_eq!(running.beside.lock().unwrap().len(), 2, "no other worker was started");
+}
+
+#[test]
+fn a_worker_is_preloaded_although_the_serving_one_has_ended_meanwhile() {
+    let running = Running::new(develop(|_| ""));
+    let serving = running.pids()[0];
+    // SAFETY: the call passes no memory.
+    assert_eq!(unsafe { libc::kill(serving as libc::pid_t, libc::SIGKILL) }, 0);
+    wait_until("another worker and a preloaded one are started", || {
+        running.beside.lock().unwrap().len() == 3
+    });
+}
