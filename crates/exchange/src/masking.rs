@@ -42,7 +42,8 @@ const SECRET_NAMES: [&[u8]; 8] =
 /// The maximum length of the name of a parameter whose value is masked.
 const MAX_NAME_LEN: usize = 48;
 
-/// The maximum length of the user information of a URL that is masked.
+/// The maximum length of the part of a URL in which its user information is searched for. If the
+/// part is longer, all of it is masked.
 const MAX_USER_INFO_LEN: usize = 256;
 
 /// Replaces the secrets in a request target or another URL with `<...>`. Returns the result as a
@@ -152,9 +153,14 @@ fn session_secret(text: &[u8], at: usize, before: Option<u8>) -> Option<(usize, 
 /// 3986, 3.3) end differently.
 fn named_secret(text: &[u8], at: usize, is_query: bool) -> Option<(usize, usize)> {
     let start = at + encoded_len(&text[at..], b'=', b"%3d")?;
+    // In forms, `user[password]` is a field of `user`.
+    let mut end = at;
+    while let Some(len) = bracket_len(&text[..end]) {
+        end -= len;
+    }
     let mut name = [0; MAX_NAME_LEN];
     let (mut free, mut is_after_code) = (MAX_NAME_LEN, false);
-    for &byte in text[..at].iter().rev() {
+    for &byte in text[..end].iter().rev() {
         match byte {
             b'_' | b'-' | b'.' => {}
             _ if byte.is_ascii_alphanumeric() && free > 0 => {
@@ -169,9 +175,9 @@ fn named_secret(text: &[u8], at: usize, is_query: bool) -> Option<(usize, usize)
     }
     let mut name = &name[free..];
     if is_after_code {
-        // An encoded `?` or `&` in front of the name is no part of it.
-        let without = name.strip_prefix(b"3f").or_else(|| name.strip_prefix(b"26"));
-        name = without.unwrap_or(name);
+        // An encoded `?`, `&` or `[` in front of the name is no part of it.
+        let codes: [&[u8]; 3] = [b"3f", b"26", b"5b"];
+        name = codes.iter().find_map(|code| name.strip_prefix(*code)).unwrap_or(name);
     }
     if !SECRET_ENDS.iter().any(|end| name.ends_with(end)) && !SECRET_NAMES.contains(&name) {
         return None;
@@ -203,8 +209,16 @@ fn user_info(text: &[u8], at: usize) -> Option<(usize, usize)> {
         start += slash_len(&text[start..])?;
     }
     let most = text.len().min(start + MAX_USER_INFO_LEN);
-    let end = text[start..most].iter().position(|byte| matches!(byte, b'/' | b'?' | b'#' | b'&'));
+    let ends = |byte: &u8| matches!(byte, b'/' | b'?' | b'#' | b'&');
+    let end = text[start..most].iter().position(ends);
     let authority = &text[start..end.map_or(most, |end| start + end)];
+    // An encoded slash ends the authority of an encoded URL, most of which are only long.
+    if end.is_none()
+        && most < text.len()
+        && !authority.windows(3).any(|code| slash_len(code) == Some(3))
+    {
+        return Some((start, text[start..].iter().position(ends).unwrap_or(text.len() - start)));
+    }
     let len = authority
         .iter()
         .rposition(|byte| *byte == b'@')
@@ -220,6 +234,16 @@ fn encoded_len(text: &[u8], byte: u8, code: &[u8]) -> Option<usize> {
     } else {
         text.get(..3).filter(|start| start.eq_ignore_ascii_case(code)).map(<[u8]>::len)
     }
+}
+
+/// Returns the length of the bracket with which `text` ends: 1, or 3 if it is percent-encoded.
+fn bracket_len(text: &[u8]) -> Option<usize> {
+    if text.ends_with(b"]") || text.ends_with(b"[") {
+        return Some(1);
+    }
+    let code = text.last_chunk::<3>()?;
+    let is_bracket = code.eq_ignore_ascii_case(b"%5d") || code.eq_ignore_ascii_case(b"%5b");
+    is_bracket.then_some(code.len())
 }
 
 /// Returns the length of the prefix `session/` or `w=`, after which a secret may follow. Returns
@@ -315,6 +339,10 @@ mod tests {
             ("?next=%2Fa%3Ftoken%3Dabc%26x%3D1", "?next=%2Fa%3Ftoken%3D<...>%26x%3D1"),
             ("?next=%2Fa%3Fx%3D1%26key%3Dabc", "?next=%2Fa%3Fx%3D1%26key%3D<...>"),
             ("?token=a&token=b", "?token=<...>&token=<...>"),
+            ("?user[password]=a&x=1", "?user[password]=<...>&x=1"),
+            ("?user%5Bpassword%5D=a&x=1", "?user%5Bpassword%5D=<...>&x=1"),
+            ("?user%5Bkey%5D%5b%5d=a", "?user%5Bkey%5D%5b%5d=<...>"),
+            ("?user[key][]=a&user[name]=b", "?user[key][]=<...>&user[name]=b"),
             ("?tokens=3&keyword=r&author=ada", "?tokens=3&keyword=r&author=ada"),
         ] {
             assert_eq!(text(target), expected, "{target}");
@@ -333,6 +361,20 @@ mod tests {
         ] {
             assert_eq!(text(target), expected, "{target}");
         }
+    }
+
+    #[test]
+    fn masks_user_information_of_any_length() {
+        let long = "p".repeat(MAX_USER_INFO_LEN);
+        for (target, expected) in [
+            (format!("?url=https://ada:{long}@host/a"), "?url=https://<...>/a"),
+            (format!("?url=https://ada:{long}@host"), "?url=https://<...>"),
+            (format!("?url=https%3A%2F%2Fada%3A{long}%40host&x=1"), "?url=https%3A%2F%2F<...>&x=1"),
+        ] {
+            assert_eq!(text(&target), expected);
+        }
+        let page = format!("?url=https%3A%2F%2Fexample.org%2F{long}");
+        assert_eq!(text(&page), page);
     }
 
     /// The secret never appears, whatever surrounds it.
@@ -370,7 +412,7 @@ mod tests {
         let target = format!("?{}", "&token=1://".repeat(9_000));
         let started = std::time::Instant::now();
         assert_eq!(text(&target).matches("<...>").count(), 9_000);
-        for target in ["=", "%3D", "_=", "://", "a"] {
+        for target in ["=", "%3D", "_=", "://", "a", "]", "%5D=", "[%3D"] {
             let target = target.repeat(96 << 10);
             assert_eq!(text(&target), target);
         }
