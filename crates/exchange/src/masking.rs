@@ -149,8 +149,8 @@ fn session_secret(text: &[u8], at: usize, before: Option<u8>) -> Option<(usize, 
 }
 
 /// Returns the position and the length of the value of a parameter, if the `=` or `%3D` behind its
-/// name is at the position `at` and the name says that the value is a secret. `is_query` is false in the path, whose parameters (RFC
-/// 3986, 3.3) end differently.
+/// name is at the position `at` and the name says that the value is a secret. `is_query` is false
+/// in the path, whose parameters (RFC 3986, 3.3) end differently.
 fn named_secret(text: &[u8], at: usize, is_query: bool) -> Option<(usize, usize)> {
     let start = at + encoded_len(&text[at..], b'=', b"%3d")?;
     // In forms, `user[password]` is a field of `user`.

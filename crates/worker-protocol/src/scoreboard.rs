@@ -154,6 +154,7 @@ struct Ios {
 // layout.
 const _: () = {
     const ROUTES_SIZE: usize = 274_976;
+    const REPORTS: usize = 192 + 8 * MAX_TICKETS + 448 + 128 + ROUTES_SIZE;
     assert!(size_of::<Rs>() == 40 && size_of::<Line<Rs>>() == 64);
     assert!(
         std::mem::offset_of!(Scoreboard, r) == 64 && std::mem::offset_of!(Scoreboard, io) == 128
@@ -171,7 +172,6 @@ const _: () = {
             && size_of::<StoredReport>() == 144
             && align_of::<Scoreboard>() == 64
     );
-    const REPORTS: usize = 192 + 8 * MAX_TICKETS + 448 + 128 + ROUTES_SIZE;
     assert!(
         std::mem::offset_of!(Scoreboard, reports) == REPORTS
             && size_of::<Scoreboard>() == (REPORTS + 144 * MAX_TICKETS).next_multiple_of(64)

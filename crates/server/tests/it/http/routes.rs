@@ -13,7 +13,8 @@ use crate::application::{Application, NoWaker};
 use crate::support::{Client, wait_until};
 
 /// A server whose application sets the route of `/users/...`, responds to `/status/<n>` with that
-/// status code, never to `/never`, without times to `/untimed`, and to `/events` and `/pieces` with streams.
+/// status code, never to `/never`, without times to `/untimed`, and
+/// to `/events` and `/pieces` with streams.
 struct Fixture {
     _application: Application,
     _server: Server,
