@@ -45,7 +45,7 @@ pub use exchange::upstream_log::{TerminationState, UpstreamLog, UpstreamWorker};
 pub use exchange::{ClientCertificate, Exchange, Version};
 pub use ids::{ExchangeId, ListenerId, StreamId, WebSocketId};
 pub use link::{AppState, Link, PushError, QueueLimits, WakeUp};
-pub use masking::{masked, write_masked};
+pub use masking::{masked, write_masked, write_masked_query};
 pub use payload::{AppToken, Lease, Payload, ReleaseQueue};
 pub use request_id::{RequestId, renew_request_ids, request_id_prefix};
 pub use stream_flow_control::{

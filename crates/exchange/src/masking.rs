@@ -42,7 +42,8 @@ const SECRET_NAMES: [&[u8]; 8] =
 /// The maximum length of the name of a parameter whose value is masked.
 const MAX_NAME_LEN: usize = 48;
 
-/// The maximum length of the user information of a URL that is masked.
+/// The maximum length of the part of a URL in which its user information is searched for. If the
+/// part is longer, all of it is masked.
 const MAX_USER_INFO_LEN: usize = 256;
 
 /// Replaces the secrets in a request target or another URL with `<...>`. Returns the result as a
@@ -50,14 +51,24 @@ const MAX_USER_INFO_LEN: usize = 256;
 ///
 /// The target may be a path, a query with its `?`, or both.
 pub fn masked(target: &[u8]) -> impl Iterator<Item = &[u8]> {
-    Masked { rest: target, before: None, secret_len: 0 }
+    Masked::new(target, false)
 }
 
 /// Appends a request target to `out`, with its secrets [masked]. If the result is longer than
 /// `most` bytes, its end is cut off.
 pub fn write_masked(target: &[u8], most: usize, out: &mut Vec<u8>) {
+    write(Masked::new(target, false), most, out);
+}
+
+/// Appends a query without its `?` to `out`, with its secrets [masked]. If the result is longer
+/// than `most` bytes, its end is cut off.
+pub fn write_masked_query(query: &[u8], most: usize, out: &mut Vec<u8>) {
+    write(Masked::new(query, true), most, out);
+}
+
+fn write(masked: Masked<'_>, most: usize, out: &mut Vec<u8>) {
     let end = out.len().saturating_add(most);
-    for part in masked(target) {
+    for part in masked {
         let room = end - out.len();
         if part.len() >= room {
             out.extend_from_slice(&part[..room]);
@@ -72,6 +83,8 @@ struct Masked<'a> {
     /// The byte in front of `rest`, the part of the request target that has not been masked yet.
     /// `None` at the start of the target.
     before: Option<u8>,
+    /// Whether `rest` begins in the query, behind a `?`.
+    is_query: bool,
     /// The length of the secret with which `rest` begins; 0 if it begins with none.
     secret_len: usize,
 }
@@ -88,30 +101,38 @@ impl<'a> Iterator for Masked<'a> {
         if self.rest.is_empty() {
             return None;
         }
-        let (at, len) = next_secret(self.rest, self.before).unwrap_or((self.rest.len(), 0));
+        let (at, len) = self.next_secret().unwrap_or((self.rest.len(), 0));
         self.secret_len = len;
         Some(self.advance(at))
     }
 }
 
 impl<'a> Masked<'a> {
+    fn new(target: &'a [u8], is_query: bool) -> Masked<'a> {
+        Masked { rest: target, before: None, is_query, secret_len: 0 }
+    }
+
+    /// Returns the position and the length of the first secret in `rest`, or `None` if there is
+    /// none. Sets `is_query` if the query begins in front of the secret.
+    fn next_secret(&mut self) -> Option<(usize, usize)> {
+        let text = self.rest;
+        (0..text.len()).find_map(|at| {
+            self.is_query |= text[at] == b'?';
+            session_secret(text, at, self.before).or_else(|| match text[at] {
+                b'=' | b'%' | b':' => {
+                    named_secret(text, at, self.is_query).or_else(|| user_info(text, at))
+                }
+                _ => None,
+            })
+        })
+    }
+
     fn advance(&mut self, len: usize) -> &'a [u8] {
         let (passed, rest) = self.rest.split_at(len);
         self.before = passed.last().copied().or(self.before);
         self.rest = rest;
         passed
     }
-}
-
-/// Returns the position and the length of the first secret in `text`, a part of a request target,
-/// or `None` if there is none. `before` is the byte in front of `text` in the target, if any.
-fn next_secret(text: &[u8], before: Option<u8>) -> Option<(usize, usize)> {
-    (0..text.len()).find_map(|at| {
-        session_secret(text, at, before).or_else(|| match text[at] {
-            b'=' | b'%' | b':' => named_secret(text, at).or_else(|| user_info(text, at)),
-            _ => None,
-        })
-    })
 }
 
 /// Returns the position and the length of the secret of a Shiny session that is introduced at the
@@ -128,12 +149,18 @@ fn session_secret(text: &[u8], at: usize, before: Option<u8>) -> Option<(usize, 
 }
 
 /// Returns the position and the length of the value of a parameter, if the `=` or `%3D` behind its
-/// name is at the position `at` and the name says that the value is a secret.
-fn named_secret(text: &[u8], at: usize) -> Option<(usize, usize)> {
+/// name is at the position `at` and the name says that the value is a secret. `is_query` is false
+/// in the path, whose parameters (RFC 3986, 3.3) end differently.
+fn named_secret(text: &[u8], at: usize, is_query: bool) -> Option<(usize, usize)> {
     let start = at + encoded_len(&text[at..], b'=', b"%3d")?;
+    // In forms, `user[password]` is a field of `user`.
+    let mut end = at;
+    while let Some(len) = bracket_len(&text[..end]) {
+        end -= len;
+    }
     let mut name = [0; MAX_NAME_LEN];
     let (mut free, mut is_after_code) = (MAX_NAME_LEN, false);
-    for &byte in text[..at].iter().rev() {
+    for &byte in text[..end].iter().rev() {
         match byte {
             b'_' | b'-' | b'.' => {}
             _ if byte.is_ascii_alphanumeric() && free > 0 => {
@@ -148,16 +175,27 @@ fn named_secret(text: &[u8], at: usize) -> Option<(usize, usize)> {
     }
     let mut name = &name[free..];
     if is_after_code {
-        // An encoded `?` or `&` in front of the name is no part of it.
-        let without = name.strip_prefix(b"3f").or_else(|| name.strip_prefix(b"26"));
-        name = without.unwrap_or(name);
+        // An encoded `?`, `&` or `[` in front of the name is no part of it.
+        let codes: [&[u8]; 3] = [b"3f", b"26", b"5b"];
+        name = codes.iter().find_map(|code| name.strip_prefix(*code)).unwrap_or(name);
     }
     if !SECRET_ENDS.iter().any(|end| name.ends_with(end)) && !SECRET_NAMES.contains(&name) {
         return None;
     }
-    let ends = |at: usize| {
-        matches!(text[at], b'&' | b';' | b'#' | b'"' | b' ')
-            || encoded_len(&text[at..], b'&', b"%26").is_some()
+    // The value itself may contain any separator that its parameter does not end with. An encoded
+    // `&` is a part of the value, unless the whole query is encoded, with each `=`.
+    let mut is_encoded = text[at] == b'%';
+    let mut ends = |at: usize| match text[at] {
+        b'#' => true,
+        b'&' => is_query || is_encoded,
+        b'%' => is_encoded && encoded_len(&text[at..], b'&', b"%26").is_some(),
+        b';' => !is_query && !is_encoded,
+        b'?' => !is_query,
+        b'=' => {
+            is_encoded = false;
+            false
+        }
+        _ => false,
     };
     let len = (start..text.len()).find(|at| ends(*at)).unwrap_or(text.len()) - start;
     (len > 0).then_some((start, len))
@@ -171,8 +209,16 @@ fn user_info(text: &[u8], at: usize) -> Option<(usize, usize)> {
         start += slash_len(&text[start..])?;
     }
     let most = text.len().min(start + MAX_USER_INFO_LEN);
-    let end = text[start..most].iter().position(|byte| matches!(byte, b'/' | b'?' | b'#' | b'&'));
+    let ends = |byte: &u8| matches!(byte, b'/' | b'?' | b'#' | b'&');
+    let end = text[start..most].iter().position(ends);
     let authority = &text[start..end.map_or(most, |end| start + end)];
+    // An encoded slash ends the authority of an encoded URL, most of which are only long.
+    if end.is_none()
+        && most < text.len()
+        && !authority.windows(3).any(|code| slash_len(code) == Some(3))
+    {
+        return Some((start, text[start..].iter().position(ends).unwrap_or(text.len() - start)));
+    }
     let len = authority
         .iter()
         .rposition(|byte| *byte == b'@')
@@ -188,6 +234,16 @@ fn encoded_len(text: &[u8], byte: u8, code: &[u8]) -> Option<usize> {
     } else {
         text.get(..3).filter(|start| start.eq_ignore_ascii_case(code)).map(<[u8]>::len)
     }
+}
+
+/// Returns the length of the bracket with which `text` ends: 1, or 3 if it is percent-encoded.
+fn bracket_len(text: &[u8]) -> Option<usize> {
+    if text.ends_with(b"]") || text.ends_with(b"[") {
+        return Some(1);
+    }
+    let code = text.last_chunk::<3>()?;
+    let is_bracket = code.eq_ignore_ascii_case(b"%5d") || code.eq_ignore_ascii_case(b"%5b");
+    is_bracket.then_some(code.len())
 }
 
 /// Returns the length of the prefix `session/` or `w=`, after which a secret may follow. Returns
@@ -263,17 +319,30 @@ mod tests {
     fn masks_values_whose_names_say_that_they_are_secrets() {
         for (target, expected) in [
             ("?token=abc&page=2", "?token=<...>&page=2"),
-            ("?page=2&access_token=a%26b&x=1", "?page=2&access_token=<...>%26b&x=1"),
+            ("?page=2&access_token=a%26b&x=1", "?page=2&access_token=<...>&x=1"),
+            ("?password=correct%26horse", "?password=<...>"),
+            ("?token=%26abc", "?token=<...>"),
+            ("?token=;abc", "?token=<...>"),
+            ("?password=a;secret&x=1", "?password=<...>&x=1"),
+            ("?password=a\"secret\"&x=1", "?password=<...>&x=1"),
             ("?idToken=abc", "?idToken=<...>"),
-            ("?API-KEY=abc;x=1", "?API-KEY=<...>;x=1"),
+            ("?API-KEY=abc;x=1", "?API-KEY=<...>"),
             ("?X-Amz-Signature=abc", "?X-Amz-Signature=<...>"),
             ("?key=abc&monkey=1", "?key=<...>&monkey=1"),
             ("?password=a=b", "?password=<...>"),
             ("?token=", "?token="),
             ("/reset;token=abc", "/reset;token=<...>"),
+            ("/reset;token=a&b%26c;x=1/y", "/reset;token=<...>;x=1/y"),
+            ("/a;token=b?password=c;d&x=1", "/a;token=<...>?password=<...>&x=1"),
+            ("/a/session/b;token=c?x=1", "/a/session/b;token=<...>?x=1"),
+            ("/a?b=1&token=c&pwd=d;e", "/a?b=1&token=<...>&pwd=<...>"),
             ("?next=%2Fa%3Ftoken%3Dabc%26x%3D1", "?next=%2Fa%3Ftoken%3D<...>%26x%3D1"),
             ("?next=%2Fa%3Fx%3D1%26key%3Dabc", "?next=%2Fa%3Fx%3D1%26key%3D<...>"),
             ("?token=a&token=b", "?token=<...>&token=<...>"),
+            ("?user[password]=a&x=1", "?user[password]=<...>&x=1"),
+            ("?user%5Bpassword%5D=a&x=1", "?user%5Bpassword%5D=<...>&x=1"),
+            ("?user%5Bkey%5D%5b%5d=a", "?user%5Bkey%5D%5b%5d=<...>"),
+            ("?user[key][]=a&user[name]=b", "?user[key][]=<...>&user[name]=b"),
             ("?tokens=3&keyword=r&author=ada", "?tokens=3&keyword=r&author=ada"),
         ] {
             assert_eq!(text(target), expected, "{target}");
@@ -294,6 +363,20 @@ mod tests {
         }
     }
 
+    #[test]
+    fn masks_user_information_of_any_length() {
+        let long = "p".repeat(MAX_USER_INFO_LEN);
+        for (target, expected) in [
+            (format!("?url=https://ada:{long}@host/a"), "?url=https://<...>/a"),
+            (format!("?url=https://ada:{long}@host"), "?url=https://<...>"),
+            (format!("?url=https%3A%2F%2Fada%3A{long}%40host&x=1"), "?url=https%3A%2F%2F<...>&x=1"),
+        ] {
+            assert_eq!(text(&target), expected);
+        }
+        let page = format!("?url=https%3A%2F%2Fexample.org%2F{long}");
+        assert_eq!(text(&page), page);
+    }
+
     /// The secret never appears, whatever surrounds it.
     #[test]
     fn a_secret_appears_nowhere_in_random_targets() {
@@ -312,6 +395,7 @@ mod tests {
             }
             let secret = "S3CR3T";
             for target in [
+                format!("/{target}?password=a;b%26{secret}"),
                 format!("{target}&access_token={secret}"),
                 format!("{target}&api_key={secret}&{target}"),
                 format!("{target}?url=ftp://ada:{secret}@host/{target}"),
@@ -325,14 +409,21 @@ mod tests {
     /// A target of the maximum size is masked in one pass.
     #[test]
     fn many_secrets_take_no_longer_than_few() {
-        let target = "&token=1://".repeat(9_000);
+        let target = format!("?{}", "&token=1://".repeat(9_000));
         let started = std::time::Instant::now();
         assert_eq!(text(&target).matches("<...>").count(), 9_000);
-        for target in ["=", "%3D", "_=", "://", "a"] {
+        for target in ["=", "%3D", "_=", "://", "a", "]", "%5D=", "[%3D"] {
             let target = target.repeat(96 << 10);
             assert_eq!(text(&target), target);
         }
         assert!(started.elapsed() < std::time::Duration::from_secs(5));
+    }
+
+    #[test]
+    fn a_query_without_its_question_mark_is_masked_as_a_query() {
+        let mut out = Vec::new();
+        write_masked_query(b"password=a;b&x=1", 100, &mut out);
+        assert_eq!(out, b"password=<...>&x=1");
     }
 
     #[test]

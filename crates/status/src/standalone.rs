@@ -11,7 +11,7 @@ use rookery_exchange::{Exchange, ListenerId};
 use rookery_server::{LivenessProbe, Rejection, output};
 use rookery_system::signals::with_signals_blocked;
 use rookery_worker_protocol::{
-    Counter, ErrorReport, HISTOGRAM_BOUNDS, RequestCounters, SharedScoreboard, now,
+    Counter, ErrorReport, HISTOGRAM_BOUNDS, RequestCounters, RouteTable, SharedScoreboard, now,
 };
 use serde_json::json;
 
@@ -241,6 +241,14 @@ impl Standalone {
         Duration::from_nanos(silence) >= HANG_TIMEOUT && self.is_listening()
     }
 
+    /// Returns the metrics by route. They are added up as those of several processes are, because
+    /// routes may differ only in bytes that cannot be shown.
+    fn routes(&self) -> Box<RouteTable> {
+        let all = Box::new(RouteTable::new());
+        all.add_all(self.scoreboard.routes());
+        all
+    }
+
     /// Returns the description of this R process for status reports.
     fn process(&self) -> RProcess {
         let read = self.scoreboard.read();
@@ -278,7 +286,7 @@ impl StatusSource for Standalone {
             "queue": { "length": process.queued, "limit": lock(&self.seen).queue_limit },
             "workers": [process.json()],
             "route_buckets": HISTOGRAM_BOUNDS,
-            "routes": routes_json(self.scoreboard.routes()),
+            "routes": routes_json(&self.routes()),
         });
         value["workers"][0]["route"] = json!(r_task(&self.scoreboard));
         let mut text = value.to_string();
@@ -338,7 +346,7 @@ impl StatusSource for Standalone {
         );
         text.r_processes(&[process]);
         text.spans(spans);
-        text.routes(self.scoreboard.routes());
+        text.routes(&self.routes());
         text.accepting_process(self.connections.get(), output::lines_lost(), Some(self.started));
         text.into_text()
     }
@@ -394,6 +402,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use rookery_server::{Config, ListenerConfig, Server};
+    use rookery_worker_protocol::{RouteName, RouteSample};
 
     use super::*;
 
@@ -453,6 +462,33 @@ mod tests {
         one.heard.store(1, Ordering::Relaxed);
         one.look();
         assert!(!probes(&one)[0]);
+    }
+
+    #[test]
+    fn each_series_occurs_once_although_routes_look_the_same() {
+        let one = one();
+        for route in [b"/\xC2\x80", b"/\xC2\x81"] {
+            one.scoreboard.routes().record(&RouteSample {
+                route: RouteName::of_pattern(route),
+                is_route_set: true,
+                method: b"GET",
+                is_https: false,
+                status: 200,
+                queue: None,
+                r: None,
+                duration: Some(Duration::from_millis(1)),
+            });
+        }
+        let text = one.metrics();
+        assert!(text.contains("\nrookery_route_requests_total{route=\"/\u{fffd}\"} 2\n"), "{text}");
+        let mut seen = std::collections::HashSet::new();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let series = line.rsplit_once(' ').unwrap().0;
+            assert!(seen.insert(series), "{series} occurs twice");
+        }
+        let status: serde_json::Value = serde_json::from_str(&one.json()).unwrap();
+        assert_eq!(status["routes"].as_array().unwrap().len(), 1);
+        assert_eq!(status["routes"][0]["requests"], 2);
     }
 
     #[test]

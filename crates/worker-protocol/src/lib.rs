@@ -72,7 +72,7 @@ pub use message::{MESSAGE_BYTES, MalformedMessage, Message};
 pub use public_listeners::{PublicDescriptors, PublicSockets};
 pub use routes::{
     MAX_ROUTE_LEN, MAX_ROUTES, OTHER_ROUTE, RequestReport, RouteCounters, RouteName, RouteSample,
-    RouteTable, SeriesReading,
+    RouteTable, SeriesReading, first_segment,
 };
 pub use scoreboard::task_cell::MAX_TASK_LEN;
 pub use scoreboard::{BegunRequests, IDLE_RENEWAL_INTERVAL, RState, Scoreboard, Snapshot, now};

@@ -113,7 +113,7 @@ pub struct Scoreboard {
     reports: [StoredReport; MAX_TICKETS],
 }
 
-// Only the memory that is used is allocated. This assertion bounds what one process can use.
+// All of the memory is allocated when the scoreboard is created. This assertion bounds it.
 const _: () = assert!(size_of::<Scoreboard>() < 1 << 20);
 
 /// A wrapper that puts a value on cache lines of its own, so that two threads that write different
@@ -154,6 +154,7 @@ struct Ios {
 // layout.
 const _: () = {
     const ROUTES_SIZE: usize = 274_976;
+    const REPORTS: usize = 192 + 8 * MAX_TICKETS + 448 + 128 + ROUTES_SIZE;
     assert!(size_of::<Rs>() == 40 && size_of::<Line<Rs>>() == 64);
     assert!(
         std::mem::offset_of!(Scoreboard, r) == 64 && std::mem::offset_of!(Scoreboard, io) == 128
@@ -170,6 +171,10 @@ const _: () = {
             && size_of::<RouteTable>() == ROUTES_SIZE
             && size_of::<StoredReport>() == 144
             && align_of::<Scoreboard>() == 64
+    );
+    assert!(
+        std::mem::offset_of!(Scoreboard, reports) == REPORTS
+            && size_of::<Scoreboard>() == (REPORTS + 144 * MAX_TICKETS).next_multiple_of(64)
     );
 };
 
@@ -408,8 +413,8 @@ impl Scoreboard {
     // ---- called by the worker ----
 
     /// Records the method and path of the request that R begins, without secrets. Text that is
-    /// longer than [`MAX_TASK_LEN`](crate::MAX_TASK_LEN) is truncated. An empty text means that R
-    /// begins something else. Called on R's thread.
+    /// longer than [`MAX_TASK_LEN`](crate::MAX_TASK_LEN) is truncated. Called on R's thread after
+    /// [`set_r_state`](Self::set_r_state), which removes the text of the previous request.
     pub fn set_task<'a>(&self, parts: impl IntoIterator<Item = &'a [u8]>) {
         self.task.0.write(parts);
     }
@@ -433,8 +438,10 @@ impl Scoreboard {
     }
 
     /// Records that R begins the activity `r` at the time `since`, according to [`now`]. The time
-    /// since the previous call counts as time of the previous activity. Called on R's thread.
+    /// since the previous call counts as time of the previous activity. Removes the
+    /// [`task`](Self::task), which belonged to the previous activity. Called on R's thread.
     pub fn set_r_state(&self, r: RState, since: u64) {
+        self.task.0.clear();
         let line = &self.r.0;
         let state = line.state.load(Relaxed);
         let lasted = (since << STATE_BITS >> STATE_BITS).saturating_sub(state >> STATE_BITS);

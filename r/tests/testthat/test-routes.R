@@ -89,6 +89,23 @@ test_that("serve() knows the routes of plumber, also behind a supervisor", {
   }
 })
 
+test_that("a plumber router that is mounted twice has no routes of its own", {
+  skip_if_not_installed("plumber")
+  once <- plumber::pr_get(plumber::pr(), "/x", function() 1)
+  twice <- plumber::pr_get(plumber::pr(), "/y/<id>", function(id) 1)
+  router <- plumber::pr_get(plumber::pr(), "/", function() 1)
+  plumber::pr_mount(router, "/once", once)
+  for (path in c("/v1", "/v2")) plumber::pr_mount(router, path, twice)
+  for (round in 1:2) report_plumber_routes(router)
+  route_of <- function(router) attr(router$endpoints[[1]][[1]], "rookery_route")
+  expect_equal(route_of(router), "/")
+  expect_equal(route_of(once), "/once/x")
+  expect_null(route_of(twice))
+  req <- new.env()
+  once$endpoints[[1]][[1]]$exec(req, list())
+  expect_equal(req$ROUTE, "/once/x")
+})
+
 test_that("Server-Timing has the time in R if it is turned on", {
   withr::local_options(rookery.server_timing = TRUE)
   server <- local_server(function(req) {

@@ -7,7 +7,7 @@ mod request_report;
 mod series;
 mod table;
 
-pub use name::{MAX_ROUTE_LEN, RouteName};
+pub use name::{MAX_ROUTE_LEN, RouteName, first_segment};
 pub use request_report::RequestReport;
 pub(crate) use request_report::StoredReport;
 pub use series::SeriesReading;

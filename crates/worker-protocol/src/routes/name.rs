@@ -12,6 +12,14 @@ const WORDS: usize = MAX_ROUTE_LEN / 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RouteName<'a>(&'a [u8]);
 
+/// Returns the first segment of a path without its parameters, such as `/users` for `/users/7`. The
+/// segment is the name of the route of a request for which the application has set none.
+pub fn first_segment(path: &[u8]) -> &[u8] {
+    let from = usize::from(path.starts_with(b"/"));
+    let len = path[from..].iter().position(|byte| matches!(byte, b'/' | b';'));
+    &path[..len.map_or(path.len(), |len| from + len)]
+}
+
 impl<'a> RouteName<'a> {
     /// Makes a name from the pattern that an application has set, such as `/users/<id>`. Removes a
     /// query, and truncates a long pattern.
@@ -23,14 +31,6 @@ impl<'a> RouteName<'a> {
             end -= 1;
         }
         RouteName(&pattern[..end])
-    }
-
-    /// Makes a name from the path of a request whose route is unknown: its first segment, such as
-    /// `/users` for `/users/7`.
-    pub fn of_path(path: &'a [u8]) -> RouteName<'a> {
-        let from = usize::from(path.starts_with(b"/"));
-        let len = path[from..].iter().position(|byte| matches!(byte, b'/' | b';'));
-        RouteName::of_pattern(&path[..len.map_or(path.len(), |len| from + len)])
     }
 
     /// Returns the bytes of the name.
@@ -110,7 +110,11 @@ mod tests {
             ("", ""),
             ("host:443", "host:443"),
         ] {
-            assert_eq!(RouteName::of_path(path.as_bytes()).to_text(), name, "{path}");
+            assert_eq!(
+                RouteName::of_pattern(first_segment(path.as_bytes())).to_text(),
+                name,
+                "{path}"
+            );
         }
     }
 

@@ -57,7 +57,12 @@ impl StoredReport {
         }
     }
 
+    /// Stores a report. Does nothing if there is one about a later request, which has got the place
+    /// of a request that the supervisor has given up.
     pub(crate) fn store(&self, sequence: u64, queue: u64, r: u64, route: RouteName<'_>) {
+        if self.word.load(Relaxed) >> LEN_BITS > sequence & (u64::MAX >> LEN_BITS) {
+            return;
+        }
         self.queue.store(queue, Relaxed);
         self.r.store(r, Relaxed);
         self.route.store(route);
@@ -94,6 +99,16 @@ mod tests {
         assert_eq!((stored.read(4), stored.read(6)), (None, None));
         stored.store(6, 3, 4, RouteName::of_pattern(b""));
         assert_eq!(stored.read(6).unwrap().route(), b"");
+    }
+
+    #[test]
+    fn a_late_report_does_not_replace_that_of_a_later_request() {
+        let stored = StoredReport::new();
+        stored.store(6, 3, 4, RouteName::of_pattern(b"/new"));
+        stored.store(5, 1, 2, RouteName::of_pattern(b"/old"));
+        let report = stored.read(6).unwrap();
+        assert_eq!((report.queue, report.route()), (Duration::from_nanos(3), &b"/new"[..]));
+        assert_eq!(stored.read(5), None);
     }
 
     #[test]

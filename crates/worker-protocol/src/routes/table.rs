@@ -49,9 +49,11 @@ pub struct RouteSample<'a> {
 
 impl RouteSample<'_> {
     /// Returns true if the request may add a route to the table. Requests that the application does
-    /// not accept are often those of scanners, whose invented paths would fill the table.
+    /// not accept are often those of scanners, whose invented paths would fill the table. So would
+    /// the requests that the server refuses while it is overloaded: R has not begun with them.
     fn may_add_route(&self) -> bool {
-        self.is_route_set || !(400..500).contains(&self.status) && self.status != 0
+        let is_accepted = self.status != 0 && !(400..500).contains(&self.status);
+        self.is_route_set || self.r.is_some() && is_accepted
     }
 }
 

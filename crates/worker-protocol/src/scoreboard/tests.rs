@@ -38,6 +38,24 @@ fn what_is_written_is_read() {
 }
 
 #[test]
+fn a_task_ends_with_its_request() {
+    let scoreboard = Scoreboard::new();
+    let begin = |now| {
+        scoreboard.set_r_state(RState::Busy, now);
+        scoreboard.set_task([&b"GET "[..], b"/a"]);
+        assert_eq!(scoreboard.task().as_deref(), Some("GET /a"));
+    };
+    begin(1_000);
+    scoreboard.count_done(2_000);
+    assert_eq!(scoreboard.task(), None);
+    for next in [RState::Idle, RState::Messages, RState::Busy] {
+        begin(3_000);
+        scoreboard.set_r_state(next, 4_000);
+        assert_eq!(scoreboard.task(), None);
+    }
+}
+
+#[test]
 fn what_r_was_busy_with_is_summed() {
     let ms = |ms: u64| ms * 1_000_000;
     let sums = |scoreboard: &Scoreboard, now| {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::header::{HOST, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method};
-use rookery_exchange::{StreamEnd, TraceContext, is_trace_state, write_masked};
+use rookery_exchange::{StreamEnd, TraceContext, is_trace_state, write_masked, write_masked_query};
 use rookery_trace::{Kind, Parent, Span, Tracer};
 use rookery_worker_protocol::RouteName;
 
@@ -107,7 +107,7 @@ impl RequestSpan {
         if method.is_none() {
             span.set_text("http.request.method_original", cut(head.method.as_str()));
         }
-        span.set_text("url.path", &masked(head.uri.path()));
+        span.set_text("url.path", &masked(head.uri.path(), write_masked));
         if let Some(query) = head.uri.query().filter(|query| !query.is_empty()) {
             span.set_text("url.query", &redacted(query));
         }
@@ -205,17 +205,17 @@ fn cut(text: &str) -> &str {
     &text[..end.unwrap_or(0)]
 }
 
-/// Returns a part of the target in which tokens of sessions are masked, as in the access log.
-fn masked(part: &str) -> String {
+/// Returns a part of the target, in which `write` masks the secrets as in the access log.
+fn masked(part: &str, write: fn(&[u8], usize, &mut Vec<u8>)) -> String {
     let mut bytes = Vec::with_capacity(part.len().min(MAX_TEXT));
-    write_masked(part.as_bytes(), MAX_TEXT, &mut bytes);
+    write(part.as_bytes(), MAX_TEXT, &mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Returns the query, in which the values of secret parameters are replaced.
 fn redacted(query: &str) -> String {
     let mut out = String::with_capacity(query.len().min(MAX_TEXT));
-    for (at, item) in masked(query).split('&').enumerate() {
+    for (at, item) in masked(query, write_masked_query).split('&').enumerate() {
         if at > 0 {
             out.push('&');
         }
@@ -262,7 +262,10 @@ mod tests {
             assert_eq!(redacted(query), expected, "{query}");
         }
         assert_eq!(redacted(&"x".repeat(5000)).len(), MAX_TEXT);
-        assert_eq!(masked("/session/0123456789abcdef0123456789abcdef/x"), "/session/<...>/x");
+        assert_eq!(
+            masked("/session/0123456789abcdef0123456789abcdef/x", write_masked),
+            "/session/<...>/x"
+        );
     }
 
     #[test]

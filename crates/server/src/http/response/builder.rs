@@ -32,6 +32,12 @@ const RETRY_SECONDS: &str = "1";
 const REQUEST_ID: &str = "x-request-id";
 const SERVER_TIMING: &str = "server-timing";
 
+/// The maximum length of a request id.
+const MAX_REQUEST_ID: usize = 128;
+
+/// The length for which the value of `Server-Timing` has room without another allocation.
+const MAX_TIMING: usize = 80;
+
 /// The properties of a request that determine how its response is built.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ResponseOptions {
@@ -138,7 +144,10 @@ pub(crate) fn build(
         let total =
             exchange.response_headers().map(|(_, value)| value.len()).sum::<usize>() + copied.len();
         let (out, names) = context.buffer_and_names();
-        out.reserve(total);
+        // The server's own values are in the same buffer.
+        let own =
+            if sends_id { MAX_REQUEST_ID } else { 0 } + if sends_timing { MAX_TIMING } else { 0 };
+        out.reserve(total + own);
         for (name, value) in exchange.response_headers() {
             let Some(name) = names.get(name) else { continue };
             if framing.filter(&name, value) {
@@ -153,12 +162,12 @@ pub(crate) fn build(
         if sends_id && !headers.contains_key(REQUEST_ID) {
             out.put_slice(exchange.request_id().as_bytes());
             if let Ok(value) = HeaderValue::from_maybe_shared(out.split().freeze()) {
-                headers.insert(REQUEST_ID, value);
+                headers.insert(HeaderName::from_static(REQUEST_ID), value);
             }
         }
         if sends_timing {
             if let Some(value) = server_timing(exchange, out) {
-                headers.append(SERVER_TIMING, value);
+                headers.append(HeaderName::from_static(SERVER_TIMING), value);
             }
         }
         if context.needs_session_cookie {

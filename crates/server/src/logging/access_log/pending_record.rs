@@ -11,9 +11,10 @@ use http::HeaderValue;
 use http::header::{REFERER, USER_AGENT};
 use http::request::Parts;
 use rookery_exchange::{
-    AppTimes, Exchange, RequestId, ResponseBody, StreamEnd, TraceContext, UpstreamLog, write_masked,
+    AppTimes, Exchange, RequestId, ResponseBody, StreamEnd, TraceContext, UpstreamLog,
+    write_masked, write_masked_query,
 };
-use rookery_worker_protocol::{RouteName, RouteSample, RouteTable};
+use rookery_worker_protocol::{MAX_ROUTE_LEN, RouteName, RouteSample, RouteTable, first_segment};
 
 use super::record::{PATH_BYTES, Protocol, Record};
 use super::{AccessLog, lock};
@@ -147,7 +148,7 @@ impl PendingRecord {
         fields.path = head.len();
         if let Some(query) = uri.query().filter(|_| fields.log.is_some()) {
             head.push(b'?');
-            write_masked(query.as_bytes(), PATH_BYTES, head);
+            write_masked_query(query.as_bytes(), PATH_BYTES, head);
         }
         fields.query = head.len();
         if fields.log.is_some() {
@@ -166,7 +167,8 @@ impl PendingRecord {
             fields.referer = head.len();
         }
         fields.agent = head.len();
-        head.extend_from_slice(RouteName::of_path(uri.path().as_bytes()).as_bytes());
+        // One byte more than the maximum, so that the name does not end within a character.
+        write_masked(first_segment(uri.path().as_bytes()), MAX_ROUTE_LEN + 1, head);
         self.fields = Some(fields);
     }
 

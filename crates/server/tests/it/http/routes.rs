@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use rookery_exchange::{AppTimes, Command, Event, StreamOptions};
 use rookery_server::{Config, Limits, ListenerConfig, Server};
-use rookery_worker_protocol::{MAX_ROUTES, OTHER_ROUTE, RouteTable, SharedScoreboard};
+use rookery_worker_protocol::{
+    MAX_ROUTE_LEN, MAX_ROUTES, OTHER_ROUTE, RouteTable, SharedScoreboard,
+};
 
 use crate::application::{Application, NoWaker};
 use crate::support::{Client, wait_until};
 
 /// A server whose application sets the route of `/users/...`, responds to `/status/<n>` with that
-/// status code, never to `/never`, and to `/events` and `/pieces` with streams.
+/// status code, never to `/never`, without times to `/untimed`, and
+/// to `/events` and `/pieces` with streams.
 struct Fixture {
     _application: Application,
     _server: Server,
@@ -46,6 +49,8 @@ impl Fixture {
             }));
             if path.starts_with("/users/") {
                 exchange.set_route(b"/users/<id>");
+            }
+            if path != "/untimed" {
                 let (queue, app) = (Duration::from_millis(20), Duration::from_secs(3));
                 exchange.set_app_times(AppTimes { queue, app });
             }
@@ -139,7 +144,7 @@ fn the_times_are_sent_to_the_browser_if_this_is_set() {
     };
     assert_eq!(timing("/users/1"), ["queue;dur=20.000, r;dur=3000.000"]);
     assert_eq!(timing("/users/own"), ["render;dur=12", "queue;dur=20.000, r;dur=3000.000"]);
-    assert!(timing("/").is_empty(), "the application has no times");
+    assert!(timing("/untimed").is_empty(), "the application has no times");
     let without = Fixture::new(Limits::default());
     let mut client = Client::connect(without.listener.local_addr().unwrap());
     assert_eq!(client.get("/users/1").header("server-timing"), None);
@@ -149,9 +154,38 @@ fn the_times_are_sent_to_the_browser_if_this_is_set() {
 fn a_request_that_exceeds_its_time_is_an_error_of_its_route() {
     let limits = Limits { request_timeout: Duration::from_millis(100), ..Limits::default() };
     let fixture = Fixture::new(limits);
+    fixture.get("/never/again");
+    assert_eq!(fixture.get("/never"), 504);
+    fixture.await_requests(2);
+    assert_eq!(fixture.routes(), [route("/never", 2, 1)]);
+}
+
+#[test]
+fn a_request_that_the_application_never_responded_to_adds_no_route() {
+    let limits = Limits { request_timeout: Duration::from_millis(100), ..Limits::default() };
+    let fixture = Fixture::new(limits);
     assert_eq!(fixture.get("/never"), 504);
     fixture.await_requests(1);
-    assert_eq!(fixture.routes(), [route("/never", 1, 1)]);
+    assert_eq!(fixture.routes(), [route(OTHER_ROUTE, 1, 1)]);
+}
+
+#[test]
+fn a_path_that_becomes_a_route_is_masked() {
+    let fixture = Fixture::new(Limits::default());
+    let token = "0123456789abcdef0123456789abcdef";
+    let long = "a".repeat(MAX_ROUTE_LEN - 2);
+    for target in [
+        "/token=abc",
+        &format!("/session%2F{token}/x"),
+        &format!("/{long}\u{e4}\u{e4}"),
+        &format!("/password=abc%26{token};x=1/y"),
+    ] {
+        fixture.get(target);
+    }
+    fixture.await_requests(4);
+    let names: Vec<_> = fixture.routes().into_iter().map(|(name, ..)| name).collect();
+    let long = format!("/{long}");
+    assert_eq!(names, [&long, "/password=<...>", "/session%2F<...>", "/token=<...>"]);
 }
 
 #[test]

@@ -70,13 +70,17 @@ fn paths_that_the_application_does_not_accept_add_no_routes() {
     for (path, status) in [("/wp-admin", 404), ("/.env", 403), ("/gone", 0)] {
         table.record(&RouteSample { is_route_set: false, status, ..sample(path) });
     }
-    assert_eq!(names(&table), [(OTHER_ROUTE.to_owned(), 3)]);
+    // R has not begun with a request that has no time in R.
+    for (path, status) in [("/refused", 503), ("/lost", 502), ("/late", 504), ("/stream", 200)] {
+        table.record(&RouteSample { is_route_set: false, status, r: None, ..sample(path) });
+    }
+    assert_eq!(names(&table), [(OTHER_ROUTE.to_owned(), 7)]);
     for (path, status) in [("/a", 200), ("/b", 302), ("/c", 500)] {
         table.record(&RouteSample { is_route_set: false, status, ..sample(path) });
     }
     // A known route counts them.
     table.record(&RouteSample { is_route_set: false, status: 404, ..sample("/a") });
-    let expected = [("/a", 2), ("/b", 1), ("/c", 1), (OTHER_ROUTE, 3)];
+    let expected = [("/a", 2), ("/b", 1), ("/c", 1), (OTHER_ROUTE, 7)];
     assert_eq!(names(&table), expected.map(|(name, requests)| (name.to_owned(), requests)));
 }
 
