@@ -7,6 +7,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashSet;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -37,6 +38,10 @@ const HEX_DIGITS: usize = 16;
 /// The number of bytes at the beginning of a request body that are looked for in the text.
 const MAX_BODY: usize = 64 << 10;
 
+/// The maximum number of bytes of a message or traceback that are searched for secrets and passed
+/// on. A report has less space for them.
+const MAX_TEXT: usize = 8 << 10;
+
 const MASK: &str = "<...>";
 
 thread_local! {
@@ -65,9 +70,8 @@ impl Core {
     fn share_error(&self, mut report: ErrorReport) {
         let held = self.held_request(report.request_id.as_bytes());
         let secrets = held.map(Secrets::of).unwrap_or_default();
-        for text in [&mut report.message, &mut report.trace] {
-            *text = secrets.mask(text);
-        }
+        report.message = secrets.mask(&report.message, beginning(&report.message));
+        report.trace = secrets.mask(&report.trace, end(&report.trace));
         if let WorkerState::Worker(worker) = &self.worker_state {
             worker.supervision.report_error(&report);
         } else if let Some(admin) = &self.admin {
@@ -81,8 +85,9 @@ impl Core {
 struct Secrets {
     /// All sequences of [`RUN`] bytes.
     runs: HashSet<[u8; RUN]>,
-    /// Short values.
-    values: Vec<Vec<u8>>,
+    /// Values that are shorter than a run. Those of `MIN_VALUE + i` bytes are at the index `i`, so
+    /// that looking for all of them costs one look-up for each length and position in a text.
+    values: [HashSet<Vec<u8>>; RUN - MIN_VALUE],
 }
 
 impl Secrets {
@@ -122,23 +127,25 @@ impl Secrets {
     fn add(&mut self, value: &[u8]) {
         self.runs.extend(value.windows(RUN).filter_map(|run| <[u8; RUN]>::try_from(run).ok()));
         if (MIN_VALUE..RUN).contains(&value.len()) {
-            self.values.push(value.to_vec());
+            self.values[value.len() - MIN_VALUE].insert(value.to_vec());
         }
     }
 
-    /// Replaces secrets in a text by `<...>`.
-    fn mask(&self, text: &str) -> String {
-        let bytes = text.as_bytes();
+    /// Returns the part `shown` of a text, with secrets replaced by `<...>`. A secret that is only
+    /// partly in `shown` is recognized.
+    fn mask(&self, text: &str, shown: Range<usize>) -> String {
+        let first = shown.start.saturating_sub(HEX_DIGITS);
+        let bytes = &text.as_bytes()[first..(shown.end + HEX_DIGITS).min(text.len())];
         let mut is_secret = vec![false; bytes.len()];
         for (at, run) in bytes.windows(RUN).enumerate() {
             if <[u8; RUN]>::try_from(run).is_ok_and(|run| self.runs.contains(&run)) {
                 is_secret[at..at + RUN].fill(true);
             }
         }
-        for value in &self.values {
-            for (at, run) in bytes.windows(value.len()).enumerate() {
-                if run == value {
-                    is_secret[at..at + value.len()].fill(true);
+        for (len, values) in (MIN_VALUE..).zip(&self.values).filter(|(_, set)| !set.is_empty()) {
+            for (at, run) in bytes.windows(len).enumerate() {
+                if values.contains(run) {
+                    is_secret[at..at + len].fill(true);
                 }
             }
         }
@@ -150,9 +157,10 @@ impl Secrets {
             }
             at += digits + 1;
         }
-        let mut masked = String::with_capacity(text.len());
+        let mut masked = String::with_capacity(shown.len());
         let mut was_secret = false;
-        for (at, char) in text.char_indices() {
+        let offset = shown.start - first;
+        for (at, char) in text[shown].char_indices().map(|(at, char)| (at + offset, char)) {
             // A character is masked if any of its bytes is.
             let is_secret = is_secret[at..at + char.len_utf8()].contains(&true);
             match (is_secret, was_secret) {
@@ -164,6 +172,25 @@ impl Secrets {
         }
         masked
     }
+}
+
+/// Returns the range of the first [`MAX_TEXT`] bytes of a message.
+fn beginning(text: &str) -> Range<usize> {
+    let mut end = MAX_TEXT.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    0..end
+}
+
+/// Returns the range of the last lines of a traceback, at most [`MAX_TEXT`] bytes. The innermost
+/// calls, which say most, are at the end.
+fn end(text: &str) -> Range<usize> {
+    let mut start = text.len().saturating_sub(MAX_TEXT);
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    start..text.len()
 }
 
 fn split_pair(pair: &[u8]) -> (&[u8], &[u8]) {
@@ -241,6 +268,42 @@ mod tests {
         exchange
     }
 
+    fn mask(secrets: &Secrets, text: &str) -> String {
+        secrets.mask(text, 0..text.len())
+    }
+
+    #[test]
+    fn masking_takes_little_time_however_many_values_the_client_has_sent() {
+        let distinct: String = (0..18_000).map(|number| format!("a={number:04x}&")).collect();
+        for query in ["=bcde&".repeat(15_000), distinct] {
+            let exchange = exchange(&format!("/?{query}"), &[], "");
+            let text = "x bcd ".repeat(100_000);
+            let began = Instant::now();
+            let secrets = Secrets::of(&exchange);
+            assert_eq!(secrets.mask(&text, beginning(&text)).len(), MAX_TEXT);
+            assert_eq!(secrets.mask(&text, end(&text)).len(), MAX_TEXT);
+            assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+        }
+    }
+
+    #[test]
+    fn a_secret_that_is_cut_off_is_masked() {
+        let secrets = Secrets::of(&exchange("/?a=abcdefghij&b=wxyz", &[], ""));
+        for secret in ["abcdefghij", "wxyz", "0123456789abcdef"] {
+            for cut in 1..secret.len() {
+                let text =
+                    format!("{}{secret}{}", " ".repeat(MAX_TEXT - cut), " ".repeat(MAX_TEXT));
+                assert!(
+                    secrets.mask(&text, beginning(&text)).ends_with(" <...>"),
+                    "{secret} {cut}"
+                );
+                let text =
+                    format!("{}{secret}{}", " ".repeat(MAX_TEXT), " ".repeat(MAX_TEXT - cut));
+                assert!(secrets.mask(&text, end(&text)).starts_with("<...> "), "{secret} {cut}");
+            }
+        }
+    }
+
     #[test]
     fn text_that_the_client_has_sent_is_masked() {
         let exchange = exchange(
@@ -265,9 +328,9 @@ mod tests {
             ("/session/0123456789abcdef0123456789abcdef/x", "/session/<...>/x"),
             ("döner", "döner"),
         ] {
-            assert_eq!(secrets.mask(text), masked);
+            assert_eq!(mask(&secrets, text), masked);
         }
-        assert_eq!(Secrets::default().mask(""), "");
+        assert_eq!(mask(&Secrets::default(), ""), "");
     }
 
     #[test]
@@ -275,13 +338,13 @@ mod tests {
         // `ann:hunter2!`
         let headers = [("authorization", "Basic YW5uOmh1bnRlcjIh")];
         let secrets = Secrets::of(&exchange("/", &headers, ""));
-        assert_eq!(secrets.mask("wrong: hunter2!, YW5uOmh1bnRlcjIh"), "wrong: <...>, <...>");
+        assert_eq!(mask(&secrets, "wrong: hunter2!, YW5uOmh1bnRlcjIh"), "wrong: <...>, <...>");
     }
 
     #[test]
     fn a_form_is_masked_as_r_decodes_it() {
         let secrets = Secrets::of(&exchange("/", &[], "name=J%C3%BCrgen+M%C3%BCller&x=%zz"));
-        assert_eq!(secrets.mask("unknown: Jürgen Müller"), "unknown: <...>");
+        assert_eq!(mask(&secrets, "unknown: Jürgen Müller"), "unknown: <...>");
     }
 
     #[test]
