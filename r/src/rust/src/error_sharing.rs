@@ -3,7 +3,8 @@
 //!
 //! The live page must not show what clients have sent in confidence. The text of an error may quote
 //! it, so text that the client has sent in cookies, in the query, in credentials or in the body is
-//! masked, and so are long hexadecimal numbers, such as the tokens of Shiny's sessions.
+//! masked, and so are long hexadecimal numbers, such as the tokens of Shiny's sessions. If what the
+//! client has sent is not known here (any more), only the class of the error is passed on.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -11,7 +12,8 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use rookery_exchange::Exchange;
 use rookery_server::session_cookie;
 use rookery_worker_protocol::ErrorReport;
@@ -42,6 +44,40 @@ const MAX_BODY: usize = 64 << 10;
 /// on. A report has less space for them.
 const MAX_TEXT: usize = 8 << 10;
 
+/// The maximum number of short values of a request that are looked for. The text of an error of a
+/// request with more values is not passed on.
+const MAX_VALUES: usize = 20_000;
+
+/// The maximum length in bytes of the name of a class.
+const MAX_CLASS: usize = 100;
+
+/// Words in the names of headers whose values are secrets, and whole words at the ends of such
+/// names. They are those of `secret_names` in R/error-report.R, and `session`.
+const SECRET_WORDS: [&[u8]; 13] = [
+    b"cookie",
+    b"api",
+    b"auth",
+    b"token",
+    b"secret",
+    b"pass",
+    b"signature",
+    b"crypt",
+    b"salt",
+    b"certificate",
+    b"ssn",
+    b"session",
+    b"credential",
+];
+const SECRET_ENDS: [&[u8]; 2] = [b"key", b"otp"];
+
+/// The decoder of the scheme `Basic`, as lenient as the decoders of R packages.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
 const MASK: &str = "<...>";
 
 thread_local! {
@@ -67,17 +103,34 @@ impl SharedErrors {
 }
 
 impl Core {
-    fn share_error(&self, mut report: ErrorReport) {
-        let held = self.held_request(report.request_id.as_bytes());
-        let secrets = held.map(Secrets::of).unwrap_or_default();
-        report.message = secrets.mask(&report.message, beginning(&report.message));
-        report.trace = secrets.mask(&report.trace, end(&report.trace));
+    fn share_error(&self, mut report: ErrorReport, class: &str) {
+        match self.known_request(report.request_id.as_bytes()).map(Secrets::of) {
+            Some(secrets) if secrets.len() <= MAX_VALUES => {
+                report.message = secrets.mask(&report.message, beginning(&report.message));
+                report.trace = secrets.mask(&report.trace, end(&report.trace));
+            }
+            known => {
+                let why = if known.is_some() {
+                    "the request has too many values"
+                } else {
+                    "the request is over or its body is not kept"
+                };
+                report.message = withheld(class, why);
+                report.trace.clear();
+            }
+        }
         if let WorkerState::Worker(worker) = &self.worker_state {
             worker.supervision.report_error(&report);
         } else if let Some(admin) = &self.admin {
             admin.one.on_error(report);
         }
     }
+}
+
+/// Returns the message of an error whose text is not passed on.
+fn withheld(class: &str, why: &str) -> String {
+    let class: String = class.chars().take(MAX_CLASS).collect();
+    format!("<{class}> (the message is only in the server's log, because {why})")
 }
 
 /// What a client has sent in confidence with a request.
@@ -95,7 +148,8 @@ impl Secrets {
         let mut secrets = Secrets::default();
         let query = exchange.query().get(1..).unwrap_or_default();
         for pair in query.split(|byte| *byte == b'&') {
-            let (_, value) = split_pair(pair);
+            // A query may consist of a value alone.
+            let value = if pair.contains(&b'=') { split_pair(pair).1 } else { pair };
             secrets.add(value);
             secrets.add(&percent_decoded(value));
         }
@@ -104,14 +158,17 @@ impl Secrets {
             secrets.add(value);
             secrets.add(&percent_decoded(value));
         }
-        for name in [&b"authorization"[..], b"proxy-authorization"] {
-            let value = exchange.header(name).unwrap_or_default();
-            let scheme = value.iter().position(|byte| *byte == b' ').map_or(0, |at| at + 1);
-            let credentials = value[scheme..].trim_ascii();
+        let is_other = |name: &[u8]| name != b"cookie" && is_secret_name(name);
+        for header in exchange.headers().filter(|header| is_other(header.name)) {
+            let space = header.value.iter().position(|byte| *byte == b' ');
+            // The name of the scheme is no secret.
+            let scheme = space.filter(|_| header.name.ends_with(b"authorization"));
+            let credentials = header.value[scheme.map_or(0, |at| at + 1)..].trim_ascii();
             secrets.add(credentials);
+            secrets.add_words(credentials);
             // The name and the password of the scheme `Basic`.
-            let decoded = STANDARD.decode(credentials).unwrap_or_default();
-            decoded.split(|byte| *byte == b':').for_each(|part| secrets.add(part));
+            let decoded = BASE64.decode(credentials).unwrap_or_default();
+            decoded.splitn(2, |byte| *byte == b':').for_each(|part| secrets.add(part));
         }
         let mut body = vec![0; MAX_BODY];
         // A body that cannot be read cannot be quoted either.
@@ -121,12 +178,35 @@ impl Secrets {
         for pair in body[..len].split(|byte| *byte == b'&') {
             secrets.add(&percent_decoded(split_pair(pair).1));
         }
+        let kind = exchange.header(b"content-type").unwrap_or_default().to_ascii_lowercase();
+        if contains(&kind, b"json") {
+            secrets.add_words(&body[..len]);
+            // Strings, which may have other characters than letters and digits.
+            body[..len].split(|byte| *byte == b'"').for_each(|part| secrets.add_short(part));
+        }
         secrets
+    }
+
+    /// Returns the number of short values.
+    fn len(&self) -> usize {
+        self.values.iter().map(HashSet::len).sum()
+    }
+
+    /// Adds the short words of a text: its sequences of letters, digits and characters beyond
+    /// ASCII.
+    fn add_words(&mut self, text: &[u8]) {
+        let is_separator = |byte: &u8| byte.is_ascii() && !byte.is_ascii_alphanumeric();
+        text.split(is_separator).for_each(|word| self.add_short(word));
     }
 
     fn add(&mut self, value: &[u8]) {
         self.runs.extend(value.windows(RUN).filter_map(|run| <[u8; RUN]>::try_from(run).ok()));
-        if (MIN_VALUE..RUN).contains(&value.len()) {
+        self.add_short(value);
+    }
+
+    fn add_short(&mut self, value: &[u8]) {
+        let is_empty = value.iter().all(|byte| byte.is_ascii_whitespace());
+        if (MIN_VALUE..RUN).contains(&value.len()) && !is_empty {
             self.values[value.len() - MIN_VALUE].insert(value.to_vec());
         }
     }
@@ -172,6 +252,16 @@ impl Secrets {
         }
         masked
     }
+}
+
+/// Returns true if the values of headers with this name, in lower case, are secrets.
+fn is_secret_name(name: &[u8]) -> bool {
+    SECRET_WORDS.iter().any(|word| contains(name, word))
+        || SECRET_ENDS.iter().any(|end| name.ends_with(end))
+}
+
+fn contains(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len()).any(|window| window == word)
 }
 
 /// Returns the range of the first [`MAX_TEXT`] bytes of a message.
@@ -227,7 +317,8 @@ pub extern "C" fn rk_shares_errors() -> i32 {
     })
 }
 
-/// Passes an error on to the live page. The texts are those of [`ErrorReport`], in UTF-8.
+/// Passes an error on to the live page. The texts are those of [`ErrorReport`] and the class of the
+/// error, in UTF-8.
 ///
 /// # Safety
 /// - The texts are readable.
@@ -236,17 +327,18 @@ pub unsafe extern "C" fn rk_share_error(
     request_id: Bytes,
     route: Bytes,
     label: Bytes,
+    class: Bytes,
     message: Bytes,
     trace: Bytes,
 ) {
     entry((), || {
-        let [request_id, route, label, message, trace] = [request_id, route, label, message, trace]
-            .map(|text| {
-                // SAFETY: guaranteed by the caller, see `# Safety`.
-                String::from_utf8_lossy(unsafe { text.get() }).into_owned()
-            });
+        let texts = [request_id, route, label, class, message, trace];
+        let [request_id, route, label, class, message, trace] = texts.map(|text| {
+            // SAFETY: guaranteed by the caller, see `# Safety`.
+            String::from_utf8_lossy(unsafe { text.get() }).into_owned()
+        });
         let report = ErrorReport { request_id, route, label, message, trace };
-        core::with(|core| core.share_error(report));
+        core::with(|core| core.share_error(report, &class));
     });
 }
 
@@ -339,6 +431,50 @@ mod tests {
         let headers = [("authorization", "Basic YW5uOmh1bnRlcjIh")];
         let secrets = Secrets::of(&exchange("/", &headers, ""));
         assert_eq!(mask(&secrets, "wrong: hunter2!, YW5uOmh1bnRlcjIh"), "wrong: <...>, <...>");
+    }
+
+    #[test]
+    fn unpadded_credentials_are_decoded_and_a_password_may_contain_a_colon() {
+        // `ann:a:b:c`
+        for text in ["Basic YW5uOmE6Yjpj", "basic YW5uOmE6Yjpj"] {
+            let secrets = Secrets::of(&exchange("/", &[("authorization", text)], ""));
+            assert_eq!(mask(&secrets, "wrong: a:b:c"), "wrong: <...>");
+        }
+        // `ann:hunter2` without `=`
+        let secrets =
+            Secrets::of(&exchange("/", &[("authorization", "Basic YW5uOmh1bnRlcjI")], ""));
+        assert_eq!(mask(&secrets, "wrong: hunter2"), "wrong: <...>");
+    }
+
+    #[test]
+    fn headers_whose_names_say_so_are_secret() {
+        for name in ["x-api-key", "x-csrf-token", "apikey", "x-session-id", "proxy-authorization"] {
+            let secrets = Secrets::of(&exchange("/", &[(name, "s3cr")], ""));
+            assert_eq!(mask(&secrets, "bad: s3cr"), "bad: <...>", "{name}");
+        }
+        let secrets =
+            Secrets::of(&exchange("/", &[("accept", "text/html"), ("keyed", "abcd")], ""));
+        assert_eq!(mask(&secrets, "text/html abcd"), "text/html abcd");
+        let digest = [("authorization", "Digest username=\"anna\", uri=\"/\"")];
+        assert_eq!(mask(&Secrets::of(&exchange("/", &digest, "")), "no anna"), "no <...>");
+    }
+
+    #[test]
+    fn short_values_of_json_are_masked() {
+        let body = "{\"pin\":4711,\"name\": \"J\u{fc}rg\",\"pass\":\"p@ss!\"}";
+        let json = [("content-type", "application/problem+JSON; charset=utf-8")];
+        let secrets = Secrets::of(&exchange("/", &json, body));
+        let text = "4711 is no pin of J\u{fc}rg or p@ss!\n    f()";
+        assert_eq!(mask(&secrets, text), "<...> is no pin of <...> or <...>\n    f()");
+    }
+
+    #[test]
+    fn an_error_without_its_request_is_shared_without_its_text() {
+        assert_eq!(
+            withheld("my_error", "the request is over"),
+            "<my_error> (the message is only in the server's log, because the request is over)"
+        );
+        assert!(withheld(&"x".repeat(MAX_TEXT), "").len() < 2 * MAX_CLASS);
     }
 
     #[test]
