@@ -208,6 +208,25 @@ fn a_viewer_gets_a_snapshot_every_second_and_errors_when_they_occur() {
 }
 
 #[test]
+fn a_long_list_of_errors_and_a_long_snapshot_both_arrive() {
+    let admin = Admin::new(Source { padding: "x".repeat(900_000), ..Source::default() });
+    let add = || {
+        let report = ErrorReport { trace: "x".repeat(4000), ..ErrorReport::default() };
+        admin.source.errors.add(1, 4711, report);
+    };
+    (0..50).for_each(|_| add());
+    let mut stream = admin.viewer(&admin.cookie());
+    read_until(&mut stream, "event: errors");
+    for _ in 0..2 {
+        // There is a new error in every turn.
+        add();
+        read_until(&mut stream, "event: snapshot");
+        add();
+        read_until(&mut stream, "event: errors");
+    }
+}
+
+#[test]
 fn snapshots_are_made_once_for_all_viewers_and_only_for_viewers() {
     let admin = Admin::new(Source::default());
     let cookie = admin.cookie();

@@ -122,7 +122,7 @@ impl Core {
         if let WorkerState::Worker(worker) = &self.worker_state {
             worker.supervision.report_error(&report);
         } else if let Some(admin) = &self.admin {
-            admin.one.on_error(report);
+            admin.one.on_error(&report);
         }
     }
 }
