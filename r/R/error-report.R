@@ -215,8 +215,8 @@ complete_error_report <- function(report) {
 write_error_report <- function(report) {
   if (.Call(ffi_shares_errors)) {
     .Call(ffi_share_error, enc2utf8(c(
-      report$request_id, report$route, report$label, summary_of(condition_of(report)),
-      paste(trace_lines(report), collapse = "\n")
+      report$request_id, report$route, report$label, readable(class(condition_of(report))[[1]]),
+      summary_of(condition_of(report)), paste(trace_lines(report), collapse = "\n")
     )))
   }
   if (report$detail == "httpuv") {

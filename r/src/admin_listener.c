@@ -31,10 +31,10 @@ SEXP ffi_shares_errors(void) {
 }
 
 // Passes an error on to the live page. `texts` are the request id, the route, the label, the
-// message and the traceback, in UTF-8.
+// class of the error, the message and the traceback, in UTF-8.
 SEXP ffi_share_error(SEXP texts) {
     rk_share_error(bytes_of_char(STRING_ELT(texts, 0)), bytes_of_char(STRING_ELT(texts, 1)),
         bytes_of_char(STRING_ELT(texts, 2)), bytes_of_char(STRING_ELT(texts, 3)),
-        bytes_of_char(STRING_ELT(texts, 4)));
+        bytes_of_char(STRING_ELT(texts, 4)), bytes_of_char(STRING_ELT(texts, 5)));
     return R_NilValue;
 }

@@ -149,7 +149,7 @@ struct rk_bytes rk_admin_page_url(void);  // "" if there is none; free with rk_t
 // errors for the live page
 int rk_shares_errors(void);  // whether to pass on the next error
 void rk_share_error(struct rk_bytes request_id, struct rk_bytes route, struct rk_bytes label,
-    struct rk_bytes message, struct rk_bytes trace);
+    struct rk_bytes class_name, struct rk_bytes message, struct rk_bytes trace);
 
 // limits
 

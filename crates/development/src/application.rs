@@ -70,16 +70,16 @@ impl DevelopmentApplication {
         if exchange.path().starts_with(PREFIX) {
             self.respond_to_page_script(&mut exchange);
         } else if let Some(failure) = self.live.failure() {
-            if let Access::Exchanged { location, cookie } = self.access(&exchange) {
-                redirect(&mut exchange, &location, &cookie);
+            if let Access::Exchanged { page, cookie } = self.access(&exchange) {
+                exchange_token(&mut exchange, &page, &cookie);
             } else {
                 let has_access = self.access(&exchange) == Access::Granted;
                 failure.write(&mut exchange, has_access);
             }
         } else {
             match self.access(&exchange) {
-                Access::Exchanged { location, cookie } => {
-                    redirect(&mut exchange, &location, &cookie);
+                Access::Exchanged { page, cookie } => {
+                    exchange_token(&mut exchange, &page, &cookie);
                 }
                 Access::Granted | Access::Refused { .. } => return Err(exchange),
             }
@@ -278,10 +278,9 @@ fn is_from_own_page(exchange: &Exchange) -> bool {
     hosts.into_iter().flatten().any(|host| OriginPolicy::SameHost.allows(origin, host))
 }
 
-fn redirect(exchange: &mut Exchange, location: &str, cookie: &str) {
-    write_text(exchange, 303, "");
-    // The values come from the request, which has been checked, or are the server's own.
-    let _ = exchange.push_response_header(b"Location", location.as_bytes());
+fn exchange_token(exchange: &mut Exchange, page: &str, cookie: &str) {
+    write(exchange, 200, b"text/html; charset=utf-8", page.as_bytes());
+    // The value is the server's own.
     let _ = exchange.push_response_header(b"Set-Cookie", cookie.as_bytes());
 }
 
@@ -360,14 +359,14 @@ mod tests {
 
     fn cookie(application: &dyn Application, token: &AccessToken) -> String {
         let answer = response(application, request(1, &token.url(""), &[], false));
-        assert_eq!(answer.response().status(), 303);
+        assert_eq!(answer.response().status(), 200);
         let cookie = answer.response_headers().find(|(name, _)| *name == b"Set-Cookie").unwrap().1;
         String::from_utf8(cookie.split(|byte| *byte == b';').next().unwrap().to_vec()).unwrap()
     }
 
     #[test]
     fn messages_are_sent_to_the_open_pages_only() {
-        let (live, token) = (LiveReload::new(), AccessToken::generate().unwrap());
+        let (live, token) = (LiveReload::new(), AccessToken::generate("/").unwrap());
         let application = application(&live, &token);
         for page in [7, 8] {
             let answer = response(&*application, request(page, "/__rookery__/live", &[], true));
@@ -391,7 +390,7 @@ mod tests {
 
     #[test]
     fn only_own_pages_may_open_the_socket() {
-        let (live, token) = (LiveReload::new(), AccessToken::generate().unwrap());
+        let (live, token) = (LiveReload::new(), AccessToken::generate("/").unwrap());
         let application = application(&live, &token);
         for (headers, status) in [
             (&[("origin", "http://localhost:80")][..], 101),
@@ -407,7 +406,7 @@ mod tests {
 
     #[test]
     fn other_requests_reach_the_app_unless_it_cannot_be_started() {
-        let (live, token) = (LiveReload::new(), AccessToken::generate().unwrap());
+        let (live, token) = (LiveReload::new(), AccessToken::generate("/").unwrap());
         let application = application(&live, &token);
         let status = |target: &str| {
             response(&*application, request(1, target, &[], false)).response().status()
@@ -423,7 +422,7 @@ mod tests {
 
     #[test]
     fn details_of_errors_need_the_token() {
-        let (live, token) = (LiveReload::new(), AccessToken::generate().unwrap());
+        let (live, token) = (LiveReload::new(), AccessToken::generate("/").unwrap());
         let application = application(&live, &token);
         let cookie = cookie(&*application, &token);
         let protected = |headers: &[(&str, &str)], local: Option<&str>| {

@@ -312,7 +312,7 @@ async function send(action) {
   const button = document.querySelector(`[data-action="${action}"]`);
   if (button.disabled) return;
   button.disabled = true;
-  const status = await fetch(`/actions/${action}`, { method: "POST" }).then((response) => response.status, () => 0);
+  const status = await fetch(`/live/actions/${action}`, { method: "POST" }).then((response) => response.status, () => 0);
   setTimeout(() => { button.disabled = false; }, 600);
   if (status !== 202) {
     byId("notice").hidden = false;

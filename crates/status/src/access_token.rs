@@ -5,6 +5,10 @@
 //! exchanges the token for a cookie, so the token appears in no bookmark and no `Referer` header. A
 //! Unix socket needs no token, because the permissions of its file protect it.
 //!
+//! Browsers send a cookie to all ports of a host, and so to other servers there, for every URL
+//! below the path of the cookie. The path of the live page's cookie is one that hardly any other
+//! server has.
+//!
 //! Three checks keep out the web pages of strangers, which a browser on the same machine may run:
 //!
 //! - the `Host` header at a loopback address, against DNS rebinding ([`is_host_expected`]),
@@ -31,19 +35,28 @@ const PARAMETER: &[u8] = b"token=";
 /// ports of a host.
 const COOKIE: &str = "rookery-token-";
 
-/// A random secret that gives access to the live page of one server, as long as the server runs.
+/// A random secret that gives access to the pages below one path of a server, as long as the server
+/// runs.
 #[derive(Clone, PartialEq, Eq)]
-pub struct AccessToken(String);
+pub struct AccessToken {
+    secret: String,
+    /// The path below which browsers send the cookie.
+    path: &'static str,
+}
 
 /// The decision about a request for something that needs the token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
     /// The client may have what it requests.
     Granted,
-    /// The URL contains the token. The client gets the token as a cookie and is redirected.
+    /// The URL contains the token. The client gets the token as a cookie, and a page that leads to
+    /// the same URL without the token.
+    ///
+    /// The response has status 200. After a redirect of a request that a page of another site has
+    /// caused, such as by a link, browsers send no cookie that is `SameSite=Strict`.
     Exchanged {
-        /// The value of the `Location` header: the same URL without the token.
-        location: String,
+        /// The page, in HTML.
+        page: String,
         /// The value of the `Set-Cookie` header.
         cookie: String,
     },
@@ -57,25 +70,26 @@ pub enum Access {
 }
 
 impl AccessToken {
-    /// Makes a token from random numbers of the operating system.
+    /// Makes a token from random numbers of the operating system. Browsers send it to URLs whose
+    /// paths begin with `path`, which begins and ends with a slash.
     ///
     /// # Errors
     /// Returns an error if the operating system has no random numbers.
-    pub fn generate() -> std::io::Result<AccessToken> {
+    pub fn generate(path: &'static str) -> std::io::Result<AccessToken> {
         let mut bytes = [0; TOKEN_BYTES];
         SystemRandom::new()
             .fill(&mut bytes)
             .map_err(|_| std::io::Error::other("the system has no random numbers"))?;
-        let mut text = String::with_capacity(2 * TOKEN_BYTES);
+        let mut secret = String::with_capacity(2 * TOKEN_BYTES);
         for byte in bytes {
-            let _ = write!(text, "{byte:02x}");
+            let _ = write!(secret, "{byte:02x}");
         }
-        Ok(AccessToken(text))
+        Ok(AccessToken { secret, path })
     }
 
     /// Returns the URL with the token. `base` is the URL of the server, without a path.
     pub fn url(&self, base: &str) -> String {
-        format!("{base}/?token={}", self.0)
+        format!("{base}{}?token={}", self.path, self.secret)
     }
 
     /// Decides whether a request gets something that needs the token.
@@ -96,8 +110,11 @@ impl AccessToken {
             return if self.matches(given) {
                 let secure = if exchange.is_https() { "; Secure" } else { "" };
                 Access::Exchanged {
-                    location: location(exchange),
-                    cookie: format!("{name}={}; Path=/; HttpOnly; SameSite=Strict{secure}", self.0),
+                    page: page_to(&location(exchange)),
+                    cookie: format!(
+                        "{name}={}; Path={}; HttpOnly; SameSite=Strict{secure}",
+                        self.secret, self.path
+                    ),
                 }
             } else {
                 Access::Refused { status: 403, why: "The token is not that of this server." }
@@ -116,7 +133,7 @@ impl AccessToken {
     /// Compares the token with bytes from a client, in a time that does not depend on how many of
     /// them are right.
     fn matches(&self, given: &[u8]) -> bool {
-        let own = self.0.as_bytes();
+        let own = self.secret.as_bytes();
         given.len() == own.len()
             && own.iter().zip(given).fold(0, |wrong, (a, b)| black_box(wrong | (a ^ b))) == 0
     }
@@ -187,6 +204,28 @@ fn location(exchange: &Exchange) -> String {
     format!("/{}{}", String::from_utf8_lossy(path), String::from_utf8_lossy(&query))
 }
 
+/// Returns a page that leads to a URL at once. The URL of the page contains the token and must
+/// appear in no `Referer` header.
+fn page_to(location: &str) -> String {
+    let mut url = String::with_capacity(location.len());
+    for char in location.chars() {
+        match char {
+            '&' => url.push_str("&amp;"),
+            '<' => url.push_str("&lt;"),
+            '>' => url.push_str("&gt;"),
+            '"' => url.push_str("&quot;"),
+            '\'' => url.push_str("&#39;"),
+            _ => url.push(char),
+        }
+    }
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"referrer\" content=\"no-referrer\">\n\
+         <meta http-equiv=\"refresh\" content=\"0;url={url}\">\n\
+         <title>Rookery</title>\n<a href=\"{url}\">Continue</a>\n"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use rookery_exchange::Version;
@@ -215,24 +254,24 @@ mod tests {
     fn status(access: &Access) -> u16 {
         match access {
             Access::Granted => 200,
-            Access::Exchanged { .. } => 303,
+            Access::Exchanged { .. } => 0,
             Access::Refused { status, .. } => *status,
         }
     }
 
     /// Returns a token and the `Cookie` header of a client that has it, among other cookies.
     fn token_and_cookie() -> (AccessToken, String) {
-        let token = AccessToken::generate().unwrap();
-        let cookie = format!("a=b; rookery-token-9100={}; rookery=c", token.0);
+        let token = AccessToken::generate("/live/").unwrap();
+        let cookie = format!("a=b; rookery-token-9100={}; rookery=c", token.secret);
         (token, cookie)
     }
 
     #[test]
     fn tokens_are_long_and_differ() {
-        let [one, other] = [(); 2].map(|()| AccessToken::generate().unwrap());
+        let [one, other] = [(); 2].map(|()| AccessToken::generate("/live/").unwrap());
         assert_ne!(one, other);
-        assert_eq!(one.0.len(), 2 * TOKEN_BYTES);
-        assert!(!format!("{one:?}").contains(&one.0));
+        assert_eq!(one.secret.len(), 2 * TOKEN_BYTES);
+        assert!(!format!("{one:?}").contains(&one.secret));
     }
 
     #[test]
@@ -240,15 +279,16 @@ mod tests {
         let (token, _) = token_and_cookie();
         let url = token.url("http://127.0.0.1:9100");
         let target = url.strip_prefix("http://127.0.0.1:9100").unwrap();
-        let Access::Exchanged { location, cookie } =
+        let Access::Exchanged { page, cookie } =
             token.check(&exchange(LOOPBACK, "GET", target, &[HOST]))
         else {
             panic!("refused")
         };
-        assert_eq!(location, "/");
+        assert!(page.contains("content=\"0;url=/live/\""), "{page}");
+        assert!(!page.contains(&token.secret));
         let (pair, attributes) = cookie.split_once("; ").unwrap();
-        assert_eq!(attributes, "Path=/; HttpOnly; SameSite=Strict");
-        let with_cookie = exchange(LOOPBACK, "GET", "/", &[HOST, ("cookie", pair)]);
+        assert_eq!(attributes, "Path=/live/; HttpOnly; SameSite=Strict");
+        let with_cookie = exchange(LOOPBACK, "GET", "/live/", &[HOST, ("cookie", pair)]);
         assert_eq!(token.check(&with_cookie), Access::Granted);
         let mut https = exchange(LOOPBACK, "GET", target, &[HOST]);
         https.set_transport(true, None);
@@ -257,18 +297,19 @@ mod tests {
     }
 
     #[test]
-    fn the_redirect_keeps_the_rest_of_the_url_and_stays_on_the_host() {
+    fn the_page_after_the_exchange_keeps_the_rest_of_the_url_and_stays_on_the_host() {
         let (token, _) = token_and_cookie();
         for (target, expected) in [
-            ("/errors?a=1&token=T&b=2", "/errors?a=1&b=2"),
+            ("/errors?a=1&token=T&b=2", "/errors?a=1&amp;b=2"),
             ("/?token=T&token=T", "/"),
             ("//evil.example/x?token=T", "/evil.example/x"),
             ("/\\evil.example?token=T", "/evil.example"),
+            ("/?token=T&a=\"><script>'", "/?a=&quot;&gt;&lt;script&gt;&#39;"),
         ] {
-            let target = target.replace('T', &token.0);
+            let target = target.replace('T', &token.secret);
             let access = token.check(&exchange(LOOPBACK, "GET", &target, &[HOST]));
-            let Access::Exchanged { location, .. } = access else { panic!("{target}: {access:?}") };
-            assert_eq!(location, expected);
+            let Access::Exchanged { page, .. } = access else { panic!("{target}: {access:?}") };
+            assert!(page.contains(&format!("content=\"0;url={expected}\"")), "{page}");
         }
     }
 
@@ -284,8 +325,8 @@ mod tests {
                 assert_eq!(status(&access), 403, "{method} {cookie}");
             }
         }
-        let other = AccessToken::generate().unwrap().url("");
-        for target in ["/?token=", "/?token", &other, &format!("/?xtoken={}", token.0)] {
+        let other = AccessToken::generate("/live/").unwrap().url("");
+        for target in ["/?token=", "/?token", &other, &format!("/?xtoken={}", token.secret)] {
             let access = token.check(&exchange(LOOPBACK, "GET", target, &[HOST]));
             assert_eq!(status(&access), 403, "{target}");
         }

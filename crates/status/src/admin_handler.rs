@@ -113,13 +113,18 @@ pub struct AdminHandler {
 }
 
 const TEXT: &str = "text/plain; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
+
+/// The path of the live page, below which are its events and actions. Browsers send the cookie with
+/// the access token only there.
+const PAGE: &str = "/live/";
 
 /// The path of the stream of the live page's events.
 const EVENTS: &[u8] = b"/live/events";
 
 /// The beginning of the paths of [actions](Action).
-const ACTIONS: &[u8] = b"/actions/";
+const ACTIONS: &[u8] = b"/live/actions/";
 
 /// The headers of every response. Nothing of the admin listener belongs into a cache, into a frame
 /// or, with a token in its URL, into a `Referer` header.
@@ -131,9 +136,12 @@ const HEADERS: [(&str, &str); 3] = [
 
 impl AdminHandler {
     /// Creates a request handler for the admin listener. The handler serves the reports of
-    /// `source`. Clients of the live page over TCP need `token`.
-    pub fn new(source: Arc<dyn StatusSource>, token: AccessToken) -> AdminHandler {
-        AdminHandler { source, token }
+    /// `source`. Clients of the live page over TCP need an access token, which is made here.
+    ///
+    /// # Errors
+    /// Returns an error if the operating system has no random numbers.
+    pub fn new(source: Arc<dyn StatusSource>) -> std::io::Result<AdminHandler> {
+        Ok(AdminHandler { source, token: AccessToken::generate(PAGE)? })
     }
 
     pub(crate) fn token(&self) -> &AccessToken {
@@ -147,12 +155,16 @@ impl AdminHandler {
     /// Writes the response to a request that the admin listener received. Never blocks.
     pub(crate) fn answer(&self, exchange: &mut Exchange) -> Reply {
         let path = exchange.path();
-        let needs_token = path == b"/" || path == EVENTS || path.starts_with(ACTIONS);
+        let needs_token = path == PAGE.as_bytes() || path == EVENTS || path.starts_with(ACTIONS);
         if needs_token {
             return self.answer_with_token(exchange);
         }
         let (status, kind, body) = self.reply(exchange);
         write(exchange, status, kind, &body);
+        if status == 303 {
+            let query = String::from_utf8_lossy(exchange.query()).into_owned();
+            push_header(exchange, "Location", &format!("{PAGE}{query}"));
+        }
         if status == 405 {
             push_header(exchange, "Allow", "GET, HEAD");
         }
@@ -169,9 +181,8 @@ impl AdminHandler {
     fn answer_with_token(&self, exchange: &mut Exchange) -> Reply {
         match self.token.check(exchange) {
             Access::Granted => {}
-            Access::Exchanged { location, cookie } => {
-                write(exchange, 303, TEXT, "");
-                push_header(exchange, "Location", &location);
+            Access::Exchanged { page, cookie } => {
+                write(exchange, 200, HTML, &page);
                 push_header(exchange, "Set-Cookie", &cookie);
                 return Reply::Complete;
             }
@@ -201,7 +212,7 @@ impl AdminHandler {
             }
             None if is_read => {
                 let page = Page::get();
-                write(exchange, 200, "text/html; charset=utf-8", &page.html);
+                write(exchange, 200, HTML, &page.html);
                 push_header(exchange, "Content-Security-Policy", &page.policy);
             }
             _ => {
@@ -226,6 +237,7 @@ impl AdminHandler {
         }
         let source = &self.source;
         match exchange.path() {
+            b"/" | b"/live" => (303, TEXT, String::new()),
             b"/status" => (200, JSON, source.json()),
             b"/status.txt" => (200, TEXT, source.text()),
             b"/metrics" => (200, "text/plain; version=0.0.4", source.metrics()),
@@ -238,7 +250,7 @@ impl AdminHandler {
             _ => (
                 404,
                 TEXT,
-                "404 Not Found: the paths are /, /status, /status.txt, /metrics, /-/live, /-/ready and \
+                "404 Not Found: the paths are /live/, /status, /status.txt, /metrics, /-/live, /-/ready and \
                  /-/startup\n"
                     .to_owned(),
             ),
@@ -307,7 +319,7 @@ mod tests {
     }
 
     fn handler(source: &Arc<Said>) -> AdminHandler {
-        AdminHandler::new(Arc::clone(source) as Arc<_>, AccessToken::generate().unwrap())
+        AdminHandler::new(Arc::clone(source) as Arc<_>).unwrap()
     }
 
     impl StatusSource for Said {
@@ -393,7 +405,7 @@ mod tests {
     fn the_live_page_needs_the_token_over_tcp_only() {
         let said = Arc::default();
         let (answers, here) = (handler(&said), Some("127.0.0.1:9100"));
-        for path in ["/", "/live/events", "/actions/reload", "/actions/none"] {
+        for path in ["/live/", "/live/events", "/live/actions/reload", "/live/actions/none"] {
             for method in ["GET", "HEAD", "POST"] {
                 let (status, body) = ask(&answers, here, method, path, "localhost");
                 assert_eq!(status, 403, "{method} {path}");
@@ -402,10 +414,14 @@ mod tests {
             assert_eq!(ask(&answers, here, "GET", path, "evil.example").0, 421);
         }
         assert_eq!(*said.performed.lock().unwrap(), []);
-        let (status, body) = ask(&answers, None, "GET", "/", "localhost");
+        let (status, body) = ask(&answers, None, "GET", "/live/", "localhost");
         assert!(status == 200 && body.contains("uPlot"), "{status}");
-        let (status, location) = ask(&answers, here, "GET", &answers.token.url(""), "localhost");
-        assert_eq!((status, location.as_str()), (303, ""));
+        let (status, body) = ask(&answers, here, "GET", &answers.token.url(""), "localhost");
+        assert!(status == 200 && body.contains("refresh") && !body.contains("uPlot"), "{body}");
+        for path in ["/", "/live"] {
+            assert_eq!(ask(&answers, here, "GET", path, "localhost"), (303, String::new()));
+            assert_eq!(ask(&answers, here, "GET", path, "evil.example").0, 421);
+        }
     }
 
     #[test]
@@ -413,17 +429,18 @@ mod tests {
         let said = Arc::default();
         let answers = handler(&said);
         for (method, path, status) in [
-            ("GET", "/actions/reload", 405),
-            ("DELETE", "/actions/reload", 405),
-            ("POST", "/actions/add-worker", 404),
-            ("POST", "/actions/", 404),
+            ("GET", "/live/actions/reload", 405),
+            ("DELETE", "/live/actions/reload", 405),
+            ("POST", "/live/actions/add-worker", 404),
+            ("POST", "/live/actions/", 404),
             ("POST", "/", 405),
+            ("POST", "/live/", 405),
             ("POST", "/live/events", 405),
         ] {
             assert_eq!(ask(&answers, None, method, path, "any").0, status, "{method} {path}");
         }
         assert_eq!(*said.performed.lock().unwrap(), []);
-        assert_eq!(ask(&answers, None, "POST", "/actions/reload", "any").0, 202);
+        assert_eq!(ask(&answers, None, "POST", "/live/actions/reload", "any").0, 202);
         assert_eq!(*said.performed.lock().unwrap(), [Action::Reload]);
     }
 

@@ -204,9 +204,10 @@ impl Standalone {
         self.counters.record_response(exchange.response().status(), handed, begun, now);
     }
 
-    /// Records an error in the app's R code.
-    pub fn on_error(&self, report: ErrorReport) {
-        self.errors.add(0, own_pid(), report);
+    /// Records an error in the app's R code. The report gets the same limits as the report of a
+    /// worker, which reaches the supervisor in encoded form.
+    pub fn on_error(&self, report: &ErrorReport) {
+        self.errors.add(0, own_pid(), ErrorReport::decode(&report.encode()));
     }
 
     // ---- reports ----
@@ -489,6 +490,16 @@ mod tests {
         let status: serde_json::Value = serde_json::from_str(&one.json()).unwrap();
         assert_eq!(status["routes"].as_array().unwrap().len(), 1);
         assert_eq!(status["routes"][0]["requests"], 2);
+    }
+
+    #[test]
+    fn errors_have_the_limits_of_those_of_workers() {
+        let one = one();
+        let trace = "f(\x1b[31m)\n".repeat(100_000);
+        one.on_error(&ErrorReport { trace, ..ErrorReport::default() });
+        let json = one.errors().json();
+        assert!(json.len() < 8 << 10, "{} bytes", json.len());
+        assert!(json.contains("f(\u{fffd}[31m)") && !json.contains("u001b"), "{json}");
     }
 
     #[test]

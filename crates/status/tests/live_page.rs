@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rookery_status::{
-    AccessToken, Action, AdminAddress, AdminHandler, AdminListener, NotReady, RecentErrors,
-    StatusSource,
+    Action, AdminAddress, AdminHandler, AdminListener, NotReady, RecentErrors, StatusSource,
 };
 use rookery_worker_protocol::ErrorReport;
 use serde_json::Value;
@@ -73,8 +72,7 @@ impl Admin {
     fn new(source: Source) -> Admin {
         let source = Arc::new(source);
         let at = AdminAddress::Tcp("127.0.0.1:0".parse().unwrap());
-        let token = AccessToken::generate().unwrap();
-        let handler = AdminHandler::new(Arc::clone(&source) as Arc<_>, token);
+        let handler = AdminHandler::new(Arc::clone(&source) as Arc<_>).unwrap();
         let listener = AdminListener::start(handler, Some(&at)).unwrap();
         let url = listener.page_url().unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
@@ -139,11 +137,15 @@ fn read_until(stream: &mut TcpStream, wanted: &str) -> String {
 fn the_url_leads_to_the_page_and_nothing_else_does() {
     let admin = Admin::new(Source::default());
     let response = admin.ask("GET", &admin.path, "");
-    assert!(response.starts_with("303"), "{response}");
-    assert!(response.contains("\r\nLocation: /\r\n"), "{response}");
+    assert!(response.starts_with("200"), "{response}");
+    assert!(response.contains("content=\"0;url=/live/\""), "{response}");
+    assert!(response.contains("; Path=/live/; "), "a cookie that other ports do not get");
+    let redirect = admin.ask("GET", &admin.path.replace("/live/", "/"), "");
+    assert!(redirect.starts_with("303"), "{redirect}");
+    assert!(redirect.contains(&format!("\r\nLocation: {}\r\n", admin.path)), "{redirect}");
     let (_, token) = admin.path.split_once("token=").unwrap();
     let cookie = admin.cookie();
-    let page = admin.ask("GET", "/", &cookie);
+    let page = admin.ask("GET", "/live/", &cookie);
     assert!(page.starts_with("200"));
     for header in [
         "Content-Security-Policy: default-src 'none'; script-src 'sha256-",
@@ -153,7 +155,7 @@ fn the_url_leads_to_the_page_and_nothing_else_does() {
         assert!(page.contains(&format!("\r\n{header}")), "{header}");
     }
     assert!(!page.contains(token));
-    for path in ["/", "/live/events"] {
+    for path in ["/live/", "/live/events"] {
         assert_eq!(admin.status("GET", path, ""), "403");
         assert_eq!(admin.status("GET", &format!("{path}?token=0"), &cookie), "403");
     }
@@ -171,7 +173,7 @@ fn only_the_page_itself_makes_the_server_do_something() {
     let post = |path: &str, headers: &[&str]| {
         admin.status("POST", path, &format!("{}Content-Length: 0\r\n", headers.concat()))
     };
-    let reload = "/actions/reload";
+    let reload = "/live/actions/reload";
     assert_eq!(post(reload, &[own]), "403", "without the token");
     assert_eq!(post(&admin.path.replace('?', "actions/reload?"), &[own]), "403");
     assert_eq!(post(reload, &[&cookie]), "403", "without an origin");
@@ -205,6 +207,25 @@ fn a_viewer_gets_a_snapshot_every_second_and_errors_when_they_occur() {
         assert!(!snapshot.contains("event: errors"), "they are sent once");
     }
     assert!(began.elapsed() > Duration::from_millis(1500), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_long_list_of_errors_and_a_long_snapshot_both_arrive() {
+    let admin = Admin::new(Source { padding: "x".repeat(900_000), ..Source::default() });
+    let add = || {
+        let report = ErrorReport { trace: "x".repeat(4000), ..ErrorReport::default() };
+        admin.source.errors.add(1, 4711, report);
+    };
+    (0..50).for_each(|_| add());
+    let mut stream = admin.viewer(&admin.cookie());
+    read_until(&mut stream, "event: errors");
+    for _ in 0..2 {
+        // There is a new error in every turn.
+        add();
+        read_until(&mut stream, "event: snapshot");
+        add();
+        read_until(&mut stream, "event: errors");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The report of an error in R, which a worker sends to its supervisor.
 
-/// The maximum length in bytes of an encoded error report. A longer traceback is truncated.
+/// The maximum length in bytes of an encoded error report. Of a longer traceback, the end is kept.
 pub const MAX_ERROR_REPORT_SIZE: usize = 4 << 10;
 
 /// The byte between two fields of an encoded report (ASCII's unit separator).
@@ -23,19 +23,19 @@ pub struct ErrorReport {
 
 impl ErrorReport {
     /// Encodes the report for a packet of the control channel, in at most
-    /// [`MAX_ERROR_REPORT_SIZE`] bytes.
+    /// [`MAX_ERROR_REPORT_SIZE`] bytes. The beginning of each field is kept, except that the last
+    /// lines of the traceback are kept, which are the innermost calls.
     pub fn encode(&self) -> Vec<u8> {
         let ErrorReport { request_id, route, label, message, trace } = self;
         let mut text = String::new();
         // A field gets at most half of the remaining space, so the last fields are never lost.
-        for (at, field) in [request_id, route, label, message, trace].into_iter().enumerate() {
+        for field in [request_id, route, label, message] {
             let left = MAX_ERROR_REPORT_SIZE - text.len() - 1;
-            let most = if at == 4 { left } else { left / 2 };
-            if at > 0 {
-                text.push(SEPARATOR);
-            }
-            text.extend(truncated(field, most).chars().filter(|char| *char != SEPARATOR));
+            text.extend(beginning(field, left / 2).chars().filter(|char| *char != SEPARATOR));
+            text.push(SEPARATOR);
         }
+        let left = MAX_ERROR_REPORT_SIZE - text.len();
+        text.extend(last_lines(trace, left).chars().filter(|char| *char != SEPARATOR));
         text.into_bytes()
     }
 
@@ -56,12 +56,29 @@ impl ErrorReport {
 }
 
 /// Returns the beginning of a text, at most `most` bytes of it.
-fn truncated(text: &str, most: usize) -> &str {
+fn beginning(text: &str, most: usize) -> &str {
     let mut end = most.min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;
     }
     &text[..end]
+}
+
+/// Returns the last lines of a text, at most `most` bytes of them. If the last line is longer,
+/// returns its end.
+fn last_lines(text: &str, most: usize) -> &str {
+    let mut start = text.len().saturating_sub(most);
+    if start == 0 {
+        return text;
+    }
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    let end = &text[start..];
+    if text[..start].ends_with('\n') {
+        return end;
+    }
+    end.split_once('\n').map_or(end, |(_, lines)| if lines.is_empty() { end } else { lines })
 }
 
 /// Returns a text whose control characters, which could change the state of a terminal, are
@@ -102,7 +119,7 @@ mod tests {
         let ErrorReport { route, message, trace, .. } = ErrorReport::decode(&bytes);
         assert_eq!(route, "GET /report");
         assert!(message.len() > 1900 && trace.len() > 1900);
-        assert!(long.starts_with(&message) && long.starts_with(&trace));
+        assert!(long.starts_with(&message) && long.ends_with(&trace));
         let all = ErrorReport {
             request_id: long.clone(),
             route: long.clone(),
@@ -110,6 +127,21 @@ mod tests {
             ..report(&long, &long)
         };
         assert!(all.encode().len() <= MAX_ERROR_REPORT_SIZE);
+    }
+
+    #[test]
+    fn the_innermost_calls_of_a_long_traceback_are_kept_as_whole_lines() {
+        let lines: Vec<String> = (0..1000).map(|number| format!("call_{number}()")).collect();
+        let decoded = ErrorReport::decode(&report("failed", &lines.join("\n")).encode());
+        assert!(decoded.trace.ends_with("\ncall_998()\ncall_999()"), "{}", decoded.trace);
+        let first = decoded.trace.lines().next().unwrap();
+        assert!(lines.iter().any(|line| line == first), "{first}");
+        assert!(decoded.trace.len() > MAX_ERROR_REPORT_SIZE - 100);
+        for (text, most, kept) in
+            [("ab\ncd", 2, "cd"), ("ab\ncd", 3, "cd"), ("abcd\n", 3, "cd\n"), ("ä\nö", 1, "")]
+        {
+            assert_eq!(last_lines(text, most), kept);
+        }
     }
 
     #[test]

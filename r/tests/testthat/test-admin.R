@@ -97,10 +97,10 @@ test_that("the admin listener of one R process responds while R is busy", {
   )
   expect_equal(worker$route, "GET /busy")
   # The live page, which needs no token on a socket. No supervisor could carry out its actions.
-  page <- it$admin("/")
+  page <- it$admin("/live/")
   expect_equal(page$status_code, 200)
   expect_match(page$text, "<title>Rookery</title>", fixed = TRUE)
-  expect_equal(it$admin("/actions/reload")$status_code, 404)
+  expect_equal(it$admin("/live/actions/reload")$status_code, 404)
   expect_true(is_alive(worker$pid))
   expect_true(wait_until(function() it$metric("connections") >= 2))
   expect_true(wait_until(function() it$metric("worker_busy_ratio{slot=\"0\"}") > 0))

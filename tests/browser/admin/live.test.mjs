@@ -74,7 +74,7 @@ test('the page of one worker is there while R computes, and while it waits', { t
   const page = await open(server);
   assert.equal(new URL(page.url()).search, '', 'the token has left the address');
   const [cookie] = await page.context().cookies();
-  assert.deepEqual([cookie.httpOnly, cookie.sameSite, cookie.path], [true, 'Strict', '/']);
+  assert.deepEqual([cookie.httpOnly, cookie.sameSite, cookie.path], [true, 'Strict', '/live/']);
   assert.equal(await page.evaluate(() => document.cookie), '');
   await shows(page, '.doing .badge', /idle/);
   for (const [path, does] of [['compute', 'computing'], ['wait', 'waiting']]) {
@@ -213,18 +213,18 @@ test('without the token, from another origin or for another host, there is nothi
   const [{ name, value }] = await page.context().cookies();
   const cookie = `${name}=${value}`;
   const status = async (path, options) => (await ask(origin + path, options)).status;
-  assert.equal(await status('/'), 403);
+  assert.equal(await status('/live/'), 403);
   assert.equal(await status('/live/events'), 403);
-  assert.equal(await status('/actions/reload', { method: 'POST', headers: { origin } }), 403);
-  assert.equal(await status('/actions/reload', { method: 'POST', headers: { cookie } }), 403);
-  assert.equal(await status('/actions/reload', { method: 'POST', headers: { cookie, origin: 'http://evil.example' } }), 403);
-  assert.equal(await status('/', { headers: { cookie, host: 'evil.example' } }), 421);
+  assert.equal(await status('/live/actions/reload', { method: 'POST', headers: { origin } }), 403);
+  assert.equal(await status('/live/actions/reload', { method: 'POST', headers: { cookie } }), 403);
+  assert.equal(await status('/live/actions/reload', { method: 'POST', headers: { cookie, origin: 'http://evil.example' } }), 403);
+  assert.equal(await status('/live/', { headers: { cookie, host: 'evil.example' } }), 421);
   assert.equal(await status('/-/live'), 200);
   // A page of the app, at another port of the same host, may neither read nor reload.
   await page.goto(server.url);
   const tried = await page.evaluate(async (admin) => Promise.all([
     fetch(`${admin}/live/events`, { credentials: 'include' }).then(() => 'read', () => 'refused'),
-    fetch(`${admin}/actions/reload`, { method: 'POST', credentials: 'include', mode: 'no-cors' }).then(() => 'sent', () => 'refused'),
+    fetch(`${admin}/live/actions/reload`, { method: 'POST', credentials: 'include', mode: 'no-cors' }).then(() => 'sent', () => 'refused'),
   ]), origin);
   assert.equal(tried[0], 'refused');
   const { generation } = JSON.parse((await ask(`${origin}/status`)).text);

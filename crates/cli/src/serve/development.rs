@@ -58,7 +58,7 @@ impl Development {
                 serve.host
             )));
         }
-        let token = AccessToken::generate()
+        let token = AccessToken::generate("/")
             .map_err(|error| Failure::Unavailable(format!("No token can be made: {error}.")))?;
         Ok(Some(Development { live: LiveReload::new(), token }))
     }
@@ -71,11 +71,6 @@ impl Development {
     /// Returns the script that the server inserts into pages.
     pub(crate) fn script(&self) -> Arc<PageScript> {
         self.live.script()
-    }
-
-    /// Returns the access token of error pages and of the live page.
-    pub(crate) fn token(&self) -> AccessToken {
-        self.token.clone()
     }
 
     /// Returns the URL that gives a browser access to the details of errors.

@@ -104,8 +104,7 @@ pub(crate) fn serve(
     status.tls.clone_from(&tls);
     status.perform = Some(perform);
     let status = Arc::new(status);
-    let admin =
-        start_admin(&status, serve.admin.as_ref(), development.as_ref().map(Development::token))?;
+    let admin = start_admin(&status, serve.admin.as_ref())?;
     let screen = StartupScreen {
         workers: Some(workers.count),
         development: tls_setup.as_ref().and_then(|setup| setup.development.as_ref()),

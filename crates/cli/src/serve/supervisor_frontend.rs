@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rookery_development::StartFailure;
 use rookery_server::output;
-use rookery_status::{AccessToken, Action, AdminAddress, AdminHandler, AdminListener};
+use rookery_status::{Action, AdminAddress, AdminHandler, AdminListener};
 use rookery_supervisor::{Frontend, SupervisorEvent, SupervisorStatus};
 use rookery_systemd::ServiceManager;
 
@@ -109,20 +109,16 @@ impl SupervisorFrontend {
     }
 }
 
-/// Starts the admin listener, which serves status, metrics and the live page. `token` is the access
-/// token of the live page; by default, a new one is made.
+/// Starts the admin listener, which serves status, metrics and the live page.
 ///
 /// # Errors
 /// Fails if the admin address is not available.
 pub(crate) fn start_admin(
     status: &Arc<SupervisorStatus>,
     at: Option<&AdminAddress>,
-    token: Option<AccessToken>,
 ) -> Result<AdminListener, Failure> {
-    let token = token
-        .map_or_else(AccessToken::generate, Ok)
+    let handler = AdminHandler::new(Arc::clone(status) as _)
         .map_err(|error| Failure::Unavailable(format!("There is no access token: {error}.")))?;
-    let handler = AdminHandler::new(Arc::clone(status) as _, token);
     AdminListener::start(handler, at).map_err(|error| Failure::Address(error.to_string()))
 }
 

@@ -23,7 +23,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const MAX_VIEWERS: usize = 20;
 
 /// The maximum number of bytes that wait for one viewer. A viewer that has not read the previous
-/// snapshot is left out, so no more than one snapshot and one list of errors ever wait.
+/// snapshot is left out, so no more than one snapshot and one list of errors ever wait. If they do
+/// not fit together, the snapshot follows in the next turn.
 const MAX_WAITING: usize = 1 << 20;
 
 /// The viewers of the live page. One thread sends each of them a snapshot every second, and sleeps
@@ -53,6 +54,9 @@ struct Viewer {
     /// The number of errors that had been reported when the viewer last got the list of errors;
     /// `None` if the viewer has not got the list.
     errors_seen: Option<u64>,
+    /// Whether a snapshot was left out for the list of errors. It then precedes the next list, so
+    /// that errors that occur every second do not keep out all snapshots.
+    is_snapshot_next: bool,
 }
 
 impl Viewers {
@@ -98,6 +102,7 @@ impl Viewers {
             id: exchange.id(),
             flow: Arc::clone(&body.flow),
             errors_seen: None,
+            is_snapshot_next: false,
         });
         exchange.set_response_stream(body);
         // Queued before the lock is released, so that no event precedes the response.
@@ -179,10 +184,15 @@ fn send_snapshot(shared: &Shared) {
         if viewer.flow.waiting() > 0 {
             continue;
         }
-        if viewer.errors_seen != Some(reported) {
+        let is_snapshot_next = std::mem::take(&mut viewer.is_snapshot_next);
+        if viewer.errors_seen != Some(reported) && !is_snapshot_next {
             let list = list.get_or_insert_with(|| event("errors", &errors.json()));
             if send(viewer, commands, list) {
                 viewer.errors_seen = Some(reported);
+            }
+            if list.len() + snapshot.len() > MAX_WAITING {
+                viewer.is_snapshot_next = true;
+                continue;
             }
         }
         send(viewer, commands, &snapshot);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use rookery_exchange::{AppTimes, Exchange, ListenerId};
 use rookery_server::Config;
 use rookery_status::{
-    AccessToken, AdminAddress, AdminHandler, AdminListener, Lifecycle, RunFolder, ServerInfo,
-    Standalone, StandaloneInputs,
+    AdminAddress, AdminHandler, AdminListener, Lifecycle, RunFolder, ServerInfo, Standalone,
+    StandaloneInputs,
 };
 use rookery_worker_protocol::{RState, SharedScoreboard, Ticket};
 
@@ -35,8 +35,8 @@ impl Core {
         let about = ServerInfo { target, address: String::new() };
         let one = Standalone::new(about, seen)
             .map_err(|error| format!("A thread cannot be started: {error}."))?;
-        let token = AccessToken::generate().map_err(|error| error.to_string())?;
-        let handler = AdminHandler::new(Arc::clone(&one) as Arc<_>, token);
+        let handler =
+            AdminHandler::new(Arc::clone(&one) as Arc<_>).map_err(|error| error.to_string())?;
         let admin = AdminListener::start(handler, Some(at)).map_err(|error| error.to_string())?;
         let folder = RunFolder::create(&std::env::temp_dir())
             .map_err(|error| error.to_string())

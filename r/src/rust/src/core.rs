@@ -1,7 +1,7 @@
 //! The state of the R package's Rust code, which belongs to R's main thread.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{CString, c_char};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
@@ -43,6 +43,8 @@ pub(crate) struct Core {
     /// The requests whose bodies the app receives in chunks. The key is the id of the exchange (the
     /// request with its response).
     pub(crate) receivers: ById<Receiver>,
+    /// The requests that R is processing and whose bodies it has received in chunks, or receives.
+    pub(crate) received: HashSet<u64>,
     pub(crate) names: HeaderNames,
     pub(crate) headers: Vec<Header>,
     pub(crate) address_texts: [Vec<u8>; 4],
@@ -190,6 +192,7 @@ impl Core {
             streams: ById::default(),
             pull_queue: VecDeque::new(),
             receivers: ById::default(),
+            received: HashSet::new(),
             names: HeaderNames::new(),
             headers: Vec::new(),
             address_texts: Default::default(),
@@ -275,10 +278,12 @@ impl Core {
         self.held.get_mut(slot as usize)?.as_deref_mut().filter(|exchange| exchange.id() == id)
     }
 
-    /// Returns the request with this id, if R is processing it.
-    pub(crate) fn held_request(&self, id: &[u8]) -> Option<&Exchange> {
-        let held = self.held.iter().flatten();
-        held.map(|exchange| &**exchange).find(|exchange| exchange.request_id().as_bytes() == id)
+    /// Returns the request with this id, if R is processing it and if all that the client has sent
+    /// is known: R alone knows a body that it receives in chunks.
+    pub(crate) fn known_request(&self, id: &[u8]) -> Option<&Exchange> {
+        let is_it = |exchange: &&Exchange| exchange.request_id().as_bytes() == id;
+        let held = self.held.iter().flatten().map(|exchange| &**exchange).find(is_it)?;
+        (!id.is_empty() && !self.received.contains(&held.id())).then_some(held)
     }
 
     /// Removes all exchanges (requests with their responses) of a listener that R is processing,
@@ -289,6 +294,7 @@ impl Core {
         for (slot, held) in self.held.iter_mut().enumerate() {
             if let Some(exchange) = held.take_if(|exchange| exchange.listener() == listener) {
                 self.free.push(u32::try_from(slot).expect("fewer exchanges than 2^32"));
+                self.received.remove(&exchange.id());
                 taken.push(exchange);
             }
         }
@@ -300,6 +306,7 @@ impl Core {
     /// does not contain the exchange with this id.
     pub(crate) fn give(&mut self, slot: u32, id: u64) -> Option<Box<Exchange>> {
         self.held(slot, id)?;
+        self.received.remove(&id);
         self.free.push(slot);
         self.held[slot as usize].take()
     }

@@ -52,6 +52,7 @@ pub extern "C" fn rk_receive_body(slot: u32, id: u64, token: u64) -> i32 {
             let Some(exchange) = core.held(slot, id) else { return result::STALE };
             let (listener, place) = (exchange.listener(), exchange.slot());
             core.receivers.insert(id, Receiver { slot, token });
+            core.received.insert(id);
             core.link.send(Command::StreamBody { exchange: id, listener, slot: place });
             result::OK
         })

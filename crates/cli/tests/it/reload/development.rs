@@ -178,9 +178,9 @@ fn addresses_that_other_machines_reach_are_refused() {
 fn cookie(port: u16, stderr: &str) -> String {
     let url = stderr.split_whitespace().find(|word| word.contains("?token=")).unwrap();
     let target = &url[url.find("/?token=").unwrap()..];
-    let redirect = request(port, &format!("GET {target}"), "");
-    assert!(redirect.starts_with("HTTP/1.1 303 "), "{redirect}");
-    let cookie = header(&redirect, "set-cookie");
+    let page = request(port, &format!("GET {target}"), "");
+    assert!(page.starts_with("HTTP/1.1 200 ") && page.contains("content=\"0;url=/\""), "{page}");
+    let cookie = header(&page, "set-cookie");
     format!("Cookie: {}\r\n", cookie.split(';').next().unwrap())
 }
 

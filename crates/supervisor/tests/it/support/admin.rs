@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rookery_status::{AccessToken, AdminAddress, AdminHandler, AdminListener, ServerInfo};
+use rookery_status::{AdminAddress, AdminHandler, AdminListener, ServerInfo};
 use rookery_supervisor::{BackendRegistry, ReadinessPolicy, SupervisorStatus};
 use rookery_test_support::client::{Client, Response};
 use serde_json::Value;
@@ -24,10 +24,8 @@ impl Admin {
     pub(crate) fn with(registry: &Arc<BackendRegistry>, readiness: ReadinessPolicy) -> Admin {
         let about =
             ServerInfo { target: "/srv/app".into(), address: "http://127.0.0.1:8000".into() };
-        let handler = AdminHandler::new(
-            Arc::new(SupervisorStatus::new(Arc::clone(registry), about, readiness)),
-            AccessToken::generate().unwrap(),
-        );
+        let status = SupervisorStatus::new(Arc::clone(registry), about, readiness);
+        let handler = AdminHandler::new(Arc::new(status)).unwrap();
         let at = AdminAddress::Tcp("127.0.0.1:0".parse().unwrap());
         Admin(AdminListener::start(handler, Some(&at)).unwrap())
     }
@@ -47,7 +45,7 @@ impl Admin {
         let mut client = Client::connect(self.0.local_addr().unwrap());
         let url = self.0.page_url().unwrap();
         let (_, query) = url.split_once('?').unwrap();
-        client.send(format!("GET /?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        client.send(format!("GET /live/?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
         let response = client.response_to("GET").unwrap();
         let cookie = response.header("set-cookie").unwrap().split(';').next().unwrap();
         let head = format!("Host: localhost\r\nCookie: {cookie}\r\n\r\n");
