@@ -24,6 +24,10 @@ use tokio_rustls::TlsConnector;
 /// The maximum time for connecting to one IP address of a server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 
+/// The maximum of a `Retry-After` header. Callers add the time to the current one, so it must not
+/// be near the maximum of a `Duration`.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// The sockets of requests in progress, which a forked child closes by [`close_inherited`].
 static SOCKETS: ForkRegistry = ForkRegistry::new();
 
@@ -120,14 +124,17 @@ impl Response {
     }
 
     /// Returns how long the `Retry-After` header of the response asks the client to wait. The
-    /// header contains a number of seconds or a date (RFC 9110, 10.2.3).
+    /// header contains a number of seconds or a date (RFC 9110, 10.2.3). The result is at most 30
+    /// days.
     pub fn retry_after(&self) -> Option<Duration> {
         let text = self.headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-        if let Ok(seconds) = text.parse() {
-            return Some(Duration::from_secs(seconds));
-        }
-        let date = httpdate::parse_http_date(text).ok()?;
-        Some(date.duration_since(SystemTime::now()).unwrap_or_default())
+        let wait = if let Ok(seconds) = text.parse() {
+            Duration::from_secs(seconds)
+        } else {
+            let date = httpdate::parse_http_date(text).ok()?;
+            date.duration_since(SystemTime::now()).unwrap_or_default()
+        };
+        Some(wait.min(MAX_RETRY_AFTER))
     }
 }
 
@@ -342,5 +349,8 @@ mod tests {
         let later = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(3600));
         assert!(after(&later).is_some_and(|wait| (3500..=3600).contains(&wait.as_secs())));
         assert_eq!(after("soon"), None);
+        for far in [&*u64::MAX.to_string(), "Fri, 31 Dec 9999 23:59:59 GMT"] {
+            assert_eq!(after(far), Some(MAX_RETRY_AFTER), "{far}");
+        }
     }
 }

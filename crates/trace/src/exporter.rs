@@ -164,7 +164,8 @@ impl Exporter {
             let jittered = pause.mul_f64(0.67 + 0.66 * fraction());
             let wait = wait.unwrap_or(jittered);
             pause = (pause * 2).min(MAX_PAUSE);
-            if Instant::now() + wait >= deadline || self.queue.closed_until().is_some() {
+            let rest = deadline.saturating_duration_since(Instant::now());
+            if wait >= rest || self.queue.closed_until().is_some() {
                 return Err(error);
             }
             tokio::select! {
