@@ -50,7 +50,7 @@ impl fmt::Display for HttpError {
 impl std::error::Error for HttpError {}
 
 /// The parsed URL of a request.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Endpoint {
     uri: Uri,
     host: String,
@@ -81,6 +81,28 @@ impl Endpoint {
     /// Returns true if the scheme of the URL is `https`.
     pub fn is_secure(&self) -> bool {
         self.is_secure
+    }
+
+    /// Returns true if the URL contains a user name or password, which requests do not send.
+    pub fn has_credentials(&self) -> bool {
+        self.uri.authority().is_some_and(|authority| authority.as_str().contains('@'))
+    }
+
+    /// Returns the host and port as they are in the URL, without a user name and password.
+    fn authority(&self) -> &str {
+        let authority = self.uri.authority().map_or("", |authority| authority.as_str());
+        authority.rsplit('@').next().unwrap_or_default()
+    }
+
+    fn target(&self) -> &str {
+        self.uri.path_and_query().map_or("/", |target| target.as_str())
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.is_secure { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.authority(), self.target())
     }
 }
 
@@ -204,13 +226,10 @@ where
     };
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(HyperIo(io)).await.map_err(interrupted)?;
-    let target = endpoint.uri.path_and_query().map_or("/", |target| target.as_str());
-    let authority = endpoint.uri.authority().map_or("", |authority| authority.as_str());
-    // A user name and password in a URL are not part of the Host header.
-    let host = authority.rsplit('@').next().unwrap_or_default();
+    let host = endpoint.authority();
     let mut request = Request::builder()
         .method(method)
-        .uri(target)
+        .uri(endpoint.target())
         .header(HOST, host)
         .body(OneChunk(Some(body)))
         .map_err(|error| HttpError(format!("no request can be sent to {host}: {error}")))?;
