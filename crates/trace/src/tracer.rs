@@ -72,7 +72,9 @@ impl Tracer {
     pub fn begin(&self, parent: Option<&TraceContext>) -> TraceContext {
         let trace_id = parent.map_or_else(|| self.ids.trace_id(), |parent| parent.trace_id);
         let is_sampled = self.sampler.is_sampled(&trace_id, parent.map(TraceContext::is_sampled));
-        let flags = parent.map_or(0, |parent| parent.flags & !TraceContext::SAMPLED);
+        // Flags that this version of the standard does not define are cleared (W3C Trace Context
+        // Level 2, 3.2.2.5.3).
+        let flags = parent.map_or(0, |parent| parent.flags & TraceContext::RANDOM);
         let flags = flags | if is_sampled { TraceContext::SAMPLED } else { 0 };
         TraceContext { trace_id, span_id: self.ids.span_id(), flags }
     }

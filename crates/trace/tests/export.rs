@@ -39,7 +39,7 @@ fn a_span_arrives_with_all_that_it_has() {
         &collector.url(),
         &[("OTEL_EXPORTER_OTLP_HEADERS", "api-key=secret"), ("OTEL_RESOURCE_ATTRIBUTES", "a=b")],
     );
-    let parent = TraceContext { trace_id: [1; 16], span_id: [2; 8], flags: 3 };
+    let parent = TraceContext { trace_id: [1; 16], span_id: [2; 8], flags: 0xFF };
     let other = TraceContext { trace_id: [4; 16], span_id: [5; 8], flags: 1 };
     let context = tracer.begin(Some(&parent));
     let from = Parent { span_id: parent.span_id, is_remote: true };
