@@ -63,7 +63,7 @@ pub(crate) fn serve(
     };
     let tracer = tracing::start(target);
     if let Some(tracer) = &tracer {
-        server.set_tracer(tracer.share());
+        server.set_tracer(Some(tracer.share()));
     }
     let log = log.open(serve.format)?;
     server.set_access_log(log.as_ref().map(Log::access_log));

@@ -65,7 +65,7 @@ pub(crate) fn serve(
     let server = Server::with_application(settings.config, application);
     let tracer = tracing::start(target);
     if let Some(tracer) = &tracer {
-        server.set_tracer(tracer.share());
+        server.set_tracer(Some(tracer.share()));
         registry.set_tracer(tracer.share());
     }
     let log = log_target.open(log_format(serve.format, workers))?;
