@@ -124,7 +124,7 @@ pub struct Message<'a> {
 pub struct ResponseLimits {
     /// The maximum time from the beginning of the request to the end of the response.
     pub time: Duration,
-    /// The maximum number of bytes of the response's body.
+    /// The maximum number of bytes of the response's body. A longer body is cut.
     pub bytes: usize,
 }
 
@@ -137,6 +137,8 @@ pub struct Response {
     pub headers: HeaderMap,
     /// The body of the response.
     pub body: Vec<u8>,
+    /// True if the body was longer than the limit, and `body` is only its beginning.
+    pub is_cut: bool,
 }
 
 impl Response {
@@ -237,11 +239,8 @@ where
     let response = async {
         let response = sender.send_request(request).await.map_err(interrupted)?;
         let (head, body) = response.into_parts();
-        Ok(Response {
-            status: head.status,
-            headers: head.headers,
-            body: read_body(body, endpoint, max_bytes).await?,
-        })
+        let (body, is_cut) = read_body(body, endpoint, max_bytes).await?;
+        Ok(Response { status: head.status, headers: head.headers, body, is_cut })
     };
     // The connection is polled while the response is being read, and dropped afterwards.
     let mut response = std::pin::pin!(response);
@@ -257,27 +256,26 @@ where
     .await
 }
 
+/// Reads a body of at most `max_bytes`. Returns true if it is longer, and its rest is not read.
 async fn read_body(
     mut body: Incoming,
     endpoint: &Endpoint,
     max_bytes: usize,
-) -> Result<Vec<u8>, HttpError> {
+) -> Result<(Vec<u8>, bool), HttpError> {
     let mut bytes = Vec::new();
     while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
         let frame = frame.map_err(|error| {
             HttpError(format!("the connection to {} failed: {error}", endpoint.host))
         })?;
         if let Ok(data) = frame.into_data() {
-            if bytes.len() + data.len() > max_bytes {
-                return Err(HttpError(format!(
-                    "{} sent more than {max_bytes} bytes",
-                    endpoint.host
-                )));
+            let rest = max_bytes - bytes.len();
+            bytes.extend_from_slice(&data[..data.len().min(rest)]);
+            if data.len() > rest {
+                return Ok((bytes, true));
             }
-            bytes.extend_from_slice(&data);
         }
     }
-    Ok(bytes)
+    Ok((bytes, false))
 }
 
 /// A request body that is sent as one chunk.
@@ -361,7 +359,8 @@ mod tests {
     fn retry_after_is_seconds_or_a_date() {
         let after = |text: &str| {
             let headers = HeaderMap::from_iter([(RETRY_AFTER, text.parse().unwrap())]);
-            Response { status: StatusCode::OK, headers, body: Vec::new() }.retry_after()
+            let (status, body) = (StatusCode::OK, Vec::new());
+            Response { status, headers, body, is_cut: false }.retry_after()
         };
         assert_eq!(after(" 120 "), Some(Duration::from_secs(120)));
         assert_eq!(after("Fri, 31 Dec 1999 23:59:59 GMT"), Some(Duration::ZERO));

@@ -19,6 +19,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(8);
 
 /// The maximum size of a collector's response, which says at most how many spans it has refused.
+/// The rest of a longer one, such as a proxy's page, is not read.
 const MAX_RESPONSE_SIZE: usize = 64 << 10;
 
 /// The name of the code that makes the spans.
