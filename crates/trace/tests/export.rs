@@ -117,6 +117,18 @@ fn retries_what_the_protocol_says() {
 }
 
 #[test]
+fn the_status_counts_even_if_the_body_is_too_long() {
+    let page = |status| Answer { body: vec![b'x'; 1 << 20], ..answer(status) };
+    let collector = Collector::start(&[page(404), page(200)]);
+    let tracer = tracer(&collector.url(), &[]);
+    end_span(&tracer, "lost");
+    wait_until("the count", || tracer.counters().read() == [0, 0, 1]);
+    end_span(&tracer, "next");
+    wait_until("the count", || tracer.counters().read() == [1, 0, 1]);
+    assert_eq!(collector.heads().len(), 2, "nothing is repeated");
+}
+
+#[test]
 fn waits_as_long_as_the_collector_asks() {
     let busy = Answer { headers: "retry-after: 1\r\n".to_owned(), ..answer(503) };
     let collector = Collector::start(&[busy, answer(200)]);
@@ -196,6 +208,19 @@ fn a_collector_that_hangs_does_not_hang_the_end() {
     tracer.shut_down(Duration::from_millis(300));
     assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
     assert_eq!(tracer.counters().read(), [0, 0, 1]);
+}
+
+#[test]
+fn the_end_waits_no_longer_than_it_is_wanted() {
+    let hung = TcpListener::bind("127.0.0.1:0").unwrap();
+    let tracer = tracer(&format!("http://{}", hung.local_addr().unwrap()), &[]);
+    end_span(&tracer, "s");
+    let (since, mut asked) = (Instant::now(), 0);
+    tracer.shut_down_unless(Duration::from_secs(60), || {
+        asked += 1;
+        asked == 3
+    });
+    assert!(asked == 3 && since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
 }
 
 #[test]

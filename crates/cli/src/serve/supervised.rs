@@ -152,11 +152,8 @@ pub(crate) fn serve(
     if second_stop().is_none() {
         frontend.stop();
     }
-    if second_stop().is_none() {
-        // Exports the last spans.
-        drop(tracer);
-    } else {
-        std::mem::forget(tracer);
+    if let Some(tracer) = tracer {
+        tracer.end(|| second_stop().is_some());
     }
     server.set_access_log(None);
     if let Some(log) = log {
