@@ -139,7 +139,7 @@ impl RequestSpan {
         }
         let header = |name| head.headers.get(name).and_then(|value| value.to_str().ok());
         // An absolute URI takes precedence over the Host header (RFC 9112, 3.2.2).
-        let authority = head.uri.authority().map(|it| it.as_str());
+        let authority = head.uri.authority().map(http::uri::Authority::as_str);
         let authority = authority.and_then(|it| it.rsplit('@').next());
         if let Some((host, port)) = authority.or_else(|| header(HOST)).and_then(host_and_port) {
             span.set_text("server.address", cut(host));
