@@ -88,6 +88,7 @@ pub(crate) enum WorkerPhase {
 
 /// A worker process with everything that the supervisor knows about it.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "states that have nothing to do with each other")]
 pub(crate) struct WorkerProcess {
     /// The numbers and options with which the worker process was started.
     pub(crate) start: WorkerStart,
