@@ -84,14 +84,14 @@ SEXP ffi_worker_state(void) {
 // Unblocks SIGINT, which the supervisor has blocked for a preloaded worker (spawn.rs), and discards
 // a pending one: at a terminal, Ctrl-C also reaches this process, but is meant for another one.
 static void unblock_interrupts(void) {
-    sigset_t interrupts, pending;
-    sigemptyset(&interrupts);
-    sigaddset(&interrupts, SIGINT);
+    sigset_t set, pending;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
     int signal_number;
     if (sigpending(&pending) == 0 && sigismember(&pending, SIGINT) == 1) {
-        sigwait(&interrupts, &signal_number);
+        sigwait(&set, &signal_number);
     }
-    pthread_sigmask(SIG_UNBLOCK, &interrupts, NULL);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
 // Waits until the supervisor lets a preloaded worker read the app. Returns FALSE if the supervisor

@@ -50,7 +50,12 @@ impl HttpClient {
         }
         let body = body.unwrap_or_default().into_bytes();
         let message = Message { method, headers, body, endpoint };
-        Ok(send(message, Some(&self.0), LIMITS).await?)
+        let response = send(message, Some(&self.0), LIMITS).await?;
+        if response.is_cut {
+            let host = endpoint.host();
+            return Err(Failure::new(format!("{host} sent more than {} bytes", LIMITS.bytes)));
+        }
+        Ok(response)
     }
 }
 

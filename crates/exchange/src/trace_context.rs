@@ -33,6 +33,8 @@ pub struct TraceContext {
 impl TraceContext {
     /// The flag of a span that is recorded.
     pub const SAMPLED: u8 = 1;
+    /// The flag of a trace whose id is random (W3C Trace Context Level 2).
+    pub const RANDOM: u8 = 2;
 
     /// Parses the value of a `traceparent` header. A version after 00 is read as far as version 00
     /// defines it (W3C Trace Context, 3.2.4). Returns `None` if the value is invalid.

@@ -24,6 +24,10 @@ use tokio_rustls::TlsConnector;
 /// The maximum time for connecting to one IP address of a server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 
+/// The maximum of a `Retry-After` header. Callers add the time to the current one, so it must not
+/// be near the maximum of a `Duration`.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// The sockets of requests in progress, which a forked child closes by [`close_inherited`].
 static SOCKETS: ForkRegistry = ForkRegistry::new();
 
@@ -46,7 +50,7 @@ impl fmt::Display for HttpError {
 impl std::error::Error for HttpError {}
 
 /// The parsed URL of a request.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Endpoint {
     uri: Uri,
     host: String,
@@ -78,6 +82,28 @@ impl Endpoint {
     pub fn is_secure(&self) -> bool {
         self.is_secure
     }
+
+    /// Returns true if the URL contains a user name or password, which requests do not send.
+    pub fn has_credentials(&self) -> bool {
+        self.uri.authority().is_some_and(|authority| authority.as_str().contains('@'))
+    }
+
+    /// Returns the host and port as they are in the URL, without a user name and password.
+    fn authority(&self) -> &str {
+        let authority = self.uri.authority().map_or("", |authority| authority.as_str());
+        authority.rsplit('@').next().unwrap_or_default()
+    }
+
+    fn target(&self) -> &str {
+        self.uri.path_and_query().map_or("/", |target| target.as_str())
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.is_secure { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.authority(), self.target())
+    }
 }
 
 /// A request to send.
@@ -98,7 +124,7 @@ pub struct Message<'a> {
 pub struct ResponseLimits {
     /// The maximum time from the beginning of the request to the end of the response.
     pub time: Duration,
-    /// The maximum number of bytes of the response's body.
+    /// The maximum number of bytes of the response's body. A longer body is cut.
     pub bytes: usize,
 }
 
@@ -111,6 +137,8 @@ pub struct Response {
     pub headers: HeaderMap,
     /// The body of the response.
     pub body: Vec<u8>,
+    /// True if the body was longer than the limit, and `body` is only its beginning.
+    pub is_cut: bool,
 }
 
 impl Response {
@@ -120,14 +148,17 @@ impl Response {
     }
 
     /// Returns how long the `Retry-After` header of the response asks the client to wait. The
-    /// header contains a number of seconds or a date (RFC 9110, 10.2.3).
+    /// header contains a number of seconds or a date (RFC 9110, 10.2.3). The result is at most 30
+    /// days.
     pub fn retry_after(&self) -> Option<Duration> {
         let text = self.headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-        if let Ok(seconds) = text.parse() {
-            return Some(Duration::from_secs(seconds));
-        }
-        let date = httpdate::parse_http_date(text).ok()?;
-        Some(date.duration_since(SystemTime::now()).unwrap_or_default())
+        let wait = if let Ok(seconds) = text.parse() {
+            Duration::from_secs(seconds)
+        } else {
+            let date = httpdate::parse_http_date(text).ok()?;
+            date.duration_since(SystemTime::now()).unwrap_or_default()
+        };
+        Some(wait.min(MAX_RETRY_AFTER))
     }
 }
 
@@ -197,13 +228,10 @@ where
     };
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(HyperIo(io)).await.map_err(interrupted)?;
-    let target = endpoint.uri.path_and_query().map_or("/", |target| target.as_str());
-    let authority = endpoint.uri.authority().map_or("", |authority| authority.as_str());
-    // A user name and password in a URL are not part of the Host header.
-    let host = authority.rsplit('@').next().unwrap_or_default();
+    let host = endpoint.authority();
     let mut request = Request::builder()
         .method(method)
-        .uri(target)
+        .uri(endpoint.target())
         .header(HOST, host)
         .body(OneChunk(Some(body)))
         .map_err(|error| HttpError(format!("no request can be sent to {host}: {error}")))?;
@@ -211,11 +239,8 @@ where
     let response = async {
         let response = sender.send_request(request).await.map_err(interrupted)?;
         let (head, body) = response.into_parts();
-        Ok(Response {
-            status: head.status,
-            headers: head.headers,
-            body: read_body(body, endpoint, max_bytes).await?,
-        })
+        let (body, is_cut) = read_body(body, endpoint, max_bytes).await?;
+        Ok(Response { status: head.status, headers: head.headers, body, is_cut })
     };
     // The connection is polled while the response is being read, and dropped afterwards.
     let mut response = std::pin::pin!(response);
@@ -231,27 +256,26 @@ where
     .await
 }
 
+/// Reads a body of at most `max_bytes`. Returns true if it is longer, and its rest is not read.
 async fn read_body(
     mut body: Incoming,
     endpoint: &Endpoint,
     max_bytes: usize,
-) -> Result<Vec<u8>, HttpError> {
+) -> Result<(Vec<u8>, bool), HttpError> {
     let mut bytes = Vec::new();
     while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
         let frame = frame.map_err(|error| {
             HttpError(format!("the connection to {} failed: {error}", endpoint.host))
         })?;
         if let Ok(data) = frame.into_data() {
-            if bytes.len() + data.len() > max_bytes {
-                return Err(HttpError(format!(
-                    "{} sent more than {max_bytes} bytes",
-                    endpoint.host
-                )));
+            let rest = max_bytes - bytes.len();
+            bytes.extend_from_slice(&data[..data.len().min(rest)]);
+            if data.len() > rest {
+                return Ok((bytes, true));
             }
-            bytes.extend_from_slice(&data);
         }
     }
-    Ok(bytes)
+    Ok((bytes, false))
 }
 
 /// A request body that is sent as one chunk.
@@ -335,12 +359,16 @@ mod tests {
     fn retry_after_is_seconds_or_a_date() {
         let after = |text: &str| {
             let headers = HeaderMap::from_iter([(RETRY_AFTER, text.parse().unwrap())]);
-            Response { status: StatusCode::OK, headers, body: Vec::new() }.retry_after()
+            let (status, body) = (StatusCode::OK, Vec::new());
+            Response { status, headers, body, is_cut: false }.retry_after()
         };
         assert_eq!(after(" 120 "), Some(Duration::from_secs(120)));
         assert_eq!(after("Fri, 31 Dec 1999 23:59:59 GMT"), Some(Duration::ZERO));
         let later = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(3600));
         assert!(after(&later).is_some_and(|wait| (3500..=3600).contains(&wait.as_secs())));
         assert_eq!(after("soon"), None);
+        for far in [&*u64::MAX.to_string(), "Fri, 31 Dec 9999 23:59:59 GMT"] {
+            assert_eq!(after(far), Some(MAX_RETRY_AFTER), "{far}");
+        }
     }
 }

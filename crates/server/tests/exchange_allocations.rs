@@ -61,9 +61,7 @@ fn steady_state_allocates_nothing() {
 
 fn check(tracer: Option<Arc<Tracer>>, adds_headers: bool) {
     let server = Server::new(Config::default(), Box::new(NoWaker));
-    if let Some(tracer) = tracer {
-        server.set_tracer(tracer);
-    }
+    server.set_tracer(tracer);
     let (scoreboard, _) = SharedScoreboard::create().unwrap();
     let scoreboard = Arc::new(scoreboard);
     server.set_scoreboard(Some(Arc::clone(&scoreboard)));

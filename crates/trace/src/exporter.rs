@@ -19,6 +19,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(8);
 
 /// The maximum size of a collector's response, which says at most how many spans it has refused.
+/// The rest of a longer one, such as a proxy's page, is not read.
 const MAX_RESPONSE_SIZE: usize = 64 << 10;
 
 /// The name of the code that makes the spans.
@@ -164,7 +165,8 @@ impl Exporter {
             let jittered = pause.mul_f64(0.67 + 0.66 * fraction());
             let wait = wait.unwrap_or(jittered);
             pause = (pause * 2).min(MAX_PAUSE);
-            if Instant::now() + wait >= deadline || self.queue.closed_until().is_some() {
+            let rest = deadline.saturating_duration_since(Instant::now());
+            if wait >= rest || self.queue.closed_until().is_some() {
                 return Err(error);
             }
             tokio::select! {

@@ -144,17 +144,25 @@ impl Reader<'_> {
     }
 
     fn endpoint(&mut self) -> Option<Endpoint> {
-        let url = self.value("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT").unwrap_or_else(|| {
-            let base = self.value("OTEL_EXPORTER_OTLP_ENDPOINT");
+        let mut name = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+        let url = self.value(name).unwrap_or_else(|| {
+            name = "OTEL_EXPORTER_OTLP_ENDPOINT";
+            let base = self.value(name);
             let base = base.as_deref().unwrap_or(DEFAULT_ENDPOINT);
             format!("{}/{TRACES_PATH}", base.trim_end_matches('/'))
         });
         let endpoint = Endpoint::parse(&url);
-        if endpoint.is_none() {
-            self.remark(format!(
-                "{url} is not a URL of a collector and traces are off: set \
-                 OTEL_EXPORTER_OTLP_ENDPOINT to a URL such as {DEFAULT_ENDPOINT}"
-            ));
+        // The URL may contain a password, so the remarks do not show it.
+        match &endpoint {
+            None => self.remark(format!(
+                "{name} is not a URL of a collector and traces are off: set a URL such as \
+                 {DEFAULT_ENDPOINT}"
+            )),
+            Some(endpoint) if endpoint.has_credentials() => self.remark(format!(
+                "the user name and password in {name} are not used: set \
+                 OTEL_EXPORTER_OTLP_HEADERS to `authorization=Basic%20` and the encoded credentials"
+            )),
+            Some(_) => {}
         }
         endpoint
     }
@@ -280,11 +288,23 @@ mod tests {
             (&[("OTEL_TRACES_EXPORTER", "zipkin")][..], "set otlp"),
             (&[endpoint, ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")], "http/protobuf"),
             (&[("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318")], "OTEL_EXPORTER_OTLP_ENDPOINT"),
+            (
+                &[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "me:secret@c:1")],
+                "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+            ),
         ] {
             let SettingsFromEnvironment { settings, remarks } = read(variables);
             assert!(settings.is_none() && remarks.len() == 1, "{variables:?}");
-            assert!(remarks[0].contains(word), "{remarks:?}");
+            assert!(remarks[0].contains(word) && !remarks[0].contains("secret"), "{remarks:?}");
         }
+    }
+
+    #[test]
+    fn credentials_in_the_endpoint_are_remarked_upon_and_not_shown() {
+        let found = read(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://me:secret@c:1")]);
+        let shown = format!("{found:?}");
+        assert!(found.settings.is_some() && !shown.contains("secret"), "{shown}");
+        assert!(found.remarks[0].contains("OTEL_EXPORTER_OTLP_HEADERS"), "{shown}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,9 @@ use crate::span::Span;
 
 /// The maximum time that the end of a program waits for the export of the last spans.
 pub const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The interval at which the end of a program checks whether it has to go on waiting.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The maximum number of threads for name lookups, which block.
 const MAX_LOOKUPS: usize = 1;
@@ -72,7 +75,9 @@ impl Tracer {
     pub fn begin(&self, parent: Option<&TraceContext>) -> TraceContext {
         let trace_id = parent.map_or_else(|| self.ids.trace_id(), |parent| parent.trace_id);
         let is_sampled = self.sampler.is_sampled(&trace_id, parent.map(TraceContext::is_sampled));
-        let flags = parent.map_or(0, |parent| parent.flags & !TraceContext::SAMPLED);
+        // Flags that this version of the standard does not define are cleared (W3C Trace Context
+        // Level 2, 3.2.2.5.3).
+        let flags = parent.map_or(0, |parent| parent.flags & TraceContext::RANDOM);
         let flags = flags | if is_sampled { TraceContext::SAMPLED } else { 0 };
         TraceContext { trace_id, span_id: self.ids.span_id(), flags }
     }
@@ -108,12 +113,21 @@ impl Tracer {
     /// Exports the spans that are queued, and waits for this for at most `limit`. Later spans are
     /// dropped.
     pub fn shut_down(&self, limit: Duration) {
+        self.shut_down_unless(limit, || false);
+    }
+
+    /// Does the same as [`shut_down`](Self::shut_down), but does not wait any longer once `is_over`
+    /// returns true. `is_over` is called repeatedly on this thread.
+    pub fn shut_down_unless(&self, limit: Duration, mut is_over: impl FnMut() -> bool) {
         self.queue.close(Instant::now() + limit);
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(ended) = ended {
-            // The thread ends by itself if it is late. It needs a moment after the deadline.
-            let _ = ended.recv_timeout(limit + Duration::from_millis(100));
-        }
+        let Some(ended) = ended else { return };
+        // The thread ends by itself if it is late. It needs a moment after the deadline.
+        let until = Instant::now() + limit + Duration::from_millis(100);
+        while ended.recv_timeout(CHECK_INTERVAL) == Err(RecvTimeoutError::Timeout)
+            && Instant::now() < until
+            && !is_over()
+        {}
     }
 }
 

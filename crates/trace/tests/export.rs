@@ -39,7 +39,7 @@ fn a_span_arrives_with_all_that_it_has() {
         &collector.url(),
         &[("OTEL_EXPORTER_OTLP_HEADERS", "api-key=secret"), ("OTEL_RESOURCE_ATTRIBUTES", "a=b")],
     );
-    let parent = TraceContext { trace_id: [1; 16], span_id: [2; 8], flags: 3 };
+    let parent = TraceContext { trace_id: [1; 16], span_id: [2; 8], flags: 0xFF };
     let other = TraceContext { trace_id: [4; 16], span_id: [5; 8], flags: 1 };
     let context = tracer.begin(Some(&parent));
     let from = Parent { span_id: parent.span_id, is_remote: true };
@@ -117,6 +117,18 @@ fn retries_what_the_protocol_says() {
 }
 
 #[test]
+fn the_status_counts_even_if_the_body_is_too_long() {
+    let page = |status| Answer { body: vec![b'x'; 1 << 20], ..answer(status) };
+    let collector = Collector::start(&[page(404), page(200)]);
+    let tracer = tracer(&collector.url(), &[]);
+    end_span(&tracer, "lost");
+    wait_until("the count", || tracer.counters().read() == [0, 0, 1]);
+    end_span(&tracer, "next");
+    wait_until("the count", || tracer.counters().read() == [1, 0, 1]);
+    assert_eq!(collector.heads().len(), 2, "nothing is repeated");
+}
+
+#[test]
 fn waits_as_long_as_the_collector_asks() {
     let busy = Answer { headers: "retry-after: 1\r\n".to_owned(), ..answer(503) };
     let collector = Collector::start(&[busy, answer(200)]);
@@ -129,11 +141,15 @@ fn waits_as_long_as_the_collector_asks() {
 
 #[test]
 fn gives_a_batch_up_when_its_time_is_over() {
-    let busy = Answer { headers: "retry-after: 3600\r\n".to_owned(), ..answer(503) };
-    let collector = Collector::start(&[busy, answer(200)]);
-    let tracer = tracer(&collector.url(), &[("OTEL_BSP_EXPORT_TIMEOUT", "1000")]);
-    end_span(&tracer, "s");
-    wait_until("the count", || tracer.counters().read() == [0, 0, 1]);
+    for wait in [3600, u64::MAX] {
+        let busy = Answer { headers: format!("retry-after: {wait}\r\n"), ..answer(503) };
+        let collector = Collector::start(&[busy, answer(200)]);
+        let tracer = tracer(&collector.url(), &[("OTEL_BSP_EXPORT_TIMEOUT", "1000")]);
+        end_span(&tracer, "s");
+        wait_until("the count", || tracer.counters().read() == [0, 0, 1]);
+        end_span(&tracer, "next");
+        assert_eq!(collector.wait_for(1)[0].name, "next", "the exporter goes on");
+    }
 }
 
 #[test]
@@ -192,6 +208,19 @@ fn a_collector_that_hangs_does_not_hang_the_end() {
     tracer.shut_down(Duration::from_millis(300));
     assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
     assert_eq!(tracer.counters().read(), [0, 0, 1]);
+}
+
+#[test]
+fn the_end_waits_no_longer_than_it_is_wanted() {
+    let hung = TcpListener::bind("127.0.0.1:0").unwrap();
+    let tracer = tracer(&format!("http://{}", hung.local_addr().unwrap()), &[]);
+    end_span(&tracer, "s");
+    let (since, mut asked) = (Instant::now(), 0);
+    tracer.shut_down_unless(Duration::from_secs(60), || {
+        asked += 1;
+        asked == 3
+    });
+    assert!(asked == 3 && since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
 }
 
 #[test]

@@ -63,7 +63,7 @@ pub(crate) fn serve(
     };
     let tracer = tracing::start(target);
     if let Some(tracer) = &tracer {
-        server.set_tracer(tracer.share());
+        server.set_tracer(Some(tracer.share()));
     }
     let log = log.open(serve.format)?;
     server.set_access_log(log.as_ref().map(Log::access_log));
@@ -111,8 +111,12 @@ pub(crate) fn serve(
     manager.stopping("Finishing the responses in progress");
     drain(&listeners, &signals, &mut stops, &manager);
     listeners.stop();
-    // Exports the last spans.
-    drop(tracer);
+    if let Some(tracer) = tracer {
+        tracer.end(|| {
+            end_at_second_stop(&signals, &mut stops, Duration::ZERO);
+            false
+        });
+    }
     server.set_access_log(None);
     if let Some(log) = log {
         log.close();
@@ -172,11 +176,15 @@ fn drain(
     let until = Instant::now() + DRAIN_TIMEOUT;
     while listeners.connections() > 0 && Instant::now() < until {
         manager.ping_watchdog();
-        if let Some(signal) = signals.recv_timeout(CHECK_INTERVAL).filter(|signal| signal.is_stop())
-        {
-            if stops.record(signal) > 1 {
-                signal.terminate_process();
-            }
+        end_at_second_stop(signals, stops, CHECK_INTERVAL);
+    }
+}
+
+/// Waits for a signal for at most `time`. A second signal to stop terminates the process.
+fn end_at_second_stop(signals: &Signals, stops: &mut StopCounter, time: Duration) {
+    if let Some(signal) = signals.recv_timeout(time).filter(|signal| signal.is_stop()) {
+        if stops.record(signal) > 1 {
+            signal.terminate_process();
         }
     }
 }

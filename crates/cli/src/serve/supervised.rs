@@ -65,7 +65,7 @@ pub(crate) fn serve(
     let server = Server::with_application(settings.config, application);
     let tracer = tracing::start(target);
     if let Some(tracer) = &tracer {
-        server.set_tracer(tracer.share());
+        server.set_tracer(Some(tracer.share()));
         registry.set_tracer(tracer.share());
     }
     let log = log_target.open(log_format(serve.format, workers))?;
@@ -151,11 +151,8 @@ pub(crate) fn serve(
     if second_stop().is_none() {
         frontend.stop();
     }
-    if second_stop().is_none() {
-        // Exports the last spans.
-        drop(tracer);
-    } else {
-        std::mem::forget(tracer);
+    if let Some(tracer) = tracer {
+        tracer.end(|| second_stop().is_some());
     }
     server.set_access_log(None);
     if let Some(log) = log {

@@ -42,6 +42,12 @@ impl RunningTracer {
     pub(crate) fn share(&self) -> Arc<Tracer> {
         Arc::clone(&self.0)
     }
+
+    /// Exports the last spans, as the end of this value does, but does not wait for that any longer
+    /// once `is_over` returns true.
+    pub(crate) fn end(self, is_over: impl FnMut() -> bool) {
+        self.0.shut_down_unless(FLUSH_TIMEOUT, is_over);
+    }
 }
 
 impl Drop for RunningTracer {

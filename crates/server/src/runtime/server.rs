@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use http::StatusCode;
@@ -123,15 +123,11 @@ impl Server {
         self.state.log.set(log);
     }
 
-    /// Sets the tracer of the server, which records the requests of clients. It must be set before
-    /// the first listener is started. A later call has no effect.
-    pub fn set_tracer(&self, tracer: Arc<Tracer>) {
-        let _ = self.state.tracer.set(tracer);
-    }
-
-    /// Returns the tracer of the server, if there is one.
-    pub fn tracer(&self) -> Option<&Arc<Tracer>> {
-        self.state.tracer.get()
+    /// Sets the tracer of the server, which records the requests of clients. The I/O thread takes
+    /// the tracer when it starts with the first listener, so a later call has no effect before all
+    /// listeners have ended.
+    pub fn set_tracer(&self, tracer: Option<Arc<Tracer>>) {
+        *self.state.tracer.lock().unwrap_or_else(PoisonError::into_inner) = tracer;
     }
 
     /// Listens on a TCP address. Port 0 selects a free port. Clients can connect when this function

@@ -37,7 +37,7 @@ pub(super) struct ServerState {
     pub(super) budget: Arc<Budget>,
     supervision: OnceLock<Arc<Supervision>>,
     own_scoreboard: Mutex<Option<Arc<SharedScoreboard>>>,
-    pub(super) tracer: OnceLock<Arc<Tracer>>,
+    pub(super) tracer: Mutex<Option<Arc<Tracer>>>,
     thread: Mutex<Option<Thread>>,
 }
 
@@ -68,7 +68,7 @@ impl ServerState {
             reports: Arc::new(Reports::new()),
             supervision: OnceLock::new(),
             own_scoreboard: Mutex::default(),
-            tracer: OnceLock::new(),
+            tracer: Mutex::default(),
             thread: Mutex::new(None),
         }
     }
@@ -156,7 +156,7 @@ impl ServerState {
             log: Arc::clone(&self.log),
             reports: Arc::clone(&self.reports),
             budget: Arc::clone(&self.budget),
-            tracer: self.tracer.get().cloned(),
+            tracer: self.tracer.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             supervision: self.supervision.get().cloned(),
             own_scoreboard: self
                 .own_scoreboard

@@ -247,7 +247,7 @@ impl<'a> Fleet<'a> {
                 worker.backend.set_sticky(is_sticky);
                 worker.backend.set_sees_heads(sees_heads);
                 if self.config.warmup.is_empty() {
-                    worker.phase = WorkerPhase::Ready;
+                    worker.become_ready(self.registry.tracer());
                     self.on_ready(epoch);
                 } else {
                     worker.warm_up(&self.config.warmup, self.launcher.events());
@@ -292,7 +292,7 @@ impl<'a> Fleet<'a> {
         let name = worker.name();
         match result {
             WarmupResult::Succeeded(warnings) => {
-                worker.phase = WorkerPhase::Ready;
+                worker.become_ready(self.registry.tracer());
                 for warning in warnings {
                     self.log(&format!("the warm-up of {name}: {warning}"));
                 }
@@ -313,7 +313,6 @@ impl<'a> Fleet<'a> {
     fn on_ready(&mut self, epoch: u64) {
         let Some(worker) = self.workers.get(epoch) else { return };
         self.history.on_ready(worker);
-        worker.end_start_span(self.registry.tracer(), None);
         let slot = worker.start.slot;
         let is_successor = self.workers.slot(slot).successor == Some(epoch);
         let replaces = is_successor && self.workers.current(slot).is_some_and(|old| old.is_serving);
@@ -372,7 +371,7 @@ impl<'a> Fleet<'a> {
         // Early, because requests that the worker had in flight wait for this.
         self.registry.remove(&process.backend);
         let reason = self.history.on_exit(&process, end.exit);
-        process.end_start_span(self.registry.tracer(), Some(reason.name()));
+        process.on_start_end(self.registry.tracer(), reason);
         let now = Instant::now();
         let is_failed_start = self.config.is_dev
             && process.has_failed_to_start()

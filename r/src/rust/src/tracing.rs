@@ -18,7 +18,7 @@ use invocation_spans::Call;
 
 impl Core {
     /// Starts the tracer of this process if the environment turns tracing on. Must be called before
-    /// the I/O thread starts; later calls have no effect.
+    /// the I/O thread starts; later calls have no effect until `stop_tracing`.
     pub(crate) fn start_tracing(&mut self) {
         if std::mem::replace(&mut self.tracing.is_started, true) {
             return;
@@ -31,7 +31,7 @@ impl Core {
         let Some(settings) = found.settings else { return };
         match Tracer::start(settings, crate::write_log_line) {
             Ok(tracer) => {
-                self.server().set_tracer(Arc::clone(&tracer));
+                self.server().set_tracer(Some(Arc::clone(&tracer)));
                 self.tracing.tracer = Some(tracer);
             }
             Err(error) => crate::write_log_line(&format!(
@@ -42,16 +42,19 @@ impl Core {
 
     /// Gives the tracer to a server that replaces the previous one.
     pub(crate) fn continue_tracing(&self) {
-        if let Some(tracer) = &self.tracing.tracer {
-            self.server().set_tracer(Arc::clone(tracer));
-        }
+        self.server().set_tracer(self.tracing.tracer.clone());
     }
 
-    /// Exports the last spans before the process ends.
+    /// Exports the last spans before the process ends or the package is unloaded. The package may
+    /// be loaded again, and then starts another tracer.
     pub(crate) fn stop_tracing(&mut self) {
-        if let Some(tracer) = &self.tracing.tracer {
-            tracer.shut_down(FLUSH_TIMEOUT);
-        }
+        self.tracing.is_started = false;
+        let Some(tracer) = self.tracing.tracer.take() else { return };
+        self.server().set_tracer(None);
+        self.tracing.calls.clear();
+        self.tracing.events.clear();
+        self.tracing.handshakes.clear();
+        tracer.shut_down(FLUSH_TIMEOUT);
     }
 
     /// Publishes how many spans were exported and dropped.

@@ -20,7 +20,7 @@ const REDACTED: &str = "REDACTED";
 
 /// The names of query parameters that are secrets, in lower case. The first row is that of the
 /// conventions.
-const SECRET_NAMES: [&str; 10] = [
+const SECRET_NAMES: [&str; 12] = [
     "awsaccesskeyid",
     "signature",
     "sig",
@@ -31,10 +31,12 @@ const SECRET_NAMES: [&str; 10] = [
     "otp",
     "pin",
     "sid",
+    "ticket",
+    "samlresponse",
 ];
 
 /// The words that mark a query parameter as a secret wherever they occur in its name.
-const SECRET_WORDS: [&str; 11] = [
+const SECRET_WORDS: [&str; 12] = [
     "token",
     "secret",
     "passw",
@@ -46,7 +48,15 @@ const SECRET_WORDS: [&str; 11] = [
     "apikey",
     "api_key",
     "private",
+    "assertion",
 ];
+
+/// The texts before the name of a parameter in a URL that is the value of a parameter, in lower
+/// case.
+const SEPARATORS: [&str; 8] = ["&", ";", "?", "#", "%26", "%3b", "%3f", "%23"];
+
+/// How many times a URL in a value may be percent-encoded so that its parameters are recognised.
+const MAX_ENCODINGS: usize = 4;
 
 /// The identity of a request's SERVER span, which is passed on even if the span is not recorded.
 pub(crate) fn begin_context(tracer: &Tracer, headers: &HeaderMap) -> TraceContext {
@@ -128,7 +138,10 @@ impl RequestSpan {
             }
         }
         let header = |name| head.headers.get(name).and_then(|value| value.to_str().ok());
-        if let Some((host, port)) = header(HOST).and_then(host_and_port) {
+        // An absolute URI takes precedence over the Host header (RFC 9112, 3.2.2).
+        let authority = head.uri.authority().map(http::uri::Authority::as_str);
+        let authority = authority.and_then(|it| it.rsplit('@').next());
+        if let Some((host, port)) = authority.or_else(|| header(HOST)).and_then(host_and_port) {
             span.set_text("server.address", cut(host));
             let default = if client.is_https { 443 } else { 80 };
             span.set_number("server.port", port.unwrap_or(default).into());
@@ -170,10 +183,12 @@ impl RequestSpan {
         }
         match self.aborted {
             // A client that leaves is no error of the server.
-            Some(StreamEnd::Client | StreamEnd::Done | StreamEnd::Stop) => {}
+            None | Some(StreamEnd::Client | StreamEnd::Done | StreamEnd::Stop) => {
+                if self.status >= 500 {
+                    self.span.set_error(&self.status.to_string());
+                }
+            }
             Some(reason) => self.span.set_error(reason.name()),
-            None if self.status >= 500 => self.span.set_error(&self.status.to_string()),
-            None => {}
         }
         self.tracer.end(self.span);
     }
@@ -215,20 +230,40 @@ fn masked(part: &str, write: fn(&[u8], usize, &mut Vec<u8>)) -> String {
 /// Returns the query, in which the values of secret parameters are replaced.
 fn redacted(query: &str) -> String {
     let mut out = String::with_capacity(query.len().min(MAX_TEXT));
-    for (at, item) in masked(query, write_masked_query).split('&').enumerate() {
-        if at > 0 {
-            out.push('&');
-        }
+    // Some applications separate parameters by semicolons.
+    for part in masked(query, write_masked_query).split_inclusive(['&', ';']) {
+        let item = part.trim_end_matches(['&', ';']);
         match item.split_once('=') {
-            Some((name, _)) if is_secret(name) => {
+            Some((name, value)) if is_secret(name) || has_secret(value) => {
                 out.push_str(name);
                 out.push('=');
                 out.push_str(REDACTED);
             }
             _ => out.push_str(item),
         }
+        out.push_str(&part[item.len()..]);
     }
     out
+}
+
+/// Returns true if the value of a query parameter contains a parameter that is a secret, such as
+/// the URL of a redirect does.
+fn has_secret(value: &str) -> bool {
+    if !value.contains(['=', '%']) {
+        return false;
+    }
+    let mut value = value.to_ascii_lowercase();
+    for _ in 1..MAX_ENCODINGS {
+        value = value.replace("%25", "%");
+    }
+    let value = value.replace("%3d", "=");
+    let mut names: Vec<_> = value.split('=').collect();
+    // The text after the last `=` is no name.
+    names.pop();
+    names.into_iter().any(|text| {
+        let start = |separator: &&str| text.rfind(separator).map(|at| at + separator.len());
+        is_secret(&text[SEPARATORS.iter().filter_map(start).max().unwrap_or(0)..])
+    })
 }
 
 /// Returns true if the value of a query parameter is a secret. A name with percent codes is one in
@@ -258,6 +293,17 @@ mod tests {
             ("token", "token"),
             ("token=a=b", "token=REDACTED"),
             ("w=0123456789abcdef0123", "w=<...>"),
+            ("a=1;token=x;b=2&&sid=y;", "a=1;token=REDACTED;b=2&&sid=REDACTED;"),
+            (
+                "ticket=a&SAMLResponse=b&client_assertion=c",
+                "ticket=REDACTED&SAMLResponse=REDACTED&client_assertion=REDACTED",
+            ),
+            ("to=https%3A%2F%2Fa%2F%3Fq%3D1%26token%3Dx&b=1", "to=REDACTED&b=1"),
+            ("to=%2Fa%23access_token%3dx", "to=REDACTED"),
+            ("to=%252Fa%253Fcode%253Dx", "to=REDACTED"),
+            ("to=/a?code=x", "to=REDACTED"),
+            ("to=%2Fa%3Fpage%3D1", "to=%2Fa%3Fpage%3D1"),
+            ("to=/token/a%20b", "to=/token/a%20b"),
         ] {
             assert_eq!(redacted(query), expected, "{query}");
         }

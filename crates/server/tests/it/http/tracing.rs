@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_exchange::{Event, Exchange};
+use rookery_exchange::{Event, Exchange, StreamEnd};
 use rookery_server::access_log::{AccessLog, OwnedRecord};
 use rookery_server::{Config, Limits, Listener, ListenerConfig, Server, TrustedProxies};
 use rookery_test_support::collector::{CollectedSpan, Collector};
@@ -17,11 +17,13 @@ const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";
 
 /// A server with a tracer and a log. The application responds to `/headers` with the trace headers
-/// that it sees, to `/500` and `/404` with these statuses, and to `/never` not at all.
+/// that it sees, to `/500` and `/404` with these statuses, to `/500/large` with 32 MiB, and to
+/// `/never` not at all. It sets a route for the paths below `/users`.
 struct Traced {
     application: Option<Application>,
     listener: Option<Listener>,
     server: Server,
+    tracer: Option<Arc<Tracer>>,
     log: Arc<AccessLog>,
     collector: Collector,
 }
@@ -35,9 +37,8 @@ impl Traced {
         let get = |name: &str| all.get(name).map(|value| (*value).to_owned());
         let settings = Settings::from_environment(&get, "test", &[]).settings;
         let server = Server::new(config, Box::new(NoWaker));
-        if let Some(settings) = settings {
-            server.set_tracer(Tracer::start(settings, |_| {}).unwrap());
-        }
+        let tracer = settings.map(|settings| Tracer::start(settings, |_| {}).unwrap());
+        server.set_tracer(tracer.clone());
         let log = Arc::new(AccessLog::read());
         server.set_access_log(Some(Arc::clone(&log)));
         let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
@@ -48,7 +49,7 @@ impl Traced {
             event => handler(link, event),
         });
         let (application, listener) = (Some(application), Some(listener));
-        Traced { application, listener, server, log, collector }
+        Traced { application, listener, server, tracer, log, collector }
     }
 
     fn simple(variables: &[(&str, &str)]) -> Traced {
@@ -69,7 +70,7 @@ impl Traced {
 
     /// Ends the export, and returns all spans.
     fn spans(&self) -> Vec<CollectedSpan> {
-        if let Some(tracer) = self.server.tracer() {
+        if let Some(tracer) = &self.tracer {
             tracer.shut_down(FLUSH_TIMEOUT);
         }
         self.collector.spans()
@@ -95,7 +96,7 @@ impl Drop for Traced {
 
 fn respond(exchange: &mut Exchange) {
     let status = match exchange.path() {
-        b"/500" => 500,
+        b"/500" | b"/500/large" => 500,
         b"/404" => 404,
         _ => 200,
     };
@@ -103,8 +104,13 @@ fn respond(exchange: &mut Exchange) {
         exchange.header(name).map_or("-".to_owned(), |it| String::from_utf8_lossy(it).into_owned())
     };
     let text = format!("{} {}", header(b"traceparent"), header(b"tracestate"));
+    let is_large = exchange.path() == b"/500/large";
+    if exchange.path().starts_with(b"/users/") {
+        exchange.set_route(b"/users/<id>");
+    }
     exchange.begin_response(status);
-    exchange.set_response_body(text.as_bytes());
+    let body = if is_large { vec![b'x'; 32 << 20] } else { text.into_bytes() };
+    exchange.set_response_body(&body);
 }
 
 fn parent(flags: &str) -> String {
@@ -214,6 +220,39 @@ fn a_disconnected_client_is_no_error_and_a_timeout_is_one() {
 }
 
 #[test]
+fn a_server_error_is_one_even_if_the_client_disconnects() {
+    let traced = Traced::simple(&[]);
+    let mut client = traced.connect();
+    client.send("GET /500/large HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(client.head().status, 500);
+    client.reset();
+    assert_eq!(traced.record().aborted, Some(StreamEnd::Client));
+    let spans = traced.spans();
+    assert_eq!((attribute(&spans[0], "error.type"), spans[0].status), ("500", 2));
+}
+
+#[test]
+fn a_span_is_named_after_the_route_that_the_application_has_set() {
+    let traced = Traced::simple(&[]);
+    traced.send("GET /users/7", "");
+    traced.record();
+    let spans = traced.spans();
+    assert_eq!(spans[0].name, "GET /users/<id>");
+    assert_eq!(attribute(&spans[0], "http.route"), "/users/<id>");
+    assert_eq!(attribute(&spans[0], "url.path"), "/users/7");
+}
+
+#[test]
+fn the_address_of_an_absolute_target_takes_precedence_over_the_host_header() {
+    let traced = Traced::simple(&[]);
+    traced.send("GET http://b.example:81/x", "");
+    traced.record();
+    let spans = traced.spans();
+    assert_eq!(attribute(&spans[0], "server.address"), "b.example");
+    assert_eq!(attribute(&spans[0], "server.port"), "81");
+}
+
+#[test]
 fn the_application_gets_the_spans_context_in_place_of_the_clients() {
     let traced = Traced::simple(&[]);
     let seen = traced.send("GET /", &format!("{}tracestate: a=b, c=d\r\n", parent("01")));
@@ -296,6 +335,26 @@ fn a_trusted_proxy_tells_the_scheme_and_its_request_id_stays() {
     assert_eq!(attribute(&spans[0], "url.scheme"), "https");
     assert_eq!(record.request_id, b"mine");
     assert_eq!(text(record.trace_id), spans[0].trace_id);
+}
+
+#[test]
+fn a_tracer_that_is_set_once_all_listeners_have_ended_replaces_the_previous_one() {
+    let mut traced = Traced::simple(&[]);
+    traced.send("GET /a", "");
+    traced.record();
+    assert_eq!(traced.spans().len(), 1);
+    drop(traced.listener.take());
+    let url = traced.collector.url();
+    let get = |name: &str| (name == "OTEL_EXPORTER_OTLP_ENDPOINT").then(|| url.clone());
+    let settings = Settings::from_environment(&get, "test", &[]).settings.unwrap();
+    traced.tracer = Some(Tracer::start(settings, |_| {}).unwrap());
+    traced.server.set_tracer(traced.tracer.clone());
+    let address = "127.0.0.1:0".parse().unwrap();
+    let listener = traced.server.listen_tcp(address, ListenerConfig::default()).unwrap();
+    traced.listener = Some(listener);
+    traced.send("GET /b", "");
+    traced.record();
+    assert_eq!(traced.spans().len(), 2);
 }
 
 #[test]

@@ -88,13 +88,16 @@ pub(crate) enum WorkerPhase {
 
 /// A worker process with everything that the supervisor knows about it.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "states that have nothing to do with each other")]
 pub(crate) struct WorkerProcess {
     /// The numbers and options with which the worker process was started.
     pub(crate) start: WorkerStart,
     pub(crate) pid: libc::pid_t,
     pub(crate) backend: Arc<Backend>,
     pub(crate) phase: WorkerPhase,
-    /// The time at which the worker process was started.
+    /// Whether the worker has become ready, in whatever phase it is now.
+    was_ready: bool,
+    /// The time at which the worker process was started, or a preloaded one has read the app.
     pub(crate) started_at: Instant,
     pub(crate) health: WorkerHealth,
     pub(crate) memory_watch: MemoryWatch,
@@ -209,6 +212,7 @@ impl WorkerProcess {
                 spawned.scoreboard,
             ),
             phase: WorkerPhase::Starting { until: now + time },
+            was_ready: false,
             started_at: now,
             health: WorkerHealth::default(),
             memory_watch: MemoryWatch::default(),
@@ -242,18 +246,34 @@ impl WorkerProcess {
         format!("{}{role} is ready, {took} ms after its start", self.name())
     }
 
-    /// Records the span of the worker's start, which ends now, if there is a tracer. `failure` is
-    /// the reason why the worker has ended, or `None` if it is ready. Does nothing if the worker
-    /// has ended after it was ready.
-    pub(crate) fn end_start_span(&self, tracer: Option<&Tracer>, failure: Option<&str>) {
-        let was_ready = !matches!(self.phase, WorkerPhase::Starting { .. });
-        let Some(tracer) = tracer.filter(|_| failure.is_none() || !was_ready) else { return };
+    /// Makes a starting worker ready, and records the span of its start.
+    pub(crate) fn become_ready(&mut self, tracer: Option<&Tracer>) {
+        self.phase = WorkerPhase::Ready;
+        self.was_ready = true;
+        self.end_start_span(tracer, None);
+    }
+
+    /// Records the span of a failed start of a worker that has ended for this reason. Does nothing
+    /// if the worker was ready before, or if its start was cancelled.
+    pub(crate) fn on_start_end(&self, tracer: Option<&Tracer>, reason: ExitReason) {
+        let is_cancelled =
+            matches!(reason, ExitReason::ServerStop | ExitReason::ScaleDown | ExitReason::Reload);
+        if !self.was_ready && !is_cancelled {
+            self.end_start_span(tracer, Some(reason.name()));
+        }
+    }
+
+    /// Records the span of the worker's start, which ends now, if there is a tracer.
+    fn end_start_span(&self, tracer: Option<&Tracer>, failure: Option<&str>) {
+        let Some(tracer) = tracer else { return };
         let context = tracer.begin(None);
         if !context.is_sampled() {
             return;
         }
+        // The start of a preloaded worker, whose process is older, begins when it reads the app.
+        let start = SystemTime::now() - self.started_at.elapsed();
         let mut span = Span::begin("rookery.worker.start", Kind::Internal, context, None)
-            .started_at(self.start_time, self.started_at);
+            .started_at(start, self.started_at);
         span.set_number("rookery.worker.slot", self.start.slot.into());
         span.set_number("rookery.worker.epoch", self.start.epoch);
         span.set_number("rookery.generation", self.start.generation);

@@ -139,7 +139,8 @@ fn each_start_of_a_worker_has_a_span() {
     let mut running = Running::new(Wish {
         workers: 1,
         start_retries: 3,
-        mode: |start| if start == 0 { "fails" } else { "" },
+        times: Timeouts { start: Duration::from_secs(3), ..Timeouts::default() },
+        mode: |start| ["fails", "never ready", ""][start.min(2)],
         tracer: Some(Arc::clone(&tracer)),
         ..Wish::default()
     });
@@ -157,7 +158,36 @@ fn each_start_of_a_worker_has_a_span() {
         .collect();
     assert_eq!(
         seen,
-        [("rookery.worker.start", "1", 2, "crash"), ("rookery.worker.start", "2", 0, "-"),]
+        [
+            ("rookery.worker.start", "1", 2, "crash"),
+            ("rookery.worker.start", "2", 2, "start"),
+            ("rookery.worker.start", "3", 0, "-"),
+        ]
     );
     assert!(spans.iter().all(|span| span.end > span.start && span.parent_span_id.is_empty()));
+}
+
+#[test]
+fn a_cancelled_start_has_no_span_and_a_failed_warm_up_has_one() {
+    let collector = Collector::start(&[]);
+    let url = collector.url();
+    let get = |name: &str| (name == "OTEL_EXPORTER_OTLP_ENDPOINT").then(|| url.clone());
+    let settings = Settings::from_environment(&get, "app", &[]).settings.unwrap();
+    let tracer = Tracer::start(settings, |_| {}).unwrap();
+    let wish = |mode, warmup| Wish {
+        workers: 1,
+        mode,
+        warmup,
+        tracer: Some(Arc::clone(&tracer)),
+        ..Wish::default()
+    };
+    let mut running = Running::start(wish(|_| "never ready", Vec::new()));
+    wait_until("the worker has started", || running.beside.lock().unwrap().len() == 1);
+    running.stop();
+    let mut running = Running::start(wish(|_| "", vec!["/status/500".to_owned()]));
+    assert_eq!(running.outcome(), Outcome::NeverReady);
+    tracer.shut_down(FLUSH_TIMEOUT);
+    let spans = collector.spans();
+    let errors: Vec<_> = spans.iter().map(|span| span.attributes.get("error.type")).collect();
+    assert_eq!(errors, [Some(&"warmup".to_owned())]);
 }
