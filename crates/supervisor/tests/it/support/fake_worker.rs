@@ -223,13 +223,14 @@ pub(crate) fn answer(
     }
 }
 
-/// Reports the route `/users/<id>` and fixed times for a request to `/users/...`, as R does.
+/// Reports the times of a request, as R does: fixed times and the route `/users/<id>` for
+/// `/users/...`, and otherwise a time of 0.
 fn report(scoreboard: &SharedScoreboard, ticket: Option<Ticket>, exchange: &mut Exchange) {
-    if !exchange.path().starts_with(b"/users/") {
-        return;
+    let (mut queue, mut app) = (Duration::ZERO, Duration::ZERO);
+    if exchange.path().starts_with(b"/users/") {
+        (queue, app) = (Duration::from_millis(20), Duration::from_secs(3));
+        exchange.set_route(b"/users/<id>?token=1");
     }
-    let (queue, app) = (Duration::from_millis(20), Duration::from_secs(3));
-    exchange.set_route(b"/users/<id>?token=1");
     exchange.set_app_times(AppTimes { queue, app });
     if let Some(ticket) = ticket {
         let [queue, app] = [queue, app].map(|time| time.as_nanos() as u64);
