@@ -50,11 +50,10 @@ pub struct RouteSample<'a> {
 impl RouteSample<'_> {
     /// Returns true if the request may add a route to the table. Requests that the application does
     /// not accept are often those of scanners, whose invented paths would fill the table. So would
-    /// the requests that the server refuses while it is overloaded: R has not begun with them. A
-    /// worker that has ended (502) had begun with its request.
+    /// the requests that the server refuses while it is overloaded: R has not begun with them.
     fn may_add_route(&self) -> bool {
         let is_accepted = self.status != 0 && !(400..500).contains(&self.status);
-        self.is_route_set || (self.r.is_some() || self.status == 502) && is_accepted
+        self.is_route_set || self.r.is_some() && is_accepted
     }
 }
 
