@@ -23,8 +23,8 @@ impl Record<'_> {
     pub(super) fn write_terminal(&self, is_coloured: bool, out: &mut Vec<u8>) -> io::Result<()> {
         let colour = |code| is_coloured.then_some(code);
         let civil = Civil::of(self.time);
-        let time = format_args!("{:02}:{:02}:{:02}Z", civil.hour, civil.minute, civil.second);
-        write!(out, "{} ", paint(colour(DIM), time))?;
+        let (hour, minute, second) = (civil.hour, civil.minute, civil.second);
+        write!(out, "{} ", paint(colour(DIM), format_args!("{hour:02}:{minute:02}:{second:02}Z")))?;
         let start = out.len();
         escape_common(if self.method.is_empty() { b"-" } else { self.method }, out);
         let width = out.len() - start;
