@@ -222,6 +222,7 @@ fn page_to(location: &str) -> String {
         "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"referrer\" content=\"no-referrer\">\n\
          <meta http-equiv=\"refresh\" content=\"0;url={url}\">\n\
+         <link rel=\"icon\" href=\"data:,\">\n\
          <title>Rookery</title>\n<a href=\"{url}\">Continue</a>\n"
     )
 }
