@@ -9,7 +9,7 @@ use rookery_exchange::{
     Command, Event, Exchange, IoWaker, MessageKind, Payload, PushError, WakeUp, WebSocketId,
 };
 use rookery_server::{Application, MakeApplication, OriginPolicy, Upstream};
-use rookery_status::{Access, AccessToken};
+use rookery_status::{Access, AccessToken, RouteTable};
 
 use crate::live_reload::{LiveReload, SCRIPT};
 
@@ -228,6 +228,10 @@ impl Application for DevelopmentApplication {
         self.inner.take_upstream(socket)
     }
 
+    fn routes(&self) -> Option<Arc<RouteTable>> {
+        self.inner.routes()
+    }
+
     fn take_buffer(&self) -> Vec<u8> {
         self.inner.take_buffer()
     }
@@ -362,6 +366,62 @@ mod tests {
         assert_eq!(answer.response().status(), 200);
         let cookie = answer.response_headers().find(|(name, _)| *name == b"Set-Cookie").unwrap().1;
         String::from_utf8(cookie.split(|byte| *byte == b';').next().unwrap().to_vec()).unwrap()
+    }
+
+    /// An application that counts its requests by route.
+    struct Counting(Arc<RouteTable>);
+
+    impl Application for Counting {
+        fn handle_event(&self, _: Event) -> Result<WakeUp, PushError> {
+            Ok(WakeUp::NotNeeded)
+        }
+
+        fn take_commands(&self, _: &mut VecDeque<Command>) {}
+
+        fn poll_capacity(&self) -> bool {
+            true
+        }
+
+        fn routes(&self) -> Option<Arc<RouteTable>> {
+            Some(Arc::clone(&self.0))
+        }
+
+        fn take_buffer(&self) -> Vec<u8> {
+            Vec::new()
+        }
+
+        fn recycle_buffer(&self, _: Vec<u8>) {}
+
+        fn wake_deferred(&self) {}
+
+        fn events_taken(&self) -> u64 {
+            0
+        }
+
+        fn has_unread_events(&self) -> bool {
+            false
+        }
+
+        fn wake_if_stalled(&self, _: u64) -> Option<u64> {
+            None
+        }
+
+        fn prepare_sleep(&self, _: bool) -> bool {
+            true
+        }
+
+        fn on_wake(&self) {}
+    }
+
+    #[test]
+    fn requests_are_counted_in_the_route_table_of_the_inner_application() {
+        let table = Arc::new(RouteTable::new());
+        let inner = Arc::clone(&table);
+        let make: MakeApplication = Arc::new(move |_| Box::new(Counting(Arc::clone(&inner))));
+        let token = AccessToken::generate("/").unwrap();
+        let application =
+            development_application(make, LiveReload::new(), token)(Arc::new(NoWaker));
+        assert!(Arc::ptr_eq(&application.routes().unwrap(), &table));
     }
 
     #[test]
