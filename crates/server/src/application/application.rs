@@ -31,7 +31,10 @@ pub struct Upstream {
 /// # Requirements
 /// - All functions are called on the I/O thread and must not block. An application that works on
 ///   another thread passes the events to that thread through a queue, and wakes the I/O thread
-///   ([`IoWaker`]) after it has sent a command.
+///   ([`IoWaker`]) after it has sent a command. The default implementations about the other thread
+///   are for applications that work on the I/O thread.
+/// - An application that passes events on to another application must also pass on every function
+///   with a default implementation.
 /// - The application responds exactly once to each [`Event::Request`] and [`Event::Head`] that it
 ///   has [accepted](Self::handle_event), even if the client has disconnected. The response is a
 ///   command with the same exchange (the object of the request and its response), such as
@@ -89,8 +92,8 @@ pub trait Application {
         None
     }
 
-    /// Returns the table in which requests are counted by route. The default is none. A process
-    /// with a scoreboard uses the table of that instead.
+    /// Returns the table in which requests are counted by route, or `None` (the default) if the
+    /// application counts none. A process with a scoreboard uses the scoreboard's table instead.
     fn routes(&self) -> Option<Arc<RouteTable>> {
         None
     }
@@ -104,7 +107,7 @@ pub trait Application {
 
     /// Wakes the application. The I/O thread calls this function after a batch of events, if
     /// [`handle_event`](Self::handle_event) has returned [`WakeUp::AfterBatch`] for one of them.
-    fn wake_deferred(&self);
+    fn wake_deferred(&self) {}
 
     /// Returns true if the application runs on another thread of this process. The I/O thread then
     /// yields the processor before it sleeps, because the application may respond meanwhile.
@@ -123,12 +126,16 @@ pub trait Application {
     fn events_taken(&self) -> u64;
 
     /// Returns true if events are queued that the application has not taken yet.
-    fn has_unread_events(&self) -> bool;
+    fn has_unread_events(&self) -> bool {
+        false
+    }
 
     /// Wakes the application if it has taken no event since [`events_taken`](Self::events_taken)
     /// returned `seen`. Returns the number of events that the application has taken by now, or
     /// `None` if no event is queued.
-    fn wake_if_stalled(&self, seen: u64) -> Option<u64>;
+    fn wake_if_stalled(&self, _seen: u64) -> Option<u64> {
+        None
+    }
 
     /// Notifies the application that the I/O thread is about to sleep. Returns false if the
     /// application has sent commands, so that the thread must not sleep. `is_slow` is true if the
@@ -137,5 +144,5 @@ pub trait Application {
 
     /// Notifies the application that the I/O thread has stopped sleeping, so that new commands need
     /// not wake the thread.
-    fn on_wake(&self);
+    fn on_wake(&self) {}
 }

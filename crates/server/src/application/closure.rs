@@ -86,23 +86,11 @@ impl Application for ClosureApplication {
         }
     }
 
-    fn wake_deferred(&self) {}
-
     fn events_taken(&self) -> u64 {
         self.taken.get()
-    }
-
-    fn has_unread_events(&self) -> bool {
-        false
-    }
-
-    fn wake_if_stalled(&self, _seen: u64) -> Option<u64> {
-        None
     }
 
     fn prepare_sleep(&self, _is_slow: bool) -> bool {
         self.commands.borrow().is_empty()
     }
-
-    fn on_wake(&self) {}
 }

@@ -67,23 +67,11 @@ impl Application for AdminApplication {
 
     fn recycle_buffer(&self, _buffer: Vec<u8>) {}
 
-    fn wake_deferred(&self) {}
-
     fn events_taken(&self) -> u64 {
         self.taken.get()
-    }
-
-    fn has_unread_events(&self) -> bool {
-        false
-    }
-
-    fn wake_if_stalled(&self, _seen: u64) -> Option<u64> {
-        None
     }
 
     fn prepare_sleep(&self, _is_slow: bool) -> bool {
         !self.viewers.has_commands()
     }
-
-    fn on_wake(&self) {}
 }

@@ -182,8 +182,6 @@ impl Application for Pool {
         self.0.buffers.put(buffer);
     }
 
-    fn wake_deferred(&self) {}
-
     fn take_has_forwarded(&self) -> bool {
         self.0.has_forwarded.replace(false)
     }
@@ -192,17 +190,7 @@ impl Application for Pool {
         self.0.events.get()
     }
 
-    fn has_unread_events(&self) -> bool {
-        false
-    }
-
-    fn wake_if_stalled(&self, _seen: u64) -> Option<u64> {
-        None
-    }
-
     fn prepare_sleep(&self, _is_slow: bool) -> bool {
         !self.0.responder.has_commands()
     }
-
-    fn on_wake(&self) {}
 }

@@ -76,25 +76,13 @@ impl Application for Holding {
 
     fn recycle_buffer(&self, _buffer: Vec<u8>) {}
 
-    fn wake_deferred(&self) {}
-
     fn events_taken(&self) -> u64 {
         0
-    }
-
-    fn has_unread_events(&self) -> bool {
-        false
-    }
-
-    fn wake_if_stalled(&self, _seen: u64) -> Option<u64> {
-        None
     }
 
     fn prepare_sleep(&self, _is_slow: bool) -> bool {
         !self.0.answers.load(Ordering::Relaxed)
     }
-
-    fn on_wake(&self) {}
 }
 
 struct Fixture {

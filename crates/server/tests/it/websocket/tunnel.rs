@@ -80,25 +80,13 @@ impl Application for Relaying {
 
     fn recycle_buffer(&self, _: Vec<u8>) {}
 
-    fn wake_deferred(&self) {}
-
     fn events_taken(&self) -> u64 {
         0
-    }
-
-    fn has_unread_events(&self) -> bool {
-        false
-    }
-
-    fn wake_if_stalled(&self, _: u64) -> Option<u64> {
-        None
     }
 
     fn prepare_sleep(&self, _: bool) -> bool {
         self.commands.borrow().is_empty()
     }
-
-    fn on_wake(&self) {}
 }
 
 /// A server in front of another one, which has the application.
