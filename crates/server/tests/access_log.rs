@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use rookery_exchange::{Command, Event, Payload, StreamEnd, StreamOptions};
 use rookery_server::access_log::{AccessLog, Format, OwnedRecord};
 use rookery_server::{Config, Listener, ListenerConfig, Server, TrustedProxies};
+use rookery_test_support::Lines;
 
 use self::application::{Application, NoWaker};
 
@@ -262,21 +263,6 @@ fn a_reply_in_pieces_is_logged_when_it_has_ended() {
     assert!(records[0].elapsed >= Duration::from_millis(100), "{:?}", records[0].elapsed);
 }
 
-/// Collects what is written to it.
-#[derive(Clone, Default)]
-struct Lines(Arc<std::sync::Mutex<Vec<u8>>>);
-
-impl std::io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[test]
 fn no_format_shows_credentials() {
     for format in [
@@ -301,7 +287,7 @@ fn no_format_shows_credentials() {
         client.read_to_end(&mut Vec::new()).unwrap();
         drop(fixture);
         log.close();
-        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        let text = lines.text();
         for shown in ["/a;token=<...>", "?x=1&access_token=<...>&next=https://<...>@b/"] {
             assert!(text.contains(shown), "{text}");
         }

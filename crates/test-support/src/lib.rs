@@ -6,9 +6,11 @@ pub mod allocator;
 pub mod client;
 pub mod collector;
 mod fixtures;
+mod lines;
 #[cfg(feature = "client")]
 pub mod tls;
 mod wait;
 
 pub use fixtures::tls_file;
+pub use lines::Lines;
 pub use wait::{TEST_TIMEOUT, wait_until};

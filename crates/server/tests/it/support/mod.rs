@@ -11,7 +11,7 @@ use std::time::Duration;
 use rookery_exchange::{Command, Event, Exchange, Link};
 use rookery_server::{Config, Limits, Listener, ListenerConfig, Server};
 pub(crate) use rookery_test_support::client::{Client, Response, masked_frame};
-pub(crate) use rookery_test_support::{TEST_TIMEOUT, wait_until};
+pub(crate) use rookery_test_support::{Lines, TEST_TIMEOUT, wait_until};
 
 use crate::application::{Application, NoWaker};
 
@@ -184,25 +184,4 @@ pub(crate) fn gunzip(body: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
     std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(body), &mut plain).unwrap();
     plain
-}
-
-/// An access log in memory.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl Lines {
-    pub(crate) fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-}
-
-impl std::io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
