@@ -21,6 +21,6 @@ mod scan;
 
 pub use application::{DETAILS_HEADER, development_application};
 pub use change::Change;
-pub use failure_page::{StartFailure, html_text};
+pub use failure_page::StartFailure;
 pub use file_watcher::FileWatcher;
 pub use live_reload::LiveReload;

@@ -25,6 +25,8 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use rookery_exchange::Exchange;
 use rookery_server::session_cookie;
 
+use crate::format::html_text;
+
 /// The number of random bytes in a token.
 const TOKEN_BYTES: usize = 24;
 
@@ -207,17 +209,7 @@ fn location(exchange: &Exchange) -> String {
 /// Returns a page that leads to a URL at once. The URL of the page contains the token and must
 /// appear in no `Referer` header.
 fn page_to(location: &str) -> String {
-    let mut url = String::with_capacity(location.len());
-    for char in location.chars() {
-        match char {
-            '&' => url.push_str("&amp;"),
-            '<' => url.push_str("&lt;"),
-            '>' => url.push_str("&gt;"),
-            '"' => url.push_str("&quot;"),
-            '\'' => url.push_str("&#39;"),
-            _ => url.push(char),
-        }
-    }
+    let url = html_text(location);
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"referrer\" content=\"no-referrer\">\n\

@@ -1,4 +1,4 @@
-//! Formats for the numbers and times in status reports and metrics.
+//! Formats for the numbers and times in status reports and metrics, and for text in HTML.
 
 pub(crate) mod routes;
 
@@ -110,6 +110,26 @@ pub fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Escapes text for HTML, also within quotes. Control characters other than line breaks and tabs
+/// are replaced.
+pub fn html_text(text: &str) -> String {
+    let mut html = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char {
+            '&' => html.push_str("&amp;"),
+            '<' => html.push_str("&lt;"),
+            '>' => html.push_str("&gt;"),
+            '"' => html.push_str("&quot;"),
+            '\'' => html.push_str("&#39;"),
+            '\n' | '\t' => html.push(char),
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => html.push('\u{fffd}'),
+            _ if char.is_control() => html.push('\u{fffd}'),
+            _ => html.push(char),
+        }
+    }
+    html
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,5 +146,12 @@ mod tests {
         ] {
             assert_eq!(format_duration(Duration::from_millis(milliseconds)), shown);
         }
+    }
+
+    #[test]
+    fn text_is_escaped() {
+        assert_eq!(html_text("<a b='\"'>&\u{1b}\u{202e}\n"), {
+            "&lt;a b=&#39;&quot;&#39;&gt;&amp;\u{fffd}\u{fffd}\n"
+        });
     }
 }

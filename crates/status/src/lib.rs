@@ -21,7 +21,7 @@ pub use access_token::{Access, AccessToken, is_host_expected};
 pub use admin_handler::{Action, AdminHandler, HANG_TIMEOUT, NotReady, ServerInfo, StatusSource};
 pub use admin_listener::{AdminAddress, AdminListener, AdminListenerError};
 pub use format::routes::routes_json;
-pub use format::{Metrics, format_count, format_duration, milliseconds, seconds};
+pub use format::{Metrics, format_count, format_duration, html_text, milliseconds, seconds};
 pub use process_usage::{own_memory, own_memory_beyond, processor_time, thread_time};
 pub use r_process::{RProcess, r_activity, r_task};
 pub use recent_errors::RecentErrors;
