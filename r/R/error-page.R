@@ -225,7 +225,7 @@ place_html <- function(file, line, source) {
   paste0(" <span class=quiet>", text, "</span>")
 }
 
-# Returns the lines around a line of a source, or NULL if there are none.
+# Returns the lines around a line of a source, or NULL if the source has no such line.
 lines_html <- function(source, line, hide) {
   lines <- source_lines(source, line)
   if (length(lines) == 0) {

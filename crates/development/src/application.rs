@@ -1,5 +1,5 @@
-//! An application in front of another one. It tells the open pages about changes of the app,
-//! responds while the app cannot be started, and protects the details of errors.
+//! An application in front of another one. It sends messages about changes of the app to the open
+//! pages, responds while the app cannot be started, and protects the details of errors.
 
 use std::cell::RefCell;
 use std::collections::{HashSet, VecDeque};
@@ -22,7 +22,7 @@ const SOCKET: &[u8] = b"/__rookery__/live";
 /// The script in the open pages.
 const SCRIPT_SOURCE: &[u8] = include_bytes!("reload.js");
 
-/// The maximum number of pages that are told about changes.
+/// The maximum number of open pages that get messages about changes.
 const MAX_PAGES: usize = 64;
 
 /// The header by which a worker marks a response with the details of an error, such as source code.

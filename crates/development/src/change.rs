@@ -19,7 +19,7 @@ const START_FILES: [&str; 3] = [".Rprofile", ".Renviron", "renv.lock"];
 /// The names of the app's file of settings, in any case.
 const SETTINGS_FILES: [&str; 2] = ["_server.yml", "_server.yaml"];
 
-/// What has to be done after files of an app have changed.
+/// The reaction to a change of files of an app.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// The open pages replace these style sheets and images. The names are those in URLs, without
@@ -30,7 +30,7 @@ pub enum Change {
     /// The app is started again. `is_environment_kept` is false if R itself starts differently, so
     /// that an R process that has already been started cannot be used.
     App {
-        /// Whether the settings and the files that R reads at its start are unchanged.
+        /// Whether neither `_server.yml` nor a file that R reads at its start has changed.
         is_environment_kept: bool,
     },
 }

@@ -2,7 +2,7 @@
 //!
 //! The kernel reports changes at once (inotify, by the crate notify). It does not report changes
 //! that another machine or the host of a container makes in a shared folder. Therefore the files
-//! are also scanned periodically, and the scans alone decide what has changed.
+//! are also scanned periodically, and only the scans decide what has changed.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

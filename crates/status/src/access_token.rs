@@ -54,8 +54,9 @@ pub enum Access {
     /// The URL contains the token. The client gets the token as a cookie, and a page that leads to
     /// the same URL without the token.
     ///
-    /// The response has status 200. After a redirect of a request that a page of another site has
-    /// caused, such as by a link, browsers send no cookie that is `SameSite=Strict`.
+    /// The response is a page with status 200 and not a redirect. If the user has followed a link
+    /// on another site, browsers would not send the `SameSite=Strict` cookie with the redirected
+    /// request.
     Exchanged {
         /// The page, in HTML.
         page: String,

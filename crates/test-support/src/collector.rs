@@ -39,7 +39,7 @@ pub struct CollectedSpan {
     pub resource: BTreeMap<String, String>,
 }
 
-/// What the test collector answers to one request.
+/// The response of the test collector to one request.
 #[derive(Debug, Clone, Default)]
 pub struct Answer {
     /// The status.

@@ -39,9 +39,9 @@ const REJECTED_SPANS: u32 = 1;
 
 /// The outcome of one attempt to send a batch.
 enum Outcome {
-    /// The collector has taken the batch, except so many spans.
+    /// The collector has taken the batch, except `rejected` spans.
     Accepted { rejected: u64 },
-    /// The batch may be sent again, after this time at the earliest.
+    /// The batch may be sent again, at the earliest after this time, for this reason.
     Retry(Option<Duration>, String),
     /// The collector refuses the batch.
     Refused(String),

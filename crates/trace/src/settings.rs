@@ -52,8 +52,8 @@ struct Reader<'a> {
 impl Settings {
     /// Reads the settings from environment variables, whose values `get` returns. Tracing is on if
     /// `OTEL_TRACES_EXPORTER` is `otlp`, or if it is not set and there is an OTLP endpoint.
-    /// `service` is the name of the service if the environment has none, and `attributes` are
-    /// attributes of the process, which the environment's take precedence over.
+    /// `service` is the name of the service if the environment does not name it. `attributes` are
+    /// attributes of the process; attributes in the environment take precedence over them.
     pub fn from_environment(
         get: &dyn Fn(&str) -> Option<String>,
         service: &str,

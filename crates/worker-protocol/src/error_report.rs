@@ -13,7 +13,7 @@ pub struct ErrorReport {
     pub request_id: String,
     /// The method and path of the request, without secrets.
     pub route: String,
-    /// What R was doing, for example `handler` or `onWSMessage`.
+    /// The function in which the error occurred, for example `handler` or `onWSMessage`.
     pub label: String,
     /// The class and the message of the error.
     pub message: String,

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 /// The maximum number of characters of a command line that the description of a process shows.
 const SHOWN: usize = 120;
 
-/// Returns a description of the process that listens on a TCP port, such as "R (process 1234: its
-/// command line, in its folder)".
+/// Returns a description of the process that listens on a TCP port, such as
+/// "R (process 1234: R --no-save, in /srv/app)".
 pub(crate) fn port_owner(port: u16) -> Option<String> {
     owners(&inodes_of_port(port)).next().map(|process| describe(&process))
 }

@@ -1,5 +1,5 @@
 //! Serving an app that is being developed (`rookery dev`): which addresses are allowed, how files
-//! are watched, and what the open pages are told.
+//! are watched, and which messages the open pages get.
 
 use std::path::Path;
 use std::sync::Arc;

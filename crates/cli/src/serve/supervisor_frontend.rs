@@ -32,7 +32,7 @@ pub(crate) struct SupervisorFrontend {
     failure: RefCell<Option<String>>,
 }
 
-/// What is done once the server can be used.
+/// The announcement of the server, which is made once the server can be used.
 pub(crate) struct Announcement {
     /// The text of the start-up screen, with colour codes if standard error is a terminal.
     pub(crate) screen: String,

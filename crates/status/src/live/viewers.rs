@@ -40,7 +40,7 @@ struct Shared {
     is_over: AtomicBool,
 }
 
-/// What the thread that makes snapshots and the I/O thread share.
+/// The state that the I/O thread shares with the thread that makes snapshots.
 #[derive(Default)]
 struct Stream {
     viewers: Vec<Viewer>,

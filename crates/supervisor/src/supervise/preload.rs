@@ -24,8 +24,8 @@ pub(super) const STALE_STATUS: i32 = 79;
 #[derive(Debug, Default)]
 pub(super) struct Preload {
     worker: Option<(WorkerProcess, File)>,
-    /// When a worker is to be preloaded, and the generation (the number of reloads) of the app that
-    /// is ready.
+    /// The time at which a worker is to be preloaded, and the generation (the number of reloads) of
+    /// the app that is ready.
     due: Option<(Instant, u64)>,
 }
 
@@ -52,8 +52,9 @@ impl Preload {
     }
 
     /// Takes the preloaded worker for a slot (a worker's numbered place) in this generation (the
-    /// number of reloads), and lets it read the app. Returns `None` if there is none. Ends a
-    /// preloaded worker of an older generation, because no reload can use it any more.
+    /// number of reloads), and lets it read the app. Returns `None` if no worker is preloaded
+    /// for them. Ends a preloaded worker of an older generation, because no reload can use it any
+    /// more.
     pub(super) fn take(
         &mut self,
         slot: u32,

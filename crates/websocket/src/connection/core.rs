@@ -116,9 +116,10 @@ pub(crate) struct Core<S> {
     broken: Option<io::ErrorKind>,
 }
 
-/// The minimum size in bytes of an uncompressed message of a server that is sent by a vectored
-/// write of header and payload. Copying 2 KiB costs about as much as the second slice of a vectored
-/// write, so smaller messages are copied into the send queue's buffer.
+/// The minimum size in bytes of an uncompressed message that a server sends by a vectored write of
+/// header and payload. Copying 2 KiB costs about as much as the second slice of a vectored write,
+/// so smaller messages are copied into the send queue's buffer. A client masks, and so copies,
+/// each message.
 const DIRECT_FROM: usize = 2 << 10;
 
 impl<S> Core<S> {

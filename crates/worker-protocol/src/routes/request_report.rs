@@ -9,7 +9,7 @@ use super::name::{MAX_ROUTE_LEN, RouteName, StoredName};
 /// The number of bits in the first word of a stored report for the length of the route.
 const LEN_BITS: u32 = 8;
 
-/// What a worker reports about a request that it has responded to.
+/// A worker's report about a request that it has responded to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestReport {
     /// The time for which the request waited for R within the worker.
@@ -70,7 +70,8 @@ impl StoredReport {
         self.word.store(sequence << LEN_BITS | len, Relaxed);
     }
 
-    /// Returns the report about the request with this sequence number, or `None` if there is none.
+    /// Returns the report about the request with this sequence number, or `None` if R has
+    /// not responded to that request.
     pub(crate) fn read(&self, sequence: u64) -> Option<RequestReport> {
         let word = self.word.load(Relaxed);
         if word >> LEN_BITS != sequence & (u64::MAX >> LEN_BITS) {

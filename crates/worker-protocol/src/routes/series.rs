@@ -75,7 +75,7 @@ impl SeriesKey {
     }
 }
 
-/// One series of `http.server.request.duration`, as a report reads it.
+/// A copy of one series of the metric `http.server.request.duration`.
 #[derive(Debug, Clone, Copy)]
 pub struct SeriesReading<'a> {
     /// The request method, or `_OTHER`.

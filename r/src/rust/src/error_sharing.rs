@@ -133,7 +133,7 @@ fn withheld(class: &str, why: &str) -> String {
     format!("<{class}> (the message is only in the server's log, because {why})")
 }
 
-/// What a client has sent in confidence with a request.
+/// The data of a request that no error report may show.
 #[derive(Debug, Default)]
 struct Secrets {
     /// All sequences of [`RUN`] bytes.
@@ -174,7 +174,7 @@ impl Secrets {
         // A body that cannot be read cannot be quoted either.
         let len = exchange.body().read_at(0, &mut body).unwrap_or(0);
         secrets.add(&body[..len]);
-        // The fields of a form, which R decodes.
+        // The fields of a form. R sees their decoded values.
         for pair in body[..len].split(|byte| *byte == b'&') {
             secrets.add(&percent_decoded(split_pair(pair).1));
         }

@@ -25,7 +25,7 @@ impl Core {
         }
         let get = |name: &str| std::env::var(name).ok();
         let attributes = [("process.pid", std::process::id().to_string())];
-        // Package otel uses the same name where there is none.
+        // Package otel uses the same name of the service if the environment does not name it.
         let found = Settings::from_environment(&get, "R", &attributes);
         found.remarks.iter().for_each(|remark| crate::write_log_line(remark));
         let Some(settings) = found.settings else { return };

@@ -1,5 +1,5 @@
-//! Tests of `rookery dev`: what open pages get and are told, and the page of an app that cannot be
-//! started. A shell script takes the place of R.
+//! Tests of `rookery dev`: the script in open pages, their messages, and the page of an app that
+//! cannot be started. A shell script takes the place of R.
 
 use std::fs;
 use std::io::{Read as _, Write as _};

@@ -99,7 +99,7 @@ struct Fields {
     is_https: bool,
 }
 
-/// What the application has to do with a request.
+/// The part of a record that only requests for the application have.
 #[derive(Debug, Clone, Copy, Default)]
 struct AppPart {
     /// Whether the request was to be passed to the application. Files, and requests that the server

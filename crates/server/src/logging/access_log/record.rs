@@ -40,9 +40,9 @@ pub struct Record<'a> {
     pub request_id: &'a [u8],
     /// The id of the request's trace in hexadecimal, or `None` if the request belongs to no trace.
     pub trace_id: Option<[u8; 32]>,
-    /// The `Referer` of the request, in which secrets are masked. It is empty if there is none.
+    /// The `Referer` header of the request, in which secrets are masked. Empty without the header.
     pub referer: &'a [u8],
-    /// The `User-Agent` of the request. It is empty if there is none.
+    /// The `User-Agent` header of the request. Empty without the header.
     pub user_agent: &'a [u8],
     /// The route of the request: the pattern that the application has set, otherwise the first
     /// segment of the path. It is empty if the request was not for the application.

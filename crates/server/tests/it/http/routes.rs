@@ -82,7 +82,7 @@ impl Fixture {
         routes.map(|(name, it)| (name, it.requests.get(), it.errors.get())).collect()
     }
 
-    /// Waits until so many requests have been counted, which may happen after the response.
+    /// Waits until `count` requests have been counted, which may happen after the response.
     fn await_requests(&self, count: u64) {
         wait_until("all requests are counted", || {
             self.routes().iter().map(|(_, requests, _)| requests).sum::<u64>() == count

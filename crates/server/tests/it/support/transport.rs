@@ -17,8 +17,8 @@ use crate::support::{
     App, Client, Handler, Response, TEST_TIMEOUT, echo, masked_frame, wait_until,
 };
 
-/// A transport between a client and the server. Plaintext HTTP/2 is none, because the server does
-/// not support it.
+/// A transport between a client and the server. HTTP/2 without TLS is missing, because the server
+/// does not support it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
     Http1,

@@ -20,14 +20,14 @@ super::matrix! {
     }
 }
 
-/// What the application streams.
+/// The stream with which the application responds.
 #[derive(Clone)]
 pub(super) enum Script {
-    /// These chunks, each after a pull.
+    /// The chunks of the list, each after a pull.
     Pulled(Vec<Vec<u8>>),
     /// Two chunks of five bytes, after an announcement of ten bytes.
     Ten,
-    /// These chunks at once, compressed if the client accepts that.
+    /// The chunks of the list at once, compressed if the client accepts that.
     Compressed(Vec<Vec<u8>>),
     /// The chunk `first`, and the abort of the stream once that chunk was written.
     Cut(StreamEnd),
