@@ -9,6 +9,7 @@ from the README's table, which bench/run.py --readme writes, so that no figure i
 """
 
 import html
+import json
 import os
 import re
 import shutil
@@ -33,7 +34,7 @@ COPIED = ("deploy", "examples")
 # The rows of the README's table that the front page plots. In both, no server stalls.
 PLOTS = {
     "hello world, `Connection: close`, 10 clients: requests/s": ("HTTP requests per second", "a connection each"),
-    "WebSocket echo of 64 B, 10 connections: messages/s": ("WebSocket messages per second", "echo of 64 bytes"),
+    "WebSocket echo of 64 B, 10 connections: messages/s": ("WebSocket messages per second", "echo of 64 B"),
 }
 
 
@@ -186,9 +187,9 @@ def build(into: Path) -> None:
     for page in into.rglob("*.html"):
         # pkgdown's place for a logo, which the bar already shows.
         page.write_text(re.sub(r'<img src="" class="logo" alt="">', "", page.read_text(encoding="utf-8")), encoding="utf-8")
-    # A script, because a page that is opened as a file may not fetch JSON.
-    index = into / "search.json"
-    (into / "search.js").write_text(f"window.searchIndex = {index.read_text(encoding='utf-8')};\n", encoding="utf-8")
+    # A script, because a page that is opened as a file may not fetch JSON. Pages without sections are empty entries.
+    entries = [entry for entry in json.loads((into / "search.json").read_text(encoding="utf-8")) if entry.get("path")]
+    (into / "search.js").write_text(f"window.searchIndex = {json.dumps(entries, ensure_ascii=False)};\n", encoding="utf-8")
     for unused in ("search.json", "sitemap.xml", "pkgdown.js", "link.svg", "deps", "docsearch.json"):
         path = into / unused
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

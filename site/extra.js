@@ -92,7 +92,7 @@
         best = Math.max(best, weight * (1 + starts + ends));
       }
       if (best === 0) return 0;
-      if (word === name) best += 20;
+      if (word === name) best += 30;
       if (isUsage && entry.code?.toLowerCase().includes(`${word}(`)) best += 20;
       sum += best;
     }
@@ -116,11 +116,12 @@
       const words = input.value.toLowerCase().split(/[\s()]+/).filter(Boolean);
       if (words.join('').length < 2) { close(); return; }
       const entries = await loadIndex(input.dataset.root);
-      const best = entries.map((entry) => [rank(entry, words), entry]).filter(([score]) => score > 0)
-        .sort(([a], [b]) => b - a).slice(0, 12);
+      const ofPage = new Map(); // At most three rows of a page, so that others are seen as well.
+      const best = entries.map((entry) => [rank(entry, words), entry]).filter(([score]) => score > 0).sort(([a], [b]) => b - a)
+        .filter(([, { path }]) => ofPage.set(path, (ofPage.get(path) ?? 0) + 1).get(path) <= 3).slice(0, 12);
       found.replaceChildren(...best.map(([, entry], at) => {
         const where = [entry.dir, entry.title === entry.what ? '' : entry.title].filter(Boolean).join(' › ');
-        const href = `${input.dataset.root}${entry.path.replace(/^\//, '')}#${entry.id ?? ''}`;
+        const href = `${input.dataset.root}${entry.path.replace(/^\//, '')}${entry.id ? `#${entry.id}` : ''}`;
         const link = element('a', { href, tabIndex: -1 }, entry.what, element('small', { textContent: where }));
         const row = element('li', { id: `found-${at}` }, link);
         row.setAttribute('role', 'option');
