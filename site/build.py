@@ -89,12 +89,13 @@ def plots() -> str:
     for label, (title, detail) in PLOTS.items():
         if label not in rows:
             raise Refused(f"the table of README.md has no row '{label}', which site/build.py plots")
-        texts = [re.match(r"[\d,]+", cell)[0] for cell in rows[label]]
-        figures = [int(text.replace(",", "")) for text in texts]
+        # A server that was not installed where the table was measured has no bar.
+        cells = [(server, found[0]) for server, cell in zip(servers, rows[label], strict=True) if (found := re.match(r"[\d,]+", cell))]
+        most = max(int(text.replace(",", "")) for _, text in cells)
         bars = "".join(
             f'<dt>{html.escape(server)}</dt><dd{" class=ours" if server == "rookery" else ""} '
-            f'style="--part:{figure / max(figures):.3f}">{text}</dd>'
-            for server, figure, text in zip(servers, figures, texts, strict=True)
+            f'style="--part:{int(text.replace(",", "")) / most:.3f}">{text}</dd>'
+            for server, text in cells
         )
         drawn.append(f'<figure class="plot"><figcaption>{title} <small>{detail}</small></figcaption><dl>{bars}</dl></figure>')
     return "\n".join(drawn)

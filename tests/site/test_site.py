@@ -1,14 +1,21 @@
-"""Tests of the website's own tests: each of them fails for what it is there to find."""
+"""Tests of the website's own tests, each of which fails for what it is there to find, and of site/build.py."""
 
+import importlib.util
 import tempfile
 import unittest
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
+from unittest import mock
 
 import commands
 from commands import Failed, Page, blocks_of
 from links import check_links
+
+# site/build.py is a script in a folder of the name of a standard module.
+specification = importlib.util.spec_from_file_location("website", commands.ROOT / "site" / "build.py")
+website = importlib.util.module_from_spec(specification)
+specification.loader.exec_module(website)
 
 
 class Commands(unittest.TestCase):
@@ -86,6 +93,34 @@ class Links(unittest.TestCase):
         passed, said = self.check('<script src="https://cdn.example.org/x.js"></script>')
         self.assertFalse(passed)
         self.assertIn("from elsewhere", said)
+
+
+class Build(unittest.TestCase):
+    def test_links_between_documents_become_links_between_pages(self):
+        for link, becomes in [
+            ("[x](settings.md#admin)", "[x](settings.html#admin)"),
+            ("[x](SECURITY-MODEL.md)", "[x](security-model.html)"),
+            ("[x](../r/vignettes/errors.Rmd)", "[x](articles/errors.html)"),
+            ("[x](../deploy/nginx.conf)", "[x](deploy/nginx.conf)"),
+            ("[x](../crates/http-client/README.md)", "[x](crates/rookery_http_client/index.html)"),
+            ("[x](https://example.org/a.md)", "[x](https://example.org/a.md)"),
+            ("[x](#here)", "[x](#here)"),
+            ("[x](decisions/README.md)", "x"),
+        ]:
+            self.assertEqual(website.linked(link, "docs/operations.md"), becomes)
+
+    def test_a_plot_has_a_bar_for_each_server_with_a_figure(self):
+        http, websocket = website.PLOTS
+        table = f"| | rookery | httpuv | nanonext | drogonR |\n|---|---|---|---|---|\n| {http} | 2,000 | 500 (x 4.00) | not here | 1,000 (x 2.00) |\n| {websocket} | 9 | 9 | 9 | 9 |\n"
+        with mock.patch.object(website, "bench_section", return_value=table):
+            first = website.plots().split("</figure>")[0]
+        self.assertIn('<dt>rookery</dt><dd class=ours style="--part:1.000">2,000</dd>', first)
+        self.assertIn('<dt>httpuv</dt><dd style="--part:0.250">500</dd>', first)
+        self.assertNotIn("nanonext", first)
+
+    def test_a_table_without_the_row_of_a_plot_is_refused(self):
+        with mock.patch.object(website, "bench_section", return_value="| | rookery |\n|---|---|\n"), self.assertRaises(website.Refused):
+            website.plots()
 
 
 if __name__ == "__main__":
