@@ -164,11 +164,15 @@ def build(into: Path) -> None:
     """Runs pkgdown, and adds what pkgdown does not make."""
     shutil.rmtree(into, ignore_errors=True)
     # pkgdown and downlit look for pages of other packages, and read CRAN's table of packages. A proxy that refuses every
-    # connection ends the former at once, and an empty table replaces the latter.
+    # connection ends the former at once, and an empty table replaces the latter. From 2.1 on, pkgdown downloads the scripts of
+    # its own templates, which the website does not use.
     offline = {"PKGDOWN_INTERNET": "FALSE", "http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9", "no_proxy": "127.0.0.1,localhost"}
     code = f"""
         options(warn = 1)
         utils::assignInNamespace("CRAN_urls", function() data.frame(Package = character(), URL = character()), "downlit")
+        if (exists("external_dependencies", asNamespace("pkgdown"), inherits = FALSE)) {{
+          utils::assignInNamespace("external_dependencies", function(...) list(), "pkgdown")
+        }}
         pkgdown::build_site(
           "{SOURCE}", devel = FALSE, install = FALSE, new_process = FALSE, preview = FALSE, override = list(destination = "{into}")
         )
@@ -191,7 +195,7 @@ def build(into: Path) -> None:
     # A script, because a page that is opened as a file may not fetch JSON. Pages without sections are empty entries.
     entries = [entry for entry in json.loads((into / "search.json").read_text(encoding="utf-8")) if entry.get("path")]
     (into / "search.js").write_text(f"window.searchIndex = {json.dumps(entries, ensure_ascii=False)};\n", encoding="utf-8")
-    for unused in ("search.json", "sitemap.xml", "pkgdown.js", "link.svg", "deps", "docsearch.json"):
+    for unused in ("search.json", "sitemap.xml", "pkgdown.js", "lightswitch.js", "katex-auto.js", "link.svg", "deps", "docsearch.json"):
         path = into / unused
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     shutil.copytree(TARGET / "doc", into / "crates", ignore=shutil.ignore_patterns(".lock"))
