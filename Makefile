@@ -17,7 +17,7 @@ export ROOKERY_LIB := $(abspath $(LIB))
 # The folder in which rustup installs cargo, which a new installation has not yet added to PATH.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
-.PHONY: help setup install run test differential dependants loadtest check contenders peers bench soak fuzz conformance soundness docs settings pristine clean
+.PHONY: help setup install run test differential dependants loadtest check contenders peers bench soak fuzz conformance soundness docs site settings pristine clean
 # Two setups in parallel would run apt twice in parallel.
 .NOTPARALLEL:
 
@@ -83,6 +83,10 @@ soundness: ## run Miri, loom, AddressSanitizer and ThreadSanitizer; needs the ni
 
 docs: setup-docs install ## build the API documentation of the crates and the reference pages of the R package
 	@scripts/docs
+
+site: setup-site install ## build the website, with the crates' API documentation, into .local/site; `scripts/check site` tests it
+	@scripts/docs crates
+	@site/build.py
 
 settings: ## generate the files that come from the table of settings (crates/settings)
 	cargo run --quiet --locked -p rookery-settings --example generate
