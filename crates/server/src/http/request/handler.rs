@@ -21,6 +21,7 @@ use crate::http::request::stream::request_stream;
 use crate::http::request::worker_header;
 use crate::http::response::builder::{self, ResponseOptions};
 use crate::http::response::https_redirect;
+use crate::http::response::page_script;
 use crate::http::response::response_body::{ResponseBody, compress_body};
 use crate::http::response::static_file::{self, StaticOutcome};
 use crate::http::response::stream::head::respond_streamed;
@@ -72,6 +73,9 @@ async fn handle_request<B: RequestBody>(
         }
     };
     let options = ResponseOptions::of(&head, &context.connection.config);
+    if options.inserts_script() {
+        page_script::remove_conditions(&mut head.headers);
+    }
     if let Some(redirect) = context.connection.config.redirect.clone() {
         return Ok(https_redirect::redirect(context, &redirect, head, has_body, options));
     }
