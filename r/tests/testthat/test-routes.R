@@ -18,9 +18,15 @@ routes_app <- c(
   "    '/number' = { req$ROUTE <- 1; reply() },",
   "    '/missing' = { req$ROUTE <- NA_character_; reply() },",
   "    '/active' = { makeActiveBinding('ROUTE', function() stop('active'), req); reply() },",
+  "    '/bytes' = { r <- '/\\xff'; Encoding(r) <- 'bytes'; req$ROUTE <- r; reply() },",
   "    '/long' = { req$ROUTE <- paste0('/', strrep('x', 300)); reply() },",
   "    reply()",
   "  )",
+  "},",
+  "onHeaders = function(req) {",
+  "  if (req$PATH_INFO != '/upload') return(NULL)",
+  "  req$ROUTE <- '/<upload>'",
+  "  rookery::receive_body(function(bytes) NULL, function() reply())",
   "})"
 )
 
@@ -45,13 +51,16 @@ test_that("an app sets the route of a request", {
   )
   url <- sub(" .*", "", expect_serving(it))
   paths <- c(
-    "/set", "/set?x=1", "/fails", "/async", "/number", "/missing", "/long", "/users/1", "/users/2"
+    "/set", "/set?x=1", "/fails", "/async", "/number", "/missing", "/bytes", "/long", "/users/1",
+    "/users/2", "/upload"
   )
   for (path in paths) fetch(paste0(url, path))
+  # With a body, which R receives in chunks.
+  expect_equal(fetch(paste0(url, "/upload"), postfields = "body")$status_code, 200L)
   admin <- function() fetch("http://localhost/status", path = socket)
-  expect_setequal(routes_of(admin, length(paths)), c(
+  expect_setequal(routes_of(admin, length(paths) + 1), c(
     "/<set> 2 0", "/<fails> 1 1", "/<async> 1 0", "/number 1 0", "/missing 1 0",
-    paste0("/", strrep("x", 119), " 1 0"), "/users 2 0"
+    "/bytes 1 0", paste0("/", strrep("x", 119), " 1 0"), "/users 2 0", "/<upload> 2 0"
   ))
   # An active binding that fails is an error of the app.
   expect_equal(fetch(paste0(url, "/active"))$status_code, 500L)
