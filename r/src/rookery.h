@@ -122,7 +122,7 @@ void rk_drain(uint32_t listener);
 int rk_connections(uint32_t listener);
 int rk_refuse(uint32_t slot, uint64_t id);       // sets a 503 response
 void rk_refuse_held(uint32_t listener);  // responds with 503 to all requests that R holds
-void rk_stop_all(void);
+void rk_stop_all(int (*is_interrupted)(void));
 void rk_forked(void);
 const char* rk_error(void);
 int64_t rk_live_bytes(void);

@@ -467,6 +467,7 @@ extern int interrupts;
 
 bool stop_is_requested(void);
 bool signals_have_begun(void);
+bool interrupt_is_pending(void);
 bool reload_is_requested(void);
 void take_reload_request(void);
 bool take_stop_request(void);
