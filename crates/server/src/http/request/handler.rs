@@ -73,9 +73,6 @@ async fn handle_request<B: RequestBody>(
         }
     };
     let options = ResponseOptions::of(&head, &context.connection.config);
-    if options.inserts_script() {
-        page_script::remove_conditions(&mut head.headers);
-    }
     if let Some(redirect) = context.connection.config.redirect.clone() {
         return Ok(https_redirect::redirect(context, &redirect, head, has_body, options));
     }
@@ -212,6 +209,9 @@ fn check_request(
     if let Some(cookie) = context.connection.config.session_cookie.as_deref() {
         let needs_cookie = cookie.remove_from(&mut head.headers);
         context.needs_session_cookie = needs_cookie;
+    }
+    if context.connection.config.page_script.is_some() {
+        page_script::remove_conditions(head);
     }
     Ok(worker_header)
 }

@@ -144,9 +144,11 @@ pub(crate) fn page_depth(head: &Parts) -> Option<u16> {
 
 /// Removes the conditions of a request for a page. A browser may have a copy from before the
 /// development mode, which has no script.
-pub(crate) fn remove_conditions(headers: &mut HeaderMap) {
-    headers.remove(IF_NONE_MATCH);
-    headers.remove(IF_MODIFIED_SINCE);
+pub(crate) fn remove_conditions(head: &mut Parts) {
+    if page_depth(head).is_some() {
+        head.headers.remove(IF_NONE_MATCH);
+        head.headers.remove(IF_MODIFIED_SINCE);
+    }
 }
 
 /// Returns true if a value of `Content-Type` is that of an HTML page.
