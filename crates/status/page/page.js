@@ -94,7 +94,7 @@ function showTiles({ report }, sample) {
     ["R busy", formatPercent(share), "", `${ready} of ${wanted} ready`],
     ["Connections", formatCount(report.connections), "", report.accepts === "worker" ? "open, in the worker" : "open"],
     ["Sessions", formatCount(sum(({ sessions }) => sessions)), "", "open WebSockets"],
-    ["Streams", formatCount(sum(({ streams }) => streams)), "", "open responses and uploads"],
+    ["Streams", formatCount(sum(({ streams }) => streams)), "", "open bodies"],
     ["Errors", formatCount(report.routes ? failures : errors.length), "", report.routes ? "with status 5xx" : "reported by R"],
   ].filter(Boolean);
   syncChildren(
