@@ -535,6 +535,7 @@ SEXP copy_lent_text(struct rk_bytes text, cetype_t encoding);
 SEXP ffi_ip_family(SEXP ip);
 SEXP ffi_base64(SEXP bytes);
 SEXP ffi_mask_tokens(SEXP target);
+SEXP ffi_is_secret_name(SEXP names);
 SEXP ffi_read_setting(SEXP name, SEXP values);
 SEXP ffi_network_address(void);
 SEXP ffi_read_server_yml(SEXP path, SEXP is_alone);
