@@ -39,9 +39,8 @@ fn has_secret(text: &[u8]) -> bool {
     (0..text.len()).any(|at| {
         let is_start = at == 0 || !text[at - 1].is_ascii_alphanumeric();
         let after = |prefix: &[u8]| text[at..].strip_prefix(prefix).filter(|_| is_start);
-        let is_hex = |value: &[u8]| {
-            value.iter().take_while(|byte| byte.is_ascii_hexdigit()).count() >= 16
-        };
+        let is_hex =
+            |value: &[u8]| value.iter().take_while(|byte| byte.is_ascii_hexdigit()).count() >= 16;
         let is_value = |value: &[u8]| {
             let ends = |byte: Option<&u8>| byte.is_none_or(|byte| b"#&;?%=".contains(byte));
             !value.starts_with(MASK) && !ends(value.first())

@@ -38,8 +38,8 @@ const LAST_WORDS: [&[u8]; 2] = [b"key", b"sig"];
 /// The names that mark secrets only as a whole.
 const NAMES: [&[u8]; 6] = [b"code", b"pin", b"pw", b"samlresponse", b"sid", b"ticket"];
 
-/// Returns true if the name of a parameter or header, in upper or lower case, says that its value is
-/// a secret.
+/// Returns true if the name of a parameter or header, in upper or lower case, says that its value
+/// is a secret.
 pub fn is_secret_name(name: &[u8]) -> bool {
     let is_separator = |byte: &u8| matches!(byte, b'_' | b'-' | b'.');
     let mut letters = [0; MAX_NAME_LEN];
