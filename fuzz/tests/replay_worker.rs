@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 
+use rookery_fuzz::routes::routes;
 use rookery_fuzz::worker::{cookie, frames, frames_cut, header, message};
 use rookery_fuzz::worker_response;
 
@@ -40,6 +41,22 @@ fn replay_cookies() {
 #[test]
 fn replay_messages() {
     replay("worker_message", message, 4);
+}
+
+#[test]
+fn replay_routes() {
+    // Without variants of the seeds, because a table has 275 kB.
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/worker_routes");
+    let seeds: Vec<_> = fs::read_dir(corpus).unwrap().map(|it| it.unwrap().path()).collect();
+    assert!(seeds.len() >= 5);
+    for seed in seeds {
+        let seed = fs::read(seed).unwrap();
+        (0..=seed.len()).step_by(5).for_each(|end| routes(&seed[..end]));
+        routes(&seed);
+    }
+    // More routes than the table has places for.
+    let lines: String = (0..400).map(|at| format!("y/r{at}\n")).collect();
+    routes(lines.as_bytes());
 }
 
 #[test]

@@ -267,7 +267,7 @@ page_request <- function(req) {
   }
   headers <- field("HEADERS")
   parameters <- query_parameters(field("QUERY_STRING"))
-  is_secret <- grepl(secret_names, names(parameters), ignore.case = TRUE)
+  is_secret <- is_secret_name(names(parameters))
   masked <- mask(headers)
   # The query parameters of the referring page may be secret.
   masked[names(masked) == "referer"] <- sub("[?].*$", "?...", masked[names(masked) == "referer"])

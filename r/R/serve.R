@@ -337,6 +337,8 @@ run_fiery <- function(app, address, dots) {
       "A fiery app, such as a plumber2 API, can only be served on a port.", "rookery_bad_address"
     )
   }
+  # The routes are for metrics only, and an API is served without them.
+  if (inherits(app, "Plumber2")) try(report_plumber2_routes(app), silent = TRUE)
   before <- list(host = app$host, port = app$port)
   on.exit({
     app$host <- before$host

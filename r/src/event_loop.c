@@ -388,10 +388,19 @@ SEXP ffi_interrupt(void) {
     return R_NilValue;
 }
 
+static bool was_interrupted;
+
+// Returns whether R's own handler has received an interrupt since ffi_close() began. serve()'s
+// handlers are no longer installed then, so SIGTERM ends the process.
+static int is_interrupted_again(void) {
+    return !was_interrupted && interrupt_is_pending();
+}
+
 // Called before R exits, or before the package is unloaded: `later` must not be called any more.
 SEXP ffi_close(void) {
     later_close();
-    rk_stop_all();
+    was_interrupted = interrupt_is_pending();
+    rk_stop_all(is_interrupted_again);
     rk_client_stop();
     rk_output_flush();
     return R_NilValue;

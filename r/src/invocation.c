@@ -82,6 +82,8 @@ static SEXP call_on_headers(struct invocation* invocation, SEXP app, SEXP req) {
 static void use_early_response(struct invocation* invocation, SEXP value) {
     if (is_receiver(value)) {
         SEXP req = invocation->app->keeps_req ? invocation->req : R_NilValue;
+        // R holds the exchange only until the body is received.
+        request_report_route(invocation->req, invocation->event->slot, invocation->event->id);
         invocation->problem = receive_begin(invocation->event, value, req);
     } else {
         use_result(invocation, value);

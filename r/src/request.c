@@ -227,11 +227,12 @@ void request_bind_trace(SEXP req, const struct rk_event* event) {
 }
 
 // Passes the route that the app has set as `req$ROUTE` on, by which the request is counted. Any
-// other value than a string is ignored.
+// other value than a string is ignored, and so is a string that is marked as bytes, which R cannot
+// translate.
 void request_report_route(SEXP req, uint32_t slot, uint64_t id) {
     SEXP route = variable(req, syms.request_route);
     if (route == NULL || TYPEOF(route) != STRSXP || XLENGTH(route) != 1 ||
-        STRING_ELT(route, 0) == NA_STRING) {
+        STRING_ELT(route, 0) == NA_STRING || Rf_getCharCE(STRING_ELT(route, 0)) == CE_BYTES) {
         return;
     }
     const void* vmax = vmaxget();

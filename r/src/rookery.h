@@ -122,7 +122,7 @@ void rk_drain(uint32_t listener);
 int rk_connections(uint32_t listener);
 int rk_refuse(uint32_t slot, uint64_t id);       // sets a 503 response
 void rk_refuse_held(uint32_t listener);  // responds with 503 to all requests that R holds
-void rk_stop_all(void);
+void rk_stop_all(int (*is_interrupted)(void));
 void rk_forked(void);
 const char* rk_error(void);
 int64_t rk_live_bytes(void);
@@ -411,6 +411,7 @@ int rk_ip_family(struct rk_bytes text);  // 4, 6, or -1 if it is not an address
 struct rk_bytes rk_base64(struct rk_bytes bytes);
 struct rk_bytes rk_uri_encode(struct rk_bytes text, int is_whole);
 struct rk_bytes rk_mask_tokens(struct rk_bytes target);
+int rk_is_secret_name(struct rk_bytes name);
 // Return lines `key=value`: the value of a setting, and the contents of a `_server.yml`.
 struct rk_bytes rk_read_setting(struct rk_bytes name, struct rk_bytes values);
 struct rk_bytes rk_read_server_yml(struct rk_bytes path, int is_alone);

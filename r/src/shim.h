@@ -467,6 +467,7 @@ extern int interrupts;
 
 bool stop_is_requested(void);
 bool signals_have_begun(void);
+bool interrupt_is_pending(void);
 bool reload_is_requested(void);
 void take_reload_request(void);
 bool take_stop_request(void);
@@ -534,6 +535,7 @@ SEXP copy_lent_text(struct rk_bytes text, cetype_t encoding);
 SEXP ffi_ip_family(SEXP ip);
 SEXP ffi_base64(SEXP bytes);
 SEXP ffi_mask_tokens(SEXP target);
+SEXP ffi_is_secret_name(SEXP names);
 SEXP ffi_read_setting(SEXP name, SEXP values);
 SEXP ffi_network_address(void);
 SEXP ffi_read_server_yml(SEXP path, SEXP is_alone);

@@ -320,6 +320,11 @@ void signals_interrupt(void) {
     }
 }
 
+// Returns whether R has received an interrupt that has not interrupted R code yet.
+bool interrupt_is_pending(void) {
+    return R_interrupts_pending != 0;
+}
+
 // Returns whether a request to stop waits. It is cheap enough for each iteration of the event loop.
 bool stop_is_requested(void) {
     return seen != 0 && is_heeded == 0;

@@ -1,5 +1,5 @@
-// IP addresses, base64 and percent-encoding. The work is done in Rust; R has checked types and
-// encodings.
+// IP addresses, base64, percent-encoding and secrets. The work is done in Rust; R has checked types
+// and encodings.
 #include <limits.h>
 
 #include "shim.h"
@@ -28,6 +28,16 @@ SEXP ffi_base64(SEXP bytes) {
 SEXP ffi_mask_tokens(SEXP target) {
     return Rf_ScalarString(copy_lent_text(rk_mask_tokens(bytes_of_char(STRING_ELT(target, 0))),
         CE_UTF8));
+}
+
+// Returns for each name of a parameter or header whether it says that the value is a secret.
+SEXP ffi_is_secret_name(SEXP names) {
+    SEXP is_secret = PROTECT(Rf_allocVector(LGLSXP, XLENGTH(names)));
+    for (R_xlen_t i = 0; i < XLENGTH(names); i++) {
+        LOGICAL(is_secret)[i] = rk_is_secret_name(bytes_of_char(STRING_ELT(names, i)));
+    }
+    UNPROTECT(1);
+    return is_secret;
 }
 
 SEXP ffi_network_address(void) {

@@ -1,23 +1,16 @@
 // Two pages talk to each other through examples/chat.R.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 
-import { closeAll, launch, open, text } from './support/browser.mjs';
+import { browser, open, text, useBrowser } from './support/browser.mjs';
 import { Server, patience } from './support/server.mjs';
 
 const timeout = 4 * patience;
-let browser;
 let server;
 
-before(async () => {
+useBrowser(async () => {
   server = await Server.script('examples/chat.R');
-  browser = await launch();
-}, { timeout });
-
-after(async () => {
-  await closeAll();
-  await Server.stopAll();
 });
 
 const lines = (page) => page.locator('#messages li').allTextContents();

@@ -1,23 +1,16 @@
 // Server-sent events in a page: apps/events.R sends them, Chromium's EventSource takes them.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 
-import { closeAll, launch, open } from './support/browser.mjs';
+import { browser, open, useBrowser } from './support/browser.mjs';
 import { Server, patience } from './support/server.mjs';
 
 const timeout = 4 * patience;
-let browser;
 let server;
 
-before(async () => {
+useBrowser(async () => {
   server = await Server.script('tests/browser/apps/events.R');
-  browser = await launch();
-}, { timeout });
-
-after(async () => {
-  await closeAll();
-  await Server.stopAll();
 });
 
 // Opens an EventSource in the page and notes what it tells.

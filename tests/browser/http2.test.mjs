@@ -1,24 +1,17 @@
 // HTTPS in a real browser: the Shiny example over HTTP/2, its WebSocket within the page's own connection (RFC 8441).
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 
-import { closeAll, launch, shinyIdle } from './support/browser.mjs';
+import { browser, shinyIdle, useBrowser } from './support/browser.mjs';
 import { temporaryFolder } from './support/folder.mjs';
 import { Server, patience } from './support/server.mjs';
 
 const timeout = 4 * patience;
-let browser;
 
-before(async () => {
+useBrowser(async () => {
   // Where the certificate to develop with is kept.
   process.env.R_USER_DATA_DIR = temporaryFolder();
-  browser = await launch();
-}, { timeout });
-
-after(async () => {
-  await closeAll();
-  await Server.stopAll();
 });
 
 /** Opens the app, plays with it, and says how its page and its WebSocket came. */

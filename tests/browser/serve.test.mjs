@@ -2,22 +2,14 @@
 // use_compat().
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 
-import { closeAll, launch, open, shinyIdle } from './support/browser.mjs';
+import { browser, open, shinyIdle, useBrowser } from './support/browser.mjs';
 import { Server, library, patience } from './support/server.mjs';
 
 const timeout = 4 * patience;
-let browser;
 
-before(async () => {
-  browser = await launch();
-}, { timeout });
-
-after(async () => {
-  await closeAll();
-  await Server.stopAll();
-});
+useBrowser();
 
 /** Opens the Shiny example, and has R answer a change of its input over the WebSocket. */
 async function use(url) {

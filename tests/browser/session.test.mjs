@@ -5,25 +5,18 @@ import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 
-import { closeAll, launch, open, shinyIdle, text } from './support/browser.mjs';
+import { browser, launch, open, shinyIdle, text, useBrowser } from './support/browser.mjs';
 import { temporaryFolder } from './support/folder.mjs';
 import { Server, library, patience } from './support/server.mjs';
 
 const timeout = 4 * patience;
-let browser;
 let server;
 const folder = temporaryFolder();
 
-before(async () => {
+useBrowser(async () => {
   server = await Server.shiny('tests/browser/apps/session');
-  browser = await launch();
-}, { timeout });
-
-after(async () => {
-  await closeAll();
-  await Server.stopAll();
 });
 
 /** Opens the app; `ended` resolves when the server has noticed that this session is over. */

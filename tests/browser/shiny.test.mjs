@@ -5,25 +5,18 @@ import { execFileSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 
-import { closeAll, launch, open, shinyIdle } from './support/browser.mjs';
+import { browser, open, shinyIdle, useBrowser } from './support/browser.mjs';
 import { temporaryFolder } from './support/folder.mjs';
 import { Server, patience } from './support/server.mjs';
 
 const timeout = 4 * patience;
-let browser;
 let server;
 const folder = temporaryFolder();
 
-before(async () => {
+useBrowser(async () => {
   server = await Server.shiny('examples/shiny');
-  browser = await launch();
-}, { timeout });
-
-after(async () => {
-  await closeAll();
-  await Server.stopAll();
 });
 
 /** Waits until the page's text is about so many bins. */

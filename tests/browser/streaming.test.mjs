@@ -1,30 +1,23 @@
 // The pages of examples/tokens.R and examples/progress.R: server-sent events as their readers see them.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 
-import { closeAll, launch, open, text } from './support/browser.mjs';
+import { browser, open, text, useBrowser } from './support/browser.mjs';
 import { Server, patience } from './support/server.mjs';
 
 const timeout = 4 * patience;
-let browser;
 let tokens;
 let slow;
 let progress;
 
-before(async () => {
-  [tokens, slow, progress, browser] = await Promise.all([
+useBrowser(async () => {
+  [tokens, slow, progress] = await Promise.all([
     Server.script('examples/tokens.R'),
     // Its shortest answer takes 13 s: what is looked at in the middle is the middle, however busy the machine is.
     Server.script('examples/tokens.R', { THINKING: '1' }),
     Server.script('examples/progress.R'),
-    launch(),
   ]);
-}, { timeout });
-
-after(async () => {
-  await closeAll();
-  await Server.stopAll();
 });
 
 test('an answer comes to an end', { timeout }, async () => {

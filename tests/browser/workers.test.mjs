@@ -8,9 +8,9 @@ import { createHash, randomBytes } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 
-import { closeAll, launch, open, shinyIdle, text } from './support/browser.mjs';
+import { browser, open, shinyIdle, text, useBrowser } from './support/browser.mjs';
 import { temporaryFolder } from './support/folder.mjs';
 import { Load, ProgramLoad, isHere } from './support/load.mjs';
 import { Server, library, patience } from './support/server.mjs';
@@ -19,17 +19,9 @@ const timeout = 6 * patience;
 const reloads = Number(process.env.ROOKERY_RELOADS ?? 3);
 const requests = Number(process.env.ROOKERY_REQUESTS ?? 10_000);
 const skip = library ? false : "with Debian's httpuv there is no rookery";
-let browser;
 const folder = temporaryFolder();
 
-before(async () => {
-  browser = await launch();
-}, { timeout });
-
-after(async () => {
-  await closeAll();
-  await Server.stopAll();
-});
+useBrowser();
 
 /** Serves the app with so many Rs, and waits until all of them do. */
 async function serve(workers, ...options) {

@@ -156,6 +156,7 @@ impl DevelopmentApplication {
     }
 }
 
+#[deny(clippy::missing_trait_methods, reason = "each function is passed on")]
 impl Application for DevelopmentApplication {
     fn handle_event(&self, event: Event) -> Result<WakeUp, PushError> {
         match event {

@@ -27,6 +27,7 @@ mod link;
 mod masking;
 mod payload;
 mod request_id;
+mod secret_names;
 mod stream_flow_control;
 mod trace_context;
 mod wakers;
@@ -48,6 +49,7 @@ pub use link::{AppState, Link, PushError, QueueLimits, WakeUp};
 pub use masking::{masked, write_masked, write_masked_query};
 pub use payload::{AppToken, Lease, Payload, ReleaseQueue};
 pub use request_id::{RequestId, renew_request_ids, request_id_prefix};
+pub use secret_names::is_secret_name;
 pub use stream_flow_control::{
     ChunkAdmission, EVENTS_RETRY, HIGH_MARK, LOW_MARK, PULL_HIGH_MARK, StreamEnd, StreamFlow,
     StreamOptions, StreamedBody, accepts_events,

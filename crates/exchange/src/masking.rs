@@ -4,9 +4,12 @@
 //! - The token of a Shiny session, which follows `session/` in the path. Anyone who knows it can
 //!   fetch the session's downloads.
 //! - The id of the session's worker, which the query may contain as `w=`.
-//! - The value of a parameter whose name says that it is a credential, such as `access_token`.
+//! - The value of a parameter whose [name](is_secret_name) says that it is a credential, such as
+//!   `access_token`.
 //! - The user information of a URL within the URL, such as `user:password` in
 //!   `https://user:password@example.org/`.
+
+use crate::secret_names::{MAX_NAME_LEN, is_secret_name};
 
 /// The text that replaces a secret in a logged URL.
 const MASK: &[u8] = b"<...>";
@@ -14,33 +17,6 @@ const MASK: &[u8] = b"<...>";
 /// The minimum length of a string of hexadecimal digits that counts as a secret. The tokens of
 /// Shiny sessions have 32 digits.
 const SECRET: usize = 16;
-
-/// The ends of the names of parameters whose values are secrets, in lower case and without `_`, `-`
-/// and `.`: `token` also stands for `access_token` and `idToken`.
-const SECRET_ENDS: [&[u8]; 15] = [
-    b"token",
-    b"secret",
-    b"password",
-    b"passwd",
-    b"passphrase",
-    b"pwd",
-    b"apikey",
-    b"accesskey",
-    b"secretkey",
-    b"privatekey",
-    b"signature",
-    b"credential",
-    b"credentials",
-    b"authorization",
-    b"jwt",
-];
-
-/// The names of parameters whose values are secrets, if the name is only this word.
-const SECRET_NAMES: [&[u8]; 8] =
-    [b"auth", b"key", b"otp", b"pass", b"session", b"sessionid", b"sid", b"sig"];
-
-/// The maximum length of the name of a parameter whose value is masked.
-const MAX_NAME_LEN: usize = 48;
 
 /// The maximum length of the part of a URL in which its user information is searched for. If the
 /// part is longer, all of it is masked.
@@ -158,28 +134,16 @@ fn named_secret(text: &[u8], at: usize, is_query: bool) -> Option<(usize, usize)
     while let Some(len) = bracket_len(&text[..end]) {
         end -= len;
     }
-    let mut name = [0; MAX_NAME_LEN];
-    let (mut free, mut is_after_code) = (MAX_NAME_LEN, false);
-    for &byte in text[..end].iter().rev() {
-        match byte {
-            b'_' | b'-' | b'.' => {}
-            _ if byte.is_ascii_alphanumeric() && free > 0 => {
-                free -= 1;
-                name[free] = byte.to_ascii_lowercase();
-            }
-            _ => {
-                is_after_code = byte == b'%';
-                break;
-            }
-        }
-    }
-    let mut name = &name[free..];
-    if is_after_code {
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    let len = text[..end].iter().rev().take(MAX_NAME_LEN).take_while(|byte| is_name(byte)).count();
+    let mut name = &text[end - len..end];
+    if text[..end - len].last() == Some(&b'%') {
         // An encoded `?`, `&` or `[` in front of the name is no part of it.
-        let codes: [&[u8]; 3] = [b"3f", b"26", b"5b"];
-        name = codes.iter().find_map(|code| name.strip_prefix(*code)).unwrap_or(name);
+        let is_code =
+            |code: &[u8]| [b"3f", b"26", b"5b"].iter().any(|own| code.eq_ignore_ascii_case(*own));
+        name = name.split_at_checked(2).filter(|(code, _)| is_code(code)).map_or(name, |it| it.1);
     }
-    if !SECRET_ENDS.iter().any(|end| name.ends_with(end)) && !SECRET_NAMES.contains(&name) {
+    if !is_secret_name(name) {
         return None;
     }
     // The value itself may contain any separator that its parameter does not end with. An encoded

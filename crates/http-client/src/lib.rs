@@ -83,9 +83,10 @@ impl Endpoint {
         self.is_secure
     }
 
-    /// Returns true if the URL contains a user name or password, which requests do not send.
-    pub fn has_credentials(&self) -> bool {
-        self.uri.authority().is_some_and(|authority| authority.as_str().contains('@'))
+    /// Returns the user information of the URL, such as `user:password`, in which characters may be
+    /// percent-encoded. Requests do not send it.
+    pub fn user_info(&self) -> Option<&str> {
+        Some(self.uri.authority()?.as_str().rsplit_once('@')?.0)
     }
 
     /// Returns the host and port as they are in the URL, without a user name and password.

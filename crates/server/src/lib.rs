@@ -46,7 +46,7 @@ pub use http::listener_config::{Downstream, ListenerConfig, Notice, Redirect};
 pub use http::request::session_cookie;
 pub use http::request::spool_folder::SpoolFolder;
 pub use http::response::compress;
-pub use http::response::page_script::PageScript;
+pub use http::response::page_script::{MAX_PAGE_SIZE, PageScript};
 pub use logging::{access_log, output};
 pub use net::descriptor::close_in_child;
 pub use net::inherited_sockets::{InheritedAddress, InheritedSockets};

@@ -28,10 +28,12 @@ class Chart {
     if (this.plot && width > 0) this.plot.setSize({ width, height });
   }
 
-  /** Draws the chart anew, for example with other colours. */
+  /** Draws the chart anew with the same data, for example in other colours. */
   rebuild() {
-    this.plot?.destroy();
-    this.plot = null;
+    if (!this.plot) return;
+    const { data } = this.plot;
+    this.build(this.series);
+    this.plot.setData(data);
   }
 
   /** Shows series, each with a name, a number of its colour, and as many values as there are times. */
@@ -39,7 +41,6 @@ class Chart {
     const names = series.map(({ name, colour }) => `${colour} ${name}`);
     if (!this.plot || names.join("\n") !== this.names.join("\n")) {
       this.names = names;
-      this.rebuild();
       this.build(series);
     }
     this.series = series;
@@ -48,6 +49,7 @@ class Chart {
   }
 
   build(series) {
+    this.plot?.destroy();
     const axis = { stroke: cssValue("--muted"), font: "11px system-ui, sans-serif", ticks: { show: false }, grid: { stroke: cssValue("--grid"), width: 1 } };
     const options = {
       width: Math.max(this.place.clientWidth, 50),

@@ -16,11 +16,12 @@ let isPaused = false;
 
 /** Adds a snapshot to the history. Returns the figures of the time since the snapshot before. */
 function measure(snapshot) {
-  const { report, at } = snapshot;
-  if (before && before.report.pid !== report.pid) {
+  // `clock` is never set, unlike the time of day. It begins again when the machine does.
+  const { report, clock } = snapshot;
+  if (before && (before.report.pid !== report.pid || clock < before.clock)) {
     [before, history_] = [null, new History()];
   }
-  const seconds = before ? at - before.at : 0;
+  const seconds = before ? clock - before.clock : 0;
   // A snapshot out of turn, which another viewer has caused, is too close to the one before.
   if (before && seconds < 0.5) return null;
   const bounds = report.route_buckets ?? [];
@@ -45,7 +46,7 @@ function measure(snapshot) {
   }
   const total = report.routes ? [...routes.values()].reduce((sum, { count }) => sum + count, 0) : answered;
   const sample = {
-    at, seconds, routes, computes, count: total, rate: before ? total / seconds : null,
+    at: clock, seconds, routes, computes, count: total, rate: before ? total / seconds : null,
     busy: new Map(report.workers.filter(({ busy_ratio }) => busy_ratio != null).map(({ slot, busy_ratio }) => [slot, busy_ratio])),
   };
   before = snapshot;
@@ -93,6 +94,7 @@ function showTiles({ report }, sample) {
     ["R busy", formatPercent(share), "", `${ready} of ${wanted} ready`],
     ["Connections", formatCount(report.connections), "", report.accepts === "worker" ? "open, in the worker" : "open"],
     ["Sessions", formatCount(sum(({ sessions }) => sessions)), "", "open WebSockets"],
+    ["Streams", formatCount(sum(({ streams }) => streams)), "", "open bodies"],
     ["Errors", formatCount(report.routes ? failures : errors.length), "", report.routes ? "with status 5xx" : "reported by R"],
   ].filter(Boolean);
   syncChildren(
@@ -124,7 +126,7 @@ function doing(worker, computes) {
 }
 
 function makeCard() {
-  const facts = ["queued", "in progress", "sessions", "requests", "memory", "CPU", "restarts", "busy"];
+  const facts = ["queued", "in progress", "sessions", "streams", "requests", "memory", "CPU", "restarts", "busy"];
   return element(
     "li", { class: "card" },
     element("div", { class: "head" }, element("b", {}), element("span", { class: "badge" }), element("span", { class: "muted" })),
@@ -157,7 +159,7 @@ function showWorkers({ report, at }, sample) {
     meter.title = `R busy: ${formatPercent(ratio)}`;
     const waiting = (worker.waiting_for_r ?? 0) + (worker.queue?.length ?? 0);
     const values = [
-      formatCount(waiting), formatCount(worker.in_flight), formatCount(worker.sessions), formatCount(worker.requests),
+      formatCount(waiting), formatCount(worker.in_flight), formatCount(worker.sessions), formatCount(worker.streams), formatCount(worker.requests),
       formatBytes(worker.memory), formatTime(worker.cpu_s), formatCount(worker.restarts ?? 0), formatPercent(worker.busy_ratio),
     ];
     values.forEach((value, index) => setText(facts.children[index].lastChild, value));
@@ -250,28 +252,51 @@ function show(snapshot) {
   showCertificates(snapshot);
 }
 
-function setConnection(isOn, text) {
-  setText(byId("connection"), text);
-  setClass(byId("connection"), `connection ${isOn ? "on" : "off"}`);
+/** The number of milliseconds without an event, of which there is one every second, after which there is no connection. */
+const SILENCE = 5000;
+/** What is wrong with the connection, or null. */
+let trouble = "connecting";
+let timer = null;
+
+function showConnection() {
+  setText(byId("connection"), trouble ?? (isPaused ? "paused" : "live"));
+  setClass(byId("connection"), `connection ${trouble ? "off" : "on"}`);
+}
+
+function setTrouble(text) {
+  trouble = text;
+  showConnection();
 }
 
 function connect() {
+  clearTimeout(timer);
   const source = new EventSource("/live/events");
-  source.addEventListener("open", () => setConnection(true, isPaused ? "paused" : "live"));
-  source.addEventListener("snapshot", (event) => show(JSON.parse(event.data)));
+  // Neither a server that hangs nor a broken network is an error of the stream.
+  const onEvent = () => {
+    setTrouble(null);
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      setTrouble("no connection");
+      source.close();
+      timer = setTimeout(connect, 1000);
+    }, SILENCE);
+  };
+  source.addEventListener("open", onEvent);
+  source.addEventListener("snapshot", (event) => { onEvent(); show(JSON.parse(event.data)); });
   source.addEventListener("errors", (event) => { errors = JSON.parse(event.data); });
   source.addEventListener("error", async () => {
-    setConnection(false, "no connection");
+    clearTimeout(timer);
+    setTrouble("no connection");
     // The browser reconnects by itself unless the server has refused the stream.
     if (source.readyState !== EventSource.CLOSED) return;
     const status = await fetch("/live/events", { method: "HEAD" }).then((response) => response.status, () => 0);
     if (status === 403) {
-      setConnection(false, "no access");
+      setTrouble("no access");
       byId("notice").hidden = false;
       setText(byId("notice"), "The server has been restarted and has a new token. Open the URL that it has written at its start.");
       return;
     }
-    setTimeout(connect, 3000);
+    timer = setTimeout(connect, 3000);
   });
 }
 
@@ -314,17 +339,20 @@ async function send(action) {
   button.disabled = true;
   const status = await fetch(`/live/actions/${action}`, { method: "POST" }).then((response) => response.status, () => 0);
   setTimeout(() => { button.disabled = false; }, 600);
+  byId("refusal").hidden = status === 202;
   if (status !== 202) {
-    byId("notice").hidden = false;
-    setText(byId("notice"), `The server has refused “${button.textContent}” (status ${status}).`);
+    const why = status === 0 ? "There is no connection to the server" : `The server has refused it with status ${status}`;
+    setText(byId("refusal-text"), `“${button.textContent}” was not done. ${why}.`);
   }
 }
+
+byId("refusal-ok").addEventListener("click", () => { byId("refusal").hidden = true; });
 
 function togglePause() {
   isPaused = !isPaused;
   byId("pause").setAttribute("aria-pressed", String(isPaused));
   setText(byId("pause"), isPaused ? "Continue" : "Pause");
-  setText(byId("connection"), isPaused ? "paused" : "live");
+  showConnection();
   if (!isPaused && latest) show(latest);
 }
 
@@ -357,6 +385,5 @@ byId("pause").addEventListener("click", togglePause);
 byId("help").addEventListener("click", () => byId("keys").showModal());
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   for (const chart of Object.values(charts)) chart.rebuild();
-  if (latest) show(latest);
 });
 connect();

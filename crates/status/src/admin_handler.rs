@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use rookery_exchange::Exchange;
 use rookery_server::tls::ServedCertificate;
+use rookery_worker_protocol::now;
 use serde_json::json;
 
 use crate::access_token::{Access, AccessToken, is_host_expected};
@@ -266,8 +267,10 @@ pub(crate) fn snapshot(source: &dyn StatusSource) -> String {
         .map(|ServedCertificate { hosts, ends }| json!({ "hosts": hosts, "ends": seconds(ends) }))
         .collect();
     format!(
-        "{{\"at\":{},\"report\":{},\"actions\":{},\"certificates\":{}}}",
+        "{{\"at\":{},\"clock\":{},\"report\":{},\"actions\":{},\"certificates\":{}}}",
         seconds(SystemTime::now()),
+        // Unlike the time of day, this clock is never set.
+        Duration::from_nanos(now()).as_secs_f64(),
         source.json().trim_end(),
         json!(actions),
         json!(certificates)

@@ -5,7 +5,7 @@ pub(crate) mod routes;
 use std::fmt::{Display, Write as _};
 use std::time::{Duration, SystemTime};
 
-use rookery_worker_protocol::{HISTOGRAM_BOUNDS, Histogram};
+use rookery_worker_protocol::{HISTOGRAM_BOUNDS, Histogram, visible_char};
 
 /// The metrics of a server, written in Prometheus's text format (version 0.0.4). The name of each
 /// metric begins with `rookery_`.
@@ -110,8 +110,8 @@ pub fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Escapes text for HTML, also within quotes. Control characters other than line breaks and tabs
-/// are replaced.
+/// Escapes text for HTML, also within quotes. Characters that are not [visible](visible_char), other
+/// than line breaks and tabs, are replaced.
 pub fn html_text(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for char in text.chars() {
@@ -122,9 +122,7 @@ pub fn html_text(text: &str) -> String {
             '"' => html.push_str("&quot;"),
             '\'' => html.push_str("&#39;"),
             '\n' | '\t' => html.push(char),
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => html.push('\u{fffd}'),
-            _ if char.is_control() => html.push('\u{fffd}'),
-            _ => html.push(char),
+            _ => html.push(visible_char(char)),
         }
     }
     html

@@ -23,12 +23,12 @@ pub use admin_listener::{AdminAddress, AdminListener, AdminListenerError};
 pub use format::routes::routes_json;
 pub use format::{Metrics, format_count, format_duration, html_text, milliseconds, seconds};
 pub use process_usage::{own_memory, own_memory_beyond, processor_time, thread_time};
-pub use r_process::{RProcess, r_activity, r_task};
+pub use r_process::{RProcess, last_r_task, r_activity, r_task};
 pub use recent_errors::RecentErrors;
 pub use rookery_server::tls::ServedCertificate;
 pub use rookery_worker_protocol::{
     Counter, HISTOGRAM_BOUNDS, Histogram, RequestCounters, RouteTable, STATUS_CLASSES,
-    StatusClassCounters,
+    StatusClassCounters, visible_text,
 };
 pub use run_folder::{ADMIN_SOCKET, RunFolder, run_folders};
 pub use standalone::{Lifecycle, Standalone, StandaloneInputs};

@@ -27,6 +27,8 @@ pub struct RProcess {
     pub requests: u64,
     /// The number of open WebSockets of the R process.
     pub sessions: u64,
+    /// The number of open streams of the R process: responses and request bodies.
+    pub streams: u64,
     /// The number of requests that R has begun and not yet answered.
     pub in_flight: u64,
     /// The fraction of the last 5 to 10 seconds in which R was busy, from 0 to 1.
@@ -59,13 +61,21 @@ pub fn r_activity(read: &Snapshot, started: SystemTime) -> (&'static str, Durati
 }
 
 /// Returns what R is busy with: the method and path of a request, a message of a WebSocket, or a
-/// callback. Returns `None` if R is idle or starts, or if it is unknown what R does.
+/// callback. Returns `None` if R is idle or starts, or if it is unknown what R does. R is also idle
+/// while requests wait for promises.
 pub fn r_task(scoreboard: &Scoreboard) -> Option<String> {
     let read = scoreboard.read();
     match read.r_state {
-        RState::Starting => None,
-        RState::Idle if read.is_idle(now()) => None,
-        RState::Idle => Some("a callback of package later".to_owned()),
+        RState::Idle if !read.is_idle(now()) => Some("a callback of package later".to_owned()),
+        _ => last_r_task(scoreboard),
+    }
+}
+
+/// Returns what R was busy with when its process ended: the method and path of a request, or a
+/// message of a WebSocket. Returns `None` if R was idle or starting, or if it is unknown.
+pub fn last_r_task(scoreboard: &Scoreboard) -> Option<String> {
+    match scoreboard.read().r_state {
+        RState::Starting | RState::Idle => None,
         RState::Messages => Some("an event of a WebSocket".to_owned()),
         RState::Busy => scoreboard.task(),
     }
@@ -86,6 +96,7 @@ impl RProcess {
             "started": seconds(self.started),
             "requests": self.requests,
             "sessions": self.sessions,
+            "streams": self.streams,
             "in_flight": self.in_flight,
             "waiting_for_r": self.queued,
             "r_state": self.does,
@@ -153,6 +164,8 @@ impl Metrics {
             &|it| Some(it.in_flight.to_string()),
         );
         each("sessions", "Open WebSockets of the worker.", &|it| Some(it.sessions.to_string()));
+        let help = "Streamed responses and request bodies of the worker that have not ended.";
+        each("streams", help, &|it| Some(it.streams.to_string()));
         let time = "Seconds for which the worker's R process has been busy with its current task, \
                     0 if it is not busy.";
         each("worker_busy_seconds", time, &|it| Some(busy(it).to_string()));

@@ -261,6 +261,7 @@ impl Standalone {
             started: self.started,
             requests: self.counters.responses.read().iter().sum(),
             sessions: read.sessions,
+            streams: read.streams,
             in_flight: read.pending(),
             busy_ratio: self.busy_ratio(),
             queued: read.queued(),
@@ -301,7 +302,7 @@ impl StatusSource for Standalone {
         let [memory, cpu] = process.used();
         format!(
             "rookery {}, process {}, up {}: {}, one R process\n{} is at {}\n\
-             {}, {} waiting (limit {}), {} answered, {} in progress, {}\n\
+             {}, {} waiting (limit {}), {} answered, {} in progress, {}, {}\n\
              R has been {} for {}, memory {memory}, CPU {cpu}\n",
             env!("CARGO_PKG_VERSION"),
             process.pid,
@@ -315,6 +316,7 @@ impl StatusSource for Standalone {
             process.requests,
             process.in_flight,
             format_count(process.sessions as usize, "session"),
+            format_count(process.streams as usize, "stream"),
             process.does,
             format_duration(process.lasts),
         )

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rookery_server::static_files::StaticPath;
-use rookery_status::{Counter, r_task};
+use rookery_status::Counter;
 use rookery_worker_protocol::{BegunRequests, SharedScoreboard, Ticket};
 
-use crate::pool_counters::{InFlightRoutes, QueueGauge};
+use crate::pool_counters::QueueGauge;
 use crate::worker_id::WorkerId;
 
 /// The availability of a worker process: whether it gets new requests, and if not, why.
@@ -81,8 +81,6 @@ pub(crate) struct Load {
     /// The gauge that reports how many requests wait for this particular worker, and how long the
     /// oldest of them has waited.
     pub(crate) queue: QueueGauge,
-    /// The methods and paths of the requests to which the worker has not responded.
-    pub(crate) routes: InFlightRoutes,
 }
 
 impl Backend {
@@ -180,13 +178,6 @@ impl Backend {
     /// connections that the worker itself has accepted.
     pub fn responses(&self) -> u64 {
         self.load.responses.load(Ordering::Relaxed).max(self.scoreboard.read().done)
-    }
-
-    /// Returns what R is busy with, such as the method and path of a request, or `None` if it is
-    /// unknown.
-    pub(crate) fn current_request(&self) -> Option<String> {
-        let of_supervisor = self.load.routes.last_begun(&self.scoreboard);
-        of_supervisor.map(|(route, _)| route).or_else(|| r_task(&self.scoreboard))
     }
 
     pub(crate) fn lock_static_paths(&self) -> MutexGuard<'_, StaticPaths> {

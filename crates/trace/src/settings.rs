@@ -3,6 +3,9 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use rookery_http_client::Endpoint;
 use rookery_websocket_client::Roots;
@@ -105,10 +108,11 @@ impl Reader<'_> {
             .unwrap_or(Duration::from_secs(10));
         let queue_size = self.count("OTEL_BSP_MAX_QUEUE_SIZE").unwrap_or(2048);
         let batch_size = self.count("OTEL_BSP_MAX_EXPORT_BATCH_SIZE").unwrap_or(512);
+        let headers = self.headers(&endpoint);
         Some(Settings {
             endpoint,
             roots: self.otlp("CERTIFICATE").map_or(Roots::System, Roots::Custom),
-            headers: self.headers(),
+            headers,
             timeout,
             export_timeout: self
                 .milliseconds("OTEL_BSP_EXPORT_TIMEOUT")
@@ -152,22 +156,20 @@ impl Reader<'_> {
             format!("{}/{TRACES_PATH}", base.trim_end_matches('/'))
         });
         let endpoint = Endpoint::parse(&url);
-        // The URL may contain a password, so the remarks do not show it.
-        match &endpoint {
-            None => self.remark(format!(
+        if endpoint.is_none() {
+            // The URL may contain a password, so the remark does not show it.
+            self.remark(format!(
                 "{name} is not a URL of a collector and traces are off: set a URL such as \
                  {DEFAULT_ENDPOINT}"
-            )),
-            Some(endpoint) if endpoint.has_credentials() => self.remark(format!(
-                "the user name and password in {name} are not used: set \
-                 OTEL_EXPORTER_OTLP_HEADERS to `authorization=Basic%20` and the encoded credentials"
-            )),
-            Some(_) => {}
+            ));
         }
         endpoint
     }
 
-    fn headers(&mut self) -> HeaderMap {
+    /// Returns the headers of each export. A user name and password in the endpoint's URL are sent
+    /// as the SDK for C++ does, on which R's package otelsdk is based: as `Authorization: Basic`,
+    /// unless there is such a header.
+    fn headers(&mut self, endpoint: &Endpoint) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for (name, value) in pairs(&self.otlp("HEADERS").unwrap_or_default()) {
             let header = HeaderName::from_bytes(name.as_bytes()).ok();
@@ -181,6 +183,14 @@ impl Reader<'_> {
                     "OTEL_EXPORTER_OTLP_HEADERS has an invalid header `{}`",
                     name.escape_default()
                 )),
+            }
+        }
+        if let Some(user_info) = endpoint.user_info() {
+            let encoded = STANDARD.encode(percent_decoded(user_info));
+            // Base64 has only characters that are valid in a header.
+            if let Ok(mut value) = HeaderValue::from_str(&format!("Basic {encoded}")) {
+                value.set_sensitive(true);
+                headers.entry(AUTHORIZATION).or_insert(value);
             }
         }
         headers
@@ -240,6 +250,11 @@ pub fn pairs(list: &str) -> Vec<(String, String)> {
 }
 
 fn decode(text: &str) -> String {
+    String::from_utf8_lossy(&percent_decoded(text)).into_owned()
+}
+
+/// Decodes the percent codes in a text. Invalid ones stay as they are.
+fn percent_decoded(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, others @ ..] = rest {
@@ -250,7 +265,7 @@ fn decode(text: &str) -> String {
         bytes.push(code.unwrap_or(*first));
         rest = if code.is_some() { &others[2..] } else { others };
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    bytes
 }
 
 #[cfg(test)]
@@ -300,11 +315,19 @@ mod tests {
     }
 
     #[test]
-    fn credentials_in_the_endpoint_are_remarked_upon_and_not_shown() {
-        let found = read(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://me:secret@c:1")]);
+    fn credentials_in_the_endpoint_are_sent_unless_there_is_a_header_and_never_shown() {
+        let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://me:s%3Acret@c:1");
+        let found = read(&[endpoint]);
         let shown = format!("{found:?}");
-        assert!(found.settings.is_some() && !shown.contains("secret"), "{shown}");
-        assert!(found.remarks[0].contains("OTEL_EXPORTER_OTLP_HEADERS"), "{shown}");
+        assert!(!shown.contains("cret") && !shown.contains("Basic"), "{shown}");
+        assert_eq!(found.remarks.len(), 0);
+        let headers = found.settings.unwrap().headers;
+        assert_eq!(headers["authorization"], format!("Basic {}", STANDARD.encode("me:s:cret")));
+        let header = ("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=Bearer%20a");
+        let headers = read(&[endpoint, header]).settings.unwrap().headers;
+        assert_eq!(headers.get_all("authorization").iter().collect::<Vec<_>>(), ["Bearer a"]);
+        let without = read(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:1")]).settings.unwrap();
+        assert!(!without.headers.contains_key("authorization"));
     }
 
     #[test]

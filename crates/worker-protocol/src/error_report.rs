@@ -1,5 +1,7 @@
 //! The report of an error in R, which a worker sends to its supervisor.
 
+use crate::visible_text::visible_char;
+
 /// The maximum length in bytes of an encoded error report. Of a longer traceback, the end is kept.
 pub const MAX_ERROR_REPORT_SIZE: usize = 4 << 10;
 
@@ -81,13 +83,9 @@ fn last_lines(text: &str, most: usize) -> &str {
     end.split_once('\n').map_or(end, |(_, lines)| if lines.is_empty() { end } else { lines })
 }
 
-/// Returns a text whose control characters, which could change the state of a terminal, are
-/// replaced. Line breaks are kept.
+/// Returns a text in which all characters are [visible](crate::visible_char) or line breaks.
 fn printable(text: &str) -> String {
-    let replace = |char: char| {
-        if char.is_control() && char != '\n' { char::REPLACEMENT_CHARACTER } else { char }
-    };
-    text.chars().map(replace).collect()
+    text.chars().map(|char| if char == '\n' { char } else { visible_char(char) }).collect()
 }
 
 #[cfg(test)]

@@ -58,6 +58,7 @@ mod scoreboard;
 mod shared_scoreboard;
 mod ticket;
 mod variables;
+mod visible_text;
 mod worker_environment;
 mod worker_header;
 
@@ -82,6 +83,7 @@ pub use variables::{
     CONTROL_FD, COOKIE, DESCRIPTORS, GATE_FD, GENERATION, LISTEN_FD, LOG_FD, NAMES, PRELOAD,
     PUBLIC_FDS, SCOREBOARD_FD, WORKER, WORKER_ID, WORKERS,
 };
+pub use visible_text::{visible_char, visible_text};
 pub use worker_environment::{Gate, WorkerEnvironment};
 pub use worker_header::{
     BodyLength, BodyState, BorrowedWorkerHeader, ClientCertificate, HEAD_ACCEPTED, HEAD_UNDECIDED,

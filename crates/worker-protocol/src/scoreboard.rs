@@ -16,7 +16,7 @@ use crate::ticket::{MAX_TICKETS, Ticket};
 const MAGIC: u64 = u64::from_le_bytes(*b"Rookery\0");
 
 /// The version of the scoreboard's layout. A worker rejects a scoreboard with another version.
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 
 /// The maximum time after which an idle R process renews its state [`RState::Idle`] on the
 /// scoreboard. If the state has not been renewed for much longer, R is not idle: it runs a long
@@ -148,6 +148,8 @@ struct Ios {
     sessions: AtomicU64,
     /// The number of open connections that the worker accepted on the public listeners.
     connections: AtomicU64,
+    /// The number of open streams of the worker.
+    streams: AtomicU64,
 }
 
 // These assertions fix the layout of `VERSION`. Increment `VERSION` with every change of the
@@ -206,6 +208,9 @@ pub struct Snapshot {
     /// The number of open connections that the worker has accepted on the public listeners,
     /// including WebSockets.
     pub connections: u64,
+    /// The number of streamed responses and streamed request bodies of the worker that have not
+    /// ended.
+    pub streams: u64,
     /// The total time for which R was busy before its current activity began at
     /// [`since`](Self::since). Use [`busy_time`](Self::busy_time) to include the current activity.
     pub busy: Duration,
@@ -341,6 +346,7 @@ impl Scoreboard {
             done,
             sessions: self.io.0.sessions.load(Relaxed),
             connections: self.io.0.connections.load(Acquire),
+            streams: self.io.0.streams.load(Relaxed),
             busy: Duration::from_nanos(busy),
             busy_with_requests: Duration::from_nanos(busy_with_requests),
         }
@@ -530,6 +536,17 @@ impl Scoreboard {
     /// thread.
     pub fn close_connection(&self) {
         add(&self.io.0.connections, u64::MAX);
+    }
+
+    /// Counts a streamed response or a streamed request body that has begun. Called on the I/O
+    /// thread.
+    pub fn open_stream(&self) {
+        add(&self.io.0.streams, 1);
+    }
+
+    /// Counts the end of a streamed response or a streamed request body. Called on the I/O thread.
+    pub fn close_stream(&self) {
+        add(&self.io.0.streams, u64::MAX);
     }
 
     /// Records that the worker has received a request to stop. May be called on any thread.

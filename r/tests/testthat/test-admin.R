@@ -113,6 +113,71 @@ test_that("the admin listener of one R process responds while R is busy", {
   expect_gt(it$metric("request_seconds_sum"), 0.05)
 })
 
+# Responds to `/stream` with two chunks, and receives the body of `/upload`. R is busy with the
+# second chunk, and with the body, until a file exists.
+streaming_app <- c(
+  "wait_for <- function(name) while (!file.exists(file.path(Sys.getenv('TEST_DIR'), name))) Sys.sleep(0.02)",
+  "list(",
+  "  call = function(req) {",
+  "    count <- 0",
+  "    list(status = 200L, headers = list('Content-Type' = 'text/plain'), body = function() {",
+  "      count <<- count + 1",
+  "      if (count == 2) wait_for('sent')",
+  "      if (count == 3) NULL else 'chunk '",
+  "    })",
+  "  },",
+  "  onHeaders = function(req) {",
+  "    if (req$PATH_INFO != '/upload') return(NULL)",
+  "    rookery::receive_body(",
+  "      function(bytes) wait_for('received'),",
+  "      function() list(status = 200L, headers = list(), body = 'received')",
+  "    )",
+  "  }",
+  ")"
+)
+
+test_that("streams are counted, and the status shows the request that R is streaming", {
+  it <- local_administered(lines = streaming_app)
+  url <- sub(" .*", "", expect_serving(it))
+  worker <- function() {
+    jsonlite::fromJSON(
+      rawToChar(it$admin("/status")$content), simplifyVector = FALSE
+    )$workers[[1]]
+  }
+  pool <- parallel_pool()
+  texts <- character()
+  requests <- list(
+    list(handle = curl::new_handle(url = paste0(url, "/stream?a=secret")), file = "sent"),
+    list(
+      handle = curl::new_handle(url = paste0(url, "/upload"), postfields = "body"),
+      file = "received"
+    )
+  )
+  shown <- character()
+  for (request in requests) {
+    curl::handle_setopt(request$handle, timeout = 120)
+    curl::multi_add(
+      request$handle, done = function(reply) texts <<- c(texts, rawToChar(reply$content)),
+      pool = pool
+    )
+    expect_true(wait_until(function() {
+      curl::multi_run(timeout = 0.05, pool = pool)
+      seen <- worker()
+      identical(seen$streams, 1L) && isTRUE(seen$r_state_ms > 200)
+    }))
+    shown <- c(shown, worker()$route)
+    expect_equal(it$metric("streams{slot=\"0\"}"), 1)
+    expect_match(rawToChar(it$admin("/status.txt")$content), "0 sessions, 1 stream\n")
+    file.create(file.path(it$dir, request$file))
+    expect_true(wait_until(function() {
+      curl::multi_run(timeout = 0.05, pool = pool)
+      identical(worker()$streams, 0L)
+    }))
+  }
+  expect_equal(shown, c("GET /stream", "POST /upload"))
+  expect_equal(texts, c("chunk chunk ", "received"))
+})
+
 test_that("`rookery status` finds the process by default, by app, by process id and by socket", {
   it <- local_administered()
   expect_serving(it)

@@ -282,6 +282,13 @@ test_that("secrets are masked in the headers that onError gets", {
   expect_equal(headers[["x-plain"]], "yes")
 })
 
+test_that("the names of secrets are those of the access log", {
+  names <- c("X-Api-Key", "password", "idToken", "accept", "author", "max_tokens")
+  expect_equal(rookery:::is_secret_name(names), rep(c(TRUE, FALSE), each = 3))
+  expect_equal(rookery:::is_secret_name(NULL), logical())
+  expect_equal(rookery:::mask(c(Cookie = "a=b", Accept = "c")), c(Cookie = "[masked]", Accept = "c"))
+})
+
 test_that("request ids come from a trusted proxy, from a trace, or from the server", {
   withr::local_options(rookery.error_detail = "none", rookery.request_id_header = TRUE)
   asked <- function(server, headers = character()) {

@@ -18,9 +18,15 @@ routes_app <- c(
   "    '/number' = { req$ROUTE <- 1; reply() },",
   "    '/missing' = { req$ROUTE <- NA_character_; reply() },",
   "    '/active' = { makeActiveBinding('ROUTE', function() stop('active'), req); reply() },",
+  "    '/bytes' = { r <- '/\\xff'; Encoding(r) <- 'bytes'; req$ROUTE <- r; reply() },",
   "    '/long' = { req$ROUTE <- paste0('/', strrep('x', 300)); reply() },",
   "    reply()",
   "  )",
+  "},",
+  "onHeaders = function(req) {",
+  "  if (req$PATH_INFO != '/upload') return(NULL)",
+  "  req$ROUTE <- '/<upload>'",
+  "  rookery::receive_body(function(bytes) NULL, function() reply())",
   "})"
 )
 
@@ -45,13 +51,16 @@ test_that("an app sets the route of a request", {
   )
   url <- sub(" .*", "", expect_serving(it))
   paths <- c(
-    "/set", "/set?x=1", "/fails", "/async", "/number", "/missing", "/long", "/users/1", "/users/2"
+    "/set", "/set?x=1", "/fails", "/async", "/number", "/missing", "/bytes", "/long", "/users/1",
+    "/users/2", "/upload"
   )
   for (path in paths) fetch(paste0(url, path))
+  # With a body, which R receives in chunks.
+  expect_equal(fetch(paste0(url, "/upload"), postfields = "body")$status_code, 200L)
   admin <- function() fetch("http://localhost/status", path = socket)
-  expect_setequal(routes_of(admin, length(paths)), c(
+  expect_setequal(routes_of(admin, length(paths) + 1), c(
     "/<set> 2 0", "/<fails> 1 1", "/<async> 1 0", "/number 1 0", "/missing 1 0",
-    paste0("/", strrep("x", 119), " 1 0"), "/users 2 0"
+    "/bytes 1 0", paste0("/", strrep("x", 119), " 1 0"), "/users 2 0", "/<upload> 2 0"
   ))
   # An active binding that fails is an error of the app.
   expect_equal(fetch(paste0(url, "/active"))$status_code, 500L)
@@ -104,6 +113,57 @@ test_that("a plumber router that is mounted twice has no routes of its own", {
   req <- new.env()
   once$endpoints[[1]][[1]]$exec(req, list())
   expect_equal(req$ROUTE, "/once/x")
+})
+
+# A double of a plumber2 API with the public functions of package routr: one route with handlers
+# by method and path. `refuses` is a path whose handler cannot be replaced.
+double_api <- function(handlers, root = "", refuses = "") {
+  route <- new.env()
+  route$root <- root
+  route$handlers <- handlers
+  route$add_handler <- function(method, path, handler, reject_missing_methods = FALSE) {
+    if (path == refuses && !is.null(attr(handler, "rookery_route"))) stop("refused")
+    stopifnot(all(c("request", "response", "keys", "...") %in% names(formals(handler))))
+    route$handlers[[method]][[path]] <- handler
+  }
+  route$remap_handlers <- function(.f) {
+    old <- route$handlers
+    route$handlers <- list()
+    for (method in names(old)) {
+      for (path in names(old[[method]])) {
+        .f(method = method, path = path, handler = old[[method]][[path]])
+      }
+    }
+  }
+  router <- list(routes = "default", get_route = function(name) route)
+  structure(list(request_router = router, route = route), class = c("Plumber2", "Fire"))
+}
+
+test_that("the handlers of a plumber2 API set the route of a request", {
+  handler <- structure(
+    function(request, response, keys, ...) list(keys, ...), doc = "documented"
+  )
+  api <- double_api(
+    list(get = list("/users/:id/x" = handler, "/*" = handler), all = list("/fixed" = handler)),
+    root = "^/v1", refuses = "/fixed"
+  )
+  for (round in 1:2) report_plumber2_routes(api)
+  handlers <- api$route$handlers
+  call <- function(handler, origin = new.env()) {
+    expect_equal(handler(list(origin = origin), NULL, "key", server = 1), list("key", server = 1))
+    origin$ROUTE
+  }
+  expect_equal(call(handlers$get[["/users/:id/x"]]), "/v1/users/<id>/x")
+  expect_equal(attr(handlers$get[["/users/:id/x"]], "doc"), "documented")
+  # A handler that cannot be replaced stays.
+  expect_identical(handlers$all[["/fixed"]], handler)
+  api <- double_api(list(all = list("/*" = handler)))
+  report_plumber2_routes(api)
+  origin <- new.env()
+  expect_equal(call(api$route$handlers$all[["/*"]], origin), "/*")
+  origin$ROUTE <- "/users/<id>"
+  expect_equal(call(api$route$handlers$all[["/*"]], origin), "/users/<id>")
+  expect_equal(handler(list(origin = NULL), NULL, 1), list(1))
 })
 
 test_that("Server-Timing has the time in R if it is turned on", {

@@ -2,24 +2,16 @@
 
 import assert from 'node:assert/strict';
 import { request } from 'node:http';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 
-import { closeAll, launch } from '../support/browser.mjs';
+import { browser, useBrowser } from '../support/browser.mjs';
 import { Server, library, patience } from '../support/server.mjs';
 
 const timeout = 4 * patience;
 const skip = library ? false : "with Debian's httpuv there is no rookery";
 const app = 'tests/browser/apps/live';
-let browser;
 
-before(async () => {
-  browser = await launch();
-}, { timeout });
-
-after(async () => {
-  await closeAll();
-  await Server.stopAll();
-});
+useBrowser();
 
 /** Waits for the addresses of a server that has an admin address. */
 async function started(server) {
@@ -138,6 +130,63 @@ test('buttons and keys reload, add a worker and remove one', { timeout, skip }, 
   assert.deepEqual(page.complaints, []);
 });
 
+test('a refused action is shown until it is acknowledged', { timeout, skip }, async () => {
+  const server = await serve(1);
+  const page = await open(server);
+  await page.route('**/live/actions/add-worker', (route) => route.fulfill({ status: 503 }));
+  await page.locator('[data-action="add-worker"]').click();
+  await shows(page, '#refusal', /was not done.*status 503/);
+  // Two snapshots later.
+  const at = await page.evaluate('latest.clock');
+  await page.waitForFunction((before) => latest.clock > before + 1.5, at);
+  assert.equal(await page.locator('#refusal').isVisible(), true);
+  await page.locator('#refusal-ok').click();
+  assert.equal(await page.locator('#refusal').isVisible(), false);
+});
+
+test('the page says so when nothing comes from the server, and continues afterwards', { timeout, skip }, async () => {
+  const server = await serve(1);
+  const page = await open(server);
+  const { pid } = JSON.parse((await ask(`${new URL(server.page).origin}/status`)).text);
+  process.kill(pid, 'SIGSTOP');
+  try {
+    await shows(page, '#connection', /no connection/);
+    for (const expected of ['no connection', 'no connection']) {
+      await page.keyboard.press('p');
+      assert.equal(await page.locator('#connection').textContent(), expected);
+    }
+    assert.equal(await page.locator('#connection.on').count(), 0);
+  } finally {
+    process.kill(pid, 'SIGCONT');
+  }
+  await shows(page, '#connection', /live/);
+  await page.locator('#connection.on').waitFor();
+});
+
+test('charts survive a clock that is set back, and another colour scheme', { timeout, skip }, async () => {
+  const server = await serve(1);
+  const page = await open(server, { colorScheme: 'light' });
+  await page.waitForFunction(() => history_.samples.length >= 2 && document.querySelectorAll('canvas').length >= 2);
+  const added = await page.evaluate(`(() => {
+    const count = history_.samples.length;
+    show({ ...latest, at: latest.at - 3600, clock: latest.clock + 0.9 });
+    return history_.samples.length - count;
+  })()`);
+  assert.equal(added, 1);
+  // A clock that begins again is a new start, and the next snapshots are shown.
+  await page.evaluate("show({ ...latest, clock: 5 })");
+  await page.waitForFunction(() => history_.samples.length >= 2);
+  await page.keyboard.press('p');
+  const canvases = () => page.evaluate("document.querySelectorAll('canvas').length");
+  const count = await canvases();
+  for (const colorScheme of ['dark', 'light']) {
+    await page.emulateMedia({ colorScheme });
+    await page.waitForFunction((wanted) => matchMedia(`(prefers-color-scheme: ${wanted})`).matches, colorScheme);
+    assert.equal(await canvases(), count);
+  }
+  assert.deepEqual(page.complaints, []);
+});
+
 test('errors appear with tracebacks and ids, and nothing that the client has sent', { timeout, skip }, async () => {
   const server = await serve(1);
   const page = await open(server);
@@ -182,6 +231,20 @@ test('errors appear with tracebacks and ids, and nothing that the client has sen
   assert.match(watching.output, /quote_all\(req\)/);
   assert.ok(!watching.output.includes('\x1b'), 'no colour, because it is no terminal');
   assert.deepEqual(page.complaints, []);
+});
+
+test('open streams are counted', { timeout, skip }, async () => {
+  const server = await serve(1);
+  const page = await open(server);
+  const streams = (count) => page.waitForFunction(
+    (wanted) => [...document.querySelectorAll('#summary > div')].some((tile) => tile.textContent.startsWith(`Streams${wanted} `)), count,
+  );
+  await streams(0);
+  const sent = request(`${server.url}/stream`, { agent: false }, (response) => response.resume()).end();
+  sent.on('error', () => {});
+  await streams(1);
+  sent.destroy();
+  await streams(0);
 });
 
 test('it fits a phone and a wide screen, in light and dark', { timeout, skip }, async () => {

@@ -5,25 +5,17 @@
 import assert from 'node:assert/strict';
 import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 
-import { closeAll, launch, shinyIdle } from '../support/browser.mjs';
+import { browser, shinyIdle, useBrowser } from '../support/browser.mjs';
 import { temporaryFolder } from '../support/folder.mjs';
 import { Server, library, patience } from '../support/server.mjs';
 
 const timeout = 4 * patience;
 const skip = library ? false : "with Debian's httpuv there is no rookery";
 const folder = temporaryFolder();
-let browser;
 
-before(async () => {
-  browser = await launch();
-}, { timeout });
-
-after(async () => {
-  await closeAll();
-  await Server.stopAll();
-});
+useBrowser();
 
 const shinyApp = `library(shiny)
 heading <- "First"

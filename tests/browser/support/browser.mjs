@@ -3,10 +3,11 @@
 import assert from 'node:assert/strict';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { after, before } from 'node:test';
 
 import { chromium } from 'playwright-core';
 
-import { patience } from './server.mjs';
+import { Server, patience } from './server.mjs';
 
 const running = new Set();
 
@@ -35,6 +36,22 @@ export async function launch() {
   const browser = await chromium.launch({ ...options, args: words });
   running.add(browser);
   return browser;
+}
+
+/** The browser of a file of tests, once its tests have begun. */
+export let browser;
+
+/** Starts what a file of tests needs by `prepare`, and a browser, before its tests. Closes all browsers and servers after them. */
+export function useBrowser(prepare = () => {}) {
+  before(async () => {
+    await prepare();
+    browser = await launch();
+  }, { timeout: 4 * patience });
+
+  after(async () => {
+    await closeAll();
+    await Server.stopAll();
+  });
 }
 
 /** The only context of a browser of its own, with a profile in a new folder in which these preferences are set. */

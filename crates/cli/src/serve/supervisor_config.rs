@@ -2,8 +2,8 @@
 
 use std::os::fd::AsFd as _;
 
-use rookery_server::Config;
 use rookery_server::access_log::Format;
+use rookery_server::{Config, MAX_PAGE_SIZE};
 use rookery_supervisor::{
     MemoryLimit, PoolLimits, PublicListeners, ReadinessPolicy, RecyclePolicy, SessionAffinity,
     SupervisorConfig, Timeouts, memory_limit, server_name,
@@ -92,7 +92,7 @@ pub(crate) fn pool_limits(
     PoolLimits {
         // A script is inserted only into a page that is neither compressed nor streamed.
         accepts_compressed: !serve.is_dev,
-        max_whole_body: if serve.is_dev { MAX_PAGE } else { usual.max_whole_body },
+        max_whole_body: if serve.is_dev { MAX_PAGE_SIZE } else { usual.max_whole_body },
         max_queued_requests: config.queue.max_queued_requests,
         queue_timeout: workers.queue_timeout,
         max_in_flight: workers.max_in_flight,
@@ -113,9 +113,6 @@ pub(crate) fn pool_limits(
         ..usual
     }
 }
-
-/// The maximum length in bytes of a page that reloads by itself during development.
-const MAX_PAGE: u64 = 4 << 20;
 
 /// Returns how many workers must be ready before the server reports that it is ready, and the
 /// response status of the readiness probe during shutdown.

@@ -34,7 +34,8 @@ pub struct Upstream {
 ///   ([`IoWaker`]) after it has sent a command. The default implementations about the other thread
 ///   are for applications that work on the I/O thread.
 /// - An application that passes events on to another application must also pass on every function
-///   with a default implementation.
+///   with a default implementation. `#[deny(clippy::missing_trait_methods)]` on its implementation
+///   checks this.
 /// - The application responds exactly once to each [`Event::Request`] and [`Event::Head`] that it
 ///   has [accepted](Self::handle_event), even if the client has disconnected. The response is a
 ///   command with the same exchange (the object of the request and its response), such as

@@ -69,13 +69,14 @@ impl HttpState {
         reports: Arc<Reports<Rejection>>,
         tracer: Option<Arc<Tracer>>,
     ) -> Rc<HttpState> {
+        let scoreboard = websockets.shared.dispatch.scoreboard.clone();
         Rc::new(HttpState {
             connections: Rc::clone(&websockets.shared.connections),
             dispatch: Rc::clone(&websockets.shared.dispatch),
             websockets,
             handshake_limit: HandshakeLimit::default(),
-            response_streams: ResponseStreams::default(),
-            request_streams: RequestStreams::default(),
+            response_streams: ResponseStreams::new(scoreboard.clone()),
+            request_streams: RequestStreams::new(scoreboard),
             tracer,
             log,
             reports,

@@ -36,7 +36,7 @@ const FILES: usize = 2048;
 
 /// The maximum size in bytes of a file that is cached. Files up to this size are read as soon as
 /// they are opened, and are sent in one write with the response head.
-pub(super) const WHOLE: u64 = 64 << 10;
+pub(crate) const WHOLE: u64 = 64 << 10;
 
 /// The maximum length in bytes of the path of a cached file. Longer paths are seldom requested
 /// twice.

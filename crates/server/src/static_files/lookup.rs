@@ -154,7 +154,7 @@ impl Lookup {
         };
         let local = nonblocking_file::is_local(&file).then_some(state.device);
         let (found, cacheable) = self.found(&path, file, &state, now);
-        let bytes = read_small(&found)?;
+        let bytes = read_up_to(&found, WHOLE)?;
         Ok(Fetched { found, bytes, cacheable: cacheable.filter(|_| local.is_some()), local })
     }
 
@@ -317,11 +317,11 @@ fn push_index(directory: &mut FilePath) {
     directory.extend_from_slice(b"index.html");
 }
 
-/// Reads the content of the file that was found, if it is small. Must be called on a thread that
-/// may block. Returns `None` for large files and for responses without a file.
-pub(crate) fn read_small(found: &Found) -> io::Result<Option<Bytes>> {
+/// Reads the content of the file that was found, if it has at most `most` bytes. Must be called on
+/// a thread that may block. Returns `None` for larger files and for responses without a file.
+pub(crate) fn read_up_to(found: &Found, most: u64) -> io::Result<Option<Bytes>> {
     match found {
-        Found::File { file, offset, len, .. } if *len <= WHOLE => {
+        Found::File { file, offset, len, .. } if *len <= most => {
             let mut bytes = vec![0; *len as usize];
             file.read_exact_at(&mut bytes, *offset)?;
             Ok(Some(bytes.into()))

@@ -74,10 +74,10 @@ mod tests;
 
 pub use announcement::{MalformedAnnouncement, read_announcement};
 pub(crate) use conditional_request::Outcome;
-pub(crate) use file_cache::{Cacheable, CachedFile, FileCache, Headers, Variant};
+pub(crate) use file_cache::{Cacheable, CachedFile, FileCache, Headers, Variant, WHOLE};
 pub use header::{Header, InvalidHeader};
 pub(crate) use lookup::{
-    Fetched, FoundNonblocking, Reading, content_range, read_small, unsatisfiable,
+    Fetched, FoundNonblocking, Reading, content_range, read_up_to, unsatisfiable,
 };
 pub use lookup::{Found, Lookup, error_body};
 pub use options::{

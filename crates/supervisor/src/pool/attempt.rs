@@ -62,7 +62,6 @@ pub(super) async fn run(pool: Rc<PoolContext>, assignment: Assignment, dispatch:
     request
         .exchange
         .update_upstream_log(|upstream| upstream.on_assigned(backend.upstream_worker(), sent_at));
-    backend.entry.load.routes.add(ticket, sent_at, &request.exchange);
     let sending = time_to_send(request.exchange.body().len());
     let begin_timeout = pool.limits.queue_timeout.saturating_add(sending);
     let attempt = Attempt {

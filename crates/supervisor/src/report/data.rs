@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use rookery_status::{RProcess, RequestCounters, RouteTable, r_activity};
+use rookery_status::{RProcess, RequestCounters, RouteTable, r_activity, r_task};
 
 use crate::backend::Backend;
 use crate::process::Exit;
@@ -60,6 +60,7 @@ impl Process {
             started: self.started,
             requests: self.backend.responses(),
             sessions: sessions as u64,
+            streams: read.streams,
             in_flight: in_flight as u64,
             busy_ratio: self.busy_ratio,
             queued: read.queued(),
@@ -73,7 +74,7 @@ impl Process {
     /// is not busy, or if it is unknown what R does.
     pub(crate) fn route(&self, seen: &RProcess) -> Option<String> {
         seen.busy()?;
-        self.backend.current_request()
+        r_task(&self.backend.scoreboard)
     }
 }
 

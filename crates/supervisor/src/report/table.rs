@@ -8,7 +8,7 @@ use rookery_status::{RProcess, ServerInfo, format_count, format_duration};
 use super::data::{Report, SlotReport};
 use crate::backend_registry::BackendRegistry;
 
-const HEAD: [&str; 11] = [
+const HEAD: [&str; 12] = [
     "worker",
     "process",
     "state",
@@ -17,6 +17,7 @@ const HEAD: [&str; 11] = [
     "answered",
     "in progress",
     "sessions",
+    "streams",
     "memory",
     "CPU",
     "restarts",
@@ -73,7 +74,7 @@ pub(super) fn of(about: &ServerInfo, report: &Report, registry: &BackendRegistry
         }
     }
     text.push('\n');
-    let widths: [usize; 11] =
+    let widths: [usize; 12] =
         std::array::from_fn(|at| rows.iter().map(|row| row[at].len()).max().unwrap_or(0));
     for (row, end) in rows.iter().zip(&ends) {
         let cells: Vec<String> =
@@ -92,7 +93,7 @@ fn workers_wanted(report: &Report) -> String {
     }
 }
 
-fn row(seen: &RProcess, told: &SlotReport) -> [String; 11] {
+fn row(seen: &RProcess, told: &SlotReport) -> [String; 12] {
     let [memory, cpu] = seen.used();
     [
         seen.slot.to_string(),
@@ -103,13 +104,14 @@ fn row(seen: &RProcess, told: &SlotReport) -> [String; 11] {
         seen.requests.to_string(),
         seen.in_flight.to_string(),
         seen.sessions.to_string(),
+        seen.streams.to_string(),
         memory,
         cpu,
         told.restarts.to_string(),
     ]
 }
 
-fn waiting(slot: usize, told: &SlotReport) -> [String; 11] {
+fn waiting(slot: usize, told: &SlotReport) -> [String; 12] {
     let mut row = std::array::from_fn(|_| "-".to_owned());
     row[0] = slot.to_string();
     row[2] = match told.start_at {
@@ -118,7 +120,7 @@ fn waiting(slot: usize, told: &SlotReport) -> [String; 11] {
         }
         None => "ended".to_owned(),
     };
-    row[10] = told.restarts.to_string();
+    row[11] = told.restarts.to_string();
     row
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use rookery_status::{RunFolder, own_memory};
+use rookery_status::{RunFolder, last_r_task, own_memory};
 use rookery_worker_protocol::Message;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -366,8 +366,7 @@ impl<'a> Fleet<'a> {
         mut process: WorkerProcess,
         end: ProcessEnd,
     ) -> Option<Outcome> {
-        // The route must be read before the pool processes the end of the worker and discards it.
-        let route = process.backend.current_request();
+        let route = last_r_task(&process.backend.scoreboard);
         // Early, because requests that the worker had in flight wait for this.
         self.registry.remove(&process.backend);
         let reason = self.history.on_exit(&process, end.exit);

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::visible_text::visible_text;
+
 /// The maximum length of a route's name in bytes. Longer names are truncated.
 pub const MAX_ROUTE_LEN: usize = 120;
 
@@ -38,13 +40,10 @@ impl<'a> RouteName<'a> {
         self.0
     }
 
-    /// Returns the name as text for reports: invalid UTF-8 and control characters, which could
-    /// change the state of a terminal, become U+FFFD.
+    /// Returns the name as text for reports: invalid UTF-8 and characters that are not
+    /// [visible](crate::visible_char) become U+FFFD.
     pub fn to_text(self) -> String {
-        let text = String::from_utf8_lossy(self.0);
-        text.chars()
-            .map(|char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char })
-            .collect()
+        visible_text(&String::from_utf8_lossy(self.0))
     }
 
     /// Returns the FNV-1a hash of the name.

@@ -4,6 +4,8 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 
+use crate::visible_text::visible_text;
+
 /// The maximum length in bytes of a request's method and path on the scoreboard.
 pub const MAX_TASK_LEN: usize = 8 * WORDS;
 
@@ -52,8 +54,8 @@ impl TaskCell {
     }
 
     /// Returns the text, or `None` if it is empty or changes too quickly. Accepts whatever another
-    /// process has written: bytes that are not UTF-8, and control characters, which could change
-    /// the state of a terminal, are replaced.
+    /// process has written: bytes that are not UTF-8, and characters that are not
+    /// [visible](crate::visible_char), are replaced.
     pub(crate) fn read(&self) -> Option<String> {
         for _ in 0..MAX_READS {
             let version = self.version.load(Acquire);
@@ -64,10 +66,7 @@ impl TaskCell {
             }
             fence(Acquire);
             if version % 2 == 0 && self.version.load(Relaxed) == version {
-                let text = String::from_utf8_lossy(&text[..len]);
-                let replace =
-                    |char: char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char };
-                return (len > 0).then(|| text.chars().map(replace).collect());
+                return (len > 0).then(|| visible_text(&String::from_utf8_lossy(&text[..len])));
             }
         }
         None

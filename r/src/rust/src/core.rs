@@ -119,6 +119,9 @@ pub(crate) struct OpenStream {
     pub(crate) flow: Arc<StreamFlow>,
     /// The number of chunks that R has written to the streamed response.
     pub(crate) chunks: u64,
+    /// The method and path of the request, without secrets, for the scoreboard. Empty without a
+    /// scoreboard.
+    pub(crate) task: Vec<u8>,
 }
 
 /// A request whose body the app receives in chunks.
@@ -276,6 +279,11 @@ impl Core {
     /// does not contain the exchange with this id.
     pub(crate) fn held(&mut self, slot: u32, id: u64) -> Option<&mut Exchange> {
         self.held.get_mut(slot as usize)?.as_deref_mut().filter(|exchange| exchange.id() == id)
+    }
+
+    /// Returns the exchange (the request with its response) in a slot, if R is processing it.
+    pub(crate) fn held_in(&self, slot: u32) -> Option<&Exchange> {
+        self.held.get(slot as usize)?.as_deref()
     }
 
     /// Returns the request with this id, if R is processing it and if all that the client has sent

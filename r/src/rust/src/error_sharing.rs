@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use rookery_exchange::Exchange;
+use rookery_exchange::{Exchange, is_secret_name};
 use rookery_server::session_cookie;
 use rookery_worker_protocol::ErrorReport;
 
@@ -50,25 +50,6 @@ const MAX_VALUES: usize = 20_000;
 
 /// The maximum length in bytes of the name of a class.
 const MAX_CLASS: usize = 100;
-
-/// Words in the names of headers whose values are secrets, and whole words at the ends of such
-/// names. They are those of `secret_names` in R/error-report.R, and `session`.
-const SECRET_WORDS: [&[u8]; 13] = [
-    b"cookie",
-    b"api",
-    b"auth",
-    b"token",
-    b"secret",
-    b"pass",
-    b"signature",
-    b"crypt",
-    b"salt",
-    b"certificate",
-    b"ssn",
-    b"session",
-    b"credential",
-];
-const SECRET_ENDS: [&[u8]; 2] = [b"key", b"otp"];
 
 /// The decoder of the scheme `Basic`, as lenient as the decoders of R packages.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -252,12 +233,6 @@ impl Secrets {
         }
         masked
     }
-}
-
-/// Returns true if the values of headers with this name, in lower case, are secrets.
-fn is_secret_name(name: &[u8]) -> bool {
-    SECRET_WORDS.iter().any(|word| contains(name, word))
-        || SECRET_ENDS.iter().any(|end| name.ends_with(end))
 }
 
 fn contains(text: &[u8], word: &[u8]) -> bool {

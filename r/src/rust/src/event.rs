@@ -305,6 +305,8 @@ impl Core {
             let id = self.pull_queue.pop_front()?;
             // The end of a stream has an event of its own.
             if self.streams.get(&id).is_some_and(|streamed| !streamed.is_over()) {
+                // R may have worked on another request since.
+                self.show_task(&Event::Pull { stream: id, listener: 0 });
                 return Some(self.raw_stream_event(STREAM_PULL, id, 0));
             }
         }

@@ -343,9 +343,10 @@ pub extern "C" fn rk_connections(listener: u32) -> i32 {
     })
 }
 
-/// Stops all listeners, and ends the connection to the supervisor.
+/// Stops all listeners, ends the connection to the supervisor, and exports the last spans. The
+/// export ends early once `is_interrupted` returns a number other than 0.
 #[unsafe(no_mangle)]
-pub extern "C" fn rk_stop_all() {
+pub extern "C" fn rk_stop_all(is_interrupted: extern "C" fn() -> i32) {
     entry((), || {
         let all = core::with(|core| {
             core.tls.clear();
@@ -360,7 +361,7 @@ pub extern "C" fn rk_stop_all() {
         }
         core::with(|core| {
             core.detach_supervisor();
-            core.stop_tracing();
+            core.stop_tracing(|| is_interrupted() != 0);
         });
     });
 }

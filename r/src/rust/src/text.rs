@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rookery_exchange::masked;
+use rookery_exchange::{is_secret_name, masked};
 
 use crate::{Bytes, entry};
 
@@ -148,6 +148,16 @@ pub unsafe extern "C" fn rk_uri_encode(text: Bytes, is_whole: i32) -> Bytes {
 pub unsafe extern "C" fn rk_mask_tokens(target: Bytes) -> Bytes {
     // SAFETY: guaranteed by the caller, see `# Safety`.
     entry(Bytes::EMPTY, || lend(masked(unsafe { target.get() }).flatten().copied().collect()))
+}
+
+/// Returns 1 if the name of a parameter or header says that its value is a secret, otherwise 0.
+///
+/// # Safety
+/// - `name` is readable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_is_secret_name(name: Bytes) -> i32 {
+    // SAFETY: guaranteed by the caller, see `# Safety`.
+    entry(1, || i32::from(is_secret_name(unsafe { name.get() })))
 }
 
 /// Decodes the percent-escapes in a text, writes the result to `out`, and returns 1. With

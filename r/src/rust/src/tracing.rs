@@ -46,15 +46,16 @@ impl Core {
     }
 
     /// Exports the last spans before the process ends or the package is unloaded. The package may
-    /// be loaded again, and then starts another tracer.
-    pub(crate) fn stop_tracing(&mut self) {
+    /// be loaded again, and then starts another tracer. Does not wait for the export any longer
+    /// once `is_over` returns true.
+    pub(crate) fn stop_tracing(&mut self, is_over: impl FnMut() -> bool) {
         self.tracing.is_started = false;
         let Some(tracer) = self.tracing.tracer.take() else { return };
         self.server().set_tracer(None);
         self.tracing.calls.clear();
         self.tracing.events.clear();
         self.tracing.handshakes.clear();
-        tracer.shut_down(FLUSH_TIMEOUT);
+        tracer.shut_down_unless(FLUSH_TIMEOUT, is_over);
     }
 
     /// Publishes how many spans were exported and dropped.

@@ -181,9 +181,8 @@ impl Core {
             if event.is_websocket_event() { RState::Messages } else { RState::Busy },
             now,
         );
+        self.show_task(event);
         if let Event::Request(exchange) | Event::Head(exchange) = event {
-            let method = [exchange.method(), b" "].into_iter();
-            scoreboard.set_task(method.chain(masked(exchange.path())));
             scoreboard.count_taken();
             if Ticket::of_word(exchange.ticket()).is_some_and(|ticket| !scoreboard.begin(ticket)) {
                 return false;
@@ -199,6 +198,32 @@ impl Core {
             }
         }
         true
+    }
+
+    /// Shows the request of an event on the scoreboard as what R is busy with.
+    pub(crate) fn show_task(&self, event: &Event) {
+        let Some(scoreboard) = self.scoreboard() else { return };
+        let request = match event {
+            Event::Request(exchange) | Event::Head(exchange) => Some(&**exchange),
+            Event::Body { exchange, .. } | Event::BodyEnd { exchange, .. } => {
+                let receiver = self.receivers.get(exchange);
+                let held = receiver.and_then(|receiver| self.held_in(receiver.slot));
+                held.filter(|held| held.id() == *exchange)
+            }
+            Event::Pull { stream, .. }
+            | Event::Writable { stream, .. }
+            | Event::StreamEnded { stream, .. } => {
+                if let Some(streamed) = self.streams.get(stream) {
+                    scoreboard.set_task([&streamed.task[..]]);
+                }
+                None
+            }
+            Event::Message { .. } | Event::Closed { .. } | Event::Drained { .. } => None,
+        };
+        if let Some(exchange) = request {
+            let method = [exchange.method(), b" "].into_iter();
+            scoreboard.set_task(method.chain(masked(exchange.path())));
+        }
     }
 
     /// Records that R skips a request because its client has disconnected.
@@ -226,6 +251,10 @@ impl Core {
             // values.
             if let Some(scoreboard) = scoreboard {
                 scoreboard.count_done(now);
+                if let Command::Respond(exchange) = &command {
+                    // R goes on with the first chunk of a streamed response.
+                    self.show_task(&Event::Pull { stream: exchange.id(), listener: 0 });
+                }
             }
         }
         self.link.send(command);

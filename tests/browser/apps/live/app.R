@@ -1,4 +1,4 @@
-# An app whose R process computes, waits and fails as requested: see admin/live.test.mjs.
+# An app whose R process computes, waits, streams and fails as requested: see admin/live.test.mjs.
 answer <- function(body) {
   list(status = 200L, headers = list("Content-Type" = "text/plain"), body = body)
 }
@@ -18,6 +18,16 @@ quote_all <- function(req) {
   )
 }
 
+# A response that does not end.
+endless <- function() {
+  is_first <- TRUE
+  answer(function() {
+    chunk <- if (is_first) "begun" else ""
+    is_first <<- FALSE
+    chunk
+  })
+}
+
 list(call = function(req) {
   switch(
     req$PATH_INFO,
@@ -27,6 +37,7 @@ list(call = function(req) {
       answer("waited")
     },
     "/fail" = quote_all(req),
+    "/stream" = endless(),
     answer("hello")
   )
 })

@@ -9,7 +9,8 @@ use super::json_text::{list, number, text};
 /// The counters of the last two snapshots of a server.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
-    at: f64,
+    /// The time of the last snapshot by the server's clock, which is never set.
+    clock: f64,
     pid: u64,
     /// The time between the snapshots in seconds; `None` before the second one.
     seconds: Option<f64>,
@@ -24,17 +25,19 @@ impl Figures {
     /// Adds a snapshot. A snapshot that follows the one before at once, because another viewer has
     /// come, is left out.
     pub(super) fn update(&mut self, snapshot: &Value) {
-        let (at, report) = (number(&snapshot["at"]), &snapshot["report"]);
+        // A server of an older version only has the time of day.
+        let clock = snapshot["clock"].as_f64().unwrap_or_else(|| number(&snapshot["at"]));
+        let report = &snapshot["report"];
         let pid = report["pid"].as_u64().unwrap_or_default();
-        if pid != self.pid {
+        if pid != self.pid || clock < self.clock {
             *self = Figures { pid, ..Figures::default() };
         }
-        let passed = at - self.at;
-        if self.at > 0.0 && passed < 0.5 {
+        let passed = clock - self.clock;
+        if self.clock > 0.0 && passed < 0.5 {
             return;
         }
-        self.seconds = (self.at > 0.0).then_some(passed);
-        self.at = at;
+        self.seconds = (self.clock > 0.0).then_some(passed);
+        self.clock = clock;
         let routes = list(&report["routes"]).iter().map(|route| {
             let (name, all) = (text(&route["route"]), number(&route["requests"]));
             let before = self.routes.get(&name).map_or(0.0, |(before, _)| *before);
@@ -131,6 +134,26 @@ mod tests {
         assert_eq!(figures.rate(), Some(3.0));
         figures.update(&snapshot(15.0, 2, 9, 0));
         assert_eq!(figures.rate(), None);
+    }
+
+    #[test]
+    fn the_time_of_day_may_be_set_back() {
+        let at = |clock: Option<f64>, at: f64, requests: u64| {
+            let mut snapshot = snapshot(at, 1, requests, 0);
+            snapshot["clock"] = clock.map_or(Value::Null, Value::from);
+            snapshot
+        };
+        let mut figures = Figures::default();
+        figures.update(&at(Some(10.0), 9000.0, 100));
+        figures.update(&at(Some(12.0), 5.0, 150));
+        assert_eq!(figures.rate(), Some(25.0));
+        // Without the clock, the figures begin again.
+        let mut figures = Figures::default();
+        figures.update(&at(None, 9000.0, 100));
+        figures.update(&at(None, 5.0, 150));
+        assert_eq!(figures.rate(), None);
+        figures.update(&at(None, 6.0, 160));
+        assert_eq!(figures.rate(), Some(10.0));
     }
 
     #[test]

@@ -55,7 +55,7 @@ impl Frame<'_> {
     fn head(&self) -> Vec<Line> {
         let report = &self.snapshot["report"];
         let workers = list(&report["workers"]);
-        let sessions = workers.iter().map(|worker| whole(&worker["sessions"])).sum();
+        let sum = |name: &str| workers.iter().map(|worker| whole(&worker[name])).sum();
         let ready = workers.iter().filter(|worker| worker["state"] == "ready").count();
         let wanted = number(&report["wanted"]["workers"]);
         let queue = &report["queue"];
@@ -74,11 +74,12 @@ impl Frame<'_> {
                 ),
             },
             Line::plain(format!(
-                "{}, process {}, {ready} of {wanted} ready, {}, {}, {} waiting (limit {}){}",
+                "{}, process {}, {ready} of {wanted} ready, {}, {}, {}, {} waiting (limit {}){}",
                 text(&report["address"]),
                 count(&report["pid"]),
                 format_count(whole(&report["connections"]), "connection"),
-                format_count(sessions, "session"),
+                format_count(sum("sessions"), "session"),
+                format_count(sum("streams"), "stream"),
                 count(&queue["length"]),
                 count(&queue["limit"]),
                 match number(&queue["oldest_ms"]) {
@@ -117,6 +118,7 @@ impl Frame<'_> {
             "waiting",
             "in progress",
             "sessions",
+            "streams",
             "memory",
             "CPU",
             "restarts",
@@ -139,6 +141,7 @@ impl Frame<'_> {
                 format!("{queued}"),
                 count(&worker["in_flight"]),
                 count(&worker["sessions"]),
+                count(&worker["streams"]),
                 memory.map_or_else(|| "-".to_owned(), |bytes| format!("{} MB", bytes / 1_000_000)),
                 seconds(worker["cpu_s"].as_f64()),
                 count(&worker["restarts"]),

@@ -2,16 +2,13 @@
 
 use std::time::Duration;
 
-use rookery_status::format_duration;
+use rookery_status::{format_duration, visible_text};
 use serde_json::Value;
 
-/// Returns a text of the report. Control characters, which could change the state of the terminal,
-/// are replaced.
+/// Returns a text of the report, whose characters are all visible. An older server has not replaced
+/// the others itself.
 pub(super) fn text(value: &Value) -> String {
-    let text = value.as_str().unwrap_or_default();
-    text.chars()
-        .map(|char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char })
-        .collect()
+    visible_text(value.as_str().unwrap_or_default())
 }
 
 /// Returns a number of the report, or 0 if it is missing.

@@ -131,16 +131,23 @@ impl Screen {
         // The size is read each time, because the window may have been resized. A line that
         // filled the last row would scroll the screen.
         let (columns, rows) = window_size::of_stdout();
-        let mut text = "\x1b[H".to_owned();
-        for line in frame.lines(columns, rows.saturating_sub(1).max(1), self.is_coloured) {
-            text += &line;
-            text += "\x1b[K\r\n";
-        }
-        // Erases what a longer frame has left.
-        text += "\x1b[J";
-        out.write_all(text.as_bytes())?;
+        let lines = frame.lines(columns, rows.saturating_sub(1).max(1), self.is_coloured);
+        out.write_all(picture(&lines).as_bytes())?;
         out.flush()
     }
+}
+
+/// Returns the text that replaces the contents of a terminal by `lines`.
+fn picture(lines: &[String]) -> String {
+    // Lines are not wrapped meanwhile (DECAWM), because some characters take two columns.
+    let mut text = "\x1b[?7l\x1b[H".to_owned();
+    for line in lines {
+        text += line;
+        text += "\x1b[K\r\n";
+    }
+    // Erases what a longer frame has left.
+    text += "\x1b[J\x1b[?7h";
+    text
 }
 
 #[cfg(test)]
@@ -153,6 +160,13 @@ mod tests {
         let mut next = || next_line(&mut reader).unwrap();
         assert_eq!([next(), next(), next()], ["a", "b", ""].map(|line| Some(line.to_owned())));
         assert_eq!([next(), next()], [Some("c".to_owned()), None]);
+    }
+
+    #[test]
+    fn lines_are_not_wrapped_while_a_picture_is_drawn() {
+        let text = picture(&["\u{65e5}\u{672c}".repeat(80), "b".to_owned()]);
+        assert!(text.starts_with("\x1b[?7l\x1b[H") && text.ends_with("\x1b[J\x1b[?7h"), "{text:?}");
+        assert_eq!(text.matches("\r\n").count(), 2);
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::http::request::stream::request_stream;
 use crate::http::request::worker_header;
 use crate::http::response::builder::{self, ResponseOptions};
 use crate::http::response::https_redirect;
+use crate::http::response::page_script;
 use crate::http::response::response_body::{ResponseBody, compress_body};
 use crate::http::response::static_file::{self, StaticOutcome};
 use crate::http::response::stream::head::respond_streamed;
@@ -208,6 +209,9 @@ fn check_request(
     if let Some(cookie) = context.connection.config.session_cookie.as_deref() {
         let needs_cookie = cookie.remove_from(&mut head.headers);
         context.needs_session_cookie = needs_cookie;
+    }
+    if context.connection.config.page_script.is_some() {
+        page_script::remove_conditions(head);
     }
     Ok(worker_header)
 }

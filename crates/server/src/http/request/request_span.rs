@@ -6,7 +6,9 @@ use std::sync::Arc;
 use http::header::{HOST, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method};
-use rookery_exchange::{StreamEnd, TraceContext, is_trace_state, write_masked, write_masked_query};
+use rookery_exchange::{
+    StreamEnd, TraceContext, is_secret_name, is_trace_state, write_masked, write_masked_query,
+};
 use rookery_trace::{Kind, Parent, Span, Tracer};
 use rookery_worker_protocol::RouteName;
 
@@ -17,39 +19,6 @@ const MAX_TEXT: usize = 2048;
 
 /// The text that replaces a secret in a query, as the conventions have it.
 const REDACTED: &str = "REDACTED";
-
-/// The names of query parameters that are secrets, in lower case. The first row is that of the
-/// conventions.
-const SECRET_NAMES: [&str; 12] = [
-    "awsaccesskeyid",
-    "signature",
-    "sig",
-    "x-goog-signature",
-    "code",
-    "key",
-    "jwt",
-    "otp",
-    "pin",
-    "sid",
-    "ticket",
-    "samlresponse",
-];
-
-/// The words that mark a query parameter as a secret wherever they occur in its name.
-const SECRET_WORDS: [&str; 12] = [
-    "token",
-    "secret",
-    "passw",
-    "passphrase",
-    "pwd",
-    "credential",
-    "auth",
-    "session",
-    "apikey",
-    "api_key",
-    "private",
-    "assertion",
-];
 
 /// The texts before the name of a parameter in a URL that is the value of a parameter, in lower
 /// case.
@@ -269,10 +238,7 @@ fn has_secret(value: &str) -> bool {
 /// Returns true if the value of a query parameter is a secret. A name with percent codes is one in
 /// any case, because it could be any name.
 fn is_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    name.contains('%')
-        || SECRET_NAMES.contains(&&*name)
-        || SECRET_WORDS.iter().any(|word| name.contains(word))
+    name.contains('%') || is_secret_name(name.as_bytes())
 }
 
 #[cfg(test)]

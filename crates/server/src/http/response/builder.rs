@@ -74,6 +74,11 @@ impl ResponseOptions {
         self.is_head
     }
 
+    /// Returns true if the page script is to be inserted into the response, if it is a page.
+    pub(crate) fn inserts_script(self) -> bool {
+        self.page_depth.is_some()
+    }
+
     pub(crate) fn accepts_gzip(self) -> bool {
         self.accepts_gzip
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use bytes::Bytes;
 use http::header::{
     ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
-    CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, LAST_MODIFIED,
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
@@ -16,6 +16,9 @@ use html_scan::HtmlScan;
 
 mod content_security_policy;
 mod html_scan;
+
+/// The maximum length in bytes of a page into which the script is inserted.
+pub const MAX_PAGE_SIZE: u64 = 4 << 20;
 
 /// Headers of a response whose body must not be changed, because they describe the exact bytes.
 const DIGESTS: [&str; 5] = ["content-digest", "repr-digest", "digest", "content-md5", "signature"];
@@ -36,6 +39,13 @@ impl PageScript {
     /// beginning.
     pub fn new(path: &'static str) -> PageScript {
         PageScript { path, version: AtomicU64::new(0), has_noticed: AtomicBool::new(false) }
+    }
+
+    /// Returns true if a path belongs to the folder of the script, whose requests the application
+    /// gets although a static path may match them.
+    pub(crate) fn is_reserved(&self, path: &str) -> bool {
+        let folder = self.path.rfind('/').map_or(self.path, |end| &self.path[..=end]);
+        path.strip_prefix('/').is_some_and(|path| path.starts_with(folder))
     }
 
     /// Sets the version of the app. Each page contains the version that was current when the page
@@ -132,16 +142,27 @@ pub(crate) fn page_depth(head: &Parts) -> Option<u16> {
     is_page.then(|| u16::try_from(folders.saturating_sub(1)).ok()).flatten()
 }
 
+/// Removes the conditions of a request for a page. A browser may have a copy from before the
+/// development mode, which has no script.
+pub(crate) fn remove_conditions(head: &mut Parts) {
+    if page_depth(head).is_some() {
+        head.headers.remove(IF_NONE_MATCH);
+        head.headers.remove(IF_MODIFIED_SINCE);
+    }
+}
+
+/// Returns true if a value of `Content-Type` is that of an HTML page.
+pub(crate) fn is_html(kind: &[u8]) -> bool {
+    let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default();
+    kind.trim_ascii().eq_ignore_ascii_case(b"text/html")
+}
+
 /// Returns true if a response is a complete HTML page whose bytes may be changed.
 fn is_page(status: StatusCode, headers: &HeaderMap) -> bool {
-    let is_html = |kind: &HeaderValue| {
-        let kind = kind.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
-        kind.trim_ascii().eq_ignore_ascii_case(b"text/html")
-    };
     let is_download =
         |value: &HeaderValue| !value.as_bytes().trim_ascii_start().starts_with(b"inl");
     status != StatusCode::PARTIAL_CONTENT
-        && headers.get(CONTENT_TYPE).is_some_and(is_html)
+        && headers.get(CONTENT_TYPE).is_some_and(|kind| is_html(kind.as_bytes()))
         && !headers.contains_key(CONTENT_ENCODING)
         && !headers.contains_key(CONTENT_RANGE)
         && !headers.get(CONTENT_DISPOSITION).is_some_and(is_download)
@@ -309,6 +330,17 @@ mod tests {
         assert_eq!(insert(&mut headers(&[HTML, policy]), "</head>", 0), (None, 1));
         let none = ("content-security-policy", "default-src 'self'; script-src 'none'");
         assert_eq!(insert(&mut headers(&[HTML, none]), page, 0), (None, 1));
+    }
+
+    #[test]
+    fn the_folder_of_the_script_is_reserved() {
+        let script = PageScript::new("__rookery__/reload.js");
+        for path in ["/__rookery__/reload.js", "/__rookery__/live", "/__rookery__/"] {
+            assert!(script.is_reserved(path), "{path}");
+        }
+        for path in ["/", "/__rookery__", "/a/__rookery__/live", "__rookery__/live", "*"] {
+            assert!(!script.is_reserved(path), "{path}");
+        }
     }
 
     #[test]

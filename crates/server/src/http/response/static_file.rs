@@ -13,11 +13,12 @@ use crate::blocking::blocking_task::BlockingTask;
 use crate::http::request::request_context::RequestContext;
 use crate::http::response::builder::{self, Framing, ResponseOptions};
 use crate::http::response::compress;
+use crate::http::response::page_script;
 use crate::http::response::response_body::{self, Content, ResponseBody};
 use crate::rejection::Rejection;
 use crate::static_files::{
     BodyFraming, Cacheable, CachedFile, Fetched, Found, FoundNonblocking, Header, Lookup, Outcome,
-    Reading, RequestHead, Route, content_range, error_body, read_small, unsatisfiable,
+    Reading, RequestHead, Route, WHOLE, content_range, error_body, read_up_to, unsatisfiable,
 };
 
 /// The number of bytes that a static file lookup counts against the memory budget while it waits
@@ -52,6 +53,11 @@ pub(crate) fn try_respond(
     has_body: bool,
     options: ResponseOptions,
 ) -> StaticOutcome {
+    if let Some(script) = &context.connection.config.page_script {
+        if script.is_reserved(head.uri.path()) {
+            return StaticOutcome::Application(context);
+        }
+    }
     context.begin_response();
     let request = RequestHead {
         method: head.method.as_str(),
@@ -92,6 +98,11 @@ pub(crate) fn try_respond(
         FoundNonblocking::Found(found, Reading::Done(bytes)) => {
             build_outcome(context, head, found, Some(bytes), true, options)
         }
+        FoundNonblocking::Found(found, Reading::None)
+            if options.inserts_script() && size_limit(&found) > WHOLE =>
+        {
+            StaticOutcome::Pending(context, Box::new(PendingLookup::Read(found, None)))
+        }
         FoundNonblocking::Found(found, Reading::None) => {
             build_outcome(context, head, found, None, true, options)
         }
@@ -123,7 +134,9 @@ pub(crate) async fn respond_when_ready(
         ));
     };
     let now = SystemTime::now();
-    let Ok(fetched) = BlockingTask::start(move || fetch(*pending, now, charge)).await else {
+    let is_page = options.inserts_script();
+    let Ok(fetched) = BlockingTask::start(move || fetch(*pending, now, is_page, charge)).await
+    else {
         return StaticOutcome::Response(builder::reject(
             context,
             HeaderMap::new(),
@@ -143,18 +156,39 @@ pub(crate) async fn respond_when_ready(
     build_outcome(context, head, found, bytes, local.is_some(), options)
 }
 
-fn fetch(pending: PendingLookup, now: SystemTime, charge: Charge) -> std::io::Result<Fetched> {
-    let fetched = match pending {
+/// Opens or reads a file on a thread that may block. `is_page` is true if the page script is to be
+/// inserted into the file if it is a page.
+fn fetch(
+    pending: PendingLookup,
+    now: SystemTime,
+    is_page: bool,
+    charge: Charge,
+) -> std::io::Result<Fetched> {
+    let mut fetched = match pending {
         PendingLookup::Open(lookup) => lookup.fetch(now),
-        PendingLookup::Read(found, cacheable) => read_small(&found).map(|bytes| Fetched {
+        PendingLookup::Read(found, cacheable) => read_up_to(&found, WHOLE).map(|bytes| Fetched {
             found,
             bytes,
             cacheable: cacheable.map(|cacheable| *cacheable),
             local: None,
         }),
     };
+    if let Some(fetched) = fetched.as_mut().ok().filter(|it| is_page && it.bytes.is_none()) {
+        fetched.bytes = read_up_to(&fetched.found, size_limit(&fetched.found))?;
+    }
     drop(charge);
     fetched
+}
+
+/// Returns the maximum size in bytes up to which a file is read into memory as a whole, if the page
+/// script is to be inserted into pages.
+fn size_limit(found: &Found) -> u64 {
+    let is_html =
+        |header: &Header| header.is("content-type") && page_script::is_html(header.value());
+    match found {
+        Found::File { headers, .. } if headers.iter().any(is_html) => page_script::MAX_PAGE_SIZE,
+        _ => WHOLE,
+    }
 }
 
 fn framing(headers: &HeaderMap) -> BodyFraming {

@@ -168,7 +168,14 @@ impl PendingRecord {
         }
         fields.agent = head.len();
         // One byte more than the maximum, so that the name does not end within a character.
-        write_masked(first_segment(uri.path().as_bytes()), MAX_ROUTE_LEN + 1, head);
+        if fields.log.is_some() {
+            // The path is already masked.
+            let path = fields.method..fields.path;
+            let len = first_segment(&head[path.clone()]).len().min(MAX_ROUTE_LEN + 1);
+            head.extend_from_within(path.start..path.start + len);
+        } else {
+            write_masked(first_segment(uri.path().as_bytes()), MAX_ROUTE_LEN + 1, head);
+        }
         self.fields = Some(fields);
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_exchange::{AppTimes, Command, Event, StreamOptions};
+use rookery_server::access_log::{AccessLog, Format};
 use rookery_server::{Config, Limits, ListenerConfig, Server};
 use rookery_worker_protocol::{
     MAX_ROUTE_LEN, MAX_ROUTES, OTHER_ROUTE, RouteTable, SharedScoreboard,
@@ -24,12 +25,13 @@ struct Fixture {
 
 impl Fixture {
     fn new(limits: Limits) -> Fixture {
-        Fixture::with(limits, ListenerConfig::default())
+        Fixture::with(limits, ListenerConfig::default(), None)
     }
 
-    fn with(limits: Limits, site: ListenerConfig) -> Fixture {
+    fn with(limits: Limits, site: ListenerConfig, log: Option<AccessLog>) -> Fixture {
         let config = Config { limits, ..Config::default() };
         let server = Server::new(config, Box::new(NoWaker));
+        server.set_access_log(log.map(Arc::new));
         let (scoreboard, _) = SharedScoreboard::create().unwrap();
         let scoreboard = Arc::new(scoreboard);
         server.set_scoreboard(Some(Arc::clone(&scoreboard)));
@@ -131,7 +133,7 @@ fn the_duration_of_a_stream_counts_unless_it_is_one_of_events() {
 #[test]
 fn the_times_are_sent_to_the_browser_if_this_is_set() {
     let site = ListenerConfig { sends_timing: true, ..ListenerConfig::default() };
-    let with_times = Fixture::with(Limits::default(), site);
+    let with_times = Fixture::with(Limits::default(), site, None);
     let address = with_times.listener.local_addr().unwrap();
     let timing = |target: &str| {
         let response = Client::connect(address).get(target);
@@ -171,21 +173,34 @@ fn a_request_that_the_application_never_responded_to_adds_no_route() {
 
 #[test]
 fn a_path_that_becomes_a_route_is_masked() {
-    let fixture = Fixture::new(Limits::default());
-    let token = "0123456789abcdef0123456789abcdef";
-    let long = "a".repeat(MAX_ROUTE_LEN - 2);
-    for target in [
-        "/token=abc",
-        &format!("/session%2F{token}/x"),
-        &format!("/{long}\u{e4}\u{e4}"),
-        &format!("/password=abc%26{token};x=1/y"),
-    ] {
-        fixture.get(target);
+    for is_logged in [false, true] {
+        let log = is_logged.then(|| AccessLog::written(std::io::sink(), Format::Json).unwrap());
+        let fixture = Fixture::with(Limits::default(), ListenerConfig::default(), log);
+        let token = "0123456789abcdef0123456789abcdef";
+        let long = "a".repeat(MAX_ROUTE_LEN - 2);
+        for target in [
+            "/token=abc",
+            "/key=a/b?x=1",
+            &format!("/session%2F{token}/x"),
+            &format!("/session/{token}/x"),
+            &format!("/{long}\u{e4}\u{e4}"),
+            &format!("/password=abc%26{token};x=1/y"),
+        ] {
+            fixture.get(target);
+        }
+        fixture.await_requests(6);
+        let names: Vec<_> = fixture.routes().into_iter().map(|(name, ..)| name).collect();
+        let long = format!("/{long}");
+        let expected = [
+            &long,
+            "/key=<...>",
+            "/password=<...>",
+            "/session",
+            "/session%2F<...>",
+            "/token=<...>",
+        ];
+        assert_eq!(names, expected, "{is_logged}");
     }
-    fixture.await_requests(4);
-    let names: Vec<_> = fixture.routes().into_iter().map(|(name, ..)| name).collect();
-    let long = format!("/{long}");
-    assert_eq!(names, [&long, "/password=<...>", "/session%2F<...>", "/token=<...>"]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use rookery_exchange::ResponseBody;
 use rookery_server::access_log::AccessLog;
 use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
-use rookery_server::{Config, Limits, ListenerConfig};
+use rookery_server::{Config, Limits, ListenerConfig, PageScript};
 
 use crate::support::{App, Client, Response, bytes, echo, hello, in_own_process, wait_until};
 
@@ -52,6 +52,76 @@ impl Folder {
         self.write(name, bytes);
         let old = SystemTime::now() - Duration::from_secs(3600);
         File::options().write(true).open(self.path(name)).unwrap().set_modified(old).unwrap();
+    }
+}
+
+/// A server under development that serves a folder at `/`, without `fallthrough`.
+fn development(dir: &std::path::Path) -> App {
+    let files = StaticFiles::new();
+    let path = StaticPath { path: dir.into(), overrides: Overrides::default() };
+    files.set([("/".to_owned(), path)]).unwrap();
+    let script = Arc::new(PageScript::new("__rookery__/reload.js"));
+    let site = ListenerConfig { files, page_script: Some(script), ..ListenerConfig::default() };
+    App::with(Config::default(), site, echo(hello))
+}
+
+#[test]
+fn a_static_path_does_not_hide_the_page_script_during_development() {
+    let dir = tempfile::tempdir().unwrap();
+    let app = development(dir.path());
+    let mut client = app.connect();
+    assert_eq!(client.get("/other").status, 404);
+    for path in ["/__rookery__/reload.js", "/__rookery__/live"] {
+        let response = client.get(path);
+        assert_eq!((response.status, response.body), (200, b"Hello, World!".to_vec()), "{path}");
+    }
+}
+
+#[test]
+fn a_page_of_any_size_up_to_the_limit_gets_the_script() {
+    let dir = tempfile::tempdir().unwrap();
+    let app = development(dir.path());
+    let limit = rookery_server::MAX_PAGE_SIZE as usize;
+    for (len, has_script) in [(100, true), (70_000, true), (limit, true), (limit + 1, false)] {
+        let page = format!("<head></head>{}", " ".repeat(len - "<head></head>".len()));
+        for name in ["page.html", "page.txt"] {
+            fs::write(dir.path().join(name), &page).unwrap();
+        }
+        let mut client = app.connect();
+        let response = client.get("/page.html");
+        let start = b"<head><script src=\"__rookery__/reload.js\"";
+        assert_eq!((response.status, response.body.starts_with(start)), (200, has_script), "{len}");
+        assert_eq!(response.body.len() > len, has_script, "{len}");
+        assert_eq!(client.get("/page.txt").body, page.as_bytes());
+    }
+}
+
+#[test]
+fn a_copy_from_before_the_development_mode_is_not_used() {
+    let dir = tempfile::tempdir().unwrap();
+    for len in [100, 70_000] {
+        fs::write(dir.path().join("a.html"), format!("<head></head>{}", " ".repeat(len))).unwrap();
+        let files = StaticFiles::new();
+        let path = StaticPath { path: dir.path().into(), overrides: Overrides::default() };
+        files.set([("/".to_owned(), path)]).unwrap();
+        let site = ListenerConfig { files, ..ListenerConfig::default() };
+        let before = App::with(Config::default(), site, echo(hello));
+        let before = before.connect().get("/a.html");
+        let conditions = format!(
+            "If-None-Match: {}\r\nIf-Modified-Since: {}\r\n",
+            before.header("etag").unwrap(),
+            before.header("last-modified").unwrap()
+        );
+        let app = development(dir.path());
+        let mut client = app.connect();
+        let ask = |headers: &str| format!("GET /a.html HTTP/1.1\r\nHost: a\r\n{headers}\r\n");
+        client.send(ask(&conditions));
+        let response = client.response().unwrap();
+        assert_eq!(response.status, 200, "{}", response.head);
+        assert!(String::from_utf8_lossy(&response.body).contains("__rookery__"));
+        // What is not a page keeps its conditions.
+        client.send(ask(&format!("{conditions}Sec-Fetch-Dest: empty\r\n")));
+        assert_eq!(client.response().unwrap().status, 304);
     }
 }
 

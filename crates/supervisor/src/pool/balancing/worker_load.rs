@@ -229,7 +229,6 @@ impl PoolBackend {
     /// its response.
     pub(in crate::pool) fn forget_request(&self, ticket: Ticket) {
         self.in_flight.borrow_mut().retain(|other| other.ticket != ticket);
-        self.entry.load.routes.remove(ticket);
     }
 
     /// Subtracts one request from the worker's load, because the pool has received its response or

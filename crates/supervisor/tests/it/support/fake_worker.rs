@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rookery_exchange::{
     AppTimes, AppWaker, ChunkAdmission, Command, Event, Exchange, Link, Payload, StreamOptions,
+    masked,
 };
 use rookery_server::{Config, Downstream, Listener, ListenerConfig, Server};
 use rookery_supervisor::{Backend, WorkerId};
@@ -147,6 +148,11 @@ impl Drop for FakeWorker {
     }
 }
 
+/// Shows the request on the scoreboard, as R does.
+fn show_task(scoreboard: &SharedScoreboard, exchange: &Exchange) {
+    scoreboard.set_task([exchange.method(), b" "].into_iter().chain(masked(exchange.path())));
+}
+
 pub(crate) fn answer(
     slot: u32,
     link: &Link,
@@ -156,6 +162,7 @@ pub(crate) fn answer(
 ) {
     match event {
         Event::Head(exchange) => {
+            show_task(scoreboard, &exchange);
             scoreboard.count_taken();
             if Ticket::of_word(exchange.ticket()).is_some_and(|ticket| !scoreboard.begin(ticket)) {
                 link.send(Command::Respond(exchange));
@@ -172,6 +179,7 @@ pub(crate) fn answer(
             link.flush();
         }
         Event::Request(mut exchange) => {
+            show_task(scoreboard, &exchange);
             scoreboard.count_taken();
             let call = exchange
                 .header(WORKER_HEADER.as_bytes())

@@ -4,7 +4,10 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use rookery_exchange::{ChunkAdmission, Command, Lease, Payload, StreamEnd, StreamOptions};
+use rookery_exchange::{
+    ChunkAdmission, Command, Exchange, Lease, Payload, StreamEnd, StreamOptions, write_masked,
+};
+use rookery_worker_protocol::MAX_TASK_LEN;
 
 use crate::core::{Core, OpenStream};
 use crate::{core, entry, result, slice};
@@ -39,13 +42,25 @@ pub extern "C" fn rk_response_stream(slot: u32, id: u64, rules: i32, token: u64)
                 is_compressible: rules & COMPRESSIBLE != 0,
                 failed_status: 0,
             });
+            let has_scoreboard = core.scoreboard().is_some();
             let Some(exchange) = core.held(slot, id) else { return result::STALE };
+            let mut task = Vec::new();
+            if has_scoreboard {
+                write_task(exchange, &mut task);
+            }
             let flow = Arc::clone(&stream.flow);
             exchange.set_response_stream(stream);
-            core.streams.insert(id, OpenStream { token, flow, chunks: 0 });
+            core.streams.insert(id, OpenStream { token, flow, chunks: 0, task });
             result::OK
         })
     })
+}
+
+/// Appends the method and the path of a request to `out` as the scoreboard shows them.
+fn write_task(exchange: &Exchange, out: &mut Vec<u8>) {
+    out.extend_from_slice(exchange.method());
+    out.push(b' ');
+    write_masked(exchange.path(), MAX_TASK_LEN.saturating_sub(out.len()), out);
 }
 
 impl OpenStream {

@@ -13,7 +13,7 @@ fn snapshot() -> Value {
             "reload": { "state": "idle", "last_error": null },
             "workers": [
                 { "slot": 0, "pid": 4711, "state": "ready", "r_state": "busy", "r_state_ms": 12_000,
-                  "waiting_for_r": 2, "queue": { "length": 1 }, "in_flight": 1, "sessions": 4,
+                  "waiting_for_r": 2, "queue": { "length": 1 }, "in_flight": 1, "sessions": 4, "streams": 2,
                   "memory": 210_000_000, "cpu_s": 3.5, "restarts": 0, "route": "GET /slow",
                   "requests": 10, "last_exit": null },
                 { "slot": 1, "pid": null, "state": "backing_off", "restarts": 2,
@@ -46,11 +46,11 @@ fn shows_what_the_page_shows() {
     let shown = lines(&snapshot(), &errors, LARGE, false).join("\n");
     for line in [
         "rookery 0.1.0: /srv/app is serving, up 1 min 0 s\n",
-        "http://127.0.0.1:8000, process 4710, 1 of 2 ready, 1 connection, 4 sessions, 3 waiting \
-         (limit 100), the oldest for 1.5 s\n",
+        "http://127.0.0.1:8000, process 4710, 1 of 2 ready, 1 connection, 4 sessions, 2 streams, 3 \
+         waiting (limit 100), the oldest for 1.5 s\n",
         "the certificate of a.example expires in 20 days\n",
-        "0       4711     ready        busy  12.0 s  3        1            4         210 MB  3.5 s  \
-         0         GET /slow\n",
+        "0       4711     ready        busy  12.0 s  3        1            4         2        210 MB  \
+         3.5 s  0         GET /slow\n",
         "(the previous process: crash, 10.0 s ago)\n",
         "/slow  -           500 ms  955 ms  0 ms    -     10        1\n",
         "3.0 s ago, worker 0, request 5cf0: GET /slow handler: first line\n    b()\n    c()\n    d()",
@@ -93,7 +93,10 @@ fn an_incomplete_report_is_shown_as_far_as_it_goes() {
 fn control_characters_do_not_reach_the_terminal() {
     let mut snapshot = snapshot();
     snapshot["report"]["target"] = json!("/srv/\x1b]0;title\x07");
-    let errors = json!([{ "message": "\x1b[2J", "trace": "f(\x1b[31m)" }]);
+    snapshot["report"]["routes"][0]["route"] = json!("/a\u{202e}b\u{2066}");
+    let errors = json!([{ "message": "\x1b[2J\u{2067}", "trace": "f(\x1b[31m\u{202d})" }]);
     let shown = lines(&snapshot, &errors, LARGE, false).join("");
     assert!(!shown.chars().any(char::is_control), "{shown:?}");
+    assert!(shown.contains("/a\u{fffd}b\u{fffd}"), "{shown:?}");
+    assert!(!shown.contains(['\u{2066}', '\u{2067}', '\u{202d}', '\u{202e}']), "{shown:?}");
 }

@@ -3,8 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use rookery_exchange::{Charge, ExchangeId};
+use rookery_worker_protocol::SharedScoreboard;
 
 use crate::connections::admission::UNCHARGED_BYTES;
 
@@ -20,8 +22,12 @@ pub(crate) fn chunk_cost(bytes: usize) -> usize {
 
 /// The request bodies that are being passed to the application chunk by chunk, by the id of their
 /// exchange.
-#[derive(Debug, Default)]
-pub(crate) struct RequestStreams(RefCell<HashMap<ExchangeId, Rc<UnprocessedChunks>>>);
+#[derive(Debug)]
+pub(crate) struct RequestStreams {
+    open: RefCell<HashMap<ExchangeId, Rc<UnprocessedChunks>>>,
+    /// The scoreboard on which the request bodies are counted.
+    scoreboard: Option<Arc<SharedScoreboard>>,
+}
 
 /// The chunks of a request body that the application has not processed yet.
 #[derive(Debug)]
@@ -34,20 +40,29 @@ pub(crate) struct UnprocessedChunks {
 }
 
 impl RequestStreams {
+    pub(crate) fn new(scoreboard: Option<Arc<SharedScoreboard>>) -> RequestStreams {
+        RequestStreams { open: RefCell::default(), scoreboard }
+    }
+
     pub(crate) fn open(&self, id: ExchangeId, unprocessed: &Rc<UnprocessedChunks>) {
-        self.0.borrow_mut().insert(id, Rc::clone(unprocessed));
+        let before = self.open.borrow_mut().insert(id, Rc::clone(unprocessed));
+        if let Some(scoreboard) = self.scoreboard.as_ref().filter(|_| before.is_none()) {
+            scoreboard.open_stream();
+        }
     }
 
     pub(crate) fn forget(&self, id: ExchangeId) {
-        let forgotten = self.0.borrow_mut().remove(&id);
-        drop(forgotten);
+        let forgotten = self.open.borrow_mut().remove(&id);
+        if let Some(scoreboard) = self.scoreboard.as_ref().filter(|_| forgotten.is_some()) {
+            scoreboard.close_stream();
+        }
     }
 
     /// Records that the application has processed a chunk of `bytes` bytes of a request body.
     /// Returns the connection-table key of the client's connection. The caller wakes this
     /// connection, because it may now read more.
     pub(crate) fn on_chunk_processed(&self, id: ExchangeId, bytes: usize) -> Option<usize> {
-        let unprocessed = Rc::clone(self.0.borrow().get(&id)?);
+        let unprocessed = Rc::clone(self.open.borrow().get(&id)?);
         unprocessed.cost.set(unprocessed.cost.get().saturating_sub(chunk_cost(bytes)));
         unprocessed.update_charge();
         Some(unprocessed.connection_key)

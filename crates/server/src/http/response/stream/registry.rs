@@ -3,8 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use rookery_exchange::{Exchange, ResponseBody, StreamEnd, StreamId};
+use rookery_worker_protocol::SharedScoreboard;
 
 use crate::application::dispatch::Dispatch;
 use crate::connections::table::ConnectionTable;
@@ -15,11 +17,13 @@ use crate::http::response::stream::response_stream::ResponseStream;
 const MAX_COMPRESSED: usize = 32;
 
 /// The open streamed responses of an I/O thread, by their ids.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ResponseStreams {
     open: RefCell<HashMap<StreamId, Rc<ResponseStream>>>,
     /// The number of streamed responses that are being compressed.
     compressed: Rc<Cell<usize>>,
+    /// The scoreboard on which the streamed responses are counted.
+    scoreboard: Option<Arc<SharedScoreboard>>,
 }
 
 /// A permit to compress a streamed response. It counts towards [`MAX_COMPRESSED`] until it is
@@ -34,6 +38,10 @@ impl Drop for CompressorPermit {
 }
 
 impl ResponseStreams {
+    pub(crate) fn new(scoreboard: Option<Arc<SharedScoreboard>>) -> ResponseStreams {
+        ResponseStreams { open: RefCell::default(), compressed: Rc::default(), scoreboard }
+    }
+
     /// Registers the streamed response of an exchange (a request with its response) under its id,
     /// which later commands of the application contain.
     pub(crate) fn open(
@@ -44,7 +52,10 @@ impl ResponseStreams {
     ) {
         if let ResponseBody::Stream(parts) = exchange.response().body() {
             let stream = ResponseStream::new(connections, dispatch, exchange, parts.clone());
-            self.open.borrow_mut().insert(exchange.id(), stream);
+            let before = self.open.borrow_mut().insert(exchange.id(), stream);
+            if let Some(scoreboard) = self.scoreboard.as_ref().filter(|_| before.is_none()) {
+                scoreboard.open_stream();
+            }
         }
     }
 
@@ -73,6 +84,8 @@ impl ResponseStreams {
     /// Removes a streamed response without notifying the application.
     pub(crate) fn forget(&self, id: StreamId) {
         let forgotten = self.open.borrow_mut().remove(&id);
-        drop(forgotten);
+        if let Some(scoreboard) = self.scoreboard.as_ref().filter(|_| forgotten.is_some()) {
+            scoreboard.close_stream();
+        }
     }
 }
