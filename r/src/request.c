@@ -176,7 +176,10 @@ void request_bind_trace(SEXP req, const struct rk_event* event) {
 // Passes the route that the app has set as `req$ROUTE` on, by which the request is counted. Any
 // other value than a string is ignored, and so is a string that is marked as bytes, which R cannot
 // translate.
-void request_report_route(SEXP req, uint32_t slot, uint64_t id) {
+void request_report_route(SEXP req, const struct rk_event* event) {
+    if (!event->is_route_used) {
+        return;
+    }
     SEXP route = variable(req, syms.request_route);
     if (route == NULL || TYPEOF(route) != STRSXP || XLENGTH(route) != 1 ||
         STRING_ELT(route, 0) == NA_STRING || Rf_getCharCE(STRING_ELT(route, 0)) == CE_BYTES) {
@@ -184,7 +187,7 @@ void request_report_route(SEXP req, uint32_t slot, uint64_t id) {
     }
     const void* vmax = vmaxget();
     const char* text = Rf_translateCharUTF8(STRING_ELT(route, 0));
-    rk_set_route(slot, id, (struct rk_bytes){text, strlen(text)});
+    rk_set_route(event->slot, event->id, (struct rk_bytes){text, strlen(text)});
     vmaxset(vmax);
 }
 

@@ -169,7 +169,7 @@ SEXP request_new(const struct rk_event* event);
 void request_bind_id(SEXP req, const struct rk_event* event);
 void request_bind_trace(SEXP req, const struct rk_event* event);
 // passes `req$ROUTE` on, if the app has set it; may jump
-void request_report_route(SEXP req, uint32_t slot, uint64_t id);
+void request_report_route(SEXP req, const struct rk_event* event);
 SEXP request_save(SEXP req);
 void request_restore(SEXP req, SEXP saved);
 
