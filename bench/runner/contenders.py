@@ -129,6 +129,8 @@ def _observed(prefix: str, is_observed: bool, port: int, workload: str) -> list[
     if not is_observed:
         variables.append("OTEL_SDK_DISABLED=true")
     log, admin = access_log(port), f"127.0.0.1:{port + ADMIN_OFFSET}"
+    # Of an earlier run.
+    log.unlink(missing_ok=True)
     if workers == 0:
         script = [folder / "rookery.R", port, workload, static, "observed" if is_observed else "off", log, admin]
         return ["env", *variables, "Rscript", "--vanilla", *script]
