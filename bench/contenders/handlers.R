@@ -181,6 +181,21 @@ if (workload == "callbacks") {
   callbacks <- dyn.load(file.path(Sys.getenv("ROOKERY_BENCH_OUT"), "callbacks.so"))
 }
 
+# For bench/scenarios/r-observe.toml: `/route/<n>/<status>` sets its own route, and `/loop` computes
+# for ten seconds
+rook_handlers$observe <- function(req) {
+  parts <- strsplit(req$PATH_INFO, "/", fixed = TRUE)[[1]]
+  reply <- rook_handlers$idle(req)
+  if (identical(parts[2], "route")) {
+    req$ROUTE <- paste0("/route/", parts[[3]], "/<id>")
+    reply$status <- as.integer(parts[[4]])
+  } else if (identical(parts[2], "loop")) {
+    until <- proc.time()[["elapsed"]] + 10
+    while (proc.time()[["elapsed"]] < until) spin(10000)
+  }
+  reply
+}
+
 # For bench/scenarios/r-stream.toml: each chunk has one `~`
 piece_64k <- c(charToRaw("~"), rep(charToRaw("x"), 65535L))
 token <- paste0("~", strrep("t", 19L))
@@ -211,12 +226,12 @@ rook_handlers$tokens <- function(req) streamed(counted(tokens, token))
 
 rook_app <- function(as_static_path) {
   app <- list(call = rook_handlers[[if (workload == "ws") "idle" else workload]])
-  if (workload %in% c("static", "static-naps", "soak")) {
+  if (workload %in% c("static", "static-naps", "soak", "observe")) {
     app$staticPaths <- list("/static" = as_static_path(static_dir))
   }
-  if (workload %in% c("ws", "soak", "leak")) {
+  if (workload %in% c("ws", "soak", "leak", "observe")) {
     app$onWSOpen <- function(ws) {
-      if (workload != "ws") {
+      if (!workload %in% c("ws", "observe")) {
         sockets <<- sockets + 1L
         ws$onClose(function() sockets <<- sockets - 1L)
       }

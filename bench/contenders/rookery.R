@@ -1,5 +1,6 @@
 # Rookery, from the library in ROOKERY_LIB; `before` uses that in ROOKERY_BEFORE. `tls` and `h2`
-# serve TLS, and `socket` listens for a balancer.
+# serve TLS, and `socket` listens for a balancer. `observed` and `off` are serve() with and without
+# an access log and an admin listener, whose file and address follow.
 here <- dirname(sub("--file=", "", grep("--file=", commandArgs(FALSE), value = TRUE)))
 source(file.path(here, "handlers.R"))
 shape <- if (length(args) > 3L) args[[4]] else ""
@@ -34,6 +35,11 @@ if (shape == "socket") {
   # Behind a balancer.
   server <- startPipeServer(Sys.getenv("BENCH_SOCKET"), 63L, app)
   while (TRUE) service()
+}
+if (shape == "observed") {
+  serve(app, port = port, log = args[[5]], log_format = "json", admin = args[[6]])
+} else if (shape == "off") {
+  serve(app, port = port, log = FALSE)
 }
 tls <- if (shape %in% c("tls", "h2")) list(tls = tls_config(tls_file))
 server <- do.call(startServer, c(list("127.0.0.1", port, app, quiet = FALSE), tls))

@@ -1,1 +1,1 @@
-"""The benchmark runner, which runs the scenarios of bench/scenarios/*.toml and prints their tables."""
+"""The benchmark runner, which runs the scenarios of bench/scenarios and prints their tables."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from . import build
 from .figures import Missing
 from .machine import SERVER_CORE, clean_environment, pinned, run
-from .server import TLS_SHAPES, Server
+from .server import ADMIN_OFFSET, TLS_SHAPES, Server
 
 ROOKERY_LIB = Path(os.environ.get("ROOKERY_LIB") or build.TREE / ".local" / "lib")
 CONTENDERS_LIB = Path(os.environ.get("ROOKERY_CONTENDERS") or build.TREE / ".local" / "contenders")
@@ -28,6 +28,9 @@ CONTENDERS_LIB = Path(os.environ.get("ROOKERY_CONTENDERS") or build.TREE / ".loc
 PACKAGES = {"rookery": ROOKERY_LIB, "httpuv": None, "nanonext": CONTENDERS_LIB, "drogonR": CONTENDERS_LIB}
 # The shapes with several R processes, and the number of processes that serve requests.
 WORKERS = {"workers": 2, "spares": 2, "four": 4, "robin": 4}
+# The shapes with and without everything that observes a server, by the number of workers of the
+# program; 0: R's own serve().
+OBSERVED = {"": 0, "program-": 1, "workers-": 2}
 # R with its packages loads in under a second on the reference machine; a loaded machine may take
 # ten times as long.
 START_LIMIT_S = 20.0
@@ -57,9 +60,14 @@ def command(contender: str, port: int, workload: str) -> list[str]:
     nginx in front of Rookery. `rookery/workers`, `haproxy/workers`, `nginx/workers` and
     `faucet/workers` are two R processes behind one address. `rookery/spares` has a third process in
     reserve, which has been warmed up. `rookery/four`, `haproxy/four` and `haproxy/robin` have four
-    processes.
+    processes. `rookery/observed` and `rookery/off` are R's serve() with and without metrics by
+    route, JSON log, request ids and traces; `program-` and `workers-` before the shape stand for
+    the program with one and with two workers, whose metrics are always on.
     """
     contender, _, shape = contender.partition("/")
+    prefix, _, state = shape.rpartition("-")
+    if state in ("observed", "off"):
+        return [str(word) for word in _observed(prefix and f"{prefix}-", state == "observed", port, workload)]
     if contender == "hyper":
         return [str(build.rust_binary("hyper")), str(port), workload]
     if contender == "ablation":
@@ -105,6 +113,34 @@ def _workers(contender: str, shape: str, port: int, workload: str) -> list[objec
     return ["env", *variables, program, "serve", app, "--workers", WORKERS[shape], "--port", port, "--no-log", *options]
 
 
+def access_log(port: int) -> Path:
+    return build.OUT / "log" / f"access-{port}.json"
+
+
+def _observed(prefix: str, is_observed: bool, port: int, workload: str) -> list[object]:
+    """Returns the command line of Rookery with everything that observes it, or without. The variables
+    for traces are those of the scenario (measure/observe.py).
+    """
+    _require_package("rookery")
+    folder, static, workers = build.BENCH / "contenders", build.static_folder(), OBSERVED[prefix]
+    variables = [f"ROOKERY_REQUEST_ID_HEADER={'yes' if is_observed else 'no'}", f"R_LIBS={ROOKERY_LIB}"]
+    # For 10,000 WebSockets, and those who ask about them.
+    variables += ["ROOKERY_MAX_CONNECTIONS=12000", "ROOKERY_MAX_QUEUED_REQUESTS=12000"]
+    if not is_observed:
+        variables.append("OTEL_SDK_DISABLED=true")
+    log, admin = access_log(port), f"127.0.0.1:{port + ADMIN_OFFSET}"
+    # Of an earlier run.
+    log.unlink(missing_ok=True)
+    if workers == 0:
+        script = [folder / "rookery.R", port, workload, static, "observed" if is_observed else "off", log, admin]
+        return ["env", *variables, "Rscript", "--vanilla", *script]
+    told = {"PORT": port, "WORKLOAD": workload, "STATIC": static, "CONTENDERS": folder}
+    variables += [f"BENCH_{name}={value}" for name, value in told.items()]
+    options = ["--log", log, "--log-format", "json", "--admin", admin] if is_observed else ["--no-log"]
+    program = ROOKERY_LIB / "rookery" / "exec" / "rookery"
+    return ["env", *variables, program, "serve", folder / "workers.R", "--workers", workers, "--port", port, *options]
+
+
 @functools.cache
 def _require_package(contender: str) -> None:
     library = PACKAGES.get(contender)
@@ -140,11 +176,13 @@ def start(
     workload: str,
     placement: str = "free",
     variables: dict[str, str] | None = None,
-    is_ready: Callable[[Server], bool] = Server.accepts,
+    is_ready: Callable[[Server], bool] | None = None,
 ) -> Server:
     """Starts the contender's server and waits until it is ready. Raises Missing, RuntimeError or
     OSError.
     """
+    # Until its app is there, serve() answers with 503.
+    is_ready = is_ready or (Server.responds if contender.endswith(("observed", "off")) else Server.accepts)
     port = _free_port()
     line = [*pinned(SERVER_CORE, placement), *command(contender, port, workload)]
     log = build.OUT / "log" / f"{contender.replace('/', '-')}-{workload}.log"

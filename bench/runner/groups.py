@@ -10,7 +10,7 @@ from . import contenders
 from .contenders import Servers
 from .figures import OK, SAMPLES, Cell, Missing, interleave
 from .machine import log, own_network
-from .measure import flame_graph, load_generators, memory, micro, workers
+from .measure import flame_graph, load_generators, memory, micro, observe, workers
 from .scenarios import Group, Scenario
 from .server import Server
 
@@ -35,6 +35,7 @@ class Way:
 
 
 WAYS = {
+    "admin-delays": Way(observe.admin_delays, 1, 1, variables=observe.variables),
     "allocations": Way(memory.allocations, 1, 1, is_fresh=True, variables=memory.counting),
     "call": Way(micro.call, has_server=False),
     "callbacks": Way(load_generators.callbacks, quick_samples=1),
@@ -49,6 +50,8 @@ WAYS = {
     "idle-front": Way(memory.idle_front, 1, 1, is_fresh=True),
     "idle-cpu": Way(memory.idle_cpu, 1, 1),
     "pieces": Way(load_generators.pieces, warm_up_s=0.3),
+    "kept": Way(observe.kept, 1, 1, is_fresh=True, variables=observe.variables),
+    "observed": Way(observe.observed, warm_up_s=60.0, variables=observe.variables),
     "naps": Way(workers.naps, 1, 1),
     "slow": Way(memory.slow, 1, 1, is_fresh=True),
     "static-busy": Way(workers.static_while_busy, warm_up_s=0.3),
@@ -78,7 +81,7 @@ class Row:
             return self.way.sample(server, self.scenario, seconds)
 
     def warm_up(self, cell: Cell) -> dict[str, float]:
-        if self.scenario.measure in ("http", "h2"):
+        if self.scenario.measure in ("http", "h2", "observed"):
             with self.servers.get(cell.contender).in_turn() as server:
                 load_generators.check(server, self.scenario)
         self.sample(cell, min(self.way.warm_up_s, self.scenario.seconds))

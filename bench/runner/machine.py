@@ -15,9 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 
 SERVER_CORE, GENERATOR_CORE = 0, 1
-# Enough for the 10,000 idle connections of the memory group; wsload and each server need one
-# descriptor for each connection.
-DESCRIPTORS = 16_384
+# Enough for the 10,000 idle connections of the memory groups; wsload and each server need one
+# descriptor for each connection, and a front end two.
+DESCRIPTORS = 24_576
 TICKS = os.sysconf("SC_CLK_TCK")
 # The share of the machine's time used by other programs above which figures must not be quoted.
 QUIET = 0.05
@@ -60,9 +60,13 @@ def own_network() -> bool:
 
 def raise_descriptor_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    if soft >= DESCRIPTORS:
+        return
+    # Only root may raise the second.
+    for wanted in ((DESCRIPTORS, max(DESCRIPTORS, hard)), (min(DESCRIPTORS, hard), hard)):
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, wanted)
+            return
 
 
 def clean_environment() -> dict[str, str]:

@@ -20,11 +20,11 @@ COLUMNS = (
     "p99_us", "p999_us", "cpu_us_per_request", "cpu_us_per_message", "seconds", "microseconds_per_call",
     "microseconds_added", "frames", "allocs_per_request", "first_response_ms", "load_ms", "installed_bytes",
     "bytes_per_connection", "delay_p50_ms", "delay_p90_ms", "delay_p99_ms", "idle_cpu_ms_per_second", "resident_bytes",
-    "front_bytes", "next_response_ms", "slow_p50_ms",
+    "front_bytes", "routes_bytes", "kept_bytes", "next_response_ms", "slow_p50_ms",
     "growth_bytes", "peak_bytes",
 )  # fmt: skip
 WITHOUT_SPREAD = ("p50_us", "p99_us", "p999_us", "cpu_us_per_request", "cpu_us_per_message")
-SIZES = ("resident_bytes", "front_bytes", "peak_bytes", "growth_bytes", "installed_bytes")
+SIZES = ("routes_bytes", "kept_bytes", "resident_bytes", "front_bytes", "peak_bytes", "growth_bytes", "installed_bytes")
 
 WIDTH, LEFT, RIGHT, TOP, LINE, BAR, GAP = 760, 330, 90, 37, 15, 10, 10
 # Colours that can be distinguished in print and by colour-blind people (Okabe and Ito); the first

@@ -1,4 +1,5 @@
-"""Groups, scenarios and goals, read from the two tables of text in bench/scenarios/<group>.toml.
+"""Groups, scenarios and goals, read from the two tables of text in each file of bench/scenarios and its
+folder micro.
 
 An unknown name in a file is an error. A misspelt goal that is silently not checked would be worse
 than no goal.
@@ -112,7 +113,7 @@ class Group:
 
 
 def load_groups(folder: Path) -> dict[str, Group]:
-    return {path.stem: load_group(path) for path in sorted(folder.glob("*.toml"))}
+    return {path.stem: load_group(path) for path in sorted(folder.rglob("*.toml"), key=lambda path: path.stem)}
 
 
 def load_group(path: Path) -> Group:

@@ -7,7 +7,7 @@ import socket
 import ssl
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,8 @@ from .machine import TICKS, proc_field
 # The shapes of a contender with TLS. `h2` is the same server, which the load generator uses with
 # HTTP/2.
 TLS_SHAPES = ("tls", "h2")
+# From the port of a server to that of its admin listener, if it has one at an address.
+ADMIN_OFFSET = 2_000
 
 
 @dataclass
@@ -81,6 +83,11 @@ class Server:
         except OSError:
             return False
         return True
+
+    def responds(self) -> bool:
+        with suppress(RuntimeError):
+            return self.get("/") != ""
+        return False
 
     def is_alive(self) -> bool:
         return self.process.poll() is None

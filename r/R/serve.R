@@ -253,6 +253,10 @@ serve_here <- function(
   tls <- tryCatch(tls_open(address$tls), error = function(error) {
     abort(conditionMessage(error), "rookery_bad_tls")
   })
+  # Before probe(), which listens: the thread of a listener, if it has not ended when the app listens,
+  # knows only an admin listener from before its start.
+  admin_end <- admin_start(admin$at, admin$label)
+  on.exit(admin_end(), add = TRUE)
   address <- probe(address)
   if (is.list(address$tls) && !is.null(address$tls$redirect_from)) {
     if (!is.null(address$socket)) {
@@ -271,8 +275,6 @@ serve_here <- function(
   }
   log_end <- log_open(log)
   on.exit(log_end(), add = TRUE)
-  admin_end <- admin_start(admin$at, admin$label)
-  on.exit(admin_end(), add = TRUE)
   announce(found, address, admin$at, open)
   on.exit(.globals$on_listen <- NULL, add = TRUE)
   with_graceful_stop(run_target(found, object, address, dots))

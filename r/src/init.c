@@ -137,5 +137,5 @@ attribute_visible void R_init_rookery(DllInfo* dll) {
     R_forceSymbols(dll, TRUE);
     body_init(dll);
     chunk_init(dll);
-    request_init(dll);
+    lazy_strings_init(dll);
 }

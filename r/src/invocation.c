@@ -34,7 +34,7 @@ static void use_result(struct invocation* invocation, SEXP value) {
     uint32_t slot = invocation->event->slot;
     uint64_t id = invocation->event->id;
     invocation->stage = STAGE_RESPONSE;
-    request_report_route(invocation->req, slot, id);
+    request_report_route(invocation->req, invocation->event);
     if (Rf_inherits(value, "promise")) {
         SEXP fulfilled = promise_value(value);
         if (fulfilled == NULL) {
@@ -122,7 +122,7 @@ static void run_handshake(struct invocation* invocation, SEXP app, SEXP req) {
         websocket_accept(event, is_accepted ? value : R_NilValue, rules, &protocol);
     if (invocation->problem == NULL) {
         PROTECT(protocol);
-        request_report_route(req, event->slot, event->id);
+        request_report_route(req, event);
         response_send(event->slot, event->id);
         invocation->stage = STAGE_ON_WS_OPEN;
         websocket_open(event, app, req, protocol);
@@ -211,7 +211,7 @@ static SEXP run_invocation(void* data) {
 
 static SEXP run_report_route(void* data) {
     struct invocation* invocation = data;
-    request_report_route(invocation->req, invocation->event->slot, invocation->event->id);
+    request_report_route(invocation->req, invocation->event);
     return R_NilValue;
 }
 

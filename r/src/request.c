@@ -4,9 +4,7 @@
 
 #include "shim.h"
 
-#include <R_ext/Altrep.h>
-
-// HEADERS of the last request, reused if all headers are equal.
+// HEADERS of the last request, reused if all headers besides traceparent are equal.
 enum { LAST_MAX = 64 };
 static SEXP last_headers;
 static int32_t last_symbols[LAST_MAX];
@@ -25,15 +23,22 @@ enum { KNOWN_CONTENT_TYPE = 6, KNOWN_CONTENT_LENGTH = 7, KNOWN_X_REQUEST_ID = 28
 // True if the id of the last request may come from a header or from the supervisor.
 static bool is_id_external;
 
+// HTTP_TRACEPARENT of the last request, which protects it; NULL if it has none. No two requests
+// have the same. It is therefore lazy, and left out of `last_headers`.
+static SEXP trace_parent;
+
 // Sets the HTTP_* bindings, and those of the body's headers.
 static struct sameness bind_headers(SEXP req, const struct rk_event* event) {
     struct sameness is_same = {.values = event->header_count == last_count};
     is_same.names = is_same.values;
     is_id_external = event->has_supervisor_request_id != 0;
+    trace_parent = NULL;
     for (size_t i = 0; i < event->header_count; i++) {
         const struct rk_header* header = &event->headers[i];
         bool was_cached = true;
-        SEXP value = PROTECT(header_string(header, &was_cached));
+        bool is_trace = header->symbol == KNOWN_TRACEPARENT;
+        SEXP value = PROTECT(is_trace ? lazy_text(header->value)
+            : header_string(header, &was_cached));
         SEXP name = header_symbol(header);
         if (name != NULL) {
             Rf_defineVar(name, value, req);
@@ -45,8 +50,11 @@ static struct sameness bind_headers(SEXP req, const struct rk_event* event) {
         case KNOWN_CONTENT_LENGTH:
             Rf_defineVar(syms.content_length, value, req);
             break;
-        case KNOWN_X_REQUEST_ID:
         case KNOWN_TRACEPARENT:
+            trace_parent = value;
+            is_id_external = true;
+            break;
+        case KNOWN_X_REQUEST_ID:
             is_id_external = true;
             break;
         default:
@@ -69,7 +77,9 @@ static SEXP headers_vector(const struct rk_event* event, bool has_last_names) {
     for (R_xlen_t i = 0; i < count; i++) {
         const struct rk_header* header = &event->headers[i];
         bool was_cached = true;
-        SET_STRING_ELT(values, i, STRING_ELT(header_string(header, &was_cached), 0));
+        SEXP value = header->symbol == KNOWN_TRACEPARENT ? NA_STRING
+            : STRING_ELT(header_string(header, &was_cached), 0);
+        SET_STRING_ELT(values, i, value);
         if (!has_last_names) {
             SET_STRING_ELT(names, i, header_name(header));
         }
@@ -109,7 +119,11 @@ SEXP request_new(const struct rk_event* event) {
     } else {
         headers = is_same.values ? last_headers : headers_vector(event, is_same.names);
     }
-    Rf_defineVar(syms.headers, PROTECT(headers), req);
+    PROTECT(headers);
+    if (trace_parent != NULL) {
+        headers = lazy_headers(headers, trace_parent);
+    }
+    Rf_defineVar(syms.headers, headers, req);
     Rf_defineVar(syms.script_name, objs.empty_string, req);
     Rf_defineVar(syms.rook_version, objs.rook_version, req);
     Rf_defineVar(syms.url_scheme, event->is_https ? objs.url_scheme_https : objs.url_scheme, req);
@@ -132,81 +146,15 @@ SEXP request_new(const struct rk_event* event) {
     return req;
 }
 
-// ---- the request id ----
-
-// A request id of the server's own consists of the ids of the exchange and of the process. Few apps
-// read it, and formatting it would take a third of the time for a request object. It is therefore
-// an ALTREP string (R_ext/Altrep.h): data1 is a struct own_id, and data2 the string after the first
-// access.
-static R_altrep_class_t own_id_class;
-
-struct own_id {
-    uint64_t id;
-    uint64_t process;  // differs from this process's if a fork reads the id
-};
-
-_Static_assert(sizeof(struct own_id) == 16, "own_id");
-
-static SEXP own_id_string(SEXP own) {
-    SEXP string = R_altrep_data2(own);
-    if (string == R_NilValue) {
-        char text[33];
-        struct own_id parts;
-        memcpy(&parts, RAW(R_altrep_data1(own)), sizeof parts);
-        rk_format_request_id(parts.id, parts.process, text);
-        string = PROTECT(Rf_mkString(text));
-        R_set_altrep_data2(own, string);
-        UNPROTECT(1);
-    }
-    return string;
-}
-
-static R_xlen_t own_id_length(SEXP own) {
-    (void)own;
-    return 1;
-}
-
-static SEXP own_id_element(SEXP own, R_xlen_t at) {
-    return STRING_ELT(own_id_string(own), at);
-}
-
-static void own_id_set(SEXP own, R_xlen_t at, SEXP value) {
-    SET_STRING_ELT(own_id_string(own), at, value);
-}
-
-static void* own_id_pointer(SEXP own, Rboolean is_writable) {
-    (void)is_writable;
-    return (void*)STRING_PTR_RO(own_id_string(own));
-}
-
-static const void* own_id_pointer_or_null(SEXP own) {
-    SEXP string = R_altrep_data2(own);
-    return string == R_NilValue ? NULL : (const void*)STRING_PTR_RO(string);
-}
-
-void request_init(DllInfo* dll) {
-    own_id_class = R_make_altstring_class("request_id", "rookery", dll);
-    R_set_altrep_Length_method(own_id_class, own_id_length);
-    R_set_altstring_Elt_method(own_id_class, own_id_element);
-    R_set_altstring_Set_elt_method(own_id_class, own_id_set);
-    R_set_altvec_Dataptr_method(own_id_class, own_id_pointer);
-    R_set_altvec_Dataptr_or_null_method(own_id_class, own_id_pointer_or_null);
-}
-
 // Sets REQUEST_ID of the request that request_new() has just made.
 void request_bind_id(SEXP req, const struct rk_event* event) {
     SEXP id;
     if (is_id_external) {
         char text[129];
         rk_request_id(event->slot, event->id, text, sizeof text);
-        id = PROTECT(Rf_mkString(text));
+        id = PROTECT(lazy_text((struct rk_bytes){text, strlen(text)}));
     } else {
-        struct own_id parts = {event->id, rk_request_process()};
-        SEXP bytes = PROTECT(Rf_allocVector(RAWSXP, sizeof parts));
-        memcpy(RAW(bytes), &parts, sizeof parts);
-        id = R_new_altrep(own_id_class, bytes, R_NilValue);
-        UNPROTECT(1);
-        PROTECT(id);
+        id = PROTECT(own_request_id(event->id));
     }
     Rf_defineVar(syms.request_id, id, req);
     UNPROTECT(1);
@@ -218,8 +166,7 @@ void request_bind_trace(SEXP req, const struct rk_event* event) {
     for (size_t i = 0; i < event->header_count; i++) {
         const struct rk_header* header = &event->headers[i];
         if (header->symbol == KNOWN_TRACEPARENT) {
-            bool was_cached;
-            SEXP value = PROTECT(header_string(header, &was_cached));
+            SEXP value = PROTECT(lazy_text(header->value));
             Rf_defineVar(header_symbol(header), value, req);
             UNPROTECT(1);
         }
@@ -229,7 +176,10 @@ void request_bind_trace(SEXP req, const struct rk_event* event) {
 // Passes the route that the app has set as `req$ROUTE` on, by which the request is counted. Any
 // other value than a string is ignored, and so is a string that is marked as bytes, which R cannot
 // translate.
-void request_report_route(SEXP req, uint32_t slot, uint64_t id) {
+void request_report_route(SEXP req, const struct rk_event* event) {
+    if (!event->is_route_used) {
+        return;
+    }
     SEXP route = variable(req, syms.request_route);
     if (route == NULL || TYPEOF(route) != STRSXP || XLENGTH(route) != 1 ||
         STRING_ELT(route, 0) == NA_STRING || Rf_getCharCE(STRING_ELT(route, 0)) == CE_BYTES) {
@@ -237,7 +187,7 @@ void request_report_route(SEXP req, uint32_t slot, uint64_t id) {
     }
     const void* vmax = vmaxget();
     const char* text = Rf_translateCharUTF8(STRING_ELT(route, 0));
-    rk_set_route(slot, id, (struct rk_bytes){text, strlen(text)});
+    rk_set_route(event->slot, event->id, (struct rk_bytes){text, strlen(text)});
     vmaxset(vmax);
 }
 

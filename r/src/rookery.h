@@ -70,6 +70,7 @@ struct rk_event {
     int32_t has_supervisor_request_id;
     int32_t is_head_seen;  // onHeaders was called before, perhaps in another process
     uint64_t span;  // rk_span_end() ends it after the event; 0: none
+    int32_t is_route_used;  // whether rk_set_route() has an effect
 };
 
 // The configuration of a listener except its address.
@@ -96,7 +97,7 @@ struct rk_setup {
 _Static_assert(sizeof(struct rk_bytes) == 16 && offsetof(struct rk_bytes, len) == 8, "rk_bytes");
 _Static_assert(sizeof(struct rk_header) == 56 && offsetof(struct rk_header, symbol) == 48,
     "rk_header");
-_Static_assert(sizeof(struct rk_event) == 216 && offsetof(struct rk_event, id) == 16 &&
+_Static_assert(sizeof(struct rk_event) == 224 && offsetof(struct rk_event, id) == 16 &&
                    offsetof(struct rk_event, method) == 32 &&
                        offsetof(struct rk_event, headers) == 144 &&
                    offsetof(struct rk_event, body_fd) == 168 &&

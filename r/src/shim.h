@@ -15,6 +15,7 @@
 //   request data    request.c: the Rook environment `req`
 //                   rook_input.c, request_body.c: req$rook.input, and the memory behind it
 //                   request_strings.c: strings that are cached from request to request
+//                   lazy_strings.c: strings that are made at the first access
 //                   tls.c: TLS settings, and the certificate of a client
 //   objects of R    websocket_object.c, response_stream_object.c: objects with methods
 //                   object_template.c: makes such objects without calls
@@ -130,6 +131,13 @@ SEXP ffi_body_read(SEXP ticket, SEXP offset, SEXP n);
 SEXP ffi_body_open(SEXP ticket);
 SEXP ffi_body_opened(SEXP ticket, SEXP both);
 
+// lazy_strings.c -----------------------------------------------------------
+
+void lazy_strings_init(DllInfo* dll);
+SEXP own_request_id(uint64_t id);
+SEXP lazy_text(struct rk_bytes bytes);
+SEXP lazy_headers(SEXP headers, SEXP element);
+
 // request_strings.c --------------------------------------------------------
 
 // The request fields whose last value is cached, so that an equal value is the same R object.
@@ -161,8 +169,7 @@ SEXP request_new(const struct rk_event* event);
 void request_bind_id(SEXP req, const struct rk_event* event);
 void request_bind_trace(SEXP req, const struct rk_event* event);
 // passes `req$ROUTE` on, if the app has set it; may jump
-void request_report_route(SEXP req, uint32_t slot, uint64_t id);
-void request_init(DllInfo* dll);
+void request_report_route(SEXP req, const struct rk_event* event);
 SEXP request_save(SEXP req);
 void request_restore(SEXP req, SEXP saved);
 

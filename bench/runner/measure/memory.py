@@ -40,10 +40,10 @@ def idle(server: Server, scenario: Scenario, _: float, is_alone: bool = False) -
     mode = "idle" if scenario.workload == "ws" else "idle-http"
     # First a large number of connections: memory that a server allocates or releases once is not
     # the cost of a connection.
-    with _held(server, mode, scenario.path, CROWD):
+    with held(server, mode, scenario.path, CROWD):
         settled_memory(server, is_alone)
     before = settled_memory(server, is_alone)
-    with _held(server, mode, scenario.path, scenario.connections):
+    with held(server, mode, scenario.path, scenario.connections):
         resident = settled_memory(server, is_alone)
         spent = _spent_in(server, 1.0)
     each = max(0.0, (resident - before) / scenario.connections)
@@ -81,7 +81,7 @@ def settled_memory(server: Server, is_alone: bool = False) -> int:
 
 
 @contextmanager
-def _held(server: Server, mode: str, path: str, connections: int) -> Iterator[None]:
+def held(server: Server, mode: str, path: str, connections: int) -> Iterator[None]:
     line = ["timeout", "90", str(build.c_program("wsload")), *server.protocols, mode, str(server.port), path, str(connections)]
     pipes = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
     # It keeps the connections until its input ends, which is at the end of the block.

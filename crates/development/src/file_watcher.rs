@@ -7,9 +7,12 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
+use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 
 use crate::scan::{Scan, is_app_file, is_ignored_folder};
@@ -25,6 +28,10 @@ const SCAN_RATIO: u32 = 50;
 /// steps, and may write several files.
 const QUIET: Duration = Duration::from_millis(100);
 
+/// The same time if the last change was the end of one: a file was closed after it had been
+/// written, or was renamed. What may follow are the other files of a command that saves all.
+const QUIET_AFTER_CLOSE: Duration = Duration::from_millis(30);
+
 /// The maximum time for which changes are collected.
 const MAX_COLLECTION: Duration = Duration::from_secs(1);
 
@@ -39,6 +46,8 @@ pub struct FileWatcher {
     source: Option<RecommendedWatcher>,
     watched: BTreeSet<PathBuf>,
     events: Receiver<()>,
+    /// Whether the last event was the end of a change.
+    is_closed: Arc<AtomicBool>,
 }
 
 impl FileWatcher {
@@ -47,7 +56,10 @@ impl FileWatcher {
     pub fn new(folder: &Path, notice: impl FnOnce(&str)) -> FileWatcher {
         // One waiting event suffices, because an event only causes a scan.
         let (sender, events) = sync_channel(1);
-        let source = notify::recommended_watcher(move |event| on_event(event, &sender));
+        let is_closed = Arc::<AtomicBool>::default();
+        let is_last_closed = Arc::clone(&is_closed);
+        let source =
+            notify::recommended_watcher(move |event| on_event(event, &is_last_closed, &sender));
         let mut watcher = FileWatcher {
             folder: folder.into(),
             last: Scan::default(),
@@ -55,6 +67,7 @@ impl FileWatcher {
             source: None,
             watched: BTreeSet::new(),
             events,
+            is_closed,
         };
         let failure = match source {
             Ok(source) => {
@@ -92,7 +105,7 @@ impl FileWatcher {
             };
             let until = Instant::now() + MAX_COLLECTION;
             if is_event {
-                while Instant::now() < until && self.events.recv_timeout(QUIET).is_ok() {}
+                while Instant::now() < until && self.events.recv_timeout(self.quiet()).is_ok() {}
             }
             let mut now = self.scan();
             if now.changed_since(&self.last).is_empty() {
@@ -112,6 +125,11 @@ impl FileWatcher {
                 |path: PathBuf| path.strip_prefix(&self.folder).map(Path::to_path_buf).ok();
             return changed.into_iter().filter_map(relative).collect();
         }
+    }
+
+    /// Returns the time for which no event must follow the last.
+    fn quiet(&self) -> Duration {
+        if self.is_closed.load(Ordering::Relaxed) { QUIET_AFTER_CLOSE } else { QUIET }
     }
 
     /// Scans the folder, and watches the subfolders that are new.
@@ -135,16 +153,23 @@ impl FileWatcher {
 }
 
 /// Requests a scan if an event may concern an app's file or a folder.
-fn on_event(event: notify::Result<Event>, scan: &SyncSender<()>) {
-    let is_relevant = match event {
+fn on_event(event: notify::Result<Event>, is_closed: &AtomicBool, scan: &SyncSender<()>) {
+    let (is_relevant, is_end) = match event {
         Ok(event) => {
-            !matches!(event.kind, EventKind::Access(_))
-                && event.paths.iter().any(|path| is_relevant(path))
+            let is_end = matches!(
+                event.kind,
+                EventKind::Access(AccessKind::Close(AccessMode::Write))
+                    | EventKind::Modify(ModifyKind::Name(_))
+                    | EventKind::Remove(_)
+            );
+            let is_change = is_end || !matches!(event.kind, EventKind::Access(_));
+            (is_change && event.paths.iter().any(|path| is_relevant(path)), is_end)
         }
         // Events have been lost.
-        Err(_) => true,
+        Err(_) => (true, false),
     };
     if is_relevant {
+        is_closed.store(is_end, Ordering::Relaxed);
         // If an event is already waiting, it causes the scan.
         let _ = scan.try_send(());
     }
@@ -159,6 +184,7 @@ fn is_relevant(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::Write as _;
     use std::sync::mpsc;
 
     use super::*;
@@ -206,13 +232,36 @@ mod tests {
         fs::write(folder.path().join("a.R"), "1").unwrap();
         changes.recv_timeout(TIMEOUT).unwrap();
         assert!(started.elapsed() < MIN_SCAN_INTERVAL, "{:?}", started.elapsed());
+        // The file stays open, because a busy machine may pause for longer than a closed one waits.
         let started = Instant::now();
+        let mut open = fs::File::create(folder.path().join("b.R")).unwrap();
         while changes.try_recv().is_err() {
-            fs::write(folder.path().join("b.R"), format!("{:?}", started.elapsed())).unwrap();
+            open.write_all(b"1").unwrap();
             std::thread::sleep(QUIET / 10);
             assert!(started.elapsed() < TIMEOUT);
         }
         assert!(started.elapsed() >= MAX_COLLECTION);
+    }
+
+    #[test]
+    fn a_closed_file_is_reported_sooner_than_one_that_stays_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let changes = watch(folder.path(), true);
+        let report = |change: &mut dyn FnMut()| {
+            let started = Instant::now();
+            change();
+            changes.recv_timeout(TIMEOUT).unwrap();
+            started.elapsed()
+        };
+        // A busy machine delays some of the reports.
+        let is_soon = (0..100).any(|at| {
+            let path = folder.path().join("app.R");
+            report(&mut || fs::write(&path, format!("{at}")).unwrap()) < QUIET
+        });
+        assert!(is_soon);
+        let mut open = fs::File::create(folder.path().join("b.R")).unwrap();
+        changes.recv_timeout(TIMEOUT).unwrap();
+        assert!(report(&mut || open.write_all(b"half").unwrap()) >= QUIET);
     }
 
     #[test]

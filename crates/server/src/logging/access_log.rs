@@ -4,6 +4,7 @@
 //! Lines are written through a [`LineWriter`], so that a blocked output does not block the server.
 
 mod combined;
+mod digits;
 mod file;
 pub(crate) mod pending_record;
 mod record;

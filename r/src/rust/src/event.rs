@@ -42,6 +42,7 @@ pub struct RawEvent {
     has_supervisor_request_id: i32,
     is_head_seen: i32,
     span: u64,
+    is_route_used: i32,
 }
 
 // The layout is the same as in rookery.h.
@@ -50,7 +51,7 @@ const _: () = {
     use std::mem::offset_of;
     assert!(size_of::<Header>() == 56 && offset_of!(Header, symbol) == 48);
     assert!(
-        size_of::<RawEvent>() == 216
+        size_of::<RawEvent>() == 224
             && offset_of!(RawEvent, id) == 16
             && offset_of!(RawEvent, method) == 32
     );
@@ -85,6 +86,7 @@ impl RawEvent {
             has_supervisor_request_id: 0,
             is_head_seen: 0,
             span: 0,
+            is_route_used: 0,
         }
     }
 }
@@ -137,6 +139,12 @@ fn has_same_symbol(before: &[Header], cgi: &[u8], index: i32) -> bool {
 }
 
 impl Core {
+    /// Returns true if the route of a request is counted, logged or part of a span. In the
+    /// environment of a request, a search for a variable that does not exist takes long.
+    fn uses_routes(&self) -> bool {
+        self.log.open.is_some() || self.tracing.tracer.is_some() || self.scoreboard().is_some()
+    }
+
     fn raw_exchange(&mut self, kind: i32, mut exchange: Box<Exchange>) -> RawEvent {
         let mut event = RawEvent::new(kind);
         event.listener = exchange.listener();
@@ -168,6 +176,7 @@ impl Core {
         event.has_client_certificate = i32::from(exchange.client().is_some());
         event.has_supervisor_request_id = i32::from(exchange.has_supervisor_request_id());
         event.is_head_seen = i32::from(exchange.is_head_seen());
+        event.is_route_used = i32::from(self.uses_routes());
         event.body_len = exchange.body().len();
         if let BodySource::File(file) = exchange.body().source() {
             event.body_fd = std::os::fd::AsRawFd::as_raw_fd(file);

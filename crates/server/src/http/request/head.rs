@@ -5,11 +5,17 @@ use std::net::Ipv4Addr;
 
 use http::header::{HOST, TRANSFER_ENCODING};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use rookery_exchange::{Exchange, ExchangeId, RequestId, TraceContext, Version};
 
 use crate::net::addresses::ConnectionAddresses;
 use crate::rejection::Rejection;
+
+/// The headers of a request about its trace. Names as text would be parsed for each request.
+static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+pub(super) static TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+
+static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Returns the id of a request: the id that the supervisor or a trusted proxy has chosen, else the
 /// id of its trace, else a new id.
@@ -21,18 +27,18 @@ pub(crate) fn request_id(
     trace: Option<&TraceContext>,
 ) -> RequestId {
     let external_id =
-        supervisor_id.or_else(|| if is_trusted { only(headers, "x-request-id") } else { None });
+        supervisor_id.or_else(|| if is_trusted { only(headers, &X_REQUEST_ID) } else { None });
     RequestId::choose(id, external_id, trace)
 }
 
 /// Returns the context in the `traceparent` header of a request. Returns `None` if there is no such
 /// header, several, or an invalid one.
 pub(crate) fn trace_context(headers: &HeaderMap) -> Option<TraceContext> {
-    TraceContext::parse(only(headers, "traceparent")?)
+    TraceContext::parse(only(headers, &TRACEPARENT)?)
 }
 
 /// Returns the value of a header that occurs only once. Empty values do not count.
-fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
     let mut lines =
         headers.get_all(name).iter().map(HeaderValue::as_bytes).filter(|line| !line.is_empty());
     lines.next().filter(|_| lines.next().is_none())

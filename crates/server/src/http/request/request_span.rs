@@ -35,7 +35,7 @@ pub(crate) fn begin_context(tracer: &Tracer, headers: &HeaderMap) -> TraceContex
 /// Returns true if the client's `tracestate` header is passed on: if it is valid and belongs to a
 /// valid `traceparent`.
 pub(crate) fn keeps_trace_state(headers: &HeaderMap) -> bool {
-    let mut lines = headers.get_all("tracestate").iter();
+    let mut lines = headers.get_all(&head::TRACESTATE).iter();
     match (lines.next(), lines.next()) {
         (None, _) => true,
         (Some(line), None) => {
@@ -43,7 +43,7 @@ pub(crate) fn keeps_trace_state(headers: &HeaderMap) -> bool {
         }
         (Some(_), Some(_)) => {
             let lines: Vec<_> =
-                headers.get_all("tracestate").iter().map(HeaderValue::as_bytes).collect();
+                headers.get_all(&head::TRACESTATE).iter().map(HeaderValue::as_bytes).collect();
             head::trace_context(headers).is_some() && is_trace_state(&lines.join(&b','))
         }
     }
@@ -119,7 +119,7 @@ impl RequestSpan {
             span.set_text("user_agent.original", cut(agent));
         }
         if keeps_trace_state(&head.headers) {
-            let mut lines = head.headers.get_all("tracestate").iter();
+            let mut lines = head.headers.get_all(&head::TRACESTATE).iter();
             if let (Some(line), None) = (lines.next(), lines.next()) {
                 span.set_trace_state(line.as_bytes());
             }

@@ -1,26 +1,21 @@
 //! The Combined Log Format of the access log.
 
-use std::io::{self, Write as _};
-
-use super::record::{Record, escape_common};
+use super::digits::push_seconds;
+use super::record::{Record, escape_common, push_field};
 
 impl Record<'_> {
     /// Appends the record as a line in the Combined Log Format, with the fields that
     /// [`Format::Combined`](super::Format::Combined) describes.
-    pub(super) fn write_combined(&self, out: &mut Vec<u8>) -> io::Result<()> {
-        self.write_common_fields(out)?;
+    pub(super) fn write_combined(&self, out: &mut Vec<u8>) {
+        self.write_common_fields(out);
         for value in [self.referer, self.user_agent] {
             write_quoted(value, out);
         }
         for time in [Some(self.elapsed), self.queue, self.r] {
-            match time {
-                Some(time) => write!(out, " {:.6}", time.as_secs_f64())?,
-                None => out.extend_from_slice(b" -"),
-            }
+            push_field(time, push_seconds, out);
         }
         write_quoted(self.route, out);
         out.push(b'\n');
-        Ok(())
     }
 }
 

@@ -1,11 +1,12 @@
 //! The records of the access log, and the formats in which they are written.
 
-use std::io::{self, IsTerminal, Write as _};
-use std::net::{IpAddr, SocketAddr};
+use std::io::{IsTerminal, Write as _};
+use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rookery_exchange::{StreamEnd, TerminationState, UpstreamLog};
 
+use super::digits::{push_address, push_number, push_padded, push_seconds};
 use crate::logging::output;
 
 /// The maximum length of a path or query in the access log, in bytes. Clients may send up to 96
@@ -197,14 +198,16 @@ impl Record<'_> {
 
     /// Appends the access-log record to `out` as a line, including the line feed.
     pub fn write_line(&self, format: Format, out: &mut Vec<u8>) {
-        // Writing to a `Vec` cannot fail.
-        let _ = match format {
+        match format {
             Format::Common => self.write_common(out, false),
             Format::CommonOfWorkers => self.write_common(out, true),
             Format::Combined => self.write_combined(out),
             Format::Json => self.write_json(out),
-            Format::Terminal { is_coloured } => self.write_terminal(is_coloured, out),
-        };
+            Format::Terminal { is_coloured } => {
+                // Writing to a `Vec` cannot fail.
+                let _ = self.write_terminal(is_coloured, out);
+            }
+        }
     }
 
     /// Returns the reason for which the request did not complete normally, or `None` if it did. The
@@ -224,150 +227,188 @@ impl Record<'_> {
         })
     }
 
-    fn write_common(&self, out: &mut Vec<u8>, tells_of_workers: bool) -> io::Result<()> {
-        self.write_common_fields(out)?;
-        write!(out, " {:.6}", self.elapsed.as_secs_f64())?;
+    fn write_common(&self, out: &mut Vec<u8>, tells_of_workers: bool) {
+        self.write_common_fields(out);
+        out.push(b' ');
+        push_seconds(self.elapsed, out);
         if tells_of_workers {
-            self.write_upstream(out)?;
+            self.write_upstream(out);
         }
         out.push(b'\n');
-        Ok(())
     }
 
     /// Appends the fields of the Common Log Format, without a line feed.
-    pub(super) fn write_common_fields(&self, out: &mut Vec<u8>) -> io::Result<()> {
+    pub(super) fn write_common_fields(&self, out: &mut Vec<u8>) {
         let civil = Civil::of(self.time);
         match self.remote {
-            Some(remote) => write!(out, "{}", plain(remote.ip()))?,
+            Some(remote) => push_address(remote.ip(), out),
             None => out.push(b'-'),
         }
-        write!(
-            out,
-            " - - [{:02}/{}/{:04}:{:02}:{:02}:{:02} +0000] \"",
-            civil.day,
-            MONTHS[usize::from(civil.month) - 1],
-            civil.year,
-            civil.hour,
-            civil.minute,
-            civil.second
-        )?;
+        out.extend_from_slice(b" - - [");
+        push_padded(civil.day.into(), 2, out);
+        out.push(b'/');
+        out.extend_from_slice(MONTHS[usize::from(civil.month) - 1].as_bytes());
+        out.push(b'/');
+        push_padded(civil.year, 4, out);
+        for part in [civil.hour, civil.minute, civil.second] {
+            out.push(b':');
+            push_padded(part.into(), 2, out);
+        }
+        out.extend_from_slice(b" +0000] \"");
         escape_common(if self.method.is_empty() { b"-" } else { self.method }, out);
         out.push(b' ');
         escape_common(cut(self.path), out);
         escape_common(cut(self.query), out);
-        write!(out, " {}\" {} {}", self.protocol.name(), self.status, self.bytes)
+        out.push(b' ');
+        out.extend_from_slice(self.protocol.name().as_bytes());
+        out.extend_from_slice(b"\" ");
+        push_number(self.status.into(), out);
+        out.push(b' ');
+        push_number(self.bytes, out);
     }
 
-    fn write_upstream(&self, out: &mut Vec<u8>) -> io::Result<()> {
+    fn write_upstream(&self, out: &mut Vec<u8>) {
         out.push(b' ');
         // The request id needs no escaping, because it consists of letters, digits, `.`, `_` and
         // `-`.
         out.extend_from_slice(if self.request_id.is_empty() { b"-" } else { self.request_id });
         let upstream = self.upstream.unwrap_or_default();
-        match upstream.worker {
-            Some(worker) => write!(out, " {} {} {}", worker.slot, worker.pid, worker.epoch)?,
-            None => out.extend_from_slice(b" - - -"),
-        }
-        for time in [self.upstream.map(|upstream| upstream.queued), upstream.response_time] {
-            match time {
-                Some(time) => write!(out, " {:.6}", time.as_secs_f64())?,
-                None => out.extend_from_slice(b" -"),
-            }
-        }
+        let worker = upstream.worker;
+        push_field(worker.map(|worker| worker.slot.into()), push_number, out);
+        push_field(worker.map(|worker| worker.pid.into()), push_number, out);
+        push_field(worker.map(|worker| worker.epoch), push_number, out);
+        push_field(self.upstream.map(|upstream| upstream.queued), push_seconds, out);
+        push_field(upstream.response_time, push_seconds, out);
+        push_field(self.upstream.map(|upstream| upstream.retries().into()), push_number, out);
         let letter = self.ended().map_or('-', TerminationState::letter);
-        match self.upstream {
-            Some(upstream) => write!(out, " {} {letter}", upstream.retries())?,
-            None => write!(out, " - {letter}")?,
-        }
+        out.extend_from_slice(&[b' ', letter as u8, b' ']);
         match upstream.session {
-            Some(session) => write!(out, " {session:016x}"),
-            None => write!(out, " -"),
+            Some(session) => push_session(session, out),
+            None => out.push(b'-'),
         }
     }
 
-    fn write_json(&self, out: &mut Vec<u8>) -> io::Result<()> {
+    fn write_json(&self, out: &mut Vec<u8>) {
         let civil = Civil::of(self.time);
-        write!(
-            out,
-            "{{\"time\":\"{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z\",\"remote\":",
-            civil.year, civil.month, civil.day, civil.hour, civil.minute, civil.second, civil.milli
-        )?;
+        out.extend_from_slice(b"{\"time\":\"");
+        push_padded(civil.year, 4, out);
+        let parts = [
+            (b'-', civil.month),
+            (b'-', civil.day),
+            (b'T', civil.hour),
+            (b':', civil.minute),
+            (b':', civil.second),
+        ];
+        for (separator, part) in parts {
+            out.push(separator);
+            push_padded(part.into(), 2, out);
+        }
+        out.push(b'.');
+        push_padded(civil.milli.into(), 3, out);
+        out.extend_from_slice(b"Z\",\"remote\":");
         match self.remote {
-            Some(remote) => write!(out, "\"{}\"", plain(remote.ip()))?,
+            Some(remote) => {
+                out.push(b'"');
+                push_address(remote.ip(), out);
+                out.push(b'"');
+            }
             None => out.extend_from_slice(b"null"),
         }
-        for (name, value) in
-            [("method", self.method), ("path", cut(self.path)), ("query", cut(self.query))]
-        {
-            write!(out, ",\"{name}\":\"")?;
-            escape_json(value, out);
-            out.push(b'"');
-        }
-        write!(
-            out,
-            ",\"status\":{},\"bytes\":{},\"seconds\":{:.6}",
-            self.status,
-            self.bytes,
-            self.elapsed.as_secs_f64()
-        )?;
-        if !self.request_id.is_empty() {
-            out.extend_from_slice(b",\"request_id\":\"");
-            escape_json(self.request_id, out);
-            out.push(b'"');
-        }
-        if let Some(trace_id) = &self.trace_id {
-            out.extend_from_slice(b",\"trace_id\":\"");
-            out.extend_from_slice(trace_id);
-            out.push(b'"');
-        }
-        for (name, value) in
-            [("route", self.route), ("referer", self.referer), ("user_agent", self.user_agent)]
-        {
+        push_text("method", self.method, out);
+        push_text("path", cut(self.path), out);
+        push_text("query", cut(self.query), out);
+        push_integer("status", self.status.into(), out);
+        push_integer("bytes", self.bytes, out);
+        push_time("seconds", self.elapsed, out);
+        let trace_id = self.trace_id.as_ref().map_or(&[][..], |id| id);
+        for (name, value) in [
+            ("request_id", self.request_id),
+            ("trace_id", trace_id),
+            ("route", self.route),
+            ("referer", self.referer),
+            ("user_agent", self.user_agent),
+        ] {
             if !value.is_empty() {
-                write!(out, ",\"{name}\":\"")?;
-                escape_json(value, out);
-                out.push(b'"');
+                push_text(name, value, out);
             }
         }
         if let Some(r) = self.r {
-            write!(out, ",\"r_seconds\":{:.6}", r.as_secs_f64())?;
+            push_time("r_seconds", r, out);
         }
         if let Some(queue) = self.queue.filter(|_| self.upstream.is_none()) {
-            write!(out, ",\"queue_seconds\":{:.6}", queue.as_secs_f64())?;
+            push_time("queue_seconds", queue, out);
         }
         if let Some(reason) = self.aborted {
-            write!(out, ",\"aborted\":true,\"reason\":\"{}\"", reason.name())?;
+            out.extend_from_slice(b",\"aborted\":true");
+            push_text("reason", reason.name().as_bytes(), out);
         }
         if let Some(upstream) = &self.upstream {
-            self.write_upstream_json(upstream, out)?;
+            self.write_upstream_json(upstream, out);
         }
         out.extend_from_slice(b"}\n");
-        Ok(())
     }
 
     /// Appends the data about the request's workers to `out` as members of a JSON object. Leaves
     /// out unknown values.
-    fn write_upstream_json(&self, upstream: &UpstreamLog, out: &mut Vec<u8>) -> io::Result<()> {
+    fn write_upstream_json(&self, upstream: &UpstreamLog, out: &mut Vec<u8>) {
         if let Some(worker) = upstream.worker {
-            write!(
-                out,
-                ",\"slot\":{},\"pid\":{},\"epoch\":{}",
-                worker.slot, worker.pid, worker.epoch
-            )?;
+            push_integer("slot", worker.slot.into(), out);
+            push_integer("pid", worker.pid.into(), out);
+            push_integer("epoch", worker.epoch, out);
         }
-        write!(out, ",\"queue_seconds\":{:.6}", upstream.queued.as_secs_f64())?;
+        push_time("queue_seconds", upstream.queued, out);
         if let Some(took) = upstream.response_time {
-            write!(out, ",\"upstream_seconds\":{:.6}", took.as_secs_f64())?;
+            push_time("upstream_seconds", took, out);
         }
-        write!(out, ",\"retries\":{}", upstream.retries())?;
+        push_integer("retries", upstream.retries().into(), out);
         if let Some(ended) = self.ended() {
-            write!(out, ",\"ended\":\"{}\"", ended.letter())?;
+            push_text("ended", &[ended.letter() as u8], out);
         }
         if let Some(session) = upstream.session {
-            write!(out, ",\"session\":\"{session:016x}\"")?;
+            push_name("session", out);
+            out.push(b'"');
+            push_session(session, out);
+            out.push(b'"');
         }
-        Ok(())
     }
+}
+
+/// Appends a field of the Common or Combined Log Format, which is `-` if it is unknown.
+pub(super) fn push_field<T>(value: Option<T>, push: fn(T, &mut Vec<u8>), out: &mut Vec<u8>) {
+    out.push(b' ');
+    match value {
+        Some(value) => push(value, out),
+        None => out.push(b'-'),
+    }
+}
+
+/// Appends the name of a member of a JSON object that is not the first.
+fn push_name(name: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":");
+}
+
+fn push_integer(name: &str, number: u64, out: &mut Vec<u8>) {
+    push_name(name, out);
+    push_number(number, out);
+}
+
+fn push_time(name: &str, time: Duration, out: &mut Vec<u8>) {
+    push_name(name, out);
+    push_seconds(time, out);
+}
+
+fn push_text(name: &str, text: &[u8], out: &mut Vec<u8>) {
+    push_name(name, out);
+    out.push(b'"');
+    escape_json(text, out);
+    out.push(b'"');
+}
+
+fn push_session(session: u64, out: &mut Vec<u8>) {
+    // Only requests of workers with sessions have one.
+    let _ = write!(out, "{session:016x}");
 }
 
 /// A date and time of day in UTC.
@@ -412,12 +453,6 @@ impl Civil {
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// Converts an IPv4-mapped IPv6 address (`::ffff:192.0.2.1`), which an IPv6 socket reports for an
-/// IPv4 client, to the IPv4 address.
-fn plain(ip: IpAddr) -> IpAddr {
-    ip.to_canonical()
-}
-
 pub(super) fn cut(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.len().min(PATH_BYTES)]
 }
@@ -439,6 +474,13 @@ pub(super) fn escape_common(bytes: &[u8], out: &mut Vec<u8>) {
 /// Appends bytes as the content of a JSON string. Bytes that are not UTF-8 become U+FFFD, because
 /// JSON cannot represent them.
 fn escape_json(bytes: &[u8], out: &mut Vec<u8>) {
+    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
+    let plain = bytes.iter().position(|byte| !is_plain(byte)).unwrap_or(bytes.len());
+    let (plain, bytes) = bytes.split_at(plain);
+    out.extend_from_slice(plain);
+    if bytes.is_empty() {
+        return;
+    }
     for char in String::from_utf8_lossy(bytes).chars() {
         match char {
             '"' | '\\' => out.extend_from_slice(&[b'\\', char as u8]),

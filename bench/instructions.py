@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Counts the instructions of R's process for each hello request and each echo of a WebSocket message, with callgrind.
+
+    bench/instructions.py [--before <library>] [--counts 3] [--only off,observed]
+
+Compares a server with everything that observes it off (`off`) with one that has an admin listener, and so metrics by
+route, a JSON log, request ids, and traces of which one in a hundred is recorded (`observed`). With --before, `before` is
+an earlier build in that library, with everything off, and the exit status is 1 if `off` needs over 0.5 % more. The counts
+are compared at equal numbers of polls, as bench/one_worker.py explains. A machine with other load does not change them.
+ROOKERY_LIB is the library with the R package.
+"""
+
+import argparse
+import base64
+import http.client
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from one_worker import LIBRARY, PATIENCE, answer, at_equal_polls, callgrind, dump, end, free_port, r_process
+from runner.measure.observe import Collector, variables
+
+MOST_MORE = 0.005
+APP = """list(
+  call = function(req) list(status = 200L, headers = list(), body = 'hello'),
+  onWSOpen = function(ws) ws$onMessage(function(binary, message) ws$send(message))
+)"""
+HEADERS = {"User-Agent": "bench", "Accept": "*/*"}
+
+
+def command(results: Path, library: Path, folder: str, port: int, is_observed: bool) -> tuple[list[str], dict[str, str]]:
+    asked = f"target={folder}\nhost=127.0.0.1\nport={port}\n"
+    environment = {"ROOKERY_REQUEST_ID_HEADER": "yes" if is_observed else "no"}
+    if is_observed:
+        asked += f"log=file\nlog_file={results}/access.json\nlog_format=json\nadmin=127.0.0.1:{free_port()}\n"
+        environment |= variables() | {"OTEL_SDK_DISABLED": "false"}
+    else:
+        asked += "log=nothing\nlog_format=common\n"
+    package = library / "rookery"
+    line = [str(results / "R"), "--no-echo", "--no-restore", "--no-save", f"--file={package / 'serve' / 'cli.R'}"]
+    heap = {"R_NSIZE": "20000000", "R_VSIZE": "1G"}
+    return line, environment | heap | {"ROOKERY_INTERNAL_SETTINGS": asked, "R_LIBS": f"{package / 'compat'}:{library}"}
+
+
+def hello(port: int):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+
+    def ask() -> None:
+        connection.request("GET", "/", headers=HEADERS)
+        connection.getresponse().read()
+
+    return ask
+
+
+def echo(port: int):
+    connection = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+    key = base64.b64encode(bytes(16)).decode()
+    connection.sendall(
+        f"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n".encode()
+    )
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        head += connection.recv(4096)
+    if b" 101 " not in head:
+        raise SystemExit(f"no WebSocket: {head!r}")
+    # The mask is 0.
+    frame = bytes([0x81, 0x80 | 64]) + bytes(4) + b"x" * 64
+
+    def ask() -> None:
+        connection.sendall(frame)
+        left = 66
+        while left > 0:
+            left -= len(connection.recv(left))
+
+    return ask
+
+
+def count(library: Path, folder: str, is_observed: bool, work, operations: int, keep: Path | None) -> list[float]:
+    """Returns the instructions and the polls of the R process for each operation."""
+    results = callgrind(folder)
+    port = free_port()
+    line, environment = command(results, library, folder, port, is_observed)
+    pipes = {name: subprocess.DEVNULL for name in ("stdin", "stdout", "stderr")}
+    process = subprocess.Popen(line, cwd=folder, env=os.environ | environment, **pipes)
+    try:
+        until = time.monotonic() + 2 * PATIENCE
+        while True:
+            try:
+                answer(port)
+                break
+            except (OSError, http.client.HTTPException):
+                if time.monotonic() > until or process.poll() is not None:
+                    raise SystemExit("R does not serve under callgrind") from None
+                time.sleep(0.1)
+        ask = work(port)
+        for _ in range(500):
+            ask()
+        pid = r_process(results)
+        dump(results, pid)
+        for _ in range(operations):
+            ask()
+        counted = dump(results, pid)
+        if keep:
+            shutil.copy(max(results.glob("out.*"), key=lambda file: file.stat().st_mtime), keep)
+        return [each / operations for each in counted]
+    finally:
+        end(process)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--before", type=Path, help="a library with an earlier build")
+    parser.add_argument("--counts", type=int, default=3)
+    parser.add_argument("--work", default="hello,echo")
+    parser.add_argument("--only", default="off,observed")
+    parser.add_argument("--keep", type=Path, help="a folder for the last output of callgrind of each")
+    asked = parser.parse_args()
+    ways = {name: (LIBRARY, name == "observed") for name in asked.only.split(",")}
+    if asked.before:
+        ways["before"] = (asked.before.resolve(), False)
+    Collector()
+    is_worse = False
+    for work in [{"hello": hello, "echo": echo}[name] for name in asked.work.split(",")]:
+        folder = tempfile.mkdtemp(prefix="rookery-instructions-")
+        try:
+            Path(folder, "app.R").write_text(APP, encoding="utf-8")
+            counted = []
+            for _ in range(asked.counts):
+                kept = {name: asked.keep and asked.keep / f"callgrind.{work.__name__}.{name}" for name in ways}
+                counted.append([count(library, folder, is_observed, work, 2000, kept[name]) for name, (library, is_observed) in ways.items()])
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        each = dict(zip(ways, at_equal_polls(list(zip(*counted)))))
+        for name, instructions in each.items():
+            polls = ", ".join(f"{one[list(ways).index(name)][0]:.0f} ({one[list(ways).index(name)][1]:.2f})" for one in counted)
+            print(f"{work.__name__} {name}: {instructions:.0f} instructions, {instructions / each['off'] - 1:+.2%} of off; instructions (polls) of each count: {polls}", flush=True)
+        if "before" in each:
+            is_worse |= each["off"] > (1 + MOST_MORE) * each["before"]
+    return 1 if is_worse else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
