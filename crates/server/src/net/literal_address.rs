@@ -1,6 +1,5 @@
 //! The parsing of literal IP addresses, which need no name resolution.
 
-use std::ffi::CString;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 /// Parses a literal IP address such as `127.0.0.1` or `::1`, and combines it with `port`. An IPv6
@@ -14,9 +13,15 @@ pub fn literal_address(host: &str, port: u16) -> Option<SocketAddr> {
     let index = match zone.parse::<u32>() {
         Ok(index) => index,
         Err(_) => {
-            let name = CString::new(zone).ok()?;
-            // SAFETY: `name` is a C string that lives until the call returns.
-            unsafe { libc::if_nametoindex(name.as_ptr()) }
+            #[cfg(unix)]
+            {
+                let name = std::ffi::CString::new(zone).ok()?;
+                // SAFETY: `name` is a C string that lives until the call returns.
+                unsafe { libc::if_nametoindex(name.as_ptr()) }
+            }
+            // Windows shows zones as numbers.
+            #[cfg(not(unix))]
+            return None;
         }
     };
     (index != 0).then(|| SocketAddr::V6(SocketAddrV6::new(ip, port, 0, index)))

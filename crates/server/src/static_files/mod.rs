@@ -66,6 +66,7 @@ mod media_type;
 mod options;
 mod path_decoding;
 mod path_map;
+mod path_on_disk;
 mod prefix_tree;
 mod request_head;
 mod routing;

@@ -1,16 +1,15 @@
 //! Decides from the head of a request whether the server responds with a static file or the
 //! application responds.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use http::StatusCode;
 
 use super::conditional_request::Conditions;
-use super::file_cache::FilePath;
 use super::lookup::Lookup;
 use super::options::{Mapping, Validation};
 use super::path_decoding::DecodedPath;
+use super::path_on_disk::join;
 use super::prefix_tree::PrefixTree;
 use super::request_head::{BodyFraming, RequestHead};
 
@@ -65,17 +64,4 @@ pub(crate) fn route(tree: &PrefixTree<Arc<Mapping>>, request: &RequestHead<'_>) 
     }
     let path = join(&mapping.root, rest);
     Route::Open(Lookup::new(Arc::clone(mapping), path, Conditions::of(request)))
-}
-
-/// Appends the relative path `rest` to the path `root` of a directory. Safer than `PathBuf::join`,
-/// which would discard `root` if `rest` ever began with `/`.
-fn join(root: &Path, rest: &[u8]) -> FilePath {
-    let mut bytes = FilePath::from_slice(root.as_os_str().as_encoded_bytes());
-    if !rest.is_empty() {
-        if !bytes.ends_with(b"/") {
-            bytes.push(b'/');
-        }
-        bytes.extend_from_slice(rest);
-    }
-    bytes
 }

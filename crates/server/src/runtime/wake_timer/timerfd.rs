@@ -1,9 +1,6 @@
-//! A timer that wakes the I/O thread after a short delay. The application's thread sets it after
-//! sending a command, so that one wake-up suffices for several commands.
+//! A timer that wakes the I/O thread after a short delay, by a descriptor of Linux.
 
-use std::os::fd::OwnedFd;
-#[cfg(target_os = "linux")]
-use std::os::fd::{AsRawFd as _, FromRawFd as _};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,7 +40,6 @@ impl WakeTimer {
     }
 }
 
-#[cfg(target_os = "linux")]
 fn timer() -> Option<OwnedFd> {
     // SAFETY: creates a descriptor and accesses no memory.
     let fd = unsafe {
@@ -53,7 +49,6 @@ fn timer() -> Option<OwnedFd> {
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-#[cfg(target_os = "linux")]
 fn start(timer: &OwnedFd, delay: Duration) -> bool {
     let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let once = libc::timespec {
@@ -66,14 +61,4 @@ fn start(timer: &OwnedFd, delay: Duration) -> bool {
     unsafe {
         libc::timerfd_settime(timer.as_raw_fd(), 0, &raw const setting, std::ptr::null_mut()) == 0
     }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn timer() -> Option<OwnedFd> {
-    None
-}
-
-#[cfg(not(target_os = "linux"))]
-fn start(_timer: &OwnedFd, _delay: Duration) -> bool {
-    false
 }

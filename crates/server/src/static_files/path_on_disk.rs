@@ -1,0 +1,45 @@
+//! Paths on disk as bytes: in the system's encoding on Unix, and in UTF-8 on Windows.
+
+use std::ffi::OsStr;
+use std::path::{MAIN_SEPARATOR, Path, is_separator};
+
+use super::file_cache::FilePath;
+
+/// Converts bytes to a path of this system. On Windows, bytes that are not UTF-8 become an empty
+/// path, which names no file.
+pub(super) fn as_path(bytes: &[u8]) -> &Path {
+    Path::new(as_name(bytes).unwrap_or_default())
+}
+
+/// Converts bytes to text of this system. Returns `None` on Windows if the bytes are not UTF-8.
+pub(super) fn as_name(bytes: &[u8]) -> Option<&OsStr> {
+    #[cfg(unix)]
+    return Some(std::os::unix::ffi::OsStrExt::from_bytes(bytes));
+    #[cfg(not(unix))]
+    std::str::from_utf8(bytes).ok().map(OsStr::new)
+}
+
+/// Appends a separator to the path of a folder, unless it ends with one.
+pub(super) fn end_folder(folder: &mut FilePath) {
+    if !folder.last().is_some_and(|last| is_separator(char::from(*last))) {
+        folder.push(MAIN_SEPARATOR as u8);
+    }
+}
+
+/// Appends a relative path, whose segments are separated by `/`, to the path `root` of a folder.
+/// Safer than `PathBuf::join`, which would discard `root` if `rest` ever began with `/`.
+pub(super) fn join(root: &Path, rest: &[u8]) -> FilePath {
+    let mut bytes = FilePath::from_slice(root.as_os_str().as_encoded_bytes());
+    if !rest.is_empty() {
+        end_folder(&mut bytes);
+        let start = bytes.len();
+        bytes.extend_from_slice(rest);
+        // Windows accepts `/` as well, but not in paths that begin with `\\?\`.
+        if MAIN_SEPARATOR != '/' {
+            for byte in bytes[start..].iter_mut().filter(|byte| **byte == b'/') {
+                *byte = MAIN_SEPARATOR as u8;
+            }
+        }
+    }
+    bytes
+}
