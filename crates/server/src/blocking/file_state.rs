@@ -80,10 +80,11 @@ impl FileState {
 impl Stamp {
     #[cfg(not(unix))]
     fn of(time: SystemTime) -> Stamp {
-        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-        Stamp {
-            seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
-            nanos: since.subsec_nanos(),
+        let seconds = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+        match time.duration_since(UNIX_EPOCH) {
+            Ok(since) => Stamp { seconds: seconds(since), nanos: since.subsec_nanos() },
+            // Whole seconds suffice for times before 1970.
+            Err(before) => Stamp { seconds: -seconds(before.duration()), nanos: 0 },
         }
     }
 

@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn the_default_is_a_quarter_of_what_there_is_in_shares_of_100_percent() {
         let limits = Limits::default();
-        assert!(total(&limits) <= usize::try_from(physical().unwrap()).unwrap() / 4);
+        assert!(total(&limits) <= usize::try_from(memory::physical().unwrap()).unwrap() / 4);
         assert!(total(&limits) >= LEAST);
         let shares = limits.shares;
         let sum = [

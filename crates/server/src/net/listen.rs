@@ -3,14 +3,10 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
-use rookery_system::socket::{self, AsSocket, OwnedSocket};
-use socket2::SockRef;
+use rookery_system::socket::{self, OwnedSocket};
 
+use super::backlog::listen;
 use super::local::LocalListener;
-
-/// The maximum number of connections that wait in the queue of a listening socket. On Linux, the
-/// kernel reduces it to `net.core.somaxconn` if it is larger.
-const BACKLOG: i32 = 4096;
 
 /// A listening socket: TCP, or between processes of one machine.
 #[derive(Debug)]
@@ -84,10 +80,4 @@ pub(crate) fn bind_tcp(address: SocketAddr) -> io::Result<(TcpListener, SocketAd
     listen(&socket)?;
     let local = socket.local_addr()?;
     Ok((socket, local))
-}
-
-/// Starts listening on a bound socket, with a longer queue of connections than the standard
-/// library's default.
-pub(super) fn listen(socket: &impl AsSocket) -> io::Result<()> {
-    SockRef::from(socket).listen(BACKLOG)
 }

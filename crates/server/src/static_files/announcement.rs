@@ -186,11 +186,13 @@ fn read_string(bytes: &mut &[u8]) -> Option<String> {
 mod tests {
     use super::*;
     use crate::static_files::StaticOptions;
+    use crate::static_files::tests::absolute;
 
     const MOST: usize = 1 << 16;
 
     fn at(path: &str, overrides: Overrides) -> StaticPath {
-        StaticPath { path: path.into(), overrides }
+        let is_empty = path.is_empty();
+        StaticPath { path: if is_empty { path.into() } else { absolute(path) }, overrides }
     }
 
     fn files() -> StaticFiles {

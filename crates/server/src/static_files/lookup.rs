@@ -12,11 +12,11 @@ use http::StatusCode;
 use rookery_system::file::read_exact_at;
 
 use super::conditional_request::{Conditions, Outcome};
-use super::file_cache::{Cacheable, CachedFile, FileCache, FilePath, WHOLE};
+use super::file_cache::{Cacheable, CachedFile, FileCache, WHOLE};
 use super::file_headers::FileHeaders;
 use super::header::Header;
 use super::options::Mapping;
-use super::path_on_disk::{as_path, end_folder};
+use super::path_on_disk::{FilePath, as_path, end_folder};
 use crate::blocking::file_state::{FileState, Kind, WouldBlock, is_missing};
 use crate::blocking::nonblocking_file;
 

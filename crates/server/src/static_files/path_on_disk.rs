@@ -3,7 +3,11 @@
 use std::ffi::OsStr;
 use std::path::{MAIN_SEPARATOR, Path, is_separator};
 
-use super::file_cache::FilePath;
+use smallvec::SmallVec;
+
+/// The path of a file on disk. A path of up to 256 bytes, as most are, is stored without an
+/// allocation.
+pub(crate) type FilePath = SmallVec<[u8; 256]>;
 
 /// Converts bytes to a path of this system. On Windows, bytes that are not UTF-8 become an empty
 /// path, which names no file.

@@ -61,6 +61,7 @@ fn targets_are_decoded_once_and_matched_by_whole_segments() {
     ]);
 }
 
+#[cfg(unix)]
 #[test]
 fn a_path_with_a_backslash_is_for_the_application() {
     let site = Site::new(&["d/a", "d/a\\b"], &[("/s", "d"), ("/", "d")]);
@@ -86,6 +87,7 @@ fn slashes_at_the_end_make_no_difference() {
     ]);
 }
 
+#[cfg(unix)]
 #[test]
 fn the_root_of_the_paths_and_of_the_disk_can_be_mapped() {
     let site = Site::new(&["index.html", "a"], &[("/", ""), ("/disk", "/")]);

@@ -145,6 +145,7 @@ fn an_answer_is_the_same_from_a_thread_and_from_memory() {
     }
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn a_kernel_without_these_calls_gives_the_same_answers() {
     if !in_own_process!() {
@@ -183,6 +184,7 @@ fn a_kernel_without_these_calls_gives_the_same_answers() {
     }
 }
 
+#[cfg(target_os = "linux")]
 fn files_of(folder: &Folder) -> StaticFiles {
     let files = StaticFiles::new();
     let path = StaticPath { path: folder.dir.path().into(), ..StaticPath::default() };
@@ -190,10 +192,12 @@ fn files_of(folder: &Folder) -> StaticFiles {
     files
 }
 
+#[cfg(target_os = "linux")]
 const CACHESTAT: libc::c_long = 451;
 
 /// Makes a system call fail in this thread and in threads that it starts, as in a sandbox that does
 /// not know the call.
+#[cfg(target_os = "linux")]
 fn forbid(call: libc::c_long) {
     const RETURN_ENOSYS: u32 = 0x0005_0000 | libc::ENOSYS as u32;
     const ALLOW: u32 = 0x7FFF_0000;

@@ -3,8 +3,8 @@
 //! (`timerfd`). On other systems, the application wakes the I/O thread for each command that finds
 //! it asleep.
 
-#[cfg_attr(all(target_os = "linux", not(feature = "portable")), path = "timerfd.rs")]
-#[cfg_attr(any(not(target_os = "linux"), feature = "portable"), path = "none.rs")]
+#[cfg_attr(all(target_os = "linux", not(feature = "portable")), path = "wake_timer/timerfd.rs")]
+#[cfg_attr(any(not(target_os = "linux"), feature = "portable"), path = "wake_timer/none.rs")]
 mod system;
 
 pub(crate) use self::system::WakeTimer;
