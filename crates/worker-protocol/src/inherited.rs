@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(feature = "portable")))]
     #[cfg_attr(miri, ignore = "sockets")]
     fn errors_name_the_variable_and_leave_descriptors_open() {
         let folder = std::env::temp_dir().join(format!("rookery-worker-{}", std::process::id()));

@@ -165,8 +165,14 @@ impl Server {
         config: ListenerConfig,
     ) -> Result<Listener, ListenError> {
         descriptor::raise_limit(self.state.config.limits.max_connections);
-        let (socket, file) = local::bind(path, umask)
-            .map_err(|source| ListenError::Bind { address: path.display().to_string(), source })?;
+        let bind_error = |source| ListenError::Bind { address: path.display().to_string(), source };
+        if cfg!(windows) && (config.tls.is_some() || config.proxy_protocol) {
+            return Err(bind_error(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "a named pipe has neither TLS nor the PROXY protocol; use a host and a port",
+            )));
+        }
+        let (socket, file) = local::bind(path, umask).map_err(bind_error)?;
         let id = self
             .state
             .listen(vec![ListeningSocket::Local(socket)], config)

@@ -180,3 +180,112 @@ impl AsFd for PacketSocket {
         self.socket.as_fd()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::io::Write as _;
+
+    use super::*;
+
+    fn pair() -> (PacketSocket, PacketSocket) {
+        let (ours, theirs) = PacketSocket::pair().unwrap();
+        assert!(PacketSocket::is_end(theirs.as_fd()));
+        (ours, PacketSocket::from_end(theirs))
+    }
+
+    /// Compares a pair of sockets with a queue, for random orders of calls and sizes of packets, of
+    /// which some fill the socket's buffer.
+    #[test]
+    #[cfg_attr(miri, ignore = "sockets")]
+    fn packets_arrive_whole_and_in_order_after_any_sequence_of_calls() {
+        let mut state = 0x2545_F491_4F6C_DD1D_u64;
+        let mut random = |below: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 11) as usize % below
+        };
+        for _ in 0..30 {
+            let (sender, receiver) = pair();
+            let mut model: VecDeque<Vec<u8>> = VecDeque::new();
+            let mut was_full = false;
+            for number in 0..400_u32 {
+                let largest = [16, 3000, MAX_PACKET][random(3)];
+                let mut buffer = vec![0; [8, 17, MAX_PACKET][random(3)]];
+                match random(5) {
+                    0..=1 => {
+                        let packet = vec![number as u8; 1 + random(largest)];
+                        match sender.send(&packet) {
+                            Ok(()) => model.push_back(packet),
+                            Err(error) => {
+                                assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                                was_full = true;
+                            }
+                        }
+                    }
+                    2 => match (receiver.peek(&mut buffer), model.front()) {
+                        (Ok(len), Some(packet)) => {
+                            let seen = len.min(buffer.len());
+                            assert_eq!((len, &buffer[..seen]), (packet.len(), &packet[..seen]));
+                        }
+                        // The end of the packet waits until its sender is called again.
+                        (seen, packet) => assert!(seen.is_err(), "{packet:?}"),
+                    },
+                    // Each side sends the rest of its last packet when it receives.
+                    3 => assert!(sender.receive(&mut buffer).is_err()),
+                    _ => {
+                        if let Ok(len) = receiver.receive(&mut buffer) {
+                            let packet = model.pop_front().expect("it was sent");
+                            assert_eq!(len, packet.len().min(buffer.len()));
+                            assert_eq!(&buffer[..len], &packet[..len]);
+                        }
+                    }
+                }
+            }
+            let mut room = vec![0; MAX_PACKET];
+            while let Some(packet) = model.pop_front() {
+                let len = loop {
+                    let _ = sender.receive(&mut [0]);
+                    match receiver.receive(&mut room) {
+                        Ok(len) => break len,
+                        Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+                    }
+                };
+                assert!(room[..len] == packet);
+            }
+            let error = receiver.receive(&mut room).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "{was_full}");
+            drop(sender);
+            assert_eq!(receiver.receive(&mut room).unwrap(), 0);
+            assert_eq!(receiver.send(b"x").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "sockets")]
+    fn a_hostile_peer_can_neither_announce_a_huge_packet_nor_block_the_receiver() {
+        let (ours, theirs) = pair();
+        let mut room = [0; 8];
+        (&theirs.socket).write_all(&[5, 0]).unwrap();
+        assert_eq!(ours.peek(&mut room).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        (&theirs.socket).write_all(&[0, 0, b'a', b'b']).unwrap();
+        assert_eq!(ours.receive(&mut room).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        (&theirs.socket).write_all(b"cde").unwrap();
+        assert_eq!((ours.peek(&mut room).unwrap(), &room[..5]), (5, &b"abcde"[..]));
+        assert_eq!(ours.receive(&mut room).unwrap(), 5);
+        for len in [MAX_PACKET as u32 + 1, u32::MAX] {
+            let (ours, theirs) = pair();
+            (&theirs.socket).write_all(&len.to_le_bytes()).unwrap();
+            assert_eq!(ours.peek(&mut room).unwrap_err().kind(), io::ErrorKind::InvalidData);
+            assert_eq!(ours.receive(&mut room).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        }
+        // The peer has ended in the middle of a packet.
+        let (ours, theirs) = pair();
+        (&theirs.socket).write_all(&[5, 0, 0, 0, b'a']).unwrap();
+        drop(theirs);
+        assert_eq!(ours.receive(&mut room).unwrap(), 0);
+        let too_long = ours.send(&vec![0; MAX_PACKET + 1]).unwrap_err();
+        assert_eq!(too_long.kind(), io::ErrorKind::InvalidInput);
+    }
+}
