@@ -40,8 +40,8 @@ pub(crate) enum Kind {
 }
 
 impl FileState {
-    /// Returns the attributes of a file that show whether it has changed. On Windows, these are only
-    /// its length and the time of its last modification, so the server does not cache files there.
+    /// Returns the attributes of a file that show whether it has changed. On Windows, these are its
+    /// length and the time of its last modification, so the server does not cache files there.
     pub(crate) fn of(metadata: &std::fs::Metadata) -> FileState {
         #[cfg(unix)]
         {

@@ -1,5 +1,5 @@
-//! The management of the handles of sockets: raising their maximum number, moving them to high
-//! numbers, and closing them in a forked child.
+//! The handles of sockets: listening, raising their maximum number, moving them to high numbers,
+//! and closing them in a forked child.
 
 use std::io;
 
@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 
 use rookery_system::fork::{CloseInChild, ForkRegistry};
 use rookery_system::socket::{AsSocket, OwnedSocket};
+use socket2::SockRef;
 
 /// The lowest file descriptor number that `select()` cannot watch. The server moves its own
 /// descriptors to this number or above. The lower numbers are left to R, which waits with
@@ -107,4 +108,14 @@ pub fn close_in_child<T>(handle: &T) -> CloseInChild {
 /// Takes no lock and allocates no memory.
 pub(crate) fn close_inherited() {
     SERVED.close_all();
+}
+
+/// The maximum number of connections that wait in the queue of a listening socket. On Linux, the
+/// kernel reduces it to `net.core.somaxconn` if it is larger.
+const BACKLOG: i32 = 4096;
+
+/// Starts listening on a bound socket, with a longer queue of connections than the standard
+/// library's default.
+pub(super) fn listen(socket: &impl AsSocket) -> io::Result<()> {
+    SockRef::from(socket).listen(BACKLOG)
 }

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 
 use rookery_system::socket::{self, OwnedSocket};
 
-use super::backlog::listen;
+use super::descriptor::listen;
 use super::local::LocalListener;
 
 /// A listening socket: TCP, or between processes of one machine.

@@ -23,9 +23,9 @@
 //!    application responds.
 //! 6. If the request has a body, the response is 400.
 //! 7. If the path has a `..` segment or a NUL, the response is 400. With `fallthrough`, the
-//!    application responds. On Windows, this also applies to names that Windows interprets otherwise
-//!    than they are written: reserved names (`CON`), names with a stream (`a::$DATA`) or a drive
-//!    letter, names that end with a dot or a space, and short names (`PROGRA~1`).
+//!    application responds. On Windows, this also applies to names that Windows interprets
+//!    otherwise than they are written: reserved names (`CON`), names with a stream (`a::$DATA`) or
+//!    a drive letter, names that end with a dot or a space, and short names (`PROGRA~1`).
 //! 8. [`Lookup::open`] looks for the file. If the file is missing, or if a directory has no index,
 //!    the response is 404. With `fallthrough`, the application responds. If the file cannot be
 //!    opened, the response is 500.
@@ -67,7 +67,6 @@ mod file_headers;
 mod header;
 mod lookup;
 mod media_type;
-mod name_rules;
 mod options;
 mod path_decoding;
 mod path_map;
@@ -86,11 +85,11 @@ pub(crate) use lookup::{
     Fetched, FoundNonblocking, Reading, content_range, read_small, unsatisfiable,
 };
 pub use lookup::{Found, Lookup, error_body};
-#[doc(hidden)]
-pub use name_rules::NameRules;
 pub use options::{
     Charset, Overrides, PathError, RequiredHeader, StaticOptions, StaticPath, Validation,
 };
 pub use path_map::StaticFiles;
+#[doc(hidden)]
+pub use path_on_disk::name_rules::NameRules;
 pub use request_head::{BodyFraming, RequestHead, RequestHeaders};
 pub use routing::Route;

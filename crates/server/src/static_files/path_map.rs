@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use super::name_rules::{NameRules, without_case};
 use super::options::{Mapping, PathError, StaticOptions, StaticPath};
+use super::path_on_disk::name_rules::{NameRules, without_case};
 use super::prefix_tree::PrefixTree;
 use super::request_head::RequestHead;
 use super::routing::Route;

@@ -1,5 +1,7 @@
 //! Paths on disk as bytes: in the system's encoding on Unix, and in UTF-8 on Windows.
 
+pub(super) mod name_rules;
+
 use std::ffi::OsStr;
 use std::path::{MAIN_SEPARATOR, Path, is_separator};
 

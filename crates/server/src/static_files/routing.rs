@@ -7,10 +7,10 @@ use http::StatusCode;
 
 use super::conditional_request::Conditions;
 use super::lookup::Lookup;
-use super::name_rules::{NameRules, without_case};
 use super::options::{Mapping, Validation};
 use super::path_decoding::DecodedPath;
 use super::path_on_disk::join;
+use super::path_on_disk::name_rules::{NameRules, without_case};
 use super::prefix_tree::PrefixTree;
 use super::request_head::{BodyFraming, RequestHead};
 

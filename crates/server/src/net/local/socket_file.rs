@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::UnixSocket;
 
-use crate::net::backlog::listen;
+use crate::net::descriptor::listen;
 
 /// Binds a Unix socket to a path and listens on it. An existing socket file is replaced if no
 /// process listens on it. If `mask` is given, the new file has at most the permissions `0777 &

@@ -1,5 +1,5 @@
-//! What a supervisor requests of the application of its worker, and what the application learns about
-//! its announcements.
+//! The requests of a supervisor to the application of its worker, and the results of the
+//! application's announcements.
 
 /// A request of the supervisor that the application must act on. The I/O thread acts on the
 /// supervisor's other messages itself.

@@ -54,7 +54,7 @@ impl Default for NameRules {
 /// A file system may tell names apart that are equal in this form, but not the other way round. The
 /// normal forms of Unicode are an exception: macOS ignores them as well, and this function does
 /// not.
-pub(super) fn without_case(path: &[u8]) -> Cow<'_, [u8]> {
+pub(in crate::static_files) fn without_case(path: &[u8]) -> Cow<'_, [u8]> {
     if path.iter().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
         return Cow::Borrowed(path);
     }
