@@ -17,6 +17,11 @@ use rookery_test_support::allocator::{self, CountingAllocator};
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
+/// Returns the path of a folder, which need not exist.
+fn srv() -> std::path::PathBuf {
+    if cfg!(windows) { "C:/srv".into() } else { "/srv".into() }
+}
+
 #[test]
 fn requests_for_the_application_allocate_nothing() {
     let files = StaticFiles::new();
@@ -42,9 +47,9 @@ fn requests_for_the_application_allocate_nothing() {
     let fallthrough = Overrides { fallthrough: Some(true), ..Overrides::default() };
     files
         .set([
-            ("/static".into(), StaticPath { path: "/srv".into(), overrides: Overrides::default() }),
+            ("/static".into(), StaticPath { path: srv(), overrides: Overrides::default() }),
             ("/static/private".into(), StaticPath { path: "".into(), overrides: exclude }),
-            ("/lib".into(), StaticPath { path: "/srv".into(), overrides: fallthrough }),
+            ("/lib".into(), StaticPath { path: srv(), overrides: fallthrough }),
         ])
         .unwrap();
     // The first access of a thread to the map of static paths allocates the thread's own slot.

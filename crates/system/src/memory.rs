@@ -13,8 +13,10 @@ pub fn physical() -> Option<u64> {
     #[cfg(windows)]
     {
         use windows_sys::Win32::System::SystemInformation::{GlobalMemoryStatusEx, MEMORYSTATUSEX};
-        let mut status = MEMORYSTATUSEX::default();
-        status.dwLength = size_of::<MEMORYSTATUSEX>() as u32;
+        let mut status = MEMORYSTATUSEX {
+            dwLength: size_of::<MEMORYSTATUSEX>() as u32,
+            ..MEMORYSTATUSEX::default()
+        };
         // SAFETY: `status` is valid for writes and contains its size.
         let is_known = unsafe { GlobalMemoryStatusEx(&raw mut status) } != 0;
         is_known.then_some(status.ullTotalPhys)

@@ -97,7 +97,7 @@ fn is_coloured_in(variable: impl Fn(&str) -> Option<String>, is_terminal: bool) 
 /// The standard output or standard error of the process, together with its line writer, which is
 /// started when it is first used.
 struct Stream {
-    stream: StandardStream,
+    output: StandardStream,
     prefix: &'static str,
     current: AtomicPtr<Started>,
 }
@@ -113,8 +113,8 @@ struct Started {
 }
 
 impl Stream {
-    const fn new(stream: StandardStream, prefix: &'static str) -> Stream {
-        Stream { stream, prefix, current: AtomicPtr::new(std::ptr::null_mut()) }
+    const fn new(output: StandardStream, prefix: &'static str) -> Stream {
+        Stream { output, prefix, current: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
     /// Returns the line writer that this process has made for the stream, even if the writer's
@@ -134,7 +134,7 @@ impl Stream {
     }
 
     fn writer(&self) -> &'static LineWriter {
-        self.writer_from(|| LineWriter::start(self.stream, self.prefix))
+        self.writer_from(|| LineWriter::start(self.output, self.prefix))
     }
 
     /// Returns the stream's line writer, which is made with `start` if necessary. If its thread

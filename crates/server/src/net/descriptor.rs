@@ -81,9 +81,10 @@ pub(crate) fn disable_broken_pipe_signal(socket: &impl AsSocket) {
 pub(crate) fn is_exhausted(error: &io::Error) -> bool {
     #[cfg(unix)]
     const ERRORS: [i32; 4] = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
-    // WSAEMFILE, WSAENOBUFS, ERROR_TOO_MANY_OPEN_FILES and ERROR_NOT_ENOUGH_MEMORY.
+    // WSAEMFILE, WSAENOBUFS, ERROR_TOO_MANY_OPEN_FILES, ERROR_NOT_ENOUGH_MEMORY and
+    // ERROR_PIPE_BUSY.
     #[cfg(windows)]
-    const ERRORS: [i32; 4] = [10_024, 10_055, 4, 8];
+    const ERRORS: [i32; 5] = [10_024, 10_055, 4, 8, 231];
     error.raw_os_error().is_some_and(|error| ERRORS.contains(&error))
 }
 

@@ -10,21 +10,22 @@ pub fn literal_address(host: &str, port: u16) -> Option<SocketAddr> {
         return Some(SocketAddr::new(host.parse::<IpAddr>().ok()?, port));
     };
     let ip = ip.parse::<Ipv6Addr>().ok()?;
-    let index = match zone.parse::<u32>() {
-        Ok(index) => index,
-        Err(_) => {
-            #[cfg(unix)]
-            {
-                let name = std::ffi::CString::new(zone).ok()?;
-                // SAFETY: `name` is a C string that lives until the call returns.
-                unsafe { libc::if_nametoindex(name.as_ptr()) }
-            }
-            // Windows shows zones as numbers.
-            #[cfg(not(unix))]
-            return None;
-        }
-    };
+    let index = zone.parse::<u32>().ok().or_else(|| interface_index(zone))?;
     (index != 0).then(|| SocketAddr::V6(SocketAddrV6::new(ip, port, 0, index)))
+}
+
+/// Returns the number of the network interface with a name, which is 0 if there is none.
+#[cfg(unix)]
+fn interface_index(name: &str) -> Option<u32> {
+    let name = std::ffi::CString::new(name).ok()?;
+    // SAFETY: `name` is a C string that lives until the call returns.
+    Some(unsafe { libc::if_nametoindex(name.as_ptr()) })
+}
+
+/// Returns `None`, because Windows shows zones as numbers.
+#[cfg(not(unix))]
+fn interface_index(_: &str) -> Option<u32> {
+    None
 }
 
 #[cfg(test)]

@@ -112,14 +112,17 @@ impl Socket {
         // ten times as much. A short `sendfile` does not show that the buffer is full, because the
         // file may have ended.
         // The result is stored in the socket's readiness.
-        let _ = self.try_write_with(|socket| match calls::can_write(socket) {
-            false => Err(io::ErrorKind::WouldBlock.into()),
-            true => Ok(()),
+        let _ = self.try_write_with(|socket| {
+            if calls::can_write(socket) { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
         });
     }
 
     /// Returns the next byte of input without consuming it, or `None` after a FIN.
     pub(crate) fn try_peek(&self) -> io::Result<Option<u8>> {
+        #[cfg(windows)]
+        if let Socket::Local(pipe) = self {
+            return pipe.try_peek();
+        }
         let mut byte = [0];
         self.try_read_with(|socket| {
             let n = calls::receive(socket, &mut byte, true)?;
@@ -225,6 +228,10 @@ impl Socket {
     /// Returns true if the connection is closed in both directions. This is the case after a reset,
     /// and after the peer of a Unix socket has closed it. Makes a system call.
     pub(crate) fn is_hung_up(&self) -> bool {
+        #[cfg(windows)]
+        if let Socket::Local(pipe) = self {
+            return pipe.is_ended();
+        }
         self.handle().is_some_and(calls::is_hung_up)
     }
 
@@ -260,10 +267,9 @@ impl Socket {
 
     /// Sends a FIN, which ends this side's direction of the connection.
     pub(crate) fn shut_down(&self) {
-        match self.handle() {
-            Some(socket) => calls::shut_down(socket),
-            // A named pipe has no end of one direction. The client sees the end when it is closed.
-            None => {}
+        // A named pipe cannot end one direction alone. Its client sees the end when it is closed.
+        if let Some(socket) = self.handle() {
+            calls::shut_down(socket);
         }
     }
 

@@ -18,6 +18,7 @@ pub(super) fn as_path(bytes: &[u8]) -> &Path {
 }
 
 /// Converts bytes to text of this system. Returns `None` on Windows if the bytes are not UTF-8.
+#[cfg_attr(unix, expect(clippy::unnecessary_wraps, reason = "not all bytes are text on Windows"))]
 pub(super) fn as_name(bytes: &[u8]) -> Option<&OsStr> {
     #[cfg(unix)]
     return Some(std::os::unix::ffi::OsStrExt::from_bytes(bytes));

@@ -87,9 +87,9 @@ fn longest_prefix<'tree, 'path>(
     let (mapping, rest) = tree.longest_prefix(&folded)?;
     let mut start = path.len();
     if !rest.is_empty() {
-        let count = rest.iter().filter(|byte| **byte == b'/').count();
+        let segments = rest.split(|byte| *byte == b'/').count();
         let mut slashes = path.iter().enumerate().rev().filter(|(_, byte)| **byte == b'/');
-        start = slashes.nth(count)?.0 + 1;
+        start = slashes.nth(segments - 1)?.0 + 1;
     }
     Some((mapping, &path[start..]))
 }

@@ -17,9 +17,8 @@ use super::Pid;
 /// another user.
 pub fn own_memory(pid: Pid) -> Option<u64> {
     let process = process(pid)?;
-    let mut counters = PROCESS_MEMORY_COUNTERS::default();
     let size = size_of::<PROCESS_MEMORY_COUNTERS>() as u32;
-    counters.cb = size;
+    let mut counters = PROCESS_MEMORY_COUNTERS { cb: size, ..PROCESS_MEMORY_COUNTERS::default() };
     // SAFETY: the handle is open, and `counters` is valid for writes of `size` bytes.
     let is_known =
         unsafe { K32GetProcessMemoryInfo(process.as_raw_handle(), &raw mut counters, size) };

@@ -4,6 +4,8 @@
 //! has yet. It is created before its predecessor is served, so that a client never finds the name
 //! without an instance.
 
+#![allow(clippy::unused_self, clippy::unnecessary_wraps)] // These are the functions of a socket.
+
 use std::io;
 use std::os::windows::ffi::OsStrExt as _;
 use std::os::windows::io::{AsRawHandle as _, FromRawHandle as _, IntoRawHandle as _, OwnedHandle};
@@ -12,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rookery_system::fork::CloseInChild;
 use tokio::net::windows::named_pipe::{NamedPipeServer, ServerOptions};
-use windows_sys::Win32::Foundation::{ERROR_ACCESS_DENIED, INVALID_HANDLE_VALUE};
+use windows_sys::Win32::Foundation::{ERROR_ACCESS_DENIED, ERROR_PIPE_BUSY, INVALID_HANDLE_VALUE};
 use windows_sys::Win32::Storage::FileSystem::{
     FILE_FLAG_FIRST_PIPE_INSTANCE, FILE_FLAG_OVERLAPPED, PIPE_ACCESS_DUPLEX,
 };
@@ -29,6 +31,11 @@ const PREFIX: &str = r"\\.\pipe\";
 
 /// The size in bytes of the system's buffer for each direction of a pipe.
 const BUFFER_BYTES: u32 = 64 << 10;
+
+/// Returns the number of an error of Windows as the standard library has it.
+fn number(error: u32) -> i32 {
+    i32::try_from(error).unwrap_or(i32::MAX)
+}
 
 /// A named pipe on which a server listens.
 #[derive(Debug)]
@@ -85,7 +92,7 @@ pub(crate) fn bind(name: &Path, _: Option<u32>) -> io::Result<(LocalListener, So
     if handle == INVALID_HANDLE_VALUE {
         let error = io::Error::last_os_error();
         // The first instance is refused if there is another one.
-        let is_used = error.raw_os_error() == i32::try_from(ERROR_ACCESS_DENIED).ok();
+        let is_used = error.raw_os_error() == Some(number(ERROR_ACCESS_DENIED));
         return Err(if is_used { io::ErrorKind::AddrInUse.into() } else { error });
     }
     // SAFETY: the call has just created the handle, so nothing else owns it.
@@ -102,7 +109,6 @@ impl LocalListener {
     }
 
     /// Does nothing, because the async runtime never blocks on a pipe.
-    #[expect(clippy::unused_self, reason = "a socket is made non-blocking")]
     pub(crate) fn set_nonblocking(&self, _: bool) -> io::Result<()> {
         Ok(())
     }
@@ -117,7 +123,7 @@ impl LocalListener {
         let mut waiting = Waiting { listener: self, instance: Some(self.take()?) };
         let connected = waiting.instance.as_ref().expect("just stored").connect().await;
         let instance = waiting.instance.take().expect("stored until here");
-        *self.next() = match ServerOptions::new().reject_remote_clients(true).create(&self.name) {
+        *self.next() = match self.create() {
             Ok(next) => Instance::Registered(next),
             // The next call tries again.
             Err(_) => Instance::Missing,
@@ -128,18 +134,25 @@ impl LocalListener {
 
     /// Removes the instance for the next client from this value, and registers it with the async
     /// runtime.
+    ///
+    /// # Errors
+    /// Fails with `ERROR_PIPE_BUSY` if there is no instance, so that the caller pauses.
     fn take(&self) -> io::Result<NamedPipeServer> {
-        match std::mem::replace(&mut *self.next(), Instance::Missing) {
+        let instance = match std::mem::replace(&mut *self.next(), Instance::Missing) {
             Instance::Registered(instance) => Ok(instance),
             Instance::Unregistered(handle) => {
                 // SAFETY: the handle is that of a pipe that was created for overlapped input and
                 // output, and this call gives up its ownership.
                 unsafe { NamedPipeServer::from_raw_handle(handle.into_raw_handle()) }
             }
-            Instance::Missing => {
-                ServerOptions::new().reject_remote_clients(true).create(&self.name)
-            }
-        }
+            Instance::Missing => self.create(),
+        };
+        instance.map_err(|_| io::Error::from_raw_os_error(number(ERROR_PIPE_BUSY)))
+    }
+
+    /// Creates a further instance of the pipe.
+    fn create(&self) -> io::Result<NamedPipeServer> {
+        ServerOptions::new().reject_remote_clients(true).create(&self.name)
     }
 
     fn next(&self) -> std::sync::MutexGuard<'_, Instance> {
@@ -174,7 +187,6 @@ pub(crate) struct AcceptedLocal(NamedPipeServer);
 
 impl AcceptedLocal {
     /// Returns false, because no supervisor connects to a named pipe.
-    #[expect(clippy::unused_self, reason = "the peer of a Unix socket is checked")]
     pub(crate) fn is_trusted(&self) -> bool {
         false
     }
@@ -203,6 +215,5 @@ impl SocketFile {
     }
 
     /// Does nothing, because the name ends with the last handle of the pipe.
-    #[expect(clippy::unused_self, reason = "the file of a Unix socket is removed")]
     pub(crate) fn remove(&self) {}
 }

@@ -51,6 +51,7 @@ impl UnixStream {
     }
 
     /// Returns the descriptor of the socket, for system calls.
+    #[expect(clippy::unnecessary_wraps, reason = "a named pipe has none")]
     pub(crate) fn handle(&self) -> Option<BorrowedFd<'_>> {
         Some(self.as_fd())
     }

@@ -33,6 +33,8 @@ fn targets_are_decoded_once_and_matched_by_whole_segments() {
         "e/x",
     ];
     let site = Site::new(&names, &[("/s", "d"), ("/s/sub", "e"), ("/\u{fc}", "d")]);
+    // Windows ignores the dots at the end of a name, so there is no such file.
+    site.check(&[("/s/foo..", if cfg!(windows) { "400" } else { "d/foo.." })]);
     site.check(&[
         ("/s/a.txt", "d/a.txt"),
         ("/s/a.txt?query=/../", "d/a.txt"),
@@ -45,7 +47,6 @@ fn targets_are_decoded_once_and_matched_by_whole_segments() {
         ("/s/%C3%A9/%c3%bc", "d/\u{e9}/\u{fc}"),
         ("/%c3%bc/a.txt", "d/a.txt"),
         ("/s/..foo", "d/..foo"),
-        ("/s/foo..", "d/foo.."),
         ("/s/..nope", "404"),
         ("/s/.dot/f", "d/.dot/f"),
         ("/s/sub/x", "e/x"),

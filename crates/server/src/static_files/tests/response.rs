@@ -144,6 +144,10 @@ fn types_go_by_the_extension_in_any_case() {
         ("a.", "application/octet-stream"),
         ("dir.html/none", "application/octet-stream"),
     ] {
+        // Windows ignores a dot at the end of a name.
+        if cfg!(windows) && name.ends_with('.') {
+            continue;
+        }
         site.write(&format!("d/{name}"), b"x");
         assert_eq!(
             site.get(&format!("/s/{name}")).header("Content-Type"),

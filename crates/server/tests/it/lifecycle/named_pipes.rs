@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rookery_server::{Limits, ListenError, ListenerConfig};
 
-use crate::support::{App, TEST_TIMEOUT, hello};
+use crate::support::{App, TEST_TIMEOUT, hello, wait_until};
 
 /// Returns the name of a pipe that no other test uses.
 fn name(of: &str) -> PathBuf {
@@ -50,7 +50,9 @@ fn a_named_pipe_serves_one_client_after_another_and_several_at_once() {
     }
     assert!(listener.copy_sockets().is_err());
     listener.stop();
-    assert!(OpenOptions::new().read(true).write(true).open(&pipe).is_err());
+    let is_gone = || OpenOptions::new().read(true).write(true).open(&pipe).is_err();
+    // The system has closed the pipe when it has stopped waiting for a client.
+    wait_until("the pipe is closed", is_gone);
     let again = app.server.listen_unix(&pipe, None, ListenerConfig::default()).unwrap();
     assert!(answer(connect(&pipe), GET).ends_with(b"\r\n\r\nHello, World!"));
     again.stop();
@@ -79,15 +81,21 @@ fn a_large_response_reaches_a_slow_client_over_a_named_pipe() {
 }
 
 #[test]
-fn a_name_in_use_and_a_path_that_is_no_pipe_are_errors_with_a_remedy() {
+fn a_name_in_use_is_an_error() {
     let app = App::new(Limits::default(), hello);
     let pipe = name("used");
-    let listen = |path: &PathBuf| app.server.listen_unix(path, None, ListenerConfig::default());
-    let _listener = listen(&pipe).unwrap();
-    let error = listen(&pipe).unwrap_err();
+    let listen = || app.server.listen_unix(&pipe, None, ListenerConfig::default());
+    let _listener = listen().unwrap();
+    let error = listen().unwrap_err();
     assert!(error.to_string().contains("address already in use"), "{error}");
+}
+
+#[test]
+fn a_path_that_is_no_pipe_is_an_error_with_a_remedy() {
+    let app = App::new(Limits::default(), hello);
     for path in [r"C:\run\socket", "/run/socket", r"\\.\pipe\", r"\\server\pipe\x", "é"] {
-        let error = listen(&path.into()).unwrap_err();
+        let listening = app.server.listen_unix(path.as_ref(), None, ListenerConfig::default());
+        let error = listening.unwrap_err();
         assert!(matches!(error, ListenError::Bind { .. }), "{path}");
         assert!(error.to_string().contains(r"such as \\.\pipe\rookery"), "{path}: {error}");
     }
