@@ -137,7 +137,8 @@ impl StaticFiles {
     }
 
     /// Decides whether the application or the server responds to a request. Makes no system call
-    /// and takes no lock. Allocates no memory for a request to the application.
+    /// and takes no lock. Allocates no memory for a request to the application, except on macOS and
+    /// Windows for a path with capital letters.
     #[inline]
     pub fn route(&self, request: &RequestHead<'_>) -> Route {
         if self.is_empty() {

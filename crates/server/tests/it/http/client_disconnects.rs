@@ -37,16 +37,17 @@ fn worker(answers: &Arc<AtomicBool>) -> App {
     )
 }
 
+#[cfg(unix)]
 fn until_idle(app: &App) {
     wait_until("the connection is let go", || app.listener().connections() == 0);
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn a_close_is_noticed_when_the_peers_system_has_forgotten_the_connection() {
     let app = worker(&Arc::default());
     let mut client = app.connect();
     // The system forgets the closed connection after a minute, unless a client sets a shorter time.
-    #[cfg(target_os = "linux")]
     {
         let second: libc::c_int = 1;
         let (fd, value) = (client.socket.as_raw_fd(), (&raw const second).cast());

@@ -335,6 +335,7 @@ fn a_file_truncated_while_it_is_sent_ends_the_connection() {
     assert!(got == content[..got.len()], "all that came is the file's");
 }
 
+#[cfg(unix)]
 #[test]
 fn a_file_written_anew_while_it_is_sent_ends_the_connection_or_is_the_old_one() {
     let (content, got) = changed_while_sent(|folder| folder.write("a.bin", &vec![b'x'; 1000]));
