@@ -9,8 +9,8 @@ use flate2::read::GzDecoder;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use rookery_server::compress::{Candidate, Gzip, mark, negotiate};
 use rookery_server::static_files::{
-    BodyFraming, Found, Header, Overrides, RequestHead, RequiredHeader, Route, StaticFiles,
-    StaticPath, Validation, read_announcement,
+    BodyFraming, Found, Header, NameRules, Overrides, RequestHead, RequiredHeader, Route,
+    StaticFiles, StaticPath, Validation, read_announcement,
 };
 
 /// Reads a request. The first line is the method, a space and the target; each further line is a
@@ -47,6 +47,41 @@ pub fn static_files_decide(data: &[u8]) {
             site.check_found(lookup.open(), &request);
         }
     }
+}
+
+/// Reads the target of a request, which is routed by Windows' rules for file names.
+///
+/// For any target, a path that would be opened must be under the mapped directory. Windows must
+/// open under each of its names the file of this name and nothing else, and it must not be excluded
+/// in any case.
+pub fn static_files_windows(target: &[u8]) {
+    static SITE: OnceLock<Site> = OnceLock::new();
+    let site = SITE.get_or_init(|| Site::with(StaticFiles::with_rules(NameRules::Windows)));
+    let headers = HeaderMap::new();
+    let body = BodyFraming::Absent;
+    let request = RequestHead { method: "GET", target, is_upgrade: false, body, headers: &headers };
+    let Route::Open(lookup) = site.files.route(&request) else { return };
+    site.check_path(lookup.path());
+    let Ok(rest) = lookup.path().strip_prefix(&site.public) else {
+        panic!("{:?} is outside", lookup.path())
+    };
+    let rest = rest.to_str().expect("a name on Windows is text");
+    for name in rest.split('/').filter(|name| !name.is_empty()) {
+        assert!(!name.contains(['\\', ':', '*', '?', '"', '<', '>', '|']), "{rest:?}");
+        assert!(!name.chars().any(|one| one < ' '), "{rest:?}");
+        assert!(!name.ends_with(['.', ' ']), "{rest:?}");
+        let stem = name.split('.').next().unwrap_or_default().trim_end().to_uppercase();
+        let is_device = matches!(&*stem, "CON" | "PRN" | "AUX" | "NUL" | "CONIN$" | "CONOUT$")
+            || ["COM", "LPT"].iter().any(|port| {
+                let number = stem.strip_prefix(port).unwrap_or_default();
+                number.chars().count() == 1
+                    && number.contains(|one: char| "0123456789\u{b9}\u{b2}\u{b3}".contains(one))
+            });
+        assert!(!is_device, "{rest:?}");
+    }
+    let first = rest.split('/').next().unwrap_or_default();
+    assert!(!first.eq_ignore_ascii_case("priv"), "{rest:?} is excluded");
+    assert!(!first.eq_ignore_ascii_case("priv~1"), "{rest:?} is a short name");
 }
 
 /// Reads an announcement of a worker. What is read can be served, and its announcement is read as
@@ -145,6 +180,10 @@ struct Site {
 
 impl Site {
     fn new() -> Site {
+        Site::with(StaticFiles::new())
+    }
+
+    fn with(files: StaticFiles) -> Site {
         let dir = tempfile::tempdir().expect("there is a directory for temporary files");
         let public = dir.path().canonicalize().expect("it was just made").join("public");
         let write = |name: &str, content: &str| {
@@ -170,7 +209,6 @@ impl Site {
         let secret = RequiredHeader::new("X-Key", b"secret").expect("a token");
         let validated =
             Overrides { validation: Some(Validation::Require(secret)), ..Overrides::default() };
-        let files = StaticFiles::new();
         let paths = [
             ("/s", at("", Overrides::default())),
             ("/f", at("", fallthrough())),

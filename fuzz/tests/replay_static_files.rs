@@ -5,6 +5,7 @@ use std::path::Path;
 
 use rookery_fuzz::static_files::{
     static_files_announcement, static_files_decide, static_files_gzip, static_files_negotiate,
+    static_files_windows,
 };
 
 #[test]
@@ -20,6 +21,11 @@ fn decide() {
 #[test]
 fn gzip() {
     replay("static_files_gzip", static_files_gzip, 5);
+}
+
+#[test]
+fn windows() {
+    replay("static_files_windows", static_files_windows, 20);
 }
 
 #[test]

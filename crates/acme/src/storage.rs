@@ -9,17 +9,16 @@
 //!                             lock               held by the process that orders certificates
 //! ```
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use ring::digest::{SHA256, digest};
 use rookery_server::close_in_child;
 use rookery_server::tls::IssuedCertificate;
+use rookery_system::file;
 use rookery_system::fork::CloseInChild;
-use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 
 use crate::jws::AccountKey;
@@ -105,12 +104,10 @@ impl Storage {
         let authority = settings.folder.join(folder_name(rest.trim_end_matches('/')));
         let storage =
             Storage { host: authority.join(certificate_folder(&settings.domains)), authority };
-        DirBuilder::new().recursive(true).mode(0o700).create(&storage.host)?;
+        file::private_folder(DirBuilder::new().recursive(true)).create(&storage.host)?;
         for folder in [&storage.authority, &storage.host] {
             // The folder may have been created by another program or with another umask.
-            if fs::metadata(folder)?.permissions().mode() & 0o077 != 0 {
-                fs::set_permissions(folder, Permissions::from_mode(0o700))?;
-            }
+            file::make_folder_private(folder)?;
         }
         write_atomically(&storage.host.join("writable"), b"")?;
         fs::remove_file(storage.host.join("writable"))?;
@@ -155,18 +152,11 @@ impl Storage {
     /// certificate. Returns `None` if another process holds it. Dropping the lock releases it.
     pub(crate) fn lock(&self) -> io::Result<Option<Lock>> {
         let path = self.host.join("lock");
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Lock { _close_in_child: close_in_child(&file), _file: file })),
-            Err(error) if error == rustix::io::Errno::WOULDBLOCK => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = file::private(&mut options).open(path)?;
+        let is_ours = file::try_lock(&file)?;
+        Ok(is_ours.then(|| Lock { _close_in_child: close_in_child(&file), _file: file }))
     }
 
     pub(crate) fn state(&self) -> State {
@@ -283,7 +273,7 @@ fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let next = path.with_extension(format!("new{}", std::process::id()));
     // The file may remain from a process with the same id that was killed.
     let _ = fs::remove_file(&next);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&next)?;
+    let mut file = file::private(OpenOptions::new().write(true).create_new(true)).open(&next)?;
     let written =
         file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&next, path));
     if written.is_err() {
@@ -292,8 +282,11 @@ fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     fn storage(folder: &Path, domains: &[&str]) -> Storage {

@@ -1,13 +1,15 @@
 //! The access log over real connections: one line for each request, whichever part of the server
 //! has answered it.
 
+#![cfg_attr(not(unix), allow(unused_imports))] // Tests on Unix systems use them.
+
 mod application;
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+#[cfg(unix)]
+use std::os::{fd::OwnedFd, unix::net::UnixStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,6 +17,7 @@ use rookery_exchange::{Command, Event, Payload, StreamEnd, StreamOptions};
 use rookery_server::access_log::{AccessLog, Format, OwnedRecord};
 use rookery_server::{Config, Listener, ListenerConfig, Server, TrustedProxies};
 use rookery_test_support::Lines;
+use socket2::SockRef;
 
 use self::application::{Application, NoWaker};
 
@@ -333,6 +336,7 @@ fn a_log_may_be_changed_while_the_server_runs() {
     assert_eq!((first.take(), second.take()), (None, None));
 }
 
+#[cfg(unix)]
 #[test]
 fn lines_go_to_a_file_descriptor() {
     let (mut reader, writer) = UnixStream::pair().unwrap();
@@ -353,6 +357,7 @@ fn lines_go_to_a_file_descriptor() {
     );
 }
 
+#[cfg(unix)]
 #[test]
 fn a_log_that_nobody_reads_costs_lines_and_holds_nobody_up() {
     let (mut reader, writer) = UnixStream::pair().unwrap();
@@ -394,18 +399,6 @@ fn a_log_that_nobody_reads_costs_lines_and_holds_nobody_up() {
 
 /// Closes a connection by a reset instead of a FIN.
 fn reset(stream: TcpStream) {
-    use std::os::fd::AsRawFd as _;
-    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-    // SAFETY: The descriptor is an open socket, and the size is that of the linger struct.
-    let set = unsafe {
-        libc::setsockopt(
-            stream.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_LINGER,
-            (&raw const linger).cast(),
-            libc::socklen_t::try_from(size_of::<libc::linger>()).unwrap(),
-        )
-    };
-    assert_eq!(set, 0);
+    SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
     drop(stream);
 }

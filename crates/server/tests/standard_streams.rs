@@ -1,6 +1,8 @@
 //! The standard streams of a process when nobody reads them. The test program starts itself again
 //! in a certain mode.
 
+#![cfg(unix)]
+
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::{FromRawFd as _, OwnedFd};

@@ -13,6 +13,7 @@ use rookery_exchange::{Command, Event, Lease, Link, Payload, ResponseBody, Share
 use rookery_server::{Config, Limits, Listener, ListenerConfig, Server};
 use rookery_test_support::TEST_TIMEOUT;
 use rookery_test_support::allocator::{self, CountingAllocator};
+use socket2::SockRef;
 
 use self::application::{Application, NoWaker};
 
@@ -159,17 +160,7 @@ impl Echo {
 
 /// Makes the receive buffer of the client's socket small.
 fn take_little(socket: &TcpStream) {
-    let small: libc::c_int = 64 << 10;
-    // SAFETY: The descriptor is an open socket, and the size is that of the option's value.
-    unsafe {
-        libc::setsockopt(
-            std::os::fd::AsRawFd::as_raw_fd(socket),
-            libc::SOL_SOCKET,
-            libc::SO_RCVBUF,
-            (&raw const small).cast(),
-            libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap(),
-        );
-    }
+    SockRef::from(socket).set_recv_buffer_size(64 << 10).unwrap();
 }
 
 /// Sends `bytes` until the server takes no more for a while. Returns how many were sent.

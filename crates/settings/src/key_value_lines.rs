@@ -1,8 +1,6 @@
 //! The format in which the program and R pass settings to each other. Each line is `key=value`, in
 //! which `%` and line ends are percent-encoded.
 
-use std::os::unix::ffi::OsStrExt as _;
-
 use crate::kind::{Raw, Value};
 
 /// Settings for R, as lines of the form `key=value`. Each key begins with the type of the value, as
@@ -36,11 +34,11 @@ impl Lines {
             Value::Number(number) => add("number", number.to_string().as_bytes()),
             Value::Word(word) => add("word", word.as_bytes()),
             Value::Text(text) => add("text", text.as_bytes()),
-            Value::Path(path) => add("text", path.as_os_str().as_bytes()),
+            Value::Path(path) => add("text", path.as_os_str().as_encoded_bytes()),
             Value::List(list) => list.iter().for_each(|one| add("text", one.as_bytes())),
             Value::Paths(paths) => {
                 for path in paths {
-                    add("text", path.as_os_str().as_bytes());
+                    add("text", path.as_os_str().as_encoded_bytes());
                 }
             }
             Value::Fields(fields) => {

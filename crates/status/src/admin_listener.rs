@@ -4,7 +4,6 @@
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,7 +12,7 @@ use rookery_server::{Config, Limits, ListenError, Listener, ListenerConfig, Serv
 use crate::access_token::AccessToken;
 use crate::admin_handler::AdminHandler;
 use crate::live::{AdminApplication, Viewers};
-use crate::run_folder::ADMIN_SOCKET;
+use crate::run_folder::admin_socket;
 
 /// The address of the admin listener: a network address or a Unix socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,14 +117,15 @@ impl AdminListener {
         Some(self.token.url(&format!("http://{local}")))
     }
 
-    /// Opens a further Unix socket of the admin listener in the server's run folder. The command
+    /// Opens a further Unix socket (on Windows: named pipe) of the admin listener, at the address
+    /// of the server's run folder. The command
     /// `rookery status` connects to this socket.
     ///
     /// # Errors
     /// Returns an error if the socket cannot be created.
     pub fn listen_in(&self, folder: &Path) -> Result<(), ListenError> {
         let listener = self.server.listen_unix(
-            &folder.join(ADMIN_SOCKET),
+            &admin_socket(folder),
             Some(OTHERS),
             ListenerConfig::default(),
         )?;
@@ -149,9 +149,7 @@ impl fmt::Display for AdminListenerError {
         };
         let hint = match &self.at {
             Some(AdminAddress::Unix(path)) if source.kind() == io::ErrorKind::AddrInUse => {
-                let is_socket =
-                    std::fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
-                if is_socket {
+                if is_socket(path) {
                     "\nAnother server is listening there: choose another path, or stop that server."
                 } else {
                     "\nThat file is not a socket and is not replaced: choose another path, or move \
@@ -164,6 +162,18 @@ impl fmt::Display for AdminListenerError {
             _ => "",
         };
         write!(f, "Cannot listen for `--admin` on {address}: {source}.{hint}")
+    }
+}
+
+/// Returns true if a path leads to a socket, or on Windows is the name of a pipe.
+fn is_socket(path: &Path) -> bool {
+    #[cfg(unix)]
+    return std::fs::metadata(path)
+        .is_ok_and(|file| std::os::unix::fs::FileTypeExt::is_socket(&file.file_type()));
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        true
     }
 }
 

@@ -22,7 +22,7 @@ pub use admin_handler::{Action, AdminHandler, HANG_TIMEOUT, NotReady, ServerInfo
 pub use admin_listener::{AdminAddress, AdminListener, AdminListenerError};
 pub use format::routes::routes_json;
 pub use format::{Metrics, format_count, format_duration, html_text, milliseconds, seconds};
-pub use process_usage::{own_memory, own_memory_beyond, processor_time, thread_time};
+pub use process_usage::{Pid, own_memory, own_memory_beyond, own_pid, processor_time, thread_time};
 pub use r_process::{RProcess, last_r_task, r_activity, r_task};
 pub use recent_errors::RecentErrors;
 pub use rookery_server::tls::ServedCertificate;
@@ -30,6 +30,6 @@ pub use rookery_worker_protocol::{
     Counter, HISTOGRAM_BOUNDS, Histogram, RequestCounters, RouteTable, STATUS_CLASSES,
     StatusClassCounters, visible_text,
 };
-pub use run_folder::{ADMIN_SOCKET, RunFolder, run_folders};
+pub use run_folder::{ADMIN_SOCKET, RunFolder, admin_socket, run_folders};
 pub use standalone::{Lifecycle, Standalone, StandaloneInputs};
 pub use utilization::Utilization;

@@ -10,7 +10,7 @@ use rookery_worker_protocol::{
 use serde_json::{Value, json};
 
 use crate::format::{Metrics, format_duration, milliseconds, seconds};
-use crate::process_usage::{open_descriptors, own_memory, processor_time, thread_time};
+use crate::process_usage::{Pid, open_descriptors, own_memory, processor_time, thread_time};
 
 /// The description of an R process that serves the app.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct RProcess {
     /// The number of the R process's slot (its numbered place among the workers), from 0.
     pub slot: u32,
     /// The process id of the R process.
-    pub pid: libc::pid_t,
+    pub pid: Pid,
     /// The stage that the R process has reached in its life, for example `ready`.
     pub state: &'static str,
     /// The time at which the R process was started.

@@ -8,6 +8,7 @@ use rookery_worker_protocol::ErrorReport;
 use serde_json::{Value, json};
 
 use crate::format::seconds;
+use crate::process_usage::Pid;
 
 /// The number of errors that are kept.
 const KEPT: usize = 50;
@@ -26,13 +27,13 @@ struct Errors {
 struct Entry {
     at: SystemTime,
     slot: u32,
-    pid: libc::pid_t,
+    pid: Pid,
     report: ErrorReport,
 }
 
 impl RecentErrors {
     /// Adds an error that the R process `pid` in the slot `slot` has reported.
-    pub fn add(&self, slot: u32, pid: libc::pid_t, report: ErrorReport) {
+    pub fn add(&self, slot: u32, pid: Pid, report: ErrorReport) {
         let mut errors = self.lock();
         errors.reported += 1;
         if errors.last.len() == KEPT {

@@ -3,10 +3,11 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+#[cfg(unix)]
 use std::time::Duration;
+
+use rookery_system::file;
 
 /// The beginning of the name of every run folder.
 const PREFIX: &str = "rookery-workers-";
@@ -16,8 +17,10 @@ const PREFIX: &str = "rookery-workers-";
 const LOCK: &str = "lock";
 
 /// The maximum number of attempts to lock a run folder.
+#[cfg(unix)]
 const LOCK_TRIES: u32 = 20;
 /// The pause between two attempts to lock a run folder.
+#[cfg(unix)]
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// The maximum length of the path of a Unix socket, including its terminating zero (`sockaddr_un`).
@@ -46,20 +49,22 @@ impl RunFolder {
     /// Returns the system's error if the folder or its lock file cannot be created.
     pub fn create(parent: &Path) -> io::Result<RunFolder> {
         let is_long = parent.as_os_str().len() + PREFIX.len() + IN_FOLDER > MOST_PATH;
-        let parent = if is_long { Path::new("/tmp") } else { parent };
+        let parent = if is_long && cfg!(unix) { Path::new("/tmp") } else { parent };
         remove_forsaken(parent);
         let pid = std::process::id();
         for at in 0.. {
             let path = parent.join(format!("{PREFIX}{pid}-{at}"));
-            match fs::DirBuilder::new().mode(0o700).create(&path) {
+            match file::private_folder(&mut fs::DirBuilder::new()).create(&path) {
                 Ok(()) => {
                     // The file is locked before it gets the name `LOCK`. Otherwise another server
                     // could find it unlocked and remove the folder.
                     let making = path.join("making");
                     let lock = File::create_new(&making)?;
-                    lock_file(&lock)?;
+                    if !file::try_lock(&lock)? {
+                        return Err(io::ErrorKind::WouldBlock.into());
+                    }
                     fs::rename(making, path.join(LOCK))?;
-                    let kept = File::open(&path).ok().filter(is_kept_from_ageing);
+                    let kept = keep_from_ageing(&path);
                     return Ok(RunFolder { path, _lock: lock, _kept: kept });
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && at < 1000 => {}
@@ -88,13 +93,23 @@ impl RunFolder {
     /// Returns the system's error if the folder cannot be created.
     pub fn temporary(&self, slot: u32, epoch: u64) -> io::Result<PathBuf> {
         let path = self.path.join(format!("tmp-{slot}.{epoch}"));
-        fs::DirBuilder::new().mode(0o700).create(&path)?;
+        file::private_folder(&mut fs::DirBuilder::new()).create(&path)?;
         Ok(path)
     }
 }
 
 /// The name of the admin listener's socket in a run folder.
 pub const ADMIN_SOCKET: &str = "admin";
+
+/// Returns the path of the admin listener's Unix socket in a run folder, or on Windows the name of
+/// its named pipe, which contains the name of the folder.
+pub fn admin_socket(folder: &Path) -> PathBuf {
+    if cfg!(windows) {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        return PathBuf::from(format!(r"\\.\pipe\{name}-{ADMIN_SOCKET}"));
+    }
+    folder.join(ADMIN_SOCKET)
+}
 
 /// Returns this user's run folders in `parent`, each with the process id of its supervisor, which
 /// may have ended.
@@ -115,9 +130,20 @@ pub fn run_folders(parent: &Path) -> Vec<(u32, PathBuf)> {
 /// Returns true if a path is a folder that belongs to this user. Returns false for a symbolic link,
 /// because it may lead to a folder of another user.
 fn is_own_folder(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|folder| folder.is_dir() && is_own(&folder))
+}
+
+#[cfg(unix)]
+fn is_own(file: &fs::Metadata) -> bool {
     // SAFETY: geteuid takes no arguments and never fails.
     let own = unsafe { libc::geteuid() };
-    fs::symlink_metadata(path).is_ok_and(|folder| folder.is_dir() && folder.uid() == own)
+    std::os::unix::fs::MetadataExt::uid(file) == own
+}
+
+/// Returns true, because each user has a folder of their own for temporary files.
+#[cfg(not(unix))]
+fn is_own(_: &fs::Metadata) -> bool {
+    true
 }
 
 impl Drop for RunFolder {
@@ -127,27 +153,27 @@ impl Drop for RunFolder {
     }
 }
 
-fn lock_file(file: &File) -> io::Result<()> {
-    // SAFETY: the descriptor is open. The lock is released when the descriptor is closed, and so
-    // when the process ends.
-    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
-        return Ok(());
-    }
-    Err(io::Error::last_os_error())
-}
-
-/// Locks a run folder until its descriptor is closed, so that systemd-tmpfiles does not remove old
-/// files from it. Returns true on success. Tries several times, because systemd-tmpfiles itself may
-/// lock the folder for a moment.
-fn is_kept_from_ageing(folder: &File) -> bool {
+/// Opens and locks a run folder, so that systemd-tmpfiles does not remove old files from it until
+/// the returned file is closed. Tries several times, because systemd-tmpfiles itself may lock the
+/// folder for a moment. Returns `None` if the folder could not be locked.
+#[cfg(unix)]
+fn keep_from_ageing(folder: &Path) -> Option<File> {
+    use std::os::fd::AsRawFd as _;
+    let folder = File::open(folder).ok()?;
     for _ in 0..LOCK_TRIES {
         // SAFETY: the descriptor is open.
         if unsafe { libc::flock(folder.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) } == 0 {
-            return true;
+            return Some(folder);
         }
         std::thread::sleep(LOCK_PAUSE);
     }
-    false
+    None
+}
+
+/// Returns `None`, because only Unix systems remove old files in this way.
+#[cfg(not(unix))]
+fn keep_from_ageing(_: &Path) -> Option<File> {
+    None
 }
 
 /// Removes the run folders of this user whose supervisor has ended.
@@ -158,7 +184,7 @@ fn remove_forsaken(parent: &Path) {
         if is_one && is_own_folder(&path) {
             // A folder without a lock file is being created by another server.
             let lock = File::open(path.join(LOCK));
-            if lock.is_ok_and(|lock| lock_file(&lock).is_ok()) {
+            if lock.is_ok_and(|lock| matches!(file::try_lock(&lock), Ok(true))) {
                 let _ = fs::remove_dir_all(&path);
             }
         }
@@ -189,9 +215,9 @@ mod tests {
         let folder = RunFolder::create(parent.path()).unwrap();
         // systemd-tmpfiles locks a folder in the same way before it looks into it.
         let cleaner = File::open(folder.path()).unwrap();
-        assert_eq!(lock_file(&cleaner).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert!(!file::try_lock(&cleaner).unwrap());
         drop(folder);
-        lock_file(&cleaner).unwrap();
+        assert!(file::try_lock(&cleaner).unwrap());
     }
 
     #[test]

@@ -18,6 +18,7 @@ use serde_json::json;
 use crate::admin_handler::{HANG_TIMEOUT, NotReady, ServerInfo, StatusSource};
 use crate::format::routes::routes_json;
 use crate::format::{Metrics, format_count, format_duration, seconds};
+use crate::process_usage::own_pid;
 use crate::r_process::{RProcess, r_activity, r_task};
 use crate::recent_errors::RecentErrors;
 use crate::utilization::Utilization;
@@ -393,16 +394,11 @@ fn watch(one: &Weak<Standalone>) {
     }
 }
 
-fn own_pid() -> libc::pid_t {
-    // SAFETY: getpid takes no arguments and never fails.
-    unsafe { libc::getpid() }
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use rookery_server::{Config, ListenerConfig, Server};
     use rookery_worker_protocol::{RouteName, RouteSample};

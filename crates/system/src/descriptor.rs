@@ -35,6 +35,11 @@ pub fn socket_option(fd: BorrowedFd<'_>, option: libc::c_int) -> Option<libc::c_
     (result == 0).then_some(value)
 }
 
+/// Returns true if the descriptor is a socket that listens for connections.
+pub fn is_listening(fd: BorrowedFd<'_>) -> bool {
+    socket_option(fd, libc::SO_ACCEPTCONN).is_some_and(|value| value != 0)
+}
+
 /// Returns the address family of a socket. Returns `None` if the descriptor is not an open socket.
 pub fn socket_family(fd: BorrowedFd<'_>) -> Option<libc::c_int> {
     family_by(libc::getsockname, fd)
@@ -59,8 +64,7 @@ fn family_by(get_name: GetName, fd: BorrowedFd<'_>) -> Option<libc::c_int> {
 }
 
 /// Returns the user id of the process that created or connected the other end of a Unix socket.
-/// Returns `None` if the descriptor is not a connected Unix socket. Always returns `None` outside
-/// Linux.
+/// Returns `None` if the descriptor is not a connected Unix socket.
 pub fn peer_user(fd: BorrowedFd<'_>) -> Option<libc::uid_t> {
     #[cfg(target_os = "linux")]
     {
@@ -78,18 +82,44 @@ pub fn peer_user(fd: BorrowedFd<'_>) -> Option<libc::uid_t> {
         };
         (result == 0).then_some(peer.uid)
     }
+    // Linux alone lacks this function. It fails for a socket that is not connected, or no Unix
+    // socket.
     #[cfg(not(target_os = "linux"))]
     {
-        let _ = fd;
-        None
+        let (mut user, mut group) = (0, 0);
+        // SAFETY: both numbers are valid for writes.
+        let result = unsafe { libc::getpeereid(fd.as_raw_fd(), &raw mut user, &raw mut group) };
+        (result == 0).then_some(user)
     }
 }
 
+/// Makes a write to a socket whose peer has disconnected return an error instead of raising
+/// SIGPIPE. Does nothing on systems where each write requests the same by `MSG_NOSIGNAL`.
+pub fn disable_broken_pipe_signal(fd: BorrowedFd<'_>) {
+    #[cfg(target_vendor = "apple")]
+    {
+        let on: libc::c_int = 1;
+        // SAFETY: `on` is valid for reads of its size. If the call fails, R's handler ignores the
+        // signal.
+        unsafe {
+            libc::setsockopt(
+                fd.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_NOSIGPIPE,
+                (&raw const on).cast(),
+                size_of::<libc::c_int>() as libc::socklen_t,
+            )
+        };
+    }
+    #[cfg(not(target_vendor = "apple"))]
+    let _ = fd;
+}
+
 /// Marks all descriptors from the number `first` upwards as close-on-exec, so that the system
-/// closes them when the process executes another program. Does nothing before Linux 5.11 and
-/// outside Linux. Async-signal-safe.
+/// closes them when the process executes another program. Does nothing before Linux 5.11.
+/// Async-signal-safe.
 pub fn close_on_exec_from(first: libc::c_uint) {
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(feature = "portable")))]
     // SAFETY: the call passes no memory and closes nothing now.
     unsafe {
         libc::syscall(
@@ -99,11 +129,61 @@ pub fn close_on_exec_from(first: libc::c_uint) {
             libc::c_uint::from(CLOSE_RANGE_CLOEXEC),
         );
     }
-    #[cfg(not(target_os = "linux"))]
-    let _ = first;
+    #[cfg(not(all(target_os = "linux", not(feature = "portable"))))]
+    {
+        let first = libc::c_int::try_from(first).unwrap_or(libc::c_int::MAX);
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: `limit` is a valid rlimit to write to.
+        let is_known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
+        let end = libc::c_int::try_from(limit.rlim_cur).unwrap_or(libc::c_int::MAX);
+        let end = if is_known { end.min(MAX_SCANNED) } else { MAX_SCANNED };
+        for number in first..end {
+            // SAFETY: the call passes no memory. It fails for a descriptor that is not open.
+            unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
+        }
+    }
 }
 
 /// The flag of the system call `close_range` that sets close-on-exec instead of closing the
 /// descriptors, as in `linux/close_range.h`.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
 const CLOSE_RANGE_CLOEXEC: u8 = 4;
+
+/// The number below which all descriptors are marked as close-on-exec on systems that cannot mark a
+/// range. Checking so many takes about ten milliseconds.
+#[cfg(not(all(target_os = "linux", not(feature = "portable"))))]
+const MAX_SCANNED: libc::c_int = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::{AsFd as _, FromRawFd as _, OwnedFd};
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "sockets")]
+    fn the_other_end_of_a_socket_pair_belongs_to_this_user() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        // SAFETY: the call takes no arguments and never fails.
+        assert_eq!(peer_user(one.as_fd()), Some(unsafe { libc::geteuid() }));
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        assert_ne!(peer_family(listener.as_fd()), Some(libc::AF_UNIX));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "descriptors")]
+    fn descriptors_above_a_number_are_closed_on_exec() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        // SAFETY: the call passes no memory, and creates a descriptor that nothing else owns.
+        let inherited =
+            unsafe { OwnedFd::from_raw_fd(libc::fcntl(file.as_raw_fd(), libc::F_DUPFD, 900)) };
+        // SAFETY: F_GETFD passes no memory.
+        let flags = || unsafe { libc::fcntl(inherited.as_raw_fd(), libc::F_GETFD) };
+        assert_eq!(flags(), 0);
+        close_on_exec_from(950.max(inherited.as_raw_fd().unsigned_abs() + 1));
+        assert_eq!(flags(), 0);
+        close_on_exec_from(900);
+        assert_eq!(flags(), libc::FD_CLOEXEC);
+    }
+}

@@ -3,25 +3,44 @@
 //!
 //! - [`signals`]: threads that never run a signal handler
 //! - [`fork`]: descriptors that a forked child must close
-//! - [`descriptor`]: properties of descriptors and sockets
-//! - [`packets`]: Unix sockets that preserve message boundaries
+//! - [`socket`]: the handle of a socket, by one name on all systems
+//! - [`file`](mod@file): files that are read at an offset, and private files and folders
 //! - [`shared_memory`]: memory of a fixed size that processes share
+//! - [`disk`]: the free space of a file system
+//! - [`clock`]: a clock that processes share
+//! - [`memory`](mod@memory): the memory of the machine
+//!
+//! On Unix systems only:
+//! - `descriptor`: properties of descriptors and sockets
+//! - `packets`: sockets that preserve message boundaries
+//!
+//! Where systems differ, a module has one file for each kind of system, with the same functions.
+//! The feature `portable` makes Linux use the code of other systems, so that tests can run it.
 
+pub mod clock;
+#[cfg(unix)]
 pub mod descriptor;
+pub mod disk;
+pub mod file;
+#[cfg(unix)]
+#[path = "fork/unix.rs"]
 pub mod fork;
+#[cfg(not(unix))]
+#[path = "fork/none.rs"]
+pub mod fork;
+pub mod memory;
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
+#[path = "packets/sequenced.rs"]
+pub mod packets;
+#[cfg(all(unix, not(all(target_os = "linux", not(feature = "portable")))))]
+#[path = "packets/framed.rs"]
 pub mod packets;
 pub mod shared_memory;
 pub mod signals;
-
-use std::io;
+pub mod socket;
 
 /// Converts the result of a system call, which is -1 on failure, to a `Result`.
-fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
-}
-
-/// Returns the error `Unsupported`, for functions that work only on Linux.
-#[cfg(not(target_os = "linux"))]
-fn unsupported<T>() -> io::Result<T> {
-    Err(io::Error::new(io::ErrorKind::Unsupported, "this feature needs Linux"))
+#[cfg(unix)]
+fn checked(result: libc::c_int) -> std::io::Result<libc::c_int> {
+    if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(result) }
 }

@@ -3,12 +3,12 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
+use socket2::SockRef;
 
 use crate::{TEST_TIMEOUT, wait_until};
 
@@ -81,33 +81,17 @@ impl Client {
     /// Shrinks the receive buffer of the client's socket, so that the server soon notices when this
     /// client does not read.
     pub fn shrink_receive_buffer(&self) {
-        let size: libc::c_int = 64 << 10;
-        self.set_option(libc::SO_RCVBUF, &size);
+        SockRef::from(&self.socket).set_recv_buffer_size(64 << 10).expect("an open socket");
     }
 
     /// Makes the client send a reset instead of a FIN when it closes its socket.
     pub fn reset_on_close(&self) {
-        self.set_option(libc::SO_LINGER, &libc::linger { l_onoff: 1, l_linger: 0 });
+        SockRef::from(&self.socket).set_linger(Some(Duration::ZERO)).expect("an open socket");
     }
 
     /// Closes the connection with a reset.
     pub fn reset(self) {
         self.reset_on_close();
-    }
-
-    fn set_option<T>(&self, option: libc::c_int, value: &T) {
-        // SAFETY: The descriptor is an open socket, and the pointer and the size are those of the
-        // value, whose type is that of the option.
-        let result = unsafe {
-            libc::setsockopt(
-                self.socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                option,
-                std::ptr::from_ref(value).cast(),
-                libc::socklen_t::try_from(size_of::<T>()).expect("a small size"),
-            )
-        };
-        assert_eq!(result, 0);
     }
 
     /// Waits until the server has read all bytes that the client sent. A connection that the test

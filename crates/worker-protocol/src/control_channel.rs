@@ -3,7 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use rookery_system::{descriptor, packets};
+use rookery_system::descriptor;
+use rookery_system::packets::PacketSocket;
 
 use crate::error_report::{ErrorReport, MAX_ERROR_REPORT_SIZE};
 use crate::message::{ANNOUNCEMENT, ERROR_REPORT, MESSAGE_BYTES, Message};
@@ -29,7 +30,7 @@ fn may_pass_on(peer: libc::uid_t, own: libc::uid_t) -> bool {
 /// not wait for the end of the channel alone, but also for the exit of the worker process (with a
 /// pidfd).
 #[derive(Debug)]
-pub struct ControlChannel(OwnedFd);
+pub struct ControlChannel(PacketSocket);
 
 /// The maximum length in bytes of an announcement (a worker's list of its static paths), which is
 /// enough for a few hundred paths.
@@ -61,7 +62,7 @@ impl ControlChannel {
     /// # Errors
     /// Returns the system's error if the socket pair cannot be created.
     pub fn pair() -> io::Result<(ControlChannel, OwnedFd)> {
-        let (ours, theirs) = packets::packet_pair()?;
+        let (ours, theirs) = PacketSocket::pair()?;
         Ok((ControlChannel(ours), theirs))
     }
 
@@ -72,7 +73,7 @@ impl ControlChannel {
     /// control channel.
     pub fn attach(end: OwnedFd) -> io::Result<ControlChannel> {
         if ControlChannel::is_end(end.as_fd()) {
-            return Ok(ControlChannel(end));
+            return Ok(ControlChannel(PacketSocket::from_end(end)));
         }
         Err(io::Error::new(
             io::ErrorKind::InvalidData,
@@ -81,12 +82,10 @@ impl ControlChannel {
     }
 
     /// Returns true if the descriptor may be an end of a control channel, that is, a Unix socket
-    /// for packets (`SOCK_SEQPACKET`) that is or was connected. A socket that is no longer
-    /// connected is accepted because the supervisor may already have closed the other end.
+    /// that is or was connected. A socket that is no longer connected is accepted because the
+    /// supervisor may already have closed the other end.
     pub(crate) fn is_end(fd: BorrowedFd<'_>) -> bool {
-        descriptor::peer_family(fd) == Some(libc::AF_UNIX)
-            && descriptor::socket_option(fd, libc::SO_TYPE) == Some(libc::SOCK_SEQPACKET)
-            && descriptor::socket_option(fd, libc::SO_ACCEPTCONN) == Some(0)
+        PacketSocket::is_end(fd)
     }
 
     /// Sends a message over the control channel without blocking.
@@ -96,7 +95,7 @@ impl ControlChannel {
     ///   unread.
     /// - [`BrokenPipe`](io::ErrorKind::BrokenPipe) if the other end is closed.
     pub fn send(&self, message: Message) -> io::Result<()> {
-        packets::send(self.0.as_fd(), &message.encode())
+        self.0.send(&message.encode())
     }
 
     /// Sends an announcement (a worker's list of its static paths) to the supervisor without
@@ -108,17 +107,10 @@ impl ControlChannel {
     /// [`MAX_ANNOUNCEMENT_SIZE`] bytes or for more than the system accepts in one packet, and the
     /// errors of [`send`](Self::send).
     pub fn announce(&self, number: u64, bytes: &[u8]) -> io::Result<()> {
-        let too_long = || io::Error::from(io::ErrorKind::InvalidInput);
         if bytes.len() > MAX_ANNOUNCEMENT_SIZE {
-            return Err(too_long());
+            return Err(io::ErrorKind::InvalidInput.into());
         }
-        match packets::send(
-            self.0.as_fd(),
-            &[&ANNOUNCEMENT[..], &number.to_le_bytes(), bytes].concat(),
-        ) {
-            Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => Err(too_long()),
-            sent => sent,
-        }
+        self.0.send(&[&ANNOUNCEMENT[..], &number.to_le_bytes(), bytes].concat())
     }
 
     /// Sends the report of an error in R to the supervisor without blocking.
@@ -126,7 +118,7 @@ impl ControlChannel {
     /// # Errors
     /// Returns the errors of [`send`](Self::send).
     pub fn report_error(&self, report: &ErrorReport) -> io::Result<()> {
-        packets::send(self.0.as_fd(), &[&ERROR_REPORT[..], &report.encode()].concat())
+        self.0.send(&[&ERROR_REPORT[..], &report.encode()].concat())
     }
 
     /// Receives the next packet from the control channel, or returns [`Received::Nothing`] if none
@@ -134,7 +126,7 @@ impl ControlChannel {
     pub fn receive(&self) -> Received {
         // One byte more than a message has, so that a longer packet is recognized.
         let mut room = [0; MESSAGE_BYTES + 1];
-        match packets::peek(self.0.as_fd(), &mut room) {
+        match self.0.peek(&mut room) {
             Ok(len) if len > MESSAGE_BYTES && room.starts_with(&ANNOUNCEMENT) => {
                 self.receive_announcement(len)
             }
@@ -149,7 +141,7 @@ impl ControlChannel {
     fn receive_error(&self, len: usize) -> Received {
         let most = ERROR_REPORT.len() + MAX_ERROR_REPORT_SIZE;
         let mut room = vec![0; len.min(most)];
-        match packets::receive(self.0.as_fd(), &mut room) {
+        match self.0.receive(&mut room) {
             Ok(came) if len <= most => {
                 let bytes = room[..came].get(ERROR_REPORT.len()..).unwrap_or_default();
                 Received::Error(ErrorReport::decode(bytes))
@@ -160,7 +152,7 @@ impl ControlChannel {
     }
 
     fn receive_message(&self, mut room: [u8; MESSAGE_BYTES + 1]) -> Received {
-        match packets::receive(self.0.as_fd(), &mut room) {
+        match self.0.receive(&mut room) {
             // A packet without bytes looks the same as the end, but neither side sends such
             // packets.
             Ok(0) => Received::End,
@@ -177,7 +169,7 @@ impl ControlChannel {
     fn receive_announcement(&self, len: usize) -> Received {
         let most = ANNOUNCEMENT.len() + size_of::<u64>() + MAX_ANNOUNCEMENT_SIZE;
         let mut room = vec![0; len.min(most)];
-        match packets::receive(self.0.as_fd(), &mut room) {
+        match self.0.receive(&mut room) {
             Ok(came) if len <= most => Received::of_announcement(&room[..came]),
             Ok(_) => Received::Malformed,
             Err(error) => Received::of_error(&error),
@@ -212,7 +204,7 @@ impl AsFd for ControlChannel {
 
 impl AsRawFd for ControlChannel {
     fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.0.as_fd().as_raw_fd()
     }
 }
 

@@ -190,7 +190,7 @@ fn is_control(fd: BorrowedFd<'_>) -> Option<&'static str> {
 }
 
 fn is_memory(fd: BorrowedFd<'_>) -> Option<&'static str> {
-    let is_one = shared_memory::check_sealed(fd, size_of::<crate::Scoreboard>()).is_ok();
+    let is_one = shared_memory::check_size(fd, size_of::<crate::Scoreboard>()).is_ok();
     (!is_one).then_some("does not name a scoreboard of this version")
 }
 
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(feature = "portable")))]
     #[cfg_attr(miri, ignore = "sockets")]
     fn errors_name_the_variable_and_leave_descriptors_open() {
         let folder = std::env::temp_dir().join(format!("rookery-worker-{}", std::process::id()));

@@ -44,14 +44,22 @@
 //! - A worker can send malformed messages on the control channel. They are reported as
 //!   [`Received::Malformed`].
 //!
-//! Only Linux has memory whose size can be sealed. On other systems, [`SharedScoreboard::create`]
-//! returns an error, and the rest of this crate cannot be used.
+//! # Systems
+//! - On Linux, the size of the memory is sealed, and the control channel has sockets that preserve
+//!   the boundaries of messages.
+//! - On macOS, the size of the memory can be set once, and the messages of the control channel
+//!   follow their lengths on a stream.
+//! - On Windows, a server without a supervisor uses the [`Scoreboard`]. There are no inherited
+//!   descriptors and no control channel.
 
+#[cfg(unix)]
 mod control_channel;
 mod counters;
 mod error_report;
+#[cfg(unix)]
 mod inherited;
 mod message;
+#[cfg(unix)]
 mod public_listeners;
 mod routes;
 mod scoreboard;
@@ -59,17 +67,21 @@ mod shared_scoreboard;
 mod ticket;
 mod variables;
 mod visible_text;
+#[cfg(unix)]
 mod worker_environment;
 mod worker_header;
 
+#[cfg(unix)]
 pub use control_channel::{ControlChannel, MAX_ANNOUNCEMENT_SIZE, Received, is_trusted_peer};
 pub use counters::{
     Counter, HISTOGRAM_BOUNDS, Histogram, RequestCounters, SPAN_RESULTS, STATUS_CLASSES,
     SpanCounters, StatusClassCounters,
 };
 pub use error_report::{ErrorReport, MAX_ERROR_REPORT_SIZE};
+#[cfg(unix)]
 pub use inherited::{Inherited, InheritedError};
 pub use message::{MESSAGE_BYTES, MalformedMessage, Message};
+#[cfg(unix)]
 pub use public_listeners::{PublicDescriptors, PublicSockets};
 pub use routes::{
     MAX_ROUTE_LEN, MAX_ROUTES, OTHER_ROUTE, RequestReport, RouteCounters, RouteName, RouteSample,
@@ -84,6 +96,7 @@ pub use variables::{
     PUBLIC_FDS, SCOREBOARD_FD, WORKER, WORKER_ID, WORKERS,
 };
 pub use visible_text::{visible_char, visible_text};
+#[cfg(unix)]
 pub use worker_environment::{Gate, WorkerEnvironment};
 pub use worker_header::{
     BodyLength, BodyState, BorrowedWorkerHeader, ClientCertificate, HEAD_ACCEPTED, HEAD_UNDECIDED,

@@ -68,15 +68,11 @@ impl RState {
     }
 }
 
-/// Returns the current time of `CLOCK_MONOTONIC` in nanoseconds. All processes of a machine share
-/// this clock.
-#[allow(clippy::cast_sign_loss)] // `cast_unsigned` needs a newer Rust.
+/// Returns the current time of the machine's monotonic clock in nanoseconds. All processes of a
+/// machine share this clock.
+#[inline]
 pub fn now() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid timespec to write to, and this clock always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    // Neither number is negative, because the clock counts from the machine's start.
-    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+    rookery_system::clock::nanoseconds()
 }
 
 /// The scoreboard of one worker process: memory, shared with the supervisor, in which the worker

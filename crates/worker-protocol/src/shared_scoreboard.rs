@@ -2,10 +2,9 @@
 
 use std::io;
 use std::ops::Deref;
-use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 
-use rookery_system::shared_memory;
+use rookery_system::shared_memory::{self, OwnedMemory};
 
 use crate::routes::RouteTable;
 use crate::scoreboard::Scoreboard;
@@ -22,29 +21,29 @@ unsafe impl Sync for SharedScoreboard {}
 
 impl SharedScoreboard {
     /// Creates the scoreboard of a worker that will be started. Returns the scoreboard and the
-    /// descriptor of its memory, which the worker inherits. The size of the memory is sealed, so no
-    /// process can change it.
+    /// handle of its memory, which the worker inherits. No process can change the size of the
+    /// memory.
     ///
     /// # Errors
-    /// Returns [`Unsupported`](io::ErrorKind::Unsupported) if the system cannot seal memory, and
-    /// the system's error if the memory cannot be created or mapped.
-    pub fn create() -> io::Result<(SharedScoreboard, OwnedFd)> {
-        let memory = shared_memory::sealed_memory(size_of::<Scoreboard>())?;
-        let scoreboard = SharedScoreboard(shared_memory::map(memory.as_fd())?);
+    /// Returns the system's error if the memory cannot be created or mapped.
+    pub fn create() -> io::Result<(SharedScoreboard, OwnedMemory)> {
+        let memory = shared_memory::create(size_of::<Scoreboard>())?;
+        let scoreboard = SharedScoreboard(shared_memory::map(shared_memory::borrow(&memory))?);
         scoreboard.write_signature();
         Ok((scoreboard, memory))
     }
 
-    /// Maps the scoreboard whose descriptor a worker has inherited.
+    /// Maps the scoreboard whose handle a worker has inherited.
     ///
     /// # Errors
-    /// Returns [`InvalidData`](io::ErrorKind::InvalidData) if the descriptor refers to something
-    /// else, if the memory is not sealed, or if the scoreboard has another layout, and the system's
-    /// error if the memory cannot be mapped.
-    pub fn attach(memory: &OwnedFd) -> io::Result<SharedScoreboard> {
+    /// Returns [`InvalidData`](io::ErrorKind::InvalidData) if the handle refers to something else,
+    /// if the size of the memory can change, or if the scoreboard has another layout, and the
+    /// system's error if the memory cannot be mapped.
+    pub fn attach(memory: &OwnedMemory) -> io::Result<SharedScoreboard> {
+        let memory = shared_memory::borrow(memory);
         // Checked before mapping, because truncating unsealed memory would cause a SIGBUS later.
-        shared_memory::check_sealed(memory.as_fd(), size_of::<Scoreboard>())?;
-        let scoreboard = SharedScoreboard(shared_memory::map(memory.as_fd())?);
+        shared_memory::check_size(memory, size_of::<Scoreboard>())?;
+        let scoreboard = SharedScoreboard(shared_memory::map(memory)?);
         if !scoreboard.has_valid_signature() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,

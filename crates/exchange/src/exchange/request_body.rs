@@ -94,7 +94,7 @@ impl RequestBody {
     /// Returns the error of reading the file.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<usize> {
         if let Some(file) = &self.file {
-            return std::os::unix::fs::FileExt::read_at(file, out, offset);
+            return rookery_system::file::read_at(file, out, offset);
         }
         let Ok(mut skip) = usize::try_from(offset) else { return Ok(0) };
         let mut done = 0;

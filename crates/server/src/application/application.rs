@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, WakeUp, WebSocketId};
 use rookery_worker_protocol::RouteTable;
 
-use crate::net::unix_stream::UnixStream;
+use crate::net::local::LocalStream;
 
 /// A function that makes the [`Application`]. The I/O thread calls it once, when the thread starts.
 /// Its argument is a handle by which other threads wake the I/O thread after they have queued a
@@ -19,7 +19,7 @@ pub type MakeApplication = Arc<dyn Fn(Arc<dyn IoWaker>) -> Box<dyn Application> 
 #[derive(Debug)]
 pub struct Upstream {
     /// The socket that is connected to the process that serves the WebSocket.
-    pub socket: UnixStream,
+    pub socket: LocalStream,
     /// The bytes that have already been read from the socket when forwarding starts. They are
     /// forwarded to the client first.
     pub read: Vec<u8>,

@@ -1,6 +1,5 @@
 //! The attributes of a file by which the server detects that the file has changed.
 
-use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The error of a file operation that was not performed because it might have to wait for a disk.
@@ -33,18 +32,34 @@ pub(crate) enum Kind {
     Regular,
     Directory,
     /// A file that is neither regular nor a folder: a FIFO, a socket or a device.
+    #[cfg_attr(
+        any(not(target_os = "linux"), feature = "portable"),
+        expect(dead_code, reason = "only files that are read without blocking have a kind")
+    )]
     Other,
 }
 
 impl FileState {
+    /// Returns the attributes of a file that show whether it has changed. On Windows, these are its
+    /// length and the time of its last modification, so the server does not cache files there.
     pub(crate) fn of(metadata: &std::fs::Metadata) -> FileState {
-        let stamp = |seconds, nanos| Stamp { seconds, nanos: u32::try_from(nanos).unwrap_or(0) };
-        FileState {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            len: metadata.len(),
-            modified: stamp(metadata.mtime(), metadata.mtime_nsec()),
-            changed: stamp(metadata.ctime(), metadata.ctime_nsec()),
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt as _;
+            let stamp =
+                |seconds, nanos| Stamp { seconds, nanos: u32::try_from(nanos).unwrap_or(0) };
+            FileState {
+                device: metadata.dev(),
+                inode: metadata.ino(),
+                len: metadata.len(),
+                modified: stamp(metadata.mtime(), metadata.mtime_nsec()),
+                changed: stamp(metadata.ctime(), metadata.ctime_nsec()),
+            }
+        }
+        #[cfg(not(unix))]
+        {
+            let modified = Stamp::of(metadata.modified().unwrap_or(UNIX_EPOCH));
+            FileState { device: 0, inode: 0, len: metadata.len(), modified, changed: modified }
         }
     }
 
@@ -63,6 +78,16 @@ impl FileState {
 }
 
 impl Stamp {
+    #[cfg(not(unix))]
+    fn of(time: SystemTime) -> Stamp {
+        let seconds = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+        match time.duration_since(UNIX_EPOCH) {
+            Ok(since) => Stamp { seconds: seconds(since), nanos: since.subsec_nanos() },
+            // Whole seconds suffice for times before 1970.
+            Err(before) => Stamp { seconds: -seconds(before.duration()), nanos: 0 },
+        }
+    }
+
     /// Converts the time stamp to a `SystemTime`. A time that cannot be represented becomes the
     /// start of 1970.
     fn time(self) -> SystemTime {
@@ -77,12 +102,17 @@ impl Stamp {
     }
 }
 
-/// Returns true if an error number (`errno`) means that a path names no existing file.
+/// Returns true if an error of the system means that a path names no existing file.
 ///
-/// This is also the case if a parent folder in the path is in fact a file, or if a name is too long
-/// for the file system.
+/// This is also the case if a parent folder in the path is in fact a file, if a name is too long
+/// for the file system, or if the file system accepts no such name.
 pub(crate) fn is_missing(error: i32) -> bool {
     // httpuv responds to both with 500, so that apps with static files at `/` never get requests
     // with long paths (httpuv's issue 267).
-    matches!(error, libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG)
+    #[cfg(unix)]
+    return matches!(error, libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG);
+    // ERROR_FILE_NOT_FOUND, ERROR_PATH_NOT_FOUND, ERROR_INVALID_NAME, ERROR_BAD_PATHNAME,
+    // ERROR_FILENAME_EXCED_RANGE, ERROR_DIRECTORY.
+    #[cfg(windows)]
+    matches!(error, 2 | 3 | 123 | 161 | 206 | 267)
 }

@@ -3,9 +3,9 @@
 
 pub(crate) mod blocking_task;
 pub(crate) mod file_state;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
 pub(crate) mod nonblocking_file;
-#[cfg(not(target_os = "linux"))]
+#[cfg(any(not(target_os = "linux"), feature = "portable"))]
 #[path = "nonblocking_file_fallback.rs"]
 pub(crate) mod nonblocking_file;
 

@@ -45,7 +45,7 @@ impl Drop for UnnamedFile {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use std::io::Read as _;
     use std::os::fd::{FromRawFd as _, OwnedFd};

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rookery_exchange::{Budget, Share};
+use rookery_system::memory;
 
 use crate::config::Limits;
 
@@ -51,28 +52,17 @@ const LEAST: usize = 32 << 20;
 /// limits of the process's control groups, and the limit on its address space.
 fn usable() -> usize {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let limits = [physical(), group_limit(Path::new("/sys/fs/cgroup"), &groups), address_space()];
+    let limits = [
+        memory::physical(),
+        group_limit(Path::new("/sys/fs/cgroup"), &groups),
+        memory::address_space(),
+    ];
     let least = limits.into_iter().flatten().min().unwrap_or(FALLBACK);
     usize::try_from(least).unwrap_or(usize::MAX)
 }
 
 /// The memory in bytes that the process is assumed to have if the system reports no limit.
 const FALLBACK: u64 = 1 << 30;
-
-fn physical() -> Option<u64> {
-    let (pages, size) =
-        // SAFETY: No pointers are involved. The result -1 means that the system does not know the
-        // value.
-        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    u64::try_from(pages).ok()?.checked_mul(u64::try_from(size).ok()?)
-}
-
-fn address_space() -> Option<u64> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is a valid rlimit that may be written.
-    let told = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
-    (told == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
-}
 
 /// Returns the smallest memory limit of the process's control groups and their parent groups.
 /// `groups` lists the process's groups in the format of `/proc/self/cgroup`, and `root` is the
@@ -147,7 +137,7 @@ mod tests {
     #[test]
     fn the_default_is_a_quarter_of_what_there_is_in_shares_of_100_percent() {
         let limits = Limits::default();
-        assert!(total(&limits) <= usize::try_from(physical().unwrap()).unwrap() / 4);
+        assert!(total(&limits) <= usize::try_from(memory::physical().unwrap()).unwrap() / 4);
         assert!(total(&limits) >= LEAST);
         let shares = limits.shares;
         let sum = [

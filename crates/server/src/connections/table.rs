@@ -87,9 +87,11 @@ pub(crate) trait TableEntry: fmt::Debug {
     fn drain(&self) {}
 
     /// Closes a WebSocket because the server that it belongs to restarts.
+    #[cfg_attr(not(unix), expect(dead_code, reason = "only supervised workers use it"))]
     fn close_for_restart(&self) {}
 
     /// Returns true if this table entry is a WebSocket.
+    #[cfg_attr(not(unix), expect(dead_code, reason = "only supervised workers use it"))]
     fn is_websocket(&self) -> bool {
         false
     }
@@ -150,11 +152,13 @@ impl ConnectionTable {
     }
 
     /// Returns the listener whose clients are counted for the supervisor.
+    #[cfg_attr(not(unix), allow(dead_code, reason = "only supervised workers use it"))]
     pub(crate) fn public_listener(&self) -> Option<ListenerId> {
         self.public.borrow().as_ref().map(|(listener, _)| *listener)
     }
 
     /// Returns the connections of the public listener. Connections of the supervisor are left out.
+    #[cfg_attr(not(unix), expect(dead_code, reason = "only supervised workers use it"))]
     pub(crate) fn public_clients(&self) -> Vec<Rc<dyn TableEntry>> {
         let Some(listener) = self.public_listener() else { return Vec::new() };
         let mut clients = self.of_listener(listener);

@@ -3,3 +3,4 @@
 pub mod access_log;
 pub(crate) mod line_writer;
 pub mod output;
+mod standard_stream;

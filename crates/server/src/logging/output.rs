@@ -2,11 +2,12 @@
 //! streams may stop reading. Each stream is therefore written only through a [`LineWriter`], which
 //! never blocks its callers.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
 
 pub use super::line_writer::{LineWriter, lines_lost};
+use super::standard_stream::StandardStream;
 
 /// The maximum time for which an ending process waits until its log outputs have accepted the
 /// remaining lines.
@@ -18,8 +19,8 @@ const LEAST_TIME: Duration = Duration::from_millis(50);
 /// because the process may be aborted afterwards.
 const PANIC_TIME: Duration = Duration::from_millis(200);
 
-static STDOUT: Stream = Stream::new(libc::STDOUT_FILENO, "# ");
-static STDERR: Stream = Stream::new(libc::STDERR_FILENO, "rookery: ");
+static STDOUT: Stream = Stream::new(StandardStream::Output, "# ");
+static STDERR: Stream = Stream::new(StandardStream::Error, "rookery: ");
 
 /// Returns the line writer of the process's standard output.
 pub fn stdout() -> &'static LineWriter {
@@ -96,7 +97,7 @@ fn is_coloured_in(variable: impl Fn(&str) -> Option<String>, is_terminal: bool) 
 /// The standard output or standard error of the process, together with its line writer, which is
 /// started when it is first used.
 struct Stream {
-    descriptor: libc::c_int,
+    output: StandardStream,
     prefix: &'static str,
     current: AtomicPtr<Started>,
 }
@@ -112,8 +113,8 @@ struct Started {
 }
 
 impl Stream {
-    const fn new(descriptor: libc::c_int, prefix: &'static str) -> Stream {
-        Stream { descriptor, prefix, current: AtomicPtr::new(std::ptr::null_mut()) }
+    const fn new(output: StandardStream, prefix: &'static str) -> Stream {
+        Stream { output, prefix, current: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
     /// Returns the line writer that this process has made for the stream, even if the writer's
@@ -133,7 +134,7 @@ impl Stream {
     }
 
     fn writer(&self) -> &'static LineWriter {
-        self.writer_from(|| LineWriter::start(Descriptor(self.descriptor), self.prefix))
+        self.writer_from(|| LineWriter::start(self.output, self.prefix))
     }
 
     /// Returns the stream's line writer, which is made with `start` if necessary. If its thread
@@ -166,37 +167,9 @@ impl Stream {
     }
 }
 
-/// A file descriptor for writing that is not closed when this value is dropped.
-struct Descriptor(libc::c_int);
-
-impl Write for Descriptor {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        loop {
-            // SAFETY: the pointer and the length are those of `bytes`. If the descriptor is closed,
-            // `write` returns an error.
-            let written = unsafe { libc::write(self.0, bytes.as_ptr().cast(), bytes.len()) };
-            if let Ok(written) = usize::try_from(written) {
-                return Ok(written);
-            }
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::WouldBlock {
-                return Err(error);
-            }
-            // The terminal or pipe may be non-blocking, because another process that shares it may
-            // have made it so.
-            let mut room = libc::pollfd { fd: self.0, events: libc::POLLOUT, revents: 0 };
-            // SAFETY: `room` is one valid `pollfd`, and the number of descriptors is 1.
-            unsafe { libc::poll(&raw mut room, 1, -1) };
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::sync::OnceLock;
 
     use super::*;
@@ -219,7 +192,7 @@ mod tests {
     fn a_writer_whose_thread_could_not_be_started_is_started_at_a_later_use() {
         // The stream is a static variable, because writers are never freed and a leak checker must
         // find a pointer to them.
-        static STREAM: Stream = Stream::new(-1, "");
+        static STREAM: Stream = Stream::new(StandardStream::Error, "");
         static FIRST: OnceLock<&LineWriter> = OnceLock::new();
         let stream = &STREAM;
         let fails = || Err(io::ErrorKind::WouldBlock.into());

@@ -2,30 +2,33 @@
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd as _, OwnedFd};
+
+use rookery_system::socket::OwnedSocket;
 
 use super::addresses::ConnectionAddresses;
 use super::connections_per_ip::CountedConnection;
 use super::descriptor::{self, close_in_child};
+use super::local::AcceptedLocal;
 use super::socket::Socket;
 use super::tls::certificate_store::Tls;
 use super::tls::stream::TlsStream;
 use super::transport::{Channel, Transport};
-use super::unix_stream::UnixStream;
 
 /// A connection that a listener has accepted and that is not served yet.
 #[derive(Debug)]
 pub(crate) enum AcceptedSocket {
     Tcp(std::net::TcpStream, SocketAddr),
-    Unix(std::os::unix::net::UnixStream),
+    /// A connection to a Unix socket, or on Windows to a named pipe.
+    Local(AcceptedLocal),
 }
 
 impl AcceptedSocket {
-    /// Returns the client's address, or `None` if the client is connected over a Unix socket.
+    /// Returns the client's address, or `None` if the client is a process of this machine that is
+    /// connected without TCP.
     pub(crate) fn remote(&self) -> Option<SocketAddr> {
         match self {
             AcceptedSocket::Tcp(_, remote) => Some(*remote),
-            AcceptedSocket::Unix(_) => None,
+            AcceptedSocket::Local(_) => None,
         }
     }
 
@@ -34,9 +37,7 @@ impl AcceptedSocket {
     pub(crate) fn is_from_supervisor(&self) -> bool {
         match self {
             AcceptedSocket::Tcp(..) => false,
-            AcceptedSocket::Unix(socket) => {
-                rookery_worker_protocol::is_trusted_peer(socket.as_fd())
-            }
+            AcceptedSocket::Local(socket) => socket.is_trusted(),
         }
     }
 
@@ -54,23 +55,16 @@ impl AcceptedSocket {
                 socket.set_nonblocking(true)?;
                 let local = socket.local_addr()?;
                 let socket = std::net::TcpStream::from(descriptor::move_above_select_limit(
-                    OwnedFd::from(socket),
+                    OwnedSocket::from(socket),
                 ));
+                descriptor::disable_broken_pipe_signal(&socket);
                 let close_in_child = close_in_child(&socket);
                 let addresses = ConnectionAddresses::of(remote, local);
                 (Socket::Tcp(tokio::net::TcpStream::from_std(socket)?), close_in_child, addresses)
             }
-            AcceptedSocket::Unix(socket) => {
-                socket.set_nonblocking(true)?;
-                let socket = std::os::unix::net::UnixStream::from(
-                    descriptor::move_above_select_limit(OwnedFd::from(socket)),
-                );
-                let close_in_child = close_in_child(&socket);
-                (
-                    Socket::Unix(UnixStream::new(socket)?),
-                    close_in_child,
-                    ConnectionAddresses::default(),
-                )
+            AcceptedSocket::Local(socket) => {
+                let (stream, close_in_child) = socket.into_stream()?;
+                (Socket::Local(stream), close_in_child, ConnectionAddresses::default())
             }
         };
         let channel = match tls {
@@ -86,12 +80,10 @@ impl AcceptedSocket {
         match self {
             AcceptedSocket::Tcp(mut socket, _) => {
                 socket.set_nonblocking(true)?;
+                descriptor::disable_broken_pipe_signal(&socket);
                 socket.write_all(response)
             }
-            AcceptedSocket::Unix(mut socket) => {
-                socket.set_nonblocking(true)?;
-                socket.write_all(response)
-            }
+            AcceptedSocket::Local(socket) => socket.reject(response),
         }
     }
 }

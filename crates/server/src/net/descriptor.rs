@@ -1,26 +1,41 @@
-//! The management of file descriptors: raising their maximum number, moving them to high numbers,
+//! The handles of sockets: listening, raising their maximum number, moving them to high numbers,
 //! and closing them in a forked child.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+#[cfg(unix)]
+use std::os::fd::{AsRawFd, FromRawFd};
 
 use rookery_system::fork::{CloseInChild, ForkRegistry};
+use rookery_system::socket::{AsSocket, OwnedSocket};
+use socket2::SockRef;
 
 /// The lowest file descriptor number that `select()` cannot watch. The server moves its own
 /// descriptors to this number or above. The lower numbers are left to R, which waits with
 /// `select()`.
+#[cfg(unix)]
 const SELECT_LIMIT: i32 = 1024;
 
 /// The number of file descriptors that are needed in addition to those of connections. They are
 /// used by the server itself, and by files that are being sent or spooled while all connections are
 /// in use.
 // Only four threads open files, but a file stays open while its client is slow.
+#[cfg(unix)]
 const SPARE_DESCRIPTORS: u64 = 256;
 
 /// Raises the process's limit on open file descriptors to the number that `connections` connections
 /// need, each with a socket and a file. Does not raise it further, because R's child processes
-/// inherit the limit, and some programs close every descriptor up to it.
+/// inherit the limit, and some programs close every descriptor up to it. Does nothing on Windows,
+/// which has no such limit.
 pub(crate) fn raise_limit(connections: usize) {
+    #[cfg(unix)]
+    raise_limit_on_unix(connections);
+    #[cfg(not(unix))]
+    let _ = connections;
+}
+
+#[cfg(unix)]
+fn raise_limit_on_unix(connections: usize) {
     let wanted = (connections as u64)
         .saturating_mul(2)
         .saturating_add(SELECT_LIMIT as u64 + SPARE_DESCRIPTORS);
@@ -36,24 +51,41 @@ pub(crate) fn raise_limit(connections: usize) {
 }
 
 /// Moves a file descriptor to a number of 1,024 or above. Returns the original descriptor if that
-/// fails.
-pub(crate) fn move_above_select_limit(fd: OwnedFd) -> OwnedFd {
-    if fd.as_raw_fd() >= SELECT_LIMIT {
-        return fd;
+/// fails, and on Windows, where handles have no such limit.
+pub(crate) fn move_above_select_limit(socket: OwnedSocket) -> OwnedSocket {
+    #[cfg(unix)]
+    if socket.as_raw_fd() < SELECT_LIMIT {
+        let (fd, least) = (socket.as_raw_fd(), SELECT_LIMIT);
+        // SAFETY: `fd` is open; F_DUPFD_CLOEXEC takes a minimum number and creates a new
+        // descriptor.
+        let moved = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, least) };
+        if moved >= 0 {
+            // SAFETY: `moved` was just created and has no other owner.
+            return unsafe { OwnedSocket::from_raw_fd(moved) };
+        }
     }
-    // SAFETY: `fd` is open; F_DUPFD_CLOEXEC takes a minimum number and creates a new descriptor.
-    let moved = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, SELECT_LIMIT) };
-    if moved < 0 {
-        return fd;
-    }
-    // SAFETY: `moved` was just created and has no other owner.
-    unsafe { OwnedFd::from_raw_fd(moved) }
+    socket
+}
+
+/// Makes a write to a socket whose peer has disconnected return an error instead of raising
+/// SIGPIPE, where the write itself does not request it.
+pub(crate) fn disable_broken_pipe_signal(socket: &impl AsSocket) {
+    #[cfg(unix)]
+    rookery_system::descriptor::disable_broken_pipe_signal(socket.as_fd());
+    #[cfg(not(unix))]
+    let _ = socket;
 }
 
 /// Returns true if a connection could not be accepted because file descriptors or memory have run
 /// out. An immediate retry would fail again and waste processor time.
 pub(crate) fn is_exhausted(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+    #[cfg(unix)]
+    const ERRORS: [i32; 4] = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
+    // WSAEMFILE, WSAENOBUFS, ERROR_TOO_MANY_OPEN_FILES, ERROR_NOT_ENOUGH_MEMORY and
+    // ERROR_PIPE_BUSY.
+    #[cfg(windows)]
+    const ERRORS: [i32; 5] = [10_024, 10_055, 4, 8, 231];
+    error.raw_os_error().is_some_and(|error| ERRORS.contains(&error))
 }
 
 /// The file descriptors of listeners and connections, which a forked child closes by
@@ -62,12 +94,29 @@ static SERVED: ForkRegistry = ForkRegistry::new();
 
 /// Registers a file descriptor to be closed in a forked child. It is registered until the returned
 /// guard is dropped, which must happen before the descriptor is closed.
-pub fn close_in_child(fd: &impl AsFd) -> CloseInChild {
+#[cfg(unix)]
+pub fn close_in_child(fd: &impl AsSocket) -> CloseInChild {
     SERVED.mark(fd)
+}
+
+/// Returns a guard that has no effect, because Windows has no forked children.
+#[cfg(not(unix))]
+pub fn close_in_child<T>(handle: &T) -> CloseInChild {
+    SERVED.mark(handle)
 }
 
 /// Closes, in a forked child process, the descriptors of the parent's listeners and connections.
 /// Takes no lock and allocates no memory.
 pub(crate) fn close_inherited() {
     SERVED.close_all();
+}
+
+/// The maximum number of connections that wait in the queue of a listening socket. On Linux, the
+/// kernel reduces it to `net.core.somaxconn` if it is larger.
+const BACKLOG: i32 = 4096;
+
+/// Starts listening on a bound socket, with a longer queue of connections than the standard
+/// library's default.
+pub(super) fn listen(socket: &impl AsSocket) -> io::Result<()> {
+    SockRef::from(socket).listen(BACKLOG)
 }

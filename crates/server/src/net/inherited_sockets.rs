@@ -3,13 +3,13 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
 use rookery_system::fork::CloseInChild;
 
 use super::descriptor::close_in_child;
 use super::listen::ListeningSocket;
+use super::local;
 
 /// Listening sockets that another process has opened and passed to this process. They stay open as
 /// long as this value exists, so that a new listener can use them after the previous one has ended.
@@ -37,8 +37,9 @@ impl InheritedSockets {
     }
 
     /// Adds a listening Unix socket that another process has passed to this process.
-    pub fn push_unix(&mut self, socket: UnixListener) {
-        self.push(ListeningSocket::Unix(socket));
+    #[cfg(unix)]
+    pub fn push_unix(&mut self, socket: std::os::unix::net::UnixListener) {
+        self.push(ListeningSocket::Local(socket));
     }
 
     fn push(&mut self, socket: ListeningSocket) {
@@ -55,9 +56,8 @@ impl InheritedSockets {
     pub fn addresses(&self) -> Vec<InheritedAddress> {
         let address_of = |bound: &ListeningSocket| match bound {
             ListeningSocket::Tcp(socket) => socket.local_addr().map(InheritedAddress::Tcp).ok(),
-            ListeningSocket::Unix(socket) => {
-                let path = socket.local_addr().ok()?.as_pathname().map(PathBuf::from);
-                Some(InheritedAddress::Unix(path))
+            ListeningSocket::Local(socket) => {
+                local::path_of(socket).map(InheritedAddress::Unix).ok()
             }
         };
         self.sockets.iter().filter_map(address_of).collect()
@@ -69,7 +69,7 @@ impl InheritedSockets {
         let copy = |bound: &ListeningSocket| {
             match bound {
                 ListeningSocket::Tcp(socket) => socket.set_nonblocking(true)?,
-                ListeningSocket::Unix(socket) => socket.set_nonblocking(true)?,
+                ListeningSocket::Local(socket) => socket.set_nonblocking(true)?,
             }
             bound.try_clone()
         };

@@ -1,21 +1,21 @@
-//! A connected TCP or Unix socket, and the system calls that the server makes on it.
+//! A connected socket: TCP, or between processes of one machine. The module `calls` has the system
+//! calls that the server makes on it, in one file for Linux and one for all other systems.
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use rookery_system::socket::{self, BorrowedSocket};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::unix_stream::UnixStream;
+use super::local::LocalStream;
 
-/// The maximum number of unsent bytes of a streamed response that the system buffers for a socket.
-/// With a larger buffer, bytes would count as written long before they are sent.
-#[cfg(target_os = "linux")]
-const UNSENT_LIMIT: libc::c_int = 128 << 10;
+#[cfg_attr(all(target_os = "linux", not(feature = "portable")), path = "socket_calls/linux.rs")]
+#[cfg_attr(any(not(target_os = "linux"), feature = "portable"), path = "socket_calls/portable.rs")]
+mod calls;
 
 /// The state of a connection, as far as it is known without reading: open, half-closed by the peer,
 /// or closed.
@@ -29,18 +29,19 @@ pub(crate) enum PeerState {
     Closed,
 }
 
-/// A connected TCP or Unix socket.
+/// A connected socket: TCP, or between processes of one machine.
 #[derive(Debug)]
 pub(crate) enum Socket {
     Tcp(TcpStream),
-    Unix(UnixStream),
+    /// A Unix socket, or on Windows a named pipe.
+    Local(LocalStream),
 }
 
 impl Socket {
     pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Socket::Tcp(socket) => socket.poll_read_ready(cx),
-            Socket::Unix(socket) => socket.poll_read_ready(cx),
+            Socket::Local(socket) => socket.poll_read_ready(cx),
         }
     }
 
@@ -53,7 +54,7 @@ impl Socket {
     ) -> Poll<io::Result<()>> {
         match self {
             Socket::Tcp(socket) => AsyncRead::poll_read(Pin::new(socket), cx, buffer),
-            Socket::Unix(socket) => AsyncRead::poll_read(Pin::new(socket), cx, buffer),
+            Socket::Local(socket) => AsyncRead::poll_read(Pin::new(socket), cx, buffer),
         }
     }
 
@@ -64,14 +65,14 @@ impl Socket {
     ) -> Poll<io::Result<usize>> {
         match self {
             Socket::Tcp(socket) => AsyncWrite::poll_write_vectored(Pin::new(socket), cx, buffers),
-            Socket::Unix(socket) => AsyncWrite::poll_write_vectored(Pin::new(socket), cx, buffers),
+            Socket::Local(socket) => AsyncWrite::poll_write_vectored(Pin::new(socket), cx, buffers),
         }
     }
 
     pub(crate) fn try_write_vectored(&self, buffers: &[io::IoSlice<'_>]) -> io::Result<usize> {
         match self {
             Socket::Tcp(socket) => socket.try_write_vectored(buffers),
-            Socket::Unix(socket) => socket.try_write_vectored(buffers),
+            Socket::Local(socket) => socket.try_write_vectored(buffers),
         }
     }
 
@@ -92,14 +93,9 @@ impl Socket {
         loop {
             ready!(match self {
                 Socket::Tcp(socket) => socket.poll_write_ready(cx),
-                Socket::Unix(socket) => socket.poll_write_ready(cx),
+                Socket::Local(socket) => socket.poll_write_ready(cx),
             })?;
-            let sent = match self {
-                Socket::Tcp(socket) => {
-                    socket.try_io(Interest::WRITABLE, || send_file(socket, file, at, len))
-                }
-                Socket::Unix(socket) => socket.try_write_with(|| send_file(socket, file, at, len)),
-            };
+            let sent = self.try_write_with(|socket| calls::send_file(socket, file, at, len));
             match sent {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
                 Ok(n) if n < len => self.detect_full_buffer(),
@@ -115,40 +111,23 @@ impl Socket {
         // Without this check, the next `sendfile` would collect pages before it fails, which costs
         // ten times as much. A short `sendfile` does not show that the buffer is full, because the
         // file may have ended.
-        let fd = self.fd();
-        let ask = || {
-            let mut poll = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
-            // SAFETY: the call reads and writes one pollfd, and does not block.
-            let found = unsafe { libc::poll(&raw mut poll, 1, 0) };
-            if found == 0 { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
-        };
         // The result is stored in the socket's readiness.
-        let _ = match self {
-            Socket::Tcp(socket) => socket.try_io(Interest::WRITABLE, ask),
-            Socket::Unix(socket) => socket.try_write_with(ask),
-        };
+        let _ = self.try_write_with(|socket| {
+            if calls::can_write(socket) { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
+        });
     }
 
     /// Returns the next byte of input without consuming it, or `None` after a FIN.
     pub(crate) fn try_peek(&self) -> io::Result<Option<u8>> {
-        let fd = self.fd();
-        let peek = || {
-            let mut byte = 0u8;
-            // SAFETY: `fd` is open, `byte` has space for one byte, and MSG_DONTWAIT keeps the call
-            // from blocking.
-            let n = unsafe {
-                libc::recv(fd, (&raw mut byte).cast(), 1, libc::MSG_PEEK | libc::MSG_DONTWAIT)
-            };
-            match n {
-                0 => Ok(None),
-                1.. => Ok(Some(byte)),
-                _ => Err(io::Error::last_os_error()),
-            }
-        };
-        match self {
-            Socket::Tcp(socket) => socket.try_io(Interest::READABLE, peek),
-            Socket::Unix(socket) => socket.try_read_with(peek),
+        #[cfg(windows)]
+        if let Socket::Local(pipe) = self {
+            return pipe.try_peek();
         }
+        let mut byte = [0];
+        self.try_read_with(|socket| {
+            let n = calls::receive(socket, &mut byte, true)?;
+            Ok((n > 0).then_some(byte[0]))
+        })
     }
 
     /// Waits for input until `judge` returns a value, and returns that value. Whenever input
@@ -165,7 +144,7 @@ impl Socket {
     ) -> Poll<io::Result<T>> {
         loop {
             ready!(self.poll_read_ready(cx))?;
-            let judged = self.receive(buffer, libc::MSG_PEEK, |bytes| {
+            let judged = self.receive(buffer, true, |bytes| {
                 match judge(bytes) {
                     Some(judged) => Ok(judged),
                     None if bytes.is_empty() || self.has_peer_half_closed() => {
@@ -186,7 +165,7 @@ impl Socket {
     /// these bytes before.
     pub(crate) fn consume(&self, buffer: &mut [u8]) -> io::Result<()> {
         let len = buffer.len();
-        self.receive(buffer, 0, |taken| {
+        self.receive(buffer, false, |taken| {
             if taken.len() == len { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
         })
     }
@@ -194,20 +173,48 @@ impl Socket {
     fn receive<T>(
         &self,
         buffer: &mut [u8],
-        flags: libc::c_int,
+        peek: bool,
         read: impl Fn(&[u8]) -> io::Result<T>,
     ) -> io::Result<T> {
-        let fd = self.fd();
-        let receive = || {
-            let (start, len) = (buffer.as_mut_ptr().cast(), buffer.len());
-            // SAFETY: `fd` is open, `buffer` has space for `len` bytes, and MSG_DONTWAIT keeps the
-            // call from blocking.
-            let n = unsafe { libc::recv(fd, start, len, flags | libc::MSG_DONTWAIT) };
-            read(&buffer[..usize::try_from(n).map_err(|_| io::Error::last_os_error())?])
-        };
+        self.try_read_with(|socket| {
+            let n = calls::receive(socket, buffer, peek)?;
+            read(&buffer[..n])
+        })
+    }
+
+    /// Reads from the socket by calling `read`. If `read` returns `WouldBlock`, the socket counts
+    /// as empty until new input arrives.
+    fn try_read_with<T>(
+        &self,
+        read: impl FnOnce(BorrowedSocket<'_>) -> io::Result<T>,
+    ) -> io::Result<T> {
         match self {
-            Socket::Tcp(socket) => socket.try_io(Interest::READABLE, receive),
-            Socket::Unix(socket) => socket.try_read_with(receive),
+            Socket::Tcp(stream) => {
+                stream.try_io(Interest::READABLE, || read(socket::borrow(stream)))
+            }
+            Socket::Local(stream) => stream.try_read_with(read),
+        }
+    }
+
+    /// Writes to the socket by calling `write`. If `write` returns `WouldBlock`, the socket counts
+    /// as full until it is writable again.
+    fn try_write_with<T>(
+        &self,
+        write: impl FnOnce(BorrowedSocket<'_>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        match self {
+            Socket::Tcp(stream) => {
+                stream.try_io(Interest::WRITABLE, || write(socket::borrow(stream)))
+            }
+            Socket::Local(stream) => stream.try_send_with(write),
+        }
+    }
+
+    /// Returns the handle for system calls, or `None` for a named pipe, which is no socket.
+    fn handle(&self) -> Option<BorrowedSocket<'_>> {
+        match self {
+            Socket::Tcp(stream) => Some(socket::borrow(stream)),
+            Socket::Local(stream) => stream.handle(),
         }
     }
 
@@ -215,130 +222,64 @@ impl Socket {
     /// peer has not acknowledged them (over a Unix socket: has not read them). Returns `None` if
     /// the system does not report the number. Makes a system call.
     pub(crate) fn unsent(&self) -> Option<u32> {
-        let mut bytes: libc::c_int = 0;
-        // SAFETY: TIOCOUTQ writes one int.
-        let status = unsafe { libc::ioctl(self.fd(), libc::TIOCOUTQ, &raw mut bytes) };
-        u32::try_from(bytes).ok().filter(|_| status == 0)
+        calls::unsent(self.handle()?)
     }
 
     /// Returns true if the connection is closed in both directions. This is the case after a reset,
     /// and after the peer of a Unix socket has closed it. Makes a system call.
     pub(crate) fn is_hung_up(&self) -> bool {
-        let mut poll = libc::pollfd { fd: self.fd(), events: 0, revents: 0 };
-        // SAFETY: the call reads and writes one pollfd, and does not block.
-        let found = unsafe { libc::poll(&raw mut poll, 1, 0) };
-        found > 0 && poll.revents & (libc::POLLHUP | libc::POLLERR) != 0
+        #[cfg(windows)]
+        if let Socket::Local(pipe) = self {
+            return pipe.is_ended();
+        }
+        self.handle().is_some_and(calls::is_hung_up)
     }
 
     /// Returns the state of the connection, without reading: open, half-closed by the peer, or
     /// closed. A Unix socket that the peer has closed counts as half-closed, because there may be
     /// unread input. Makes a system call.
     pub(crate) fn peer_state(&self) -> PeerState {
-        #[cfg(target_os = "linux")]
-        const SHUT: libc::c_short = libc::POLLRDHUP;
-        #[cfg(not(target_os = "linux"))]
-        const SHUT: libc::c_short = 0;
-        let mut poll = libc::pollfd { fd: self.fd(), events: SHUT, revents: 0 };
-        // SAFETY: the call reads and writes one pollfd, and does not block.
-        let found = unsafe { libc::poll(&raw mut poll, 1, 0) };
-        if found <= 0 || poll.revents == 0 {
-            PeerState::Open
-        } else if matches!(self, Socket::Tcp(_))
-            && poll.revents & (libc::POLLHUP | libc::POLLERR) != 0
-        {
-            PeerState::Closed
-        } else {
-            PeerState::HalfClosed
-        }
+        let is_tcp = matches!(self, Socket::Tcp(_));
+        self.handle().map_or(PeerState::Open, |socket| calls::peer_state(socket, is_tcp))
     }
 
     /// Enables TCP keepalive probes after each `interval` without traffic. They detect a peer that
     /// has vanished.
     pub(crate) fn enable_tcp_keepalive(&self, interval: Duration) {
-        let Socket::Tcp(socket) = self else { return };
-        let set = |level, option, value: libc::c_int| {
-            let size = size_of::<libc::c_int>() as libc::socklen_t;
-            // SAFETY: the descriptor is open and `size` is the size of `value`. If the call fails,
-            // no probes are sent.
-            unsafe {
-                libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), size)
-            };
-        };
-        let seconds = libc::c_int::try_from(interval.as_secs()).unwrap_or(libc::c_int::MAX);
-        #[cfg(target_os = "linux")]
-        set(libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, seconds);
-        set(libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, seconds);
-        set(libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1);
+        if let Socket::Tcp(stream) = self {
+            calls::enable_tcp_keepalive(socket::borrow(stream), interval);
+        }
     }
 
     /// Returns true if the peer has sent a FIN, even if input from before the FIN is unread. Makes
     /// a system call.
     pub(crate) fn has_peer_half_closed(&self) -> bool {
-        #[cfg(target_os = "linux")]
-        const SHUT: libc::c_short = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
-        #[cfg(not(target_os = "linux"))]
-        const SHUT: libc::c_short = libc::POLLHUP | libc::POLLERR;
-        let mut poll = libc::pollfd { fd: self.fd(), events: SHUT, revents: 0 };
-        // SAFETY: the call reads and writes one pollfd, and does not block.
-        let found = unsafe { libc::poll(&raw mut poll, 1, 0) };
-        found > 0 && poll.revents & SHUT != 0
+        self.handle().is_some_and(calls::has_peer_half_closed)
     }
 
     /// Configures a TCP socket for a streamed response. The system then buffers only a limited
     /// number of unsent bytes, and detects within `timeout` that a peer has vanished.
     pub(crate) fn set_for_streaming(&self, timeout: Duration) {
-        #[cfg(target_os = "linux")]
-        if let Socket::Tcp(socket) = self {
-            let set = |option, value: libc::c_int| {
-                let size = size_of::<libc::c_int>() as libc::socklen_t;
-                let value = (&raw const value).cast();
-                // SAFETY: the descriptor is open and `size` is the size of `value`. If the call
-                // fails, the system's default applies.
-                unsafe {
-                    libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, option, value, size)
-                };
-            };
-            set(libc::TCP_NOTSENT_LOWAT, UNSENT_LIMIT);
-            set(
-                libc::TCP_USER_TIMEOUT,
-                libc::c_int::try_from(timeout.as_millis()).unwrap_or(libc::c_int::MAX),
-            );
-        }
-        #[cfg(not(target_os = "linux"))]
-        let _ = timeout;
-    }
-
-    fn fd(&self) -> RawFd {
-        match self {
-            Socket::Tcp(socket) => socket.as_raw_fd(),
-            Socket::Unix(socket) => socket.as_raw_fd(),
+        if let Socket::Tcp(stream) = self {
+            calls::set_for_streaming(socket::borrow(stream), timeout);
         }
     }
 
     /// Sends a FIN, which ends this side's direction of the connection.
     pub(crate) fn shut_down(&self) {
-        let fd = self.fd();
-        // SAFETY: `fd` is open. A failure means that the peer has disconnected.
-        unsafe { libc::shutdown(fd, libc::SHUT_WR) };
+        // A named pipe cannot end one direction alone. Its client sees the end when it is closed.
+        if let Some(socket) = self.handle() {
+            calls::shut_down(socket);
+        }
     }
 
     /// Configures the socket so that closing it resets the connection. The system then discards
     /// bytes that the peer has not received yet, instead of keeping them for a peer that does not
     /// read.
     pub(crate) fn reset_on_close(&self) {
-        if let Socket::Tcp(socket) = self {
+        if let Socket::Tcp(stream) = self {
             // If the call fails, the close is an ordinary one.
-            let _ = socket.set_zero_linger();
+            let _ = stream.set_zero_linger();
         }
     }
-}
-
-#[cfg(target_os = "linux")]
-fn send_file(socket: &impl AsFd, file: &File, mut at: u64, len: usize) -> io::Result<usize> {
-    Ok(rustix::fs::sendfile(socket, file, Some(&mut at), len)?)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn send_file(_: &impl AsFd, _: &File, _: u64, _: usize) -> io::Result<usize> {
-    Err(io::ErrorKind::Unsupported.into())
 }

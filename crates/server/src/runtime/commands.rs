@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 use rookery_exchange::ListenerId;
+use rookery_system::socket::OwnedSocket;
 use tokio::sync::Notify;
 
 use super::listening::socket_group::SocketGroup;
@@ -31,7 +31,7 @@ pub(super) enum IoCommand {
     /// processes that have the same sockets may accept.
     SetAccepting { listener: ListenerId, is_on: bool, done: mpsc::Sender<()> },
     /// Requests copies of a listener's sockets.
-    CopySockets { listener: ListenerId, done: mpsc::Sender<io::Result<Vec<OwnedFd>>> },
+    CopySockets { listener: ListenerId, done: mpsc::Sender<io::Result<Vec<OwnedSocket>>> },
     /// Makes the I/O thread start to receive the supervisor's messages, if it does not receive them
     /// yet.
     WatchSupervisor { supervision: Arc<Supervision>, done: mpsc::Sender<io::Result<()>> },

@@ -2,15 +2,15 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
 use rookery_exchange::ListenerId;
+use rookery_system::socket::OwnedSocket;
 
 use super::commands::IoCommand;
 use super::server_state::ServerState;
-use crate::net::socket_file::SocketFile;
+use crate::net::local::SocketFile;
 
 /// A running listener on one or several sockets. It stops when this value is dropped.
 #[derive(Debug)]
@@ -37,12 +37,13 @@ impl Listener {
         self.id
     }
 
-    /// Returns the address to which the listener is bound, or `None` for a Unix socket.
+    /// Returns the address to which the listener is bound, or `None` for other sockets.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.local
     }
 
-    /// Returns the path of the listener's Unix socket, or `None` for other sockets.
+    /// Returns the path of the listener's Unix socket or the name of its named pipe, or `None` for
+    /// other sockets.
     pub fn path(&self) -> Option<&Path> {
         self.file.as_ref().map(SocketFile::path)
     }
@@ -66,8 +67,9 @@ impl Listener {
     /// them.
     ///
     /// # Errors
-    /// Fails if the listener has stopped, or if the system cannot copy a socket.
-    pub fn copy_sockets(&self) -> io::Result<Vec<OwnedFd>> {
+    /// Fails if the listener has stopped, if it listens on a named pipe, or if the system cannot
+    /// copy a socket.
+    pub fn copy_sockets(&self) -> io::Result<Vec<OwnedSocket>> {
         let copied = self.state.execute(|done| IoCommand::CopySockets { listener: self.id, done });
         copied.unwrap_or_else(|| Err(io::ErrorKind::NotConnected.into()))
     }

@@ -27,7 +27,7 @@ use crate::logging::access_log::AccessLog;
 use crate::net::inherited_sockets::InheritedSockets;
 use crate::net::listen::{self, ListeningSocket};
 use crate::net::trusted_proxies::TrustedProxies;
-use crate::net::{descriptor, socket_file};
+use crate::net::{descriptor, local};
 use crate::rejection::Rejection;
 use crate::static_files::error_body;
 
@@ -152,8 +152,12 @@ impl Server {
     /// `umask` limits the permissions of the socket file as soon as it exists. If it is `None`, the
     /// umask of the process is used.
     ///
+    /// On Windows, listens on a named pipe instead. Its name begins with `\\\\.\\pipe\\`, and only
+    /// processes of this machine can connect. `umask` has no effect.
+    ///
     /// # Errors
-    /// Fails if the path cannot be bound, or if the I/O thread cannot be started.
+    /// Fails if the path cannot be bound, if the name is not that of a named pipe (on Windows), or
+    /// if the I/O thread cannot be started.
     pub fn listen_unix(
         &self,
         path: &Path,
@@ -161,11 +165,17 @@ impl Server {
         config: ListenerConfig,
     ) -> Result<Listener, ListenError> {
         descriptor::raise_limit(self.state.config.limits.max_connections);
-        let (socket, file) = socket_file::bind(path, umask)
-            .map_err(|source| ListenError::Bind { address: path.display().to_string(), source })?;
+        let bind_error = |source| ListenError::Bind { address: path.display().to_string(), source };
+        if cfg!(windows) && (config.tls.is_some() || config.proxy_protocol) {
+            return Err(bind_error(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "a named pipe has neither TLS nor the PROXY protocol; use a host and a port",
+            )));
+        }
+        let (socket, file) = local::bind(path, umask).map_err(bind_error)?;
         let id = self
             .state
-            .listen(vec![ListeningSocket::Unix(socket)], config)
+            .listen(vec![ListeningSocket::Local(socket)], config)
             .inspect_err(|_| file.remove())?;
         Ok(Listener::new(&self.state, id, None, Some(file)))
     }
@@ -222,7 +232,7 @@ impl Server {
             session_cookie: None,
             ..config
         };
-        let bound = vec![ListeningSocket::Unix(supervision.socket().map_err(bind_error)?)];
+        let bound = vec![ListeningSocket::Local(supervision.socket().map_err(bind_error)?)];
         groups.push(SocketGroup { sockets: bound, config: Box::new(config), is_public: false });
         let id = self.state.listen_groups(groups, Some(Arc::clone(supervision)))?;
         Ok(Listener::new(&self.state, id, None, None))

@@ -13,13 +13,12 @@
 //! little-endian order.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::fmt;
-use std::os::unix::ffi::OsStrExt as _;
 
 use super::header::Header;
 use super::options::{Charset, Mapping, Overrides, RequiredHeader, StaticPath, Validation};
 use super::path_map::{StaticFiles, check_key, check_path};
+use super::path_on_disk::as_name;
 
 const INDEX: u8 = 1;
 const FALLTHROUGH: u8 = 2;
@@ -98,7 +97,7 @@ fn write(key: &str, mapping: &Mapping, out: &mut Vec<u8>) {
         Validation::Require(required) => Some(required),
     };
     write_text(key.as_bytes(), out);
-    write_text(mapping.root.as_os_str().as_bytes(), out);
+    write_text(mapping.root.as_os_str().as_encoded_bytes(), out);
     let flags = [
         (options.index, INDEX),
         (options.fallthrough, FALLTHROUGH),
@@ -132,7 +131,7 @@ fn write_text(text: &[u8], out: &mut Vec<u8>) {
 
 fn read(bytes: &mut &[u8]) -> Option<(String, StaticPath)> {
     let key = read_string(bytes)?;
-    let path = OsStr::from_bytes(read_text(bytes)?).into();
+    let path = as_name(read_text(bytes)?)?.into();
     let flags = take(bytes, 1)?[0];
     if flags & !(INDEX | FALLTHROUGH | EXCLUDE | VALIDATION) != 0 {
         return None;
@@ -187,11 +186,13 @@ fn read_string(bytes: &mut &[u8]) -> Option<String> {
 mod tests {
     use super::*;
     use crate::static_files::StaticOptions;
+    use crate::static_files::tests::absolute;
 
     const MOST: usize = 1 << 16;
 
     fn at(path: &str, overrides: Overrides) -> StaticPath {
-        StaticPath { path: path.into(), overrides }
+        let is_empty = path.is_empty();
+        StaticPath { path: if is_empty { path.into() } else { absolute(path) }, overrides }
     }
 
     fn files() -> StaticFiles {

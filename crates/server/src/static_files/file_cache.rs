@@ -17,12 +17,12 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
-use smallvec::SmallVec;
 
 use super::conditional_request::Representation;
 use super::file_headers::{FileHeaders, SETTLED};
 use super::header::Header;
 use super::options::Mapping;
+use super::path_on_disk::FilePath;
 use crate::blocking::file_state::FileState;
 
 /// The maximum number of bytes that the file cache of an I/O thread holds. It is enough for the
@@ -53,10 +53,6 @@ const DEVICES: usize = 16;
 /// The time for which the cache relies on a check that a file-system device is local. It is short
 /// because another file system may get the same device number after this one is unmounted.
 const DEVICE_TIME: Duration = Duration::from_secs(60);
-
-/// The path of a file on disk. A path of up to 256 bytes, as most are, is stored without an
-/// allocation.
-pub(crate) type FilePath = SmallVec<[u8; 256]>;
 
 /// A static file in memory, with the headers of its responses.
 #[derive(Debug)]
@@ -261,5 +257,5 @@ fn to_http(headers: Vec<Header>) -> Headers {
     headers.into_iter().map(Header::into_http).collect()
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux", not(feature = "portable")))]
 mod tests;

@@ -1,13 +1,12 @@
 //! The response headers of a static file, including its validators (`ETag` and `Last-Modified`).
 
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::conditional_request::{Representation, http_seconds};
 use super::header::Header;
 use super::media_type::media_type;
 use super::options::Mapping;
+use super::path_on_disk::as_path;
 use crate::blocking::file_state::FileState;
 
 /// The validators (`ETag` and `Last-Modified`) and the content type of a static file, from which
@@ -37,7 +36,7 @@ impl FileHeaders {
             Some(header) => header.clone(),
             None => Header::own("ETag", etag(modified, state.len, is_settled)),
         };
-        let path = Path::new(std::ffi::OsStr::from_bytes(path));
+        let path = as_path(path);
         FileHeaders {
             etag,
             // RFC 9110, 8.8.2.1: Last-Modified must not be later than the time of the response.

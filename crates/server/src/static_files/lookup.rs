@@ -1,10 +1,7 @@
 //! The search on disk for the static file that a request names, with and without blocking.
 
-use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,12 +9,14 @@ use std::time::SystemTime;
 
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
+use rookery_system::file::read_exact_at;
 
 use super::conditional_request::{Conditions, Outcome};
-use super::file_cache::{Cacheable, CachedFile, FileCache, FilePath, WHOLE};
+use super::file_cache::{Cacheable, CachedFile, FileCache, WHOLE};
 use super::file_headers::FileHeaders;
 use super::header::Header;
 use super::options::Mapping;
+use super::path_on_disk::{FilePath, as_path, end_folder};
 use crate::blocking::file_state::{FileState, Kind, WouldBlock, is_missing};
 use crate::blocking::nonblocking_file;
 
@@ -306,14 +305,8 @@ fn failed() -> Found {
     Found::Status { status: StatusCode::INTERNAL_SERVER_ERROR, headers: Vec::new() }
 }
 
-fn as_path(path: &[u8]) -> &Path {
-    Path::new(OsStr::from_bytes(path))
-}
-
 fn push_index(directory: &mut FilePath) {
-    if !directory.ends_with(b"/") {
-        directory.push(b'/');
-    }
+    end_folder(directory);
     directory.extend_from_slice(b"index.html");
 }
 
@@ -323,7 +316,7 @@ pub(crate) fn read_up_to(found: &Found, most: u64) -> io::Result<Option<Bytes>> 
     match found {
         Found::File { file, offset, len, .. } if *len <= most => {
             let mut bytes = vec![0; *len as usize];
-            file.read_exact_at(&mut bytes, *offset)?;
+            read_exact_at(file, &mut bytes, *offset)?;
             Ok(Some(bytes.into()))
         }
         _ => Ok(None),
@@ -369,10 +362,15 @@ fn open_regular(path: &mut FilePath, index: bool) -> io::Result<Option<(File, Fi
         if !metadata.is_file() {
             return Ok(None);
         }
+        let mut options = OpenOptions::new();
         // The path may lead to another file by now. `O_NONBLOCK` prevents that opening a FIFO
         // blocks the thread.
-        let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(as_path(path))?;
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::custom_flags(
+            &mut options,
+            libc::O_NONBLOCK | libc::O_NOCTTY,
+        );
+        let file = options.read(true).open(as_path(path))?;
         let metadata = file.metadata()?;
         Ok(metadata.is_file().then(|| (file, FileState::of(&metadata))))
     })();

@@ -16,13 +16,16 @@
 //! 2. The target up to `?` is percent-decoded once, and `//` and `/./` are collapsed. If the target
 //!    has a backslash, the application responds.
 //! 3. The longest static path that matches the first segments of the target is selected. If there
-//!    is none, or if it has the option `exclude`, the application responds.
+//!    is none, or if it has the option `exclude`, the application responds. On macOS and Windows,
+//!    where file systems ignore case, the comparison ignores case as well.
 //! 4. If a required header is missing or wrong, the response is 403, even with `fallthrough`.
 //! 5. If the method is neither GET nor HEAD, the response is 400. With `fallthrough`, the
 //!    application responds.
 //! 6. If the request has a body, the response is 400.
 //! 7. If the path has a `..` segment or a NUL, the response is 400. With `fallthrough`, the
-//!    application responds.
+//!    application responds. On Windows, this also applies to names that Windows interprets
+//!    otherwise than they are written: reserved names (`CON`), names with a stream (`a::$DATA`) or
+//!    a drive letter, names that end with a dot or a space, and short names (`PROGRA~1`).
 //! 8. [`Lookup::open`] looks for the file. If the file is missing, or if a directory has no index,
 //!    the response is 404. With `fallthrough`, the application responds. If the file cannot be
 //!    opened, the response is 500.
@@ -54,7 +57,8 @@
 //! - Requests for a directory without the final slash are not redirected.
 //! - Directories are not listed.
 //! - The option `exclude` applies to a URL path and not to a file. Another URL path can lead to the
-//!   same file, for example through a symbolic link or on a file system that ignores case.
+//!   same file, for example through a symbolic link. On Linux, this is also the case on a file
+//!   system that ignores case, and on macOS for names in another normal form of Unicode.
 
 mod announcement;
 mod conditional_request;
@@ -66,6 +70,7 @@ mod media_type;
 mod options;
 mod path_decoding;
 mod path_map;
+mod path_on_disk;
 mod prefix_tree;
 mod request_head;
 mod routing;
@@ -84,5 +89,7 @@ pub use options::{
     Charset, Overrides, PathError, RequiredHeader, StaticOptions, StaticPath, Validation,
 };
 pub use path_map::StaticFiles;
+#[doc(hidden)]
+pub use path_on_disk::name_rules::NameRules;
 pub use request_head::{BodyFraming, RequestHead, RequestHeaders};
 pub use routing::Route;

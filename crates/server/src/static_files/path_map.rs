@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwap;
 
 use super::options::{Mapping, PathError, StaticOptions, StaticPath};
+use super::path_on_disk::name_rules::{NameRules, without_case};
 use super::prefix_tree::PrefixTree;
 use super::request_head::RequestHead;
 use super::routing::Route;
@@ -31,6 +32,8 @@ struct Shared {
     any: AtomicBool,
     /// The static paths with the options that apply to each, including inherited ones.
     tree: ArcSwap<PrefixTree<Arc<Mapping>>>,
+    /// The rules by which the system interprets file names. They are other ones only in tests.
+    rules: NameRules,
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +46,13 @@ impl StaticFiles {
     /// Creates a map without static paths, with default options.
     pub fn new() -> StaticFiles {
         StaticFiles::default()
+    }
+
+    /// Creates a map without static paths that interprets file names as another system does, for
+    /// tests.
+    #[doc(hidden)]
+    pub fn with_rules(rules: NameRules) -> StaticFiles {
+        StaticFiles(Arc::new(Shared { rules, ..Shared::default() }))
     }
 
     /// Adds static paths, or replaces those with the same keys. A key is the URL path of a file or
@@ -127,13 +137,14 @@ impl StaticFiles {
     }
 
     /// Decides whether the application or the server responds to a request. Makes no system call
-    /// and takes no lock. Allocates no memory for a request to the application.
+    /// and takes no lock. Allocates no memory for a request to the application, except on macOS and
+    /// Windows for a path with capital letters.
     #[inline]
     pub fn route(&self, request: &RequestHead<'_>) -> Route {
         if self.is_empty() {
             return Route::Application;
         }
-        super::routing::route(&self.0.tree.load(), request)
+        super::routing::route(&self.0.tree.load(), self.0.rules, request)
     }
 
     fn settings(&self) -> MutexGuard<'_, Settings> {
@@ -145,7 +156,12 @@ impl StaticFiles {
     fn publish(&self, settings: &Settings) {
         let mut tree = PrefixTree::default();
         for (key, path) in &settings.paths {
-            tree.insert(key.as_bytes(), Arc::new(Mapping::resolve(path, &settings.options)));
+            let mapping = Arc::new(Mapping::resolve(path, &settings.options));
+            if self.0.rules.is_ignoring_case() {
+                tree.insert(&without_case(key.as_bytes()), mapping);
+            } else {
+                tree.insert(key.as_bytes(), mapping);
+            }
         }
         self.0.tree.store(Arc::new(tree));
         self.0.any.store(!settings.paths.is_empty(), Ordering::Release);
@@ -181,7 +197,9 @@ pub(super) fn check_path(path: &StaticPath) -> Result<(), PathError> {
 }
 
 fn is_absolute(path: &Path) -> bool {
-    path.is_absolute() && !path.as_os_str().as_encoded_bytes().contains(&0)
+    // On Windows, paths on disk are UTF-8 in this module.
+    let is_text = cfg!(unix) || path.to_str().is_some();
+    path.is_absolute() && is_text && !path.as_os_str().as_encoded_bytes().contains(&0)
 }
 
 /// The maximum length in bytes of a key (the URL path of a static path), equal to the maximum

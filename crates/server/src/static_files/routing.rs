@@ -1,16 +1,16 @@
 //! Decides from the head of a request whether the server responds with a static file or the
 //! application responds.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use http::StatusCode;
 
 use super::conditional_request::Conditions;
-use super::file_cache::FilePath;
 use super::lookup::Lookup;
 use super::options::{Mapping, Validation};
 use super::path_decoding::DecodedPath;
+use super::path_on_disk::join;
+use super::path_on_disk::name_rules::{NameRules, without_case};
 use super::prefix_tree::PrefixTree;
 use super::request_head::{BodyFraming, RequestHead};
 
@@ -30,12 +30,16 @@ pub enum Route {
 
 /// Decides whether the server or the application responds to a request, without using the disk. The
 /// documentation of the [module](super) lists the steps.
-pub(crate) fn route(tree: &PrefixTree<Arc<Mapping>>, request: &RequestHead<'_>) -> Route {
+pub(crate) fn route(
+    tree: &PrefixTree<Arc<Mapping>>,
+    rules: NameRules,
+    request: &RequestHead<'_>,
+) -> Route {
     if request.is_upgrade {
         return Route::Application;
     }
     let Some(target) = DecodedPath::decode(request.target) else { return Route::Application };
-    let Some((mapping, rest)) = tree.longest_prefix(target.path()) else {
+    let Some((mapping, rest)) = longest_prefix(tree, rules, target.path()) else {
         return Route::Application;
     };
     let options = &mapping.options;
@@ -60,22 +64,32 @@ pub(crate) fn route(tree: &PrefixTree<Arc<Mapping>>, request: &RequestHead<'_>) 
     if !matches!(request.body, BodyFraming::Absent | BodyFraming::Length(0)) {
         return Route::Refuse(StatusCode::BAD_REQUEST);
     }
-    if target.is_hazardous() {
+    if target.is_hazardous() || rules.is_hazardous(rest) {
         return miss();
     }
     let path = join(&mapping.root, rest);
     Route::Open(Lookup::new(Arc::clone(mapping), path, Conditions::of(request)))
 }
 
-/// Appends the relative path `rest` to the path `root` of a directory. Safer than `PathBuf::join`,
-/// which would discard `root` if `rest` ever began with `/`.
-fn join(root: &Path, rest: &[u8]) -> FilePath {
-    let mut bytes = FilePath::from_slice(root.as_os_str().as_encoded_bytes());
-    if !rest.is_empty() {
-        if !bytes.ends_with(b"/") {
-            bytes.push(b'/');
-        }
-        bytes.extend_from_slice(rest);
+/// Finds the static path whose key is the longest prefix of `path`, as
+/// [`PrefixTree::longest_prefix`].
+fn longest_prefix<'tree, 'path>(
+    tree: &'tree PrefixTree<Arc<Mapping>>,
+    rules: NameRules,
+    path: &'path [u8],
+) -> Option<(&'tree Arc<Mapping>, &'path [u8])> {
+    if !rules.is_ignoring_case() {
+        return tree.longest_prefix(path);
     }
-    bytes
+    // The tree has keys without case. The rest of the path may have another length in that form,
+    // but it has as many segments.
+    let folded = without_case(path);
+    let (mapping, rest) = tree.longest_prefix(&folded)?;
+    let mut start = path.len();
+    if !rest.is_empty() {
+        let segments = rest.split(|byte| *byte == b'/').count();
+        let mut slashes = path.iter().enumerate().rev().filter(|(_, byte)| **byte == b'/');
+        start = slashes.nth(segments - 1)?.0 + 1;
+    }
+    Some((mapping, &path[start..]))
 }

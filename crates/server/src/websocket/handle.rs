@@ -27,6 +27,7 @@ const NO_STATUS: u16 = 1005;
 
 /// The WebSocket close code 1012 (service restart, in IANA's registry), for clients whose server is
 /// replaced by another one.
+#[cfg_attr(not(unix), allow(dead_code, reason = "only supervised workers use it"))]
 const SERVICE_RESTART: u16 = 1012;
 
 /// The divisor of [`Limits::ws_max_send_queue_size`](crate::Limits::ws_max_send_queue_size) that

@@ -30,8 +30,8 @@ use crate::application::application::Upstream;
 use crate::connections::admission::UNCHARGED_BYTES;
 use crate::connections::rate::RateMeter;
 use crate::connections::table::TableEntry;
+use crate::net::local::LocalStream;
 use crate::net::transport::{PeerState, Transport};
-use crate::net::unix_stream::UnixStream;
 use crate::rejection::Rejection;
 
 /// The maximum number of reads in each direction of a tunnel in one poll. Then other connections
@@ -54,7 +54,7 @@ pub(crate) struct Tunnel {
     shared: Rc<WebSocketContext>,
     /// The client's connection, until the tunnel's task ends.
     transport: RefCell<Option<Transport>>,
-    upstream: RefCell<Option<UnixStream>>,
+    upstream: RefCell<Option<LocalStream>>,
     waker: RefCell<Option<Waker>>,
     /// The bytes on their way from the client to the upstream process.
     to_upstream: RefCell<Direction>,
@@ -279,7 +279,7 @@ impl Tunnel {
         &self,
         cx: &mut Context<'_>,
         transport: &mut Transport,
-        upstream: &mut UnixStream,
+        upstream: &mut LocalStream,
     ) -> io::Result<bool> {
         let mut direction = self.to_upstream.borrow_mut();
         for _ in 0..READS_PER_POLL {
@@ -344,7 +344,7 @@ impl Tunnel {
         &self,
         cx: &mut Context<'_>,
         transport: &mut Transport,
-        upstream: &mut UnixStream,
+        upstream: &mut LocalStream,
     ) -> io::Result<bool> {
         for _ in 0..READS_PER_POLL {
             if !self.flush_to_client(cx, transport)? {

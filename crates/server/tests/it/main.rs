@@ -1,4 +1,5 @@
 //! Black-box tests over real sockets, with a small application in place of R.
+#![cfg_attr(not(unix), allow(unused_imports))] // Tests on Unix systems use them.
 
 #[path = "../application/mod.rs"]
 mod application;
@@ -11,4 +12,5 @@ mod support;
 mod tls;
 mod transports;
 mod websocket;
+#[cfg(unix)]
 mod worker;

@@ -86,6 +86,7 @@ impl LockFd for io::Stdout {
     }
 }
 
+#[cfg(not(feature = "portable"))]
 #[test]
 fn a_hostile_worker_can_neither_truncate_the_memory_nor_write_unhandled_values() {
     let (scoreboard, memory) = SharedScoreboard::create().unwrap();
@@ -128,6 +129,7 @@ fn a_hostile_worker_can_neither_truncate_the_memory_nor_write_unhandled_values()
 }
 
 /// Creates memory of this size with these bytes at its beginning and with these seals.
+#[cfg(not(feature = "portable"))]
 fn memory(size: u64, begin: &[u8], seals: libc::c_int) -> OwnedFd {
     // SAFETY: the name ends with a zero byte.
     let fd = unsafe {
@@ -143,6 +145,7 @@ fn memory(size: u64, begin: &[u8], seals: libc::c_int) -> OwnedFd {
     memory.into()
 }
 
+#[cfg(not(feature = "portable"))]
 #[test]
 fn a_worker_rejects_other_memory() {
     let all = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;

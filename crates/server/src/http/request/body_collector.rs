@@ -150,7 +150,7 @@ impl Spool {
     fn write(mut self) -> io::Result<Spool> {
         let written = self
             .reserve
-            .check(&self.file, self.batch.len() as u64)
+            .check(&self.file, self.folder.path(), self.batch.len() as u64)
             .and_then(|()| (&*self.file).write_all(&self.batch))
             .inspect_err(|error| self.folder.report_failure(error));
         // The first batch consists of all bytes that were in memory and can be larger than later

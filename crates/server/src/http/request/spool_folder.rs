@@ -4,11 +4,11 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use rookery_system::disk::DiskSpace;
 
 use crate::config::Limits;
 
@@ -93,13 +93,14 @@ impl DiskReserve {
         self.bytes.min(total / self.share.max(1))
     }
 
-    /// Checks that `wanted` more bytes may be written to the file system of `file`.
+    /// Checks that `wanted` more bytes may be written to the file system of `file`, which is in
+    /// `folder`.
     ///
     /// # Errors
     /// Fails with `StorageFull` if writing the bytes would leave less free disk space than must
     /// stay free.
-    pub(crate) fn check(self, file: &File, wanted: u64) -> io::Result<()> {
-        let space = DiskSpace::of(file)?;
+    pub(crate) fn check(self, file: &File, folder: &Path, wanted: u64) -> io::Result<()> {
+        let space = DiskSpace::of(file, folder)?;
         let reserve = self.on(space.total);
         if space.free < reserve.saturating_add(wanted) {
             return Err(io::Error::new(
@@ -111,29 +112,6 @@ impl DiskReserve {
             ));
         }
         Ok(())
-    }
-}
-
-/// The size of a file system in bytes, and the number of bytes that an unprivileged user can still
-/// write to it.
-struct DiskSpace {
-    total: u64,
-    free: u64,
-}
-
-impl DiskSpace {
-    fn of(file: &File) -> io::Result<DiskSpace> {
-        let mut stat = MaybeUninit::<libc::statvfs>::uninit();
-        // SAFETY: the descriptor is open, and `stat` has the size that the function writes.
-        if unsafe { libc::fstatvfs(file.as_raw_fd(), stat.as_mut_ptr()) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: `fstatvfs` succeeded and initialised `stat`.
-        let stat = unsafe { stat.assume_init() };
-        Ok(DiskSpace {
-            total: stat.f_blocks.saturating_mul(stat.f_frsize),
-            free: stat.f_bavail.saturating_mul(stat.f_frsize),
-        })
     }
 }
 

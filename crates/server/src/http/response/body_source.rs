@@ -1,7 +1,6 @@
 //! The sources of response bodies: files, and compressors that run on background threads.
 
 use std::io;
-use std::os::unix::fs::FileExt as _;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,6 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use rookery_exchange::Charge;
+use rookery_system::file::read_exact_at;
 
 use crate::blocking::blocking_task::BlockingTask;
 use crate::http::connection::http_connection::HttpConnection;
@@ -126,7 +126,7 @@ impl CompressionTask {
                 Input::File { file, at, left } => {
                     let mut chunk =
                         vec![0; usize::try_from(*left).unwrap_or(usize::MAX).min(GZIP_CHUNK)];
-                    file.read_exact_at(&mut chunk, *at)?;
+                    read_exact_at(file, &mut chunk, *at)?;
                     self.gzip.push(&chunk, &mut out);
                     *at += chunk.len() as u64;
                     *left -= chunk.len() as u64;

@@ -14,12 +14,12 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IoSlice};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use rookery_system::file;
 
 use crate::blocking::blocking_task::BlockingTask;
 use crate::blocking::nonblocking_file;
@@ -82,7 +82,7 @@ impl SentFile {
         let mut chunk = vec![0; len];
         // Fails if the file has become shorter since its length was sent. The response then stays
         // incomplete.
-        self.read_exact_at(&mut chunk, at)?;
+        file::read_exact_at(self, &mut chunk, at)?;
         Ok(chunk)
     }
 }
@@ -100,9 +100,7 @@ impl Drop for SentFile {
         // Metadata of a remote file would require a request to another machine, which frees the
         // file by itself.
         let is_local = self.is_local.get() == Some(&true);
-        if self.had_name
-            && !(is_local && self.metadata().is_ok_and(|metadata| metadata.nlink() == 0))
-        {
+        if self.had_name && !(is_local && file::has_no_name(self)) {
             self.file.close();
         }
     }
@@ -248,7 +246,7 @@ impl SendfileQueue {
                     Poll::Ready(Ok(0)) => {
                         break Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
                     }
-                    Poll::Ready(Err(error)) if is_unsupported(&error) => {
+                    Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::Unsupported => {
                         self.is_sendfile_unsupported = true;
                     }
                     sent => break sent,
@@ -296,16 +294,7 @@ impl FilePart {
     }
 }
 
-/// Returns true if an I/O error means that the transport or the file system does not support
-/// `sendfile`.
-fn is_unsupported(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::EINVAL | libc::ENOSYS | libc::EPERM | libc::EOPNOTSUPP)
-    ) || error.kind() == io::ErrorKind::Unsupported
-}
-
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use std::os::fd::AsRawFd as _;
     use std::sync::mpsc;

@@ -3,10 +3,10 @@
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use rookery_system::file;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -71,7 +71,8 @@ fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
     let next = path.with_extension(format!("new{}", std::process::id()));
     // A killed process with the same process id may have left this file.
     let _ = fs::remove_file(&next);
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&next)?;
+    let mut file =
+        file::private(fs::OpenOptions::new().write(true).create_new(true)).open(&next)?;
     file.write_all(text.as_bytes())?;
     drop(file);
     fs::rename(&next, path)
@@ -95,7 +96,6 @@ fn create(now: SystemTime) -> io::Result<(Vec<u8>, SigningKey)> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
     use std::time::UNIX_EPOCH;
 
     use super::*;
@@ -118,7 +118,8 @@ mod tests {
         let path = folder.path().join("tls");
         let made = DevelopmentCertificate::load_or_create(&path).unwrap();
         assert!(made.is_new);
-        assert_eq!(fs::metadata(&made.file).unwrap().permissions().mode() & 0o777, 0o600);
+        let mode = file::mode(&fs::metadata(&made.file).unwrap());
+        assert_eq!(mode.unwrap_or(0o600), 0o600);
         let kept = DevelopmentCertificate::load_or_create(&path).unwrap();
         assert_eq!(kept, DevelopmentCertificate { is_new: false, ..made.clone() });
         let (old, key) = create(SystemTime::now() - DAY * (VALID_DAYS - RENEWAL_DAYS)).unwrap();

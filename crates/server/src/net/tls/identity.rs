@@ -1,7 +1,6 @@
 //! Loads a certificate with its private key, checks that both can be used, and warns about likely
 //! mistakes, such as a key file that other users can read.
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -145,7 +144,7 @@ fn warn_about_chain(from: &Pem, chain: &[Certificate], warn: &mut dyn FnMut(Stri
 
 fn warn_about_permissions(from: &Pem, warn: &mut dyn FnMut(String)) {
     let Some(metadata) = from.path().and_then(|path| std::fs::metadata(path).ok()) else { return };
-    let mode = metadata.permissions().mode() & 0o777;
+    let Some(mode) = rookery_system::file::mode(&metadata) else { return };
     // A key that is readable by a group causes no warning, because Debian's group ssl-cert gives
     // servers access in this way.
     let who = match mode {

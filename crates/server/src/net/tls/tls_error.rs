@@ -98,13 +98,14 @@ impl fmt::Display for TlsError {
                 write!(f, "{part} cannot be read: there is no file {from}")
             }
             TlsError::Unreadable { part, from, source } => {
-                // SAFETY: the call accesses no memory.
-                let user = unsafe { libc::geteuid() };
-                write!(
-                    f,
-                    "{part} cannot be read: {from}: {source}; this process runs as the user with \
-                     the id {user}"
-                )
+                write!(f, "{part} cannot be read: {from}: {source}")?;
+                #[cfg(unix)]
+                {
+                    // SAFETY: the call accesses no memory.
+                    let user = unsafe { libc::geteuid() };
+                    write!(f, "; this process runs as the user with the id {user}")?;
+                }
+                Ok(())
             }
             TlsError::IsDirectory { part, from } => {
                 write!(f, "{part} cannot be read: {from} is a folder; name the file in it")

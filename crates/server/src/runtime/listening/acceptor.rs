@@ -13,8 +13,8 @@ use crate::http::connection::http1_driver;
 use crate::http::listener_config::ListenerConfig;
 use crate::net::accepted_socket::AcceptedSocket;
 use crate::net::descriptor;
-use crate::net::listen::WatchedSocket;
 use crate::net::tls::certificate_store::Tls;
+use crate::net::watched_socket::WatchedSocket;
 use crate::runtime::io_context::IoContext;
 
 /// The time for which a listener pauses accepting after file descriptors or memory have run out.

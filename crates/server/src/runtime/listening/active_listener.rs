@@ -1,18 +1,19 @@
 //! The part of a listener that belongs to the I/O thread: its sockets and tasks.
 
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use rookery_exchange::ListenerId;
+use rookery_system::socket::OwnedSocket;
 use tokio::task::JoinHandle;
 
 use super::accept_switch::{AcceptMode, AcceptSwitch};
 use super::acceptor;
 use super::socket_group::SocketGroup;
 use crate::connections::table::ConnectionTable;
-use crate::net::listen::{ListeningSocket, WatchedSocket};
+use crate::net::listen::ListeningSocket;
+use crate::net::watched_socket::WatchedSocket;
 use crate::runtime::io_context::IoContext;
 use crate::runtime::supervised::supervision::Supervision;
 
@@ -79,8 +80,8 @@ impl ActiveListener {
     }
 
     /// Returns copies of the listener's sockets.
-    pub(in crate::runtime) fn copy_sockets(&self) -> io::Result<Vec<OwnedFd>> {
-        self.sockets.iter().map(|socket| socket.as_fd().try_clone_to_owned()).collect()
+    pub(in crate::runtime) fn copy_sockets(&self) -> io::Result<Vec<OwnedSocket>> {
+        self.sockets.iter().map(|socket| socket.copy_handle()).collect()
     }
 
     /// Stops accepting connections and ends the listener's tasks. The port is free when this

@@ -1,5 +1,12 @@
 //! The connection of a worker's server to its supervisor.
 
+#[cfg(unix)]
 mod announcements;
+#[cfg(unix)]
 pub(super) mod public_listeners;
+pub(super) mod request;
+#[cfg(unix)]
+pub(super) mod supervision;
+#[cfg(not(unix))]
+#[path = "none.rs"]
 pub(super) mod supervision;

@@ -26,6 +26,7 @@ use tokio::sync::Notify;
 
 use super::announcements::{Announcements, Wait};
 use super::public_listeners::PublicListeners;
+use super::request::{Confirmation, SupervisorRequest};
 use crate::connections::table::ConnectionTable;
 use crate::http::listener_config::ListenerConfig;
 
@@ -42,25 +43,6 @@ const UNUSED_GRACE: Duration = Duration::from_millis(250);
 /// is about the time that R needs to serve the page again when the client reconnects. Without the
 /// pause, all clients would reconnect at once.
 const RECONNECT_COST: Duration = Duration::from_millis(50);
-
-/// A request of the supervisor that the application must act on. The I/O thread acts on the
-/// supervisor's other messages itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SupervisorRequest {
-    /// Asks the worker to shut down gracefully.
-    Drain,
-    /// Asks the worker to shut down within [`EXIT_TIMEOUT`](rookery_worker_protocol::EXIT_TIMEOUT).
-    Stop,
-    /// Asks the worker to interrupt the code that the application is running.
-    Interrupt,
-    /// Asks the worker to run the garbage collector when the application is idle.
-    Collect,
-    /// Asks the worker to reopen the file of its access log.
-    ReopenLog,
-    /// The supervisor has disconnected, so the worker must shut down, as after
-    /// [`Stop`](Self::Stop).
-    Disconnected,
-}
 
 /// The connection of a worker to its supervisor. It receives messages after
 /// [`Server::watch_supervisor`](crate::Server::watch_supervisor) was called.
@@ -91,21 +73,6 @@ pub struct Supervision {
 /// longer wait would be useless, because a supervisor that does not respond forwards no requests
 /// either.
 const APPLY_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// The result of waiting for the supervisor's confirmation of the last announcement of static
-/// paths.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use]
-pub enum Confirmation {
-    /// The supervisor has applied the last announcement of static paths.
-    Applied,
-    /// The supervisor did not confirm the announcement in time. Until it confirms one,
-    /// [`Supervision::wait_until_applied`] does not wait again.
-    TimedOut,
-    /// [`Supervision::wait_until_applied`] did not wait, because an earlier wait has timed out or
-    /// the supervisor has disconnected.
-    NotAwaited,
-}
 
 impl Supervision {
     /// Makes the connection to the supervisor from the descriptors that this process has inherited.

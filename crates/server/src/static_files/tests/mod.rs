@@ -2,13 +2,15 @@
 //! in a real directory.
 
 mod declaration;
+mod name_rules;
 mod request;
 mod response;
 
 use std::fs;
-use std::io::Read;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::io::{Read, Seek as _};
+#[cfg(target_os = "linux")]
+use std::path::Path;
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -129,7 +131,8 @@ impl<'a> Ask<'a> {
             Found::Status { status, headers } => Answer::Status(status.as_u16(), lines(headers)),
             Found::File { mut file, offset, len, status, headers } => {
                 let mut body = vec![0; usize::try_from(len).unwrap()];
-                file.read_exact_at(&mut body, offset).unwrap();
+                rookery_system::file::read_exact_at(&file, &mut body, offset).unwrap();
+                file.rewind().unwrap();
                 if status == StatusCode::OK {
                     let mut whole = Vec::new();
                     file.read_to_end(&mut whole).unwrap();
@@ -198,6 +201,11 @@ impl Site {
 
 fn fallthrough() -> Overrides {
     Overrides { fallthrough: Some(true), ..Overrides::default() }
+}
+
+/// Returns an absolute path of this system.
+pub(super) fn absolute(path: &str) -> PathBuf {
+    PathBuf::from(if cfg!(windows) { format!("C:{path}") } else { path.to_owned() })
 }
 
 fn header(name: &str, value: &str) -> Header {

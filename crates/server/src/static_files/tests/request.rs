@@ -33,6 +33,8 @@ fn targets_are_decoded_once_and_matched_by_whole_segments() {
         "e/x",
     ];
     let site = Site::new(&names, &[("/s", "d"), ("/s/sub", "e"), ("/\u{fc}", "d")]);
+    // Windows ignores the dots at the end of a name, so there is no such file.
+    site.check(&[("/s/foo..", if cfg!(windows) { "400" } else { "d/foo.." })]);
     site.check(&[
         ("/s/a.txt", "d/a.txt"),
         ("/s/a.txt?query=/../", "d/a.txt"),
@@ -45,7 +47,6 @@ fn targets_are_decoded_once_and_matched_by_whole_segments() {
         ("/s/%C3%A9/%c3%bc", "d/\u{e9}/\u{fc}"),
         ("/%c3%bc/a.txt", "d/a.txt"),
         ("/s/..foo", "d/..foo"),
-        ("/s/foo..", "d/foo.."),
         ("/s/..nope", "404"),
         ("/s/.dot/f", "d/.dot/f"),
         ("/s/sub/x", "e/x"),
@@ -61,6 +62,7 @@ fn targets_are_decoded_once_and_matched_by_whole_segments() {
     ]);
 }
 
+#[cfg(unix)]
 #[test]
 fn a_path_with_a_backslash_is_for_the_application() {
     let site = Site::new(&["d/a", "d/a\\b"], &[("/s", "d"), ("/", "d")]);
@@ -86,6 +88,7 @@ fn slashes_at_the_end_make_no_difference() {
     ]);
 }
 
+#[cfg(unix)]
 #[test]
 fn the_root_of_the_paths_and_of_the_disk_can_be_mapped() {
     let site = Site::new(&["index.html", "a"], &[("/", ""), ("/disk", "/")]);

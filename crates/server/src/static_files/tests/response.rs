@@ -1,9 +1,13 @@
 //! Tests of section 5.2, steps 10 to 13, of `httpuv-compat.md`: the content of responses with
 //! static files.
 
+#[cfg(unix)]
 use std::ffi::CString;
+#[cfg(unix)]
 use std::os::unix::ffi::OsStrExt;
+#[cfg(unix)]
 use std::os::unix::fs::{PermissionsExt, symlink};
+#[cfg(unix)]
 use std::os::unix::net::UnixListener;
 
 use super::*;
@@ -56,6 +60,7 @@ fn a_missing_file_is_404_or_falls_through() {
     assert_eq!(error_body(StatusCode::NOT_FOUND), "404 Not Found\n");
 }
 
+#[cfg(unix)]
 #[test]
 fn a_file_that_cannot_be_opened_is_500_even_with_fallthrough() {
     let site = Site::new(&["d/a"], &[("/s", "d")]);
@@ -72,6 +77,7 @@ fn a_file_that_cannot_be_opened_is_500_even_with_fallthrough() {
 
 /// Checks that a FIFO is not opened. Opening the test's FIFO would block for ever, because no
 /// program writes to it.
+#[cfg(unix)]
 #[test]
 fn only_regular_files_are_served() {
     let site = Site::new(&["d/a"], &[("/s", "d"), ("/null", "/dev/null"), ("/zero", "/dev/zero")]);
@@ -88,6 +94,7 @@ fn only_regular_files_are_served() {
     ]);
 }
 
+#[cfg(unix)]
 #[test]
 fn symbolic_links_and_dotfiles_are_served() {
     let site = Site::new(&["d/.hidden", "elsewhere/index.html"], &[("/s", "d")]);
@@ -137,6 +144,10 @@ fn types_go_by_the_extension_in_any_case() {
         ("a.", "application/octet-stream"),
         ("dir.html/none", "application/octet-stream"),
     ] {
+        // Windows ignores a dot at the end of a name.
+        if cfg!(windows) && name.ends_with('.') {
+            continue;
+        }
         site.write(&format!("d/{name}"), b"x");
         assert_eq!(
             site.get(&format!("/s/{name}")).header("Content-Type"),
@@ -355,6 +366,7 @@ fn times_that_an_http_date_cannot_represent_are_handled() {
     }
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn names_need_not_be_text() {
     let site = Site::new(&[], &[("/s", "d")]);

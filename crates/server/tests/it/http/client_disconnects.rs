@@ -3,7 +3,9 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
+#[cfg(target_os = "linux")]
 use std::os::fd::AsRawFd as _;
+#[cfg(unix)]
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,23 +37,26 @@ fn worker(answers: &Arc<AtomicBool>) -> App {
     )
 }
 
+#[cfg(unix)]
 fn until_idle(app: &App) {
     wait_until("the connection is let go", || app.listener().connections() == 0);
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn a_close_is_noticed_when_the_peers_system_has_forgotten_the_connection() {
     let app = worker(&Arc::default());
     let mut client = app.connect();
     // The system forgets the closed connection after a minute, unless a client sets a shorter time.
-    let second: libc::c_int = 1;
-    // SAFETY: The descriptor is an open socket, and the size is that of the option's value.
-    let set = unsafe {
+    {
+        let second: libc::c_int = 1;
+        let (fd, value) = (client.socket.as_raw_fd(), (&raw const second).cast());
         let size = libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap();
-        let fd = client.socket.as_raw_fd();
-        libc::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_LINGER2, (&raw const second).cast(), size)
-    };
-    assert_eq!(set, 0);
+        // SAFETY: The descriptor is an open socket, and the size is that of the option's value.
+        let set =
+            unsafe { libc::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_LINGER2, value, size) };
+        assert_eq!(set, 0);
+    }
     client.send(REQUEST);
     app.await_event("request");
     // The client has read everything, so that its close is a FIN and no reset.
@@ -74,6 +79,7 @@ fn a_client_that_half_closes_is_answered_however_long_it_takes() {
     assert!(client.wait_for_close());
 }
 
+#[cfg(unix)]
 #[test]
 fn on_a_unix_socket_a_close_is_told_from_a_half_close() {
     let folder = tempfile::tempdir().unwrap();

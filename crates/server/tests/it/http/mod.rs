@@ -1,5 +1,6 @@
 //! HTTP/1.1, and behaviour that is the same over HTTP/1.1 and HTTP/2.
 
+#[cfg(target_os = "linux")]
 mod blocking_work;
 mod client_disconnects;
 mod closure_application;

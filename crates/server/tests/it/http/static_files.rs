@@ -215,6 +215,7 @@ fn an_answer_is_the_same_from_a_thread_and_from_memory() {
     }
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn a_kernel_without_these_calls_gives_the_same_answers() {
     if !in_own_process!() {
@@ -253,6 +254,7 @@ fn a_kernel_without_these_calls_gives_the_same_answers() {
     }
 }
 
+#[cfg(target_os = "linux")]
 fn files_of(folder: &Folder) -> StaticFiles {
     let files = StaticFiles::new();
     let path = StaticPath { path: folder.dir.path().into(), ..StaticPath::default() };
@@ -260,10 +262,12 @@ fn files_of(folder: &Folder) -> StaticFiles {
     files
 }
 
+#[cfg(target_os = "linux")]
 const CACHESTAT: libc::c_long = 451;
 
 /// Makes a system call fail in this thread and in threads that it starts, as in a sandbox that does
 /// not know the call.
+#[cfg(target_os = "linux")]
 fn forbid(call: libc::c_long) {
     const RETURN_ENOSYS: u32 = 0x0005_0000 | libc::ENOSYS as u32;
     const ALLOW: u32 = 0x7FFF_0000;
@@ -401,6 +405,7 @@ fn a_file_truncated_while_it_is_sent_ends_the_connection() {
     assert!(got == content[..got.len()], "all that came is the file's");
 }
 
+#[cfg(unix)]
 #[test]
 fn a_file_written_anew_while_it_is_sent_ends_the_connection_or_is_the_old_one() {
     let (content, got) = changed_while_sent(|folder| folder.write("a.bin", &vec![b'x'; 1000]));

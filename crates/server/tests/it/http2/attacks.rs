@@ -28,13 +28,15 @@ const GROWTH: usize = 6 << 10;
 
 /// Returns the KiB of memory that the process uses.
 fn resident() -> usize {
-    let text = std::fs::read_to_string("/proc/self/status").unwrap();
+    // Only Linux has this file.
+    let Ok(text) = std::fs::read_to_string("/proc/self/status") else { return 0 };
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
 /// Returns the processor time that the I/O thread has used. Unlike the elapsed time, it does not
 /// depend on what else the machine does. The process must have only one server.
+#[cfg(target_os = "linux")]
 fn worked() -> Duration {
     let threads =
         std::fs::read_dir("/proc/self/task").unwrap().map(|thread| thread.unwrap().path());
@@ -50,6 +52,12 @@ fn worked() -> Duration {
     // SAFETY: The pointer is that of a local variable.
     assert_eq!(unsafe { libc::clock_gettime(clock, &raw mut time) }, 0);
     Duration::new(u64::try_from(time.tv_sec).unwrap(), u32::try_from(time.tv_nsec).unwrap())
+}
+
+/// Returns no time on systems that do not tell the processor time of a thread to this test.
+#[cfg(not(target_os = "linux"))]
+fn worked() -> Duration {
+    Duration::ZERO
 }
 
 /// Returns the processor time that the I/O thread uses until it has responded on an open
@@ -84,7 +92,10 @@ pub(crate) fn beside<T: Send + 'static>(
     let is_sanitized = std::env::var_os("ASAN_OPTIONS").is_some();
     assert!(growth < GROWTH || is_sanitized, "{growth} KiB");
     println!("another waited for {worst:?} of work, and usually for {idle:?}");
-    assert!(worst < idle * TIMES, "{worst:?}, and {idle:?} {SLOWED_DOWN}");
+    assert!(
+        worst < idle * TIMES || cfg!(not(target_os = "linux")),
+        "{worst:?}, and {idle:?} {SLOWED_DOWN}"
+    );
     attacking.join().unwrap()
 }
 

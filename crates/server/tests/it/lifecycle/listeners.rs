@@ -1,6 +1,7 @@
 //! Starting and stopping listeners, and the kinds of listeners.
 
 use std::io::{Read as _, Write as _};
+#[cfg(unix)]
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +12,7 @@ use rookery_server::{Config, Limits, ListenError, ListenerConfig, Server};
 use crate::application::NoWaker;
 use crate::support::{App, TEST_TIMEOUT, hello, in_own_process, masked_frame};
 
+#[cfg(target_os = "linux")]
 fn threads() -> usize {
     std::fs::read_dir("/proc/self/task")
         .unwrap()
@@ -24,6 +26,7 @@ fn threads() -> usize {
 
 /// Returns the number of this server's threads, once it is `wanted` or a minute has passed. The
 /// kernel lists a thread for a moment after it was joined, and for longer on a busy machine.
+#[cfg(target_os = "linux")]
 fn threads_settle_at(wanted: usize) -> usize {
     let deadline = Instant::now() + TEST_TIMEOUT;
     while threads() != wanted && Instant::now() < deadline {
@@ -133,6 +136,7 @@ fn a_busy_port_says_what_to_do() {
     assert!(error.to_string().contains("address not available"), "{error}");
 }
 
+#[cfg(unix)]
 #[test]
 fn a_unix_socket_is_served_replaced_when_stale_and_removed() {
     let folder = tempfile::tempdir().unwrap();
@@ -175,6 +179,7 @@ fn ipv6_is_served() {
     assert_eq!(client.get("/").body, b"::1");
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn a_hundred_starts_and_stops_leave_no_thread() {
     // The test runs in its own process because other tests run servers at the same time.
@@ -196,6 +201,7 @@ fn a_hundred_starts_and_stops_leave_no_thread() {
     assert_eq!(threads_settle_at(0), 0);
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn running_out_of_descriptors_does_not_spin() {
     // The test runs in its own process because it lowers a limit.
@@ -227,6 +233,7 @@ fn running_out_of_descriptors_does_not_spin() {
 
 /// Returns the processor time of this process in hundredths of a second. No descriptor is left to
 /// read it from a file.
+#[cfg(target_os = "linux")]
 fn cpu_ticks() -> i64 {
     // SAFETY: A struct of zeros is valid, and getrusage fills it.
     let usage = unsafe {
@@ -238,6 +245,7 @@ fn cpu_ticks() -> i64 {
     hundredths(usage.ru_utime) + hundredths(usage.ru_stime)
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn accepted_sockets_lie_above_those_select_can_look_at() {
     let app = App::new(Limits::default(), hello);
@@ -258,6 +266,7 @@ fn accepted_sockets_lie_above_those_select_can_look_at() {
 }
 
 /// Returns the peer's port of a TCP socket.
+#[cfg(target_os = "linux")]
 fn peer_port(fd: i32) -> Option<u16> {
     // SAFETY: An address of zeros is valid, and getpeername fails for a descriptor that is no
     // socket.

@@ -2,4 +2,6 @@
 
 mod io_commands;
 mod listeners;
+#[cfg(windows)]
+mod named_pipes;
 mod server_end;

@@ -2,8 +2,11 @@
 //! started.
 
 use std::io::Read as _;
+#[cfg(unix)]
 use std::os::unix::fs::PermissionsExt as _;
+#[cfg(unix)]
 use std::os::unix::net::{UnixListener, UnixStream};
+#[cfg(unix)]
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,6 +28,7 @@ impl AppWaker for OnIoThread {
     }
 }
 
+#[cfg(unix)]
 fn limit() -> libc::rlimit {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: The pointer is that of a limit, which may be written.
@@ -32,6 +36,7 @@ fn limit() -> libc::rlimit {
     limit
 }
 
+#[cfg(unix)]
 fn set_limit(soft: u64, hard: u64) {
     let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
     // SAFETY: The pointer is that of a valid limit.
@@ -138,6 +143,7 @@ fn connections_are_counted_when_they_are_accepted() {
     assert_eq!(refused(), 51);
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn a_thread_that_cannot_start_is_an_error() {
     if !in_own_process!() {
@@ -231,6 +237,7 @@ fn a_thread_that_dies_is_told_to_the_application_and_closes_its_sockets() {
     assert_eq!(client.response().unwrap().status, 400);
 }
 
+#[cfg(unix)]
 #[test]
 fn the_limit_on_descriptors_is_raised_as_far_as_the_connections_need() {
     if !in_own_process!() {
@@ -252,10 +259,12 @@ fn the_limit_on_descriptors_is_raised_as_far_as_the_connections_need() {
     assert_eq!(server(usize::MAX), hard);
 }
 
+#[cfg(unix)]
 fn mode(path: &Path) -> Option<u32> {
     std::fs::symlink_metadata(path).ok().map(|found| found.permissions().mode() & 0o777)
 }
 
+#[cfg(unix)]
 #[test]
 fn a_unix_socket_never_has_wider_permissions_than_asked() {
     let folder = tempfile::tempdir().unwrap();
@@ -285,6 +294,7 @@ fn a_unix_socket_never_has_wider_permissions_than_asked() {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn a_unix_socket_of_somebody_else_is_not_removed() {
     let folder = tempfile::tempdir().unwrap();

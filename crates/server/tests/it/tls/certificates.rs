@@ -2,6 +2,7 @@
 //! changes while the server runs.
 
 use std::fs;
+#[cfg(unix)]
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -248,8 +249,10 @@ fn hex(bytes: &[u8]) -> String {
 
 // ---- errors in the files ----
 
+#[cfg(unix)]
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
+#[cfg(unix)]
 fn note(line: &str) {
     SAID.lock().unwrap().push(line.to_owned());
 }
@@ -370,6 +373,7 @@ fn a_file_that_may_not_be_read_is_named_with_the_user() {
     assert!(said.contains("secret.key") && said.contains("runs as the user with the id"), "{said}");
 }
 
+#[cfg(unix)]
 #[test]
 fn what_is_odd_and_no_error_is_said() {
     let folder = tempfile::tempdir().unwrap();
@@ -418,8 +422,10 @@ fn what_is_odd_and_no_error_is_said() {
     }
 }
 
+#[cfg(unix)]
 static READERS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
+#[cfg(unix)]
 #[test]
 fn a_key_that_others_read_or_change_is_spoken_of() {
     let folder = tempfile::tempdir().unwrap();
@@ -613,6 +619,7 @@ fn files_that_change_are_noticed() {
 }
 
 /// certbot keeps the paths of the files, which are links to the newest files.
+#[cfg(unix)]
 #[test]
 fn links_that_lead_elsewhere_are_noticed() {
     let folder = tempfile::tempdir().unwrap();

@@ -127,6 +127,7 @@ fn an_application_may_be_silent_after_a_client_was_slow() {
     assert!(reading.join().unwrap().ends_with(b"xlast"));
 }
 
+#[cfg(unix)]
 #[test]
 fn over_a_unix_socket() {
     let folder = tempfile::tempdir().unwrap();

@@ -3,6 +3,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
+#[cfg(unix)]
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -17,6 +18,7 @@ use crate::application::{Application, NoWaker};
 use crate::support::tls::{app, settings, site};
 use crate::support::{App, Client, TEST_TIMEOUT, echo, hello, masked_frame, wait_until};
 
+#[cfg(unix)]
 #[test]
 fn a_websocket_may_be_idle_when_it_has_caught_up() {
     // A Unix socket buffers the same amount every time. For some of these sizes, everything but the

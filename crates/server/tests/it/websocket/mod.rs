@@ -5,4 +5,5 @@ pub(crate) mod compression;
 mod messages;
 mod send_queue;
 mod stalled_clients;
+#[cfg(unix)]
 mod tunnel;

@@ -1,7 +1,9 @@
 //! WebSockets that are not read for a while, because the application or the client is slow.
 
 use std::io::{Read as _, Write as _};
+#[cfg(unix)]
 use std::os::fd::AsRawFd as _;
+#[cfg(unix)]
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -11,12 +13,14 @@ use rookery_server::{Config, Limits, ListenerConfig};
 
 use crate::support::{App, Handler, TEST_TIMEOUT, echo, hello, masked_frame, wait_until};
 
+#[cfg(unix)]
 const UPGRADE: &[u8] =
     b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
 /// All messages of a client that has sent everything and a FIN are delivered, although that takes
 /// longer than `ws_stall_timeout`, as long as the application makes progress.
+#[cfg(unix)]
 #[test]
 fn what_came_before_a_fin_is_delivered_to_a_slow_application_that_goes_on() {
     const COUNT: usize = 75;

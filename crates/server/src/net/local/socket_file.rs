@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::UnixSocket;
 
-use super::listen::listen;
+use crate::net::descriptor::listen;
 
 /// Binds a Unix socket to a path and listens on it. An existing socket file is replaced if no
 /// process listens on it. If `mask` is given, the new file has at most the permissions `0777 &
@@ -24,7 +24,7 @@ pub(crate) fn bind(path: &Path, mask: Option<u32>) -> io::Result<(UnixListener, 
         // meanwhile.
         // SAFETY: the descriptor is open. On systems where the call has no effect, no client can
         // connect before `listen` either.
-        unsafe { libc::fchmod(socket.as_raw_fd(), mode(mask)) };
+        unsafe { libc::fchmod(socket.as_raw_fd(), mode(mask) as libc::mode_t) };
     }
     socket.bind(path)?;
     // SAFETY: the socket has given up the descriptor, which is open and has no other owner.
@@ -41,7 +41,7 @@ pub(crate) fn bind(path: &Path, mask: Option<u32>) -> io::Result<(UnixListener, 
     Ok((socket, file))
 }
 
-fn mode(mask: u32) -> libc::mode_t {
+fn mode(mask: u32) -> u32 {
     0o777 & !mask
 }
 

@@ -6,7 +6,7 @@
 //! module, each request from a supervisor to a worker would wake a thread on each side for nothing.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::pin::Pin;
 use std::sync::OnceLock;
@@ -50,15 +50,33 @@ impl UnixStream {
         Poll::Ready(Ok(()))
     }
 
+    /// Returns the descriptor of the socket, for system calls.
+    #[expect(clippy::unnecessary_wraps, reason = "a named pipe has none")]
+    pub(crate) fn handle(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.as_fd())
+    }
+
     /// Reads from the socket by calling `read`. If `read` returns `WouldBlock`, the socket counts
     /// as empty until new input arrives.
-    pub(crate) fn try_read_with<T>(&self, read: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        self.socket.try_io(Interest::READABLE, |_| read())
+    pub(crate) fn try_read_with<T>(
+        &self,
+        read: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        self.socket.try_io(Interest::READABLE, |socket| read(socket.as_fd()))
+    }
+
+    /// Writes to the socket by calling `write` with its descriptor, as
+    /// [`try_write_with`](Self::try_write_with).
+    pub(crate) fn try_send_with<T>(
+        &self,
+        write: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        self.try_write_with(|| write(self.as_fd()))
     }
 
     /// Writes to the socket by calling `write`. If `write` returns `WouldBlock`, the socket counts
     /// as full, and the async runtime watches from then on whether it is writable.
-    pub(crate) fn try_write_with<T>(&self, write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    fn try_write_with<T>(&self, write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         if let Some(writable) = self.writable.get() {
             return writable.try_io(Interest::WRITABLE, |_| write());
         }
@@ -101,8 +119,8 @@ impl AsRawFd for UnixStream {
     }
 }
 
-impl std::os::fd::AsFd for UnixStream {
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+impl AsFd for UnixStream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.get_ref().as_fd()
     }
 }

@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use super::Pid;
+
 /// The number of processes after which a search for the descendants of a process stops. Without
 /// this limit, the search might never end while the app keeps starting processes.
 const MOST_PROCESSES: usize = 1000;
@@ -11,7 +13,7 @@ const MOST_PROCESSES: usize = 1000;
 /// shared memory count. Mapped files do not count, because the system can reclaim their memory.
 /// Memory that several of these processes share, for example after a fork, counts once. Returns
 /// `None` if the process has ended.
-pub fn own_memory(pid: libc::pid_t) -> Option<u64> {
+pub fn own_memory(pid: Pid) -> Option<u64> {
     let own = memory_of(pid)?;
     let tree = tree_of(pid);
     if tree.len() == 1 {
@@ -19,14 +21,14 @@ pub fn own_memory(pid: libc::pid_t) -> Option<u64> {
     }
     // The proportional share divides each page by the number of processes that have it, so the sum
     // counts it once. It takes longer to read than the sum of `memory_of`.
-    let share = |pid: &libc::pid_t| share_of(*pid).or_else(|| memory_of(*pid)).unwrap_or(0);
+    let share = |pid: &Pid| share_of(*pid).or_else(|| memory_of(*pid)).unwrap_or(0);
     Some(tree.iter().map(share).sum())
 }
 
 /// Returns how much memory a process and its descendants use, in bytes. If they use at most `limit`
 /// bytes, the result may be an upper bound, which is much cheaper to compute than the exact number
 /// of [`own_memory`].
-pub fn own_memory_beyond(pid: libc::pid_t, limit: u64) -> Option<u64> {
+pub fn own_memory_beyond(pid: Pid, limit: u64) -> Option<u64> {
     memory_of(pid)?;
     let bound = tree_of(pid).into_iter().filter_map(memory_of).sum();
     if bound <= limit { Some(bound) } else { own_memory(pid) }
@@ -34,7 +36,7 @@ pub fn own_memory_beyond(pid: libc::pid_t, limit: u64) -> Option<u64> {
 
 /// Returns how many bytes of anonymous and shared memory a single process uses, including swap. A
 /// page that several processes share counts in full.
-fn memory_of(pid: libc::pid_t) -> Option<u64> {
+fn memory_of(pid: Pid) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     // A zombie has no such lines, and a system without swap may have no `VmSwap`.
     let anonymous = field(&status, "RssAnon:")?;
@@ -48,7 +50,7 @@ fn memory_of(pid: libc::pid_t) -> Option<u64> {
 /// Returns how many bytes of anonymous and shared memory a single process uses, including swap. The
 /// size of a page that several processes share is divided by the number of these processes. Returns
 /// `None` if the system does not report these sizes (Linux before 5.4).
-fn share_of(pid: libc::pid_t) -> Option<u64> {
+fn share_of(pid: Pid) -> Option<u64> {
     let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let shared = field(&rollup, "Pss_Anon:")? + field(&rollup, "Pss_Shmem:")?;
     Some(shared + field(&rollup, "SwapPss:").unwrap_or(0))
@@ -63,7 +65,7 @@ fn field(text: &str, name: &str) -> Option<u64> {
 
 /// Returns the ids of a process and of its descendants. A descendant whose parent has ended is
 /// missing, because the system has given it another parent.
-fn tree_of(pid: libc::pid_t) -> Vec<libc::pid_t> {
+fn tree_of(pid: Pid) -> Vec<Pid> {
     let mut tree = vec![pid];
     let mut at = 0;
     while at < tree.len() && tree.len() < MOST_PROCESSES {
@@ -73,7 +75,7 @@ fn tree_of(pid: libc::pid_t) -> Vec<libc::pid_t> {
             let children =
                 std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
             tree.extend(
-                children.split_ascii_whitespace().filter_map(|pid| pid.parse::<libc::pid_t>().ok()),
+                children.split_ascii_whitespace().filter_map(|pid| pid.parse::<Pid>().ok()),
             );
         }
         at += 1;
@@ -83,12 +85,12 @@ fn tree_of(pid: libc::pid_t) -> Vec<libc::pid_t> {
 
 /// Returns the processor time of a process, including that of the child processes that have ended
 /// and that the process has waited for.
-pub fn processor_time(pid: libc::pid_t) -> Option<Duration> {
+pub fn processor_time(pid: Pid) -> Option<Duration> {
     time_of(&format!("/proc/{pid}/stat"), 11..15)
 }
 
 /// Returns the processor time of one thread of a process.
-pub fn thread_time(pid: libc::pid_t, thread: u32) -> Option<Duration> {
+pub fn thread_time(pid: Pid, thread: u32) -> Option<Duration> {
     time_of(&format!("/proc/{pid}/task/{thread}/stat"), 11..13)
 }
 
@@ -119,14 +121,14 @@ mod tests {
 
     /// A shell process that runs a script. When this value is dropped, the shell and its
     /// descendants are killed.
-    struct Shell(std::process::Child, libc::pid_t);
+    struct Shell(std::process::Child, Pid);
 
     impl Shell {
         fn start(script: &str) -> Shell {
             use std::os::unix::process::CommandExt as _;
             let mut command = std::process::Command::new("/bin/bash");
             let child = command.args(["-c", script]).process_group(0).spawn().unwrap();
-            let pid = libc::pid_t::try_from(child.id()).unwrap();
+            let pid = Pid::try_from(child.id()).unwrap();
             Shell(child, pid)
         }
 
@@ -187,7 +189,7 @@ mod tests {
     #[test]
     fn shared_memory_counts() {
         const BYTES: usize = 64 << 20;
-        let pid = libc::pid_t::try_from(std::process::id()).unwrap();
+        let pid = Pid::try_from(std::process::id()).unwrap();
         let before = memory_of(pid).unwrap();
         let (access, how) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
@@ -215,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_process_has_memory_and_time_of_its_own() {
-        let pid = libc::pid_t::try_from(std::process::id()).unwrap();
+        let pid = Pid::try_from(std::process::id()).unwrap();
         assert!(own_memory(pid).unwrap() > 100_000);
         assert_eq!((own_memory(0), processor_time(0)), (None, None));
         let before = processor_time(pid).unwrap();

@@ -1,0 +1,114 @@
+//! The system calls that the server makes on a socket, on Linux.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use super::PeerState;
+
+/// The maximum number of unsent bytes of a streamed response that the system buffers for a socket.
+/// With a larger buffer, bytes would count as written long before they are sent.
+const UNSENT_LIMIT: libc::c_int = 128 << 10;
+
+/// Sends a range of a file without copying it to this process.
+///
+/// # Errors
+/// Returns `Unsupported` if the file cannot be sent in this way.
+pub(super) fn send_file(
+    socket: BorrowedFd<'_>,
+    file: &File,
+    mut at: u64,
+    len: usize,
+) -> io::Result<usize> {
+    match rustix::fs::sendfile(socket, file, Some(&mut at), len) {
+        // The file system or the security policy does not allow it.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::PERM | Errno::OPNOTSUPP) => {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+        sent => Ok(sent?),
+    }
+}
+
+/// Returns true if a write to the socket would not have to wait.
+pub(super) fn can_write(socket: BorrowedFd<'_>) -> bool {
+    poll(socket, libc::POLLOUT) != 0
+}
+
+/// Reads from the socket without blocking. If `peek` is true, the bytes are read again by the next
+/// call.
+pub(super) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8], peek: bool) -> io::Result<usize> {
+    let flags = if peek { libc::MSG_PEEK | libc::MSG_DONTWAIT } else { libc::MSG_DONTWAIT };
+    let (start, len) = (buffer.as_mut_ptr().cast(), buffer.len());
+    // SAFETY: the descriptor is open, `buffer` has space for `len` bytes, and MSG_DONTWAIT keeps
+    // the call from blocking.
+    let n = unsafe { libc::recv(socket.as_raw_fd(), start, len, flags) };
+    usize::try_from(n).map_err(|_| io::Error::last_os_error())
+}
+
+/// Returns the number of bytes in the socket's send buffer, as
+/// [`Socket::unsent`](super::Socket::unsent).
+pub(super) fn unsent(socket: BorrowedFd<'_>) -> Option<u32> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: TIOCOUTQ writes one int.
+    let status = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    u32::try_from(bytes).ok().filter(|_| status == 0)
+}
+
+/// Returns true if the connection is closed in both directions.
+pub(super) fn is_hung_up(socket: BorrowedFd<'_>) -> bool {
+    poll(socket, 0) & (libc::POLLHUP | libc::POLLERR) != 0
+}
+
+/// Returns true if the peer has sent a FIN, even if input from before the FIN is unread.
+pub(super) fn has_peer_half_closed(socket: BorrowedFd<'_>) -> bool {
+    poll(socket, libc::POLLRDHUP) & (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) != 0
+}
+
+/// Returns the state of the connection, as [`Socket::peer_state`](super::Socket::peer_state).
+pub(super) fn peer_state(socket: BorrowedFd<'_>, is_tcp: bool) -> PeerState {
+    match poll(socket, libc::POLLRDHUP) {
+        0 => PeerState::Open,
+        found if is_tcp && found & (libc::POLLHUP | libc::POLLERR) != 0 => PeerState::Closed,
+        _ => PeerState::HalfClosed,
+    }
+}
+
+/// Enables TCP keepalive probes after each `interval` without traffic.
+pub(super) fn enable_tcp_keepalive(socket: BorrowedFd<'_>, interval: Duration) {
+    let seconds = libc::c_int::try_from(interval.as_secs()).unwrap_or(libc::c_int::MAX);
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, seconds);
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, seconds);
+    set_option(socket, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1);
+}
+
+/// Configures a TCP socket for a streamed response, as
+/// [`Socket::set_for_streaming`](super::Socket::set_for_streaming).
+pub(super) fn set_for_streaming(socket: BorrowedFd<'_>, timeout: Duration) {
+    let timeout = libc::c_int::try_from(timeout.as_millis()).unwrap_or(libc::c_int::MAX);
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT_LIMIT);
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, timeout);
+}
+
+/// Sends a FIN.
+pub(super) fn shut_down(socket: BorrowedFd<'_>) {
+    // SAFETY: the descriptor is open. A failure means that the peer has disconnected.
+    unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_WR) };
+}
+
+/// Returns which of `events`, or of the events that are always reported, the socket has now.
+fn poll(socket: BorrowedFd<'_>, events: libc::c_short) -> libc::c_short {
+    let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 };
+    // SAFETY: the call reads and writes one pollfd, and does not block.
+    let found = unsafe { libc::poll(&raw mut poll, 1, 0) };
+    if found > 0 { poll.revents } else { 0 }
+}
+
+fn set_option(socket: BorrowedFd<'_>, level: libc::c_int, option: libc::c_int, value: libc::c_int) {
+    let size = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the descriptor is open and `size` is the size of `value`. If the call fails, the
+    // system's default applies.
+    unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), size) };
+}

@@ -1,0 +1,128 @@
+//! The system calls that the server makes on a socket, on systems other than Linux. They are made
+//! by the crate socket2, which knows each system's constants.
+//!
+//! The state of a connection is found by looking at its next byte of input. While there is unread
+//! input, the FIN behind it is therefore not seen.
+
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
+use std::time::Duration;
+
+use rookery_system::socket::BorrowedSocket;
+use socket2::{SockRef, TcpKeepalive};
+
+use super::PeerState;
+
+/// Returns the error `Unsupported`, after which the server reads the file and writes its bytes.
+pub(super) fn send_file(_: BorrowedSocket<'_>, _: &File, _: u64, _: usize) -> io::Result<usize> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Returns true, because only a successful [`send_file`] would ask.
+pub(super) fn can_write(_: BorrowedSocket<'_>) -> bool {
+    true
+}
+
+/// Reads from the socket without blocking. If `peek` is true, the bytes are read again by the next
+/// call.
+pub(super) fn receive(
+    socket: BorrowedSocket<'_>,
+    buffer: &mut [u8],
+    peek: bool,
+) -> io::Result<usize> {
+    let socket = SockRef::from(&socket);
+    let (start, len) = (buffer.as_mut_ptr().cast::<MaybeUninit<u8>>(), buffer.len());
+    // SAFETY: the memory is that of `buffer`, and socket2 writes only initialized bytes to it.
+    let buffer = unsafe { std::slice::from_raw_parts_mut(start, len) };
+    // Every socket of the server is non-blocking.
+    if peek { socket.peek(buffer) } else { socket.recv(buffer) }
+}
+
+/// Returns the number of bytes in the socket's send buffer, as
+/// [`Socket::unsent`](super::Socket::unsent). Only macOS reports it.
+pub(super) fn unsent(socket: BorrowedSocket<'_>) -> Option<u32> {
+    #[cfg(target_vendor = "apple")]
+    return rookery_system::descriptor::socket_option(socket, libc::SO_NWRITE)
+        .and_then(|bytes| u32::try_from(bytes).ok());
+    #[cfg(not(target_vendor = "apple"))]
+    {
+        let _ = socket;
+        None
+    }
+}
+
+/// Returns true if the connection is closed in both directions.
+pub(super) fn is_hung_up(socket: BorrowedSocket<'_>) -> bool {
+    match input(socket) {
+        Input::None | Input::Bytes => false,
+        // The peer may still receive. Writing nothing succeeds then, and sends nothing.
+        Input::End => is_write_refused(socket),
+        Input::Failed => true,
+    }
+}
+
+/// Returns true if the peer has sent a FIN and there is no unread input.
+pub(super) fn has_peer_half_closed(socket: BorrowedSocket<'_>) -> bool {
+    matches!(input(socket), Input::End | Input::Failed)
+}
+
+/// Returns the state of the connection, as [`Socket::peer_state`](super::Socket::peer_state).
+pub(super) fn peer_state(socket: BorrowedSocket<'_>, is_tcp: bool) -> PeerState {
+    match input(socket) {
+        Input::None | Input::Bytes => PeerState::Open,
+        Input::End if !is_tcp || !is_write_refused(socket) => PeerState::HalfClosed,
+        Input::End => PeerState::Closed,
+        Input::Failed if is_tcp => PeerState::Closed,
+        Input::Failed => PeerState::HalfClosed,
+    }
+}
+
+/// What the next read of a socket would return.
+enum Input {
+    /// There is no input now.
+    None,
+    Bytes,
+    /// The end of the input, after a FIN.
+    End,
+    /// An error, after a reset.
+    Failed,
+}
+
+fn input(socket: BorrowedSocket<'_>) -> Input {
+    match receive(socket, &mut [0], true) {
+        Ok(0) => Input::End,
+        Ok(_) => Input::Bytes,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Input::None,
+        Err(_) => Input::Failed,
+    }
+}
+
+/// Returns true if the system refuses a write to the socket because the connection is closed in
+/// this direction as well.
+fn is_write_refused(socket: BorrowedSocket<'_>) -> bool {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let flags = libc::MSG_NOSIGNAL;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let flags = 0;
+    let written = SockRef::from(&socket).send_with_flags(&[], flags);
+    written.is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock)
+}
+
+/// Enables TCP keepalive probes after each `interval` without traffic.
+pub(super) fn enable_tcp_keepalive(socket: BorrowedSocket<'_>, interval: Duration) {
+    let keepalive = TcpKeepalive::new().with_time(interval).with_interval(interval);
+    // If the call fails, no probes are sent.
+    let _ = SockRef::from(&socket).set_tcp_keepalive(&keepalive);
+}
+
+/// Does nothing: the other systems have no options for the number of unsent bytes and for the time
+/// that they may stay unacknowledged.
+pub(super) fn set_for_streaming(_: BorrowedSocket<'_>, _: Duration) {}
+
+/// Sends a FIN.
+pub(super) fn shut_down(socket: BorrowedSocket<'_>) {
+    // A failure means that the peer has disconnected.
+    let _ = SockRef::from(&socket).shutdown(Shutdown::Write);
+}

@@ -1,0 +1,7 @@
+//! A listening socket that is registered with the async runtime.
+
+#[cfg_attr(unix, path = "watched_socket/unix.rs")]
+#[cfg_attr(windows, path = "watched_socket/windows.rs")]
+mod system;
+
+pub(crate) use self::system::WatchedSocket;

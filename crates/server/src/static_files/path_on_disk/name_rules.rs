@@ -1,0 +1,243 @@
+//! The rules by which an operating system interprets file names. They decide which names of a
+//! request may be looked up on disk, because one file can have several names.
+
+use std::borrow::Cow;
+
+/// The rules by which an operating system interprets file names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameRules {
+    /// Every sequence of bytes without `/` and NUL is the name of one file.
+    Unix,
+    /// Names that differ only in case lead to the same file, as is usual on macOS.
+    IgnoringCase,
+    /// As [`IgnoringCase`](Self::IgnoringCase). In addition, names that end with dots or spaces,
+    /// short names (`PROGRA~1`) and names with a stream (`a.txt::$DATA`) lead to the files of other
+    /// names, and reserved names (`CON`, `nul.txt`) lead to devices, in every folder.
+    Windows,
+}
+
+impl NameRules {
+    /// The rules of the system for which the program was compiled.
+    pub const OF_SYSTEM: NameRules = if cfg!(windows) {
+        NameRules::Windows
+    } else if cfg!(target_vendor = "apple") {
+        NameRules::IgnoringCase
+    } else {
+        NameRules::Unix
+    };
+
+    /// Returns true if names that differ only in case lead to the same file.
+    pub(crate) fn is_ignoring_case(self) -> bool {
+        self != NameRules::Unix
+    }
+
+    /// Returns true if a relative path has a segment that could lead to another file than the one
+    /// of this name, or to a device. `path` has the segments of a decoded URL path.
+    pub(crate) fn is_hazardous(self, path: &[u8]) -> bool {
+        if self != NameRules::Windows || path.is_empty() {
+            return false;
+        }
+        let Ok(path) = std::str::from_utf8(path) else { return true };
+        path.split('/').any(is_hazardous_on_windows)
+    }
+}
+
+impl Default for NameRules {
+    fn default() -> NameRules {
+        NameRules::OF_SYSTEM
+    }
+}
+
+/// Converts a URL path to a form that is equal for paths that differ only in case. The number of
+/// segments stays the same.
+///
+/// A file system may tell names apart that are equal in this form, but not the other way round. The
+/// normal forms of Unicode are an exception: macOS ignores them as well, and this function does
+/// not.
+pub(in crate::static_files) fn without_case(path: &[u8]) -> Cow<'_, [u8]> {
+    if path.iter().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
+        return Cow::Borrowed(path);
+    }
+    match std::str::from_utf8(path) {
+        // The upper case comes first, because some characters share it but not the lower case.
+        Ok(text) => Cow::Owned(text.to_uppercase().to_lowercase().into_bytes()),
+        Err(_) => Cow::Owned(path.to_ascii_lowercase()),
+    }
+}
+
+fn is_hazardous_on_windows(segment: &str) -> bool {
+    let is_forbidden = |byte: u8| {
+        byte < 0x20 || matches!(byte, b'<' | b'>' | b':' | b'"' | b'|' | b'?' | b'*' | b'\\')
+    };
+    segment.bytes().any(is_forbidden)
+        || segment.ends_with(['.', ' '])
+        || is_device(segment)
+        || is_short_name(segment)
+}
+
+/// Returns true if a name is reserved for a device, with or without an extension.
+fn is_device(segment: &str) -> bool {
+    let stem = segment.split('.').next().unwrap_or_default().trim_end_matches(' ');
+    let is = |name: &str| stem.eq_ignore_ascii_case(name);
+    let is_numbered = |name: &str| {
+        let start = stem.get(..name.len());
+        let number = stem.get(name.len()..).unwrap_or_default();
+        start.is_some_and(|start| start.eq_ignore_ascii_case(name))
+            && matches!(
+                number,
+                "0" | "1" | "2" | "3" | "4" | "5" | "6" | "7" | "8" | "9" | "¹" | "²" | "³"
+            )
+    };
+    ["CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"].into_iter().any(is)
+        || is_numbered("COM")
+        || is_numbered("LPT")
+}
+
+/// Returns true if a name has the form of the short names that Windows gives to files with longer
+/// names, such as `PROGRA~1` or `INDEX~12.HTM`.
+fn is_short_name(segment: &str) -> bool {
+    let (stem, extension) = segment.split_once('.').unwrap_or((segment, ""));
+    let is_number =
+        |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    stem.chars().count() <= 8
+        && extension.chars().count() <= 3
+        && stem.rsplit_once('~').is_some_and(|(_, digits)| is_number(digits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names that Windows would interpret otherwise than they are written, and why.
+    const HAZARDS: [&str; 54] = [
+        // Devices, also with an extension, in any case and in any folder.
+        "CON",
+        "con",
+        "Con.txt",
+        "NUL",
+        "nul",
+        "nul.tar.gz",
+        "PRN",
+        "AUX",
+        "aux.css",
+        "COM1",
+        "com1.txt",
+        "COM0",
+        "COM9",
+        "COM¹",
+        "lpt³.log",
+        "LPT1",
+        "LPT9",
+        "CONIN$",
+        "conout$",
+        "CON .txt",
+        "nul  .a",
+        "a/CON",
+        "a/nul.js/b",
+        // Streams and drive letters.
+        "a.txt::$DATA",
+        "a.txt:stream",
+        "a::$INDEX_ALLOCATION/b",
+        ":$I30:$INDEX_ALLOCATION/a",
+        "C:",
+        "c:/windows/win.ini",
+        "C:a.txt",
+        // Dots and spaces at the end.
+        "a.txt.",
+        "a.txt ",
+        "a.txt. .",
+        "private./a",
+        "private /a",
+        "...",
+        " ",
+        // Short names.
+        "PROGRA~1",
+        "progra~1/a",
+        "INDEX~12.HTM",
+        "A~1",
+        "~1",
+        "a/LONGNA~1.TXT",
+        // Characters that no name has: wildcards, separators, control characters.
+        "*",
+        "a?",
+        "a<b",
+        "a>b",
+        "a\"b",
+        "a|b",
+        "a\\b",
+        "a\x01",
+        "a\x1f/b",
+        "a\nb",
+        "?",
+    ];
+
+    #[test]
+    fn windows_rules_refuse_names_with_another_meaning() {
+        for path in HAZARDS {
+            assert!(NameRules::Windows.is_hazardous(path.as_bytes()), "{path:?}");
+            assert!(!NameRules::Unix.is_hazardous(path.as_bytes()), "{path:?}");
+            assert!(!NameRules::IgnoringCase.is_hazardous(path.as_bytes()), "{path:?}");
+        }
+        assert!(NameRules::Windows.is_hazardous(b"\xff"), "no name has such bytes");
+        assert!(!NameRules::Unix.is_hazardous(b"\xff"));
+    }
+
+    #[test]
+    fn windows_rules_accept_ordinary_names() {
+        for path in [
+            "",
+            "a",
+            "a.txt",
+            "a/b.c/d",
+            ".hidden",
+            " a",
+            "a b.txt",
+            "..a",
+            "a..b",
+            "a~b",
+            "~",
+            "a~",
+            "a~1b",
+            "averylongname~1",
+            "jquery~1.min.js",
+            "a.html~1",
+            "CONS",
+            "icon",
+            "console.txt",
+            "COM",
+            "COM10",
+            "COMX",
+            "LPT",
+            "com12.txt",
+            "nully",
+            "auxiliary.js",
+            "äöü.txt",
+            "日本/語",
+            "COMé",
+            "a.b.c",
+        ] {
+            assert!(!NameRules::Windows.is_hazardous(path.as_bytes()), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn paths_that_differ_in_case_have_one_form_with_as_many_segments() {
+        for (one, other) in [
+            ("/private/a", "/PRIVATE/A"),
+            ("/É/x", "/é/X"),
+            ("/straße", "/STRASSE"),
+            ("/\u{17f}ecret", "/SECRET"),
+            ("/ǆ", "/ǅ"),
+        ] {
+            assert_eq!(without_case(one.as_bytes()), without_case(other.as_bytes()), "{one}");
+        }
+        assert_ne!(without_case(b"/a"), without_case(b"/b"));
+        assert_eq!(without_case(b"/A\xff"), &b"/a\xff"[..]);
+        for code in 0..=u32::from(char::MAX) {
+            let Some(one) = char::from_u32(code).filter(|one| *one != '/') else { continue };
+            let path = format!("/{one}/a");
+            let segments = without_case(path.as_bytes()).split(|byte| *byte == b'/').count();
+            assert_eq!(segments, 3, "{one:?}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Shared memory whose size is sealed, on Linux.
+
+use std::io;
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+
+/// The seals of shared memory, which forbid changing its size and its seals.
+const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+/// Allocates zeroed memory of a fixed size, which processes can share through the returned
+/// descriptor.
+///
+/// # Errors
+/// Returns the system's error if memory or descriptors have run out.
+pub fn create(size: usize) -> io::Result<OwnedFd> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: the name is a C string.
+    let fd = unsafe { libc::memfd_create(c"rookery-scoreboard".as_ptr(), flags) };
+    let fd = crate::checked(fd)?;
+    // SAFETY: the call has just created the descriptor, so nothing else owns it.
+    let memory = unsafe { OwnedFd::from_raw_fd(fd) };
+    let size = libc::off_t::try_from(size).map_err(io::Error::other)?;
+    // Allocates the pages now: a page that cannot be allocated on first access would raise SIGBUS.
+    // SAFETY: the descriptor is open, and the call passes no memory.
+    let refused = unsafe { libc::posix_fallocate(fd, 0, size) };
+    if refused != 0 {
+        return Err(io::Error::from_raw_os_error(refused));
+    }
+    // SAFETY: the descriptor is open, and the call passes no memory.
+    crate::checked(unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, SEALS) })?;
+    Ok(memory)
+}
+
+/// Checks that a descriptor refers to memory of `size` bytes that [`create`] has allocated, in this
+/// process or in another one.
+///
+/// # Errors
+/// Returns `InvalidData` if the descriptor is not sealed memory or if the size differs.
+pub fn check_size(memory: BorrowedFd<'_>, size: usize) -> io::Result<()> {
+    let invalid = |what| io::Error::new(io::ErrorKind::InvalidData, what);
+    // SAFETY: the call passes no memory. It fails for a descriptor that is not such memory.
+    let seals = unsafe { libc::fcntl(memory.as_raw_fd(), libc::F_GET_SEALS) };
+    if seals < 0 || seals & SEALS != SEALS {
+        return Err(invalid("the descriptor is not sealed memory"));
+    }
+    // SAFETY: a stat of zeros is valid.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: `stat` is valid for writes.
+    crate::checked(unsafe { libc::fstat(memory.as_raw_fd(), &raw mut stat) })?;
+    if usize::try_from(stat.st_size) != Ok(size) {
+        return Err(invalid("the sealed memory has an unexpected size"));
+    }
+    Ok(())
+}
