@@ -1,6 +1,6 @@
 # Runs the tests of the installed R packages, and prints a line of counts for scripts/test.
 #
-#   scripts/with-rookery .local/lib Rscript scripts/test-r.R [serve-examples ...]
+#   scripts/with-rookery .local/lib Rscript scripts/r/tests.R [serve-examples ...]
 #
 # Without arguments, it runs all test files.
 
