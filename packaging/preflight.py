@@ -54,7 +54,7 @@ def before(report: Report, tree: Path, version: str) -> None:
     report.check(not changed, "nothing is uncommitted", f"{len(changed)} files are not committed, and would be missing from the release: {', '.join(changed[:5])}")
     tags = [tag[1:] for tag in run(["git", "-C", tree, "tag", "--list", "v*"]).split() if versions.FORM.fullmatch(tag[1:])]
     newest = max(tags, key=versions.parse, default="")
-    what = f"{version} is newer than " + (f"the last release, {newest}" if newest else "none: it is the first release")
+    what = f"{version} is newer than the last release, {newest}" if newest else f"{version} is the first release: there is no tag v*"
     report.check(not newest or versions.parse(version) > versions.parse(newest), what, f"{version} is not newer than the last release, {newest}")
 
 
