@@ -17,7 +17,7 @@ export ROOKERY_LIB := $(abspath $(LIB))
 # The folder in which rustup installs cargo, which a new installation has not yet added to PATH.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
-.PHONY: help setup install run test differential dependants loadtest check portable contenders peers bench soak fuzz conformance soundness docs site settings pristine clean
+.PHONY: help setup install run test differential dependants loadtest check portable contenders peers bench soak fuzz conformance soundness docs site settings pristine stranger release clean
 # Two setups in parallel would run apt twice in parallel.
 .NOTPARALLEL:
 
@@ -97,6 +97,12 @@ settings: ## generate the files that come from the table of settings (crates/set
 pristine: setup-pristine ## run and test in a new Debian 12 and a new Debian 13; needs root
 	@scripts/pristine bookworm
 	@scripts/pristine trixie
+
+stranger: setup-pristine setup-run ## use the crates and the R package from their tarballs alone, in a new Debian 13; needs root
+	@scripts/stranger
+
+release: setup-release ## try out the release VERSION: checks, all packages, checksums, SBOM; changes nothing
+	@scripts/release "$(or $(VERSION),$(error name the version: make release VERSION=X.Y.Z))" --dry-run
 
 clean: ## remove all builds, and .local
 	cargo clean

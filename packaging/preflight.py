@@ -1,0 +1,163 @@
+"""What is checked before a release. Each check reports one line: passed, failed, not checked (and why), or left for a person."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import debian
+import licences
+import sbom
+import versions
+from common import Failed, run
+
+# The crates for crates.io, in the order in which they are published: none depends on a later one.
+CRATES = ("rookery-arena", "rookery-error", "rookery-websocket")
+# CRAN's limit for a source package, and that of crates.io.
+MOST = 10_000_000
+QUICK = ("format", "layers", "words", "settings")
+
+
+class Report:
+    """The results so far. Prints each as it comes."""
+
+    def __init__(self) -> None:
+        self.failures: list[str] = []
+        self.left: list[str] = []
+
+    def passed(self, what: str) -> None:
+        print(f"  passed       {what}", flush=True)
+
+    def failed(self, what: str) -> None:
+        self.failures.append(what)
+        print(f"  FAILED       {what}", flush=True)
+
+    def not_checked(self, what: str) -> None:
+        print(f"  not checked  {what}", flush=True)
+
+    def left_for_a_person(self, what: str) -> None:
+        self.left.append(what)
+        print(f"  for a person {what}", flush=True)
+
+    def check(self, is_so: bool, what: str, otherwise: str) -> None:
+        if is_so:
+            self.passed(what)
+        else:
+            self.failed(otherwise)
+
+
+def before(report: Report, tree: Path, version: str) -> None:
+    """Checks the repository itself: nothing is uncommitted, and the version is new."""
+    changed = run(["git", "-C", tree, "status", "--porcelain"]).splitlines()
+    report.check(not changed, "nothing is uncommitted", f"{len(changed)} files are not committed, and would be missing from the release: {', '.join(changed[:5])}")
+    tags = [tag[1:] for tag in run(["git", "-C", tree, "tag", "--list", "v*"]).split() if versions.FORM.fullmatch(tag[1:])]
+    newest = max(tags, key=versions.parse, default="")
+    what = f"{version} is newer than the last release, {newest}" if newest else f"{version} is the first release: there is no tag v*"
+    report.check(not newest or versions.parse(version) > versions.parse(newest), what, f"{version} is not newer than the last release, {newest}")
+
+
+def texts(report: Report, tree: Path, version: str) -> None:
+    """Checks what the raised tree says about itself."""
+    wrong = versions.disagreements(tree, version)
+    report.check(not wrong, f"{len(versions.named(tree))} files name the version {version}", f"these name another version: {'; '.join(wrong)}")
+    entries = len(re.findall(r"^- ", versions.section(tree, version), re.M))
+    report.check(entries > 0, f"CHANGELOG.md has {entries} entries for {version}", f"CHANGELOG.md has no entries below a heading `## {version}` or `{versions.UNRELEASED}`")
+    if (tree / versions.NEWS).exists():
+        heading = (tree / versions.NEWS).read_text().split("\n", 1)[0]
+        report.check(heading == f"# rookery {version}", f"{versions.NEWS} begins with {version}", f"{versions.NEWS} begins with {heading!r}: write `# rookery {version}` or `{versions.DEVELOPMENT}`")
+    measured = re.search(r"\brookery (\d+\.\d+\.\d+), later", (tree / "README.md").read_text())
+    if measured and measured[1] != version:
+        report.left_for_a_person(f"README.md shows figures of {measured[1]}: `make bench`, then python3 bench/run.py --readme README.md")
+    for what, found in {"the maintainer in r/DESCRIPTION": debian.maintainer(tree), "`repository` in Cargo.toml": debian.homepage(tree)}.items():
+        if ".invalid" in found:
+            report.left_for_a_person(f"{what} is a placeholder: {found}")
+        else:
+            report.passed(f"{what} is {found}")
+
+
+def licence(report: Report, tree: Path) -> None:
+    found = licences.crates(sbom.PACKAGES, tree=tree)
+    refused = licences.refused(found, tree)
+    report.check(not refused, f"deny.toml permits the licences of all {len(found)} crates", f"deny.toml permits no licence of {'; '.join(refused)}")
+    tools = tree_tools(tree)
+    if shutil.which("cargo-deny", path=tools["PATH"]):
+        done = subprocess.run(["cargo", "deny", "--offline", "check", "licenses", "bans", "sources"], cwd=tree, env=tools, capture_output=True, text=True, check=False)
+        report.check(done.returncode == 0, "cargo-deny: licences, duplicates, sources", f"cargo-deny:\n{done.stderr[-3000:]}")
+    else:
+        report.not_checked("by cargo-deny, which is missing: cargo install cargo-deny --locked")
+    report.left_for_a_person("security advisories: `cargo deny check advisories` downloads them from GitHub")
+
+
+def tree_tools(tree: Path) -> dict[str, str]:
+    """Returns the environment with the tools that scripts/crates installs."""
+    return os.environ | {"PATH": f"{tree / '.local' / 'tools' / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+
+
+def crates(report: Report, tree: Path) -> None:
+    """Carries out everything of `cargo publish` but the upload (`alone` builds the tarballs), and compares the interfaces with the last release."""
+    for crate in CRATES:
+        done = subprocess.run(
+            ["cargo", "publish", "--dry-run", "--locked", "--no-verify", "-p", crate], cwd=tree, capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            report.failed(f"cargo publish --dry-run -p {crate}:\n{done.stderr[-3000:]}")
+            continue
+        # Tests are not published, because they need a crate that is not.
+        warnings = re.findall(r"^warning: (?!aborting upload|ignoring test ).*$", done.stderr, re.M)
+        number, unit = re.search(r"([\d.]+)([KM])iB compressed", done.stderr).groups()
+        size = float(number) * {"K": 1 << 10, "M": 1 << 20}[unit]
+        report.check(
+            size <= MOST and not warnings,
+            f"cargo publish --dry-run -p {crate}: {size / 1e3:.0f} kB",
+            f"{crate} has {size / 1e6:.1f} MB, of which {MOST / 1e6:.0f} are allowed; {'; '.join(warnings)}",
+        )
+    script(report, tree, "scripts/crates", "package", "alone")
+    if run(["git", "-C", tree, "tag", "--list", "v*"]).strip():
+        script(report, tree, "scripts/crates", "semver")
+    else:
+        report.not_checked("cargo semver-checks: no release yet that the interfaces could be compared with")
+
+
+def checks(report: Report, tree: Path, is_full: bool) -> None:
+    if not is_full:
+        script(report, tree, "scripts/check", *QUICK)
+        report.not_checked("tests, lints, portability, strangers: `--full` runs `make check test`, scripts/crates and scripts/stranger, as CI does")
+        return
+    script(report, tree, "make", "check", "test")
+    script(report, tree, "scripts/crates", "docs", "no_std", "foreign", "oldest", "minimal")
+    script(report, tree, "scripts/stranger")
+
+
+def script(report: Report, tree: Path, *words: str) -> None:
+    """Runs a script of the repository. Its output goes to a log, whose end is shown if it fails."""
+    log = tree.parent / "log" / f"{'-'.join(Path(word).name for word in words)[:60]}.log"
+    log.parent.mkdir(exist_ok=True)
+    with log.open("w") as out:
+        status = subprocess.run(words, cwd=tree, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False).returncode
+    end = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+    report.check(status == 0, " ".join(words), f"{' '.join(words)} ended with status {status}; {log} ends with:\n{end}")
+
+
+def tarball(report: Report, tree: Path, out: Path) -> None:
+    """Builds the R package's tarball, which is what CRAN gets, and checks its size."""
+    build = tree.parent / "tarball"
+    build.mkdir(exist_ok=True)
+    environment = {name: value for name, value in os.environ.items() if name not in ("CARGO_TARGET_DIR", "R_LIBS")}
+    log = tree.parent / "log" / "tarball.log"
+    log.parent.mkdir(exist_ok=True)
+    with log.open("w") as output:
+        status = subprocess.run(["R", "CMD", "build", tree / "r"], cwd=build, env=environment, stdout=output, stderr=output, check=False).returncode
+    found = sorted(build.glob("rookery_*.tar.gz"))
+    if status != 0 or len(found) != 1:
+        raise Failed(f"R CMD build ended with status {status}; its messages are in {log}")
+    size = found[0].stat().st_size
+    report.check(size <= MOST, f"{found[0].name}: {size / 1e6:.1f} MB", f"{found[0].name} has {size / 1e6:.1f} MB, and CRAN takes {MOST / 1e6:.0f}")
+    shutil.copy(found[0], out)
+
+
+def summary(path: Path) -> str:
+    """Returns what the SBOM at `path` contains, in one line."""
+    body = json.loads(path.read_text())
+    return f"{path.name}: {len(body['components'])} components"

@@ -1,0 +1,276 @@
+"""Tests of the scripts of packaging/ that need no build: python3 -m unittest discover -s packaging/tests."""
+
+import hashlib
+import os
+import sys
+import tarfile
+import tempfile
+import unittest
+import zipfile
+from datetime import date
+from pathlib import Path
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import archive  # noqa: E402
+import debian  # noqa: E402
+import licences  # noqa: E402
+import preflight  # noqa: E402
+import program  # noqa: E402
+import rootfs  # noqa: E402
+import versions  # noqa: E402
+import wheel  # noqa: E402
+from common import ROOT, Failed, File, epoch, load, run, tar_gz, version, zip_file  # noqa: E402
+
+DATE = 1_700_000_000
+
+
+class InFolder(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+
+class Archives(InFolder):
+    files = {"a/program": File(b"\x7fELF", is_program=True), "a/README.md": File("text\n")}
+
+    def written(self, write, name: str, files: dict) -> bytes:
+        path = self.folder / name
+        write(path, files, DATE)
+        return path.read_bytes()
+
+    def test_a_tar_archive_has_the_same_bytes_in_any_order_and_under_any_name(self) -> None:
+        backwards = dict(reversed(self.files.items()))
+        self.assertEqual(self.written(tar_gz, "one.tar.gz", self.files), self.written(tar_gz, "two.tar.gz", backwards))
+
+    def test_a_tar_archive_keeps_modes_and_the_date_and_names_no_user(self) -> None:
+        self.written(tar_gz, "one.tar.gz", self.files)
+        with tarfile.open(self.folder / "one.tar.gz") as packed:
+            entry = packed.getmember("a/program")
+            self.assertEqual((entry.mode, entry.mtime, entry.uid, entry.uname), (0o755, DATE, 0, "root"))
+            self.assertEqual(packed.getnames(), ["a/README.md", "a/program"])
+
+    def test_a_zip_archive_has_the_same_bytes_and_keeps_modes(self) -> None:
+        self.assertEqual(self.written(zip_file, "one.zip", self.files), self.written(zip_file, "two.zip", self.files))
+        with zipfile.ZipFile(self.folder / "one.zip") as packed:
+            self.assertEqual(packed.getinfo("a/program").external_attr >> 16, 0o100755)
+
+    def test_the_date_is_that_of_the_environment_or_of_the_commit(self) -> None:
+        with mock.patch.dict(os.environ, {"SOURCE_DATE_EPOCH": "12"}):
+            self.assertEqual(epoch(), 12)
+        with mock.patch.dict(os.environ):
+            os.environ.pop("SOURCE_DATE_EPOCH", None)
+            self.assertEqual(epoch(), int(run(["git", "-C", ROOT, "log", "-1", "--format=%ct"])))
+
+    def test_a_command_that_fails_shows_its_messages(self) -> None:
+        with self.assertRaisesRegex(Failed, "status 3:\nwhy"):
+            run(["sh", "-c", "echo why >&2; exit 3"])
+        with self.assertRaisesRegex(Failed, "no-such-program is missing"):
+            run(["no-such-program"])
+
+
+class Wheels(InFolder):
+    def test_the_record_lists_every_file_with_its_checksum(self) -> None:
+        binary = self.folder / "rookery"
+        binary.write_bytes(b"program")
+        texts = {"LICENSE": File("licence"), "THIRD-PARTY-LICENSES.txt": File("others")}
+        with mock.patch.object(archive, "legal", lambda target, tree: texts):
+            path = wheel.make(program.of("x86_64-unknown-linux-gnu"), binary, self.folder)
+        self.assertEqual(path.name, f"rookery-{version()}-py3-none-manylinux_2_28_x86_64.whl")
+        with zipfile.ZipFile(path) as packed:
+            info = f"rookery-{version()}.dist-info"
+            listed = dict(line.split(",", 1) for line in packed.read(f"{info}/RECORD").decode().splitlines())
+            self.assertEqual(set(listed), set(packed.namelist()))
+            name = f"rookery-{version()}.data/scripts/rookery"
+            self.assertEqual(listed[name], f"sha256={wheel.checksum(b'program')},7")
+            self.assertEqual(packed.getinfo(name).external_attr >> 16 & 0o111, 0o111)
+            self.assertIn("Tag: py3-none-manylinux_2_28_x86_64", packed.read(f"{info}/WHEEL").decode())
+            self.assertIn(f"Version: {version()}", packed.read(f"{info}/METADATA").decode())
+
+    def test_checksums_have_the_form_of_pep_427(self) -> None:
+        self.assertEqual(wheel.checksum(b""), "47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU")
+        self.assertEqual(len(hashlib.sha256(b"").digest()), 32)
+
+
+class Licences(unittest.TestCase):
+    def test_an_expression_is_permitted_as_spdx_defines_it(self) -> None:
+        permitted = {"MIT", "ISC", "Apache-2.0 WITH LLVM-exception"}
+        for expression, expected in {
+            "MIT": True,
+            "GPL-3.0-only": False,
+            "GPL-3.0-only OR MIT": True,
+            "MIT/GPL-3.0-only": True,
+            "MIT AND GPL-3.0-only": False,
+            "MIT AND ISC OR GPL-3.0-only": True,
+            "MIT AND (ISC OR GPL-3.0-only)": True,
+            "(MIT OR GPL-2.0) AND Unicode-3.0": False,
+            "Apache-2.0 WITH LLVM-exception": True,
+            "Apache-2.0": False,
+            "": False,
+        }.items():
+            with self.subTest(expression):
+                self.assertEqual(licences.is_permitted(expression, permitted), expected)
+
+    def test_deny_toml_permits_what_the_program_contains_and_nothing_else(self) -> None:
+        found = licences.crates(["rookery-cli"])
+        self.assertEqual(licences.refused(found), [])
+        self.assertGreater(len(found), 50)
+        copyleft = licences.Crate("other", "1.0.0", "GPL-3.0-only", (), ROOT, "", "0")
+        self.assertEqual(licences.refused([copyleft]), ["other 1.0.0: GPL-3.0-only"])
+
+    def test_every_crate_in_the_program_has_the_text_of_its_licence(self) -> None:
+        text = licences.texts(licences.crates(["rookery-cli"]))
+        self.assertEqual([line for line in text.splitlines() if line.startswith("These crates contain no text")], [])
+        # The last one is of mimalloc, whose licence is beside its C code.
+        for name in ("ring 0.17", "uPlot", "hyper 1", "Daan Leijen"):
+            self.assertTrue(name in text, f"there is no {name}")
+
+
+class Versions(InFolder):
+    def tree(self) -> Path:
+        for name in (*(name for name, _ in versions.PLACES), *versions.LOCKS, "CHANGELOG.md", "README.md"):
+            place = self.folder / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text((ROOT / name).read_text())
+        return self.folder
+
+    def test_the_repository_agrees_with_itself(self) -> None:
+        self.assertEqual(versions.disagreements(ROOT, version()), [])
+
+    def test_raising_the_version_changes_every_place_and_only_the_version(self) -> None:
+        tree = self.tree()
+        (tree / "CHANGELOG.md").write_text("# Changes\n\n## Unreleased\n\n- New.\n\n## 0.0.9 (2020-01-01)\n\n- Old.\n")
+        versions.raise_to(tree, "8.7.6", date(2026, 11, 26))
+        self.assertEqual(versions.disagreements(tree, "8.7.6"), [])
+        self.assertEqual(version(tree), "8.7.6")
+        self.assertEqual(versions.section(tree, "8.7.6"), "- New.")
+        self.assertIn("## 8.7.6 (2026-11-26)", (tree / "CHANGELOG.md").read_text())
+        for name, _ in versions.PLACES:
+            before, after = (ROOT / name).read_text().splitlines(), (tree / name).read_text().splitlines()
+            self.assertEqual(sum(one != two for one, two in zip(before, after, strict=True)), 1, name)
+
+    def test_a_place_that_disagrees_is_named(self) -> None:
+        tree = self.tree()
+        description = tree / "r" / "DESCRIPTION"
+        description.write_text(description.read_text().replace(f"Version: {version()}", "Version: 9.9.9"))
+        self.assertEqual(versions.disagreements(tree, version()), ["r/DESCRIPTION has 9.9.9"])
+
+    def test_a_place_that_has_vanished_is_an_error(self) -> None:
+        tree = self.tree()
+        (tree / "docs" / "operations.md").write_text("")
+        with self.assertRaisesRegex(Failed, "docs/operations.md names the version 0 times"):
+            versions.named(tree)
+
+    def test_only_three_numbers_are_a_version(self) -> None:
+        self.assertEqual(versions.parse("0.12.3"), (0, 12, 3))
+        for text in ("1.2", "v1.2.3", "1.2.3-rc1", "01.2.3", ""):
+            with self.assertRaises(Failed):
+                versions.parse(text)
+
+
+class Preflight(InFolder):
+    def repository(self, *tags: str) -> Path:
+        for words in (["init", "-q"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "one"]):
+            run(["git", "-C", self.folder, *words])
+        for tag in tags:
+            run(["git", "-C", self.folder, "tag", tag])
+        return self.folder
+
+    def failures(self, tree: Path, wanted: str) -> list[str]:
+        report = preflight.Report()
+        with mock.patch("builtins.print"):
+            preflight.before(report, tree, wanted)
+        return report.failures
+
+    def test_a_clean_tree_and_a_newer_version_pass(self) -> None:
+        self.assertEqual(self.failures(self.repository("v0.9.0", "v0.10.0", "other"), "0.11.0"), [])
+
+    def test_a_version_that_is_not_newer_fails(self) -> None:
+        self.assertEqual(self.failures(self.repository("v0.9.0", "v0.10.0"), "0.10.0"), ["0.10.0 is not newer than the last release, 0.10.0"])
+
+    def test_an_uncommitted_file_fails(self) -> None:
+        tree = self.repository()
+        (tree / "forgotten").touch()
+        self.assertIn("forgotten", self.failures(tree, "0.1.0")[0])
+
+
+class Release(InFolder):
+    def setUp(self) -> None:
+        super().setUp()
+        self.release = load(ROOT / "scripts" / "release")
+        self.source, self.copy = self.folder / "source", self.folder / "work" / "tree"
+        for name in (*(name for name, _ in versions.PLACES), *versions.LOCKS, "CHANGELOG.md"):
+            place = self.source / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text((ROOT / name).read_text())
+        for words in (["init", "-q"], ["config", "user.name", "Ada"], ["config", "user.email", "ada@example.org"], ["add", "-A"], ["commit", "-q", "-m", "one"]):
+            run(["git", "-C", self.source, *words])
+
+    def state(self) -> str:
+        return run(["git", "-C", self.source, "log", "--format=%s %an", "--decorate=no"]) + run(["git", "-C", self.source, "status", "--porcelain"])
+
+    def test_the_copy_has_the_new_version_and_the_repository_is_unchanged(self) -> None:
+        self.release.copy_of_head(self.source, self.copy, "7.0.0")
+        self.assertEqual(versions.disagreements(self.copy, "7.0.0"), [])
+        self.assertEqual(self.state(), "one Ada\n")
+        self.assertEqual(version(self.source), version())
+
+    def test_the_commit_and_the_tag_are_taken_over(self) -> None:
+        self.release.copy_of_head(self.source, self.copy, "7.0.0")
+        self.release.take_over(self.copy, self.source, "7.0.0")
+        self.assertEqual(self.state(), "chore(release): 7.0.0 Ada\none Ada\n")
+        self.assertEqual(version(self.source), "7.0.0")
+        self.assertEqual(run(["git", "-C", self.source, "describe", "--exact-match"]), "v7.0.0\n")
+
+    def test_publishing_stops_at_the_first_command_that_fails_and_names_the_rest(self) -> None:
+        marker = self.folder / "ran"
+        with self.assertRaisesRegex(Failed, "false\n    touch"), mock.patch("builtins.print"):
+            self.release.publish([["true"], ["false"], ["touch", str(marker)]])
+        self.assertFalse(marker.exists())
+
+
+class Strangers(unittest.TestCase):
+    def test_the_readmes_have_what_the_stranger_runs(self) -> None:
+        stranger = load(ROOT / "scripts" / "stranger")
+        readme = (ROOT / "README.md").read_text()
+        self.assertTrue(any("rookery new shiny" in block for block in stranger.blocks(readme, "sh")))
+        self.assertEqual(sum("runServer(" in block and "8000" in block for block in stranger.blocks(readme, "r")), 1)
+        for crate in preflight.CRATES:
+            folder = ROOT / "crates" / crate.removeprefix("rookery-")
+            self.assertIn(crate.replace("-", "_"), stranger.blocks((folder / "README.md").read_text(), "rust")[0])
+            for example in stranger.RUNNABLE[crate]:
+                self.assertTrue((folder / "examples" / f"{example}.rs").exists(), example)
+
+
+class Debian(unittest.TestCase):
+    def test_the_maintainer_is_who_description_names(self) -> None:
+        people = 'c(person("Ada", "Lovelace", role = c("aut", "cre"), email = "ada@example.org"), person("Other", role = "ctb"))'
+        with mock.patch.object(debian, "description", lambda tree, field: people):
+            self.assertEqual(debian.maintainer(), "Ada Lovelace <ada@example.org>")
+        with mock.patch.object(debian, "description", lambda tree, field: 'person("Other", role = "ctb")'), self.assertRaises(Failed):
+            debian.maintainer()
+
+    def test_the_units_start_the_program_of_the_package(self) -> None:
+        text = debian.unit(ROOT / "deploy" / "systemd" / "rookery.service").content.decode()
+        self.assertIn("\nExecStart=/usr/bin/rookery serve ", text)
+        self.assertNotIn("/usr/local/bin", text)
+
+
+class Images(InFolder):
+    def test_lines_of_a_dockerfile_are_joined_and_comments_left_out(self) -> None:
+        text = "# a\nFROM r-base AS build\nRUN one && \\\n    # why\n    two\n"
+        self.assertEqual(rootfs.instructions(text), [("FROM", "r-base AS build"), ("RUN", "one && two")])
+
+    def test_every_instruction_of_the_dockerfile_is_known(self) -> None:
+        for name, _ in rootfs.instructions((ROOT / "packaging" / "image" / "Dockerfile").read_text()):
+            self.assertTrue(hasattr(rootfs.Builder, f"on_{name.lower()}"), name)
+
+    def test_an_unknown_instruction_is_an_error(self) -> None:
+        with self.assertRaisesRegex(Failed, "does not know the instruction ADD"):
+            rootfs.Builder(self.folder, self.folder).build("ADD a b\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
