@@ -93,4 +93,4 @@ pristine: setup-pristine ## run and test in a new Debian 12 and a new Debian 13;
 
 clean: ## remove all builds, and .local
 	cargo clean
-	rm -rf .local fuzz/target bench/target tests/browser/node_modules r/src/*.o r/src/*.so r/src/rookery r.Rcheck
+	rm -rf .local fuzz/target bench/target tests/browser/node_modules r/src/*.o r/src/*.so r/src/core r/src/rookery r.Rcheck
