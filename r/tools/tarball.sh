@@ -116,7 +116,12 @@ if [ "${CHECK:-}" = 1 ]; then
     cd "$work/build"
     # R CMD check uses the installation from above, so that nothing is built again. The incoming
     # checks need CRAN, and the clock check needs another host. Without the manual, LaTeX is not
-    # needed. r/cran-comments.md names the notes.
+    # needed. r/cran-comments.md names the notes. Without CRAN, its list of packages, in which the
+    # check looks for orphaned ones, is empty.
+    mkdir -p "$work/cran/web/packages"
+    Rscript --vanilla -e 'saveRDS(cbind(Package = "none", Maintainer = "none"), commandArgs(TRUE)[1])' \
+        "$work/cran/web/packages/packages.rds"
+    export R_CRAN_WEB="file://$work/cran"
     R_LIBS="$work/lib" _R_CHECK_CRAN_INCOMING_=false _R_CHECK_SYSTEM_CLOCK_=false _R_CHECK_FORCE_SUGGESTS_=false \
         R CMD check --as-cran --no-manual ${without:+--ignore-$without} --install="check:$work/install.log" --library="$work/lib" "$tarball" \
         >"$work/check.log" 2>&1 || { cat "$work/check.log" >&2; fail "R CMD check"; }
