@@ -1,5 +1,5 @@
-// The program `rookery`, which is installed in exec/ of the package. Loads the shared library of the
-// package, librookery.so, and calls rookery_main(), which is written in Rust (src/rust/src/program.rs).
+// The program `rookery`, which is installed in exec/ of the package. Loads the shared library of
+// the package, librookery.so, and calls rookery_main(), which is in Rust (rust/src/program).
 // The library does not refer to R, so this process does not load R.
 #include <dlfcn.h>
 #include <limits.h>

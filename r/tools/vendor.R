@@ -9,7 +9,7 @@
 #  - src/rust/vendor.tar.xz contains the sources of all other crates; configure unpacks it.
 #  - inst/compat-src, the source of rookery's httpuv, is removed unless ROOKERY_COMPAT=yes, because
 #    repositories do not accept a package of that name within another one.
-#  - inst/AUTHORS and LICENSE.note, which scripts/licences writes, must list these crates.
+#  - inst/AUTHORS and LICENSE.note, which scripts/r/licences writes, must list these crates.
 
 rust <- file.path("src", "rust")
 stopifnot(
@@ -121,7 +121,7 @@ for (crate in list.dirs(vendor, recursive = FALSE)) {
 
 # ---- authors and licences --------------------------------------------------
 
-# scripts/licences in the repository has written the list.
+# scripts/r/licences in the repository has written the list.
 field <- function(lines, name) {
   found <- grep(paste0("^", name, " *= *\""), lines, value = TRUE)
   sub("\".*$", "", sub("^[^\"]*\"", "", found[[1]]))
@@ -134,7 +134,7 @@ entries <- vapply(crates, function(crate) {
 unlisted <- setdiff(entries, readLines(file.path("inst", "AUTHORS"), encoding = "UTF-8"))
 if (length(unlisted) > 0) {
   stop(
-    "inst/AUTHORS does not list ", paste(unlisted, collapse = ", "), ": run scripts/licences in the repository",
+    "inst/AUTHORS does not list ", paste(unlisted, collapse = ", "), ": run scripts/r/licences in the repository",
     call. = FALSE
   )
 }

@@ -2,8 +2,8 @@
 //! that of this program.
 //!
 //! The program in the package has the version of the package. A program that was installed by
-//! itself, such as a Debian package or a wheel, asks R for the package, and may have another version
-//! because each of the two is updated alone.
+//! itself, such as a Debian package or a wheel, asks R for the package, and may have another
+//! version because each of the two is updated alone.
 
 use std::cmp::Ordering;
 use std::fs;
@@ -68,8 +68,8 @@ fn is_package(folder: &Path) -> bool {
     folder.join("serve").join("cli.R").is_file()
 }
 
-/// Starts R and asks it for the folder of the package. Returns `None` if R does not find it, or does
-/// not answer in time.
+/// Starts R and asks it for the folder of the package. Returns `None` if R does not find it, or
+/// does not answer in time.
 fn ask(r: &Path, folder: &Path) -> Option<PathBuf> {
     let mut child = Command::new(r)
         .args(["--no-echo", "--no-restore", "--no-save", "-e", QUERY])

@@ -32,8 +32,8 @@ pub unsafe extern "C" fn rookery_main(count: c_int, words: *const *const c_char)
 }
 
 /// Does what Rust's runtime does before a `main` in Rust. A write to a pipe without a reader fails
-/// instead of ending the process, and the descriptors 0, 1 and 2 are open, so that no file or socket
-/// gets one of these numbers.
+/// instead of ending the process, and the descriptors 0, 1 and 2 are open, so that no file or
+/// socket gets one of these numbers.
 fn init_standard_streams() {
     // SAFETY: the calls take no pointers, except for one string literal.
     unsafe {
