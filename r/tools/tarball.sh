@@ -65,7 +65,7 @@ cd "$work/lib"
 # The installation must write nothing into the home folder, which cargo uses by default. rustup's
 # cargo looks for its toolchains in RUSTUP_HOME.
 if ! PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH" RUSTUP_HOME="${RUSTUP_HOME:-$HOME/.rustup}" HOME="$work/home" \
-    $isolate env -u CARGO_HOME R CMD INSTALL -l "$work/lib" "$tarball" >"$work/install.log" 2>&1; then
+    $isolate env -u CARGO_HOME _R_SHLIB_BUILD_OBJECTS_SYMBOL_TABLES_=TRUE R CMD INSTALL -l "$work/lib" "$tarball" >"$work/install.log" 2>&1; then
     cat "$work/install.log" >&2
     fail "R CMD INSTALL"
 fi
@@ -116,12 +116,12 @@ if [ "${CHECK:-}" = 1 ]; then
     cd "$work/build"
     # R CMD check uses the installation from above, so that nothing is built again. The incoming
     # checks need CRAN, and the clock check needs another host. Without the manual, LaTeX is not
-    # needed. r/cran-comments.md names the notes. Without CRAN, its list of packages, in which the
-    # check looks for orphaned ones, is empty.
-    mkdir -p "$work/cran/web/packages"
+    # needed. r/cran-comments.md names the notes. Without CRAN, its lists of packages are empty.
+    mkdir -p "$work/cran/web/packages" "$work/cran/src/contrib"
+    : >"$work/cran/src/contrib/PACKAGES"
     Rscript --vanilla -e 'saveRDS(cbind(Package = "none", Maintainer = "none"), commandArgs(TRUE)[1])' \
         "$work/cran/web/packages/packages.rds"
-    export R_CRAN_WEB="file://$work/cran"
+    export R_CRAN_WEB="file://$work/cran" _R_CHECK_XREFS_REPOSITORIES_="file://$work/cran"
     R_LIBS="$work/lib" _R_CHECK_CRAN_INCOMING_=false _R_CHECK_SYSTEM_CLOCK_=false _R_CHECK_FORCE_SUGGESTS_=false \
         R CMD check --as-cran --no-manual ${without:+--ignore-$without} --install="check:$work/install.log" --library="$work/lib" "$tarball" \
         >"$work/check.log" 2>&1 || { cat "$work/check.log" >&2; fail "R CMD check"; }
