@@ -106,4 +106,4 @@ release: setup-release ## try out the release VERSION: checks, all packages, che
 
 clean: ## remove all builds, and .local
 	cargo clean
-	rm -rf .local fuzz/target bench/target tests/browser/node_modules r/src/*.o r/src/*.so r/src/rookery r.Rcheck
+	rm -rf .local fuzz/target bench/target tests/browser/node_modules r/src/*.o r/src/*.so r/src/core r/src/rookery r.Rcheck

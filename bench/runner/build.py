@@ -143,7 +143,7 @@ def certificate() -> Path:
 
 
 def identity(library: Path) -> dict[str, str]:
-    """Returns the commit, with `+` if a measured path was changed since, and a digest of the library
+    """Returns the commit, with `+` if a measured path was changed since, and a digest of the libraries
     that R loads.
     """
     found = {}
@@ -154,7 +154,8 @@ def identity(library: Path) -> dict[str, str]:
     if shutil.which("git") and (TREE / ".git").exists() and (commit := git("rev-parse", "--short=10", "HEAD")):
         changed = git("status", "--porcelain", "--untracked-files=no", "--", *MEASURED)
         found["commit"] = commit + ("+" if changed else "")
-    object_file = library / "rookery" / "libs" / "rookery.so"
-    if object_file.exists():
-        found["build"] = hashlib.sha256(object_file.read_bytes()).hexdigest()[:16]
+    libs = library / "rookery" / "libs"
+    object_files = [libs / "rookery.so", libs / "core" / "librookery.so"]
+    if all(file.exists() for file in object_files):
+        found["build"] = hashlib.sha256(b"".join(file.read_bytes() for file in object_files)).hexdigest()[:16]
     return found

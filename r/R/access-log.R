@@ -60,7 +60,9 @@ log_open <- function(target) {
     return(function() NULL)
   }
   if (target$to == "call") {
-    .Call(ffi_log_open, NA_character_, target$format)
+    # R CMD check of R 4.2 fails at a literal NA in a call of C.
+    no_path <- NA_character_
+    .Call(ffi_log_open, no_path, target$format)
     .globals$log_call <- target$call
   } else {
     problem <- .Call(ffi_log_open, if (target$to == "stdout") "" else target$path, target$format)

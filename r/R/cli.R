@@ -15,7 +15,7 @@ cli_main <- function(text) {
       {
         # Adds rookery's httpuv to the library paths of this process and of R processes that the app
         # starts.
-        .libPaths(c(compat_library(), .libPaths()))
+        .libPaths(c(find_compat_library(), .libPaths()))
         Sys.setenv(R_LIBS = paste(.libPaths(), collapse = .Platform$path.sep))
         dev_wait_at_gate()
         if (!validEnc(arguments$target)) {

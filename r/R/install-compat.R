@@ -4,7 +4,7 @@
 #
 # install.libs.R sources this file while rookery is being installed, so the functions below use
 # nothing else of rookery.
-install_compat <- function(source, library) {
+build_compat <- function(source, library) {
   dir.create(library, recursive = TRUE, showWarnings = FALSE)
   work <- tempfile("install-", dirname(library))
   dir.create(work)

@@ -53,7 +53,8 @@ load_later_if_idle <- function() {
 # library(rookery).
 prepare <- function() {
   if (!isTRUE(.globals$is_prepared)) {
-    loadNamespace("R6")
+    # Loads the package.
+    force(R6::R6Class)
     shared <- new.env(parent = emptyenv())
     shared$null_input <- nullInputStream
     shared$error_stream <- stdErrStream

@@ -77,7 +77,7 @@ child_command <- function(
     dir = found$dir,
     environment = c(
       ROOKERY_INTERNAL_CHILD_SPEC = child_spec_write(spec),
-      R_LIBS = paste(unique(c(compat_library(), .libPaths())), collapse = .Platform$path.sep),
+      R_LIBS = paste(unique(c(find_compat_library(), .libPaths())), collapse = .Platform$path.sep),
       # R CMD check sets it for its own R process, and other processes must not have it.
       R_TESTS = ""
     )

@@ -23,6 +23,14 @@
 #'   name.
 #' @param quiet Whether to suppress the message that packages now use rookery
 #'   instead of httpuv.
+#' @section Builds without httpuv:
+#' Repositories such as CRAN do not accept a package that contains another
+#' package named httpuv. Rookery's package of that name is then published as a
+#' separate source package, which `install_compat()` installs. The package goes
+#' into rookery's own library and never replaces an installed httpuv. Without
+#' this package, rookery still serves apps that do not use httpuv, and
+#' `use_compat()` raises an error of class `rookery_no_compat`.
+#'
 #' @return `use_compat()` returns the path of the library with rookery's httpuv,
 #'   invisibly. If another httpuv has already been loaded, it raises an error of
 #'   class `rookery_httpuv_loaded`, because a loaded package cannot be replaced.
@@ -47,6 +55,40 @@ use_compat <- function(..., quiet = FALSE) {
     )
   }
   invisible(library)
+}
+
+#' @param file The source package of rookery's httpuv: the path or the URL of a
+#'   file such as `httpuv_1.6.17.1.tar.gz`.
+#' @return `install_compat()` returns the path of the library with rookery's
+#'   httpuv, invisibly.
+#' @examples
+#' \dontrun{
+#' install_compat("httpuv_1.6.17.1.tar.gz")
+#' }
+#' @rdname use_compat
+#' @export
+install_compat <- function(file) {
+  check_string(file, "file")
+  work <- tempfile("compat-")
+  dir.create(work)
+  on.exit(unlink(work, recursive = TRUE))
+  if (grepl("^(https?|file)://", file)) {
+    url <- file
+    file <- file.path(work, "httpuv.tar.gz")
+    utils::download.file(url, file, mode = "wb", quiet = TRUE)
+  } else if (!file.exists(file)) {
+    abort(paste0("`", file, "` does not exist."), "rookery_bad_argument", argument = "file")
+  }
+  utils::untar(file, exdir = work)
+  source <- file.path(work, "httpuv")
+  if (!is_compat(source)) {
+    abort(
+      paste0("`", file, "` is not the source package of rookery's httpuv."),
+      "rookery_bad_argument",
+      argument = "file"
+    )
+  }
+  invisible(fill_compat_library(source))
 }
 
 #' @return `which_httpuv()` returns a list that describes the httpuv that this
@@ -101,9 +143,8 @@ is_compat <- function(path) {
     identical(read.dcf(description, fields = "Config/rookery/compat")[[1]], "true")
 }
 
-# Returns the library with rookery's httpuv. It is normally created when rookery is installed. If
-# that failed, it is created now, in rookery's own folder or, if that is not writable, in the user's
-# cache.
+# Returns the library with rookery's httpuv. It is normally created when rookery is installed, or by
+# install_compat(). If the installation failed, it is created now.
 compat_library <- function() {
   home <- getNamespaceInfo("rookery", "path")
   # The usual place is checked first, because .Rprofile waits for this function.
@@ -111,30 +152,48 @@ compat_library <- function() {
   if (file.exists(file.path(inside, "httpuv", "DESCRIPTION"))) {
     return(inside)
   }
-  version <- as.character(utils::packageVersion("rookery"))
-  cache <- file.path(
-    tools::R_user_dir("rookery", "cache"), paste0("compat-", version, "-R-", getRversion())
-  )
-  if (is_compat(file.path(cache, "httpuv"))) {
-    return(cache)
+  if (is_compat(file.path(compat_cache(), "httpuv"))) {
+    return(compat_cache())
   }
   source <- file.path(home, "compat-src", "httpuv")
   if (!dir.exists(source)) {
     abort(
       paste0(
-        "Rookery's httpuv is in none of `", file.path(home, "compat"), "` and `", cache,
-        "`, and its source is not in `",
-        source, "`: install rookery again, from a tarball of `R CMD build` or with `make install`."
+        "Shiny, plumber and other packages that use httpuv need rookery's package of that name, ",
+        "which this build of rookery does not contain. Get its source package, httpuv_",
+        httpuv_version(), ".tar.gz, from the place where rookery is published, and install it ",
+        "with rookery::install_compat(\"httpuv_", httpuv_version(), ".tar.gz\")."
       ),
       "rookery_no_compat"
     )
   }
-  library <- if (file.access(home, 2) == 0) file.path(home, "compat") else cache
-  problem <- install_compat(source, library)
+  fill_compat_library(source)
+}
+
+# Returns the library with rookery's httpuv, or NULL if there is none. An app that needs no httpuv
+# runs without this library. For other apps, use_compat() reports what to do.
+find_compat_library <- function() {
+  tryCatch(compat_library(), rookery_no_compat = function(error) NULL)
+}
+
+# Installs rookery's httpuv from its source into rookery's own folder or, if that is not writable,
+# into the user's cache. Returns the library.
+fill_compat_library <- function(source) {
+  home <- getNamespaceInfo("rookery", "path")
+  library <- if (file.access(home, 2) == 0) file.path(home, "compat") else compat_cache()
+  problem <- build_compat(source, library)
   if (!is.null(problem)) {
     abort(problem, "rookery_no_compat")
   }
   library
+}
+
+# Returns the library with rookery's httpuv for users who cannot write into rookery's own folder.
+compat_cache <- function() {
+  version <- as.character(utils::packageVersion("rookery"))
+  file.path(
+    tools::R_user_dir("rookery", "cache"), paste0("compat-", version, "-R-", getRversion())
+  )
 }
 
 # Evaluates an expression that creates an app, such as shiny::shinyApp(). Packages that the
@@ -144,8 +203,7 @@ with_compat <- function(body) {
     return(body)
   }
   before <- .libPaths()
-  library <- tryCatch(compat_library(), rookery_no_compat = function(error) NULL)
-  .libPaths(c(library, before))
+  .libPaths(c(find_compat_library(), before))
   on.exit(if (!isNamespaceLoaded("httpuv")) .libPaths(before))
   body
 }

@@ -90,7 +90,7 @@ SEXP chunk_new(const void* start, size_t len) {
 
 // Keeps a chunk for reuse, unless something refers to it or has set an attribute.
 void chunk_recycle(SEXP chunk) {
-    if (ALTREP(chunk) && NO_REFERENCES(chunk) && ATTRIB(chunk) == R_NilValue) {
+    if (ALTREP(chunk) && NO_REFERENCES(chunk) && !ANY_ATTRIB(chunk)) {
         SET_VECTOR_ELT(spare, size_of((size_t)XLENGTH(R_altrep_data1(chunk))), chunk);
     }
 }

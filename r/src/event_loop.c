@@ -406,11 +406,12 @@ SEXP ffi_close(void) {
     return R_NilValue;
 }
 
-// Runs the closing callbacks of connections that ffi_close() has ended, before the package is
-// unloaded.
+// Runs the closing callbacks of connections that ffi_close() has ended, and closes the pipe by
+// which the ended threads woke R. Called before the package is unloaded.
 SEXP ffi_last_events(void) {
     while (run_batch(monotonic_seconds())) {
     }
     client_last_events();
+    later_disable_wakeup();
     return R_NilValue;
 }

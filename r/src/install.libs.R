@@ -1,13 +1,14 @@
 # R CMD INSTALL runs this script instead of copying the shared object. The script copies the shared
-# object and the program, and installs the package that is named httpuv into rookery's own folder,
-# where `use_compat()` finds it. The httpuv package is not installed at its first use, because users
-# of an installed rookery may not be allowed to write into its folder.
+# object, the core and the program, and installs the package that is named httpuv into rookery's own
+# folder, where `use_compat()` finds it. The httpuv package is not installed at its first use,
+# because users of an installed rookery may not be allowed to write into its folder.
 
 libs <- file.path(R_PACKAGE_DIR, paste0("libs", R_ARCH))
 dir.create(libs, recursive = TRUE, showWarnings = FALSE)
 built <- c(Sys.glob(paste0("*", SHLIB_EXT)), Filter(file.exists, "symbols.rds"))
 stopifnot("the shared object has not been built" = length(built) > 0)
-stopifnot(file.copy(built, libs, overwrite = TRUE))
+stopifnot(file.copy(c(built, "core"), libs, overwrite = TRUE, recursive = TRUE))
+stopifnot("the core has not been built" = file.exists(file.path(libs, "core", "librookery.so")))
 
 # R's folder for the programs of a package. install_cli() makes a link to the program.
 programs <- file.path(R_PACKAGE_DIR, "exec")
@@ -19,12 +20,12 @@ stopifnot(file.copy("rookery", programs, copy.mode = TRUE))
 
 local({
   source <- file.path(R_PACKAGE_SOURCE, "inst", "compat-src", "httpuv")
-  if (!file.exists(file.path(source, "DESCRIPTION"))) {
-    message("compat-src does not exist, so rookery::use_compat() will not work")
+  if (identical(Sys.getenv("ROOKERY_COMPAT"), "no") || !file.exists(file.path(source, "DESCRIPTION"))) {
+    message("built without rookery's httpuv: see ?rookery::install_compat")
     return(invisible())
   }
   sys.source(file.path(R_PACKAGE_SOURCE, "R", "install-compat.R"), installer <- new.env())
-  problem <- installer$install_compat(source, file.path(R_PACKAGE_DIR, "compat"))
+  problem <- installer$build_compat(source, file.path(R_PACKAGE_DIR, "compat"))
   # rookery works without this httpuv. use_compat() tries the installation again and reports errors.
   if (!is.null(problem)) message(problem)
 })

@@ -54,6 +54,7 @@ static void (*tasks[LATER_TASKS])(int loop);
 static int is_woken;  // whether a byte was written to the pipe and not read yet
 
 static int wake_pipe[2] = {-1, -1};
+static InputHandler* wake_handler;
 // The number that identifies our input handler; any number that other packages do not use.
 enum { WAKE_ACTIVITY = 77 };
 
@@ -332,7 +333,19 @@ void later_enable_wakeup(void) {
         if (!pipe_new(wake_pipe)) {
             abort_with("rookery_no_server", "cannot create a pipe: too many files are open");
         }
-        addInputHandler(R_InputHandlers, wake_pipe[0], on_wake, WAKE_ACTIVITY);
+        wake_handler = addInputHandler(R_InputHandlers, wake_pipe[0], on_wake, WAKE_ACTIVITY);
+    }
+}
+
+// Closes the pipe, before the package is unloaded. No thread may use the pipe any more.
+void later_disable_wakeup(void) {
+    if (wake_pipe[0] >= 0) {
+        removeInputHandler(&R_InputHandlers, wake_handler);
+        for (int i = 0; i < 2; i++) {
+            close(wake_pipe[i]);
+            wake_pipe[i] = -1;
+        }
+        atomic_set(&is_woken, 0);
     }
 }
 

@@ -51,6 +51,7 @@
 #define R_ClosureFormals FORMALS
 #define R_ClosureBody BODY
 #define R_ClosureEnv CLOENV
+#define ANY_ATTRIB(object) (ATTRIB(object) != R_NilValue)
 #endif
 
 // globals.c ----------------------------------------------------------------
@@ -435,6 +436,7 @@ enum { LATER_LOOPS = 64 };
 void later_init(enum later_task task, void (*run)(int loop));
 bool later_is_loaded(void);
 void later_enable_wakeup(void);
+void later_disable_wakeup(void);
 void later_schedule(void);
 void later_release(void);
 void later_schedule_in(int loop, enum later_task task);

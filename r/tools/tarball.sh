@@ -1,12 +1,17 @@
 #!/bin/sh
 # Tests the tarball that `R CMD build r` makes: builds it, runs configure without cargo and with an old
 # rustc, installs the tarball into an empty library in another folder, without a network and without
-# cached crates, and serves an app from there.
+# cached crates, and serves an app from there. Rookery's package httpuv becomes a tarball of its own.
 #
-#   r/tools/tarball.sh [<folder to keep the tarball in>]
+#   r/tools/tarball.sh [<folder to keep the tarballs in>]
 #
-# CHECK=1 also runs R CMD check on the tarball. `make check` does all of this. The Rust code is built
-# twice, because R CMD build needs it for the vignettes. This script is not part of the tarball.
+# Environment: CHECK=1              runs R CMD check --as-cran on the tarball, as `make check` does
+#              ROOKERY_COMPAT=yes   builds the tarball with rookery's httpuv in it, for users who
+#                                   install from files. By default it has none, as repositories want.
+#              VIGNETTES=no         leaves out the vignettes
+#
+# The Rust code is built twice, because R CMD build needs it for the vignettes. This script is not
+# part of the tarball.
 set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
@@ -19,9 +24,21 @@ say() { echo "tarball: $*"; }
 fail() { echo "tarball: FAILED: $*" >&2; exit 1; }
 
 cd "$work/build"
-R CMD build "$here" >build.log 2>&1 || { cat build.log >&2; fail "R CMD build"; }
+without=
+[ "${VIGNETTES:-}" != no ] || without=vignettes
+R CMD build ${without:+--no-build-$without} "$here" >build.log 2>&1 || { cat build.log >&2; fail "R CMD build"; }
 tarball=$(ls "$work"/build/rookery_*.tar.gz)
-say "built $(basename "$tarball"), $(du -k "$tarball" | cut -f1) KiB"
+R CMD build "$here/../compat/httpuv" >compat.log 2>&1 || { cat compat.log >&2; fail "R CMD build compat/httpuv"; }
+compat=$(ls "$work"/build/httpuv_*.tar.gz)
+size=$(wc -c <"$tarball")
+say "built $(basename "$tarball"), $((size / 1024)) KiB, and $(basename "$compat")"
+# CRAN's limit.
+[ "$size" -le 10000000 ] || fail "the tarball is larger than 10 MB"
+if [ "${ROOKERY_COMPAT:-}" != yes ] && tar tzf "$tarball" | grep -q compat-src; then
+    fail "the tarball contains rookery's httpuv"
+fi
+# From here on, the tarball decides.
+unset ROOKERY_COMPAT || true
 
 mkdir "$work/bare" "$work/old"
 tar xzf "$tarball" -C "$work"
@@ -45,13 +62,18 @@ say "configure reports what is missing"
 isolate=
 if unshare -rn true 2>/dev/null; then isolate="unshare -rn"; fi
 cd "$work/lib"
-# rustup's cargo looks for its toolchains beside CARGO_HOME, or in RUSTUP_HOME.
-if ! RUSTUP_HOME="${RUSTUP_HOME:-$HOME/.rustup}" CARGO_HOME="$work/cargo" \
-    $isolate R CMD INSTALL -l "$work/lib" "$tarball" >"$work/install.log" 2>&1; then
+# The installation must write nothing into the home folder, which cargo uses by default. rustup's
+# cargo looks for its toolchains in RUSTUP_HOME.
+if ! PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH" RUSTUP_HOME="${RUSTUP_HOME:-$HOME/.rustup}" HOME="$work/home" \
+    $isolate env -u CARGO_HOME _R_SHLIB_BUILD_OBJECTS_SYMBOL_TABLES_=TRUE R CMD INSTALL -l "$work/lib" "$tarball" >"$work/install.log" 2>&1; then
     cat "$work/install.log" >&2
     fail "R CMD INSTALL"
 fi
-say "installed offline${isolate:+, without a network}"
+[ -z "$(find "$work/home" -mindepth 1 -print -quit)" ] || fail "R CMD INSTALL wrote into HOME: $(find "$work/home")"
+for tool in cargo rustc; do
+    grep -q "^using $tool [0-9]" "$work/install.log" || fail "R CMD INSTALL does not print the version of $tool"
+done
+say "installed offline${isolate:+, without a network}: $(du -sb "$work/lib/rookery" | cut -f1) bytes"
 
 cat >"$work/app.R" <<'APP'
 function(req) list(status = 200L, headers = list(), body = "from the tarball")
@@ -73,16 +95,35 @@ status=0
 wait "$pid" || status=$?
 [ "$response" = "from the tarball" ] || fail "the response was: $response"
 [ "$status" -eq 0 ] || fail "rookery serve ended with status $status"
+
+export R_USER_CACHE_DIR="$work/cache"
+if [ ! -d "$work/lib/rookery/compat" ]; then
+    printf 'shiny::shinyApp(shiny::fluidPage("shiny"), function(input, output) {})\n' >"$work/shiny.R"
+    for code in 'rookery::use_compat()' "rookery::serve('$work/shiny.R', port = 0L)"; do
+        status=0
+        R_LIBS="$work/lib" Rscript -e "$code" >"$work/message" 2>&1 || status=$?
+        [ "$status" -ne 0 ] || fail "$code succeeds without rookery's httpuv"
+        grep -q 'rookery::install_compat("httpuv_' "$work/message" || fail "$code reports: $(cat "$work/message")"
+    done
+    R_LIBS="$work/lib" Rscript -e 'rookery::install_compat(commandArgs(TRUE)[1])' "$compat" || fail "install_compat()"
+    say "use_compat() and serve() say how to install rookery's httpuv, and install_compat() does it"
+fi
 kind=$(R_LIBS="$work/lib" Rscript -e 'rookery::use_compat(quiet = TRUE); cat(rookery::which_httpuv()$kind)')
 [ "$kind" = rookery ] || fail "use_compat() loads: $kind"
 say "served a request; use_compat() loads rookery's httpuv"
 
 if [ "${CHECK:-}" = 1 ]; then
     cd "$work/build"
-    # R CMD check uses the installation from above, so that nothing is built again. `make test` runs
-    # the tests. The incoming checks need CRAN, and the clock check needs another host.
+    # R CMD check uses the installation from above, so that nothing is built again. The incoming
+    # checks need CRAN, and the clock check needs another host. Without the manual, LaTeX is not
+    # needed. r/cran-comments.md names the notes. Without CRAN, its lists of packages are empty.
+    mkdir -p "$work/cran/web/packages" "$work/cran/src/contrib"
+    : >"$work/cran/src/contrib/PACKAGES"
+    Rscript --vanilla -e 'saveRDS(cbind(Package = "none", Maintainer = "none"), commandArgs(TRUE)[1])' \
+        "$work/cran/web/packages/packages.rds"
+    export R_CRAN_WEB="file://$work/cran" _R_CHECK_XREFS_REPOSITORIES_="file://$work/cran"
     R_LIBS="$work/lib" _R_CHECK_CRAN_INCOMING_=false _R_CHECK_SYSTEM_CLOCK_=false _R_CHECK_FORCE_SUGGESTS_=false \
-        R CMD check --no-manual --no-tests --install="check:$work/install.log" --library="$work/lib" "$tarball" \
+        R CMD check --as-cran --no-manual ${without:+--ignore-$without} --install="check:$work/install.log" --library="$work/lib" "$tarball" \
         >"$work/check.log" 2>&1 || { cat "$work/check.log" >&2; fail "R CMD check"; }
     if grep -qE '(WARNING|ERROR)$' "$work/check.log" || ! grep -q '^Status: ' "$work/check.log"; then
         cat "$work/check.log" >&2
@@ -91,4 +132,4 @@ if [ "${CHECK:-}" = 1 ]; then
     say "R CMD check: $(sed -n 's/^Status: //p' "$work/check.log")"
     grep -A 3 'NOTE$' "$work/check.log" || true
 fi
-if [ $# -gt 0 ]; then cp "$tarball" "$1"; fi
+if [ $# -gt 0 ]; then cp "$tarball" "$compat" "$1"; fi

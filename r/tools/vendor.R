@@ -7,7 +7,9 @@
 #
 #  - src/rust/Cargo.toml becomes the workspace of the repository, with this crate as its root.
 #  - src/rust/vendor.tar.xz contains the sources of all other crates; configure unpacks it.
-#  - inst/COPYRIGHTS lists these crates with their licences.
+#  - inst/compat-src, the source of rookery's httpuv, is removed unless ROOKERY_COMPAT=yes, because
+#    repositories do not accept a package of that name within another one.
+#  - inst/AUTHORS and LICENSE.note, which scripts/r/licences writes, must list these crates.
 
 rust <- file.path("src", "rust")
 stopifnot(
@@ -25,6 +27,10 @@ run <- function(..., dir = rust, env = character()) {
     stop("cargo ", paste(c(...), collapse = " "), " failed:\n", paste(output, collapse = "\n"), call. = FALSE)
   }
   output
+}
+
+if (!identical(Sys.getenv("ROOKERY_COMPAT"), "yes")) {
+  unlink(file.path("inst", "compat-src"), recursive = TRUE)
 }
 
 # ---- one workspace --------------------------------------------------------
@@ -115,39 +121,23 @@ for (crate in list.dirs(vendor, recursive = FALSE)) {
 
 # ---- authors and licences --------------------------------------------------
 
+# scripts/r/licences in the repository has written the list.
 field <- function(lines, name) {
   found <- grep(paste0("^", name, " *= *\""), lines, value = TRUE)
-  if (length(found) == 0) NA_character_ else sub("\".*$", "", sub("^[^\"]*\"", "", found[[1]]))
+  sub("\".*$", "", sub("^[^\"]*\"", "", found[[1]]))
 }
-authors <- function(text) {
-  found <- regmatches(text, regexpr("(?m)^authors *= *\\[[^]]*\\]", text, perl = TRUE))
-  if (length(found) == 0) return("")
-  paste(gsub("\"", "", regmatches(found, gregexpr("\"[^\"]*\"", found))[[1]]), collapse = ", ")
-}
-entries <- vapply(list.dirs(vendor, recursive = FALSE), function(crate) {
+crates <- list.dirs(vendor, recursive = FALSE)
+entries <- vapply(crates, function(crate) {
   lines <- readLines(file.path(crate, "Cargo.toml"), warn = FALSE)
-  who <- authors(paste(lines, collapse = "\n"))
-  paste0(
-    field(lines, "name"), " ", field(lines, "version"), "\n  Licence: ", field(lines, "license"),
-    if (nzchar(who)) paste0("\n  Authors: ", who)
-  )
+  paste(field(lines, "name"), field(lines, "version"))
 }, character(1))
-licences <- sub("\n.*", "", sub(".*\n  Licence: ", "", entries))
-if (anyNA(licences) || any(licences == "NA")) {
-  stop("no licence: ", paste(basename(names(entries)[licences == "NA"]), collapse = ", "), call. = FALSE)
+unlisted <- setdiff(entries, readLines(file.path("inst", "AUTHORS"), encoding = "UTF-8"))
+if (length(unlisted) > 0) {
+  stop(
+    "inst/AUTHORS does not list ", paste(unlisted, collapse = ", "), ": run scripts/r/licences in the repository",
+    call. = FALSE
+  )
 }
-dir.create("inst", showWarnings = FALSE)
-writeLines(
-  c(
-    paste(
-      "The shared object and the program of this package contain these Rust crates",
-      "(except those for other systems):"
-    ),
-    "", entries,
-    "The live page of the program contains uPlot 1.6.32\n  Licence: MIT\n  Authors: Leon Sorokin"
-  ),
-  file.path("inst", "COPYRIGHTS")
-)
 
 # ---- the archive ----------------------------------------------------------
 

@@ -1,7 +1,5 @@
 //! The failures that end the program. Each has a message and an exit status.
 
-use std::process::ExitCode;
-
 use rookery_settings::Source;
 use rookery_systemd::ServiceManager;
 
@@ -73,7 +71,7 @@ impl Failure {
 
     /// Logs the failure, reports it to the service manager, and returns the exit status of the
     /// program.
-    pub(crate) fn report(&self) -> ExitCode {
+    pub(crate) fn report(&self) -> u8 {
         let (message, status) = (self.message(), self.status());
         let is_command_line = matches!(self, Failure::CommandLine(_));
         let hint = if is_command_line { "\nTry `rookery --help`." } else { "" };
@@ -81,7 +79,7 @@ impl Failure {
         // Service managers show only one line of the status.
         ServiceManager::from_environment()
             .failed(message.lines().next().unwrap_or_default(), status);
-        ExitCode::from(status)
+        status
     }
 }
 

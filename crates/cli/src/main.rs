@@ -1,125 +1,36 @@
-//! The command-line program `rookery`, which serves an app, a document or a folder.
+//! The program `rookery` as a single file, for users who install it without the R package. Chooses
+//! the memory allocator, and calls [`rookery_cli::run`].
 //!
-//! - A folder with an `index.html` is served by this program itself, without R.
-//! - On Linux, an R app is served by one or more R processes, which this program supervises.
-//! - On other systems, the program replaces itself with a single R process.
-//!
-//! The program is part of the R package rookery (`exec/rookery`). It finds the package from its own
-//! path.
+//! The allocator is mimalloc, because it returns the memory of idle connections to the operating
+//! system. `r/src/rust/src/allocator.rs` explains why.
 
-mod app_detection;
-mod command_line;
-mod commands;
-mod failure;
-mod listen;
-mod process;
-mod serve;
-mod settings;
-mod stderr;
-mod terminal;
-mod user_paths;
-
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use command_line::{CommandLine, ServeArgs};
-use failure::Failure;
-use rookery_server::output;
-use stderr::{log_line, output_deadline};
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-use app_detection::Target;
-use commands::{check, config, new_app, status, version, watch};
+/// Turns off huge pages of memory in this process, because the kernel could allocate memory again
+/// that the process has returned, in order to complete a huge page. A process that is about to run
+/// another program must not call this function, because that program would inherit the setting.
 #[cfg(target_os = "linux")]
-use process::{pid1, signals};
-#[cfg(not(target_os = "linux"))]
-use serve::single_process;
-use serve::static_site;
+extern "C" fn without_huge_pages() {
+    // A kernel that does not know this setting has no huge pages to turn off. SAFETY: the call
+    // takes no pointers.
+    unsafe {
+        libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0);
+    }
+}
+
+/// Makes the C runtime turn off huge pages before `main`. Memory that is allocated before they are
+/// turned off would occupy two huge pages (4 MiB) for the life of the process. The launcher in the
+/// R package (`r/src/launcher.c`) does the same.
+// SAFETY: the section contains pointers to functions of this type, which the C runtime calls before
+// `main`. The function does not use Rust's runtime, which is not initialised yet.
 #[cfg(target_os = "linux")]
-use serve::supervised;
-use settings::sources::{LoadedSettings, Sources};
+#[used]
+#[unsafe(link_section = ".init_array.00099")]
+static BEFORE_MAIN: extern "C" fn() = without_huge_pages;
 
 fn main() -> ExitCode {
-    output::write_panics();
-    let code = begin();
-    output::flush_until(output_deadline());
-    code
-}
-
-fn begin() -> ExitCode {
-    #[cfg(target_os = "linux")]
-    match pid1::run_as_pid1() {
-        Ok(None) => {}
-        Ok(Some(code)) => return code,
-        Err(failure) => return failure.report(),
-    }
-    #[cfg(target_os = "linux")]
-    signals::stop_with_parent();
-    let done = command_line::read(std::env::args_os()).and_then(|parsed| match parsed {
-        CommandLine::Print(text) => print(&text),
-        CommandLine::Serve(args) => run(args),
-        CommandLine::Config(args) => {
-            let (_, target, serve) = load_settings(args)?;
-            print(&config::config(&serve.serve, &target))
-        }
-        CommandLine::Check(args) => {
-            let (_, target, read) = load_settings(args)?;
-            print(&check::check(&read.serve, &target)?)
-        }
-        CommandLine::New(args) => new_app::write(&args).and_then(|text| print(text.as_bytes())),
-        CommandLine::Version => print(&version::describe()),
-        CommandLine::Status(args) if args.is_watched => watch::watch(&args),
-        CommandLine::Status(args) => status::query(&args).and_then(|text| print(&text)),
-    });
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
-    }
-}
-
-/// Finds the app, document or folder to serve, reads its settings, and logs the warnings about the
-/// settings.
-fn load_settings(args: ServeArgs) -> Result<(Sources, Target, LoadedSettings), Failure> {
-    let (sources, target) = Sources::new(args)?;
-    let read = sources.read(&target)?;
-    read.notes.iter().for_each(|note| log_line(note));
-    Ok((sources, target, read))
-}
-
-/// Runs the server until it stops. First checks everything that can be checked without R, because R
-/// is slow to start.
-fn run(args: ServeArgs) -> Result<(), Failure> {
-    let (sources, target, read) = load_settings(args)?;
-    let serve = &read.serve;
-    let (address, log) = check::address_and_log(serve)?;
-    let redirect_address =
-        serve.settings.redirect_from().map(|port| address.with_port(port)).transpose()?;
-    if target.is_site {
-        if serve.admin.is_some() {
-            return Err(Failure::CommandLine(
-                "`--admin` reports on the R processes of an app, and a static site has none: \
-                 leave it out, and use a file as the health check."
-                    .to_owned(),
-            ));
-        }
-        return static_site::serve(&target, serve, &address, redirect_address.as_ref(), &log);
-    }
-    #[cfg(target_os = "linux")]
-    return supervised::serve(sources, &read, &target, &address, redirect_address.as_ref(), &log);
-    #[cfg(not(target_os = "linux"))]
-    {
-        drop(sources);
-        single_process::serve(serve, &target, &address, redirect_address.as_ref(), &log)
-    }
-}
-
-/// Writes text to standard output. Does not fail if the reader, such as `head`, has closed the
-/// pipe.
-fn print(text: &[u8]) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::Unavailable(format!("Standard output cannot be written: {error}.")))
-        }
-        _ => Ok(()),
-    }
+    ExitCode::from(rookery_cli::run(std::env::args_os()))
 }

@@ -100,6 +100,8 @@ test_that("every exported function reports a bad argument at once", {
     list(quote(encodeURI(list())), "`value` must be a character vector"),
     list(quote(decodeURIComponent(NULL)), "`value` must be a character vector"),
     list(quote(use_compat(quiet = "no")), "`quiet` must be TRUE or FALSE"),
+    list(quote(install_compat(1)), "`file` must be one string"),
+    list(quote(install_compat("none.tar.gz")), "`none.tar.gz` does not exist"),
     list(quote(install_cli(dir = 1)), "`dir` must be one string"),
     list(
       quote(install_cli(dir = tempdir(), overwrite = NULL)), "`overwrite` must be TRUE or FALSE"

@@ -179,13 +179,47 @@ test_that("a missing compat package is installed at first use", {
   ))
   expect_equal(did$stdout, file.path(normalizePath(copy), "compat"))
   expect_true(is_compat(file.path(copy, "compat", "httpuv")))
-  unlink(file.path(copy, "compat"), recursive = TRUE)
-  unlink(file.path(copy, "compat-src"), recursive = TRUE)
-  did <- run_r(c(
-    sprintf(".libPaths(c('%s', .libPaths()))", home), load, "rookery::use_compat(quiet = TRUE)"
-  ))
+})
+
+test_that("a build without httpuv says how to install it, and install_compat() does so", {
+  skip_if_not_installed("processx")
+  skip_if_not(
+    dir.exists(system.file("compat-src", package = "rookery")), "rookery's httpuv is not installed"
+  )
+  home <- withr::local_tempdir()
+  file.copy(system.file(package = "rookery"), home, recursive = TRUE)
+  copy <- file.path(home, "rookery")
+  source <- withr::local_tempdir()
+  file.copy(file.path(copy, "compat-src", "httpuv"), source, recursive = TRUE)
+  unlink(file.path(copy, c("compat", "compat-src")), recursive = TRUE)
+  withr::with_dir(source, {
+    utils::tar("rookerys.tar.gz", "httpuv", compression = "gzip")
+    description <- file.path("httpuv", "DESCRIPTION")
+    lines <- readLines(description)
+    writeLines(lines[!grepl("^Config/rookery", lines)], description)
+    utils::tar("another.tar.gz", "httpuv", compression = "gzip")
+  })
+  run_without <- function(...) {
+    run_r(c(
+      sprintf(".libPaths(c('%s', .libPaths()))", home),
+      sprintf("invisible(loadNamespace('rookery', lib.loc = '%s'))", home), ...
+    ))
+  }
+  did <- run_without("rookery::use_compat(quiet = TRUE)")
   expect_equal(did$status, 1)
-  expect_match(did$stdout, "install rookery again")
+  expect_match(did$stdout, "rookery::install_compat\\(\"httpuv_1[.]6[.]17[.]1[.]tar[.]gz\"\\)")
+  another <- file.path(source, "another.tar.gz")
+  did <- run_without(sprintf("rookery::install_compat('%s')", another))
+  expect_equal(did$status, 1)
+  expect_match(did$stdout, "is not the source package of rookery's httpuv")
+  did <- run_without(
+    sprintf("rookery::install_compat('file://%s')", file.path(source, "rookerys.tar.gz")),
+    "rookery::use_compat(quiet = TRUE)",
+    "cat(rookery::which_httpuv()$kind, is.function(httpuv::startServer))"
+  )
+  expect_equal(did$status, 0, info = did$stdout)
+  expect_match(did$stdout, "rookery TRUE")
+  expect_true(is_compat(file.path(copy, "compat", "httpuv")))
 })
 
 test_that("a session without httpuv is reported as such", {

@@ -10,8 +10,8 @@ use crate::app_detection::Target;
 use crate::failure::Failure;
 use crate::listen::address::Address;
 use crate::serve::access_log::LogTarget;
-use crate::serve::r_command;
 use crate::serve::tls;
+use crate::serve::{r_command, r_package};
 use crate::settings::serve_settings::ServeSettings;
 
 /// Returns the output of `rookery check`: the kind of app, and a note for each address that is
@@ -79,7 +79,8 @@ pub(crate) fn check_settings(
     let (address, _) = address_and_log(serve)?;
     let what = target.kind()?;
     if !target.is_site {
-        r_command::find_r_and_package()?;
+        let (_, package) = r_command::find_r_and_package(&target.folder)?;
+        r_package::warn_if_versions_differ(&package);
     }
     tls::check(&serve.settings)?;
     Ok((what, address))

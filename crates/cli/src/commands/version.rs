@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::serve::r_command;
+use crate::serve::{r_command, r_package};
 
 /// Returns the output of `rookery --version --verbose`: facts about the program, R and the system,
 /// one per line.
@@ -21,16 +21,9 @@ pub(crate) fn describe() -> Vec<u8> {
         ("features", features().join(", ")),
         ("program", program.unwrap_or_else(|error| format!("unknown: {error}"))),
     ];
-    match r_command::package_folder() {
-        Ok(package) => {
-            facts.push((
-                "package",
-                format!("{} in {}", package_version(&package), package.display()),
-            ));
-        }
-        Err(_) => facts.push(("package", "not found next to the program".to_owned())),
-    }
-    match r_command::find_r_program() {
+    let r = r_command::find_r_program();
+    facts.push(("package", describe_package(r.as_deref())));
+    match r {
         Some(program) => {
             facts.push(("R", format!("{}, {}", r_version(&program), program.display())));
         }
@@ -56,11 +49,17 @@ fn features() -> Vec<&'static str> {
     features
 }
 
-/// Returns the version of the installed R package rookery.
-fn package_version(package: &Path) -> String {
-    let text = fs::read_to_string(package.join("DESCRIPTION")).unwrap_or_default();
-    let version = text.lines().find_map(|line| line.strip_prefix("Version:"));
-    version.map_or_else(|| "an unknown version".to_owned(), |version| version.trim().to_owned())
+/// Returns the version and the folder of the R package rookery, as an R process in the working
+/// directory finds it.
+fn describe_package(r: Option<&Path>) -> String {
+    match r_package::find(r, Path::new(".")) {
+        Ok(package) => {
+            let version = r_package::version(&package);
+            let version = version.as_deref().unwrap_or("an unknown version");
+            format!("{version} in {}", package.display())
+        }
+        Err(_) => "not found".to_owned(),
+    }
 }
 
 /// Returns the first line of the output of `R --version`. This command does not start an R session.
@@ -112,13 +111,5 @@ mod tests {
         assert!(text.starts_with(&format!("rookery {}\n", env!("CARGO_PKG_VERSION"))), "{text}");
         assert!(text.contains("\ncompiler: rustc 1."), "{text}");
         assert!(text.contains(std::env::consts::ARCH), "{text}");
-    }
-
-    #[test]
-    fn reads_the_package_version_from_its_description() {
-        let folder = tempfile::tempdir().unwrap();
-        assert_eq!(package_version(folder.path()), "an unknown version");
-        fs::write(folder.path().join("DESCRIPTION"), "Package: rookery\nVersion: 1.2.3\n").unwrap();
-        assert_eq!(package_version(folder.path()), "1.2.3");
     }
 }

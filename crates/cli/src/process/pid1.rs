@@ -10,7 +10,6 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::process::ExitCode;
 
 use crate::failure::Failure;
 use crate::process::signals::{block, signal_set};
@@ -31,7 +30,7 @@ const FAULT_SIGNALS: [libc::c_int; 6] =
 ///
 /// # Errors
 /// Fails if the child process cannot be started.
-pub(crate) fn run_as_pid1() -> Result<Option<ExitCode>, Failure> {
+pub(crate) fn run_as_pid1() -> Result<Option<u8>, Failure> {
     // SAFETY: the call takes no pointers.
     if unsafe { libc::getpid() } != 1 {
         return Ok(None);
@@ -86,7 +85,7 @@ fn adopt_pid_variables() {
 
 /// Forwards signals to the child process and reaps processes until the child has exited. Returns
 /// the exit status of the child.
-fn supervise_child(child: libc::pid_t, signals: &[libc::c_int]) -> ExitCode {
+fn supervise_child(child: libc::pid_t, signals: &[libc::c_int]) -> u8 {
     let set = signal_set(signals);
     loop {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
@@ -110,7 +109,7 @@ fn supervise_child(child: libc::pid_t, signals: &[libc::c_int]) -> ExitCode {
 
 /// Reaps all child processes that have exited. Returns the exit status of `child` if it is one of
 /// them.
-fn reap_children(child: libc::pid_t) -> Option<ExitCode> {
+fn reap_children(child: libc::pid_t) -> Option<u8> {
     let mut code = None;
     loop {
         let mut status = 0;
@@ -125,7 +124,7 @@ fn reap_children(child: libc::pid_t) -> Option<ExitCode> {
             } else {
                 128 + libc::WTERMSIG(status)
             };
-            code = Some(ExitCode::from(u8::try_from(number).unwrap_or(u8::MAX)));
+            code = Some(u8::try_from(number).unwrap_or(u8::MAX));
         }
     }
 }

@@ -4,6 +4,7 @@
 pub(crate) mod access_log;
 pub(crate) mod development;
 pub(crate) mod r_command;
+pub(crate) mod r_package;
 #[cfg(target_os = "linux")]
 pub(crate) mod reload;
 // Compiled for tests on Linux as well, so that a change cannot break the code unnoticed.

@@ -18,6 +18,7 @@ use crate::process::signals;
 use crate::serve::access_log::LogTarget;
 #[cfg(target_os = "linux")]
 use crate::serve::development;
+use crate::serve::r_package;
 use crate::serve::tls;
 use crate::serve::tracing::service_name;
 #[cfg(target_os = "linux")]
@@ -103,18 +104,20 @@ fn make_interactive(command: &mut Command, target: &Target) -> Result<(), Failur
     if let Some(profile) = std::env::var_os("R_PROFILE_USER") {
         interactive.env("ROOKERY_INTERNAL_PROFILE_USER", profile);
     }
-    interactive.env("R_PROFILE_USER", package_folder()?.join("serve").join("interactive.R"));
+    let (_, package) = find_r_and_package(&target.folder)?;
+    interactive.env("R_PROFILE_USER", package.join("serve").join("interactive.R"));
     *command = interactive;
     Ok(())
 }
 
-/// Finds the R program and the folder of the R package rookery.
+/// Finds the R program, and the folder of the R package rookery, for an app in `folder`.
 ///
 /// # Errors
 /// Fails if one of them is not found.
-pub(crate) fn find_r_and_package() -> Result<(PathBuf, PathBuf), Failure> {
-    let package = package_folder()?;
-    match find_r_program() {
+pub(crate) fn find_r_and_package(folder: &Path) -> Result<(PathBuf, PathBuf), Failure> {
+    let r = find_r_program();
+    let package = r_package::find(r.as_deref(), folder)?;
+    match r {
         Some(program) => Ok((program, package)),
         None => Err(Failure::Unavailable(
             "R was not found: install it (https://cran.r-project.org), or add the folder of `R` \
@@ -131,7 +134,7 @@ pub(crate) fn find_r_program() -> Option<PathBuf> {
 
 /// Returns the command that starts an R process with these settings.
 pub(crate) fn r_command(target: &Target, settings: Lines) -> Result<Command, Failure> {
-    let (program, package) = find_r_and_package()?;
+    let (program, package) = find_r_and_package(&target.folder)?;
     let mut file = OsString::from("--file=");
     file.push(package.join("serve").join("cli.R"));
     let mut command = Command::new(program);
@@ -163,21 +166,6 @@ fn find_r(path: Option<&OsStr>) -> Option<PathBuf> {
         .filter(|folder| !folder.as_os_str().is_empty())
         .filter_map(|folder| std::path::absolute(folder.join("R")).ok())
         .find(|program| program.is_file() && is_executable(program))
-}
-
-/// Returns the folder of the R package that contains this program. Resolves a symbolic link if the
-/// program was started by one.
-pub(crate) fn package_folder() -> Result<PathBuf, Failure> {
-    let program = std::env::current_exe().and_then(std::fs::canonicalize);
-    let package = program.as_deref().ok().and_then(Path::parent).and_then(Path::parent);
-    match package.filter(|package| package.join("serve").join("cli.R").is_file()) {
-        Some(package) => Ok(package.into()),
-        None => Err(Failure::Unavailable(format!(
-            "This program{} is not part of an installed R package rookery: install the package, \
-             and link to its program with rookery::install_cli().",
-            program.map(|program| format!(" ({})", program.display())).unwrap_or_default()
-        ))),
-    }
 }
 
 /// Returns a value for `R_LIBS` that begins with the library of rookery's own version of httpuv, so

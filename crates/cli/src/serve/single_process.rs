@@ -13,7 +13,8 @@ use crate::failure::Failure;
 use crate::listen::address::Address;
 use crate::process::signals;
 use crate::serve::access_log::LogTarget;
-use crate::serve::r_command::{add_log, r_command, target_lines};
+use crate::serve::r_command::{add_log, find_r_and_package, r_command, target_lines};
+use crate::serve::r_package;
 use crate::serve::tls;
 use crate::settings::serve_settings::ServeSettings;
 use crate::settings::workers::Workers;
@@ -42,6 +43,8 @@ pub(crate) fn serve(
         ));
     }
     tls::check(&serve.settings)?;
+    let (_, package) = find_r_and_package(&target.folder)?;
+    r_package::warn_if_versions_differ(&package);
     address.check_free()?;
     redirect_address.map_or(Ok(()), Address::check_free)?;
     Err(exec_r(serve, target, address, log))

@@ -18,7 +18,6 @@ use crate::listen::orphaned_worker;
 use crate::process::signals::Signals;
 use crate::serve::access_log::{Log, LogTarget};
 use crate::serve::development::Development;
-use crate::serve::r_command;
 use crate::serve::reload::Reload;
 use crate::serve::supervisor_commands::{second_stop, send_commands, watch_files};
 use crate::serve::supervisor_config::{
@@ -27,6 +26,7 @@ use crate::serve::supervisor_config::{
 use crate::serve::supervisor_frontend::{Announcement, SupervisorFrontend, perform, start_admin};
 use crate::serve::tls::{self, TlsSetup};
 use crate::serve::tracing;
+use crate::serve::{r_command, r_package};
 use crate::settings::sources::{LoadedSettings, Sources};
 use crate::stderr::log_line;
 use crate::terminal::r_prompt::PromptWatcher;
@@ -50,6 +50,8 @@ pub(crate) fn serve(
     let signals = Signals::start()?;
     // Fails here rather than in each worker if R is not installed.
     r_command::worker_command(serve, target, address, None)?;
+    let (_, package) = r_command::find_r_and_package(&target.folder)?;
+    r_package::warn_if_versions_differ(&package);
     let files = open_files();
     let tls_setup = tls::load(&serve.settings)?;
     let tls = tls_setup.as_ref().map(|setup| setup.tls.clone());

@@ -42,6 +42,13 @@ impl Installed {
         self.root.path().join("bin/R")
     }
 
+    /// Copies the program to a folder outside the package, and returns its path.
+    fn alone(&self) -> PathBuf {
+        let program = self.root.path().join("bin/rookery");
+        fs::copy(env!("CARGO_BIN_EXE_rookery"), &program).unwrap();
+        program
+    }
+
     pub(crate) fn program(&self) -> PathBuf {
         self.package().join("exec/rookery")
     }
@@ -172,11 +179,53 @@ fn reports_missing_r_and_missing_package() {
     );
     assert_eq!(it.end().0.code(), Some(1));
     assert!(it.stderr.starts_with("rookery: R was not found: install it"), "{}", it.stderr);
-    // A program outside a package.
-    let alone = installed.root.path().join("bin/rookery");
-    fs::copy(env!("CARGO_BIN_EXE_rookery"), &alone).unwrap();
-    let (status, _, printed) =
-        installed.run(Command::new(&alone).arg("serve").arg(app.path()).args(["--port", "0"]));
+    executable(&installed.r(), "#!/bin/sh\nprintf '\\nrookery-package:NA\\n'\n");
+    let (status, _, printed) = installed
+        .run(Command::new(installed.alone()).arg("serve").arg(app.path()).args(["--port", "0"]));
     assert_eq!(status, Some(1));
     assert!(printed.contains("is not part of an installed R package rookery"), "{printed}");
+    assert!(printed.contains("and R does not find that package"), "{printed}");
+}
+
+#[test]
+fn a_program_outside_a_package_asks_r_for_it_and_compares_the_versions() {
+    let installed = Installed::new();
+    let app = folder(&[("app.R", "1")]);
+    let package = installed.package();
+    // The answer follows the output of `.Rprofile`, and a process of `.Rprofile` keeps the pipe.
+    executable(
+        &installed.r(),
+        &format!(
+            "#!/bin/bash\necho started as \"$*\" in \"$PWD\" >> '{0}/starts'\n\
+             case \"$*\" in *find.package*) sleep 60 & printf 'hello\\n\\nrookery-package:{1}\\n' \
+             ;; *) exit 7 ;; esac\n",
+            installed.root.path().display(),
+            package.display()
+        ),
+    );
+    let current = env!("CARGO_PKG_VERSION");
+    for (version, remedy) in [
+        (current, ""),
+        ("0.0.1", "Update the R package with install.packages"),
+        ("999.0", "Update this program, or use the program of the package"),
+    ] {
+        fs::write(package.join("DESCRIPTION"), format!("Version: {version}\n")).unwrap();
+        let mut command = Command::new(installed.alone());
+        command.args(["serve", "app.R", "--port", "0", "--restart", "never"]);
+        let (status, _, printed) = installed.run(command.current_dir(app.path()));
+        assert_eq!(status, Some(7), "{printed}");
+        let is_reported = printed.contains(&format!("is rookery {version}. They are tested"));
+        assert_eq!(is_reported, !remedy.is_empty(), "{version}: {printed}");
+        assert!(printed.contains(remedy), "{version}: {printed}");
+    }
+    // Each time, R is asked once, in the folder of the app, and then starts the package's worker.
+    let starts = fs::read_to_string(installed.root.path().join("starts")).unwrap();
+    let starts: Vec<&str> = starts.lines().collect();
+    assert_eq!(starts.len(), 6, "{starts:?}");
+    let folder = fs::canonicalize(app.path()).unwrap();
+    for pair in starts.chunks(2) {
+        assert!(pair[0].contains("find.package"), "{starts:?}");
+        assert!(pair[0].ends_with(&format!(" in {}", folder.display())), "{starts:?}");
+        assert!(pair[1].contains(&format!("--file={}/serve/cli.R", package.display())));
+    }
 }

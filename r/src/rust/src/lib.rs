@@ -21,6 +21,7 @@ mod event;
 mod exchange;
 mod limits;
 mod listener;
+mod program;
 mod settings;
 mod text;
 mod tracing;

@@ -1,0 +1,128 @@
+//! The command-line program `rookery`, which serves an app, a document or a folder.
+//!
+//! - A folder with an `index.html` is served by this program itself, without R.
+//! - On Linux, an R app is served by one or more R processes, which this program supervises.
+//! - On other systems, the program replaces itself with a single R process.
+//!
+//! This crate is a library with two users. `main.rs` is the program as a single file. In the R
+//! package rookery, the program is a launcher (`r/src/launcher.c`) that calls [`run`] in the
+//! package's shared library.
+
+mod app_detection;
+mod command_line;
+mod commands;
+mod failure;
+mod listen;
+mod process;
+mod serve;
+mod settings;
+mod stderr;
+mod terminal;
+mod user_paths;
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+
+use command_line::{CommandLine, ServeArgs};
+use failure::Failure;
+use rookery_server::output;
+use stderr::{log_line, output_deadline};
+
+use app_detection::Target;
+use commands::{check, config, new_app, status, version, watch};
+#[cfg(target_os = "linux")]
+use process::{pid1, signals};
+#[cfg(not(target_os = "linux"))]
+use serve::single_process;
+use serve::static_site;
+#[cfg(target_os = "linux")]
+use serve::supervised;
+use settings::sources::{LoadedSettings, Sources};
+
+/// Runs the program with a command line, whose first word is the name of the program. Returns the
+/// exit status of the process. Must be called once, before the process has other threads.
+pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
+    output::write_panics();
+    let status = begin(words);
+    output::flush_until(output_deadline());
+    status
+}
+
+fn begin(words: impl IntoIterator<Item = OsString>) -> u8 {
+    #[cfg(target_os = "linux")]
+    match pid1::run_as_pid1() {
+        Ok(None) => {}
+        Ok(Some(status)) => return status,
+        Err(failure) => return failure.report(),
+    }
+    #[cfg(target_os = "linux")]
+    signals::stop_with_parent();
+    let done = command_line::read(words).and_then(|parsed| match parsed {
+        CommandLine::Print(text) => print(&text),
+        CommandLine::Serve(args) => serve(args),
+        CommandLine::Config(args) => {
+            let (_, target, serve) = load_settings(args)?;
+            print(&config::config(&serve.serve, &target))
+        }
+        CommandLine::Check(args) => {
+            let (_, target, read) = load_settings(args)?;
+            print(&check::check(&read.serve, &target)?)
+        }
+        CommandLine::New(args) => new_app::write(&args).and_then(|text| print(text.as_bytes())),
+        CommandLine::Version => print(&version::describe()),
+        CommandLine::Status(args) if args.is_watched => watch::watch(&args),
+        CommandLine::Status(args) => status::query(&args).and_then(|text| print(&text)),
+    });
+    match done {
+        Ok(()) => 0,
+        Err(failure) => failure.report(),
+    }
+}
+
+/// Finds the app, document or folder to serve, reads its settings, and logs the warnings about the
+/// settings.
+fn load_settings(args: ServeArgs) -> Result<(Sources, Target, LoadedSettings), Failure> {
+    let (sources, target) = Sources::new(args)?;
+    let read = sources.read(&target)?;
+    read.notes.iter().for_each(|note| log_line(note));
+    Ok((sources, target, read))
+}
+
+/// Runs the server until it stops. First checks everything that can be checked without R, because R
+/// is slow to start.
+fn serve(args: ServeArgs) -> Result<(), Failure> {
+    let (sources, target, read) = load_settings(args)?;
+    let serve = &read.serve;
+    let (address, log) = check::address_and_log(serve)?;
+    let redirect_address =
+        serve.settings.redirect_from().map(|port| address.with_port(port)).transpose()?;
+    if target.is_site {
+        if serve.admin.is_some() {
+            return Err(Failure::CommandLine(
+                "`--admin` reports on the R processes of an app, and a static site has none: \
+                 leave it out, and use a file as the health check."
+                    .to_owned(),
+            ));
+        }
+        return static_site::serve(&target, serve, &address, redirect_address.as_ref(), &log);
+    }
+    #[cfg(target_os = "linux")]
+    return supervised::serve(sources, &read, &target, &address, redirect_address.as_ref(), &log);
+    #[cfg(not(target_os = "linux"))]
+    {
+        drop(sources);
+        single_process::serve(serve, &target, &address, redirect_address.as_ref(), &log)
+    }
+}
+
+/// Writes text to standard output. Does not fail if the reader, such as `head`, has closed the
+/// pipe.
+fn print(text: &[u8]) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Unavailable(format!("Standard output cannot be written: {error}.")))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,45 @@
+#!/bin/sh
+# Builds the shared library core/librookery.so with cargo. src/Makevars runs this script in src/, with
+# the compiler of R and its flags in CC and CFLAGS, and a command that removes symbols in STRIP.
+#
+#   ../tools/build-library.sh <target folder>
+set -e
+target=$1
+
+# rustup adds cargo to the PATH of login shells, which R does not always inherit.
+PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
+export PATH
+
+jobs=
+if [ -d rust/vendor ]; then
+    # A package from a tarball. Nothing is written outside its folder: rustup's cargo would use
+    # the caches in CARGO_HOME, and finds its toolchains in RUSTUP_HOME.
+    RUSTUP_HOME="${RUSTUP_HOME:-$HOME/.rustup}"
+    CARGO_HOME=$PWD/rust/.cargo-home
+    # Crates with C code are compiled as R's packages are. rustc links them, and cannot read what a
+    # C compiler writes for link-time optimization.
+    CFLAGS="$CFLAGS -fno-lto"
+    export RUSTUP_HOME CARGO_HOME CC CFLAGS
+    # CRAN permits two processors.
+    [ "$NOT_CRAN" = true ] || jobs="-j 2"
+else
+    # In the source tree, one target folder serves R and cargo alike. Other flags would compile
+    # the crates again.
+    unset CC CFLAGS
+fi
+
+# rookery.so finds the library by this name.
+case $(uname -s) in
+Darwin) name=-Wl,-install_name,@rpath/librookery.so extension=dylib ;;
+*) name=-Wl,-soname,librookery.so extension=so ;;
+esac
+(
+    cd rust
+    # shellcheck disable=SC2086
+    cargo rustc --release --locked $jobs --target-dir "$target" -p rookery-r --lib \
+        --crate-type cdylib -- -C link-arg="$name"
+)
+mkdir -p core
+cp "$target/release/librookery_r.$extension" core/librookery.so
+# A sixth of its size is symbols. Without the command, the library is only larger.
+[ -z "$STRIP" ] || $STRIP core/librookery.so || true
