@@ -121,7 +121,13 @@ if [ "${CHECK:-}" = 1 ]; then
     : >"$work/cran/src/contrib/PACKAGES"
     Rscript --vanilla -e 'saveRDS(cbind(Package = "none", Maintainer = "none"), commandArgs(TRUE)[1])' \
         "$work/cran/web/packages/packages.rds"
-    export R_CRAN_WEB="file://$work/cran" _R_CHECK_XREFS_REPOSITORIES_="file://$work/cran"
+    {
+        printf 'menu_name\tURL\tdefault\tsource\twin.binary\tmac.binary\n'
+        for name in CRAN BioCsoft BioCann BioCexp; do
+            printf '%s\tnone\tfile://%s\tTRUE\tTRUE\tFALSE\tFALSE\n' "$name" "$work/cran"
+        done
+    } >"$work/cran/repositories"
+    export R_CRAN_WEB="file://$work/cran" R_REPOSITORIES="$work/cran/repositories"
     R_LIBS="$work/lib" _R_CHECK_CRAN_INCOMING_=false _R_CHECK_SYSTEM_CLOCK_=false _R_CHECK_FORCE_SUGGESTS_=false \
         R CMD check --as-cran --no-manual ${without:+--ignore-$without} --install="check:$work/install.log" --library="$work/lib" "$tarball" \
         >"$work/check.log" 2>&1 || { cat "$work/check.log" >&2; fail "R CMD check"; }
