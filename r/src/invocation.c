@@ -83,7 +83,7 @@ static void use_early_response(struct invocation* invocation, SEXP value) {
     if (is_receiver(value)) {
         SEXP req = invocation->app->keeps_req ? invocation->req : R_NilValue;
         // R holds the exchange only until the body is received.
-        request_report_route(invocation->req, invocation->event->slot, invocation->event->id);
+        request_report_route(invocation->req, invocation->event);
         invocation->problem = receive_begin(invocation->event, value, req);
     } else {
         use_result(invocation, value);
