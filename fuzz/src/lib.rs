@@ -7,6 +7,7 @@ pub mod error;
 pub mod http2_frames;
 pub mod page_script;
 pub mod proxy_header;
+pub mod rprof;
 pub mod settings;
 pub mod static_files;
 pub mod trace;

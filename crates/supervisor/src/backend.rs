@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rookery_server::static_files::StaticPath;
 use rookery_status::{Counter, r_task};
-use rookery_worker_protocol::{BegunRequests, SharedScoreboard, Ticket};
+use rookery_worker_protocol::{BegunRequests, Scoreboard, SharedScoreboard, Ticket};
 
 use crate::pool_counters::{InFlightRoutes, QueueGauge};
 use crate::worker_id::WorkerId;
@@ -83,6 +83,12 @@ pub(crate) struct Load {
     pub(crate) queue: QueueGauge,
     /// The methods and paths of the requests to which the worker has not responded.
     pub(crate) routes: InFlightRoutes,
+}
+
+impl AsRef<Scoreboard> for Backend {
+    fn as_ref(&self) -> &Scoreboard {
+        &self.scoreboard
+    }
 }
 
 impl Backend {
