@@ -9,6 +9,7 @@ pub mod masking;
 pub mod page_script;
 pub mod proxy_header;
 pub mod routes;
+pub mod rprof;
 pub mod settings;
 pub mod static_files;
 pub mod trace;

@@ -7,6 +7,7 @@ SEXP ffi_admin_start(SEXP at, SEXP target) {
             Rf_translateCharUTF8(STRING_ELT(target, 0))) != RK_OK) {
         return Rf_mkString(rk_error());
     }
+    stack_sampling_watch(rk_profile_word());
     return R_NilValue;
 }
 
@@ -18,6 +19,7 @@ SEXP ffi_admin_set_state(SEXP state, SEXP address) {
 }
 
 SEXP ffi_admin_stop(void) {
+    stack_sampling_watch(NULL);
     rk_admin_stop();
     return R_NilValue;
 }

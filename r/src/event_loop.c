@@ -87,6 +87,7 @@ static void forked(void) {
     forks++;
     signals_forked();
     guard_forked();
+    stack_sampling_forked();
     client_forked();
     rk_forked();
 }
@@ -105,6 +106,7 @@ void event_loop_init(void) {
 static void dispatch_event(const struct rk_event* event) {
     // A copy, because a handler may call service(), which overwrites the event.
     struct rk_event copy = *event;
+    unsigned outer = activity_begin();
     switch (event->kind) {
     case RK_REQUEST:
     case RK_HANDSHAKE:
@@ -132,6 +134,7 @@ static void dispatch_event(const struct rk_event* event) {
     default:
         break;
     }
+    activity_end(outer);
     if (copy.span != 0) {
         rk_span_end(copy.span);
     }
@@ -188,9 +191,11 @@ static bool run_batch(double start) {
 static bool run_later(double seconds) {
     later_has_more = false;
     if (later_is_loaded()) {
+        unsigned outer = activity_begin();
         pumping++;
         later_has_more = later_run(seconds);
         pumping--;
+        activity_end(outer);
     }
     later_at = monotonic_seconds();
     return later_has_more;
@@ -309,6 +314,7 @@ struct service {
     bool is_forever;
     int pumping;
     int waiting;  // the value of later_wait_loop() before
+    unsigned activity;
 };
 
 static SEXP run_service(void* data) {
@@ -333,6 +339,7 @@ static SEXP run_service(void* data) {
 static void end_service(void* data, Rboolean is_jump) {
     struct service* service = data;
     pumping = service->pumping;
+    activity_end(service->activity);
     later_set_wait_loop(service->waiting);
     rk_resume();
     rk_flush();
@@ -354,7 +361,7 @@ SEXP ffi_service(SEXP timeout_ms) {
             "call it from a callback of package later (`later::later(function() service(NA))`)");
     }
     double ms = Rf_asReal(timeout_ms);
-    struct service service = {0, false, pumping, later_wait_loop()};
+    struct service service = {0, false, pumping, later_wait_loop(), activity_current()};
     if (ISNAN(ms)) {
         service.seconds = 0;
     } else if (ms == 0 || ms == R_PosInf) {
@@ -399,6 +406,8 @@ static int is_interrupted_again(void) {
 // Called before R exits, or before the package is unloaded: `later` must not be called any more.
 SEXP ffi_close(void) {
     later_close();
+    stack_sampling_watch(NULL);
+    stack_sampling_close();
     was_interrupted = interrupt_is_pending();
     rk_stop_all(is_interrupted_again);
     rk_client_stop();

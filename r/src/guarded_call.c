@@ -17,6 +17,7 @@
 #include <R_ext/GraphicsEngine.h>
 
 static SEXP trampoline_call;     // .Call(<trampoline>), evaluated for each guarded call
+static SEXP quiet_call;          // .Call(<quiet_trampoline>), the same for run_quietly()
 // passed from guard_run() to trampoline(); no other code runs in between
 static struct guard* entering;
 static SEXP error_symbol;
@@ -104,12 +105,21 @@ static SEXP trampoline(void) {
     return R_withCallingErrorHandler(run_body, guard, on_error, guard);
 }
 
-void guard_init(void) {
+static SEXP quiet_trampoline(void);
+
+static SEXP call_of(DL_FUNC function) {
     SEXP address =
-        PROTECT(R_MakeExternalPtrFn((DL_FUNC)trampoline, Rf_install("native symbol"), R_NilValue));
+        PROTECT(R_MakeExternalPtrFn(function, Rf_install("native symbol"), R_NilValue));
     SEXP dot_call = PROTECT(Rf_eval(Rf_install(".Call"), R_BaseEnv));
-    trampoline_call = Rf_lang2(dot_call, address);
-    R_PreserveObject(trampoline_call);
+    SEXP call = Rf_lang2(dot_call, address);
+    R_PreserveObject(call);
+    UNPROTECT(2);
+    return call;
+}
+
+void guard_init(void) {
+    trampoline_call = call_of((DL_FUNC)trampoline);
+    quiet_call = call_of((DL_FUNC)quiet_trampoline);
     error_symbol = Rf_install("error");
     interrupt_symbol = Rf_install("interrupt");
     SEXP quoted = PROTECT(Rf_lang2(R_QuoteSymbol, R_NilValue));
@@ -121,7 +131,7 @@ void guard_init(void) {
     // A symbol cannot be the value of the option, so the first guard_watch_interrupts() sets it.
     watched_option = Rf_cons(interrupt_symbol, R_NilValue);
     R_PreserveObject(watched_option);
-    UNPROTECT(3);
+    UNPROTECT(1);
 }
 
 // Sets options(error=). Returns false if that failed, for example because expressions are nested
@@ -224,6 +234,28 @@ bool guard_is_too_deep(void) {
 // Called in a forked child. Must not use R.
 void guard_forked(void) {
     depth_at_fork = depth;
+}
+
+struct quiet {
+    SEXP (*body)(void* data);
+    void* data;
+};
+
+// passed from run_quietly() to quiet_trampoline(); no other code runs in between
+static struct quiet entering_quiet;
+
+static SEXP quiet_trampoline(void) {
+    struct quiet quiet = entering_quiet;
+    return quiet.body(quiet.data);
+}
+
+// Runs our own code that may raise an error, also where no event is being handled. No function of R
+// is called in between. Returns whether the code has ended without an error.
+bool run_quietly(SEXP (*body)(void* data), void* data) {
+    int error = 0;
+    entering_quiet = (struct quiet){body, data};
+    R_tryEvalSilent(quiet_call, R_BaseEnv, &error);
+    return error == 0;
 }
 
 // Evaluates one of our own calls. Conditions end the evaluation and are dropped.

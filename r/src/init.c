@@ -22,6 +22,7 @@ static SEXP ffi_prepare(SEXP shared) {
     websocket_object_init();
     stream_object_init();
     input_init();
+    stack_sampling_init();
     return R_NilValue;
 }
 

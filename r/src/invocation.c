@@ -59,10 +59,12 @@ static void use_result(struct invocation* invocation, SEXP value) {
     }
 }
 
-static SEXP call_with(SEXP function, SEXP argument) {
+static SEXP call_with(const struct rk_event* event, SEXP function, SEXP argument) {
     SEXP call = PROTECT(Rf_lang2(function, argument));
-    SEXP value = Rf_eval(call, R_GlobalEnv);
-    UNPROTECT(1);
+    SEXP env = PROTECT(profile_is_running() ? profile_name_request(call, event->slot, event->id)
+        : R_GlobalEnv);
+    SEXP value = Rf_eval(call, env);
+    UNPROTECT(2);
     return value;
 }
 
@@ -73,7 +75,7 @@ static SEXP call_on_headers(struct invocation* invocation, SEXP app, SEXP req) {
     }
     invocation->stage = STAGE_ON_HEADERS;
     SEXP function = PROTECT(app_field(app, syms.on_headers));
-    SEXP value = function == R_NilValue ? R_NilValue : call_with(function, req);
+    SEXP value = function == R_NilValue ? R_NilValue : call_with(invocation->event, function, req);
     UNPROTECT(1);
     return value;
 }
@@ -140,7 +142,7 @@ static void call_app(struct invocation* invocation, SEXP app, SEXP req) {
             sizeof page - 1);
         response_send(invocation->event->slot, invocation->event->id);
     } else {
-        use_result(invocation, PROTECT(call_with(function, req)));
+        use_result(invocation, PROTECT(call_with(invocation->event, function, req)));
         UNPROTECT(1);
     }
     UNPROTECT(1);

@@ -139,6 +139,29 @@ void rk_worker_join(void (*interrupt)(void), void (*collect)(void), void (*end)(
 int rk_worker_state(void);  // an enum rk_worker_state; after RK_WORKER_FAILED, see rk_error()
 int rk_worker_uses_socket(uint32_t listener);  // whether the listener uses the worker's socket
 
+// R's stack and profiles
+
+enum { RK_STACK_MAX = 240, RK_PROFILE_PATH_MAX = 1024, RK_PROFILE_ROUTE_MAX = 160 };
+
+enum rk_profile_progress { RK_PROFILE_RUNNING = 1, RK_PROFILE_COMPLETE = 2,
+    RK_PROFILE_UNSUPPORTED = 3, RK_PROFILE_OTHER = 4, RK_PROFILE_FAILED = 5,
+    RK_PROFILE_REPLACED = 6 };
+
+struct rk_profile_request {
+    uint32_t number;
+    uint32_t interval_ms;
+};
+
+// publishes the names of the functions on R's stack, and the place of the innermost call
+void rk_stack_sampled(struct rk_bytes names, struct rk_bytes place);
+// the word by which profiles are requested; NULL if nobody can request one
+const uint64_t* rk_profile_word(void);
+// reads the value of that word: whether it requests a profile, which one, and the path of its file
+int rk_profile_request(uint64_t word, struct rk_profile_request* request, char* path, size_t len);
+void rk_profile_set_progress(uint32_t number, int progress);
+// writes the name by which the handler of a request is called during a profile
+void rk_profile_route(uint32_t slot, uint64_t id, char* out, size_t len);
+
 // admin listener
 
 int rk_admin_start(const char* at, const char* target);  // RK_OK, or see rk_error()

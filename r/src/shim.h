@@ -9,6 +9,8 @@
 //                   response_stream.c: streamed responses after their start
 //                   websocket.c: messages and callbacks of WebSockets
 //                   deferred_response.c: responses of promises
+//   seeing inside   stack_sampling.c: the functions on R's stack, while an activity takes long
+//                   profile.c: profiles by route
 //   errors          error_report.c: onError, stderr, and the response to a failed request
 //   responses       response.c: from the value that an app returned to the response
 //                   response_stream_start.c: a stream as the body of a response
@@ -229,7 +231,26 @@ void guard_forget_interrupt(void);
 bool guard_is_interrupted(void);
 void guard_check_interrupt(void);
 SEXP call_quietly(SEXP call, bool* failed);
+bool run_quietly(SEXP (*body)(void* data), void* data);
 void log_error(const char* where, SEXP condition, const char* text);
+
+// profile.c ----------------------------------------------------------------
+
+void profile_handle(uint64_t request);
+bool profile_is_running(void);
+SEXP profile_name_call(SEXP call, const char* name);
+SEXP profile_name_request(SEXP call, uint32_t slot, uint64_t id);
+void profile_forked(void);
+
+// stack_sampling.c ---------------------------------------------------------
+
+void stack_sampling_init(void);
+void stack_sampling_close(void);
+void stack_sampling_watch(const uint64_t* word);
+void stack_sampling_forked(void);
+unsigned activity_begin(void);
+void activity_end(unsigned outer);
+unsigned activity_current(void);
 
 // error_report.c -----------------------------------------------------------
 

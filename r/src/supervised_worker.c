@@ -54,6 +54,7 @@ void worker_init(void) {
         return;
     }
     signals_are_supervised();
+    stack_sampling_watch(rk_profile_word());
     SEXP call = PROTECT(Rf_lang1(Rf_install("interactive")));
     if (Rf_asLogical(Rf_eval(call, R_BaseEnv)) == TRUE) {
         guard_set_at_terminal();

@@ -88,8 +88,10 @@ static SEXP run_message(void* data) {
     for (; delivery->next < XLENGTH(delivery->callbacks); delivery->next++) {
         SEXP function = VECTOR_ELT(delivery->callbacks, delivery->next);
         SEXP call = PROTECT(Rf_lang3(function, delivery->binary, delivery->message));
-        Rf_eval(call, R_GlobalEnv);
-        UNPROTECT(1);
+        SEXP env = PROTECT(profile_is_running() ? profile_name_call(call, "WEBSOCKET:message")
+            : R_GlobalEnv);
+        Rf_eval(call, env);
+        UNPROTECT(2);
     }
     return R_NilValue;
 }

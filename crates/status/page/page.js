@@ -70,9 +70,31 @@ function showHeader({ report, actions, at }) {
   setClass(byId("state"), `badge ${reloading ? "warn" : stateClass[report.state] ?? ""}`);
   setText(byId("about"), [report.target, report.address, `Rookery ${report.version}`, report.started && `up ${formatTime(at - report.started)}`].filter(Boolean).join(" · "));
   byId("actions").hidden = actions.length === 0;
+  for (const button of document.querySelectorAll("[data-action]")) {
+    button.hidden = !actions.includes(button.dataset.action);
+  }
   const failed = report.reload?.last_error;
   byId("notice").hidden = !failed;
   if (failed) setText(byId("notice"), `The last reload failed: ${failed}`);
+}
+
+/** Shows the running profile, or offers the last one for download. */
+function showProfile({ profile }) {
+  const isShown = profile != null && profile.state !== "none";
+  byId("profile").hidden = !isShown;
+  if (!isShown) return;
+  const [text, link] = byId("profile").children;
+  link.hidden = profile.state !== "finished";
+  if (profile.state === "running") {
+    const left = Math.ceil(profile.seconds - profile.elapsed);
+    setText(text, left > 0 ? `R is being profiled for ${left} s more.` : "The profile is being written.");
+    return;
+  }
+  const { samples, routes } = profile.summary;
+  const problems = profile.workers.filter(({ problem }) => problem).map(({ slot, problem }) => `Worker ${slot} ${problem}.`);
+  const most = routes.filter(({ route }) => route).slice(0, 3).map(({ route, seconds }) => `${route} ${formatTime(seconds)}`);
+  setText(text, [`The profile has ${formatCount(samples)} samples of R${most.length ? `: ${most.join(", ")}` : ""}.`, ...problems].join(" "));
+  link.setAttribute("download", `rookery-profile-${profile.number}.out`);
 }
 
 function showTiles({ report }, sample) {
@@ -131,6 +153,7 @@ function makeCard() {
     "li", { class: "card" },
     element("div", { class: "head" }, element("b", {}), element("span", { class: "badge" }), element("span", { class: "muted" })),
     element("div", { class: "doing" }, element("span", { class: "badge" }), element("span", { class: "what mono" }), element("span", { class: "time" })),
+    element("p", { class: "stack mono muted", hidden: "" }),
     element("meter", { min: 0, max: 1, low: 0.7, high: 0.9, optimum: 0 }),
     element("dl", { class: "facts" }, ...facts.map((name) => element("div", {}, element("dt", {}, name), element("dd", {})))),
     element("p", { class: "foot", hidden: "" }),
@@ -142,7 +165,7 @@ function showWorkers({ report, at }, sample) {
   const only = report.workers.length === 1 && report.wanted.workers <= 1;
   const workers = [...report.workers].sort((a, b) => a.slot - b.slot || (a.pid ?? 0) - (b.pid ?? 0));
   syncChildren(byId("workers"), workers, ({ slot, pid }) => `${slot} ${pid}`, makeCard, (card, worker) => {
-    const [head, does, meter, facts, foot] = card.children;
+    const [head, does, stack, meter, facts, foot] = card.children;
     setText(head.children[0], only ? "R process" : `Worker ${worker.slot}`);
     setText(head.children[1], stateName(worker.state));
     setClass(head.children[1], `badge ${stateClass[worker.state] ?? ""}`);
@@ -154,6 +177,11 @@ function showWorkers({ report, at }, sample) {
     setClass(does.children[1], isRoute ? "what mono" : "what muted");
     does.children[1].title = what;
     setText(does.children[2], seconds == null ? "" : formatTime(seconds / 1000));
+    stack.hidden = !worker.stack;
+    if (worker.stack) {
+      setText(stack, `in ${worker.stack.calls} (${formatAgo(worker.stack.ago_ms / 1000)})`);
+      stack.title = stack.textContent;
+    }
     const ratio = worker.busy_ratio ?? 0;
     if (meter.value !== ratio) meter.value = ratio;
     meter.title = `R busy: ${formatPercent(ratio)}`;
@@ -236,6 +264,7 @@ function show(snapshot) {
   const sample = measure(snapshot);
   if (isPaused) return;
   showHeader(snapshot);
+  showProfile(snapshot);
   if (sample) {
     const times = history_.times;
     const { rates, latencies } = history_.routeSeries();
@@ -312,7 +341,7 @@ let asked = null;
 
 /** Performs an action, after a question if it ends R processes. */
 function perform(action) {
-  if (byId("actions").hidden) return;
+  if (byId("actions").hidden || document.querySelector(`[data-action="${action}"]`).hidden) return;
   if (!questions[action]) {
     send(action);
     return;
@@ -337,12 +366,14 @@ async function send(action) {
   const button = document.querySelector(`[data-action="${action}"]`);
   if (button.disabled) return;
   button.disabled = true;
-  const status = await fetch(`/live/actions/${action}`, { method: "POST" }).then((response) => response.status, () => 0);
+  const [status, why] = await fetch(`/live/actions/${action}`, { method: "POST" })
+    .then(async (response) => [response.status, await response.text()], () => [0, ""]);
   setTimeout(() => { button.disabled = false; }, 600);
   byId("refusal").hidden = status === 202;
   if (status !== 202) {
-    const why = status === 0 ? "There is no connection to the server" : `The server has refused it with status ${status}`;
-    setText(byId("refusal-text"), `“${button.textContent}” was not done. ${why}.`);
+    setText(byId("refusal-text"), status === 0
+      ? `â${button.textContent}â was not done. There is no connection to the server.`
+      : `â${button.textContent}â was not done. The server has refused it with status ${status}${status === 409 ? `: ${why.trim()}` : "."}`);
   }
 }
 
@@ -366,6 +397,7 @@ function goTo(id) {
 const keys = {
   p: togglePause,
   r: () => perform("reload"),
+  o: () => perform("profile"),
   "+": () => perform("add-worker"),
   "-": () => perform("remove-worker"),
   w: () => goTo("workers-title"),

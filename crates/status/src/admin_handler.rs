@@ -13,6 +13,7 @@ use serde_json::json;
 use crate::access_token::{Access, AccessToken, is_host_expected};
 use crate::format::seconds;
 use crate::live::Page;
+use crate::profile::{ProfileOptions, ProfiledProcess, Profiler, StartError};
 use crate::recent_errors::RecentErrors;
 
 /// The time without a completed loop iteration after which a thread of the server is considered
@@ -70,6 +71,11 @@ pub trait StatusSource: Send + Sync {
     /// Begins an action, which is one of [`actions`](Self::actions). The result is visible in later
     /// reports.
     fn perform(&self, _action: Action) {}
+
+    /// Returns the R processes that can be profiled now.
+    fn profiled_processes(&self) -> Vec<ProfiledProcess> {
+        Vec::new()
+    }
 }
 
 /// Something that a person can make the server do from the live page, as with a signal.
@@ -111,6 +117,7 @@ pub(crate) enum Reply {
 pub struct AdminHandler {
     source: Arc<dyn StatusSource>,
     token: AccessToken,
+    profiler: Arc<Profiler>,
 }
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -127,6 +134,16 @@ const EVENTS: &[u8] = b"/live/events";
 /// The beginning of the paths of [actions](Action).
 const ACTIONS: &[u8] = b"/live/actions/";
 
+/// The actions that begin and end a profile.
+const PROFILE_ACTION: &[u8] = b"/live/actions/profile";
+const STOP_PROFILE_ACTION: &[u8] = b"/live/actions/stop-profile";
+
+/// The path of the state of the profile.
+const PROFILE: &[u8] = b"/live/profile";
+
+/// The path of the file of the last profile.
+const PROFILE_FILE: &[u8] = b"/live/profile/file";
+
 /// The headers of every response. Nothing of the admin listener belongs into a cache, into a frame
 /// or, with a token in its URL, into a `Referer` header.
 const HEADERS: [(&str, &str); 3] = [
@@ -142,7 +159,8 @@ impl AdminHandler {
     /// # Errors
     /// Returns an error if the operating system has no random numbers.
     pub fn new(source: Arc<dyn StatusSource>) -> std::io::Result<AdminHandler> {
-        Ok(AdminHandler { source, token: AccessToken::generate(PAGE)? })
+        let profiler = Arc::new(Profiler::new());
+        Ok(AdminHandler { source, token: AccessToken::generate(PAGE)?, profiler })
     }
 
     pub(crate) fn token(&self) -> &AccessToken {
@@ -156,7 +174,8 @@ impl AdminHandler {
     /// Writes the response to a request that the admin listener received. Never blocks.
     pub(crate) fn answer(&self, exchange: &mut Exchange) -> Reply {
         let path = exchange.path();
-        let needs_token = path == PAGE.as_bytes() || path == EVENTS || path.starts_with(ACTIONS);
+        let needs_token = [PAGE.as_bytes(), EVENTS, PROFILE, PROFILE_FILE].contains(&path)
+            || path.starts_with(ACTIONS);
         if needs_token {
             return self.answer_with_token(exchange);
         }
@@ -197,6 +216,11 @@ impl AdminHandler {
                 return Reply::Complete;
             }
         }
+        if matches!(exchange.path(), PROFILE | PROFILE_FILE | PROFILE_ACTION | STOP_PROFILE_ACTION)
+        {
+            self.answer_about_profile(exchange);
+            return Reply::Complete;
+        }
         let action = exchange.path().strip_prefix(ACTIONS).map(|name| {
             self.source.actions().iter().find(|action| action.name().as_bytes() == name).copied()
         });
@@ -222,6 +246,67 @@ impl AdminHandler {
             }
         }
         Reply::Complete
+    }
+
+    /// Writes the response to a request about a profile, whose sender has access.
+    fn answer_about_profile(&self, exchange: &mut Exchange) {
+        let is_action = exchange.path().starts_with(ACTIONS);
+        let is_allowed = match exchange.method() {
+            b"POST" => is_action,
+            b"GET" | b"HEAD" => !is_action,
+            _ => false,
+        };
+        if !is_allowed {
+            write(exchange, 405, TEXT, "405 Method Not Allowed\n");
+            push_header(exchange, "Allow", if is_action { "POST" } else { "GET, HEAD" });
+            return;
+        }
+        match exchange.path() {
+            PROFILE_ACTION => {
+                let (status, text) = self.start_profile(exchange.query());
+                write(exchange, status, TEXT, &text);
+            }
+            STOP_PROFILE_ACTION => {
+                self.profiler.stop();
+                write(exchange, 202, TEXT, "");
+            }
+            PROFILE => write(exchange, 200, JSON, &self.profiler.json().to_string()),
+            _ => match self.profiler.file() {
+                Some((number, file)) => {
+                    write_bytes(exchange, 200, "application/octet-stream", &file);
+                    let name = format!("attachment; filename=\"rookery-profile-{number}.out\"");
+                    push_header(exchange, "Content-Disposition", &name);
+                }
+                None => write(exchange, 404, TEXT, "404 Not Found: no profile has finished\n"),
+            },
+        }
+    }
+
+    /// Starts a profile. Returns the status and the text of the response.
+    fn start_profile(&self, query: &[u8]) -> (u16, String) {
+        let options = match ProfileOptions::of_query(query) {
+            Ok(options) => options,
+            Err(why) => return (400, format!("{why}\n")),
+        };
+        let source = Arc::clone(&self.source);
+        let list = Box::new(move || source.profiled_processes());
+        match self.profiler.start(list, options) {
+            Ok(()) => (202, String::new()),
+            Err(StartError::Busy) => {
+                (409, "another profile is running: wait until it ends\n".to_owned())
+            }
+            Err(StartError::NoProcess) => match options.worker {
+                Some(worker) => (404, format!("there is no worker {worker} that serves\n")),
+                None => (404, "there is no R process that can be profiled\n".to_owned()),
+            },
+            Err(StartError::Thread(error)) => {
+                (500, format!("a thread cannot be started: {error}\n"))
+            }
+        }
+    }
+
+    pub(crate) fn profiler(&self) -> &Arc<Profiler> {
+        &self.profiler
     }
 
     fn reply(&self, exchange: &Exchange) -> (u16, &'static str, String) {
@@ -260,30 +345,38 @@ impl AdminHandler {
 }
 
 /// Returns what the live page shows, except the errors, as one line of JSON.
-pub(crate) fn snapshot(source: &dyn StatusSource) -> String {
-    let actions: Vec<&str> = source.actions().iter().map(|action| action.name()).collect();
+pub(crate) fn snapshot(source: &dyn StatusSource, profiler: &Profiler) -> String {
+    let mut actions: Vec<&str> = source.actions().iter().map(|action| action.name()).collect();
+    if !source.profiled_processes().is_empty() {
+        actions.push("profile");
+    }
     let certificates = source.certificates().into_iter();
     let certificates: Vec<_> = certificates
         .map(|ServedCertificate { hosts, ends }| json!({ "hosts": hosts, "ends": seconds(ends) }))
         .collect();
     format!(
-        "{{\"at\":{},\"clock\":{},\"report\":{},\"actions\":{},\"certificates\":{}}}",
+        "{{\"at\":{},\"clock\":{},\"report\":{},\"actions\":{},\"certificates\":{},\"profile\":{}}}",
         seconds(SystemTime::now()),
         // Unlike the time of day, this clock is never set.
         Duration::from_nanos(now()).as_secs_f64(),
         source.json().trim_end(),
         json!(actions),
-        json!(certificates)
+        json!(certificates),
+        profiler.json()
     )
 }
 
 fn write(exchange: &mut Exchange, status: u16, kind: &str, body: &str) {
+    write_bytes(exchange, status, kind, body.as_bytes());
+}
+
+fn write_bytes(exchange: &mut Exchange, status: u16, kind: &str, body: &[u8]) {
     exchange.begin_response(status);
     push_header(exchange, "Content-Type", kind);
     for (name, value) in HEADERS {
         push_header(exchange, name, value);
     }
-    exchange.set_response_body(body.as_bytes());
+    exchange.set_response_body(body);
 }
 
 fn push_header(exchange: &mut Exchange, name: &str, value: &str) {
@@ -408,7 +501,16 @@ mod tests {
     fn the_live_page_needs_the_token_over_tcp_only() {
         let said = Arc::default();
         let (answers, here) = (handler(&said), Some("127.0.0.1:9100"));
-        for path in ["/live/", "/live/events", "/live/actions/reload", "/live/actions/none"] {
+        for path in [
+            "/live/",
+            "/live/events",
+            "/live/actions/reload",
+            "/live/actions/none",
+            "/live/actions/profile",
+            "/live/actions/stop-profile",
+            "/live/profile",
+            "/live/profile/file",
+        ] {
             for method in ["GET", "HEAD", "POST"] {
                 let (status, body) = ask(&answers, here, method, path, "localhost");
                 assert_eq!(status, 403, "{method} {path}");
@@ -445,6 +547,28 @@ mod tests {
         assert_eq!(*said.performed.lock().unwrap(), []);
         assert_eq!(ask(&answers, None, "POST", "/live/actions/reload", "any").0, 202);
         assert_eq!(*said.performed.lock().unwrap(), [Action::Reload]);
+    }
+
+    #[test]
+    fn a_profile_is_started_by_a_post_with_options_within_their_limits() {
+        let answers = handler(&Arc::default());
+        for (method, path, status, text) in [
+            ("GET", "/live/actions/profile", 405, "405 "),
+            ("GET", "/live/actions/stop-profile", 405, "405 "),
+            ("POST", "/live/profile", 405, "405 "),
+            ("POST", "/live/profile/file", 405, "405 "),
+            ("POST", "/live/actions/profile?seconds=301", 400, "`seconds` must be from 1 to 300"),
+            ("POST", "/live/actions/profile?worker=x", 400, "`worker` must be the number"),
+            ("POST", "/live/actions/profile", 404, "there is no R process"),
+            ("POST", "/live/actions/profile?worker=1", 404, "there is no worker 1"),
+            ("POST", "/live/actions/stop-profile", 202, ""),
+            ("GET", "/live/profile", 200, "{\"elapsed\":null"),
+            ("GET", "/live/profile/file", 404, "404 Not Found: no profile has finished"),
+        ] {
+            let (found, body) = ask(&answers, None, method, path, "any");
+            assert!(found == status && body.starts_with(text), "{method} {path}: {found} {body}");
+        }
+        assert!(snapshot(&Said::default(), answers.profiler()).contains("\"state\":\"none\""));
     }
 
     #[test]

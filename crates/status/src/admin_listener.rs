@@ -73,8 +73,9 @@ impl AdminListener {
             Limits { max_connections: CONNECTIONS, max_body_size: BODY_BYTES, ..Limits::default() };
         let config = Config { limits, ..Config::default() };
         let token = answers.token().clone();
-        let viewers = Viewers::start(Arc::clone(answers.source())).map_err(|source| {
-            AdminListenerError { at: None, source: Box::new(ListenError::Thread(source)) }
+        let viewers = Viewers::start(&answers).map_err(|source| AdminListenerError {
+            at: None,
+            source: Box::new(ListenError::Thread(source)),
         })?;
         let viewers = Arc::new(viewers);
         let server = Server::with_application(

@@ -11,6 +11,7 @@ mod admin_listener;
 mod format;
 mod live;
 mod process_usage;
+mod profile;
 mod r_process;
 mod recent_errors;
 mod run_folder;
@@ -23,13 +24,17 @@ pub use admin_listener::{AdminAddress, AdminListener, AdminListenerError};
 pub use format::routes::routes_json;
 pub use format::{Metrics, format_count, format_duration, html_text, milliseconds, seconds};
 pub use process_usage::{Pid, own_memory, own_memory_beyond, own_pid, processor_time, thread_time};
-pub use r_process::{RProcess, last_r_task, r_activity, r_task};
+pub use profile::{
+    Added, DEFAULT_PROFILE_SECONDS, JoinedProfile, MAX_PROFILE_SECONDS, ProfiledProcess,
+    profile_file,
+};
+pub use r_process::{RProcess, RStack, last_r_task, r_activity, r_stack, r_task};
 pub use recent_errors::RecentErrors;
 pub use rookery_server::tls::ServedCertificate;
 pub use rookery_worker_protocol::{
     Counter, HISTOGRAM_BOUNDS, Histogram, RequestCounters, RouteTable, STATUS_CLASSES,
     StatusClassCounters, visible_text,
 };
-pub use run_folder::{ADMIN_SOCKET, RunFolder, admin_socket, run_folders};
+pub use run_folder::{ADMIN_SOCKET, RunFolder, admin_socket, run_folders, temporary_folder};
 pub use standalone::{Lifecycle, Standalone, StandaloneInputs};
 pub use utilization::Utilization;

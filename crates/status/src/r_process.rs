@@ -81,6 +81,30 @@ pub fn last_r_task(scoreboard: &Scoreboard) -> Option<String> {
     }
 }
 
+/// Returns the functions that R's thread has last found on its stack during its current activity,
+/// and how long ago. Returns `None` if R is not busy, or has not looked.
+pub fn r_stack(scoreboard: &Scoreboard) -> Option<RStack> {
+    let (read, time) = (scoreboard.read(), now());
+    let sample = scoreboard.stack().filter(|_| !read.is_idle(time))?;
+    Some(RStack { text: sample.text, ago: Duration::from_nanos(time.saturating_sub(sample.at)) })
+}
+
+/// The functions on R's stack.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RStack {
+    /// The names of the functions, the innermost first, and a place in the source code.
+    pub text: String,
+    /// The time since R's thread looked.
+    pub ago: Duration,
+}
+
+impl RStack {
+    /// Returns the stack as JSON.
+    pub fn json(&self) -> Value {
+        json!({ "calls": self.text, "ago_ms": milliseconds(self.ago) })
+    }
+}
+
 impl RProcess {
     /// Returns how long R has been busy with its current task, or `None` if R is not busy.
     pub fn busy(&self) -> Option<Duration> {

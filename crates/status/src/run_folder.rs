@@ -92,10 +92,15 @@ impl RunFolder {
     /// # Errors
     /// Returns the system's error if the folder cannot be created.
     pub fn temporary(&self, slot: u32, epoch: u64) -> io::Result<PathBuf> {
-        let path = self.path.join(format!("tmp-{slot}.{epoch}"));
+        let path = temporary_folder(&self.socket(slot, epoch), slot, epoch);
         file::private_folder(&mut fs::DirBuilder::new()).create(&path)?;
         Ok(path)
     }
+}
+
+/// Returns the path of the folder for the temporary files of the worker with this socket.
+pub fn temporary_folder(socket: &Path, slot: u32, epoch: u64) -> PathBuf {
+    socket.with_file_name(format!("tmp-{slot}.{epoch}"))
 }
 
 /// The name of the admin listener's socket in a run folder.

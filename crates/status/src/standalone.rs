@@ -1,6 +1,7 @@
 //! The status of an R process that serves without a supervisor. A separate thread collects the
 //! status, so reports never wait for R.
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -19,7 +20,8 @@ use crate::admin_handler::{HANG_TIMEOUT, NotReady, ServerInfo, StatusSource};
 use crate::format::routes::routes_json;
 use crate::format::{Metrics, format_count, format_duration, seconds};
 use crate::process_usage::own_pid;
-use crate::r_process::{RProcess, r_activity, r_task};
+use crate::profile::ProfiledProcess;
+use crate::r_process::{RProcess, r_activity, r_stack, r_task};
 use crate::recent_errors::RecentErrors;
 use crate::utilization::Utilization;
 
@@ -89,6 +91,8 @@ pub struct Standalone {
     is_over: AtomicBool,
     counters: RequestCounters,
     errors: RecentErrors,
+    /// The folder for the file of a profile.
+    profile_folder: Mutex<Option<PathBuf>>,
 }
 
 impl Standalone {
@@ -112,6 +116,7 @@ impl Standalone {
             is_over: AtomicBool::new(false),
             counters: RequestCounters::default(),
             errors: RecentErrors::default(),
+            profile_folder: Mutex::default(),
         });
         let watched = Arc::downgrade(&one);
         // The thread runs no signal handlers, like the server's threads.
@@ -122,6 +127,11 @@ impl Standalone {
         })?;
         *lock(&one.watching) = Some(watching);
         Ok(one)
+    }
+
+    /// Sets the folder for the file of a profile, without which R cannot be profiled.
+    pub fn set_profile_folder(&self, folder: &Path) {
+        *lock(&self.profile_folder) = Some(folder.to_owned());
     }
 
     /// Ends the thread that updates the status, and waits until it has ended.
@@ -292,6 +302,7 @@ impl StatusSource for Standalone {
             "routes": routes_json(&self.routes()),
         });
         value["workers"][0]["route"] = json!(r_task(&self.scoreboard));
+        value["workers"][0]["stack"] = json!(r_stack(&self.scoreboard).map(|stack| stack.json()));
         let mut text = value.to_string();
         text.push('\n');
         text
@@ -301,10 +312,12 @@ impl StatusSource for Standalone {
         let process = self.process();
         let about = lock(&self.about).clone();
         let [memory, cpu] = process.used();
+        let stack = r_stack(&self.scoreboard)
+            .map_or_else(String::new, |stack| format!(" (in {})", stack.text));
         format!(
             "rookery {}, process {}, up {}: {}, one R process\n{} is at {}\n\
              {}, {} waiting (limit {}), {} answered, {} in progress, {}, {}\n\
-             R has been {} for {}, memory {memory}, CPU {cpu}\n",
+             R has been {} for {}{stack}, memory {memory}, CPU {cpu}\n",
             env!("CARGO_PKG_VERSION"),
             process.pid,
             format_duration(self.started.elapsed().unwrap_or_default()),
@@ -372,6 +385,17 @@ impl StatusSource for Standalone {
 
     fn errors(&self) -> &RecentErrors {
         &self.errors
+    }
+
+    fn profiled_processes(&self) -> Vec<ProfiledProcess> {
+        let of = |folder| ProfiledProcess {
+            key: 0,
+            slot: 0,
+            pid: std::process::id(),
+            scoreboard: Arc::clone(&self.scoreboard) as Arc<_>,
+            folder,
+        };
+        lock(&self.profile_folder).clone().map(of).into_iter().collect()
     }
 
     fn not_started(&self) -> Option<&'static str> {

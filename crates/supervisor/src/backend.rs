@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rookery_server::static_files::StaticPath;
 use rookery_status::Counter;
-use rookery_worker_protocol::{BegunRequests, SharedScoreboard, Ticket};
+use rookery_worker_protocol::{BegunRequests, Scoreboard, SharedScoreboard, Ticket};
 
 use crate::pool_counters::QueueGauge;
 use crate::worker_id::WorkerId;
@@ -81,6 +81,12 @@ pub(crate) struct Load {
     /// The gauge that reports how many requests wait for this particular worker, and how long the
     /// oldest of them has waited.
     pub(crate) queue: QueueGauge,
+}
+
+impl AsRef<Scoreboard> for Backend {
+    fn as_ref(&self) -> &Scoreboard {
+        &self.scoreboard
+    }
 }
 
 impl Backend {

@@ -87,8 +87,10 @@ pub use routes::{
     MAX_ROUTE_LEN, MAX_ROUTES, OTHER_ROUTE, RequestReport, RouteCounters, RouteName, RouteSample,
     RouteTable, SeriesReading, first_segment,
 };
-pub use scoreboard::task_cell::MAX_TASK_LEN;
-pub use scoreboard::{BegunRequests, IDLE_RENEWAL_INTERVAL, RState, Scoreboard, Snapshot, now};
+pub use scoreboard::{
+    BegunRequests, IDLE_RENEWAL_INTERVAL, MAX_STACK_LEN, MAX_TASK_LEN, ProfileProgress,
+    ProfileRequest, RState, Scoreboard, Snapshot, StackSample, now,
+};
 pub use shared_scoreboard::SharedScoreboard;
 pub use ticket::{MAX_TICKETS, Ticket, TicketGuard, Tickets};
 pub use variables::{

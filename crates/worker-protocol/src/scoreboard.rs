@@ -1,13 +1,19 @@
 //! The layout of the scoreboard, which is the shared memory in which a worker records what it is
 //! doing.
 
-pub(crate) mod task_cell;
+mod profile_cell;
+mod stack_cell;
+mod text_cell;
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
-use self::task_cell::TaskCell;
+use self::profile_cell::ProfileCell;
+pub use self::profile_cell::{ProfileProgress, ProfileRequest};
+use self::stack_cell::StackCell;
+pub use self::stack_cell::{MAX_STACK_LEN, StackSample};
+use self::text_cell::TextCell;
 use crate::counters::RequestCounters;
 use crate::routes::{RequestReport, RouteName, RouteTable, StoredReport};
 use crate::ticket::{MAX_TICKETS, Ticket};
@@ -17,6 +23,12 @@ const MAGIC: u64 = u64::from_le_bytes(*b"Rookery\0");
 
 /// The version of the scoreboard's layout. A worker rejects a scoreboard with another version.
 const VERSION: u32 = 7;
+
+/// The number of machine words for the method and path of a request on the scoreboard.
+const TASK_WORDS: usize = 12;
+
+/// The maximum length in bytes of a request's method and path on the scoreboard.
+pub const MAX_TASK_LEN: usize = 8 * TASK_WORDS;
 
 /// The maximum time after which an idle R process renews its state [`RState::Idle`] on the
 /// scoreboard. If the state has not been renewed for much longer, R is not idle: it runs a long
@@ -78,11 +90,11 @@ pub fn now() -> u64 {
 /// The scoreboard of one worker process: memory, shared with the supervisor, in which the worker
 /// records what it is doing. A reader must not trust the contents, and must accept every value.
 ///
-/// Each word of the scoreboard has a single writer: the supervisor before the worker starts, R's
-/// thread, or the worker's I/O thread. Writers therefore use plain loads and stores without locked
-/// instructions. The words that record begun requests are an exception: R writes them when it
-/// [begins](Self::begin) a request, and the supervisor when it [withdraws](Self::withdraw) one.
-/// Only one of the two can succeed for a request.
+/// Each word of the scoreboard has a single writer: the supervisor before the worker starts (and
+/// later, for the request of a profile), R's thread, or the worker's I/O thread. Writers therefore
+/// use plain loads and stores without locked instructions. The words that record begun requests are
+/// an exception: R writes them when it [begins](Self::begin) a request, and the supervisor
+/// when it [withdraws](Self::withdraw) one. Only one of the two can succeed for a request.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Scoreboard {
@@ -102,11 +114,15 @@ pub struct Scoreboard {
     /// listeners. R's thread writes them.
     counters: RequestCounters,
     /// The method and path of the request that R is processing. R's thread writes them.
-    task: Line<TaskCell>,
+    task: Line<TextCell<TASK_WORDS>>,
     /// Metrics by route of the same requests as `counters`. The worker's I/O thread writes them.
     routes: RouteTable,
     /// For each place, what R's thread reports about the latest request there.
     reports: [StoredReport; MAX_TICKETS],
+    /// The functions that R's thread has last found on its stack. R's thread writes them.
+    stack: Line<StackCell>,
+    /// The profile that the worker's R process should take, and its progress.
+    profile: Line<ProfileCell>,
 }
 
 // All of the memory is allocated when the scoreboard is created. This assertion bounds it.
@@ -153,6 +169,7 @@ struct Ios {
 const _: () = {
     const ROUTES_SIZE: usize = 274_976;
     const REPORTS: usize = 192 + 8 * MAX_TICKETS + 448 + 128 + ROUTES_SIZE;
+    const STACK: usize = (REPORTS + 144 * MAX_TICKETS).next_multiple_of(64);
     assert!(size_of::<Rs>() == 40 && size_of::<Line<Rs>>() == 64);
     assert!(
         std::mem::offset_of!(Scoreboard, r) == 64 && std::mem::offset_of!(Scoreboard, io) == 128
@@ -163,16 +180,22 @@ const _: () = {
             && size_of::<RequestCounters>() == 8 * 56
     );
     assert!(std::mem::offset_of!(Scoreboard, task) == 192 + 8 * MAX_TICKETS + 448);
-    assert!(size_of::<TaskCell>() == 104 && size_of::<Line<TaskCell>>() == 128);
+    assert!(
+        size_of::<TextCell<TASK_WORDS>>() == 104 && size_of::<Line<TextCell<TASK_WORDS>>>() == 128
+    );
     assert!(
         std::mem::offset_of!(Scoreboard, routes) == 192 + 8 * MAX_TICKETS + 448 + 128
             && size_of::<RouteTable>() == ROUTES_SIZE
             && size_of::<StoredReport>() == 144
             && align_of::<Scoreboard>() == 64
     );
+    assert!(std::mem::offset_of!(Scoreboard, reports) == REPORTS);
     assert!(
-        std::mem::offset_of!(Scoreboard, reports) == REPORTS
-            && size_of::<Scoreboard>() == (REPORTS + 144 * MAX_TICKETS).next_multiple_of(64)
+        std::mem::offset_of!(Scoreboard, stack) == STACK && size_of::<Line<StackCell>>() == 256
+    );
+    assert!(
+        std::mem::offset_of!(Scoreboard, profile) == STACK + 256
+            && size_of::<Scoreboard>() == STACK + 256 + 64
     );
 };
 
@@ -297,9 +320,11 @@ impl Scoreboard {
             io: Line::default(),
             begun: [const { AtomicU64::new(0) }; MAX_TICKETS],
             counters: RequestCounters::default(),
-            task: Line::default(),
+            task: Line(TextCell::new()),
             routes: RouteTable::new(),
             reports: [const { StoredReport::new() }; MAX_TICKETS],
+            stack: Line(StackCell::new()),
+            profile: Line(ProfileCell::default()),
         };
         scoreboard.write_signature();
         scoreboard
@@ -415,7 +440,7 @@ impl Scoreboard {
     // ---- called by the worker ----
 
     /// Records the method and path of the request that R begins, without secrets. Text that is
-    /// longer than [`MAX_TASK_LEN`](crate::MAX_TASK_LEN) is truncated. Called on R's thread after
+    /// longer than [`MAX_TASK_LEN`] is truncated. Called on R's thread after
     /// [`set_r_state`](Self::set_r_state), which removes the text of the previous request.
     pub fn set_task<'a>(&self, parts: impl IntoIterator<Item = &'a [u8]>) {
         self.task.0.write(parts);
@@ -441,9 +466,11 @@ impl Scoreboard {
 
     /// Records that R begins the activity `r` at the time `since`, according to [`now`]. The time
     /// since the previous call counts as time of the previous activity. Removes the
-    /// [`task`](Self::task), which belonged to the previous activity. Called on R's thread.
+    /// [`task`](Self::task) and the [`stack`](Self::stack) of the previous activity. Called on R's
+    /// thread.
     pub fn set_r_state(&self, r: RState, since: u64) {
         self.task.0.clear();
+        self.stack.0.clear();
         let line = &self.r.0;
         let state = line.state.load(Relaxed);
         let lasted = (since << STATE_BITS >> STATE_BITS).saturating_sub(state >> STATE_BITS);

@@ -65,6 +65,12 @@ impl Deref for SharedScoreboard {
     }
 }
 
+impl AsRef<Scoreboard> for SharedScoreboard {
+    fn as_ref(&self) -> &Scoreboard {
+        self
+    }
+}
+
 impl AsRef<RouteTable> for SharedScoreboard {
     fn as_ref(&self) -> &RouteTable {
         self.routes()

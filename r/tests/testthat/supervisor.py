@@ -17,14 +17,17 @@ import subprocess
 import sys
 
 # The layout of crates/worker-protocol/src/scoreboard.rs.
-VERSION = 6
+VERSION = 7
 SLOTS = 1024
 HEADER = 192
 # The counts of requests of a worker's own clients, after the slots.
 COUNTS = 448
 # The request that R is processing, the table of routes, and a report for each slot.
 TASK, ROUTES, REPORT = 128, 274_976, 144
-SIZE = -(-(HEADER + 8 * SLOTS + COUNTS + TASK + ROUTES + REPORT * SLOTS) // 64) * 64
+# The functions on R's stack, and the request of a profile.
+STACK, PROFILE = 256, 64
+REPORTS_END = HEADER + 8 * SLOTS + COUNTS + TASK + ROUTES + REPORT * SLOTS
+SIZE = -(-REPORTS_END // 64) * 64 + STACK + PROFILE
 F_ADD_SEALS, SEAL_SEAL, SEAL_SHRINK, SEAL_GROW = 1033, 1, 2, 4
 PATIENCE = 60
 # The first bytes of a packet that announces static paths.

@@ -1,6 +1,7 @@
 // The live page at the admin address, in a real browser: with one worker, several, and R's own serve().
 
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
 import { request } from 'node:http';
 import { test } from 'node:test';
 
@@ -73,6 +74,7 @@ test('the page of one worker is there while R computes, and while it waits', { t
     const answer = ask(`${server.url}/${path}?secret=in-the-query`);
     await shows(page, '.doing .badge', new RegExp(does));
     await shows(page, '.doing .what', new RegExp(`^GET /${path}$`));
+    await shows(page, '.stack', path === 'compute' ? /^in .*compute < handler, app\.R#\d+ \(/ : /^in Sys\.sleep < handler, app\.R#\d+ \(/);
     // Two snapshots later the time has gone on.
     const time = await page.locator('.doing .time').textContent();
     await page.waitForFunction((before) => document.querySelector('.doing .time').textContent !== before, time);
@@ -89,7 +91,8 @@ test('the page of R\'s own serve() is there while R computes', { timeout, skip }
     ['-e', `rookery::serve("${app}", port = 0, admin = "127.0.0.1:0")`],
   ));
   const page = await open(server);
-  assert.equal(await page.locator('#actions').isHidden(), true, 'no supervisor would obey');
+  // No supervisor would obey the other buttons.
+  assert.deepEqual(await page.locator('[data-action]:visible').allTextContents(), ['Profile']);
   const answer = ask(`${server.url}/compute`);
   await shows(page, '.doing .badge', /computing/);
   await shows(page, '.doing .what', /^GET \/compute$/);
@@ -97,6 +100,30 @@ test('the page of R\'s own serve() is there while R computes', { timeout, skip }
   assert.equal((await ask(`${server.url}/fail?name=somebody`)).status, 500);
   await shows(page, '#errors', /cannot use query/);
   assert.deepEqual(page.complaints, []);
+});
+
+test('the button takes a profile and offers its file', { timeout, skip }, async () => {
+  const server = await serve(2);
+  const page = await open(server, { acceptDownloads: true });
+  const answers = Promise.all([1, 2].map(() => ask(`${server.url}/compute`)));
+  await page.locator('[data-action="profile"]').click();
+  await shows(page, '#profile', /being profiled/);
+  assert.equal(await page.locator('#profile a').isHidden(), true);
+  // A second profile is refused, with the reason.
+  await page.waitForFunction(() => !document.querySelector('[data-action="profile"]').disabled);
+  await page.keyboard.press('o');
+  await shows(page, '#notice', /another profile is running/);
+  await shows(page, '#profile', /samples of R: GET:\/compute/);
+  const downloading = page.waitForEvent('download');
+  await page.locator('#profile a').click();
+  const download = await downloading;
+  assert.equal(download.suggestedFilename(), 'rookery-profile-1.out');
+  const text = await readFile(await download.path(), 'utf8');
+  assert.match(text, /^GC profiling: line profiling: sample\.interval=10000\n/);
+  assert.match(text, /"compute" 1#\d+ "GET:\/compute" /);
+  assert.deepEqual((await answers).map(({ status }) => status), [200, 200]);
+  // The browser reports the refusal itself.
+  assert.deepEqual(page.complaints.filter((text) => !text.includes('409')), []);
 });
 
 test('buttons and keys reload, add a worker and remove one', { timeout, skip }, async () => {

@@ -4,6 +4,7 @@
 mod clap_errors;
 mod help_text;
 mod options;
+mod profile_args;
 mod serve_args;
 mod status_and_new;
 
@@ -15,6 +16,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command as Clap, value_parser};
 use clap_complete::Shell;
 
 use crate::commands::new_app::NewArgs;
+use crate::commands::profile::ProfileArgs;
 use crate::commands::status::StatusArgs;
 use crate::failure::Failure;
 use clap_errors::error_message;
@@ -37,6 +39,7 @@ pub(crate) enum CommandLine {
     /// The command line `rookery --version --verbose`.
     Version,
     Status(StatusArgs),
+    Profile(ProfileArgs),
 }
 
 const DEV: &str = "\
@@ -93,6 +96,7 @@ pub(crate) fn command() -> Clap {
         .subcommand(target_command("check"))
         .subcommand(status_and_new::new(subcommand("new")))
         .subcommand(status_and_new::status(subcommand("status")))
+        .subcommand(profile_args::command(subcommand("profile")))
         .subcommand(
             subcommand("completions").override_usage("rookery completions <shell>").arg(
                 Arg::new("shell").required(true).value_parser(value_parser!(Shell)).hide(true),
@@ -193,6 +197,7 @@ pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<CommandL
             })
         }
         Some(("status", own)) => status_and_new::status_args(own).map(CommandLine::Status),
+        Some(("profile", own)) => profile_args::read(own).map(CommandLine::Profile),
         Some(("new", own)) => status_and_new::new_args(own).map(CommandLine::New),
         Some(("version", own)) if own.get_flag("verbose") => Ok(CommandLine::Version),
         Some(("completions", own)) => {
@@ -296,6 +301,12 @@ pub(crate) mod tests {
                 "`cmd` is not a supported shell: use bash, elvish, fish, powershell or zsh.",
             ),
             (&["man", "rookery"], "`rookery` is an unexpected argument."),
+            (&["profile", "a", "b"], "`rookery profile` accepts one app, process id or address."),
+            (
+                &["profile", "--seconds", "301"],
+                "`--seconds` must be a whole number from 1 to 300, not `301`.",
+            ),
+            (&["profile", "--worker=one"], "`--worker` must be the number of a worker, such as 0."),
             (&["--verbose"], "No command given."),
             (
                 &["--verbose", "serve", "a"],

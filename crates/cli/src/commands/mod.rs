@@ -3,6 +3,7 @@
 pub(crate) mod check;
 pub(crate) mod config;
 pub(crate) mod new_app;
+pub(crate) mod profile;
 pub(crate) mod status;
 pub(crate) mod version;
 pub(crate) mod watch;

@@ -31,9 +31,9 @@ pub(crate) struct StatusArgs {
 /// server responds at once, even while R is busy.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The maximum size in bytes of a server's status response. It is enough for more than a thousand
-/// workers.
-const MAX_RESPONSE_SIZE: u64 = 16 << 20;
+/// The maximum size in bytes of a server's response. It is enough for the status of more than a
+/// thousand workers, and for the file of a profile.
+const MAX_RESPONSE_SIZE: u64 = 20 << 20;
 
 /// The URL path at which a server returns its status as text for people.
 const TEXT: &str = "/status.txt";
@@ -57,11 +57,11 @@ pub(crate) fn query(args: &StatusArgs) -> Result<Vec<u8>, Failure> {
 }
 
 /// Returns the admin address of the only server that `which` selects, or of the only server of this
-/// user if it is `None`.
+/// user if it is `None`. `command` is the command that needs it, for error messages.
 ///
 /// # Errors
 /// Fails if no server or more than one server matches.
-pub(crate) fn find_server(which: Option<&OsStr>) -> Result<AdminAddress, Failure> {
+pub(crate) fn find_server(command: &str, which: Option<&OsStr>) -> Result<AdminAddress, Failure> {
     if let Some(place) = which.and_then(parse_address) {
         return Ok(place);
     }
@@ -80,7 +80,7 @@ pub(crate) fn find_server(which: Option<&OsStr>) -> Result<AdminAddress, Failure
         _ => {
             let pids: Vec<String> = found.iter().map(|(pid, _)| pid.to_string()).collect();
             Err(Failure::CommandLine(format!(
-                "`--watch` shows one server, and several match: the processes {}. Name one of them.",
+                "`{command}` is for one server, and several match: the processes {}. Name one of them.",
                 pids.join(", ")
             )))
         }
@@ -217,24 +217,45 @@ fn target_of(text: &[u8]) -> Option<&OsStr> {
     line.rsplit_once(" is at ").map(|(target, _)| OsStr::new(target))
 }
 
+/// Requests `path` from a server. Returns the body of the response.
 fn get(place: &AdminAddress, path: &str) -> io::Result<Vec<u8>> {
+    match request(place, "GET", path)? {
+        (200, body) => Ok(body),
+        _ => Err(unexpected()),
+    }
+}
+
+fn unexpected() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the response is not that of a Rookery server")
+}
+
+/// Sends a request without a body to the admin listener of a server. Returns the status and the
+/// body of the response.
+///
+/// # Errors
+/// Returns an error if the server does not respond, or if it is another program.
+pub(crate) fn request(
+    place: &AdminAddress,
+    method: &str,
+    path: &str,
+) -> io::Result<(u16, Vec<u8>)> {
     match place {
         AdminAddress::Tcp(address) => {
             let stream = TcpStream::connect_timeout(address, TIMEOUT)?;
             stream.set_read_timeout(Some(TIMEOUT))?;
-            http_get(stream, path)
+            exchange(stream, method, path)
         }
         AdminAddress::Unix(socket) => {
             let stream = UnixStream::connect(socket)?;
             stream.set_read_timeout(Some(TIMEOUT))?;
-            http_get(stream, path)
+            exchange(stream, method, path)
         }
     }
 }
 
-fn http_get(mut stream: impl Read + Write, path: &str) -> io::Result<Vec<u8>> {
+fn exchange(mut stream: impl Read + Write, method: &str, path: &str) -> io::Result<(u16, Vec<u8>)> {
     // With HTTP/1.0 the response is not chunked, and ends with the connection.
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
+    write!(stream, "{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")?;
     let mut response = Vec::new();
     stream.take(MAX_RESPONSE_SIZE).read_to_end(&mut response).map_err(|error| {
         match error.kind() {
@@ -244,15 +265,12 @@ fn http_get(mut stream: impl Read + Write, path: &str) -> io::Result<Vec<u8>> {
             _ => error,
         }
     })?;
-    let unexpected = || {
-        io::Error::new(io::ErrorKind::InvalidData, "the response is not that of a Rookery server")
-    };
     let end =
         response.windows(4).position(|window| window == b"\r\n\r\n").ok_or_else(unexpected)?;
-    if !response.starts_with(b"HTTP/1.") || response.get(9..12) != Some(b"200") {
-        return Err(unexpected());
-    }
-    Ok(response.split_off(end + 4))
+    let status = response.get(9..12).and_then(|status| std::str::from_utf8(status).ok());
+    let status = status.filter(|_| response.starts_with(b"HTTP/1."));
+    let status = status.and_then(|status| status.parse().ok()).ok_or_else(unexpected)?;
+    Ok((status, response.split_off(end + 4)))
 }
 
 #[cfg(test)]

@@ -13,7 +13,8 @@ use rookery_exchange::{
 };
 use rookery_system::signals::with_signals_blocked;
 
-use crate::admin_handler::{StatusSource, snapshot};
+use crate::admin_handler::{AdminHandler, StatusSource, snapshot};
+use crate::profile::Profiler;
 
 /// The interval between two snapshots.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -36,6 +37,7 @@ pub(crate) struct Viewers {
 
 struct Shared {
     source: Arc<dyn StatusSource>,
+    profiler: Arc<Profiler>,
     stream: Mutex<Stream>,
     is_over: AtomicBool,
 }
@@ -60,13 +62,17 @@ struct Viewer {
 }
 
 impl Viewers {
-    /// Starts the thread that sends snapshots of `source`.
+    /// Starts the thread that sends snapshots of what `handler` reports on.
     ///
     /// # Errors
     /// Returns the system's error if the thread cannot be started.
-    pub(crate) fn start(source: Arc<dyn StatusSource>) -> std::io::Result<Viewers> {
-        let shared =
-            Arc::new(Shared { source, stream: Mutex::default(), is_over: AtomicBool::new(false) });
+    pub(crate) fn start(handler: &AdminHandler) -> std::io::Result<Viewers> {
+        let shared = Arc::new(Shared {
+            source: Arc::clone(handler.source()),
+            profiler: Arc::clone(handler.profiler()),
+            stream: Mutex::default(),
+            is_over: AtomicBool::new(false),
+        });
         let theirs = Arc::clone(&shared);
         // The thread runs no signal handlers, like the server's threads.
         let thread = with_signals_blocked(|| {
@@ -173,7 +179,7 @@ fn send_snapshots(shared: &Shared) {
 }
 
 fn send_snapshot(shared: &Shared) {
-    let snapshot = event("snapshot", &snapshot(&*shared.source));
+    let snapshot = event("snapshot", &snapshot(&*shared.source, &shared.profiler));
     let errors = shared.source.errors();
     let reported = errors.reported();
     let mut list = None;

@@ -1,6 +1,6 @@
 //! The status of the supervisor and its workers as JSON.
 
-use rookery_status::{HISTOGRAM_BOUNDS, ServerInfo, milliseconds, routes_json, seconds};
+use rookery_status::{HISTOGRAM_BOUNDS, ServerInfo, milliseconds, r_stack, routes_json, seconds};
 use serde_json::{Value, json};
 
 use super::data::{LastExit, Process, Report, SlotReport};
@@ -65,6 +65,7 @@ fn worker(process: &Process, report: &Report) -> Value {
         "pending_sessions": load.pending_sessions.get(),
         "queue": { "length": queue.length, "oldest_ms": milliseconds(queue.oldest) },
         "route": process.route(&seen),
+        "stack": r_stack(&backend.scoreboard).map(|stack| stack.json()),
         "restarts": slot.map_or(0, |slot| slot.restarts),
         "last_exit": slot.and_then(|slot| slot.last_exit.as_ref()).map(last_exit),
     });

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rookery_server::tls::Tls;
 use rookery_status::{
-    Action, HANG_TIMEOUT, NotReady, RecentErrors, ServedCertificate, ServerInfo, StatusSource,
+    Action, HANG_TIMEOUT, NotReady, ProfiledProcess, RecentErrors, ServedCertificate, ServerInfo,
+    StatusSource, temporary_folder,
 };
 
-use super::data::{Lifecycle, Report};
+use super::data::{Lifecycle, Process, READY, Report};
 use super::{json, metrics, table};
 use crate::backend_registry::BackendRegistry;
 
@@ -102,6 +103,23 @@ impl StatusSource for SupervisorStatus {
 
     fn actions(&self) -> &'static [Action] {
         if self.perform.is_some() { &Action::ALL } else { &[] }
+    }
+
+    fn profiled_processes(&self) -> Vec<ProfiledProcess> {
+        let report = self.registry.report.read();
+        let serving =
+            report.processes.into_iter().filter(|it| matches!(it.state, READY | "draining"));
+        let of = |process: Process| {
+            let backend = process.backend;
+            ProfiledProcess {
+                key: backend.epoch,
+                slot: backend.slot,
+                pid: backend.pid,
+                folder: temporary_folder(&backend.socket, backend.slot, backend.epoch),
+                scoreboard: backend,
+            }
+        };
+        serving.map(of).collect()
     }
 
     fn perform(&self, action: Action) {

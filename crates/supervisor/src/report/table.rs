@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant, SystemTime};
 
-use rookery_status::{RProcess, ServerInfo, format_count, format_duration};
+use rookery_status::{RProcess, ServerInfo, format_count, format_duration, r_stack};
 
-use super::data::{Report, SlotReport};
+use super::data::{Process, Report, SlotReport};
 use crate::backend_registry::BackendRegistry;
 
 const HEAD: [&str; 12] = [
@@ -69,7 +69,7 @@ pub(super) fn of(about: &ServerInfo, report: &Report, registry: &BackendRegistry
         }
         for process in processes {
             let seen = process.seen();
-            ends.push(process.route(&seen).unwrap_or_else(|| last_end(told)));
+            ends.push(task(process, &seen).unwrap_or_else(|| last_end(told)));
             rows.push(row(&seen, told));
         }
     }
@@ -83,6 +83,13 @@ pub(super) fn of(about: &ServerInfo, report: &Report, registry: &BackendRegistry
         let _ = writeln!(text, "{}", line.trim_end());
     }
     text
+}
+
+/// Returns what R is busy with and in which functions, if it is known.
+fn task(process: &Process, seen: &RProcess) -> Option<String> {
+    let stack = r_stack(&process.backend.scoreboard).map(|stack| format!("in {}", stack.text));
+    let parts: Vec<String> = process.route(seen).into_iter().chain(stack).collect();
+    (!parts.is_empty()).then(|| parts.join(" "))
 }
 
 fn workers_wanted(report: &Report) -> String {

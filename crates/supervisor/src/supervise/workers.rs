@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rookery_server::static_files::read_announcement;
-use rookery_status::{r_task, thread_time};
+use rookery_status::{r_stack, r_task, thread_time};
 use rookery_worker_protocol::{Message, now as scoreboard_time};
 
 use super::Timeouts;
@@ -464,6 +464,7 @@ impl Workers {
                 &seen,
                 || thread_time(pid, seen.scoreboard.r_thread),
                 || r_task(&backend.scoreboard),
+                || r_stack(&backend.scoreboard),
             );
             let mut actions = Vec::from_iter(line);
             if worker.phase == WorkerPhase::Ready {

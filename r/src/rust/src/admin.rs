@@ -1,6 +1,9 @@
 //! The admin listener of this R process, which serves status and metrics on its own thread. The C
 //! code calls it with the functions `rk_admin_*`.
 
+mod profile;
+pub(crate) mod profiling;
+
 use std::ffi::{CStr, c_char};
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +45,7 @@ impl Core {
             .map_err(|error| error.to_string())
             .and_then(|folder| {
                 admin.listen_in(folder.path()).map_err(|error| error.to_string())?;
+                one.set_profile_folder(folder.path());
                 Ok(folder)
             });
         if let Err(error) = &folder {
@@ -51,7 +55,7 @@ impl Core {
             ));
         }
         self.server().set_scoreboard(Some(scoreboard));
-        self.admin = Some(AdminServer { admin, _folder: folder.ok(), one });
+        self.admin = Some(AdminServer { admin, folder: folder.ok(), one });
         Ok(())
     }
 

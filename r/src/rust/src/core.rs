@@ -14,6 +14,7 @@ use rookery_server::{Config, NamedLimit, Server, Supervision};
 use rookery_status::{AdminListener, RunFolder, Standalone};
 use rookery_worker_protocol::{RState, Scoreboard, now};
 
+use crate::admin::profiling::Profiling;
 use crate::allocator;
 use crate::exchange::header_names::{Header, HeaderNames};
 use crate::listener::active::{ActiveListener, CountedTls};
@@ -65,6 +66,7 @@ pub(crate) struct Core {
     pub(crate) admin: Option<AdminServer>,
     /// The tracer and the spans of R code that is running.
     pub(crate) tracing: Tracing,
+    pub(crate) profiling: Profiling,
 }
 
 /// The running admin listener, which serves status and metrics. Its fields are in the order in
@@ -74,7 +76,7 @@ pub(crate) struct AdminServer {
     pub(crate) admin: AdminListener,
     /// The folder that contains the admin socket, by which `rookery status` finds this process.
     /// `None` if the folder could not be created.
-    pub(crate) _folder: Option<RunFolder>,
+    pub(crate) folder: Option<RunFolder>,
     pub(crate) one: Arc<Standalone>,
 }
 
@@ -208,6 +210,7 @@ impl Core {
             worker_state: WorkerState::default(),
             admin: None,
             tracing: Tracing::default(),
+            profiling: Profiling::default(),
         }
     }
 

@@ -361,9 +361,11 @@ pub unsafe extern "C" fn rk_route(slot: u32, id: u64, out: *mut c_char, len: usi
 pub unsafe extern "C" fn rk_set_route(slot: u32, id: u64, route: Bytes) {
     entry((), || {
         core::with(|core| {
+            // SAFETY: guaranteed by the caller, see `# Safety`.
+            let route = RouteName::of_pattern(unsafe { route.get() }).as_bytes();
             if let Some(exchange) = core.held(slot, id) {
-                // SAFETY: guaranteed by the caller, see `# Safety`.
-                exchange.set_route(RouteName::of_pattern(unsafe { route.get() }).as_bytes());
+                exchange.set_route(route);
+                core.profiling.learn_route(route);
             }
         });
     });

@@ -49,6 +49,8 @@ impl Core {
             Ok(None) => {}
             Ok(Some(inherited)) => {
                 inherited.scoreboard.set_own_process();
+                // The supervisor has set it to a folder for this worker only.
+                self.profiling.folder = std::env::var_os("TMPDIR").map(Into::into);
                 let supervision = Arc::new(Supervision::new(inherited, move |asked| {
                     on_supervisor_request(asked, callbacks);
                 }));

@@ -162,9 +162,19 @@ impl Frame<'_> {
         }
     }
 
-    /// Returns what a worker is busy with, or how its previous process ended.
+    /// Returns what a worker is busy with and in which functions, or how its previous process
+    /// ended.
     fn task(&self, worker: &Value) -> String {
         let exit = &worker["last_exit"];
+        if worker["stack"].is_object() {
+            let route = match worker["route"].as_str() {
+                Some(_) => text(&worker["route"]) + " ",
+                None => String::new(),
+            };
+            let stack = &worker["stack"];
+            let ago = milliseconds(&stack["ago_ms"]);
+            return format!("{route}in {} ({ago} ago)", text(&stack["calls"]));
+        }
         if worker["route"].is_string() || exit.is_null() {
             return text(&worker["route"]);
         }

@@ -34,7 +34,7 @@ pub(crate) fn watch(args: &StatusArgs) -> Result<(), Failure> {
     let unavailable = |error: &io::Error| {
         Failure::Unavailable(format!("The status of the server cannot be read: {error}."))
     };
-    let socket = match find_server(args.which.as_deref())? {
+    let socket = match find_server("rookery status --watch", args.which.as_deref())? {
         AdminAddress::Unix(path) => path,
         AdminAddress::Tcp(address) => {
             return Err(Failure::CommandLine(format!(

@@ -1,4 +1,5 @@
 //! Tests of what the program writes, and of outputs that nobody reads.
 
+mod profile;
 mod status_watch;
 mod unread_output;

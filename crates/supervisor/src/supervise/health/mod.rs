@@ -8,6 +8,7 @@ mod worker_timeout;
 
 use std::time::{Duration, Instant};
 
+use rookery_status::RStack;
 use rookery_worker_protocol::{Message, Snapshot};
 
 use super::worker::{ExitReason, WorkerName, counted};
@@ -64,6 +65,9 @@ pub(crate) struct TaskLimit {
     /// only if R stays busy.
     pub(crate) interrupts: bool,
 }
+
+/// The age up to which a sample of R's stack shows where R is. R samples its stack twice a second.
+const RECENT_SAMPLE: Duration = Duration::from_secs(2);
 
 /// The health of one worker, with the state of its health checks.
 #[derive(Debug, Default)]
@@ -185,14 +189,15 @@ impl WorkerHealth {
 
     /// Returns the action that logs a task of the worker's R process that takes longer than
     /// `limit`, or the end of such a task, or `None` if there is nothing to log. `r_time` reads the
-    /// processor time of R's thread, and `route` returns the method and path of the request that R
-    /// processes.
+    /// processor time of R's thread, `route` returns the method and path of the request that R
+    /// processes, and `stack` the functions on R's stack.
     pub(crate) fn check_slow_log(
         &mut self,
         limit: Duration,
         seen: &Observation,
         r_time: impl FnOnce() -> Option<Duration>,
         route: impl FnOnce() -> Option<String>,
+        stack: impl FnOnce() -> Option<RStack>,
     ) -> Option<HealthAction> {
         let worker = seen.worker;
         let line = match self.slow_log.check(limit, &seen.scoreboard, seen.scoreboard_time, r_time)
@@ -205,8 +210,11 @@ impl WorkerHealth {
                     Some(false) => ": it waits, for a file, a database or a lock",
                     None => "",
                 };
+                let place = place(stack().as_ref());
                 let busy = seconds(busy);
-                format!("the R process of {worker} has been busy for {busy} s{route}{activity}")
+                format!(
+                    "the R process of {worker} has been busy for {busy} s{route}{activity}{place}"
+                )
             }
             SlowLogEntry::Finished(busy) => format!(
                 "the R process of {worker} is no longer busy with the task that took {} s",
@@ -234,6 +242,19 @@ impl WorkerHealth {
             )),
             HealthAction::Kill(ExitReason::LostWakeup),
         ]
+    }
+}
+
+/// Returns where R is, as the end of a line of the slow log. Where R is can only be known if R
+/// checks for interrupts.
+fn place(stack: Option<&RStack>) -> String {
+    match stack {
+        None => "; where is unknown, because R has not checked for interrupts".to_owned(),
+        Some(RStack { text, ago }) if *ago < RECENT_SAMPLE => format!("; r=\"{text}\""),
+        Some(RStack { text, ago }) => format!(
+            "; r=\"{text}\" {} s ago, and R has not checked for interrupts since",
+            seconds(*ago)
+        ),
     }
 }
 
@@ -266,6 +287,34 @@ mod tests {
 
     fn log(line: &str) -> HealthAction {
         HealthAction::Log(line.to_owned())
+    }
+
+    #[test]
+    fn the_slow_log_says_where_r_is_or_that_it_is_unknown() {
+        let start = Instant::now();
+        let stack = |ms| {
+            let ago = Duration::from_millis(ms);
+            Some(RStack { text: "fit < handler, model.R#12".to_owned(), ago })
+        };
+        for (stack, end) in [
+            (stack(100), "; r=\"fit < handler, model.R#12\""),
+            (
+                stack(5000),
+                "; r=\"fit < handler, model.R#12\" 5.0 s ago, and R has not checked for interrupts \
+                 since",
+            ),
+            (None, "; where is unknown, because R has not checked for interrupts"),
+        ] {
+            let line = WorkerHealth::default().check_slow_log(
+                Duration::from_secs(10),
+                &busy(start, 10),
+                || None,
+                || Some("GET /a".to_owned()),
+                || stack,
+            );
+            let begin = "the R process of worker 1 (123) has been busy for 10 s with GET /a";
+            assert_eq!(line, Some(log(&format!("{begin}{end}"))));
+        }
     }
 
     #[test]

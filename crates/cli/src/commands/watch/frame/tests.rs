@@ -15,6 +15,7 @@ fn snapshot() -> Value {
                 { "slot": 0, "pid": 4711, "state": "ready", "r_state": "busy", "r_state_ms": 12_000,
                   "waiting_for_r": 2, "queue": { "length": 1 }, "in_flight": 1, "sessions": 4, "streams": 2,
                   "memory": 210_000_000, "cpu_s": 3.5, "restarts": 0, "route": "GET /slow",
+                  "stack": { "calls": "fit < handler, app.R#12", "ago_ms": 300 },
                   "requests": 10, "last_exit": null },
                 { "slot": 1, "pid": null, "state": "backing_off", "restarts": 2,
                   "last_exit": { "reason": "crash", "at": 990.0 } },
@@ -50,7 +51,7 @@ fn shows_what_the_page_shows() {
          waiting (limit 100), the oldest for 1.5 s\n",
         "the certificate of a.example expires in 20 days\n",
         "0       4711     ready        busy  12.0 s  3        1            4         2        210 MB  \
-         3.5 s  0         GET /slow\n",
+         3.5 s  0         GET /slow in fit < handler, app.R#12 (300 ms ago)\n",
         "(the previous process: crash, 10.0 s ago)\n",
         "/slow  -           500 ms  955 ms  0 ms    -     10        1\n",
         "3.0 s ago, worker 0, request 5cf0: GET /slow handler: first line\n    b()\n    c()\n    d()",

@@ -1,0 +1,264 @@
+// The functions on R's stack, which the live page, `rookery status` and the slow log show while a
+// request takes long, and the place at which R's thread begins and ends profiles.
+//
+// R calls R_PolledEvents wherever it checks for interrupts: at points at which R code may run
+// (package tcltk runs its event handlers there). The hook reads the stack of its own thread, so no
+// other thread reads R's memory. C code that does not check for interrupts cannot be sampled.
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "shim.h"
+// R_interrupts_suspended is declared only there.
+#include <R_ext/GraphicsEngine.h>
+#include <R_ext/eventloop.h>
+
+// The time after which an activity is sampled for the first time, and the time between samples.
+static const int64_t first_ns = 250 * 1000 * 1000;
+static const int64_t interval_ns = 500 * 1000 * 1000;
+// The number of calls that a sample names.
+enum { MOST_CALLS = 8 };
+// The interval at which R checks for interrupts while it sleeps or waits for a socket, in
+// microseconds.
+enum { WAIT_USEC = 250 * 1000 };
+
+// The number of the current activity (an event, or a call of run_now()); 0: none.
+static unsigned activity;
+static unsigned activities;
+static unsigned timed;  // the activity that `due` belongs to
+static int64_t due;     // when the stack is sampled next
+static bool is_waiting_changed;
+static bool is_looking;
+
+static void (*previous)(void);
+static SEXP nframe_call;  // sys.nframe()
+static SEXP frame_call;   // sys.call(<number>)
+
+// What has been requested of the profiler, see profile.c.
+static const _Atomic uint64_t no_profile;
+static const _Atomic uint64_t* requested = &no_profile;
+static uint64_t handled;
+
+// A clock that takes 5 ns, with the resolution of the kernel's ticks.
+static int64_t coarse_ns(void) {
+    struct timespec time;
+#ifdef CLOCK_MONOTONIC_COARSE
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
+#else
+    clock_gettime(CLOCK_MONOTONIC, &time);
+#endif
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+struct sample {
+    char text[RK_STACK_MAX];
+    size_t len;
+    char place[64];  // file#line, or empty
+};
+
+static void append(struct sample* sample, const char* text) {
+    size_t len = strlen(text);
+    // A name that does not fit is left out as a whole, and so are all that follow.
+    if (sample->len + len < sizeof sample->text) {
+        memcpy(sample->text + sample->len, text, len);
+        sample->len += len;
+    } else {
+        sample->len = sizeof sample->text;
+    }
+}
+
+// Appends the name of the function that a call names, as Rprof() writes it, or `nameless`. Never
+// appends arguments.
+static void append_name(struct sample* sample, SEXP function, const char* nameless) {
+    if (TYPEOF(function) == SYMSXP) {
+        append(sample, CHAR(PRINTNAME(function)));
+        return;
+    }
+    if (TYPEOF(function) == LANGSXP && Rf_length(function) == 3 &&
+            TYPEOF(CAR(function)) == SYMSXP && TYPEOF(CADR(function)) == SYMSXP &&
+            TYPEOF(CADDR(function)) == SYMSXP) {
+        const char* operator = CHAR(PRINTNAME(CAR(function)));
+        if (strcmp(operator, "::") == 0 || strcmp(operator, ":::") == 0 ||
+                strcmp(operator, "$") == 0) {
+            append(sample, CHAR(PRINTNAME(CADR(function))));
+            append(sample, operator);
+            append(sample, CHAR(PRINTNAME(CADDR(function))));
+            return;
+        }
+    }
+    append(sample, nameless);
+}
+
+// Notes the place of a call, unless that of an inner call is known.
+static void note_place(struct sample* sample, SEXP call) {
+    SEXP srcref = Rf_getAttrib(call, Rf_install("srcref"));
+    if (sample->place[0] != '\0' || TYPEOF(srcref) != INTSXP || XLENGTH(srcref) < 4) {
+        return;
+    }
+    SEXP srcfile = Rf_getAttrib(srcref, Rf_install("srcfile"));
+    SEXP name = TYPEOF(srcfile) == ENVSXP ? variable(srcfile, Rf_install("filename")) : NULL;
+    if (name == NULL || TYPEOF(name) != STRSXP || XLENGTH(name) != 1) {
+        return;
+    }
+    const char* path = CHAR(STRING_ELT(name, 0));
+    const char* slash = strrchr(path, '/');
+    const char* file = slash == NULL ? path : slash + 1;
+    // Code that was not read from a file has no name, or one such as <text>.
+    if (file[0] != '\0' && file[0] != '<') {
+        snprintf(sample->place, sizeof sample->place, ", %.48s#%d", file, INTEGER(srcref)[0]);
+    }
+}
+
+// Returns what an event loop calls if the call is that of an event loop, and NULL otherwise.
+// Outside of an event loop are no calls of the running handler.
+static const char* callee_of_loop(SEXP call) {
+    const char* name =
+        TYPEOF(call) == LANGSXP && TYPEOF(CAR(call)) == SYMSXP ? CHAR(PRINTNAME(CAR(call))) : "";
+    if (strcmp(name, "service") == 0) {
+        return "handler";
+    }
+    return strcmp(name, "run_now") == 0 || strcmp(name, "execCallbacks") == 0 ? "callback" : NULL;
+}
+
+static SEXP call_at(int at) {
+    INTEGER(CADR(frame_call))[0] = -at;
+    return Rf_eval(frame_call, R_BaseEnv);
+}
+
+static SEXP read_stack(void* data) {
+    struct sample* sample = data;
+    int frames = Rf_asInteger(Rf_eval(nframe_call, R_BaseEnv));
+    SEXP call = R_NilValue, outer;
+    PROTECT_INDEX at_call, at_outer;
+    PROTECT_WITH_INDEX(call = frames > 0 ? call_at(0) : R_NilValue, &at_call);
+    PROTECT_WITH_INDEX(outer = R_NilValue, &at_outer);
+    for (int at = 0; at < MOST_CALLS; at++) {
+        if (TYPEOF(call) != LANGSXP || callee_of_loop(call) != NULL) {
+            break;
+        }
+        REPROTECT(outer = at + 1 < frames ? call_at(at + 1) : R_NilValue, at_outer);
+        const char* nameless = callee_of_loop(outer);
+        if (at > 0) {
+            append(sample, " < ");
+        }
+        append_name(sample, CAR(call), nameless == NULL ? "<anonymous>" : nameless);
+        note_place(sample, call);
+        REPROTECT(call = outer, at_call);
+    }
+    UNPROTECT(2);
+    return R_NilValue;
+}
+
+// Reads the stack of this thread and publishes it. Errors, such as an overflow of a stack that the
+// app has nearly filled, are dropped.
+static void sample_stack(void) {
+    struct sample sample = {.len = 0};
+    if (run_quietly(read_stack, &sample) && sample.len > 0) {
+        size_t len = sample.len < sizeof sample.text ? sample.len : sizeof sample.text;
+        // The last name may have been cut off; its separator is removed.
+        while (len > 0 && strchr(" <", sample.text[len - 1]) != NULL) {
+            len--;
+        }
+        rk_stack_sampled((struct rk_bytes){sample.text, len},
+            (struct rk_bytes){sample.place, strlen(sample.place)});
+    }
+}
+
+// Does what is due: begins or ends a profile, and samples the stack.
+static void look(uint64_t request) {
+    // Code that is run here may check for interrupts, which is this hook again. Interrupts wait, as
+    // they would end the sampling and be lost.
+    Rboolean was_suspended = R_interrupts_suspended;
+    R_interrupts_suspended = TRUE;
+    is_looking = true;
+    if (request != handled) {
+        handled = request;
+        profile_handle(request);
+    }
+    if (activity != 0) {
+        int64_t now = coarse_ns();
+        if (activity != timed) {
+            timed = activity;
+            due = now + first_ns;
+        } else if (now >= due) {
+            sample_stack();
+            due = coarse_ns() + interval_ns;
+        }
+    }
+    is_looking = false;
+    R_interrupts_suspended = was_suspended;
+}
+
+static void on_interrupt_check(void) {
+    uint64_t request = atomic_load_explicit(requested, memory_order_relaxed);
+    if ((activity != 0 || request != handled) && !is_looking) {
+        look(request);
+    }
+    if (previous != NULL) {
+        previous();
+    }
+}
+
+// Installs the hook. Called before the first server is started.
+void stack_sampling_init(void) {
+    if (nframe_call == NULL) {
+        nframe_call = Rf_lang1(PROTECT(Rf_eval(Rf_install("sys.nframe"), R_BaseEnv)));
+        R_PreserveObject(nframe_call);
+        SEXP number = PROTECT(Rf_allocVector(INTSXP, 1));
+        frame_call = Rf_lang2(PROTECT(Rf_eval(Rf_install("sys.call"), R_BaseEnv)), number);
+        R_PreserveObject(frame_call);
+        UNPROTECT(3);
+    }
+    if (R_PolledEvents != on_interrupt_check) {
+        previous = R_PolledEvents;
+        R_PolledEvents = on_interrupt_check;
+    }
+}
+
+// Removes the hook, unless another one calls it. Then it stays: the shared object stays loaded.
+void stack_sampling_close(void) {
+    if (R_PolledEvents == on_interrupt_check) {
+        R_PolledEvents = previous;
+    }
+}
+
+// Sets the word by which profiles are requested, or NULL if nobody can request one.
+void stack_sampling_watch(const uint64_t* word) {
+    requested = word == NULL ? &no_profile : (const _Atomic uint64_t*)word;
+}
+
+// Called in a forked child, whose parent goes on with the activity and the profile.
+void stack_sampling_forked(void) {
+    activity = 0;
+    requested = &no_profile;
+    handled = 0;
+    profile_forked();
+}
+
+// Begins an activity, and returns the one that it interrupts, for activity_end().
+unsigned activity_begin(void) {
+    unsigned outer = activity;
+    activities = activities == UINT_MAX ? 1 : activities + 1;
+    activity = activities;
+    if (R_wait_usec == 0) {
+        // While R sleeps, it checks for interrupts only at the end unless this is set.
+        R_wait_usec = WAIT_USEC;
+        is_waiting_changed = true;
+    }
+    return outer;
+}
+
+void activity_end(unsigned outer) {
+    activity = outer;
+    if (outer == 0 && is_waiting_changed) {
+        is_waiting_changed = false;
+        if (R_wait_usec == WAIT_USEC) {
+            R_wait_usec = 0;
+        }
+    }
+}
+
+unsigned activity_current(void) {
+    return activity;
+}

@@ -1,0 +1,208 @@
+# Where R is while a request takes long, and profiles by route, with R processes. crates/status has
+# the tests of profiles without R.
+
+skip_if_not_installed("processx")
+skip_if_not_installed("curl")
+skip_if_not_installed("jsonlite")
+skip_on_os(c("mac", "solaris"))
+
+profiled_app <- c(
+  "compute <- function(seconds, password) {",
+  "  until <- Sys.time() + seconds",
+  "  while (Sys.time() < until) sum(sort(runif(1e4)))",
+  "}",
+  "nap <- function(seconds) Sys.sleep(seconds)",
+  "answer <- function(body) {",
+  "  list(status = 200L, headers = list('Content-Type' = 'text/plain'), body = body)",
+  "}",
+  "list(",
+  "  call = function(req) {",
+  "    switch(",
+  "      req$PATH_INFO,",
+  "      '/compute' = compute(2.5, 'secret'),",
+  "      '/nap' = nap(3),",
+  "      '/shell' = system('sleep 2.5'),",
+  "      '/short' = compute(0.15, 'secret')",
+  "    )",
+  "    answer(as.character(Sys.getpid()))",
+  "  },",
+  "  onWSOpen = function(ws) ws$onMessage(function(binary, message) ws$send(compute(0.1, 'x')))",
+  ")"
+)
+
+# Serves the app with workers. `$status()` is the status of the first worker, and `$profile()` the
+# result of `rookery profile`.
+local_profiled <- function(..., lines = profiled_app, env = parent.frame()) {
+  dir <- normalizePath(withr::local_tempdir(.local_envir = env))
+  writeLines(lines, file.path(dir, "app.R"))
+  it <- local_cli("serve", dir, "--port", "0", "--no-log", ..., env = env)
+  expect_serving(it)
+  it$url <- sub(" .*", "", sub(".*Serving on ", "", it$tell()))
+  it$dir <- dir
+  it$status <- function() status_of(dir)
+  it$profile <- function(...) profile_of(dir, ..., env = env)
+  it
+}
+
+status_of <- function(dir) {
+  asked <- local_cli("status", dir, "--json")
+  exit_of(asked)
+  jsonlite::fromJSON(asked$tell(), simplifyVector = FALSE)$workers[[1]]
+}
+
+profile_of <- function(dir, ..., env = parent.frame()) {
+  output <- withr::local_tempfile(.local_envir = env)
+  asked <- local_cli("profile", dir, "--output", output, ..., env = env)
+  asked$output <- output
+  asked
+}
+
+# Starts requests without waiting for them. `$run()` continues them.
+requests_to <- function(it, paths) {
+  pool <- parallel_pool()
+  for (path in paths) {
+    curl::multi_add(curl::new_handle(url = paste0(it$url, path), timeout = 120), pool = pool)
+  }
+  function(seconds = 0.05) curl::multi_run(timeout = seconds, pool = pool)
+}
+
+# Waits until the status names the functions on R's stack.
+stack_during <- function(it, path) {
+  run <- requests_to(it, path)
+  stack <- NULL
+  wait_until(function() {
+    run()
+    stack <<- it$status()$stack
+    !is.null(stack)
+  })
+  run(20)
+  stack
+}
+
+test_that("the status names the functions on R's stack and no arguments", {
+  it <- local_profiled()
+  stack <- stack_during(it, "/compute")
+  expect_match(stack$calls, "compute < handler, app.R#[0-9]+$")
+  expect_no_match(stack$calls, "secret|2[.]5|[(]")
+  expect_lt(stack$ago_ms, 5000)
+  # R checks for interrupts while it sleeps.
+  expect_match(stack_during(it, "/nap")$calls, "^Sys.sleep < nap < handler, app.R#[0-9]+$")
+  expect_null(it$status()$stack)
+})
+
+test_that("the slow log says where R was, or that it is unknown", {
+  it <- local_profiled("--slow-log", "1s")
+  requests_to(it, "/compute")(20)
+  expect_true(wait_until(function() {
+    grepl("with GET /compute: it computes; r=\"[^\"]*compute < handler, app.R#[0-9]+\"", it$tell())
+  }))
+  requests_to(it, "/shell")(20)
+  expect_true(wait_until(function() {
+    grepl("with GET /shell: it waits[^;]*; where is unknown", it$tell())
+  }))
+})
+
+test_that("a profile has the routes as functions, and the lines of the app", {
+  it <- local_profiled("--workers", "2")
+  run <- requests_to(it, rep("/short", 40))
+  asked <- it$profile("--seconds", "4")
+  expect_true(wait_until(function() grepl("profiling for 4 s", asked$tell())))
+  second <- it$profile()
+  wait_until(function() {
+    run()
+    !second$process$is_alive()
+  })
+  expect_equal(exit_of(second), 1)
+  expect_match(second$tell(), "another profile is running")
+  expect_false(file.exists(second$output))
+  wait_until(function() {
+    run()
+    !asked$process$is_alive()
+  })
+  expect_equal(exit_of(asked), 0)
+  expect_match(asked$tell(), "by route\n +[0-9.]+ s +[0-9.]+ %  GET:/short\n")
+  first <- readLines(asked$output, n = 1)
+  expect_equal(first, "GC profiling: line profiling: sample.interval=10000")
+  read <- utils::summaryRprof(asked$output)
+  expect_true(all(c("\"GET:/short\"", "\"compute\"", "\"sort\"") %in% rownames(read$by.total)))
+  expect_gt(read$by.total["\"GET:/short\"", "total.pct"], 50)
+  expect_true("app.R#3" %in% rownames(utils::summaryRprof(asked$output, lines = "show")$by.total))
+  # Nothing is left in the folders of the workers.
+  folders <- file.path(dirname(tempdir()), "rookery-workers-*")
+  expect_equal(Sys.glob(file.path(folders, c("", "tmp-*"), "profile-*.out")), character())
+  expect_equal(fetch(paste0(it$url, "/short"))$status_code, 200L)
+})
+
+test_that("an app that profiles itself is not disturbed, and a worker is chosen by its number", {
+  own <- withr::local_tempfile()
+  it <- local_profiled(
+    "--workers", "2",
+    lines = c(sprintf("if (Sys.getenv('ROOKERY_WORKER') == '1') Rprof('%s')", own), profiled_app)
+  )
+  asked <- it$profile("--seconds", "1", "--worker", "1")
+  expect_equal(exit_of(asked), 0)
+  expect_match(asked$tell(), "worker 1 \\([0-9]+\\) was not profiled: the app profiles itself")
+  asked <- it$profile("--seconds", "1", "--worker", "0")
+  expect_equal(exit_of(asked), 0)
+  expect_no_match(asked$tell(), "was not profiled")
+  asked <- it$profile("--seconds", "1", "--worker", "2")
+  expect_equal(exit_of(asked), 1)
+  expect_match(asked$tell(), "there is no worker 2")
+})
+
+test_that("Ctrl-C ends a profile early and writes what there is", {
+  it <- local_profiled()
+  run <- requests_to(it, rep("/compute", 3))
+  asked <- it$profile("--seconds", "120")
+  expect_true(wait_until(function() {
+    run()
+    grepl("profiling for 120 s", asked$tell())
+  }))
+  run(1)
+  asked$signal(tools::SIGINT)
+  wait_until(function() {
+    run()
+    !asked$process$is_alive()
+  })
+  expect_equal(exit_of(asked), 0)
+  expect_match(asked$tell(), "samples of R")
+  expect_match(readLines(asked$output, n = 1), "sample.interval=20000")
+})
+
+test_that("a worker that dies during a profile is named, and its replacement is profiled", {
+  it <- local_profiled()
+  asked <- it$profile("--seconds", "6")
+  expect_true(wait_until(function() grepl("profiling for 6 s", asked$tell())))
+  Sys.sleep(1)
+  pid <- it$status()$pid
+  tools::pskill(pid, tools::SIGKILL)
+  expect_equal(exit_of(asked), 0)
+  expect_match(asked$tell(), paste0("worker 0 \\(", pid, "\\) ended during the profile"))
+})
+
+test_that("a server without a supervisor is profiled as well", {
+  dir <- normalizePath(withr::local_tempdir())
+  writeLines(profiled_app, file.path(dir, "app.R"))
+  socket <- withr::local_tempfile(pattern = "a", tmpdir = "/tmp")
+  it <- local_r(
+    sprintf("rookery::serve('%s', port = 0, log = FALSE, admin = 'unix:%s')", dir, socket)
+  )
+  it$url <- sub(" .*", "", expect_serving(it))
+  it$status <- function() status_of(dir)
+  run <- requests_to(it, rep("/short", 40))
+  asked <- profile_of(dir, "--seconds", "3")
+  wait_until(function() {
+    run()
+    !asked$process$is_alive()
+  })
+  expect_equal(exit_of(asked), 0)
+  expect_match(asked$tell(), "GET:/short")
+  expect_match(stack_during(it, "/compute")$calls, "compute < handler")
+})
+
+test_that("R without a profiler is reported as such, and a file that cannot be written too", {
+  expect_equal(start_profile(file.path(tempdir(), "no", "folder"), 0.01), 5L)
+  path <- withr::local_tempfile()
+  none <- function(...) stop("R profiling is not available on this system")
+  expect_equal(start_profile(path, 0.01, none), 3L)
+})
