@@ -85,10 +85,10 @@ soundness: ## run Miri, loom, AddressSanitizer and ThreadSanitizer; needs the ni
 	@scripts/soundness
 
 docs: setup-docs install ## build the API documentation of the crates and the reference pages of the R package
-	@scripts/docs
+	@scripts/r/docs
 
 site: setup-site install ## build the website, with the crates' API documentation, into .local/site; `scripts/check site` tests it
-	@scripts/docs crates
+	@scripts/r/docs crates
 	@site/build.py
 
 settings: ## generate the files that come from the table of settings (crates/settings)

@@ -12,6 +12,7 @@ from common import ROOT, Failed, run
 from program import TARGETS
 
 TEXT = re.compile(r"^(LICEN[CS]E|COPYING|COPYRIGHT|NOTICE|UNLICENSE)", re.I)
+WITHOUT = "These crates contain no text of their licence, and name it only:"
 # The parts of the program that are not crates, all with the MIT licence: their names and copyrights.
 OTHER = {"uPlot 1.6.32 (in the live page)": "Copyright (c) 2022 Leon Sorokin"}
 
@@ -134,7 +135,7 @@ def texts(found: list[Crate], tree: Path = ROOT) -> str:
         bodies[name] = re.sub(r"^Copyright.*$", copyright, own, flags=re.M), [name]
     if without:
         names = ", ".join(f"{crate.name} {crate.version}" for crate in without)
-        lines += ["", f"These crates contain no text of their licence, and name it only: {names}"]
+        lines += ["", f"{WITHOUT} {names}"]
     for body, users in bodies.values():
         lines += ["", "-" * 80, *users, "-" * 80, "", body]
     return "\n".join(lines) + "\n"

@@ -122,7 +122,9 @@ class Licences(unittest.TestCase):
 
     def test_every_crate_in_the_program_has_the_text_of_its_licence(self) -> None:
         text = licences.texts(licences.crates(["rookery-cli"]))
-        self.assertEqual([line for line in text.splitlines() if line.startswith("These crates contain no text")], [])
+        without = [line for line in text.splitlines() if line.startswith("These crates contain no text")]
+        # For macOS only, under Zlib, Apache-2.0 or MIT, whose texts are those of other crates.
+        self.assertEqual(without, [f"{licences.WITHOUT} objc2-core-foundation 0.3.2, objc2-core-services 0.3.2"])
         # The last one is of mimalloc, whose licence is beside its C code.
         for name in ("ring 0.17", "uPlot", "hyper 1", "Daan Leijen"):
             self.assertTrue(name in text, f"there is no {name}")
