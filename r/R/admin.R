@@ -14,6 +14,10 @@ check_admin <- function(admin, called = "`admin`") {
     )
   }
   if (startsWith(admin, "unix:") && nchar(admin) > 5) {
+    not_on_windows(
+      "A Unix socket", "give an address with a port, such as \"127.0.0.1:9100\".",
+      argument = "admin"
+    )
     path <- path.expand(substring(admin, 6))
     return(paste0("unix:", if (startsWith(path, "/")) path else file.path(getwd(), path)))
   }

@@ -1,15 +1,12 @@
 # The part of the program `rookery` (crates/cli) that is written in R, and install_cli(). The
-# program parses the command line and starts this R process as a worker in the app's folder. On
-# systems other than Linux, R replaces the program instead. inst/serve/cli.R calls cli_main() with
-# the parsed command line.
+# program parses the command line and starts this R process as a worker in the app's folder; on
+# Windows, as the only R process, which listens itself. inst/serve/cli.R calls cli_main() with the
+# parsed command line.
 
 # Serves an app as the command line says, and ends the process with the app's exit status.
 cli_main <- function(text) {
   arguments <- cli_read(text)
   if (identical(arguments[["dev"]], "true")) dev_begin(arguments)
-  if (identical(arguments$interrupt, "ignored")) {
-    .Call(ffi_signals_ignore_interrupt)
-  }
   status <- tryCatch(
     withCallingHandlers(
       {
@@ -152,6 +149,14 @@ install_cli <- function(dir = "~/.local/bin", ..., overwrite = FALSE) {
   check_dots("install_cli()", ..., known = "overwrite")
   check_string(dir, "dir")
   check_flag(overwrite, "overwrite")
+  not_on_windows(
+    "install_cli()",
+    paste0(
+      "add the folder of the program to PATH, `",
+      normalizePath(system.file("exec", package = "rookery")), "`."
+    ),
+    argument = "dir"
+  )
   program <- system.file("exec", "rookery", package = "rookery", mustWork = TRUE)
   dir <- path.expand(dir)
   dir.create(dir, recursive = TRUE, showWarnings = FALSE)

@@ -34,6 +34,7 @@
 #'   before.
 #' * `rookery_exit`: the R process that served a path has ended; `$status` is
 #'   its exit status.
+#' * `rookery_unsupported`: Windows does not have what is requested.
 #' * `rookery_service_failed`: [service()] cannot continue, because the server's
 #'   I/O thread has ended.
 #' * `rookery_bad_state`, `rookery_queue_full`, `rookery_in_fork`,

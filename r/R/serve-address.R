@@ -21,6 +21,7 @@ serve_address <- function(host, port, tls = NULL) {
   }
   with_tls <- c("host", "port", "socket", if (!is.null(tls)) "tls")
   if (startsWith(host, "unix:")) {
+    not_on_windows("A Unix socket", "give the IP address of this machine.", argument = "host")
     return(
       list(
         host = NULL, port = NULL, socket = socket_path(sub("^unix:", "", host)), tls = tls

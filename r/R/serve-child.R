@@ -17,6 +17,9 @@ serve_in_child <- function(
 
 # Runs a program that serves `label` until it ends, and calls `look` meanwhile.
 run_child <- function(command, label, look = function() NULL) {
+  if (is_windows()) {
+    return(run_windows_child(command, label))
+  }
   pid <- with_child_environment(command, .Call(ffi_child_start, command$program, command$arguments))
   if (is.character(pid)) {
     abort(
@@ -69,7 +72,7 @@ child_command <- function(
     options = session_options()
   )
   list(
-    program = file.path(R.home("bin"), "R"),
+    program = file.path(R.home("bin"), if (is_windows()) "Rterm.exe" else "R"),
     arguments = c(
       "--no-echo", "--no-restore", "--no-save",
       paste0("--file=", file.path(home, "serve", "child.R"))

@@ -6,7 +6,7 @@
 #'
 #' Creates the value of `workers` for [serve()]: how many R processes serve a
 #' path on one address, and when they are replaced. A single worker is
-#' supervised in the same way. Workers need Linux.
+#' supervised in the same way. Workers need Linux or macOS.
 #'
 #' The same options exist on the command line
 #' (`rookery serve app/ --workers 4 --max-age 12h`) and among the `options:` of
@@ -141,6 +141,7 @@ lines_of_tls <- function(tls) {
 # are passed as defaults that a `_server.yml` and the environment override; arguments of serve()
 # override both.
 serve_with_workers <- function(path, address, dots, log, settings, workers, open = FALSE) {
+  not_on_windows("`workers`", "one R process serves without it.", argument = "workers")
   if (length(dots) > 0) {
     abort(
       paste(

@@ -100,15 +100,15 @@
 #'   `"dev"` for a self-signed certificate for this machine. With `NULL`, the
 #'   server uses plaintext HTTP.
 #' @param workers How many R processes serve the app: a number, `"auto"` for one
-#'   per processor, or a [workers_config()]. This needs Linux and a path as
-#'   `target`; the program `rookery` supervises the R processes. `NULL` means
-#'   one R process without a supervisor. Experimental, as described for
+#'   per processor, or a [workers_config()]. This needs Linux or macOS, and a
+#'   path as `target`; the program `rookery` supervises the R processes. `NULL`
+#'   means one R process without a supervisor. Experimental, as described for
 #'   [workers_config()].
 #' @param admin The address at which status, metrics and health probes are
 #'   served, on a separate thread, for your monitoring and for `rookery status`:
 #'   an address with a port, such as `"127.0.0.1:9100"`, or
-#'   `"unix:/path/of/a/socket"`. Needs Linux. Experimental: what is served there
-#'   may change in any release.
+#'   `"unix:/path/of/a/socket"` (not on Windows). Experimental: what is served
+#'   there may change in any release.
 #' @param open Whether to open the app once it is served, in the viewer of
 #'   RStudio or Positron, otherwise in a browser. Over SSH without a display,
 #'   the address is only printed. The value may also be a function, which is

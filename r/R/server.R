@@ -341,8 +341,8 @@ Server <- R6::R6Class(
       inherits_socket <- takes_worker_socket(app)
       prepare()
       # At its prompt, R waits in its event loop, in which only package later can call the server's
-      # code.
-      if (interactive()) loadNamespace("later")
+      # code. On Windows, R's event loop cannot load it later (later_scheduling.c).
+      if (interactive() || is_windows()) loadNamespace("later")
       spool <- spool_dir()
       proxies <- trusted_proxies()
       proxy_header <- has_proxy_header()

@@ -1,8 +1,12 @@
 // The access log, as R/access-log.R opens and reads it.
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
+#ifdef _WIN32
+#include <io.h>
+#else
+#include <fcntl.h>
 #include <unistd.h>
+#endif
 
 #include "shim.h"
 
@@ -22,6 +26,17 @@ static enum rk_log_format format_of(const char* name) {
     return strcmp(name, "terminal") == 0 ? RK_LOG_TERMINAL : RK_LOG_COMMON;
 }
 
+// Returns a new descriptor for the log, because R or the app may redirect or close stdout; -1 after
+// a failure. A worker uses the descriptor of its supervisor.
+static int log_output(void) {
+#ifdef _WIN32
+    return _dup(1);
+#else
+    int fd = rk_log_output();
+    return fd >= 0 ? fd : fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+#endif
+}
+
 // Opens the log: a path names a file to append to, "" stands for stdout, and NA for ffi_log_next().
 // Returns NULL, or an error message.
 SEXP ffi_log_open(SEXP path, SEXP format) {
@@ -30,12 +45,7 @@ SEXP ffi_log_open(SEXP path, SEXP format) {
     const char* file = is_called || LENGTH(name) == 0 ? NULL : Rf_translateChar(name);
     int fd = -1;
     if (!is_called && file == NULL) {
-        // The log gets a descriptor of its own, because R or the app may redirect or close stdout.
-        // A worker uses the descriptor of its supervisor.
-        fd = rk_log_output();
-        if (fd < 0) {
-            fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
-        }
+        fd = log_output();
         if (fd < 0) {
             return Rf_mkString(strerror(errno));
         }

@@ -1,6 +1,8 @@
 // service(), R's event loop. It takes events one at a time from the shared queue and runs `later`
 // between them; either can end its waiting. See docs/decisions/r/0054-one-queue-beside-later.md.
+#ifndef _WIN32
 #include <pthread.h>
+#endif
 #include <time.h>
 
 #include "shim.h"
@@ -81,6 +83,7 @@ static void release_callback(int loop) {
     release_returned();
 }
 
+#ifndef _WIN32
 // Called in a forked child, in which requests of the parent's I/O thread have no meaning.
 static void forked(void) {
     later_forked();
@@ -91,15 +94,18 @@ static void forked(void) {
     client_forked();
     rk_forked();
 }
+#endif
 
 void event_loop_init(void) {
     later_init(LATER_SERVE, service_callback);
     later_init(LATER_RELEASE, release_callback);
     rk_init(later_schedule, later_release);
+#ifndef _WIN32
     static bool is_told_of_forks;
     if (!is_told_of_forks) {
         is_told_of_forks = pthread_atfork(NULL, NULL, forked) == 0;
     }
+#endif
     client_init();
 }
 

@@ -109,7 +109,6 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_signals_seen, 0),
     ENTRY(ffi_signals_left, 0),
     ENTRY(ffi_signals_closing, 0),
-    ENTRY(ffi_signals_ignore_interrupt, 0),
     ENTRY(ffi_note_interrupt, 0),
     ENTRY(ffi_child_start, 2),
     ENTRY(ffi_child_wait, 2),

@@ -13,10 +13,11 @@ stopifnot("the core has not been built" = file.exists(file.path(libs, "core", "l
 # R's folder for the programs of a package. install_cli() makes a link to the program.
 programs <- file.path(R_PACKAGE_DIR, "exec")
 dir.create(programs, showWarnings = FALSE)
-stopifnot("the program has not been built" = file.exists("rookery"))
+program <- if (WINDOWS) "rookery.exe" else "rookery"
+stopifnot("the program has not been built" = file.exists(program))
 # The file of a running program cannot be overwritten, only replaced.
-unlink(file.path(programs, "rookery"))
-stopifnot(file.copy("rookery", programs, copy.mode = TRUE))
+unlink(file.path(programs, program))
+stopifnot(file.copy(program, programs, copy.mode = TRUE))
 
 local({
   source <- file.path(R_PACKAGE_SOURCE, "inst", "compat-src", "httpuv")

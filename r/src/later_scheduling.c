@@ -3,11 +3,14 @@
 // Loading package later, which imports rlang and Rcpp, takes half of the time to the first
 // response. Until an app loads it, it has no callbacks to run, and service() waits without it. A
 // process that only serves therefore does not load it. An interactive session loads it with its
-// first server (R/package-load.R). Any other R process that runs an event loop is woken through a
-// pipe, whose input handler in R's event loop loads package later.
+// first server (R/server.R), and so does R on Windows, whose event loop has no input handlers. Any
+// other R process that runs an event loop is woken through a pipe, whose input handler in R's event
+// loop loads package later.
+#ifndef _WIN32
 #include <R_ext/eventloop.h>
 #include <fcntl.h>
 #include <unistd.h>
+#endif
 
 #include "shim.h"
 
@@ -53,10 +56,7 @@ static int last_served;     // the loop of the last server that was stopped; rea
 static void (*tasks[LATER_TASKS])(int loop);
 static int is_woken;  // whether a byte was written to the pipe and not read yet
 
-static int wake_pipe[2] = {-1, -1};
-static InputHandler* wake_handler;
-// The number that identifies our input handler; any number that other packages do not use.
-enum { WAKE_ACTIVITY = 77 };
+static void wake(void);
 
 static int atomic_get(int* word) {
     return __atomic_load_n(word, __ATOMIC_SEQ_CST);
@@ -120,10 +120,8 @@ void later_schedule(void) {
     exec_later_t exec = __atomic_load_n(&exec_later, __ATOMIC_SEQ_CST);
     if (exec != NULL) {
         schedule_task(exec, LATER_SERVE, 0);
-    } else if (wake_pipe[1] >= 0 && __atomic_exchange_n(&is_woken, 1, __ATOMIC_SEQ_CST) == 0) {
-        ssize_t written = write(wake_pipe[1], "", 1);
-        // If the pipe is full, R has been woken already.
-        (void)written;
+    } else {
+        wake();
     }
 }
 
@@ -292,6 +290,34 @@ void later_set_wait_loop(int outer) {
 
 // the pipe --------------------------------------------------------------------
 
+#ifdef _WIN32
+// Package later is loaded with the first server, so there is nothing to wake before.
+static void wake(void) {
+}
+
+void later_enable_wakeup(void) {
+}
+
+void later_disable_wakeup(void) {
+}
+
+void later_forked(void) {
+}
+#else
+static int wake_pipe[2] = {-1, -1};
+static InputHandler* wake_handler;
+// The number that identifies our input handler; any number that other packages do not use.
+enum { WAKE_ACTIVITY = 77 };
+
+// Wakes an R process that has not loaded package later. Called on any thread; must not use R.
+static void wake(void) {
+    if (wake_pipe[1] >= 0 && __atomic_exchange_n(&is_woken, 1, __ATOMIC_SEQ_CST) == 0) {
+        ssize_t written = write(wake_pipe[1], "", 1);
+        // If the pipe is full, R has been woken already.
+        (void)written;
+    }
+}
+
 static bool pipe_new(int ends[2]) {
     if (pipe(ends) != 0) {
         return false;
@@ -362,6 +388,7 @@ void later_forked(void) {
         }
     }
 }
+#endif
 
 // Returns the call run_now(0, all = FALSE); with `waits`, with arguments for the time and the loop.
 static SEXP run_now_call(SEXP run_now, bool waits, SEXP before) {

@@ -546,7 +546,6 @@ SEXP ffi_signals_unwatch(void);
 SEXP ffi_signals_seen(void);
 SEXP ffi_signals_left(void);
 SEXP ffi_signals_closing(void);
-SEXP ffi_signals_ignore_interrupt(void);
 SEXP ffi_note_interrupt(void);
 SEXP ffi_child_start(SEXP program, SEXP arguments);
 SEXP ffi_child_wait(SEXP pid, SEXP seconds);

@@ -56,7 +56,6 @@ static struct timespec seen_at;          // valid when `seen` is not 0
 static struct sigaction before[STOP_SIGNALS];
 static bool is_ours[STOP_SIGNALS];
 static struct sigaction before_alarm;
-static bool is_interrupt_blocked;
 
 // Signals that do nothing while serve() runs, the first in any process and the second in a worker;
 // and their previous handlers.
@@ -305,7 +304,7 @@ static void unwatch(void) {
 // Interrupts R like Ctrl-C, by its own handler or that of its host.
 void signals_interrupt(void) {
     struct sigaction now;
-    if (stage == OVERDUE || is_interrupt_blocked) {
+    if (stage == OVERDUE) {
         if (is_ours[0] && !is_plain(&before[0], SIG_DFL)) {
             do_as_before(0, NULL, NULL);
         } else if (signal_is_ignored(SIGINT)) {
@@ -462,15 +461,4 @@ int signals_passed(void) {
 bool signal_is_ignored(int signal_number) {
     struct sigaction now;
     return sigaction(signal_number, NULL, &now) == 0 && is_plain(&now, SIG_IGN);
-}
-
-// R handles SIGINT even if it was started with SIGINT ignored. A caller that knows this calls this
-// function before serve() installs handlers. The signal is blocked, because Sys.sleep() would
-// handle it again.
-SEXP ffi_signals_ignore_interrupt(void) {
-    sigset_t interrupt;
-    sigemptyset(&interrupt);
-    sigaddset(&interrupt, SIGINT);
-    is_interrupt_blocked = pthread_sigmask(SIG_BLOCK, &interrupt, NULL) == 0;
-    return R_NilValue;
 }

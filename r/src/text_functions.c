@@ -22,7 +22,7 @@ SEXP ffi_ip_family(SEXP ip) {
 
 SEXP ffi_base64(SEXP bytes) {
     return Rf_ScalarString(copy_lent_text(rk_base64(
-        (struct rk_bytes){RAW(bytes), (size_t)XLENGTH(bytes)}), CE_NATIVE));
+        (struct rk_bytes){(const char*)RAW(bytes), (size_t)XLENGTH(bytes)}), CE_NATIVE));
 }
 
 SEXP ffi_mask_tokens(SEXP target) {

@@ -10,6 +10,12 @@ target=$1
 PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
 export PATH
 
+# Rust code is built for the same version of macOS as C code.
+if [ "$(uname -s)" = Darwin ]; then
+    MACOSX_DEPLOYMENT_TARGET=$(sh ../tools/deployment-target.sh)
+    export MACOSX_DEPLOYMENT_TARGET
+fi
+
 jobs=
 if [ -d rust/vendor ]; then
     # A package from a tarball. Nothing is written outside its folder: rustup's cargo would use

@@ -95,20 +95,53 @@ included <- function(crate) {
   paths
 }
 
+# The crates that are compiled for Windows, such as "windows-sys 0.61.2", with their features.
+on_windows <- strsplit(
+  sub(" v([^ |]+)[^|]*", " \\1", run(
+    "tree", "--locked", "--offline", "--quiet", "--target", "x86_64-pc-windows-gnu", "--edges", "normal,build",
+    "--prefix", "none", "--no-dedupe", "--format", shQuote("{p}|{f}")
+  )),
+  "|", fixed = TRUE
+)
+features_on_windows <- lapply(split(on_windows, vapply(on_windows, `[`, "", 1)), function(crates) {
+  unique(unlist(lapply(crates, function(crate) strsplit(paste0(crate[-1], ""), ",", fixed = TRUE))))
+})
+stopifnot("cargo tree names no crate of Windows" = any(grepl("^windows-sys ", names(features_on_windows))))
+
+# Returns the name and the version of a vendored crate.
+id_of <- function(crate) {
+  lines <- readLines(file.path(crate, "Cargo.toml"), warn = FALSE)
+  value <- function(field) sub(".*\"([^\"]*)\".*", "\\1", grep(paste0("^", field, " *= *\""), lines, value = TRUE)[[1]])
+  paste(value("name"), value("version"))
+}
+
 # Returns whether a crate is for a system that the package does not support. cargo's resolver needs
 # the manifests of such crates but does not compile the crates.
-is_foreign <- function(name) grepl("^(windows|winapi|wasi|wasip|wit-bindgen|r-efi|hermit-abi|redox_)", name)
+is_foreign <- function(crate) {
+  grepl("^(windows|winapi|wasi|wasip|wit-bindgen|r-efi|hermit-abi|redox_)", basename(crate)) &&
+    !id_of(crate) %in% names(features_on_windows)
+}
+
+# Returns whether files of windows-sys, which has a module for each of its features, belong to
+# features that are used. The others are nine tenths of its size.
+is_module_used <- function(crate, files) {
+  used <- gsub("_", "/", features_on_windows[[id_of(crate)]], fixed = TRUE)
+  !startsWith(files, "src/Windows/") | sub("^src/Windows/(.*/)?mod[.]rs$", "\\1", files) %in% c("", paste0(used, "/"))
+}
+
 for (crate in list.dirs(vendor, recursive = FALSE)) {
-  if (is_foreign(basename(crate))) {
+  if (is_foreign(crate)) {
     prune(crate, function(files) grepl("^(Cargo[.]toml|[.]cargo-checksum[.]json|LICEN[CS]E.*|license.*)$", files))
     dir.create(file.path(crate, "src"), showWarnings = FALSE)
     file.create(file.path(crate, "src", "lib.rs"))
+  } else if (startsWith(id_of(crate), "windows-sys ")) {
+    prune(crate, function(files) is_module_used(crate, files))
   } else {
     needed <- included(crate)
     prune(crate, function(files) {
-      # ring contains assembly and object files for Windows.
+      # ring contains assembly for other assemblers, and for processors without R on Windows.
       files %in% needed | !grepl("^(tests|benches|bench|examples|fuzz|ci|docs|doc|[.]github|test_data|test-data|corpus)/", files) &
-        !grepl("^pregenerated/.*-(nasm|win32n|win64)[.]", files) &
+        !grepl("^pregenerated/.*(-win32n[.].*|-win64[.]S|[.]asm)$", files) &
         # The crate contains two versions of mimalloc, of which one is compiled.
         !grepl("^c_src/mimalloc/(v2|v3/(contrib|[.]github))/", files)
     })

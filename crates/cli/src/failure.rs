@@ -7,7 +7,7 @@ use crate::stderr::log_line;
 
 /// The reason why the program failed. Each message also says how to correct the problem.
 #[derive(Debug)]
-#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+#[cfg_attr(windows, allow(dead_code))]
 pub(crate) enum Failure {
     /// The command line is wrong. The exit status is 2.
     CommandLine(String),

@@ -1,8 +1,8 @@
 //! The command-line program `rookery`, which serves an app, a document or a folder.
 //!
 //! - A folder with an `index.html` is served by this program itself, without R.
-//! - On Linux, an R app is served by one or more R processes, which this program supervises.
-//! - On other systems, the program replaces itself with a single R process.
+//! - On Unix, an R app is served by one or more R processes, which this program supervises.
+//! - On Windows, a single R process listens itself, and this program restarts it when it fails.
 //!
 //! This crate is a library with two users. `main.rs` is the program as a single file. In the R
 //! package rookery, the program is a launcher (`r/src/launcher.c`) that calls [`run`] in the
@@ -31,11 +31,13 @@ use stderr::{log_line, output_deadline};
 use app_detection::Target;
 use commands::{check, config, new_app, profile, status, version, watch};
 #[cfg(target_os = "linux")]
-use process::{pid1, signals};
-#[cfg(not(target_os = "linux"))]
+use process::pid1;
+#[cfg(unix)]
+use process::signals;
+#[cfg(windows)]
 use serve::single_process;
 use serve::static_site;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 use serve::supervised;
 use settings::sources::{LoadedSettings, Sources};
 
@@ -55,7 +57,7 @@ fn begin(words: impl IntoIterator<Item = OsString>) -> u8 {
         Ok(Some(status)) => return status,
         Err(failure) => return failure.report(),
     }
-    #[cfg(target_os = "linux")]
+    #[cfg(unix)]
     signals::stop_with_parent();
     let done = command_line::read(words).and_then(|parsed| match parsed {
         CommandLine::Print(text) => print(&text),
@@ -107,13 +109,10 @@ fn serve(args: ServeArgs) -> Result<(), Failure> {
         }
         return static_site::serve(&target, serve, &address, redirect_address.as_ref(), &log);
     }
-    #[cfg(target_os = "linux")]
+    #[cfg(unix)]
     return supervised::serve(sources, &read, &target, &address, redirect_address.as_ref(), &log);
-    #[cfg(not(target_os = "linux"))]
-    {
-        drop(sources);
-        single_process::serve(serve, &target, &address, redirect_address.as_ref(), &log)
-    }
+    #[cfg(windows)]
+    single_process::serve(&sources, &read, &target, &address, redirect_address.as_ref(), &log)
 }
 
 /// Writes text to standard output. Does not fail if the reader, such as `head`, has closed the

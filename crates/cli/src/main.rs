@@ -1,11 +1,12 @@
 //! The program `rookery` as a single file, for users who install it without the R package. Chooses
 //! the memory allocator, and calls [`rookery_cli::run`].
 //!
-//! The allocator is mimalloc, because it returns the memory of idle connections to the operating
-//! system. `r/src/rust/src/allocator.rs` explains why.
+//! On Linux, the allocator is mimalloc, because it returns the memory of idle connections to the
+//! operating system. `r/src/rust/src/allocator.rs` explains why.
 
 use std::process::ExitCode;
 
+#[cfg(target_os = "linux")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

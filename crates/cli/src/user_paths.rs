@@ -2,13 +2,14 @@
 //! `~` in an argument such as `--log=~/access.log`. A path may also be relative to the folder in
 //! which the program was started.
 
-use std::ffi::CString;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+
+/// The environment variable that names the user's home folder.
+const HOME: &str = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
 
 /// Replaces a leading `~` in a path by the user's home folder.
 pub(crate) fn expand_tilde(path: &Path) -> PathBuf {
-    match (path.strip_prefix("~"), std::env::var_os("HOME")) {
+    match (path.strip_prefix("~"), std::env::var_os(HOME)) {
         (Ok(rest), Some(home)) if rest.as_os_str().is_empty() => home.into(),
         (Ok(rest), Some(home)) => Path::new(&home).join(rest),
         _ => path.into(),
@@ -32,18 +33,27 @@ pub(crate) fn parent_folder(path: &Path) -> &Path {
 }
 
 /// Returns true if this user may write to an existing file, or may create files in an existing
-/// folder.
+/// folder. On Windows, checks only that a file is not marked as read-only.
 pub(crate) fn is_writable(path: &Path) -> bool {
-    allows(path, libc::W_OK)
+    #[cfg(unix)]
+    return allows(path, libc::W_OK);
+    #[cfg(windows)]
+    std::fs::metadata(path).is_ok_and(|found| found.is_dir() || !found.permissions().readonly())
 }
 
-/// Returns true if this user may execute a file.
+/// Returns true if this user may execute a file. On Windows, the name of a file decides this, so
+/// every file counts.
 pub(crate) fn is_executable(path: &Path) -> bool {
-    allows(path, libc::X_OK)
+    #[cfg(unix)]
+    return allows(path, libc::X_OK);
+    #[cfg(windows)]
+    path.is_file()
 }
 
+#[cfg(unix)]
 fn allows(path: &Path, mode: libc::c_int) -> bool {
-    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
+    let path = std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str());
+    let Ok(path) = std::ffi::CString::new(path) else { return false };
     // SAFETY: `path` is a valid C string for the length of the call.
     unsafe { libc::access(path.as_ptr(), mode) == 0 }
 }
@@ -54,7 +64,7 @@ mod tests {
 
     #[test]
     fn replaces_a_tilde_by_the_home_folder() {
-        let home = PathBuf::from(std::env::var_os("HOME").expect("HOME is set"));
+        let home = PathBuf::from(std::env::var_os(HOME).expect("HOME is set"));
         assert_eq!(expand_tilde(Path::new("~")), home);
         assert_eq!(expand_tilde(Path::new("~/a/b")), home.join("a/b"));
         assert_eq!(expand_tilde(Path::new("~a")), Path::new("~a"));

@@ -1,6 +1,6 @@
 //! The file watcher, which detects changes to an app's files during development.
 //!
-//! The kernel reports changes at once (inotify, by the crate notify). It does not report changes
+//! The kernel reports changes at once (by the crate notify). It does not report changes
 //! that another machine or the host of a container makes in a shared folder. Therefore the files
 //! are also scanned periodically, and only the scans decide what has changed.
 

@@ -2,10 +2,30 @@
 //! (`sd_notify(3)`), and socket activation (`sd_listen_fds(3)`).
 //!
 //! The protocols are so simple that this crate needs no library of systemd. Other service managers
-//! and container engines implement these protocols as well.
+//! and container engines implement these protocols as well. None of them runs on Windows, where
+//! this crate does nothing.
 
+#[cfg(windows)]
+mod absent;
+#[cfg(unix)]
 mod notify;
+#[cfg(unix)]
 mod socket_activation;
 
-pub use notify::{ServiceManager, VARIABLES};
+#[cfg(windows)]
+pub use absent::{Activation, ServiceManager};
+#[cfg(unix)]
+pub use notify::ServiceManager;
+#[cfg(unix)]
 pub use socket_activation::{ActivatedSocket, Activation, ActivationError};
+
+/// The environment variables that a service manager sets for a service. Processes that the service
+/// starts must not inherit these variables.
+pub const VARIABLES: [&str; 6] = [
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+    "LISTEN_FDS",
+    "LISTEN_PID",
+    "LISTEN_FDNAMES",
+];

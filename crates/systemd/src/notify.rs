@@ -9,17 +9,6 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The environment variables that a service manager sets for a service. Processes that the service
-/// starts must not inherit these variables.
-pub const VARIABLES: [&str; 6] = [
-    "NOTIFY_SOCKET",
-    "WATCHDOG_USEC",
-    "WATCHDOG_PID",
-    "LISTEN_FDS",
-    "LISTEN_PID",
-    "LISTEN_FDNAMES",
-];
-
 /// The maximum time for which an important notification, such as `READY=1`, is retried while the
 /// service manager's queue is full. The calling thread is blocked meanwhile.
 const SEND_TIMEOUT: Duration = Duration::from_secs(1);

@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 pub(crate) mod config;
+mod local_socket;
 pub(crate) mod new_app;
 pub(crate) mod profile;
 pub(crate) mod status;

@@ -5,13 +5,12 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::FileTypeExt as _;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rookery_status::{ADMIN_SOCKET, AdminAddress, run_folders};
+use rookery_status::{AdminAddress, admin_socket, run_folders};
 
+use super::local_socket;
 use crate::failure::Failure;
 use crate::settings::admin_address;
 use crate::user_paths::absolute;
@@ -191,9 +190,15 @@ fn parse_address(which: &OsStr) -> Option<AdminAddress> {
     if let Some(Ok(at)) = which.to_str().map(admin_address::parse) {
         return Some(at);
     }
-    let path = absolute(Path::new(which));
-    let is_socket = fs::metadata(&path).is_ok_and(|found| found.file_type().is_socket());
-    is_socket.then_some(AdminAddress::Unix(path))
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt as _;
+        let path = absolute(Path::new(which));
+        let is_socket = fs::metadata(&path).is_ok_and(|found| found.file_type().is_socket());
+        is_socket.then_some(AdminAddress::Unix(path))
+    }
+    #[cfg(windows)]
+    None
 }
 
 /// Returns the admin sockets of this user's running servers, each with the server's process id.
@@ -205,7 +210,7 @@ fn admin_sockets() -> Vec<(u32, AdminAddress)> {
     }
     let folders = parents.iter().flat_map(|parent| run_folders(parent));
     let mut places: Vec<_> =
-        folders.map(|(pid, folder)| (pid, AdminAddress::Unix(folder.join(ADMIN_SOCKET)))).collect();
+        folders.map(|(pid, folder)| (pid, AdminAddress::Unix(admin_socket(&folder)))).collect();
     places.sort_by_key(|(pid, _)| *pid);
     places
 }
@@ -246,9 +251,7 @@ pub(crate) fn request(
             exchange(stream, method, path)
         }
         AdminAddress::Unix(socket) => {
-            let stream = UnixStream::connect(socket)?;
-            stream.set_read_timeout(Some(TIMEOUT))?;
-            exchange(stream, method, path)
+            exchange(local_socket::connect(socket, TIMEOUT)?, method, path)
         }
     }
 }

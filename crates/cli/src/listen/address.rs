@@ -4,7 +4,6 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use rookery_server::{ListenError, Listener, ListenerConfig, Server, literal_address};
@@ -31,6 +30,11 @@ impl Address {
     /// exist.
     pub(crate) fn parse(host: &str, port: u16) -> Result<Address, Failure> {
         if let Some(path) = host.strip_prefix("unix:") {
+            if cfg!(windows) {
+                return Err(Failure::Unavailable(format!(
+                    "`host` must be an IP address, not `{host}`: Windows has no Unix sockets."
+                )));
+            }
             let path = absolute(Path::new(path));
             let folder = parent_folder(&path);
             if path.file_name().is_none() || !folder.is_dir() {
@@ -87,7 +91,7 @@ impl Address {
     ///
     /// # Errors
     /// Fails if the address cannot be bound.
-    #[cfg(any(not(target_os = "linux"), test))]
+    #[cfg(any(windows, test))]
     pub(crate) fn check_free(&self) -> Result<(), Failure> {
         self.try_to_bind().map_err(|error| self.bind_failure(&error))
     }
@@ -103,31 +107,15 @@ impl Address {
             Address::Tcp { socket, .. } => return TcpListener::bind(socket).map(drop),
             Address::Unix(path) => path,
         };
-        // Fails if the path is too long for a socket.
-        std::os::unix::net::SocketAddr::from_pathname(path)?;
-        if !parent_folder(path).is_dir() {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "its folder does not exist"));
-        }
-        match std::fs::symlink_metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
-            Ok(found) if found.file_type().is_socket() => {
-                if port_owner::is_listening(path) {
-                    return Err(io::ErrorKind::AddrInUse.into());
-                }
-                Ok(())
-            }
-            Ok(found) => {
-                let what = if found.is_dir() { "a folder" } else { "a file that is not a socket" };
-                let message = format!("{what} has this path; choose another path, or remove it");
-                Err(io::Error::new(io::ErrorKind::AlreadyExists, message))
-            }
-        }
+        #[cfg(unix)]
+        return check_socket_path(path);
+        #[cfg(windows)]
+        Err(io::Error::new(io::ErrorKind::Unsupported, path.display().to_string()))
     }
 
     /// Returns a description of the process that uses the address. Returns `None` unless that
     /// process is a worker whose supervisor no longer exists.
-    #[cfg(target_os = "linux")]
+    #[cfg(unix)]
     pub(crate) fn orphaned_worker(&self) -> Option<String> {
         match self {
             Address::Unix(path) => port_owner::orphaned_worker_on_path(path),
@@ -223,14 +211,41 @@ impl Address {
     }
 }
 
+/// Checks that a server can listen on a Unix socket with this path.
+#[cfg(unix)]
+fn check_socket_path(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::FileTypeExt as _;
+    // Fails if the path is too long for a socket.
+    std::os::unix::net::SocketAddr::from_pathname(path)?;
+    if !parent_folder(path).is_dir() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "its folder does not exist"));
+    }
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(found) if found.file_type().is_socket() => {
+            if port_owner::is_listening(path) {
+                return Err(io::ErrorKind::AddrInUse.into());
+            }
+            Ok(())
+        }
+        Ok(found) => {
+            let what = if found.is_dir() { "a folder" } else { "a file that is not a socket" };
+            let message = format!("{what} has this path; choose another path, or remove it");
+            Err(io::Error::new(io::ErrorKind::AlreadyExists, message))
+        }
+    }
+}
+
 fn port_failure(host: &str, port: u16, error: &io::Error) -> String {
     let hint = match error.kind() {
         io::ErrorKind::AddrInUse => {
             let by = match port_owner(port) {
                 Some(owner) => format!("by {owner}"),
-                None => {
+                None if port_owner::SEES_PROCESSES => {
                     format!("by a process that this user cannot see; {}", port_owner_command(port))
                 }
+                None => format!("by another process; {}", port_owner_command(port)),
             };
             let other = if port < u16::MAX { port + 1 } else { 8000 };
             return format!(
@@ -259,6 +274,8 @@ fn port_failure(host: &str, port: u16, error: &io::Error) -> String {
 fn port_owner_command(port: u16) -> String {
     if cfg!(target_os = "macos") {
         format!("`sudo lsof -nP -iTCP:{port} -sTCP:LISTEN` may show it")
+    } else if cfg!(windows) {
+        format!("`Get-NetTCPConnection -State Listen -LocalPort {port}` in PowerShell shows it")
     } else {
         format!("`sudo ss -ltnp 'sport = :{port}'` may show it")
     }
@@ -300,7 +317,7 @@ mod tests {
             "{message}"
         );
         assert!(message.contains(&format!("`--port {}`", port.wrapping_add(1))), "{message}");
-        if cfg!(target_os = "linux") {
+        if cfg!(all(target_os = "linux", not(feature = "portable"))) {
             assert!(message.contains(&format!("(process {}: ", std::process::id())), "{message}");
         }
         drop(busy);
@@ -339,7 +356,7 @@ mod tests {
         assert_eq!(at("s").check().unwrap(), None);
         assert!(!folder.path().join("s").exists());
         let listens = std::os::unix::net::UnixListener::bind(folder.path().join("s")).unwrap();
-        if cfg!(target_os = "linux") {
+        if cfg!(all(target_os = "linux", not(feature = "portable"))) {
             assert!(at("s").check().unwrap().unwrap().contains("another server listens there"));
         }
         // The file of a server that was killed is replaced.

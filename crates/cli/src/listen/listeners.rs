@@ -2,14 +2,17 @@
 //! HTTP requests to HTTPS. If a service manager has opened sockets, the server listens on them
 //! instead of the address.
 
+#[cfg(unix)]
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+#[cfg(unix)]
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rookery_server::{
     InheritedAddress, InheritedSockets, Listener, ListenerConfig, Notice, Redirect, Server,
 };
+#[cfg(unix)]
 use rookery_systemd::{ActivatedSocket, Activation};
 
 use crate::failure::Failure;
@@ -23,6 +26,7 @@ pub(crate) struct Listeners {
     /// The open listeners. If `has_redirect` is set, the first one redirects plaintext HTTP
     /// requests to HTTPS.
     open: Vec<Listener>,
+    #[cfg_attr(windows, allow(dead_code, reason = "only workers get copies of the sockets"))]
     has_redirect: bool,
     /// The URLs and socket paths that the start-up screen shows.
     pub(crate) addresses: String,
@@ -55,9 +59,10 @@ impl Listeners {
         let opened = site.tls.clone();
         // SAFETY: this function is called only once, and no other code uses the descriptors that
         // the variables of the service manager name.
-        let given = unsafe { Activation::take() };
-        let given = given.map_err(|error| Failure::Address(format!("{error}.")))?;
-        let given = inherited_sockets(given);
+        #[cfg(unix)]
+        let given = unsafe { inherited_sockets() }?;
+        #[cfg(windows)]
+        let given = InheritedSockets::default();
         let mut addresses = Vec::new();
         let mut ip_addresses = Vec::new();
         let mut add = |at: &Address, port: Option<u16>| {
@@ -126,6 +131,7 @@ impl Listeners {
     ///
     /// # Errors
     /// Fails with the error of the system.
+    #[cfg(unix)]
     pub(crate) fn copy_sockets(&self) -> io::Result<(Vec<OwnedFd>, Vec<OwnedFd>)> {
         let (redirects, listeners) = self.open.split_at(usize::from(self.has_redirect));
         let copies = |listeners: &[Listener]| -> io::Result<Vec<OwnedFd>> {
@@ -138,6 +144,7 @@ impl Listeners {
 
     /// Starts or stops accepting connections in this process. Workers that have copies of the
     /// listening sockets are not affected.
+    #[cfg(unix)]
     pub(crate) fn set_accepting(&self, is_on: bool) {
         self.open.iter().for_each(|listener| listener.set_accepting(is_on));
     }
@@ -164,7 +171,15 @@ impl Listeners {
     }
 }
 
-fn inherited_sockets(activation: Activation) -> InheritedSockets {
+/// Takes the listening sockets that a service manager has opened.
+///
+/// # Safety
+/// The requirements are those of [`Activation::take`].
+#[cfg(unix)]
+unsafe fn inherited_sockets() -> Result<InheritedSockets, Failure> {
+    // SAFETY: guaranteed by the caller, see `# Safety`.
+    let activation = unsafe { Activation::take() };
+    let activation = activation.map_err(|error| Failure::Address(format!("{error}.")))?;
     let mut given = InheritedSockets::default();
     for (_, socket) in activation.sockets {
         match socket {
@@ -172,7 +187,7 @@ fn inherited_sockets(activation: Activation) -> InheritedSockets {
             ActivatedSocket::Unix(socket) => given.push_unix(socket),
         }
     }
-    given
+    Ok(given)
 }
 
 fn shown_address(address: InheritedAddress) -> (Address, Option<u16>) {

@@ -3,6 +3,11 @@
 
 pub(crate) mod address;
 pub(crate) mod listeners;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 pub(crate) mod orphaned_worker;
+// Where systems differ, one file for each kind of system has the same functions.
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
+pub(crate) mod port_owner;
+#[cfg(not(all(target_os = "linux", not(feature = "portable"))))]
+#[path = "port_owner_unknown.rs"]
 pub(crate) mod port_owner;

@@ -6,6 +6,9 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+/// Whether this module can find processes.
+pub(crate) const SEES_PROCESSES: bool = true;
+
 /// The maximum number of characters of a command line that the description of a process shows.
 const SHOWN: usize = 120;
 
@@ -17,14 +20,12 @@ pub(crate) fn port_owner(port: u16) -> Option<String> {
 
 /// Returns a description of the process that listens on a TCP port. Returns `None` unless that
 /// process is a worker whose supervisor no longer exists.
-#[cfg(target_os = "linux")]
 pub(crate) fn orphaned_worker_on_port(port: u16) -> Option<String> {
     orphan(&inodes_of_port(port))
 }
 
 /// Returns a description of the process that listens at the path of a Unix socket. Returns `None`
 /// unless that process is a worker whose supervisor no longer exists.
-#[cfg(target_os = "linux")]
 pub(crate) fn orphaned_worker_on_path(path: &Path) -> Option<String> {
     orphan(&inodes_of_path(path))
 }
@@ -35,13 +36,11 @@ pub(crate) fn is_listening(path: &Path) -> bool {
 }
 
 /// The environment variable by which a process is recognized as a worker of this server.
-#[cfg(target_os = "linux")]
 const WORKER: &[u8] = b"ROOKERY_INTERNAL_CONTROL_FD=";
 
 /// Returns a description of a worker whose supervisor no longer exists, but which still has one of
 /// the sockets `inodes` open. Returns `None` if any process other than a worker, such as a running
 /// supervisor, has one of these sockets open.
-#[cfg(target_os = "linux")]
 fn orphan(inodes: &[String]) -> Option<String> {
     let owners: Vec<PathBuf> = owners(inodes).collect();
     let is_worker = |process: &PathBuf| {

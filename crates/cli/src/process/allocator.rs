@@ -1,5 +1,5 @@
-//! Returns memory to the operating system. The allocator is mimalloc in both programs that contain
-//! this crate: `main.rs`, and the shared library of the R package.
+//! Returns memory to the operating system. On Linux, the allocator is mimalloc in both programs
+//! that contain this crate: `main.rs`, and the shared library of the R package.
 
 /// Returns unused memory to the operating system: all of it if `all` is true, otherwise only what
 /// can be returned at little cost. The server calls this function as

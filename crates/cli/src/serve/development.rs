@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rookery_development::{Change, FileWatcher, LiveReload, development_application};
 use rookery_server::{MakeApplication, PageScript};
+#[cfg(unix)]
 use rookery_settings::EDITORS;
 use rookery_status::AccessToken;
 
@@ -74,6 +75,7 @@ impl Development {
     }
 
     /// Returns the URL that gives a browser access to the details of errors.
+    #[cfg(unix)]
     pub(crate) fn url(&self, base: Option<&str>) -> Option<String> {
         base.map(|base| self.token.url(base))
     }
@@ -81,10 +83,12 @@ impl Development {
 
 /// Returns the form of the URLs by which a link opens a file in an editor, with `{file}` and
 /// `{line}`. Returns `None` for no editor. `setting` is the value of the setting `editor`.
+#[cfg(unix)]
 pub(crate) fn editor_url(setting: Option<&str>) -> Option<String> {
     editor_url_in(setting, |name| std::env::var(name).ok())
 }
 
+#[cfg(unix)]
 fn editor_url_in(
     setting: Option<&str>,
     variable: impl Fn(&str) -> Option<String>,

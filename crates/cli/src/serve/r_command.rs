@@ -1,12 +1,11 @@
 //! Builds the command that starts an R process, and passes settings to that process.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rookery_server::access_log::Format;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 use rookery_settings::Value;
 use rookery_settings::environment;
 use rookery_settings::key_value_lines::Lines;
@@ -14,14 +13,16 @@ use rookery_settings::key_value_lines::Lines;
 use crate::app_detection::Target;
 use crate::failure::Failure;
 use crate::listen::address::Address;
+#[cfg(unix)]
 use crate::process::signals;
 use crate::serve::access_log::LogTarget;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 use crate::serve::development;
 use crate::serve::r_package;
+#[cfg(unix)]
 use crate::serve::tls;
 use crate::serve::tracing::service_name;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 use crate::settings::combined::Https;
 use crate::settings::r_arguments;
 use crate::settings::serve_settings::ServeSettings;
@@ -43,7 +44,7 @@ const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 ///
 /// # Errors
 /// Fails if R or the R package is not found.
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 pub(crate) fn worker_command(
     serve: &ServeSettings,
     target: &Target,
@@ -89,7 +90,7 @@ pub(crate) fn worker_command(
 
 /// Changes the command so that R runs interactively, with a prompt. R then reads its commands from
 /// the terminal, so the server is started by an R profile, which first runs the user's own profile.
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 fn make_interactive(command: &mut Command, target: &Target) -> Result<(), Failure> {
     let mut interactive = Command::new(command.get_program());
     interactive
@@ -142,7 +143,7 @@ pub(crate) fn r_command(target: &Target, settings: Lines) -> Result<Command, Fai
         .args(["--no-echo", "--no-restore", "--no-save"])
         .arg(file)
         .current_dir(&target.folder)
-        .env(SETTINGS_VARIABLE, OsString::from_vec(settings.into_bytes()))
+        .env(SETTINGS_VARIABLE, os_string(settings.into_bytes()))
         // R CMD check sets `R_TESTS` for its own R process, in which other R processes would fail.
         .env("R_TESTS", "");
     if let Some(libraries) = library_path(&package) {
@@ -159,13 +160,47 @@ pub(crate) fn r_command(target: &Target, settings: Lines) -> Result<Command, Fai
     Ok(command)
 }
 
-/// Returns the absolute path of the first program `R` in the folders of `path`, the value of
-/// `PATH`. The path is absolute because R is started in another folder, that of the app.
+/// Returns the absolute path of the first R program in the folders of `path`, the value of `PATH`,
+/// and then in the folders in which R is usually installed. The path is absolute because R is
+/// started in another folder, that of the app.
 fn find_r(path: Option<&OsStr>) -> Option<PathBuf> {
+    let usual = usual_folders();
     std::env::split_paths(path.unwrap_or(OsStr::new(DEFAULT_PATH)))
+        .chain(usual)
         .filter(|folder| !folder.as_os_str().is_empty())
-        .filter_map(|folder| std::path::absolute(folder.join("R")).ok())
+        .flat_map(|folder| PROGRAMS.iter().map(move |program| folder.join(program)))
+        .filter_map(|program| std::path::absolute(program).ok())
         .find(|program| program.is_file() && is_executable(program))
+}
+
+/// The names of R's program in a folder of programs, best first. Windows' `R.exe` only starts
+/// `Rterm.exe`, which is in a subfolder.
+const PROGRAMS: &[&str] =
+    if cfg!(windows) { &["x64/Rterm.exe", "Rterm.exe", "R.exe"] } else { &["R"] };
+
+/// Returns the folders in which R's program is usually installed and that are not in `PATH`. On
+/// Windows, these are the folder that `R_HOME` names and the folders of all versions in `Program
+/// Files`, the newest first.
+fn usual_folders() -> Vec<PathBuf> {
+    if !cfg!(windows) {
+        return Vec::new();
+    }
+    let variable = |name| std::env::var_os(name).map(PathBuf::from);
+    let mut versions: Vec<PathBuf> = variable("ProgramFiles")
+        .and_then(|programs| std::fs::read_dir(programs.join("R")).ok())
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
+    versions.sort_by_key(|folder| std::cmp::Reverse(version_of(folder)));
+    variable("R_HOME").into_iter().chain(versions).map(|home| home.join("bin")).collect()
+}
+
+/// Returns the numbers in the name of a folder such as `R-4.5.1`.
+fn version_of(folder: &Path) -> Vec<u32> {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    name.split(|it: char| !it.is_ascii_digit()).filter_map(|it| it.parse().ok()).collect()
 }
 
 /// Returns a value for `R_LIBS` that begins with the library of rookery's own version of httpuv, so
@@ -178,7 +213,7 @@ fn library_path(package: &Path) -> Option<OsString> {
     }
     let mut libraries = compat.into_os_string();
     if let Some(others) = std::env::var_os("R_LIBS").filter(|others| !others.is_empty()) {
-        libraries.push(":");
+        libraries.push(if cfg!(windows) { ";" } else { ":" });
         libraries.push(others);
     }
     Some(libraries)
@@ -191,7 +226,7 @@ pub(crate) fn add_log(serve: &ServeSettings, log: &LogTarget, lines: &mut Lines)
         LogTarget::Nothing => lines.line("log", b"nothing"),
         LogTarget::File(path) => {
             lines.line("log", b"file");
-            lines.line("log_file", path.as_os_str().as_bytes());
+            lines.line("log_file", path_bytes(path));
         }
     }
     let format: &[u8] = match serve.format {
@@ -203,16 +238,29 @@ pub(crate) fn add_log(serve: &ServeSettings, log: &LogTarget, lines: &mut Lines)
     lines.line("log_format", format);
 }
 
+/// Returns the bytes of a path as R reads them: in UTF-8 on Windows, and unchanged elsewhere.
+pub(crate) fn path_bytes(path: &Path) -> &[u8] {
+    path.as_os_str().as_encoded_bytes()
+}
+
+/// Converts bytes that [`path_bytes`] or a text has given to a value of an environment variable.
+fn os_string(bytes: Vec<u8>) -> OsString {
+    #[cfg(unix)]
+    return std::os::unix::ffi::OsStringExt::from_vec(bytes);
+    #[cfg(windows)]
+    String::from_utf8_lossy(&bytes).into_owned().into()
+}
+
 /// Returns the settings that tell the R process what to serve, and at which address.
 pub(crate) fn target_lines(target: &Target, address: &Address) -> Lines {
     let mut lines = Lines::default();
-    lines.line("target", target.path.as_os_str().as_bytes());
+    lines.line("target", path_bytes(&target.path));
     match address {
         Address::Tcp { host, socket } => {
             lines.line("host", host.as_bytes());
             lines.line("port", socket.port().to_string().as_bytes());
         }
-        Address::Unix(path) => lines.line("socket", path.as_os_str().as_bytes()),
+        Address::Unix(path) => lines.line("socket", path_bytes(path)),
     }
     lines
 }

@@ -1,69 +1,232 @@
-//! Serves an app on operating systems other than Linux. There is no supervisor: the program
-//! replaces itself by R, which keeps the program's process id.
+//! Serves an app on Windows, where there is no supervisor: one R process listens itself, and this
+//! program starts it again when it fails. A reload ends the R process before the next one starts.
 
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::process::CommandExt as _;
+use std::net::{Ipv4Addr, Ipv6Addr, TcpStream};
+use std::process::Command;
+use std::time::{Duration, Instant};
 
-use rookery_server::output;
 use rookery_settings::key_value_lines::Lines;
 use rookery_status::AdminAddress;
+use rookery_supervisor::RestartBackoff;
 
 use crate::app_detection::Target;
+use crate::commands::check;
 use crate::failure::Failure;
 use crate::listen::address::Address;
-use crate::process::signals;
+use crate::process::child::OwnedChild;
+use crate::process::signals::{ReceivedSignal, Signals};
 use crate::serve::access_log::LogTarget;
-use crate::serve::r_command::{add_log, find_r_and_package, r_command, target_lines};
+use crate::serve::r_command::{add_log, find_r_and_package, path_bytes, r_command, target_lines};
 use crate::serve::r_package;
 use crate::serve::tls;
 use crate::settings::serve_settings::ServeSettings;
+use crate::settings::sources::{LoadedSettings, Sources};
 use crate::settings::workers::Workers;
+use crate::stderr::log_line;
 
-/// Serves an app with one R process, which replaces this process. Returns only if that fails.
+/// The interval at which the program checks whether the R process has ended.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The time within which the R process has to end on request. After that, it is killed.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Serves an app with one R process until a signal stops the server or the app ends it.
 ///
 /// # Errors
-/// Fails if the address or a certificate is not available, or if R is not found.
+/// Fails if a setting needs the supervisor, if the address or a certificate is not available, if R
+/// is not found, or if the first R process fails before it listens.
 pub(crate) fn serve(
-    serve: &ServeSettings,
+    sources: &Sources,
+    loaded: &LoadedSettings,
     target: &Target,
     address: &Address,
     redirect_address: Option<&Address>,
     log: &LogTarget,
 ) -> Result<(), Failure> {
-    if serve.is_dev {
-        return Err(Failure::Unavailable(
-            "`rookery dev` needs Linux, except for static sites: use `rookery serve`.".to_owned(),
-        ));
-    }
-    if serve.workers != Workers::of(&rookery_settings::Settings::default())? {
-        return Err(Failure::Unavailable(
-            "Options for workers, such as `--workers`, need Linux: without them, one R process \
-             serves the app."
-                .to_owned(),
-        ));
-    }
-    tls::check(&serve.settings)?;
+    check_settings(&loaded.serve)?;
     let (_, package) = find_r_and_package(&target.folder)?;
     r_package::warn_if_versions_differ(&package);
     address.check_free()?;
     redirect_address.map_or(Ok(()), Address::check_free)?;
-    Err(exec_r(serve, target, address, log))
+    let signals = Signals::start()?;
+    let mut server = SingleProcess {
+        command: command_for_r(&loaded.serve, target, address, log)?,
+        restarts: loaded.serve.workers.restarts,
+        has_listened: false,
+    };
+    let read_settings = || command_with_new_settings(sources, target);
+    server.run(|time| signals.recv_timeout(time), read_settings, || is_listening(address))
 }
 
-/// Replaces this process by the R process. If that fails, returns the reason.
-fn exec_r(serve: &ServeSettings, target: &Target, address: &Address, log: &LogTarget) -> Failure {
-    let mut command = match r_command(target, settings_for_r(serve, target, address, log)) {
-        Ok(command) => command,
-        Err(failure) => return failure,
-    };
-    if signals::is_ignored(libc::SIGINT) {
-        // R installs a handler for SIGINT even if the signal is ignored, so the signal is blocked.
-        signals::block(&[libc::SIGINT]);
+/// Returns true if a server listens on the address. Connects to the address, because binding to it
+/// could make R's own attempt fail.
+fn is_listening(address: &Address) -> bool {
+    let Address::Tcp { socket, .. } = address else { return true };
+    let mut socket = *socket;
+    if socket.ip().is_unspecified() {
+        socket.set_ip(if socket.is_ipv4() {
+            Ipv4Addr::LOCALHOST.into()
+        } else {
+            Ipv6Addr::LOCALHOST.into()
+        });
     }
-    output::flush();
-    let error = command.exec();
-    let program = command.get_program().to_string_lossy();
-    Failure::Unavailable(format!("R could not be started ({program}): {error}."))
+    TcpStream::connect_timeout(&socket, CHECK_INTERVAL).is_ok()
+}
+
+/// Checks that the settings can be applied without the supervisor.
+fn check_settings(serve: &ServeSettings) -> Result<(), Failure> {
+    if serve.is_dev {
+        return Err(Failure::Unavailable(
+            "`rookery dev` needs Linux or macOS, except for static sites: use `rookery serve`, and \
+             Ctrl-Break to reload."
+                .to_owned(),
+        ));
+    }
+    let workers = Workers::of(&rookery_settings::Settings::default())?;
+    let needs_front_end = serve.is_embedded || !serve.shutdown_delay.is_zero();
+    if needs_front_end || serve.workers != (Workers { restarts: serve.workers.restarts, ..workers })
+    {
+        return Err(Failure::Unavailable(
+            "Options for workers, such as `--workers` and `--shutdown-delay`, need Linux or macOS: \
+             leave them out, and one R process serves the app."
+                .to_owned(),
+        ));
+    }
+    tls::check(&serve.settings)
+}
+
+/// Returns the command that starts R, with the settings of the environment and of `_server.yml` as
+/// they are now.
+fn command_with_new_settings(sources: &Sources, target: &Target) -> Result<Command, Failure> {
+    let LoadedSettings { serve, notes } = sources.read(target)?;
+    notes.iter().for_each(|note| log_line(note));
+    check_settings(&serve)?;
+    let (address, log) = check::address_and_log(&serve)?;
+    command_for_r(&serve, target, &address, &log)
+}
+
+fn command_for_r(
+    serve: &ServeSettings,
+    target: &Target,
+    address: &Address,
+    log: &LogTarget,
+) -> Result<Command, Failure> {
+    r_command(target, settings_for_r(serve, target, address, log))
+}
+
+/// What has ended an R process, or is to end it.
+#[derive(Debug)]
+enum End {
+    /// The process has exited with this status.
+    Exited(i32),
+    /// The next process is started with this command.
+    Reload(Box<Command>),
+    Stop,
+}
+
+/// The only R process of a server, which is started again when it fails.
+#[derive(Debug)]
+struct SingleProcess {
+    command: Command,
+    /// Whether a process that has failed is started again.
+    restarts: bool,
+    /// Whether a process has listened on the address.
+    has_listened: bool,
+}
+
+impl SingleProcess {
+    /// Runs the process, and starts it again when it fails, until a signal requests the server to
+    /// stop or the process exits with status 0.
+    ///
+    /// `next_signal` waits for a signal for at most the given time, `read_settings` returns the
+    /// command for a reload, and `is_listening` returns true if a server listens on the address.
+    fn run(
+        &mut self,
+        next_signal: impl Fn(Duration) -> Option<ReceivedSignal>,
+        read_settings: impl Fn() -> Result<Command, Failure>,
+        is_listening: impl Fn() -> bool,
+    ) -> Result<(), Failure> {
+        let mut backoff = RestartBackoff::default();
+        for epoch in 1.. {
+            let started = Instant::now();
+            let mut child = OwnedChild::start(&mut self.command).map_err(|error| {
+                let program = self.command.get_program().to_string_lossy();
+                Failure::Unavailable(format!("R could not be started ({program}): {error}."))
+            })?;
+            let status = match self.wait(&mut child, &next_signal, &read_settings, &is_listening) {
+                End::Exited(0) => return Ok(()),
+                End::Exited(status) => status,
+                End::Stop => {
+                    end_process(&mut child, &next_signal);
+                    return Ok(());
+                }
+                End::Reload(command) => {
+                    log_line("reloading: R ends, and starts again");
+                    end_process(&mut child, &next_signal);
+                    self.command = *command;
+                    continue;
+                }
+            };
+            // The processes that R has started end with it, because they may use the port.
+            drop(child);
+            if !self.has_listened {
+                return Err(Failure::NeverReady(None));
+            }
+            if !self.restarts {
+                return Err(Failure::WorkerExited(u8::try_from(status).unwrap_or(1)));
+            }
+            let pause = backoff.on_exit(started.elapsed(), false, Instant::now(), epoch);
+            log_line(&format!(
+                "R ended with status {status}: it starts again in {} ms",
+                pause.time.as_millis()
+            ));
+            if next_signal(pause.time).is_some_and(ReceivedSignal::is_stop) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the process ends or a signal requests its end. A mistake in the settings cancels
+    /// a reload.
+    fn wait(
+        &mut self,
+        child: &mut OwnedChild,
+        next_signal: &impl Fn(Duration) -> Option<ReceivedSignal>,
+        read_settings: &impl Fn() -> Result<Command, Failure>,
+        is_listening: &impl Fn() -> bool,
+    ) -> End {
+        loop {
+            match child.exit_status() {
+                Ok(None) => {}
+                Ok(Some(status)) => return End::Exited(status.code().unwrap_or(1)),
+                // The process cannot be waited for, so it counts as failed.
+                Err(_) => return End::Exited(1),
+            }
+            self.has_listened = self.has_listened || is_listening();
+            match next_signal(CHECK_INTERVAL) {
+                Some(signal) if signal.is_stop() => return End::Stop,
+                Some(signal) if signal.is_reload() => match read_settings() {
+                    Ok(command) => return End::Reload(Box::new(command)),
+                    Err(failure) => log_line(&format!("not reloaded: {}", failure.message())),
+                },
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Requests the process to end, and waits until it has. Kills it at the next request to stop, or
+/// after [`END_TIMEOUT`].
+fn end_process(child: &mut OwnedChild, next_signal: &impl Fn(Duration) -> Option<ReceivedSignal>) {
+    child.request_end();
+    let deadline = Instant::now() + END_TIMEOUT;
+    while matches!(child.exit_status(), Ok(None)) && Instant::now() < deadline {
+        if next_signal(CHECK_INTERVAL).is_some_and(ReceivedSignal::is_stop) {
+            break;
+        }
+    }
+    child.kill();
 }
 
 fn settings_for_r(
@@ -79,15 +242,12 @@ fn settings_for_r(
     match &serve.admin {
         Some(AdminAddress::Tcp(address)) => lines.line("admin", address.to_string().as_bytes()),
         Some(AdminAddress::Unix(path)) => {
-            lines.line("admin", &[b"unix:", path.as_os_str().as_bytes()].concat());
+            lines.line("admin", &[b"unix:", path_bytes(path)].concat());
         }
         None => {}
     }
     if serve.opens_browser {
         lines.line("open", b"TRUE");
-    }
-    if signals::is_ignored(libc::SIGINT) {
-        lines.line("interrupt", b"ignored");
     }
     lines
 }
@@ -170,20 +330,87 @@ mod tests {
     }
 
     #[test]
-    fn development_needs_linux() {
-        let target = Target { path: "/app".into(), folder: "/app".into(), is_site: false };
-        let address = Address::parse("127.0.0.1", 0).unwrap();
-        let refused = serve(&served(&["dev", "."]), &target, &address, None, &LogTarget::Nothing);
-        assert!(message_of(refused).starts_with("`rookery dev` needs Linux, except"));
+    fn what_needs_the_supervisor_is_refused() {
+        let refused = check_settings(&served(&["dev", "."]));
+        assert!(message_of(refused).starts_with("`rookery dev` needs Linux or macOS, except"));
+        for args in
+            [&["--workers", "2"][..], &["--drain", "5s"], &["--embed"], &["--shutdown-delay", "1s"]]
+        {
+            let refused = check_settings(&settings(args));
+            assert!(message_of(refused).starts_with("Options for workers"), "{args:?}");
+        }
+        for args in [&["--port", "0"][..], &["--restart", "never"]] {
+            check_settings(&settings(args)).unwrap();
+        }
     }
 
     #[test]
-    fn options_for_workers_need_linux() {
-        let target = Target { path: "/app".into(), folder: "/app".into(), is_site: false };
-        let address = Address::parse("127.0.0.1", 0).unwrap();
-        for args in [&["--workers", "2"][..], &["--drain", "5s"]] {
-            let refused = serve(&settings(args), &target, &address, None, &LogTarget::Nothing);
-            assert!(message_of(refused).starts_with("Options for workers"), "{args:?}");
+    fn a_server_is_found_by_a_connection() {
+        let listener = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        for host in ["127.0.0.1", "0.0.0.0"] {
+            assert!(is_listening(&Address::parse(host, port).unwrap()), "{host}");
         }
+        drop(listener);
+        assert!(!is_listening(&Address::parse("127.0.0.1", port).unwrap()));
+    }
+
+    /// Runs a shell script as the R process. The signals arrive after the given numbers of
+    /// milliseconds. Returns the result and the number of starts.
+    fn run(
+        script: &str,
+        (restarts, has_listened): (bool, bool),
+        signals: &[(u64, ReceivedSignal)],
+    ) -> (Result<(), Failure>, usize) {
+        let folder = tempfile::tempdir().unwrap();
+        let shell = || {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", &format!("echo >> starts; {script}")]).current_dir(folder.path());
+            command
+        };
+        let began = Instant::now();
+        let left = std::cell::RefCell::new(signals.to_vec());
+        let next_signal = |time: Duration| {
+            std::thread::sleep(time.min(Duration::from_millis(20)));
+            let mut left = left.borrow_mut();
+            let is_due =
+                left.first().is_some_and(|(at, _)| began.elapsed() >= Duration::from_millis(*at));
+            is_due.then(|| left.remove(0).1)
+        };
+        let mut server = SingleProcess { command: shell(), restarts, has_listened: false };
+        let result = server.run(next_signal, || Ok(shell()), || has_listened);
+        let starts = std::fs::read_to_string(folder.path().join("starts")).unwrap_or_default();
+        (result, starts.lines().count())
+    }
+
+    const RELOAD: ReceivedSignal = ReceivedSignal::for_test(libc::SIGHUP);
+    const STOP: ReceivedSignal = ReceivedSignal::for_test(libc::SIGTERM);
+
+    #[test]
+    fn a_process_that_fails_is_started_again_until_it_succeeds() {
+        let script = "[ $(wc -l < starts) = 3 ] || { sleep 0.1; exit 3; }";
+        assert!(matches!(run(script, (true, true), &[]), (Ok(()), 3)));
+        let refused = run(script, (false, true), &[]);
+        assert!(matches!(refused, (Err(Failure::WorkerExited(3)), 1)), "{refused:?}");
+        let never = run(script, (true, false), &[]);
+        assert!(matches!(never, (Err(Failure::NeverReady(None)), 1)), "{never:?}");
+    }
+
+    #[test]
+    fn a_reload_ends_the_process_before_the_next_one_starts() {
+        // A process that found the lock of another one would fail.
+        let script = "mkdir lock || exit 9; trap 'rmdir lock; exit 0' TERM; while :; do sleep \
+                      0.01; done";
+        let (result, starts) = run(script, (true, true), &[(400, RELOAD), (800, STOP)]);
+        assert!(result.is_ok() && starts == 2, "{result:?} {starts}");
+    }
+
+    #[test]
+    fn a_second_request_to_stop_kills_the_process() {
+        let script = "trap '' TERM; while :; do sleep 0.01; done";
+        let began = Instant::now();
+        let (result, starts) = run(script, (true, true), &[(200, STOP), (400, STOP)]);
+        assert!(result.is_ok() && starts == 1, "{result:?} {starts}");
+        assert!(began.elapsed() < END_TIMEOUT / 2);
     }
 }

@@ -78,7 +78,7 @@ pub(crate) fn serve(
         page_script: dev.as_ref().map(Development::script),
         ..ListenerConfig::default()
     };
-    #[cfg(target_os = "linux")]
+    #[cfg(unix)]
     crate::listen::orphaned_worker::wait_for_orphaned_workers(
         std::iter::once(address).chain(redirect_address),
         &signals,

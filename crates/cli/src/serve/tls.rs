@@ -71,7 +71,7 @@ pub(crate) fn reload(tls: &Tls) {
 ///
 /// # Errors
 /// Fails if the files cannot be used. The previous certificates stay in use.
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 pub(crate) fn apply(tls: &Tls, settings: &CombinedSettings) -> Result<(), Failure> {
     if settings.https() != Some(Https::Files) {
         reload(tls);

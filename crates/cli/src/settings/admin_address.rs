@@ -14,6 +14,10 @@ use crate::user_paths::absolute;
 /// Fails if the text is not an address.
 pub(crate) fn parse(text: &str) -> Result<AdminAddress, Failure> {
     match AdminAddress::parse(text) {
+        Some(AdminAddress::Unix(_)) if cfg!(windows) => Err(Failure::CommandLine(format!(
+            "`--admin` must be an address with a port, such as 127.0.0.1:9100, not `{text}`: \
+             Windows has no Unix sockets."
+        ))),
         Some(AdminAddress::Unix(path)) => Ok(AdminAddress::Unix(absolute(Path::new(&path)))),
         Some(tcp @ AdminAddress::Tcp(_)) => Ok(tcp),
         None => Err(Failure::CommandLine(format!(

@@ -8,7 +8,7 @@ use rookery_server::{Config, NamedLimit, TrustedProxies};
 use rookery_settings::{Section, Setting};
 
 use crate::failure::Failure;
-use crate::process::allocator;
+use crate::process::TRIM;
 use crate::user_paths::{absolute, is_executable, is_writable};
 
 /// The origin of the server's HTTPS certificates.
@@ -84,7 +84,7 @@ impl CombinedSettings {
 
     /// Returns the limits of the server. Limits that are not given have the server's defaults.
     fn config(&self) -> Config {
-        let mut config = Config { trim: Some(allocator::trim), ..Config::default() };
+        let mut config = Config { trim: TRIM, ..Config::default() };
         for given in self.0.all() {
             if let (Some(limit), Some(number)) = (limit_of(given.setting), given.value.number()) {
                 limit.set(&mut config, number);
@@ -113,7 +113,7 @@ impl CombinedSettings {
     }
 
     /// Returns true if each response contains the id of its request as a header.
-    #[cfg(target_os = "linux")]
+    #[cfg(unix)]
     pub(crate) fn sends_request_id(&self) -> bool {
         self.0.given("request_id_header").and_then(|given| given.value.flag()).unwrap_or(true)
     }

@@ -9,7 +9,7 @@ use crate::user_paths::absolute;
 /// The settings that a worker gets if the supervisor accepts the connections. Most other settings
 /// are applied by the supervisor itself. The limits of WebSockets are among the worker's settings,
 /// because the supervisor forwards the bytes of WebSockets without reading the messages in them.
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 const WORKER_SETTINGS: [&str; 18] = [
     "spool_dir",
     "ws_max_message_size",
@@ -41,7 +41,7 @@ impl CombinedSettings {
 
     /// Adds to `lines`, which contains the settings for a worker, all given settings that a worker
     /// needs if the supervisor accepts its connections.
-    #[cfg(target_os = "linux")]
+    #[cfg(unix)]
     pub(crate) fn pass_to_worker(&self, lines: &mut Lines) {
         self.pass_rows(lines, |row| WORKER_SETTINGS.contains(&row.name));
     }
@@ -99,7 +99,7 @@ mod tests {
         String::from_utf8(lines.into_bytes()).unwrap().lines().map(str::to_owned).collect()
     }
 
-    #[cfg(target_os = "linux")]
+    #[cfg(unix)]
     #[test]
     fn passes_websocket_settings_to_workers() {
         let settings = settings_from(&[
@@ -126,7 +126,7 @@ mod tests {
 
     /// Tests which settings can change at a reload: those that only the worker uses, and those of
     /// the process that accepts connections if that process is the worker.
-    #[cfg(target_os = "linux")]
+    #[cfg(unix)]
     #[test]
     fn settings_that_workers_get_apply_at_a_reload() {
         use rookery_settings::Applies;

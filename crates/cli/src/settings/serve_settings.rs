@@ -11,7 +11,9 @@ use crate::failure::Failure;
 use crate::listen::address::Address;
 use crate::serve::access_log::LogTarget;
 use crate::settings::admin_address;
-use crate::settings::combined::{self, CombinedSettings, Https};
+#[cfg(unix)]
+use crate::settings::combined::Https;
+use crate::settings::combined::{self, CombinedSettings};
 use crate::settings::workers::Workers;
 
 /// The settings of `rookery serve`. Paths may be relative to the folder in which the program was
@@ -94,7 +96,7 @@ impl ServeSettings {
     /// Returns true if a single worker may accept connections itself. Returns false if the
     /// supervisor must accept them, because it responds to ACME challenges or applies a setting
     /// that only it can apply ([`Workers::needs_front_end`]).
-    #[cfg(target_os = "linux")]
+    #[cfg(unix)]
     pub(crate) fn may_accept(&self) -> bool {
         self.settings.https() != Some(Https::Authority) && !self.workers.needs_front_end
     }

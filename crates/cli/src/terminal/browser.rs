@@ -2,6 +2,7 @@
 
 use std::process::{Command, Stdio};
 
+use crate::process::child::own_group;
 use crate::process::start_thread;
 use crate::stderr::log_line;
 
@@ -17,7 +18,13 @@ pub(crate) fn open(url: Option<&str>) {
     if let Some(reason) = reason_not_to_open(is_set) {
         return log_line(&format!("`--open` {reason}; the address is {url}"));
     }
-    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let program = if cfg!(target_os = "macos") {
+        "open"
+    } else if cfg!(windows) {
+        "explorer"
+    } else {
+        "xdg-open"
+    };
     let mut command = Command::new(program);
     command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     detach(&mut command);
@@ -28,7 +35,8 @@ pub(crate) fn open(url: Option<&str>) {
             // Waits for the process, which would otherwise become a zombie. The process may be the
             // browser itself.
             let waiting = start_thread("rookery-browser", move || {
-                if child.wait().is_ok_and(|status| !status.success()) {
+                // The status of Windows' explorer says nothing.
+                if child.wait().is_ok_and(|status| !status.success() && !cfg!(windows)) {
                     log_line(&failed);
                 }
             });
@@ -42,8 +50,7 @@ pub(crate) fn open(url: Option<&str>) {
 /// Detaches the browser from this program: Ctrl-C at the terminal does not stop the browser, and
 /// the browser does not inherit this program's environment variables.
 fn detach(command: &mut Command) {
-    use std::os::unix::process::CommandExt as _;
-    command.process_group(0);
+    own_group(command);
     for name in rookery_settings::environment::program_variables() {
         command.env_remove(name);
     }
@@ -63,7 +70,7 @@ fn reason_not_to_open(has: impl Fn(&str) -> bool) -> Option<&'static str> {
         return Some("does not open a browser over SSH");
     }
     // Without a display, `xdg-open` would start a text browser in the server's terminal.
-    let needs_display = !cfg!(target_os = "macos") && !has("BROWSER");
+    let needs_display = !cfg!(any(target_os = "macos", windows)) && !has("BROWSER");
     needs_display.then_some("cannot open a browser without a display")
 }
 
@@ -81,7 +88,7 @@ mod tests {
         for names in [&["SSH_CONNECTION"][..], &["SSH_TTY"], &["SSH_TTY", "BROWSER"]] {
             assert!(reason(names).is_some_and(|text| text.contains("SSH")), "{names:?}");
         }
-        if !cfg!(target_os = "macos") {
+        if !cfg!(any(target_os = "macos", windows)) {
             assert!(reason(&[]).is_some_and(|text| text.contains("display")));
         }
     }

@@ -5,11 +5,30 @@ const DEFAULT: (usize, usize) = (80, 24);
 
 /// Returns the number of columns and rows of the terminal on standard output.
 pub(crate) fn of_stdout() -> (usize, usize) {
+    system_size().filter(|(columns, rows)| *columns > 0 && *rows > 0).unwrap_or(DEFAULT)
+}
+
+#[cfg(unix)]
+fn system_size() -> Option<(usize, usize)> {
     let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: `size` is a valid winsize to write to.
     let result = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
-    if result != 0 || size.ws_col == 0 || size.ws_row == 0 {
-        return DEFAULT;
+    (result == 0).then(|| (size.ws_col.into(), size.ws_row.into()))
+}
+
+#[cfg(windows)]
+fn system_size() -> Option<(usize, usize)> {
+    use std::os::windows::io::AsRawHandle as _;
+    use windows_sys::Win32::System::Console::{
+        CONSOLE_SCREEN_BUFFER_INFO, GetConsoleScreenBufferInfo,
+    };
+    let mut info = CONSOLE_SCREEN_BUFFER_INFO::default();
+    let console = std::io::stdout().as_raw_handle();
+    // SAFETY: `info` is valid for writes. The call fails for a handle that is no console.
+    if unsafe { GetConsoleScreenBufferInfo(console, &raw mut info) } == 0 {
+        return None;
     }
-    (size.ws_col.into(), size.ws_row.into())
+    let window = info.srWindow;
+    let side = |first: i16, last: i16| usize::try_from(i32::from(last) - i32::from(first) + 1).ok();
+    Some((side(window.Left, window.Right)?, side(window.Top, window.Bottom)?))
 }

@@ -1,19 +1,15 @@
-//! Functions that wait for the end of a worker process and reap it.
+//! The end of a worker process, and the function that reaps it.
 
 use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
-
-/// The interval at which the supervisor checks whether a worker process has ended, on systems
-/// without process descriptors (Linux before 5.3, some sandboxes).
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// The number of bytes in the unit in which the system reports the resident memory of an ended
+/// process (`ru_maxrss`): bytes on macOS, KiB on other systems.
+const MEMORY_UNIT: u64 = if cfg!(target_vendor = "apple") { 1 } else { 1024 };
 
 /// The exit status of a process, or the signal that ended it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,40 +57,6 @@ pub(crate) struct ProcessEnd {
     pub(crate) memory: u64,
 }
 
-/// Waits until a child process has ended. The process remains a zombie until it is [reaped](reap),
-/// so the system cannot reuse its id yet.
-pub(crate) async fn wait(pid: libc::pid_t) {
-    let descriptor = process_descriptor(pid).and_then(|descriptor| {
-        // SAFETY: the `OwnedFd` owns its descriptor, which therefore stays open and the same until
-        // the `OwnedFd` is dropped.
-        unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }
-            .map_err(|refused| refused.into_parts().1)
-    });
-    while !has_ended(pid) {
-        match &descriptor {
-            // The descriptor of an ended process stays readable. `readable` fails only while the
-            // runtime shuts down.
-            Ok(descriptor) if descriptor.readable().await.is_ok() => {}
-            _ => tokio::time::sleep(LOOK_EVERY).await,
-        }
-    }
-}
-
-/// Returns true if a child process has ended. Does not reap the process.
-fn has_ended(pid: libc::pid_t) -> bool {
-    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-    let id = libc::id_t::try_from(pid).unwrap_or(libc::id_t::MAX);
-    let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: `info` is valid for writes of a `siginfo_t`.
-    if unsafe { libc::waitid(libc::P_PID, id, info.as_mut_ptr(), how) } != 0 {
-        // Any error but an interruption means that something else has reaped the process.
-        return io::Error::last_os_error().kind() != io::ErrorKind::Interrupted;
-    }
-    // SAFETY: a `siginfo_t` of zeros is valid. The system leaves it unchanged unless the process
-    // has ended.
-    unsafe { info.assume_init().si_pid() != 0 }
-}
-
 /// Reaps an ended child process, which must be the leader of its process group. First kills the
 /// remaining processes of that group.
 pub(crate) fn reap(pid: libc::pid_t) -> ProcessEnd {
@@ -119,18 +81,7 @@ pub(crate) fn reap(pid: libc::pid_t) -> ProcessEnd {
         // An error means that something else has reaped the process, so its exit status is unknown.
         exit: if waited < 0 { Exit::Status(-1) } else { ExitStatus::from_raw(status).into() },
         time: time(usage.ru_utime) + time(usage.ru_stime),
-        memory: u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024,
-    }
-}
-
-fn process_descriptor(pid: libc::pid_t) -> io::Result<OwnedFd> {
-    // SAFETY: the call passes no memory.
-    let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    match libc::c_int::try_from(descriptor) {
-        // SAFETY: the call has just created the descriptor, so nothing else owns it. The system
-        // closes it when this process executes another program.
-        Ok(descriptor) if descriptor >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
-        _ => Err(io::Error::last_os_error()),
+        memory: u64::try_from(usage.ru_maxrss).unwrap_or(0) * MEMORY_UNIT,
     }
 }
 
@@ -141,6 +92,7 @@ mod tests {
     use std::process::{Child, Command, Stdio};
 
     use super::*;
+    use crate::process::wait;
 
     /// Starts a shell that runs a script in a new process group. The shell is the leader of that
     /// group.

@@ -6,13 +6,15 @@ mod exit;
 mod output;
 mod spawn;
 mod start_output;
+mod state;
 
 pub(crate) use cgroup::ControlGroups;
 pub use cgroup::memory_limit;
 #[cfg(test)]
 pub(crate) use cgroup::stand_in;
 pub use exit::Exit;
-pub(crate) use exit::{ProcessEnd, reap, wait};
+pub(crate) use exit::{ProcessEnd, reap};
 pub(crate) use output::pass_on;
 pub(crate) use spawn::{WorkerStart, spawn};
 pub(crate) use start_output::{HeldOutput, StartOutput};
+pub(crate) use state::{is_stopped, wait};

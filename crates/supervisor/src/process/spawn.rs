@@ -168,15 +168,27 @@ fn settle(parent: libc::pid_t, files: Option<libc::rlimit>, is_preloaded: bool) 
         if let Some(files) = files {
             libc::setrlimit(libc::RLIMIT_NOFILE, &raw const files);
         }
-        // Enables transparent huge pages again, which the supervisor has disabled for itself and
-        // which are useful for R. The setting is inherited.
-        libc::prctl(libc::PR_SET_THP_DISABLE, 0, 0, 0, 0);
-        if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        #[cfg(all(target_os = "linux", not(feature = "portable")))]
+        request_death_signal()?;
         // The supervisor may have ended before the death signal was requested.
         if libc::getppid() != parent {
             return Err(io::ErrorKind::BrokenPipe.into());
+        }
+    }
+    Ok(())
+}
+
+/// Makes the system send SIGTERM to this new process when the supervisor ends, and enables
+/// transparent huge pages again, which the supervisor has disabled for itself and which are useful
+/// for R. Both settings exist only on Linux. On other systems, a worker ends because its control
+/// channel does.
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
+fn request_death_signal() -> io::Result<()> {
+    // SAFETY: the calls take no pointers.
+    unsafe {
+        libc::prctl(libc::PR_SET_THP_DISABLE, 0, 0, 0, 0);
+        if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) != 0 {
+            return Err(io::Error::last_os_error());
         }
     }
     Ok(())

@@ -8,7 +8,7 @@ mod launcher;
 mod preload;
 mod replacing;
 mod reporting;
-mod restart_backoff;
+
 mod rollout;
 mod run_state;
 mod scaling;

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::restart_backoff::{Pause, RestartBackoff};
 use crate::process::Exit;
+use crate::restart_backoff::{Pause, RestartBackoff};
 
 /// The exit status of a start that failed with an error of the configuration, which another start
 /// cannot fix (`EX_CONFIG` of sysexits.h).

@@ -10,13 +10,14 @@ use rookery_status::{r_stack, r_task, thread_time};
 use rookery_worker_protocol::{Message, now as scoreboard_time};
 
 use super::Timeouts;
-use super::health::{HealthAction, TaskLimit, is_stopped};
+use super::health::{HealthAction, TaskLimit};
 use super::replacing::{RecyclePolicy, ReplaceReason, Replacing};
 use super::scaling::{Scaling, SlotWorker};
 use super::slot::Slot;
 use super::worker::{ExitReason, ExitedWorker, WorkerPhase, WorkerProcess, counted};
 use crate::backend::Availability;
 use crate::backend_registry::BackendRegistry;
+use crate::process::is_stopped;
 
 /// The period at the end of a drain in which WebSockets are closed one after the other, so that
 /// their pages do not all reconnect at once.

@@ -1,21 +1,25 @@
-//! The memory allocator of the Rust code in the R package: mimalloc with counters. R itself uses
-//! another allocator.
+//! The memory allocator of the Rust code in the R package, with counters: mimalloc on Linux, the
+//! system's allocator elsewhere. R itself uses another allocator.
 //!
-//! mimalloc is used because it returns the memory of idle connections to the system. The buffers of
-//! these connections are scattered between other allocations, and glibc returns only memory at the
-//! end of a heap. An idle connection takes 1.2 KB with mimalloc and 11.8 KB with glibc (`make bench
-//! GROUP=memory`, idle-10k).
+//! mimalloc is used where it was measured to pay. On Linux, it returns the memory of idle
+//! connections to the system. The buffers of these connections are scattered between other
+//! allocations, and glibc returns only memory at the end of a heap. An idle connection takes 1.2
+//! KB with mimalloc and 11.8 KB with glibc (`make bench GROUP=memory`, idle-10k).
 //!
 //! Tests use the counters to show that repeated starts and stops of a server leak no memory, and
 //! that serving a request allocates none. The counters cost two relaxed atomic additions per
 //! allocation and one per free.
 
 use std::alloc::{GlobalAlloc, Layout};
-use std::ptr;
-use std::sync::Once;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use mimalloc::MiMalloc;
+#[cfg(target_os = "linux")]
+mod address_space;
+
+#[cfg(target_os = "linux")]
+use mimalloc::MiMalloc as Inner;
+#[cfg(not(target_os = "linux"))]
+use std::alloc::System as Inner;
 
 struct Counting;
 
@@ -37,121 +41,53 @@ fn subtract(bytes: usize) {
     LIVE.fetch_sub(signed(bytes), Ordering::Relaxed);
 }
 
-// SAFETY: every call is passed to mimalloc unchanged.
+// SAFETY: every call is passed to the inner allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         add(layout.size());
-        // SAFETY: the caller meets the requirements of mimalloc's function, which are the same.
-        unsafe { MiMalloc.alloc(layout) }
+        // SAFETY: the caller meets the requirements of the inner function, which are the same.
+        unsafe { Inner.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         add(layout.size());
-        // SAFETY: the caller meets the requirements of mimalloc's function, which are the same.
-        unsafe { MiMalloc.alloc_zeroed(layout) }
+        // SAFETY: the caller meets the requirements of the inner function, which are the same.
+        unsafe { Inner.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, start: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         subtract(layout.size());
         add(size);
-        // SAFETY: the caller meets the requirements of mimalloc's function, which are the same.
-        unsafe { MiMalloc.realloc(start, layout, size) }
+        // SAFETY: the caller meets the requirements of the inner function, which are the same.
+        unsafe { Inner.realloc(start, layout, size) }
     }
 
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
         subtract(layout.size());
-        // SAFETY: the caller meets the requirements of mimalloc's function, which are the same.
-        unsafe { MiMalloc.dealloc(start, layout) }
+        // SAFETY: the caller meets the requirements of the inner function, which are the same.
+        unsafe { Inner.dealloc(start, layout) }
     }
 }
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The size in bytes of the address space that is first reserved for mimalloc: 1 GiB, as much as
-/// mimalloc would reserve by itself.
-const INITIAL_SPACE: usize = 1 << 30;
-
-/// The size in bytes of each piece of address space that mimalloc reserves if the address space of
-/// the process is limited (`ulimit -v`). It is as small as mimalloc allows, because R needs most of
-/// the limited address space for its vectors.
-const LIMITED_SPACE: usize = 32 << 20;
-
-/// The alignment in bytes of the memory blocks (slices) in which mimalloc manages address space.
-const SLICE: usize = 64 << 10;
-
-/// The number by which mimalloc identifies its option `arena_reserve`, whose value is in KiB. The
-/// crate libmimalloc-sys does not define this number.
-const ARENA_RESERVE: libmimalloc_sys::mi_option_t = 23;
-
-/// Returns the size in bytes of the address space that is first reserved for mimalloc.
-fn initial_space() -> usize {
-    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: `limit` lives for the call.
-    unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
-    if limit.rlim_cur == libc::RLIM_INFINITY {
-        return INITIAL_SPACE;
-    }
-    let kib = |bytes: usize| libc::c_long::try_from(bytes >> 10).unwrap_or(libc::c_long::MAX);
-    // SAFETY: no pointers are involved.
-    unsafe {
-        // The comparison protects another option, in case that a later version has other numbers.
-        if libmimalloc_sys::mi_option_get(ARENA_RESERVE) == kib(INITIAL_SPACE) {
-            libmimalloc_sys::mi_option_set(ARENA_RESERVE, kib(LIMITED_SPACE));
-        }
-    }
-    LIMITED_SPACE
-}
-
-/// Reserves the first address space for mimalloc, and turns huge pages off for it. Must be called
-/// before the first allocation. If the reservation fails, mimalloc reserves address space itself.
-///
-/// With huge pages, the system would soon allocate again the memory that mimalloc has returned, and
-/// an idle connection would take 12 KB instead of 1.4 KB.
+/// Prepares the allocator. Must be called before the first allocation.
 pub(crate) fn reserve() {
-    static DONE: Once = Once::new();
-    DONE.call_once(|| {
-        let size = initial_space();
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: the mapping is new, and nothing refers to it.
-        let start =
-            unsafe { libc::mmap(ptr::null_mut(), size + SLICE, libc::PROT_NONE, flags, -1, 0) };
-        if start == libc::MAP_FAILED {
-            return;
-        }
-        let initial_space = start.wrapping_byte_add(start.align_offset(SLICE));
-        let mut arena = ptr::null_mut();
-        // SAFETY: the memory is ours, is never unmapped, and only mimalloc uses it from now on.
-        let is_taken = unsafe {
-            // Fails harmlessly on a system without huge pages.
-            #[cfg(target_os = "linux")]
-            libc::madvise(initial_space, size, libc::MADV_NOHUGEPAGE);
-            libmimalloc_sys::mi_manage_os_memory_ex(
-                initial_space,
-                size,
-                false,
-                false,
-                true,
-                -1,
-                false,
-                &raw mut arena,
-            )
-        };
-        if !is_taken {
-            // SAFETY: nothing refers to the mapping.
-            unsafe { libc::munmap(start, size + SLICE) };
-        }
-    });
+    #[cfg(target_os = "linux")]
+    address_space::reserve();
 }
 
-/// Returns unused memory to the operating system: all of it if `all` is true, otherwise only what
-/// can be returned at little cost. The server calls this function as
-/// [`rookery_server::Config::trim`].
-pub(crate) fn reclaim(all: bool) {
-    // SAFETY: may be called at any time. It uses only memory of the calling thread, and memory that
-    // no thread owns.
-    unsafe { libmimalloc_sys::mi_collect(all) }
-}
+/// The function that returns unused memory to the operating system, for
+/// [`rookery_server::Config::trim`]. `None` where the system's own allocator is used.
+pub(crate) const TRIM: Option<fn(bool)> = {
+    #[cfg(target_os = "linux")]
+    {
+        Some(address_space::trim)
+    }
+    #[cfg(not(target_os = "linux"))]
+    None
+};
 
 /// Returns the number of bytes that the Rust code has allocated and not freed.
 #[unsafe(no_mangle)]

@@ -96,6 +96,7 @@ pub(crate) struct Worker {
 /// The state of this process as a worker: not a worker, a worker that a supervisor has started, or
 /// one that cannot work.
 #[derive(Debug, Default)]
+#[cfg_attr(windows, allow(dead_code, reason = "Windows has no workers"))]
 pub(crate) enum WorkerState {
     #[default]
     NotAWorker,
@@ -174,7 +175,7 @@ pub(crate) struct BoundWebSocket {
 /// Returns a server configuration with the given limits. `values` has the order of
 /// `NamedLimit::all()`, and NaN stands for the default of a limit.
 pub(crate) fn config_of(values: &[f64]) -> Config {
-    let mut config = Config { trim: Some(allocator::reclaim), ..Config::default() };
+    let mut config = Config { trim: allocator::TRIM, ..Config::default() };
     for (limit, value) in NamedLimit::all().iter().zip(values) {
         if !value.is_nan() {
             limit.set(&mut config, *value);

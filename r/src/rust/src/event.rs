@@ -14,6 +14,18 @@ use crate::core::{self, Core};
 use crate::exchange::header_names::{Header, HeaderNames, Interned};
 use crate::{Bytes, entry};
 
+/// Returns the descriptor by whose name R may open the file of a spooled body. On Windows, no file
+/// has such a name, so R copies the body.
+fn descriptor_of(file: &std::fs::File) -> i32 {
+    #[cfg(unix)]
+    return std::os::fd::AsRawFd::as_raw_fd(file);
+    #[cfg(windows)]
+    {
+        let _ = file;
+        i32::MAX
+    }
+}
+
 /// An event of the server as C reads it: `struct rk_event`.
 #[derive(Debug)]
 #[repr(C)]
@@ -179,7 +191,7 @@ impl Core {
         event.is_route_used = i32::from(self.uses_routes());
         event.body_len = exchange.body().len();
         if let BodySource::File(file) = exchange.body().source() {
-            event.body_fd = std::os::fd::AsRawFd::as_raw_fd(file);
+            event.body_fd = descriptor_of(file);
         }
         // The exchange is boxed, so these bytes stay at their address while R holds it.
         event.slot = self.hold(exchange);

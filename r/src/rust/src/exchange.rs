@@ -7,7 +7,6 @@ pub(crate) mod response_stream;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs::File;
-use std::os::unix::fs::OpenOptionsExt;
 use std::ptr::{self, NonNull};
 
 use rookery_exchange::{
@@ -17,6 +16,7 @@ use rookery_exchange::{
 use rookery_worker_protocol::RouteName;
 
 use crate::core::{Core, Receiver};
+use crate::text::path::path_of;
 use crate::{Bytes, core, entry, result, slice};
 
 /// Runs `body` with the exchange (the request with its response) in a slot. Returns `STALE` if the
@@ -281,14 +281,14 @@ pub unsafe extern "C" fn rk_response_file(
     with_held(slot, id, |exchange| {
         // SAFETY: guaranteed by the caller, see `# Safety`.
         let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-        let path: &std::path::Path = std::path::Path::new(
-            <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(path),
-        );
+        let path = &*path_of(path);
+        let mut options = File::options();
         // O_NONBLOCK, because opening a FIFO without a writer would block R. It has no effect on
         // regular files.
-        let opened = File::options()
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
+        let opened = options
             .read(true)
-            .custom_flags(libc::O_NONBLOCK)
             .open(path)
             .and_then(|file| file.metadata().map(|metadata| (file, metadata)));
         match opened {

@@ -21,6 +21,7 @@ mod event;
 mod exchange;
 mod limits;
 mod listener;
+#[cfg(unix)]
 mod program;
 mod settings;
 mod text;

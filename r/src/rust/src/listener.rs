@@ -5,9 +5,9 @@ pub(crate) mod active;
 mod static_paths;
 mod tls;
 
-use std::ffi::{CStr, OsStr, c_char, c_void};
+use std::borrow::Cow;
+use std::ffi::{CStr, c_char, c_void};
 use std::net::SocketAddr;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -22,6 +22,7 @@ use crate::core::{self, Core};
 use crate::entry;
 use crate::listener::active::{ActiveListener, CountedTls};
 use crate::listener::tls::Https;
+use crate::text::path::path_of;
 
 /// The return values of functions that start a listener. After `FAILED`, `rk_error` returns the
 /// message.
@@ -90,7 +91,7 @@ unsafe fn listener_config(setup: &RawSetup) -> Option<ListenerConfig> {
     // SAFETY: guaranteed by the caller, see `# Safety`.
     let files = unsafe { setup.site.cast::<static_paths::SiteBuilder>().as_ref() };
     // SAFETY: guaranteed by the caller, see `# Safety`.
-    let spool = unsafe { path_of(setup.spool) };
+    let spool = unsafe { c_path(setup.spool) };
     // SAFETY: guaranteed by the caller, see `# Safety`.
     let proxies =
         (0..setup.proxy_count).map(|at| unsafe { CStr::from_ptr(*setup.proxies.add(at)) });
@@ -109,7 +110,7 @@ unsafe fn listener_config(setup: &RawSetup) -> Option<ListenerConfig> {
         sees_heads: setup.calls_on_headers != 0,
         sends_request_id: setup.sends_request_id != 0,
         sends_timing: setup.sends_timing != 0,
-        spool: Arc::new(SpoolFolder::new(spool, crate::write_log_line)),
+        spool: Arc::new(SpoolFolder::new(&*spool, crate::write_log_line)),
         // SAFETY: guaranteed by the caller, see `# Safety`.
         tls: unsafe { tls::from_raw(setup.tls) }.map(|https| https.tls.clone()),
         proxies,
@@ -192,10 +193,10 @@ fn listen_as_worker(setup: &RawSetup, site: ListenerConfig) -> Option<ListenerId
 ///
 /// # Safety
 /// - `path` is a C string that outlives the returned value.
-unsafe fn path_of<'a>(path: *const c_char) -> &'a Path {
+unsafe fn c_path<'a>(path: *const c_char) -> Cow<'a, Path> {
     // SAFETY: guaranteed by the caller, see `# Safety`.
     let path = unsafe { CStr::from_ptr(path) };
-    Path::new(OsStr::from_bytes(path.to_bytes()))
+    path_of(path.to_bytes())
 }
 
 /// Starts a listener on a literal IPv4 or IPv6 address.
@@ -269,7 +270,7 @@ pub unsafe extern "C" fn rk_listen_unix(
 ) -> i32 {
     entry(FAILED, || {
         // SAFETY: guaranteed by the caller, see `# Safety`.
-        let path = unsafe { path_of(path) };
+        let path = unsafe { c_path(path) };
         // SAFETY: guaranteed by the caller, see `# Safety`.
         let setup = unsafe { &*setup };
         // SAFETY: guaranteed by the caller, see `# Safety`.
@@ -285,7 +286,7 @@ pub unsafe extern "C" fn rk_listen_unix(
         let https = unsafe { tls::from_raw(setup.tls) };
         let started = core::with(|core| {
             core.start_tracing();
-            core.server().listen_unix(path, u32::try_from(mask).ok(), site)
+            core.server().listen_unix(&path, u32::try_from(mask).ok(), site)
         });
         let started = started.and_then(|listener| {
             with_renewer(ActiveListener { renewer: None, listener, redirect: None }, https)

@@ -1,14 +1,13 @@
 //! Parses values of settings and `_server.yml` files for R, according to the table of settings. The
 //! results are [`Lines`] of `key=value`.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use rookery_settings::key_value_lines::{self, Lines};
 use rookery_settings::{GivenValue, Section, Settings, expected_form, server_yml, table};
 
 use crate::text::lend;
+use crate::text::path::{path_bytes, path_of};
 use crate::{Bytes, entry};
 
 /// Parses the value of the setting `name` for R. `values` has a line for each part of the value.
@@ -73,7 +72,7 @@ fn read_file(path: &Path, is_alone: bool) -> Lines {
                 lines.line("wrong", conflict.message.as_bytes());
                 return lines;
             }
-            lines.line("app", file.app.as_os_str().as_bytes());
+            lines.line("app", path_bytes(&file.app));
             for note in &file.notes {
                 lines.line("note", note.as_bytes());
             }
@@ -110,8 +109,8 @@ pub unsafe extern "C" fn rk_read_setting(name: Bytes, values: Bytes) -> Bytes {
 pub unsafe extern "C" fn rk_read_server_yml(path: Bytes, is_alone: i32) -> Bytes {
     entry(Bytes::EMPTY, || {
         // SAFETY: guaranteed by the caller, see `# Safety`.
-        let path = Path::new(OsStr::from_bytes(unsafe { path.get() }));
-        lend(read_file(path, is_alone != 0).into_bytes())
+        let path = path_of(unsafe { path.get() });
+        lend(read_file(&path, is_alone != 0).into_bytes())
     })
 }
 

@@ -4,6 +4,8 @@
 //! A returned text is valid until another text is lent to C with [`lend`], or until `rk_text_free`
 //! is called.
 
+pub(crate) mod path;
+
 use std::cell::Cell;
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -1,34 +1,19 @@
 //! The functions `rk_worker_*`, which let this R process be a worker of a supervisor. Also updates
 //! the scoreboard, the memory in which a worker publishes what R is doing.
 
-use std::os::fd::{IntoRawFd, OwnedFd};
+#[cfg(unix)]
+mod joining;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use rookery_exchange::{Command, Event, masked};
 use rookery_server::session_cookie::SessionCookie;
 use rookery_server::static_files::StaticFiles;
-use rookery_server::{
-    ListenError, Listener, ListenerConfig, Supervision, SupervisorRequest, output,
-};
-use rookery_worker_protocol::{EXIT_TIMEOUT, Inherited, Message, RState, Ticket, now};
+use rookery_server::{ListenError, Listener, ListenerConfig, Supervision};
+use rookery_worker_protocol::{Message, RState, Ticket, now};
 
 use crate::core::{self, Core, Worker, WorkerState};
 use crate::entry;
-use crate::listener::access_log;
-
-/// The C functions by which the I/O thread carries out commands of the supervisor.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct WorkerCallbacks {
-    /// The C function that interrupts the R code of the current request.
-    interrupt: extern "C" fn(),
-    /// The C function that makes R collect garbage and return free memory. R does so when it next
-    /// waits for events.
-    collect: extern "C" fn(),
-    /// The C function that ends the process as SIGTERM would. It does nothing if a signal is
-    /// already ending the process.
-    end: extern "C" fn(),
-}
 
 /// The return value of `rk_worker_state` for a process that is not a worker.
 const NONE: i32 = 0;
@@ -37,39 +22,6 @@ const SOCKET_USED: i32 = 2;
 const FAILED: i32 = 3;
 
 impl Core {
-    /// Makes this process a worker if a supervisor has started it. Takes the file descriptors and
-    /// environment variables that the supervisor has passed on. If the R package is unloaded and
-    /// loaded again, this function reconnects to the supervisor.
-    ///
-    /// # Safety
-    /// The requirements are those of [`Inherited::take`].
-    unsafe fn join(&mut self, callbacks: WorkerCallbacks) {
-        // SAFETY: guaranteed by the caller, see `# Safety`.
-        match unsafe { Inherited::take() } {
-            Ok(None) => {}
-            Ok(Some(inherited)) => {
-                inherited.scoreboard.set_own_process();
-                // The supervisor has set it to a folder for this worker only.
-                self.profiling.folder = std::env::var_os("TMPDIR").map(Into::into);
-                let supervision = Arc::new(Supervision::new(inherited, move |asked| {
-                    on_supervisor_request(asked, callbacks);
-                }));
-                self.worker_state = WorkerState::Worker(Worker {
-                    supervision,
-                    listening: None,
-                    files: None,
-                    is_leaving: false,
-                });
-            }
-            Err(error) => self.worker_state = WorkerState::Failed(error.to_string()),
-        }
-        if let WorkerState::Worker(_) = &self.worker_state {
-            // The I/O thread of a worker starts here.
-            self.start_tracing();
-        }
-        self.attach_supervisor();
-    }
-
     /// Makes the server read the supervisor's messages to this worker. Must be called again after
     /// the server was replaced.
     pub(crate) fn attach_supervisor(&mut self) {
@@ -105,13 +57,6 @@ impl Core {
     pub(crate) fn session_cookie(&self) -> Option<SessionCookie> {
         let WorkerState::Worker(worker) = &self.worker_state else { return None };
         SessionCookie::read(worker.supervision.cookie()?)
-    }
-
-    /// Returns a copy of the file descriptor of the supervisor's access log. This worker writes its
-    /// records there instead of to stdout.
-    pub(crate) fn log_output(&self) -> Option<OwnedFd> {
-        let WorkerState::Worker(worker) = &self.worker_state else { return None };
-        worker.supervision.log()
     }
 
     /// Tells the supervisor that this worker is ready, and which static paths its listener serves.
@@ -263,71 +208,6 @@ impl Core {
     }
 }
 
-/// Carries out a command of the supervisor, for example to stop this worker. Runs on the I/O
-/// thread.
-fn on_supervisor_request(request: SupervisorRequest, callbacks: WorkerCallbacks) {
-    match request {
-        SupervisorRequest::Drain => end_process(callbacks),
-        SupervisorRequest::Stop | SupervisorRequest::Disconnected => {
-            end_process_later();
-            end_process(callbacks);
-        }
-        SupervisorRequest::Interrupt => (callbacks.interrupt)(),
-        SupervisorRequest::Collect => (callbacks.collect)(),
-        SupervisorRequest::ReopenLog => access_log::reopen(),
-    }
-}
-
-/// Ends this worker process as SIGTERM would: `serve()` shuts down gracefully, and a process
-/// without `serve()` ends at once. Does nothing when called again, because a second signal would
-/// end `serve()` at once.
-fn end_process(callbacks: WorkerCallbacks) {
-    static IS_ORDERED: AtomicBool = AtomicBool::new(false);
-    if !IS_ORDERED.swap(true, Ordering::Relaxed) {
-        (callbacks.end)();
-    }
-}
-
-/// Ends this worker process after `EXIT_TIMEOUT`, even if R is still busy. The wait needs its own
-/// thread, because the I/O thread may end earlier.
-fn end_process_later() {
-    static IS_COUNTING: AtomicBool = AtomicBool::new(false);
-    if IS_COUNTING.swap(true, Ordering::Relaxed) {
-        return;
-    }
-    // The thread blocks all signals, as the thread that starts it does.
-    let counting = std::thread::Builder::new().name("rookery-end".to_owned()).spawn(|| {
-        std::thread::sleep(EXIT_TIMEOUT);
-        crate::write_log_line(
-            "the supervisor has asked this worker to stop, or has exited, and R is still busy: the \
-             worker exits now",
-        );
-        output::flush();
-        // SAFETY: `_exit` does not return and runs no code of R.
-        unsafe { libc::_exit(1) };
-    });
-    if counting.is_err() {
-        // Without the thread, nothing would end the process later.
-        // SAFETY: `_exit` does not return and runs no code of R.
-        unsafe { libc::_exit(1) };
-    }
-}
-
-/// Makes this process a worker if a supervisor has started it. The arguments are C functions that
-/// the I/O thread calls: `interrupt` interrupts the R code of a request, `collect` makes R return
-/// free memory, and `end` ends the process.
-#[unsafe(no_mangle)]
-pub extern "C" fn rk_worker_join(
-    interrupt: extern "C" fn(),
-    collect: extern "C" fn(),
-    end: extern "C" fn(),
-) {
-    let callbacks = WorkerCallbacks { interrupt, collect, end };
-    // SAFETY: called on R's main thread while the package is loaded; no other thread changes the
-    // environment of the process, and only a supervisor sets these variables.
-    entry((), || core::with(|core| unsafe { core.join(callbacks) }));
-}
-
 /// Returns 0 if this process is not a worker. Returns 1 if it is a worker and no listener uses the
 /// socket from the supervisor yet, and 2 if a listener uses this socket. Returns 3 after setting
 /// the error message if this process was started as a worker but cannot work as one.
@@ -356,11 +236,4 @@ pub extern "C" fn rk_worker_uses_socket(listener: u32) -> i32 {
             _ => 0,
         })
     })
-}
-
-/// Returns a new file descriptor for the supervisor's access log. The worker writes its records
-/// there instead of to stdout. Returns -1 if the supervisor has passed no descriptor.
-#[unsafe(no_mangle)]
-pub extern "C" fn rk_log_output() -> i32 {
-    entry(-1, || core::with(|core| core.log_output().map_or(-1, IntoRawFd::into_raw_fd)))
 }

@@ -6,7 +6,6 @@ mod frame;
 mod json_text;
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use serde_json::Value;
 
 use self::figures::Figures;
 use self::frame::Frame;
+use super::local_socket;
 use super::status::{StatusArgs, find_server};
 use crate::failure::Failure;
 use crate::terminal::{startup_screen, window_size};
@@ -54,8 +54,7 @@ pub(crate) fn watch(args: &StatusArgs) -> Result<(), Failure> {
 }
 
 fn connect(socket: &Path) -> io::Result<impl BufRead + use<>> {
-    let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
+    let mut stream = local_socket::connect(socket, TIMEOUT)?;
     // With HTTP/1.0 the response is not chunked.
     write!(stream, "GET /live/events HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
     let mut reader = BufReader::new(stream);

@@ -13,7 +13,6 @@ use rookery_worker_protocol::{Message, Snapshot};
 
 use super::worker::{ExitReason, WorkerName, counted};
 use lost_wakeup::LostWakeup;
-pub(crate) use pings::is_stopped;
 use pings::{PingVerdict, Pings};
 use slow_log::{SlowLog, SlowLogEntry};
 use worker_timeout::{TimeoutStep, WorkerTimeout};

@@ -64,14 +64,6 @@ impl Pings {
     }
 }
 
-/// Returns true if a process is stopped by SIGSTOP or a debugger.
-pub(crate) fn is_stopped(pid: libc::pid_t) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The process name, in parentheses, may contain any character, including parentheses.
-    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
-    matches!(state, Some('T' | 't'))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,22 +83,5 @@ mod tests {
         assert!(!pings.on_pong(7));
         assert!(pings.on_pong(1) && !pings.on_pong(1));
         assert_eq!(pings.check(at(6001), || true), PingVerdict::Ping(2));
-    }
-
-    #[test]
-    fn recognizes_a_stopped_process() {
-        let mut child = std::process::Command::new("/bin/sleep").arg("100").spawn().unwrap();
-        let pid = libc::pid_t::try_from(child.id()).unwrap();
-        assert!(!is_stopped(pid));
-        // SAFETY: our own child, which has not been waited for.
-        unsafe { libc::kill(pid, libc::SIGSTOP) };
-        let until = Instant::now() + Duration::from_secs(20);
-        while !is_stopped(pid) {
-            assert!(Instant::now() < until);
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert!(!is_stopped(0));
     }
 }

@@ -8,8 +8,8 @@ mod replacement_queue;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::restart_backoff::RestartBackoff;
 use super::worker::ExitReason;
+use crate::restart_backoff::RestartBackoff;
 pub(crate) use reason::ReplaceReason;
 pub use recycle::{MemoryLimit, RecyclePolicy};
 pub(crate) use recycle::{MemoryWatch, WorkerUsage};

@@ -1,10 +1,8 @@
 //! The access log of the R process. The C code uses it with the functions `rk_log_*`.
 
-use std::ffi::{CStr, OsStr, c_char};
+use std::ffi::{CStr, c_char};
 use std::fs::File;
-use std::os::fd::FromRawFd as _;
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::UNIX_EPOCH;
 
@@ -12,6 +10,7 @@ use rookery_server::access_log::{AccessLog, Format, LogFile, Reopener};
 use rookery_server::output;
 
 use crate::core::{self, Log};
+use crate::text::path::path_of;
 use crate::{Bytes, entry, result};
 
 /// Returns the format of the access log for an `enum rk_log_format`.
@@ -52,9 +51,33 @@ const _: () =
 static REOPENER: Mutex<Option<Reopener>> = Mutex::new(None);
 
 /// Makes the access log open its file again, for log rotation. May be called on any thread.
+#[cfg(unix)]
 pub(crate) fn reopen() {
     if let Some(reopener) = &*REOPENER.lock().unwrap_or_else(PoisonError::into_inner) {
         reopener.reopen();
+    }
+}
+
+/// Returns the open file of a descriptor of the C runtime.
+///
+/// # Safety
+/// - The descriptor is open, and not used elsewhere.
+unsafe fn file_of(fd: i32) -> io::Result<File> {
+    #[cfg(unix)]
+    // SAFETY: guaranteed by the caller, see `# Safety`.
+    return Ok(unsafe { std::os::fd::FromRawFd::from_raw_fd(fd) });
+    #[cfg(windows)]
+    {
+        use std::os::windows::io::BorrowedHandle;
+        // SAFETY: guaranteed by the caller, see `# Safety`. The C runtime owns the handle of its
+        // descriptor, so the file gets a copy.
+        let copy = unsafe {
+            let handle = libc::get_osfhandle(fd) as std::os::windows::io::RawHandle;
+            BorrowedHandle::borrow_raw(handle).try_clone_to_owned()
+        };
+        // SAFETY: guaranteed by the caller, see `# Safety`.
+        unsafe { libc::close(fd) };
+        copy.map(File::from)
     }
 }
 
@@ -74,18 +97,19 @@ pub unsafe extern "C" fn rk_log_open(path: *const c_char, fd: i32, format: i32) 
         let log = if !path.is_null() {
             // SAFETY: guaranteed by the caller, see `# Safety`.
             let path = unsafe { CStr::from_ptr(path) };
-            LogFile::open(Path::new(OsStr::from_bytes(path.to_bytes())), crate::write_log_line)
-                .and_then(|file| {
-                    reopener = Some(file.reopener());
-                    AccessLog::written(file, format)
-                })
+            LogFile::open(&path_of(path.to_bytes()), crate::write_log_line).and_then(|file| {
+                reopener = Some(file.reopener());
+                AccessLog::written(file, format)
+            })
         } else if fd < 0 {
             Ok(AccessLog::read())
         } else {
             // SAFETY: guaranteed by the caller, see `# Safety`.
-            let file = unsafe { File::from_raw_fd(fd) };
-            let format = format.for_output(&file);
-            AccessLog::written(file, format)
+            let file = unsafe { file_of(fd) };
+            file.and_then(|file| {
+                let format = format.for_output(&file);
+                AccessLog::written(file, format)
+            })
         };
         match log {
             Ok(log) => {

@@ -1,14 +1,14 @@
 //! The static paths of a listener (files that it serves without R), as C describes them. The C code
 //! builds them with the functions `rk_site_*`.
 
-use std::ffi::{OsStr, c_void};
-use std::os::unix::ffi::OsStrExt as _;
+use std::ffi::c_void;
 
 use rookery_server::Confirmation;
 use rookery_server::static_files::{
     Charset, Header, Overrides, RequiredHeader, StaticFiles, StaticPath, Validation,
 };
 
+use crate::text::path::path_of;
 use crate::{Bytes, core, entry};
 
 /// The return values of the functions `rk_site_*`. After `FAILED`, `rk_error` returns the message.
@@ -101,7 +101,7 @@ impl SiteBuilder {
             exclude: Some(raw.is_excluded != 0),
         };
         // SAFETY: guaranteed by the caller, see `# Safety`.
-        let path = OsStr::from_bytes(unsafe { raw.path.get() }).into();
+        let path = path_of(unsafe { raw.path.get() }).into_owned();
         self.added.push((key, StaticPath { path, overrides }));
         Ok(())
     }

@@ -1,9 +1,8 @@
 //! The TLS configurations of listeners. The C code uses them with the functions `rk_tls_*`.
 
-use std::ffi::{CStr, OsStr, c_char, c_void};
+use std::ffi::{CStr, c_char, c_void};
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rookery_acme::{Acme, BadSettings, Challenge, LETS_ENCRYPT_STAGING, Renewer, Settings};
 use rookery_server::tls::{
@@ -11,6 +10,7 @@ use rookery_server::tls::{
 };
 use rookery_websocket_client::Roots;
 
+use crate::text::path::{path_bytes, path_of};
 use crate::{Bytes, core, entry, result};
 
 /// The return values of the functions `rk_tls_*`. After `FAILED`, `rk_error` returns the message.
@@ -103,7 +103,7 @@ unsafe fn pem(bytes: Bytes) -> Pem {
     let bytes = unsafe { bytes.get() };
     match std::str::from_utf8(bytes) {
         Ok(text) => Pem::from_text_or_path(text),
-        Err(_) => Pem::File(OsStr::from_bytes(bytes).into()),
+        Err(_) => Pem::File(path_of(bytes).into_owned()),
     }
 }
 
@@ -241,13 +241,13 @@ pub unsafe extern "C" fn rk_tls_development_certificate(
 ) -> i32 {
     entry(FAILED, || {
         // SAFETY: guaranteed by the caller, see `# Safety`.
-        let folder = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(folder) }.to_bytes()));
-        match DevelopmentCertificate::load_or_create(folder) {
+        let folder = path_of(unsafe { CStr::from_ptr(folder) }.to_bytes());
+        match DevelopmentCertificate::load_or_create(&folder) {
             Ok(made) => core::with(|core| {
                 let made = core.development_certificate.insert(made);
                 // SAFETY: guaranteed by the caller, see `# Safety`.
                 unsafe {
-                    file.write(Bytes::of(made.file.as_os_str().as_bytes()));
+                    file.write(Bytes::of(path_bytes(&made.file)));
                     fingerprint.write(Bytes::of(made.fingerprint.as_bytes()));
                     is_new.write(i32::from(made.is_new));
                 }

@@ -26,7 +26,7 @@ const LOOP_FAILURES: usize = 5;
 /// The restart back-off of one slot (a worker's numbered place), which depends on the recent
 /// failures of the slot's workers.
 #[derive(Debug, Default)]
-pub(crate) struct RestartBackoff {
+pub struct RestartBackoff {
     /// The number of consecutive failures of workers in the slot.
     failures: u32,
     /// The times of the failures of workers in the slot within the last minute.
@@ -37,18 +37,18 @@ pub(crate) struct RestartBackoff {
 
 /// The pause between the end of a worker and the next start in its slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Pause {
+pub struct Pause {
     /// The duration of the pause before the next start.
-    pub(crate) time: Duration,
+    pub time: Duration,
     /// Whether a crash loop begins with this end of a worker, so that the caller has to log it.
-    pub(crate) is_new_loop: bool,
+    pub is_new_loop: bool,
 }
 
 impl RestartBackoff {
     /// Returns true if the workers of a slot (a worker's numbered place) are in a crash loop: they
     /// end repeatedly without having answered a request. `life` is the age of the current worker. A
     /// worker that lives longer than [`LONG_LIFE`] ends the crash loop.
-    pub(crate) fn is_loop(&self, life: Duration) -> bool {
+    pub fn is_loop(&self, life: Duration) -> bool {
         self.is_loop_reported && life <= LONG_LIFE
     }
 
@@ -56,7 +56,7 @@ impl RestartBackoff {
     /// start. `has_answered` is true if the worker has responded to a request. The pause varies
     /// with `epoch`, the number of the worker's start, so that workers that ended together do not
     /// start together.
-    pub(crate) fn on_exit(
+    pub fn on_exit(
         &mut self,
         life: Duration,
         has_answered: bool,

@@ -5,13 +5,13 @@
 //! process still requests a reload. `nohup` is meant only for the SIGHUP that the kernel sends when
 //! a terminal is closed.
 
-use std::io;
 use std::mem::MaybeUninit;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use rookery_server::output;
 
+use super::wait::{Arrival, KNOWS_SENDER, SignalWaiter, signal_set};
 use crate::failure::Failure;
 use crate::process::start_thread;
 use crate::stderr::output_deadline;
@@ -30,10 +30,6 @@ const HANDLED_SIGNALS: [i32; 8] = [
     libc::SIGTTOU,
 ];
 
-/// Whether this operating system reports which process sent a signal, and lets a process wait for a
-/// signal that it ignores.
-const KNOWS_SENDER: bool = cfg!(target_os = "linux");
-
 /// A signal that the process received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReceivedSignal {
@@ -47,6 +43,12 @@ pub(crate) struct ReceivedSignal {
 }
 
 impl ReceivedSignal {
+    /// Returns a signal that another process sent, for a test.
+    #[cfg(test)]
+    pub(crate) const fn for_test(number: i32) -> ReceivedSignal {
+        ReceivedSignal { number, is_sent: true, sender: 0, is_ignored: false }
+    }
+
     /// Returns true if the signal is a SIGHUP that another process sent, which requests a reload. A
     /// SIGHUP that the kernel sends because the terminal was closed stops the server instead.
     pub(crate) fn is_reload(self) -> bool {
@@ -86,7 +88,6 @@ impl ReceivedSignal {
     }
 
     /// Returns true if the signal is a Ctrl-C that was typed at the terminal.
-    #[cfg(target_os = "linux")]
     pub(crate) fn is_ctrl_c(self) -> bool {
         self.number == libc::SIGINT && !self.is_sent
     }
@@ -139,14 +140,15 @@ impl Signals {
         // Linux keeps blocked signals pending, even if they are ignored.
         block(&handled);
         let (signals, receiver) = mpsc::channel();
-        let set = signal_set(&handled);
+        let waiter = SignalWaiter::new(&handled);
         start_thread("rookery-signals", move || {
-            while let Some(signal) = wait_for_signal(&set) {
-                let is_ignored = signal.number == libc::SIGHUP && ignores_hangup;
-                if (is_ignored && !signal.is_sent) || signal.is_job_control() {
+            while let Some(Arrival { number, is_sent, sender }) = waiter.wait() {
+                let is_ignored = number == libc::SIGHUP && ignores_hangup;
+                let signal = ReceivedSignal { number, is_sent, sender, is_ignored };
+                if (is_ignored && !is_sent) || signal.is_job_control() {
                     continue;
                 }
-                if signals.send(ReceivedSignal { is_ignored, ..signal }).is_err() {
+                if signals.send(signal).is_err() {
                     return;
                 }
             }
@@ -216,10 +218,16 @@ impl StopCounter {
     }
 }
 
-/// Makes the kernel send SIGTERM to this process when the R session that started it exits.
-#[cfg(target_os = "linux")]
+/// Makes this process receive SIGTERM when the R session that started it exits.
 pub(crate) fn stop_with_parent() {
-    let Some(parent) = parent_session() else { return };
+    if let Some(parent) = parent_session() {
+        follow(parent);
+    }
+}
+
+/// Makes the kernel send SIGTERM to this process when its parent process exits.
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
+fn follow(parent: libc::pid_t) {
     // SAFETY: the calls take no pointers. The parent is checked again afterwards, because the
     // session may exit between the two calls.
     unsafe {
@@ -231,6 +239,35 @@ pub(crate) fn stop_with_parent() {
         }
     }
 }
+
+/// Starts a thread that sends SIGTERM to this process after its parent process has exited.
+#[cfg(not(all(target_os = "linux", not(feature = "portable"))))]
+fn follow(parent: libc::pid_t) {
+    // SAFETY: the call takes no pointers. A process that is no child of the session has been
+    // started by something else.
+    let is_child = move || unsafe { libc::getppid() } == parent;
+    if !is_child() {
+        return;
+    }
+    // The signals that the program waits for must not reach this thread.
+    let before = block(&HANDLED_SIGNALS);
+    let started = start_thread("rookery-parent", move || {
+        while is_child() {
+            std::thread::sleep(PARENT_CHECK_INTERVAL);
+        }
+        raise(libc::SIGTERM);
+    });
+    // SAFETY: `before` is the mask that was in force.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
+    if let Err(failure) = started {
+        crate::stderr::log_line(&failure.message());
+    }
+}
+
+/// The interval at which the program checks whether the R session that started it has exited, on
+/// systems that do not send a signal then.
+#[cfg(not(all(target_os = "linux", not(feature = "portable"))))]
+const PARENT_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Returns true if this process was started to ignore the signal, for example by `nohup`.
 pub(crate) fn is_ignored(number: i32) -> bool {
@@ -252,50 +289,6 @@ pub(crate) fn block(numbers: &[i32]) -> libc::sigset_t {
         libc::pthread_sigmask(libc::SIG_BLOCK, &signal_set(numbers), before.as_mut_ptr());
         before.assume_init()
     }
-}
-
-/// Converts a list of signal numbers to a signal set for the operating system.
-pub(crate) fn signal_set(numbers: &[i32]) -> libc::sigset_t {
-    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: `sigemptyset` initialises the set before signals are added.
-    unsafe {
-        libc::sigemptyset(set.as_mut_ptr());
-        for number in numbers {
-            libc::sigaddset(set.as_mut_ptr(), *number);
-        }
-        set.assume_init()
-    }
-}
-
-/// Waits for one of the signals in `set`. Returns `None` if waiting fails.
-#[cfg(target_os = "linux")]
-fn wait_for_signal(set: &libc::sigset_t) -> Option<ReceivedSignal> {
-    loop {
-        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-        // SAFETY: `set` is a valid set, and `info` has space for the result.
-        let number = unsafe { libc::sigwaitinfo(set, info.as_mut_ptr()) };
-        if number > 0 {
-            // SAFETY: `sigwaitinfo` has filled `info`.
-            let info = unsafe { info.assume_init() };
-            let is_sent = info.si_code == libc::SI_USER || info.si_code == libc::SI_QUEUE;
-            // SAFETY: the field is valid for signals that a process sent.
-            let sender = if is_sent { unsafe { info.si_pid() } } else { 0 };
-            return Some(ReceivedSignal { number, is_sent, sender, is_ignored: false });
-        }
-        if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-            return None;
-        }
-    }
-}
-
-/// Waits for one of the signals in `set`. Outside Linux, the sender of the signal is always
-/// unknown.
-#[cfg(not(target_os = "linux"))]
-fn wait_for_signal(set: &libc::sigset_t) -> Option<ReceivedSignal> {
-    let mut number = 0;
-    // SAFETY: `set` is a valid set, and `number` has space for the result.
-    let waited = unsafe { libc::sigwait(set, &raw mut number) };
-    (waited == 0).then_some(ReceivedSignal { number, is_sent: true, sender: 0, is_ignored: false })
 }
 
 #[cfg(test)]

@@ -1,0 +1,21 @@
+//! Connections to the admin listener of a server of this machine: over its Unix socket, or on
+//! Windows over its named pipe.
+
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::time::Duration;
+
+/// Connects to a Unix socket. Reading fails after `timeout` without data.
+#[cfg(unix)]
+pub(super) fn connect(path: &Path, timeout: Duration) -> io::Result<impl Read + Write + use<>> {
+    let stream = std::os::unix::net::UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(timeout))?;
+    Ok(stream)
+}
+
+/// Connects to a named pipe. Windows has no time limit for reading from it, so `_timeout` has no
+/// effect, but the admin listener itself limits the time of a connection.
+#[cfg(windows)]
+pub(super) fn connect(path: &Path, _timeout: Duration) -> io::Result<impl Read + Write + use<>> {
+    std::fs::File::options().read(true).write(true).open(path)
+}

@@ -1,0 +1,49 @@
+//! The interface of this crate on Windows, where no service manager speaks systemd's protocols.
+
+use std::time::Duration;
+
+/// The absent service manager, to which all notifications are lost.
+#[derive(Debug, Default)]
+pub struct ServiceManager(());
+
+#[expect(clippy::unused_self, reason = "the methods are those of a service manager")]
+impl ServiceManager {
+    /// Returns the absent service manager.
+    pub fn from_environment() -> ServiceManager {
+        ServiceManager::default()
+    }
+
+    /// Does nothing.
+    pub fn ready(&self, _status: &str) {}
+
+    /// Does nothing.
+    pub fn reloading(&self, _status: &str) {}
+
+    /// Does nothing.
+    pub fn stopping(&self, _status: &str) {}
+
+    /// Does nothing.
+    pub fn status(&self, _status: &str) {}
+
+    /// Does nothing.
+    pub fn failed(&self, _status: &str, _code: u8) {}
+
+    /// Returns `None`, because there is no watchdog.
+    pub fn watchdog_interval(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Does nothing.
+    pub fn ping_watchdog(&self) {}
+}
+
+/// The absent listening sockets of a service manager.
+#[derive(Debug)]
+pub enum Activation {}
+
+impl Activation {
+    /// Returns false, because no service manager has opened sockets.
+    pub fn has_sockets() -> bool {
+        false
+    }
+}

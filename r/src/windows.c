@@ -1,0 +1,194 @@
+// What signals.c, supervised_worker.c, child_process.c, stack_sampling.c and profile.c do, for
+// Windows, which compiles this file instead of them. Windows has no signals, no workers, and no
+// child process that serves: R turns Ctrl-C and Ctrl-Break into an interrupt, which
+// R/serve-stop.R handles. R on Windows has no hook for interrupt checks, so its stack is not
+// sampled.
+#include <time.h>
+
+#include "shim.h"
+// R_interrupts_pending is declared only there.
+#include <R_ext/GraphicsEngine.h>
+
+// The time reserved for closing, as in signals.c.
+static const double closing_seconds = 0.25;
+
+static bool is_watching;
+static double limit;      // seconds from the request to stop to the end
+static double ending_at;  // monotonic_seconds() of the request to stop; 0: none
+
+bool stop_is_requested(void) {
+    return false;
+}
+
+bool reload_is_requested(void) {
+    return false;
+}
+
+void take_reload_request(void) {
+}
+
+bool take_stop_request(void) {
+    return false;
+}
+
+void signals_forked(void) {
+}
+
+void signals_count_listener(int change) {
+    (void)change;
+}
+
+// Interrupts R like Ctrl-C, at its next check.
+void signals_interrupt(void) {
+    R_interrupts_pending = 1;
+}
+
+SEXP ffi_signals_watch(SEXP seconds) {
+    if (is_watching) {
+        abort_with("rookery_bad_state", "serve() is already running in this session");
+    }
+    is_watching = true;
+    limit = Rf_asReal(seconds);
+    ending_at = 0;
+    return R_NilValue;
+}
+
+SEXP ffi_signals_unwatch(void) {
+    is_watching = false;
+    return R_NilValue;
+}
+
+SEXP ffi_signals_seen(void) {
+    return Rf_ScalarInteger(0);
+}
+
+// Returns the seconds that remain to finish requests in progress. They begin with the first call,
+// which follows the interrupt.
+SEXP ffi_signals_left(void) {
+    if (ending_at == 0) {
+        ending_at = monotonic_seconds();
+    }
+    double left = limit - closing_seconds - (monotonic_seconds() - ending_at);
+    return Rf_ScalarReal(left > 0 ? left : 0);
+}
+
+SEXP ffi_signals_closing(void) {
+    return R_NilValue;
+}
+
+// supervised_worker.c --------------------------------------------------------
+
+void worker_init(void) {
+}
+
+void worker_collect(void) {
+}
+
+SEXP ffi_worker_state(void) {
+    return R_NilValue;
+}
+
+SEXP ffi_worker_gate(SEXP gate) {
+    (void)gate;
+    return Rf_ScalarLogical(FALSE);
+}
+
+SEXP ffi_worker_uses_socket(SEXP listener) {
+    (void)listener;
+    return Rf_ScalarLogical(FALSE);
+}
+
+// child_process.c ------------------------------------------------------------
+
+// R/serve-child.R starts the child by system2() instead.
+static void abort_without_child(void) {
+    abort_with("rookery_unsupported", "Windows has no child process that serve() controls");
+}
+
+SEXP ffi_child_start(SEXP program, SEXP arguments) {
+    (void)program;
+    (void)arguments;
+    abort_without_child();
+    return R_NilValue;
+}
+
+SEXP ffi_child_wait(SEXP pid, SEXP seconds) {
+    return ffi_child_start(pid, seconds);
+}
+
+SEXP ffi_child_signal(SEXP pid, SEXP signal_number) {
+    return ffi_child_start(pid, signal_number);
+}
+
+SEXP ffi_child_forget(void) {
+    return R_NilValue;
+}
+
+SEXP ffi_child_follow(SEXP parent) {
+    (void)parent;
+    return R_NilValue;
+}
+
+// stack_sampling.c and profile.c ---------------------------------------------
+
+static const uint64_t* requested;
+static uint64_t handled;
+
+void stack_sampling_init(void) {
+}
+
+void stack_sampling_close(void) {
+}
+
+void stack_sampling_watch(const uint64_t* word) {
+    requested = word;
+}
+
+void stack_sampling_forked(void) {
+}
+
+// Reports that R cannot be profiled if a profile has been requested. R's thread calls this function
+// with each event.
+unsigned activity_begin(void) {
+    uint64_t word = requested == NULL ? 0 : __atomic_load_n(requested, __ATOMIC_RELAXED);
+    if (word != handled) {
+        handled = word;
+        profile_handle(word);
+    }
+    return 0;
+}
+
+void activity_end(unsigned outer) {
+    (void)outer;
+}
+
+unsigned activity_current(void) {
+    return 0;
+}
+
+void profile_handle(uint64_t request) {
+    struct rk_profile_request wanted;
+    char path[RK_PROFILE_PATH_MAX];
+    if (rk_profile_request(request, &wanted, path, sizeof path)) {
+        rk_profile_set_progress(wanted.number, RK_PROFILE_UNSUPPORTED);
+    }
+}
+
+bool profile_is_running(void) {
+    return false;
+}
+
+SEXP profile_name_call(SEXP call, const char* name) {
+    (void)call;
+    (void)name;
+    return R_NilValue;
+}
+
+SEXP profile_name_request(SEXP call, uint32_t slot, uint64_t id) {
+    (void)slot;
+    (void)id;
+    return profile_name_call(call, "");
+}
+
+void profile_forked(void) {
+}
