@@ -140,7 +140,7 @@ def assemble() -> None:
 
     assets = SOURCE / "pkgdown" / "assets"
     shutil.copytree(HERE / "pictures", assets / "pictures", ignore=shutil.ignore_patterns("*.mjs"))
-    for picture in (ROOT / "docs").glob("*.svg"):
+    for picture in (ROOT / "docs" / "pictures").glob("*.svg"):
         shutil.copy(picture, assets / "pictures")
     shutil.copy(ROOT / "examples" / "shared" / "favicon.svg", assets)
 

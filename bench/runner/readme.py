@@ -1,4 +1,4 @@
-"""The table of the README and its plot (docs/bench.svg), made from the JSON of the groups' last runs.
+"""The table of the README and its plot (docs/pictures/bench.svg), made from the JSON of the groups' last runs.
 
 All results have to be of one machine and one build, and without load of other programs. Other
 results are refused with the reason, and the README keeps its table.
@@ -30,7 +30,7 @@ SAME = ("commit", "build", "processor", "cores", "memory", "kernel", "R")
 # The endings of the labels of rows whose figures are rates.
 RATE = "/s"
 NOT_HERE = "not here"
-PLOT = Path("docs") / "bench.svg"
+PLOT = Path("docs") / "pictures" / "bench.svg"
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
 
@@ -58,7 +58,7 @@ def put_into(path: Path, folder: Path) -> None:
     if reasons := refusals(results):
         raise ValueError("\n".join([f"{path} is left as it is:", *(f"- {reason}" for reason in reasons)]))
     path.write_text(f"{head}{BEGIN}\n{table(results)}{END}{tail}", encoding="utf-8")
-    (path.parent / PLOT).parent.mkdir(exist_ok=True)
+    (path.parent / PLOT).parent.mkdir(parents=True, exist_ok=True)
     (path.parent / PLOT).write_text(picture(results), encoding="utf-8")
 
 

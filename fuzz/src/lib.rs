@@ -8,7 +8,6 @@ pub mod http2_frames;
 pub mod masking;
 pub mod page_script;
 pub mod proxy_header;
-pub mod routes;
 pub mod rprof;
 pub mod settings;
 pub mod static_files;

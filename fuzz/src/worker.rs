@@ -1,5 +1,7 @@
 //! Fuzz targets of what supervisor and worker send to each other.
 
+pub mod routes;
+
 use rookery_server::track_frames_for_fuzzer;
 use rookery_websocket::protocol::{Header, OpCode};
 use rookery_worker_protocol::{

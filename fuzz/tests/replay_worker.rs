@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use rookery_fuzz::routes::routes;
+use rookery_fuzz::worker::routes::routes;
 use rookery_fuzz::worker::{cookie, frames, frames_cut, header, message};
 use rookery_fuzz::worker_response;
 

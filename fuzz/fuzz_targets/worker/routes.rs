@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| rookery_fuzz::routes::routes(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| rookery_fuzz::worker::routes::routes(data));
