@@ -74,8 +74,8 @@ impl PacketSocket {
     }
 
     /// Sends a packet without blocking. What the socket does not accept waits in this process, and
-    /// is sent when the caller [flushes](Self::flush), sends or receives. If the peer is closed, the
-    /// function returns an error instead of raising SIGPIPE.
+    /// is sent when the caller [flushes](Self::flush), sends or receives. If the peer is closed,
+    /// the function returns an error instead of raising SIGPIPE.
     ///
     /// # Errors
     /// Returns `InvalidInput` for more than 128 KiB, `WouldBlock` if too many bytes already wait,
