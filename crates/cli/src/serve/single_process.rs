@@ -99,7 +99,9 @@ fn check_settings(serve: &ServeSettings) -> Result<(), Failure> {
 /// they are now.
 fn command_with_new_settings(sources: &Sources, target: &Target) -> Result<Command, Failure> {
     let LoadedSettings { serve, notes } = sources.read(target)?;
-    notes.iter().for_each(|note| log_line(note));
+    for note in &notes {
+        log_line(note);
+    }
     check_settings(&serve)?;
     let (address, log) = check::address_and_log(&serve)?;
     command_for_r(&serve, target, &address, &log)
