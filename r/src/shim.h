@@ -279,6 +279,7 @@ void error_report_note_500(uint32_t slot, uint64_t id);
 
 // Write the app's response to an exchange. They return NULL, or a description of what is wrong.
 const char* response_headers(uint32_t slot, uint64_t id, SEXP headers);
+void response_time_rendering(bool is_timed);
 const char* response_write(uint32_t slot, uint64_t id, SEXP value);
 // The status of the last response_write().
 int response_status(void);
