@@ -112,7 +112,7 @@ test('the button takes a profile and offers its file', { timeout, skip }, async 
   // A second profile is refused, with the reason.
   await page.waitForFunction(() => !document.querySelector('[data-action="profile"]').disabled);
   await page.keyboard.press('o');
-  await shows(page, '#notice', /another profile is running/);
+  await shows(page, '#refusal', /another profile is running/);
   await shows(page, '#profile', /samples of R: GET:\/compute/);
   const downloading = page.waitForEvent('download');
   await page.locator('#profile a').click();

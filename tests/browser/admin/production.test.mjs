@@ -114,7 +114,8 @@ test('the commands, metrics and pictures of the vignette', { timeout, skip }, as
   assert.equal((await report).status, 200);
   for (const load of loads) await load.end();
   const [, told] = await server.line(/(the R process of worker \d .*\/report.*)$/);
-  const numbers = (text) => text.replace(/\d+/g, '1');
+  // The innermost functions differ from one run to the next.
+  const numbers = (text) => text.replace(/\d+/g, '1').replace(/r=".* < compute < /, 'r="compute < ');
   assert.ok(blocks('').some((block) => numbers(block).includes(numbers(told))), `the vignette shows another message than ${told}`);
 
   for (const command of commands.filter((one) => /^(curl|rookery status)/.test(one))) {
