@@ -165,8 +165,8 @@ test('the command of the vignette that exports traces', { timeout, skip }, async
 });
 
 test('every command of the vignette is run by a test', { skip }, () => {
-  // `rookery profile` has tests of its own.
-  const known = /^(rookery (serve|status|profile) |curl |OTEL_\w+=)/;
+  // `rookery new` and `rookery profile` have tests of their own.
+  const known = /^(rookery (new|serve|status|profile) |curl |OTEL_\w+=)/;
   for (const command of commands) assert.match(command, known);
   for (const picture of vignette.matchAll(/\]\((production-\w+\.png)\)/g)) {
     assert.ok(existsSync(resolve(root, 'r/vignettes', picture[1])), picture[1]);
