@@ -145,9 +145,10 @@ pub(crate) fn page_depth(head: &Parts) -> Option<u16> {
     is_page.then(|| u16::try_from(folders.saturating_sub(1)).ok()).flatten()
 }
 
-/// Removes the conditions of a browser's request for a page. The browser may have a copy from before
-/// the development mode, which has no script. Browsers do not send `Sec-Fetch-Dest` over plain HTTP
-/// from another machine, but they accept HTML only for pages, and not for images or in `fetch()`.
+/// Removes the conditions of a browser's request for a page. The browser may have a copy from
+/// before the development mode, which has no script. Browsers do not send `Sec-Fetch-Dest` over
+/// plain HTTP from another machine, but they accept HTML only for pages, and not for images or in
+/// `fetch()`.
 pub(crate) fn remove_conditions(head: &mut Parts) {
     let accepts_html = || {
         let values = head.headers.get_all(ACCEPT).iter();
