@@ -298,11 +298,9 @@ function setTrouble(text) {
 }
 
 function connect() {
-  clearTimeout(timer);
   const source = new EventSource("/live/events");
-  // Neither a server that hangs nor a broken network is an error of the stream.
-  const onEvent = () => {
-    setTrouble(null);
+  // Neither a server that hangs nor a broken network is an error of the stream, even before it opens.
+  const watch = () => {
     clearTimeout(timer);
     timer = setTimeout(() => {
       setTrouble("no connection");
@@ -310,15 +308,23 @@ function connect() {
       timer = setTimeout(connect, 1000);
     }, SILENCE);
   };
+  const onEvent = () => {
+    setTrouble(null);
+    watch();
+  };
   source.addEventListener("open", onEvent);
   source.addEventListener("snapshot", (event) => { onEvent(); show(JSON.parse(event.data)); });
   source.addEventListener("errors", (event) => { errors = JSON.parse(event.data); });
   source.addEventListener("error", async () => {
-    clearTimeout(timer);
     setTrouble("no connection");
     // The browser reconnects by itself unless the server has refused the stream.
-    if (source.readyState !== EventSource.CLOSED) return;
-    const status = await fetch("/live/events", { method: "HEAD" }).then((response) => response.status, () => 0);
+    if (source.readyState !== EventSource.CLOSED) {
+      watch();
+      return;
+    }
+    clearTimeout(timer);
+    const status = await fetch("/live/events", { method: "HEAD", signal: AbortSignal.timeout(SILENCE) })
+      .then((response) => response.status, () => 0);
     if (status === 403) {
       setTrouble("no access");
       byId("notice").hidden = false;
@@ -327,6 +333,7 @@ function connect() {
     }
     timer = setTimeout(connect, 3000);
   });
+  watch();
 }
 
 // ---- actions and keys ----

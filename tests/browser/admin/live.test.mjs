@@ -190,6 +190,22 @@ test('the page says so when nothing comes from the server, and continues afterwa
   await page.locator('#connection.on').waitFor();
 });
 
+test('the page connects again when a stream does not open, and when it is refused', { timeout, skip }, async () => {
+  const server = await serve(1);
+  const page = await open(server);
+  // Nothing comes for the first stream, and for the question why the second one was refused.
+  let requests = 0;
+  await page.route('**/live/events', (route) => {
+    requests += 1;
+    if (requests === 2) return route.fulfill({ status: 503 });
+    return requests < 4 ? undefined : route.continue();
+  });
+  await page.reload();
+  await shows(page, '#connection', /no connection/);
+  await page.locator('#connection.on').waitFor();
+  assert.equal(requests, 4);
+});
+
 test('charts survive a clock that is set back, and another colour scheme', { timeout, skip }, async () => {
   const server = await serve(1);
   const page = await open(server, { colorScheme: 'light' });

@@ -103,7 +103,7 @@ fn command_with_new_settings(sources: &Sources, target: &Target) -> Result<Comma
         log_line(note);
     }
     check_settings(&serve)?;
-    let (address, log) = check::address_and_log(&serve)?;
+    let (address, log) = check::address_and_log(&serve, target)?;
     command_for_r(&serve, target, &address, &log)
 }
 
