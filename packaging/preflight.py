@@ -21,9 +21,10 @@ QUICK = ("format", "layers", "words", "settings")
 
 
 class Report:
-    """The results so far. Prints each as it comes."""
+    """The results so far. Prints each as it comes. `is_strict` makes what could not be built or started a failure."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_strict: bool = False) -> None:
+        self.is_strict = is_strict
         self.failures: list[str] = []
         self.left: list[str] = []
 
@@ -37,6 +38,10 @@ class Report:
     def not_checked(self, what: str) -> None:
         print(f"  not checked  {what}", flush=True)
 
+    def missing(self, what: str) -> None:
+        """Reports what this machine could not build or start: a dry run goes on, a release does not."""
+        (self.failed if self.is_strict else self.not_checked)(what)
+
     def left_for_a_person(self, what: str) -> None:
         self.left.append(what)
         print(f"  for a person {what}", flush=True)
@@ -48,10 +53,29 @@ class Report:
             self.failed(otherwise)
 
 
-def before(report: Report, tree: Path, version: str) -> None:
-    """Checks the repository itself: nothing is uncommitted, and the version is new."""
+def branch(report: Report, tree: Path) -> None:
+    """Checks that a release comes from `main`, and that `main` has everything that the published `main` has."""
+
+    def succeeds(*words: str) -> bool:
+        return subprocess.run(["git", "-C", str(tree), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+    here = subprocess.run(["git", "-C", str(tree), "symbolic-ref", "--quiet", "--short", "HEAD"], stdout=subprocess.PIPE, text=True, check=False).stdout.strip()
+    report.check(here == "main", "the branch is main", f"a release comes from the branch main, and this is {here or 'a detached HEAD'}: git switch main")
+    # What git has last seen of it decides; `git push` finds out what is newer.
+    if not succeeds("rev-parse", "--verify", "--quiet", "origin/main^{commit}"):
+        report.failed("there is no origin/main to compare with: git fetch origin")
+    else:
+        is_behind = not succeeds("merge-base", "--is-ancestor", "origin/main", "HEAD")
+        report.check(not is_behind, "everything of origin/main is in this branch", "origin/main has commits that this branch lacks: git pull")
+
+
+def before(report: Report, tree: Path, version: str, is_tagged: bool = False) -> None:
+    """Checks the repository itself: nothing is uncommitted, and the version is new or `is_tagged` already."""
     changed = run(["git", "-C", tree, "status", "--porcelain"]).splitlines()
     report.check(not changed, "nothing is uncommitted", f"{len(changed)} files are not committed, and would be missing from the release: {', '.join(changed[:5])}")
+    if is_tagged:
+        report.passed(f"v{version} is tagged")
+        return
     tags = [tag[1:] for tag in run(["git", "-C", tree, "tag", "--list", "v*"]).split() if versions.FORM.fullmatch(tag[1:])]
     newest = max(tags, key=versions.parse, default="")
     what = f"{version} is newer than the last release, {newest}" if newest else f"{version} is the first release: there is no tag v*"

@@ -1,7 +1,10 @@
 """Tests of the scripts of packaging/ that need no build: python3 -m unittest discover -s packaging/tests."""
 
+import contextlib
 import hashlib
+import io
 import os
+import shutil
 import sys
 import tarfile
 import tempfile
@@ -186,6 +189,37 @@ class Preflight(InFolder):
             preflight.before(report, tree, wanted)
         return report.failures
 
+    def wrong_branch(self, tree: Path) -> list[str]:
+        report = preflight.Report()
+        with mock.patch("builtins.print"):
+            preflight.branch(report, tree)
+        return report.failures
+
+    def test_a_release_comes_from_main_with_everything_of_the_published_main(self) -> None:
+        tree = self.repository()
+        run(["git", "-C", tree, "checkout", "-q", "-B", "main"])
+        self.assertEqual(self.wrong_branch(tree), ["there is no origin/main to compare with: git fetch origin"])
+        run(["git", "-C", tree, "update-ref", "refs/remotes/origin/main", "HEAD"])
+        self.assertEqual(self.wrong_branch(tree), [])
+        run(["git", "-C", tree, "checkout", "-q", "-b", "other"])
+        self.assertEqual(self.wrong_branch(tree), ["a release comes from the branch main, and this is other: git switch main"])
+        run(["git", "-C", tree, "checkout", "-q", "--detach"])
+        self.assertEqual(self.wrong_branch(tree), ["a release comes from the branch main, and this is a detached HEAD: git switch main"])
+
+    def test_a_main_that_lacks_commits_of_the_published_main_fails(self) -> None:
+        tree = self.repository()
+        run(["git", "-C", tree, "checkout", "-q", "-B", "main"])
+        words = ["-c", "user.name=a", "-c", "user.email=a@b", "commit-tree", "-p", "HEAD", "-m", "two", "HEAD^{tree}"]
+        run(["git", "-C", tree, "update-ref", "refs/remotes/origin/main", run(["git", "-C", tree, *words]).strip()])
+        self.assertEqual(self.wrong_branch(tree), ["origin/main has commits that this branch lacks: git pull"])
+
+    def test_what_is_missing_fails_a_release_and_not_a_dry_run(self) -> None:
+        for is_strict, expected in ((True, ["the program for macOS"]), (False, [])):
+            report = preflight.Report(is_strict)
+            with mock.patch("builtins.print"):
+                report.missing("the program for macOS")
+            self.assertEqual(report.failures, expected)
+
     def test_a_clean_tree_and_a_newer_version_pass(self) -> None:
         self.assertEqual(self.failures(self.repository("v0.9.0", "v0.10.0", "other"), "0.11.0"), [])
 
@@ -207,7 +241,8 @@ class Release(InFolder):
             place = self.source / name
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text((ROOT / name).read_text())
-        for words in (["init", "-q"], ["config", "user.name", "Ada"], ["config", "user.email", "ada@example.org"], ["add", "-A"], ["commit", "-q", "-m", "one"]):
+        (self.source / ".gitignore").write_text(".local/\n")
+        for words in (["init", "-q"], ["checkout", "-q", "-b", "main"], ["config", "user.name", "Ada"], ["config", "user.email", "ada@example.org"], ["add", "-A"], ["commit", "-q", "-m", "one"]):
             run(["git", "-C", self.source, *words])
 
     def state(self) -> str:
@@ -229,8 +264,104 @@ class Release(InFolder):
     def test_publishing_stops_at_the_first_command_that_fails_and_names_the_rest(self) -> None:
         marker = self.folder / "ran"
         with self.assertRaisesRegex(Failed, "false\n    touch"), mock.patch("builtins.print"):
-            self.release.publish([["true"], ["false"], ["touch", str(marker)]])
+            self.release.publish([["true"], ["false"], ["touch", str(marker)]], self.folder / "published")
         self.assertFalse(marker.exists())
+
+    def test_publishing_again_runs_only_what_is_left(self) -> None:
+        log, cause = self.folder / "log", self.folder / "cause"
+        todo = [["sh", "-c", f"echo first >> {log}"], ["sh", "-c", f"test -e {cause} && echo second >> {log}"]]
+        with mock.patch("builtins.print"):
+            with self.assertRaises(Failed):
+                self.release.publish(todo, self.folder / "published")
+            cause.touch()
+            self.release.publish(todo, self.folder / "published")
+            self.release.publish(todo, self.folder / "published")
+        self.assertEqual(log.read_text(), "first\nsecond\n")
+
+    def tagged(self) -> Path:
+        """Does what a run does that has built and tagged 7.0.0, and returns its folder."""
+        folder = self.source / ".local" / "release" / "7.0.0"
+        self.release.copy_of_head(self.source, folder / "tree", "7.0.0")
+        (folder / "artefacts").mkdir()
+        (folder / "artefacts" / "rookery.whl").write_text("a wheel")
+        (folder / "artefacts" / "SHA256SUMS").write_text(self.release.sums(folder / "artefacts"))
+        (folder / "notes.md").write_text("- New.\n")
+        self.release.take_over(folder / "tree", self.source, "7.0.0")
+        run(["git", "init", "-q", "--bare", self.folder / "origin"])
+        run(["git", "-C", self.source, "remote", "add", "origin", self.folder / "origin"])
+        run(["git", "-C", self.source, "push", "-q", "origin", "HEAD~:refs/heads/main"])
+        run(["git", "-C", self.source, "fetch", "-q", "origin"])
+        return folder
+
+    def main(self, *words: str) -> tuple[int, str]:
+        """Runs scripts/release in the source, and returns its status and what it prints. It must not get as far as a copy."""
+        printed = io.StringIO()
+        with (
+            mock.patch.object(self.release, "ROOT", self.source),
+            mock.patch.object(self.release, "copy_of_head", side_effect=AssertionError("begins again")),
+            mock.patch.object(sys, "argv", ["release", *words]),
+            contextlib.redirect_stdout(printed),
+            contextlib.redirect_stderr(printed),
+        ):
+            return self.release.main(), printed.getvalue()
+
+    def test_a_version_that_is_tagged_is_never_built_again(self) -> None:
+        folder = self.tagged()
+        for words in ([], ["--dry-run"], ["--check-only"], ["--only", "program"]):
+            status, printed = self.main("7.0.0", *words)
+            self.assertEqual(status, 1, printed)
+            self.assertIn("the repository is not ready; nothing was changed", printed)
+            self.assertIn("`scripts/release 7.0.0 --publish` publishes", printed)
+        self.assertEqual((folder / "artefacts" / "rookery.whl").read_text(), "a wheel")
+
+    def test_publishing_takes_what_an_earlier_run_has_built(self) -> None:
+        folder = self.tagged()
+        todo = [
+            [*self.release.commands("7.0.0", folder / "artefacts")[0], "--quiet"],
+            ["cp", str(folder / "artefacts" / "rookery.whl"), str(self.folder / "uploaded")],
+        ]
+        with mock.patch.object(self.release, "commands", lambda version, out: todo):
+            status, printed = self.main("7.0.0", "--publish")
+        self.assertEqual(status, 0, printed)
+        self.assertEqual((self.folder / "uploaded").read_text(), "a wheel")
+        remote = run(["git", "-C", self.folder / "origin", "rev-parse", "main", "v7.0.0^{commit}"]).split()
+        self.assertEqual(remote, [run(["git", "-C", self.source, "rev-parse", "HEAD"]).strip()] * 2)
+
+    def test_artefacts_that_are_not_those_of_the_tag_are_not_published(self) -> None:
+        folder = self.tagged()
+        wheel_file = folder / "artefacts" / "rookery.whl"
+        wheel_file.write_text("another")
+        self.assertIn("are not those of its SHA256SUMS", self.main("7.0.0", "--publish")[1])
+        wheel_file.write_text("a wheel")
+        run(["git", "-C", self.source, "tag", "-d", "v7.0.0"])
+        run(["git", "-C", self.source, "tag", "v7.0.0", "HEAD~"])
+        self.assertIn("and the artefacts in", self.main("7.0.0", "--publish")[1])
+        shutil.rmtree(folder)
+        self.assertIn("delete the tag (git tag -d v7.0.0)", self.main("7.0.0", "--publish")[1])
+
+    def test_a_release_from_another_branch_changes_nothing(self) -> None:
+        folder = self.tagged()
+        run(["git", "-C", self.source, "checkout", "-q", "-b", "other"])
+        for words in (["7.0.0", "--publish"], ["7.0.1"], ["7.0.1", "--publish"]):
+            status, printed = self.main(*words)
+            self.assertEqual(status, 1, printed)
+            self.assertIn("a release comes from the branch main, and this is other", printed)
+        self.assertFalse((folder / "published").exists())
+
+    def test_a_part_of_a_release_is_a_dry_run(self) -> None:
+        for words in (["--only", "tarball"], ["--target", "x86_64-unknown-linux-musl"], ["--check-only"], ["--dry-run"]):
+            self.assertTrue(self.release.arguments(["7.0.0", *words]).dry_run, words)
+        self.assertFalse(self.release.arguments(["7.0.0"]).dry_run)
+        with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()):
+            self.release.arguments(["7.0.0", "--publish", "--only", "tarball"])
+
+    def test_a_target_that_cannot_be_built_fails_a_release(self) -> None:
+        target = program.of("x86_64-pc-windows-gnu")
+        with mock.patch.object(program, "needs", lambda target: ["a linker"]), mock.patch("builtins.print"):
+            for is_strict, expected in ((True, 1), (False, 0)):
+                report = preflight.Report(is_strict)
+                self.release.build_program(report, self.source, self.folder, target, is_required=False)
+                self.assertEqual(len(report.failures), expected)
 
 
 class Strangers(unittest.TestCase):
