@@ -155,13 +155,17 @@ def checks(report: Report, tree: Path, is_full: bool) -> None:
 
 
 def script(report: Report, tree: Path, *words: str) -> None:
-    """Runs a script of the repository. Its output goes to a log, whose end is shown if it fails."""
+    """Runs a script of the repository. Its output goes to a log, whose end is shown if it fails, and whose lines NOT RUN are reported."""
     log = tree.parent / "log" / f"{'-'.join(Path(word).name for word in words)[:60]}.log"
     log.parent.mkdir(exist_ok=True)
     with log.open("w") as out:
         status = subprocess.run(words, cwd=tree, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False).returncode
-    end = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+    lines = log.read_text(errors="replace").splitlines()
+    end = "\n".join(lines[-15:])
     report.check(status == 0, " ".join(words), f"{' '.join(words)} ended with status {status}; {log} ends with:\n{end}")
+    for line in lines:
+        if "NOT RUN: " in line:
+            report.missing(f"by {Path(words[0]).name}: {line.partition('NOT RUN: ')[2]}")
 
 
 def tarball(report: Report, tree: Path, out: Path) -> None:

@@ -232,6 +232,69 @@ class Preflight(InFolder):
         self.assertIn("forgotten", self.failures(tree, "0.1.0")[0])
 
 
+class Scripts(InFolder):
+    def reported(self, is_strict: bool, text: str) -> tuple[list[str], str]:
+        """Runs a script that prints a text, and returns the failures and the report."""
+        report = preflight.Report(is_strict)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            (self.folder / "tree").mkdir(exist_ok=True)
+            preflight.script(report, self.folder / "tree", "echo", text)
+        return report.failures, printed.getvalue()
+
+    def test_what_a_script_did_not_run_is_not_checked_and_fails_a_release(self) -> None:
+        text = "check: NOT RUN: deb: lintian is missing"
+        failures, printed = self.reported(False, text)
+        self.assertEqual(failures, [])
+        self.assertIn("not checked  by echo: deb: lintian is missing", printed)
+        self.assertEqual(self.reported(True, text)[0], ["by echo: deb: lintian is missing"])
+        self.assertEqual(self.reported(True, "check: deb passed in 3 s")[0], [])
+
+
+class Checks(InFolder):
+    def setUp(self) -> None:
+        super().setUp()
+        self.check = load(ROOT / "packaging" / "check")
+
+    def main(self, *words: str) -> tuple[int, str]:
+        printed = io.StringIO()
+        with mock.patch.object(self.check, "ROOT", self.folder), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            return self.check.main([*words, "--from", str(self.folder)]), printed.getvalue()
+
+    def test_a_check_that_is_named_fails_without_its_artefact(self) -> None:
+        for name in self.check.CHECKS:
+            status, printed = self.main(name)
+            self.assertEqual(status, 1, printed)
+            self.assertIn(f"check: {name} FAILED: ", printed)
+        self.assertIn("has no rookery_*.tar.gz", printed)
+
+    def test_one_missing_artefact_of_several_fails_a_check_that_is_named(self) -> None:
+        def start(packages: Path, work: Path, target: program.Target) -> None:
+            if target.is_windows:
+                raise self.check.NoArtefact("there is none for Windows")
+
+        with mock.patch.object(self.check, "start_archive", start):
+            status, printed = self.main("foreign")
+        self.assertEqual(status, 1, printed)
+        self.assertIn("x86_64-pc-windows-gnu: there is none for Windows", printed)
+
+    def test_a_part_of_the_artefacts_need_not_have_all(self) -> None:
+        status, printed = self.main("deb", "--partial")
+        self.assertEqual(status, 0, printed)
+        self.assertIn("check: NOT RUN: deb: ", printed)
+
+    def test_a_missing_tool_is_not_run_and_no_failure(self) -> None:
+        with mock.patch.dict(self.check.CHECKS, {"deb": mock.Mock(side_effect=self.check.NotRun("it needs root"))}):
+            status, printed = self.main("deb")
+        self.assertEqual(status, 0, printed)
+        self.assertIn("check: NOT RUN: deb: it needs root", printed)
+
+    def test_without_names_a_missing_artefact_is_no_failure(self) -> None:
+        status, printed = self.main()
+        self.assertEqual(status, 0, printed)
+        self.assertEqual(printed.count("NOT RUN"), len(self.check.CHECKS))
+
+
 class Release(InFolder):
     def setUp(self) -> None:
         super().setUp()
