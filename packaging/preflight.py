@@ -10,6 +10,7 @@ from pathlib import Path
 import debian
 import licences
 import sbom
+import tarball
 import versions
 from common import Failed, run
 
@@ -168,21 +169,11 @@ def script(report: Report, tree: Path, *words: str) -> None:
             report.missing(f"by {Path(words[0]).name}: {line.partition('NOT RUN: ')[2]}")
 
 
-def tarball(report: Report, tree: Path, out: Path) -> None:
-    """Builds the R package's tarball, which is what CRAN gets, and checks its size."""
-    build = tree.parent / "tarball"
-    build.mkdir(exist_ok=True)
-    environment = {name: value for name, value in os.environ.items() if name not in ("CARGO_TARGET_DIR", "R_LIBS")}
-    log = tree.parent / "log" / "tarball.log"
-    log.parent.mkdir(exist_ok=True)
-    with log.open("w") as output:
-        status = subprocess.run(["R", "CMD", "build", tree / "r"], cwd=build, env=environment, stdout=output, stderr=output, check=False).returncode
-    found = sorted(build.glob("rookery_*.tar.gz"))
-    if status != 0 or len(found) != 1:
-        raise Failed(f"R CMD build ended with status {status}; its messages are in {log}")
-    size = found[0].stat().st_size
-    report.check(size <= MOST, f"{found[0].name}: {size / 1e6:.1f} MB", f"{found[0].name} has {size / 1e6:.1f} MB, and CRAN takes {MOST / 1e6:.0f}")
-    shutil.copy(found[0], out)
+def tarballs(report: Report, tree: Path, out: Path) -> None:
+    """Builds the tarball of the R package, which is what CRAN gets, and that of rookery's httpuv, and checks their sizes."""
+    for path in tarball.make(out, tree):
+        size = path.stat().st_size
+        report.check(size <= MOST, f"{path.name}: {size / 1e6:.1f} MB", f"{path.name} has {size / 1e6:.1f} MB, and CRAN takes {MOST / 1e6:.0f}")
 
 
 def summary(path: Path) -> str:

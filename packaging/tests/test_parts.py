@@ -3,7 +3,9 @@
 import contextlib
 import hashlib
 import io
+import json
 import os
+import re
 import shutil
 import sys
 import tarfile
@@ -22,6 +24,7 @@ import licences  # noqa: E402
 import preflight  # noqa: E402
 import program  # noqa: E402
 import rootfs  # noqa: E402
+import tarball  # noqa: E402
 import versions  # noqa: E402
 import wheel  # noqa: E402
 from common import ROOT, Failed, File, epoch, load, run, tar_gz, version, zip_file  # noqa: E402
@@ -427,7 +430,70 @@ class Release(InFolder):
                 self.assertEqual(len(report.failures), expected)
 
 
+class Tarballs(InFolder):
+    def test_the_documents_name_the_tarball_of_httpuv(self) -> None:
+        name = f"httpuv_{re.search(r'^Version: (.+)$', (ROOT / 'compat/httpuv/DESCRIPTION').read_text(), re.M)[1]}.tar.gz"
+        for path in ("README.md", "r/vignettes/from-httpuv.Rmd", "r/R/use-compat.R"):
+            self.assertIn(name, (ROOT / path).read_text(), path)
+
+    def test_r_universe_takes_the_package_from_the_repository(self) -> None:
+        (entry,) = json.loads((ROOT / "packaging" / "r-universe" / "packages.json").read_text())
+        self.assertEqual(entry["url"], debian.homepage(ROOT))
+        self.assertEqual((entry["package"], (ROOT / entry["subdir"] / "DESCRIPTION").read_text().split("\n")[0]), ("rookery", "Package: rookery"))
+
+    @unittest.skipUnless(shutil.which("R"), "R is missing")
+    def test_both_packages_become_artefacts(self) -> None:
+        out = self.folder / "out"
+        out.mkdir()
+        for source, name in (("r", "rookery"), ("compat/httpuv", "httpuv")):
+            place = self.folder / "tree" / source
+            place.mkdir(parents=True)
+            (place / "DESCRIPTION").write_text(f"Package: {name}\nVersion: 1.2.3\nTitle: A\nDescription: B.\nLicense: MIT\nAuthor: Ada\nMaintainer: Ada <a@b.org>\n")
+            (place / "NAMESPACE").touch()
+        report, printed = preflight.Report(), io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            preflight.tarballs(report, self.folder / "tree", out)
+        self.assertEqual(sorted(path.name for path in out.iterdir()), ["httpuv_1.2.3.tar.gz", "rookery_1.2.3.tar.gz"])
+        self.assertEqual(report.failures, [])
+        release = load(ROOT / "scripts" / "release")
+        self.assertRegex(release.sums(out), r"^[0-9a-f]{64}  httpuv_1.2.3.tar.gz\n[0-9a-f]{64}  rookery_1.2.3.tar.gz\n$")
+
+    def test_the_check_of_the_image_gives_it_both(self) -> None:
+        check = load(ROOT / "packaging" / "check")
+        (self.folder / "rookery_1.2.3.tar.gz").touch()
+        with self.assertRaisesRegex(check.NoArtefact, "has no httpuv_"):
+            check.check_image(self.folder, self.folder / "work")
+        (self.folder / "httpuv_1.6.17.1.tar.gz").touch()
+        contexts = []
+
+        def build(dockerfile: Path, context: Path, work: Path):
+            contexts.append(sorted(path.name for path in context.iterdir()))
+            raise Failed("needs root")
+
+        failing = mock.Mock(return_value=mock.Mock(returncode=1))
+        with mock.patch.object(check.subprocess, "run", failing), mock.patch.object(rootfs, "build", build), mock.patch("builtins.print"):
+            with self.assertRaises(check.NotRun):
+                check.check_image(self.folder, self.folder / "work")
+        self.assertEqual(contexts, [["httpuv_1.6.17.1.tar.gz", "rookery_1.2.3.tar.gz"]])
+
+
 class Strangers(unittest.TestCase):
+    def test_the_stranger_installs_httpuv_before_serving_an_app(self) -> None:
+        stranger = load(ROOT / "scripts" / "stranger")
+        steps = []
+        place = mock.Mock(root=Path("/root"), command=lambda *words: list(words), run=lambda *words, **options: steps.append(" ".join(words)))
+        paths = [mock.Mock(stat=lambda: mock.Mock(st_size=1)) for _ in range(2)]
+        paths[0].name, paths[1].name = "rookery_1.2.3.tar.gz", "httpuv_1.6.17.1.tar.gz"
+        with (
+            mock.patch.object(tarball, "make", lambda *arguments, **options: paths),
+            mock.patch.object(stranger, "check_serves", lambda words, expected: steps.append(f"{' '.join(words)}: {expected}")),
+            mock.patch.object(stranger, "run_r_example"),
+            mock.patch("builtins.print"),
+        ):
+            stranger.package(place, ROOT)
+        self.assertEqual(steps[:2], ["R CMD INSTALL rookery_1.2.3.tar.gz", 'Rscript -e rookery::install_compat("httpuv_1.6.17.1.tar.gz")'])
+        self.assertEqual(steps[3:], ["sh -ec rookery new shiny my-app", "rookery serve my-app --port 0: shiny.min.js"])
+
     def test_the_readmes_have_what_the_stranger_runs(self) -> None:
         stranger = load(ROOT / "scripts" / "stranger")
         readme = (ROOT / "README.md").read_text()
@@ -458,6 +524,13 @@ class Images(InFolder):
     def test_lines_of_a_dockerfile_are_joined_and_comments_left_out(self) -> None:
         text = "# a\nFROM r-base AS build\nRUN one && \\\n    # why\n    two\n"
         self.assertEqual(rootfs.instructions(text), [("FROM", "r-base AS build"), ("RUN", "one && two")])
+
+    def test_the_dockerfile_installs_both_tarballs(self) -> None:
+        lines = rootfs.instructions((ROOT / "packaging" / "image" / "Dockerfile").read_text())
+        copied = next(rest for name, rest in lines if name == "COPY").split()
+        self.assertEqual(copied[:-1], list(tarball.SOURCES.values()))
+        installed = next(rest for name, rest in lines if name == "RUN" and "R CMD INSTALL" in rest)
+        self.assertRegex(installed, r"R CMD INSTALL .*rookery_.*&& .*install_compat\(.*httpuv_")
 
     def test_every_instruction_of_the_dockerfile_is_known(self) -> None:
         for name, _ in rootfs.instructions((ROOT / "packaging" / "image" / "Dockerfile").read_text()):
