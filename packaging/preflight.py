@@ -155,12 +155,24 @@ def checks(report: Report, tree: Path, is_full: bool) -> None:
     script(report, tree, "scripts/stranger")
 
 
-def script(report: Report, tree: Path, *words: str) -> None:
+def as_root() -> list[str]:
+    """Returns the words before a command that let it run as root, if this user may do so without a password. The command then writes no bytecode
+    into a tree that this user has to remove.
+    """
+    if os.geteuid() == 0 or not shutil.which("sudo"):
+        return []
+    if subprocess.run(["sudo", "--non-interactive", "true"], stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode != 0:
+        return []
+    return ["sudo", "--non-interactive", "--preserve-env", "env", f"PATH={os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE=1"]
+
+
+def script(report: Report, tree: Path, *words: str, needs_root: bool = False) -> None:
     """Runs a script of the repository. Its output goes to a log, whose end is shown if it fails, and whose lines NOT RUN are reported."""
     log = tree.parent / "log" / f"{'-'.join(Path(word).name for word in words)[:60]}.log"
     log.parent.mkdir(exist_ok=True)
     with log.open("w") as out:
-        status = subprocess.run(words, cwd=tree, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False).returncode
+        line = [*(as_root() if needs_root else []), *words]
+        status = subprocess.run(line, cwd=tree, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False).returncode
     lines = log.read_text(errors="replace").splitlines()
     end = "\n".join(lines[-15:])
     report.check(status == 0, " ".join(words), f"{' '.join(words)} ended with status {status}; {log} ends with:\n{end}")

@@ -254,6 +254,30 @@ class Scripts(InFolder):
         self.assertEqual(self.reported(True, "check: deb passed in 3 s")[0], [])
 
 
+    def root_words(self, user: int, status: int) -> list[str]:
+        with (
+            mock.patch.object(os, "geteuid", lambda: user),
+            mock.patch.object(shutil, "which", lambda name: f"/usr/bin/{name}"),
+            mock.patch.object(preflight.subprocess, "run", lambda *words, **options: mock.Mock(returncode=status)),
+        ):
+            return preflight.as_root()
+
+    def test_the_checks_of_artefacts_run_as_root_if_the_user_may(self) -> None:
+        self.assertEqual(self.root_words(0, 0), [])
+        self.assertEqual(self.root_words(1000, 1), [])
+        self.assertEqual(self.root_words(1000, 0)[:4], ["sudo", "--non-interactive", "--preserve-env", "env"])
+        self.assertIn(f"PATH={os.environ['PATH']}", self.root_words(1000, 0))
+
+    def test_the_workflow_tries_out_a_release_as_root(self) -> None:
+        text = (ROOT / ".github" / "workflows" / "release.yml").read_text()
+        self.assertRegex(text, r"(?s)sudo git config --system --add safe\.directory .*sudo env \"PATH=\$PATH\" .*scripts/release \"\$VERSION\" --dry-run --full")
+
+    def test_the_workflow_names_every_check(self) -> None:
+        text = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+        named = re.search(r"packaging/check (.*)", text)[1].split()
+        self.assertEqual(sorted(named), sorted(load(ROOT / "packaging" / "check").CHECKS))
+
+
 class Checks(InFolder):
     def setUp(self) -> None:
         super().setUp()
