@@ -16,6 +16,14 @@ from datetime import date
 from pathlib import Path
 from unittest import mock
 
+try:
+    from packaging import __version__, metadata
+
+    # Metadata 2.4 exists since then.
+    has_metadata = tuple(map(int, __version__.split(".")[:2])) >= (24, 2)
+except ImportError:
+    has_metadata = False
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import archive  # noqa: E402
@@ -78,12 +86,26 @@ class Archives(InFolder):
 
 
 class Wheels(InFolder):
-    def test_the_record_lists_every_file_with_its_checksum(self) -> None:
+    def made(self) -> Path:
         binary = self.folder / "rookery"
         binary.write_bytes(b"program")
         texts = {"LICENSE": File("licence"), "THIRD-PARTY-LICENSES.txt": File("others")}
         with mock.patch.object(archive, "legal", lambda target, tree: texts):
-            path = wheel.make(program.of("x86_64-unknown-linux-gnu"), binary, self.folder)
+            return wheel.make(program.of("x86_64-unknown-linux-gnu"), binary, self.folder)
+
+    @unittest.skipUnless(has_metadata, "Python's package packaging, version 24.2 or later, is missing")
+    def test_the_metadata_has_the_form_of_pep_639(self) -> None:
+        with zipfile.ZipFile(self.made()) as packed:
+            info = f"rookery-{version()}.dist-info"
+            # Raises an error for each field that the version of the metadata does not have.
+            parsed = metadata.Metadata.from_email(packed.read(f"{info}/METADATA"), validate=True)
+            self.assertEqual((parsed.metadata_version, parsed.license_expression, parsed.license), ("2.4", "MIT", None))
+            self.assertFalse([line for line in parsed.classifiers if line.startswith("License ::")])
+            for name in parsed.license_files:
+                self.assertIn(f"{info}/licenses/{name}", packed.namelist())
+
+    def test_the_record_lists_every_file_with_its_checksum(self) -> None:
+        path = self.made()
         self.assertEqual(path.name, f"rookery-{version()}-py3-none-manylinux_2_28_x86_64.whl")
         with zipfile.ZipFile(path) as packed:
             info = f"rookery-{version()}.dist-info"
