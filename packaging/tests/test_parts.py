@@ -151,11 +151,24 @@ class Licences(unittest.TestCase):
     def test_every_crate_in_the_program_has_the_text_of_its_licence(self) -> None:
         text = licences.texts(licences.crates(["rookery-cli"]))
         without = [line for line in text.splitlines() if line.startswith("These crates contain no text")]
-        # For macOS only, under Zlib, Apache-2.0 or MIT, whose texts are those of other crates.
-        self.assertEqual(without, [f"{licences.WITHOUT} objc2-core-foundation 0.3.2, objc2-core-services 0.3.2"])
+        self.assertEqual(without, [])
         # The last one is of mimalloc, whose licence is beside its C code.
-        for name in ("ring 0.17", "uPlot", "hyper 1", "Daan Leijen"):
+        for name in ("ring 0.17", "uPlot", "Copyright (c) 2022 Leon Sorokin", "hyper 1", "Daan Leijen"):
             self.assertTrue(name in text, f"there is no {name}")
+
+
+    def test_the_r_package_takes_scripts_and_files_from_the_same_place(self) -> None:
+        of_r = load(ROOT / "scripts" / "r" / "licences")
+        package = {"name": "one", "version": "1.0.0", "license": "MIT", "authors": [], "manifest_path": str(ROOT / "Cargo.toml")}
+        other = ("other.js 1.0", "MIT", "Ada", "LICENSE")
+        with (
+            mock.patch.object(of_r, "packages", lambda: [package]),
+            mock.patch.object(licences, "SCRIPTS", [other]),
+            mock.patch.object(licences, "files", lambda folder: [folder / "LICENSE"]),
+        ):
+            authors, texts = of_r.generate().values()
+        self.assertIn("other.js 1.0 (a script of the live page)\n  Licence: MIT\n  Authors: Ada", authors)
+        self.assertIn("one 1.0.0\nother.js 1.0\n\nMIT License", texts)
 
 
 class Versions(InFolder):
