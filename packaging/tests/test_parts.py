@@ -30,12 +30,12 @@ import debian  # noqa: E402
 import licences  # noqa: E402
 import preflight  # noqa: E402
 import program  # noqa: E402
-import rootfs  # noqa: E402
 import tarball  # noqa: E402
 import versions  # noqa: E402
 import wheel  # noqa: E402
 from common import ROOT, Failed, File, epoch, load, run, tar_gz, version, zip_file  # noqa: E402
 from folder import InFolder  # noqa: E402
+from image import rootfs  # noqa: E402
 
 DATE = 1_700_000_000
 

@@ -280,6 +280,14 @@ class Release(InFolder):
             self.assertIn("a release comes from the branch main, and this is other", printed)
         self.assertFalse((folder / "published").exists())
 
+    def test_publishing_asks_the_remote_what_others_have_pushed(self) -> None:
+        self.tagged()
+        others = self.folder / "others"
+        run(["git", "clone", "-q", "-b", "main", self.folder / "origin", others])
+        run(["git", "-C", others, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "two"])
+        run(["git", "-C", others, "push", "-q", "origin", "main"])
+        self.assertIn("origin/main has commits that this branch lacks: git pull", self.main("7.0.0", "--publish")[1])
+
     def test_a_part_of_a_release_is_a_dry_run(self) -> None:
         for words in (["--only", "tarball"], ["--target", "x86_64-unknown-linux-musl"], ["--check-only"], ["--dry-run"]):
             self.assertTrue(self.release.arguments(["7.0.0", *words]).dry_run, words)
