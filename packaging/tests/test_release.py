@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -294,6 +295,42 @@ class Release(InFolder):
         self.assertFalse(self.release.arguments(["7.0.0"]).dry_run)
         with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()):
             self.release.arguments(["7.0.0", "--publish", "--only", "tarball"])
+
+    def started(self, *words: str, missing: tuple[str, ...] = ()) -> tuple[list[str], list[str], Path]:
+        """Does the part of a run that builds, without building. Returns the words of packaging/check, what it names as not checked, and the folder."""
+        report, calls, left = preflight.Report(), [], []
+        report.not_checked = left.append
+        tree = Path(tempfile.mkdtemp(dir=self.folder)) / "tree"
+        tree.mkdir()
+        with (
+            mock.patch.dict(os.environ, {"SOURCE_DATE_EPOCH": "0"}),
+            mock.patch.object(program, "needs", lambda target: ["zig"] if target.triple in missing else []),
+            mock.patch.object(self.release.packages, "build", lambda kinds, targets, out, tree: []),
+            mock.patch.object(self.release.sbom, "write", lambda out, tree: out / "sbom"),
+            mock.patch.object(preflight, "summary", lambda path: "an SBOM"),
+            mock.patch.object(preflight, "tarballs", lambda report, tree, out: (out / "httpuv_1.2.3.tar.gz").write_text("R")),
+            mock.patch.object(preflight, "script", lambda report, tree, *words, **options: calls.extend(words)),
+            mock.patch("builtins.print"),
+        ):
+            out = self.release.build(report, tree, self.release.arguments(["7.0.0", *words]))
+        return [word for word in calls if word != str(out)], left, out
+
+    def test_a_whole_release_names_the_checks_of_all_artefacts(self) -> None:
+        words, left, out = self.started("--full")
+        self.assertEqual(words, ["packaging/check", "archive", "wheel", "deb", "foreign", "image", "--from"])
+        self.assertEqual(left, [])
+        self.assertRegex((out / "SHA256SUMS").read_text(), r"^[0-9a-f]{64}  httpuv_1.2.3.tar.gz\n$")
+
+    def test_what_only_full_starts_is_named(self) -> None:
+        words, left, _ = self.started()
+        self.assertEqual(words, ["packaging/check", "archive", "wheel", "deb", "--from"])
+        self.assertEqual(left, ["by packaging/check: foreign, image, which `--full` starts"])
+
+    def test_a_part_of_a_release_names_itself_to_the_checks(self) -> None:
+        self.assertEqual(self.started("--target", "x86_64-unknown-linux-gnu")[0][-1], "--partial")
+        words, left, _ = self.started("--full", missing=("aarch64-apple-darwin",))
+        self.assertEqual(words[-1], "--partial")
+        self.assertEqual(left, ["aarch64-apple-darwin was not built: zig is missing"])
 
     def test_a_target_that_cannot_be_built_fails_a_release(self) -> None:
         target = program.of("x86_64-pc-windows-gnu")
