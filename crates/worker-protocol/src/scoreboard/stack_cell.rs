@@ -61,7 +61,7 @@ impl Scoreboard {
     }
 
     /// Records the functions that R's thread has found on its stack at the time `at`, according to
-    /// [`now`]. Called on R's thread.
+    /// [`now`](crate::now). Called on R's thread.
     pub fn set_stack(&self, at: u64, text: &[u8]) {
         self.stack.0.write(at, text);
     }
