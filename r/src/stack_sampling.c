@@ -32,6 +32,7 @@ static bool is_waiting_changed;
 static bool is_looking;
 
 static void (*previous)(void);
+static bool is_hooked;  // R_PolledEvents, or a hook that another package has put before ours, calls us
 static SEXP nframe_call;  // sys.nframe()
 static SEXP frame_call;   // sys.call(<number>)
 
@@ -210,9 +211,11 @@ void stack_sampling_init(void) {
         R_PreserveObject(frame_call);
         UNPROTECT(3);
     }
-    if (R_PolledEvents != on_interrupt_check) {
+    // A hook that another one calls is not installed again: the two would call each other endlessly.
+    if (!is_hooked) {
         previous = R_PolledEvents;
         R_PolledEvents = on_interrupt_check;
+        is_hooked = true;
     }
 }
 
@@ -220,6 +223,7 @@ void stack_sampling_init(void) {
 void stack_sampling_close(void) {
     if (R_PolledEvents == on_interrupt_check) {
         R_PolledEvents = previous;
+        is_hooked = false;
     }
 }
 
