@@ -133,6 +133,32 @@ test_that("a profile has the routes as functions, and the lines of the app", {
   expect_equal(fetch(paste0(it$url, "/short"))$status_code, 200L)
 })
 
+test_that("during a profile, handlers are called from the global environment and may fail", {
+  it <- local_profiled(lines = c(
+    profiled_app[seq_len(match("list(", profiled_app) - 1)],
+    "list(call = function(req) {",
+    "  if (req$PATH_INFO == '/error') stop('an error')",
+    "  counted <- get0('count', parent.frame(), inherits = FALSE, ifnotfound = 0) + 1",
+    "  assign('count', counted, parent.frame())",
+    "  compute(0.1, 'x')",
+    "  answer(paste(identical(parent.frame(), globalenv()), counted))",
+    "})"
+  ))
+  body_of <- function(path) rawToChar(fetch(paste0(it$url, path))$content)
+  expect_equal(body_of("/a"), "TRUE 1")
+  asked <- it$profile("--seconds", "120")
+  expect_true(wait_until(function() grepl("profiling for 120 s", asked$tell())))
+  Sys.sleep(1)
+  expect_equal(body_of("/b"), "TRUE 2")
+  expect_match(body_of("/error"), "500 Internal Server Error")
+  expect_equal(body_of("/c"), "TRUE 3")
+  asked$signal(tools::SIGINT)
+  expect_equal(exit_of(asked), 0)
+  expect_equal(body_of("/a"), "TRUE 4")
+  read <- utils::summaryRprof(asked$output)
+  expect_true(all(c("\"GET:/b\"", "\"GET:/c\"", "\"compute\"") %in% rownames(read$by.total)))
+})
+
 test_that("an app that profiles itself is not disturbed, and a worker is chosen by its number", {
   own <- withr::local_tempfile()
   it <- local_profiled(
