@@ -7,14 +7,14 @@
 #include "shim.h"
 
 static uint32_t number;      // of the running profile; 0: none
-static double interval;      // seconds between samples
+static long interval;        // microseconds between samples
 static bool uses_timer;      // R's profiler uses the timer of the process
 
-// Returns the interval of the timer that profilers use, in seconds; 0 if it is off.
-static double timer_interval(void) {
+// Returns the interval of the timer that profilers use, in microseconds; 0 if it is off.
+static long timer_interval(void) {
     struct itimerval timer;
     return getitimer(ITIMER_PROF, &timer) == 0
-        ? (double)timer.it_interval.tv_sec + (double)timer.it_interval.tv_usec * 1e-6 : 0;
+        ? (long)timer.it_interval.tv_sec * 1000000 + (long)timer.it_interval.tv_usec : 0;
 }
 
 struct start {
@@ -25,7 +25,7 @@ struct start {
 static SEXP run_start(void* data) {
     struct start* start = data;
     SEXP path = PROTECT(Rf_mkString(start->path));
-    SEXP seconds = PROTECT(Rf_ScalarReal(interval));
+    SEXP seconds = PROTECT(Rf_ScalarReal((double)interval * 1e-6));
     SEXP call = PROTECT(Rf_lang3(Rf_install("start_profile"), path, seconds));
     start->progress = Rf_asInteger(Rf_eval(call, objs.ns));
     UNPROTECT(3);
@@ -42,9 +42,9 @@ static SEXP run_stop(void* data) {
 
 static void stop(void) {
     int progress = RK_PROFILE_COMPLETE;
-    double current = timer_interval();
-    if (uses_timer && (current < interval * 0.9 || current > interval * 1.1)) {
-        // The app has called Rprof(): what is running, if anything, is its own profile.
+    if (uses_timer && timer_interval() != interval) {
+        // The app has called Rprof(), for which nobody chooses our interval (see
+        // ProfileRequest::interval_us()). What is running, if anything, is the app's own profile.
         progress = RK_PROFILE_REPLACED;
     } else if (!run_quietly(run_stop, NULL)) {
         progress = RK_PROFILE_FAILED;
@@ -65,7 +65,7 @@ void profile_handle(uint64_t request) {
         return;
     }
     struct start start = {.path = path, .progress = RK_PROFILE_FAILED};
-    interval = wanted.interval_ms * 1e-3;
+    interval = (long)wanted.interval_us;
     if (timer_interval() > 0) {
         start.progress = RK_PROFILE_OTHER;
     } else {
@@ -73,7 +73,7 @@ void profile_handle(uint64_t request) {
     }
     if (start.progress == RK_PROFILE_RUNNING) {
         number = wanted.number;
-        uses_timer = timer_interval() > 0;
+        uses_timer = timer_interval() == interval;
     }
     rk_profile_set_progress(wanted.number, start.progress);
 }

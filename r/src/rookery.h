@@ -149,7 +149,7 @@ enum rk_profile_progress { RK_PROFILE_RUNNING = 1, RK_PROFILE_COMPLETE = 2,
 
 struct rk_profile_request {
     uint32_t number;
-    uint32_t interval_ms;
+    uint32_t interval_us;
 };
 
 // publishes the names of the functions on R's stack, and the place of the innermost call

@@ -227,9 +227,14 @@ void stack_sampling_close(void) {
     }
 }
 
-// Sets the word by which profiles are requested, or NULL if nobody can request one.
+// Sets the word by which profiles are requested, or NULL if nobody can request one. Ends the running
+// profile, because nobody can do so any more, and the numbers of profiles begin again.
 void stack_sampling_watch(const uint64_t* word) {
     requested = word == NULL ? &no_profile : (const _Atomic uint64_t*)word;
+    if (handled != 0) {
+        handled = 0;
+        profile_handle(0);
+    }
 }
 
 // Called in a forked child, whose parent goes on with the activity and the profile.

@@ -263,46 +263,65 @@ impl AdminHandler {
         }
         match exchange.path() {
             PROFILE_ACTION => {
-                let (status, text) = self.start_profile(exchange.query());
-                write(exchange, status, TEXT, &text);
+                let (status, kind, text) = match self.start_profile(exchange.query()) {
+                    Ok(number) => (202, JSON, json!({ "number": number }).to_string()),
+                    Err((status, why)) => (status, TEXT, why),
+                };
+                write(exchange, status, kind, &text);
             }
+            _ => self.answer_about_number(exchange),
+        }
+    }
+
+    /// Writes the response to a request about the profile that the option `number` names, or about
+    /// the last one.
+    fn answer_about_number(&self, exchange: &mut Exchange) {
+        let Ok(number) = number_of_query(exchange.query()) else {
+            write(exchange, 400, TEXT, "`number` must be the number of a profile\n");
+            return;
+        };
+        match exchange.path() {
+            STOP_PROFILE_ACTION if self.profiler.stop(number) => write(exchange, 202, TEXT, ""),
             STOP_PROFILE_ACTION => {
-                self.profiler.stop();
-                write(exchange, 202, TEXT, "");
+                write(exchange, 409, TEXT, "that profile is not running: it has ended\n");
             }
-            PROFILE => write(exchange, 200, JSON, &self.profiler.json().to_string()),
-            _ => match self.profiler.file() {
+            PROFILE => match self.profiler.json(number) {
+                Some(state) => write(exchange, 200, JSON, &state.to_string()),
+                None => write(exchange, 404, TEXT, "404 Not Found: there is no such profile\n"),
+            },
+            _ => match self.profiler.file(number) {
                 Some((number, file)) => {
                     write_bytes(exchange, 200, "application/octet-stream", &file);
                     let name = format!("attachment; filename=\"rookery-profile-{number}.out\"");
                     push_header(exchange, "Content-Disposition", &name);
                 }
-                None => write(exchange, 404, TEXT, "404 Not Found: no profile has finished\n"),
+                None => write(exchange, 404, TEXT, "404 Not Found: there is no such profile\n"),
             },
         }
     }
 
-    /// Starts a profile. Returns the status and the text of the response.
-    fn start_profile(&self, query: &[u8]) -> (u16, String) {
-        let options = match ProfileOptions::of_query(query) {
-            Ok(options) => options,
-            Err(why) => return (400, format!("{why}\n")),
-        };
+    /// Starts a profile, and returns its number.
+    ///
+    /// # Errors
+    /// Returns the status and the text of the response if no profile can be started.
+    fn start_profile(&self, query: &[u8]) -> Result<u32, (u16, String)> {
+        let options = ProfileOptions::of_query(query).map_err(|why| (400, format!("{why}\n")))?;
         let source = Arc::clone(&self.source);
         let list = Box::new(move || source.profiled_processes());
-        match self.profiler.start(list, options) {
-            Ok(()) => (202, String::new()),
-            Err(StartError::Busy) => {
+        self.profiler.start(list, options).map_err(|error| match (error, options.worker) {
+            (StartError::Busy, _) => {
                 (409, "another profile is running: wait until it ends\n".to_owned())
             }
-            Err(StartError::NoProcess) => match options.worker {
-                Some(worker) => (404, format!("there is no worker {worker} that serves\n")),
-                None => (404, "there is no R process that can be profiled\n".to_owned()),
-            },
-            Err(StartError::Thread(error)) => {
+            (StartError::NoProcess, Some(worker)) => {
+                (404, format!("there is no worker {worker} that serves\n"))
+            }
+            (StartError::NoProcess, None) => {
+                (404, "there is no R process that can be profiled\n".to_owned())
+            }
+            (StartError::Thread(error), _) => {
                 (500, format!("a thread cannot be started: {error}\n"))
             }
-        }
+        })
     }
 
     pub(crate) fn profiler(&self) -> &Arc<Profiler> {
@@ -362,8 +381,17 @@ pub(crate) fn snapshot(source: &dyn StatusSource, profiler: &Profiler) -> String
         source.json().trim_end(),
         json!(actions),
         json!(certificates),
-        profiler.json()
+        json!(profiler.json(None))
     )
+}
+
+/// Reads the only option of requests about a profile, such as `?number=2`, if there is one.
+fn number_of_query(query: &[u8]) -> Result<Option<u32>, ()> {
+    if query.is_empty() {
+        return Ok(None);
+    }
+    let number = query.strip_prefix(b"?number=").and_then(|it| std::str::from_utf8(it).ok());
+    number.and_then(|it| it.parse().ok()).map(Some).ok_or(())
 }
 
 fn write(exchange: &mut Exchange, status: u16, kind: &str, body: &str) {
@@ -562,8 +590,13 @@ mod tests {
             ("POST", "/live/actions/profile", 404, "there is no R process"),
             ("POST", "/live/actions/profile?worker=1", 404, "there is no worker 1"),
             ("POST", "/live/actions/stop-profile", 202, ""),
+            ("POST", "/live/actions/stop-profile?number=1", 409, "that profile is not running"),
+            ("POST", "/live/actions/stop-profile?number=x", 400, "`number` must be the number"),
+            ("GET", "/live/profile?number=1", 404, "404 Not Found: there is no such profile"),
+            ("GET", "/live/profile/file?number=1", 404, "404 Not Found: there is no such profile"),
+            ("GET", "/live/profile/file?worker=1", 400, "`number` must be the number"),
             ("GET", "/live/profile", 200, "{\"elapsed\":null"),
-            ("GET", "/live/profile/file", 404, "404 Not Found: no profile has finished"),
+            ("GET", "/live/profile/file", 404, "404 Not Found: there is no such profile"),
         ] {
             let (found, body) = ask(&answers, None, method, path, "any");
             assert!(found == status && body.starts_with(text), "{method} {path}: {found} {body}");

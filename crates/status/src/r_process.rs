@@ -98,7 +98,18 @@ pub struct RStack {
     pub ago: Duration,
 }
 
+/// The age from which on a stack is no longer shown as the current one.
+const CURRENT_FOR: Duration = Duration::from_secs(2);
+
 impl RStack {
+    /// Returns the stack for people, with its age unless it is recent.
+    pub fn phrase(&self) -> String {
+        if self.ago <= CURRENT_FOR {
+            return format!("in {}", self.text);
+        }
+        format!("in {} ({} ago)", self.text, format_duration(self.ago))
+    }
+
     /// Returns the stack as JSON.
     pub fn json(&self) -> Value {
         json!({ "calls": self.text, "ago_ms": milliseconds(self.ago) })
