@@ -185,8 +185,8 @@ test_that("an app's own profile with the usual interval takes the place of a run
     sprintf("  list(status = 200L, headers = list(), body = as.character('%s' %%in%% open))", own),
     "})"
   ))
-  asked <- it$profile("--seconds", "120")
-  expect_true(wait_until(function() grepl("profiling for 120 s", asked$tell())))
+  asked <- it$profile("--seconds", "60")
+  expect_true(wait_until(function() grepl("profiling for 60 s", asked$tell())))
   Sys.sleep(1)
   expect_equal(rawToChar(fetch(paste0(it$url, "/own"))$content), "TRUE")
   asked$signal(tools::SIGINT)
