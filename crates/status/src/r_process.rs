@@ -256,3 +256,17 @@ impl Metrics {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_stack_has_its_age() {
+        let phrase = |ms| {
+            RStack { text: "fit < handler".to_owned(), ago: Duration::from_millis(ms) }.phrase()
+        };
+        assert_eq!(phrase(2000), "in fit < handler");
+        assert_eq!(phrase(90_000), "in fit < handler (1 min 30 s ago)");
+    }
+}

@@ -163,24 +163,24 @@ fn a_process_that_does_not_end_its_profile_cannot_fill_the_disk() {
     let number = game.start("?seconds=300").unwrap();
     let (_, file) = game.begin_open(0, "\"f\" \n");
     // R writes on and does not check for interrupts.
-    let write = || (&file).write_all(&vec![b'x'; 24 << 20]).unwrap();
+    let write = |size: usize| (&file).write_all(&vec![b'x'; size]).unwrap();
     let used = |most: usize| {
         let file = file.try_clone().unwrap();
         wait(|| file.metadata().unwrap().blocks() * 512 <= most as u64 + (1 << 16));
     };
-    write();
+    write(MAX_SIZE + 2 * MIN_SHARE);
     used(MAX_SIZE + MIN_SHARE);
     game.profiler.stop(Some(number));
     assert_eq!(game.finished()["summary"]["samples"], 1);
-    write();
+    write(1 << 20);
     used(0);
     // Nor during the next profile, which R has not noticed.
     let next = game.start("?seconds=300").unwrap();
-    write();
+    write(1 << 20);
     used(0);
     game.profiler.stop(Some(next));
     game.finished();
-    write();
+    write(1 << 20);
     used(0);
     // The server's file is closed when R has ended the profile.
     game.boards[0].set_profile_progress(number, ProfileProgress::Complete);
