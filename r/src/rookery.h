@@ -125,6 +125,8 @@ int rk_refuse(uint32_t slot, uint64_t id);       // sets a 503 response
 void rk_refuse_held(uint32_t listener);  // responds with 503 to all requests that R holds
 void rk_stop_all(int (*is_interrupted)(void));
 void rk_forked(void);
+// the version of the core
+const char* rk_version(void);
 const char* rk_error(void);
 int64_t rk_live_bytes(void);
 int64_t rk_allocations(void);

@@ -32,7 +32,7 @@ static bool is_waiting_changed;
 static bool is_looking;
 
 static void (*previous)(void);
-static bool is_hooked;  // R_PolledEvents, or a hook that another package has put before ours, calls us
+static bool is_hooked;  // R calls on_interrupt_check(), or another package's hook does
 static SEXP nframe_call;  // sys.nframe()
 static SEXP frame_call;   // sys.call(<number>)
 
@@ -211,7 +211,7 @@ void stack_sampling_init(void) {
         R_PreserveObject(frame_call);
         UNPROTECT(3);
     }
-    // A hook that another one calls is not installed again: the two would call each other endlessly.
+    // A hook that another one calls is not installed again: they would call each other endlessly.
     if (!is_hooked) {
         previous = R_PolledEvents;
         R_PolledEvents = on_interrupt_check;
@@ -227,8 +227,8 @@ void stack_sampling_close(void) {
     }
 }
 
-// Sets the word by which profiles are requested, or NULL if nobody can request one. Ends the running
-// profile, because nobody can do so any more, and the numbers of profiles begin again.
+// Sets the word by which profiles are requested, or NULL if nobody can request one. Ends the
+// running profile, because nobody can do so any more, and the numbers of profiles begin again.
 void stack_sampling_watch(const uint64_t* word) {
     requested = word == NULL ? &no_profile : (const _Atomic uint64_t*)word;
     if (handled != 0) {

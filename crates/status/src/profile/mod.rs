@@ -483,9 +483,10 @@ fn withdraw(process: &ProfiledProcess) {
     (*process.scoreboard).as_ref().request_profile(None);
 }
 
-/// Opens the file of a profile, also for writing so that it can be shortened, and removes its name, so that nothing is left behind however the
-/// processes end. Returns `None` if there is no such file. The folder belongs to the server's user,
-/// but is written by R code, so links are not followed.
+/// Opens the file of a profile, also for writing so that it can be shortened, and removes its name,
+/// so that nothing is left behind however the processes end. Returns `None` if there is no such
+/// file. The folder belongs to the server's user, but is written by R code, so links are not
+/// followed.
 fn take_file(path: &Path) -> Option<File> {
     let mut options = OpenOptions::new();
     let options = options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
