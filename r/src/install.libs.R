@@ -7,8 +7,10 @@ libs <- file.path(R_PACKAGE_DIR, paste0("libs", R_ARCH))
 dir.create(libs, recursive = TRUE, showWarnings = FALSE)
 built <- c(Sys.glob(paste0("*", SHLIB_EXT)), Filter(file.exists, "symbols.rds"))
 stopifnot("the shared object has not been built" = length(built) > 0)
+# The file of a loaded library is not overwritten, because that would end its processes.
+unlink(file.path(libs, c(built, "core")), recursive = TRUE)
 stopifnot(file.copy(c(built, "core"), libs, overwrite = TRUE, recursive = TRUE))
-stopifnot("the core has not been built" = file.exists(file.path(libs, "core", "librookery.so")))
+stopifnot("the core has not been built" = length(Sys.glob(file.path(libs, "core", "librookery-*.so"))) == 1)
 
 # R's folder for the programs of a package. install_cli() makes a link to the program.
 programs <- file.path(R_PACKAGE_DIR, "exec")

@@ -237,9 +237,8 @@ void log_error(const char* where, SEXP condition, const char* text);
 // profile.c ----------------------------------------------------------------
 
 void profile_handle(uint64_t request);
-bool profile_is_running(void);
-SEXP profile_name_call(SEXP call, const char* name);
-SEXP profile_name_request(SEXP call, uint32_t slot, uint64_t id);
+SEXP profile_call(SEXP call, const char* name);
+SEXP profile_call_request(SEXP call, uint32_t slot, uint64_t id);
 void profile_forked(void);
 
 // stack_sampling.c ---------------------------------------------------------

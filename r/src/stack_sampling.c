@@ -32,6 +32,7 @@ static bool is_waiting_changed;
 static bool is_looking;
 
 static void (*previous)(void);
+static bool is_hooked;  // R calls on_interrupt_check(), or another package's hook does
 static SEXP nframe_call;  // sys.nframe()
 static SEXP frame_call;   // sys.call(<number>)
 
@@ -210,9 +211,11 @@ void stack_sampling_init(void) {
         R_PreserveObject(frame_call);
         UNPROTECT(3);
     }
-    if (R_PolledEvents != on_interrupt_check) {
+    // A hook that another one calls is not installed again: they would call each other endlessly.
+    if (!is_hooked) {
         previous = R_PolledEvents;
         R_PolledEvents = on_interrupt_check;
+        is_hooked = true;
     }
 }
 
@@ -220,12 +223,18 @@ void stack_sampling_init(void) {
 void stack_sampling_close(void) {
     if (R_PolledEvents == on_interrupt_check) {
         R_PolledEvents = previous;
+        is_hooked = false;
     }
 }
 
-// Sets the word by which profiles are requested, or NULL if nobody can request one.
+// Sets the word by which profiles are requested, or NULL if nobody can request one. Ends the
+// running profile, because nobody can do so any more, and the numbers of profiles begin again.
 void stack_sampling_watch(const uint64_t* word) {
     requested = word == NULL ? &no_profile : (const _Atomic uint64_t*)word;
+    if (handled != 0) {
+        handled = 0;
+        profile_handle(0);
+    }
 }
 
 // Called in a forked child, whose parent goes on with the activity and the profile.

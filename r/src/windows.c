@@ -174,20 +174,15 @@ void profile_handle(uint64_t request) {
     }
 }
 
-bool profile_is_running(void) {
-    return false;
-}
-
-SEXP profile_name_call(SEXP call, const char* name) {
-    (void)call;
+SEXP profile_call(SEXP call, const char* name) {
     (void)name;
-    return R_NilValue;
+    return Rf_eval(call, R_GlobalEnv);
 }
 
-SEXP profile_name_request(SEXP call, uint32_t slot, uint64_t id) {
+SEXP profile_call_request(SEXP call, uint32_t slot, uint64_t id) {
     (void)slot;
     (void)id;
-    return profile_name_call(call, "");
+    return profile_call(call, "");
 }
 
 void profile_forked(void) {

@@ -94,6 +94,7 @@ function showProfile({ profile }) {
   const problems = profile.workers.filter(({ problem }) => problem).map(({ slot, problem }) => `Worker ${slot} ${problem}.`);
   const most = routes.filter(({ route }) => route).slice(0, 3).map(({ route, seconds }) => `${route} ${formatTime(seconds)}`);
   setText(text, [`The profile has ${formatCount(samples)} samples of R${most.length ? `: ${most.join(", ")}` : ""}.`, ...problems].join(" "));
+  link.setAttribute("href", `/live/profile/file?number=${profile.number}`);
   link.setAttribute("download", `rookery-profile-${profile.number}.out`);
 }
 

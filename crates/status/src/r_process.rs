@@ -98,7 +98,18 @@ pub struct RStack {
     pub ago: Duration,
 }
 
+/// The age from which on a stack is no longer shown as the current one.
+const CURRENT_FOR: Duration = Duration::from_secs(2);
+
 impl RStack {
+    /// Returns the stack for people, with its age unless it is recent.
+    pub fn phrase(&self) -> String {
+        if self.ago <= CURRENT_FOR {
+            return format!("in {}", self.text);
+        }
+        format!("in {} ({} ago)", self.text, format_duration(self.ago))
+    }
+
     /// Returns the stack as JSON.
     pub fn json(&self) -> Value {
         json!({ "calls": self.text, "ago_ms": milliseconds(self.ago) })
@@ -243,5 +254,19 @@ impl Metrics {
                 since.as_secs_f64(),
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_stack_has_its_age() {
+        let phrase = |ms| {
+            RStack { text: "fit < handler".to_owned(), ago: Duration::from_millis(ms) }.phrase()
+        };
+        assert_eq!(phrase(2000), "in fit < handler");
+        assert_eq!(phrase(90_000), "in fit < handler (1 min 30 s ago)");
     }
 }
