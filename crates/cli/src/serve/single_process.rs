@@ -30,6 +30,10 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// The time within which the R process has to end on request. After that, it is killed.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The time after a refused reload within which the end of the R process counts as caused by the
+/// reload's Ctrl-Break, which the console passes to R as well. R ends within 10 s.
+const REFUSED_RELOAD_TIME: Duration = Duration::from_secs(15);
+
 /// Serves an app with one R process until a signal stops the server or the app ends it.
 ///
 /// # Errors
@@ -49,13 +53,10 @@ pub(crate) fn serve(
     address.check_free()?;
     redirect_address.map_or(Ok(()), Address::check_free)?;
     let signals = Signals::start()?;
-    let mut server = SingleProcess {
-        command: command_for_r(&loaded.serve, target, address, log)?,
-        restarts: loaded.serve.workers.restarts,
-        has_listened: false,
-    };
-    let read_settings = || command_with_new_settings(sources, target);
-    server.run(|time| signals.recv_timeout(time), read_settings, || is_listening(address))
+    let first = Start::new(&loaded.serve, target, address.with_free_port(None)?, log)?;
+    let mut server = SingleProcess { start: first, has_listened: false };
+    let read_settings = |current: &Address| read_new_settings(sources, target, current);
+    server.run(|time| signals.recv_timeout(time), read_settings, is_listening)
 }
 
 /// Returns true if a server listens on the address. Connects to the address, because binding to it
@@ -95,25 +96,44 @@ fn check_settings(serve: &ServeSettings) -> Result<(), Failure> {
     tls::check(&serve.settings)
 }
 
-/// Returns the command that starts R, with the settings of the environment and of `_server.yml` as
-/// they are now.
-fn command_with_new_settings(sources: &Sources, target: &Target) -> Result<Command, Failure> {
+/// Returns how R is started with the settings of the environment and of `_server.yml` as they are
+/// now. `current` is the address at which R has listened until now.
+fn read_new_settings(
+    sources: &Sources,
+    target: &Target,
+    current: &Address,
+) -> Result<Start, Failure> {
     let LoadedSettings { serve, notes } = sources.read(target)?;
     for note in &notes {
         log_line(note);
     }
     check_settings(&serve)?;
     let (address, log) = check::address_and_log(&serve, target)?;
-    command_for_r(&serve, target, &address, &log)
+    Start::new(&serve, target, address.with_free_port(Some(current))?, &log)
 }
 
-fn command_for_r(
-    serve: &ServeSettings,
-    target: &Target,
-    address: &Address,
-    log: &LogTarget,
-) -> Result<Command, Failure> {
-    r_command(target, settings_for_r(serve, target, address, log))
+/// How the R process is started.
+#[derive(Debug)]
+struct Start {
+    command: Command,
+    /// The address at which the process listens.
+    address: Address,
+    /// Whether a process that has failed is started again.
+    restarts: bool,
+}
+
+impl Start {
+    /// Creates the command for R. The address has the port at which R listens, not 0, because this
+    /// program has to find out whether R listens.
+    fn new(
+        serve: &ServeSettings,
+        target: &Target,
+        address: Address,
+        log: &LogTarget,
+    ) -> Result<Start, Failure> {
+        let command = r_command(target, settings_for_r(serve, target, &address, log))?;
+        Ok(Start { command, address, restarts: serve.workers.restarts })
+    }
 }
 
 /// What has ended an R process, or is to end it.
@@ -121,17 +141,17 @@ fn command_for_r(
 enum End {
     /// The process has exited with this status.
     Exited(i32),
-    /// The next process is started with this command.
-    Reload(Box<Command>),
+    /// The process has exited because of a reload that was refused.
+    RefusedReload,
+    /// The next process is started in this way.
+    Reload(Box<Start>),
     Stop,
 }
 
 /// The only R process of a server, which is started again when it fails.
 #[derive(Debug)]
 struct SingleProcess {
-    command: Command,
-    /// Whether a process that has failed is started again.
-    restarts: bool,
+    start: Start,
     /// Whether a process has listened on the address.
     has_listened: bool,
 }
@@ -140,32 +160,39 @@ impl SingleProcess {
     /// Runs the process, and starts it again when it fails, until a signal requests the server to
     /// stop or the process exits with status 0.
     ///
-    /// `next_signal` waits for a signal for at most the given time, `read_settings` returns the
-    /// command for a reload, and `is_listening` returns true if a server listens on the address.
+    /// `next_signal` waits for a signal for at most the given time, `read_settings` returns how R
+    /// is started after a reload, and `is_listening` returns true if a server listens on the
+    /// address.
     fn run(
         &mut self,
         next_signal: impl Fn(Duration) -> Option<ReceivedSignal>,
-        read_settings: impl Fn() -> Result<Command, Failure>,
-        is_listening: impl Fn() -> bool,
+        read_settings: impl Fn(&Address) -> Result<Start, Failure>,
+        is_listening: impl Fn(&Address) -> bool,
     ) -> Result<(), Failure> {
         let mut backoff = RestartBackoff::default();
         for epoch in 1.. {
             let started = Instant::now();
-            let mut child = OwnedChild::start(&mut self.command).map_err(|error| {
-                let program = self.command.get_program().to_string_lossy();
+            let mut child = OwnedChild::start(&mut self.start.command).map_err(|error| {
+                let program = self.start.command.get_program().to_string_lossy();
                 Failure::Unavailable(format!("R could not be started ({program}): {error}."))
             })?;
             let status = match self.wait(&mut child, &next_signal, &read_settings, &is_listening) {
                 End::Exited(0) => return Ok(()),
                 End::Exited(status) => status,
+                End::RefusedReload => {
+                    log_line("R has ended on Ctrl-Break: it starts again with the old settings");
+                    continue;
+                }
                 End::Stop => {
-                    end_process(&mut child, &next_signal);
+                    end_process(&mut child, &next_signal, true);
                     return Ok(());
                 }
-                End::Reload(command) => {
+                End::Reload(start) => {
                     log_line("reloading: R ends, and starts again");
-                    end_process(&mut child, &next_signal);
-                    self.command = *command;
+                    if end_process(&mut child, &next_signal, false) {
+                        return Ok(());
+                    }
+                    self.start = *start;
                     continue;
                 }
             };
@@ -174,7 +201,7 @@ impl SingleProcess {
             if !self.has_listened {
                 return Err(Failure::NeverReady(None));
             }
-            if !self.restarts {
+            if !self.start.restarts {
                 return Err(Failure::WorkerExited(u8::try_from(status).unwrap_or(1)));
             }
             let pause = backoff.on_exit(started.elapsed(), false, Instant::now(), epoch);
@@ -182,7 +209,7 @@ impl SingleProcess {
                 "R ended with status {status}: it starts again in {} ms",
                 pause.time.as_millis()
             ));
-            if next_signal(pause.time).is_some_and(ReceivedSignal::is_stop) {
+            if self.pause(pause.time, &next_signal, &read_settings) {
                 return Ok(());
             }
         }
@@ -195,40 +222,92 @@ impl SingleProcess {
         &mut self,
         child: &mut OwnedChild,
         next_signal: &impl Fn(Duration) -> Option<ReceivedSignal>,
-        read_settings: &impl Fn() -> Result<Command, Failure>,
-        is_listening: &impl Fn() -> bool,
+        read_settings: &impl Fn(&Address) -> Result<Start, Failure>,
+        is_listening: &impl Fn(&Address) -> bool,
     ) -> End {
+        let mut refused: Option<Instant> = None;
         loop {
-            match child.exit_status() {
-                Ok(None) => {}
-                Ok(Some(status)) => return End::Exited(status.code().unwrap_or(1)),
+            let status = match child.exit_status() {
+                Ok(None) => None,
+                Ok(Some(status)) => Some(status.code().unwrap_or(1)),
                 // The process cannot be waited for, so it counts as failed.
-                Err(_) => return End::Exited(1),
+                Err(_) => Some(1),
+            };
+            if status.is_none() {
+                self.has_listened = self.has_listened || is_listening(&self.start.address);
             }
-            self.has_listened = self.has_listened || is_listening();
+            // Also after the exit, which may have the same cause as a signal that arrives now.
             match next_signal(CHECK_INTERVAL) {
                 Some(signal) if signal.is_stop() => return End::Stop,
-                Some(signal) if signal.is_reload() => match read_settings() {
-                    Ok(command) => return End::Reload(Box::new(command)),
-                    Err(failure) => log_line(&format!("not reloaded: {}", failure.message())),
+                Some(signal) if signal.is_reload() => match read_settings(&self.start.address) {
+                    Ok(start) => return End::Reload(Box::new(start)),
+                    Err(failure) => {
+                        log_refused_reload(&failure);
+                        refused = Some(Instant::now());
+                    }
+                },
+                _ => {}
+            }
+            match status {
+                Some(_) if refused.is_some_and(|at| at.elapsed() < REFUSED_RELOAD_TIME) => {
+                    return End::RefusedReload;
+                }
+                Some(status) => return End::Exited(status),
+                None => {}
+            }
+        }
+    }
+
+    /// Waits before the next start. A reload reads the settings again and ends the pause, unless
+    /// there is a mistake in the settings. Returns true if a signal requests the server to stop.
+    fn pause(
+        &mut self,
+        time: Duration,
+        next_signal: &impl Fn(Duration) -> Option<ReceivedSignal>,
+        read_settings: &impl Fn(&Address) -> Result<Start, Failure>,
+    ) -> bool {
+        let began = Instant::now();
+        while let Some(rest) = time.checked_sub(began.elapsed()) {
+            match next_signal(rest) {
+                Some(signal) if signal.is_stop() => return true,
+                Some(signal) if signal.is_reload() => match read_settings(&self.start.address) {
+                    Ok(start) => {
+                        self.start = start;
+                        return false;
+                    }
+                    Err(failure) => log_refused_reload(&failure),
                 },
                 _ => {}
             }
         }
+        false
     }
 }
 
-/// Requests the process to end, and waits until it has. Kills it at the next request to stop, or
-/// after [`END_TIMEOUT`].
-fn end_process(child: &mut OwnedChild, next_signal: &impl Fn(Duration) -> Option<ReceivedSignal>) {
+fn log_refused_reload(failure: &Failure) {
+    log_line(&format!("not reloaded: {}", failure.message()));
+}
+
+/// Requests the process to end, and waits until it has. Kills it after [`END_TIMEOUT`], or at the
+/// second request to stop the server. `is_stopping` says whether the first one has arrived. Returns
+/// true if it has arrived by now.
+fn end_process(
+    child: &mut OwnedChild,
+    next_signal: &impl Fn(Duration) -> Option<ReceivedSignal>,
+    mut is_stopping: bool,
+) -> bool {
     child.request_end();
     let deadline = Instant::now() + END_TIMEOUT;
     while matches!(child.exit_status(), Ok(None)) && Instant::now() < deadline {
         if next_signal(CHECK_INTERVAL).is_some_and(ReceivedSignal::is_stop) {
-            break;
+            if is_stopping {
+                break;
+            }
+            is_stopping = true;
         }
     }
     child.kill();
+    is_stopping
 }
 
 fn settings_for_r(
@@ -357,6 +436,14 @@ mod tests {
         assert!(!is_listening(&Address::parse("127.0.0.1", port).unwrap()));
     }
 
+    /// Returns how a shell script is started as the R process.
+    fn shell(script: &str) -> Start {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]);
+        let address = Address::parse("127.0.0.1", 1).unwrap();
+        Start { command, address, restarts: true }
+    }
+
     /// Runs a shell script as the R process. The signals arrive after the given numbers of
     /// milliseconds. Returns the result and the number of starts.
     fn run(
@@ -364,11 +451,21 @@ mod tests {
         (restarts, has_listened): (bool, bool),
         signals: &[(u64, ReceivedSignal)],
     ) -> (Result<(), Failure>, usize) {
+        run_with(script, Ok(script), (restarts, has_listened), signals)
+    }
+
+    /// Does the same as [`run`], with another script or a mistake in the settings after a reload.
+    fn run_with(
+        script: &str,
+        reloaded: Result<&str, &str>,
+        (restarts, has_listened): (bool, bool),
+        signals: &[(u64, ReceivedSignal)],
+    ) -> (Result<(), Failure>, usize) {
         let folder = tempfile::tempdir().unwrap();
-        let shell = || {
-            let mut command = Command::new("/bin/sh");
-            command.args(["-c", &format!("echo >> starts; {script}")]).current_dir(folder.path());
-            command
+        let counted = |script: &str| {
+            let mut start = shell(&format!("echo >> starts; {script}"));
+            start.command.current_dir(folder.path());
+            Start { restarts, ..start }
         };
         let began = Instant::now();
         let left = std::cell::RefCell::new(signals.to_vec());
@@ -379,8 +476,11 @@ mod tests {
                 left.first().is_some_and(|(at, _)| began.elapsed() >= Duration::from_millis(*at));
             is_due.then(|| left.remove(0).1)
         };
-        let mut server = SingleProcess { command: shell(), restarts, has_listened: false };
-        let result = server.run(next_signal, || Ok(shell()), || has_listened);
+        let read_settings = |_: &Address| {
+            reloaded.map(&counted).map_err(|mistake| Failure::Unavailable(mistake.to_owned()))
+        };
+        let mut server = SingleProcess { start: counted(script), has_listened: false };
+        let result = server.run(next_signal, read_settings, |_| has_listened);
         let starts = std::fs::read_to_string(folder.path().join("starts")).unwrap_or_default();
         (result, starts.lines().count())
     }
@@ -414,5 +514,124 @@ mod tests {
         let (result, starts) = run(script, (true, true), &[(200, STOP), (400, STOP)]);
         assert!(result.is_ok() && starts == 1, "{result:?} {starts}");
         assert!(began.elapsed() < END_TIMEOUT / 2);
+    }
+
+    #[test]
+    fn a_stop_during_a_reload_stops_the_server() {
+        let script = "trap 'sleep 1; exit 0' TERM; while :; do sleep 0.01; done";
+        let (result, starts) = run(script, (true, true), &[(600, RELOAD), (900, STOP)]);
+        assert!(result.is_ok() && starts == 1, "{result:?} {starts}");
+    }
+
+    #[test]
+    fn the_first_stop_during_a_reload_leaves_the_process_its_time_and_the_second_kills_it() {
+        let script = "trap '' TERM; while :; do sleep 0.01; done";
+        let signals = [(200, RELOAD), (400, STOP), (1000, STOP)];
+        let began = Instant::now();
+        let (result, starts) = run(script, (true, true), &signals);
+        assert!(result.is_ok() && starts == 1, "{result:?} {starts}");
+        assert!(began.elapsed() >= Duration::from_millis(1000), "{:?}", began.elapsed());
+        assert!(began.elapsed() < END_TIMEOUT / 2, "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn a_reload_during_the_pause_before_a_restart_reads_the_settings() {
+        // The pauses are 0.5 s, 1 s and 2 s. The process fails until it gets other settings.
+        let began = Instant::now();
+        let fails = "sleep 0.1; exit 3";
+        let (result, starts) =
+            run_with(fails, Ok("exit 0"), (true, true), &[(300, RELOAD), (8000, STOP)]);
+        assert!(result.is_ok() && starts == 2, "{result:?} {starts}");
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    }
+
+    fn mistake(_: &Address) -> Result<Start, Failure> {
+        Err(Failure::Unavailable("a mistake".to_owned()))
+    }
+
+    #[test]
+    fn only_a_mistake_in_the_settings_lets_the_pause_before_a_restart_go_on() {
+        let pause = |signal, time, read_settings: fn(&Address) -> _| {
+            let mut server = SingleProcess { start: shell("old"), has_listened: true };
+            let signal = std::cell::Cell::new(Some(signal));
+            let next_signal = |time: Duration| {
+                std::thread::sleep(time.min(Duration::from_millis(20)));
+                signal.take()
+            };
+            let began = Instant::now();
+            let stops = server.pause(time, &next_signal, &read_settings);
+            let script = server.start.command.get_args().last().unwrap().to_owned();
+            (stops, script.into_string().unwrap(), began.elapsed())
+        };
+        let time = Duration::from_millis(300);
+        let (stops, script, waited) = pause(RELOAD, time, mistake);
+        assert!(!stops && script == "old" && waited >= time, "{script} {waited:?}");
+        let (stops, script, waited) = pause(RELOAD, END_TIMEOUT, |_| Ok(shell("new")));
+        assert!(!stops && script == "new" && waited < END_TIMEOUT / 2, "{script} {waited:?}");
+        let (stops, _, waited) = pause(STOP, END_TIMEOUT, mistake);
+        assert!(stops && waited < END_TIMEOUT / 2, "{waited:?}");
+    }
+
+    #[test]
+    fn a_signal_counts_if_the_process_has_ended_before_it_is_handled() {
+        let end_after = |signal: Option<ReceivedSignal>, read_settings: fn(&Address) -> _| {
+            let mut server = SingleProcess { start: shell("exit 0"), has_listened: true };
+            let mut child = OwnedChild::start(&mut server.start.command).unwrap();
+            while matches!(child.exit_status(), Ok(None)) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            server.wait(&mut child, &|_| signal, &read_settings, &|_| true)
+        };
+        let end = end_after(Some(RELOAD), |_| Ok(shell("exit 0")));
+        assert!(matches!(end, End::Reload(_)), "{end:?}");
+        let end = end_after(Some(RELOAD), mistake);
+        assert!(matches!(end, End::RefusedReload), "{end:?}");
+        let end = end_after(Some(STOP), mistake);
+        assert!(matches!(end, End::Stop), "{end:?}");
+        let end = end_after(None, mistake);
+        assert!(matches!(end, End::Exited(0)), "{end:?}");
+    }
+
+    #[test]
+    fn a_process_that_ends_after_a_refused_reload_is_started_again() {
+        // The first process gets the Ctrl-Break of the console as well, and ends with status 0.
+        let script = "[ $(wc -l < starts) = 1 ] && { sleep 0.6; exit 0; }; \
+                      trap 'exit 0' TERM; while :; do sleep 0.01; done";
+        for restarts in [true, false] {
+            let (result, starts) = run_with(
+                script,
+                Err("a mistake"),
+                (restarts, true),
+                &[(300, RELOAD), (1500, STOP)],
+            );
+            assert!(result.is_ok() && starts == 2, "{result:?} {starts}");
+        }
+        let (result, starts) = run_with(script, Err("a mistake"), (true, true), &[]);
+        assert!(result.is_ok() && starts == 1, "{result:?} {starts}");
+    }
+
+    #[test]
+    fn a_reload_keeps_the_port_that_was_chosen_for_port_0() {
+        let given = Address::parse("127.0.0.1", 0).unwrap();
+        let chosen = given.with_free_port(None).unwrap();
+        let Address::Tcp { socket, .. } = &chosen else { panic!("{chosen:?}") };
+        assert!(socket.port() != 0);
+        assert!(!is_listening(&chosen));
+        let listener = std::net::TcpListener::bind(socket).unwrap();
+        assert!(is_listening(&chosen));
+        // R is told this port.
+        let serve = settings(&["--port", "0"]);
+        let target = Target { path: "/app".into(), folder: "/app".into(), is_site: false };
+        let log = serve.log.checked().unwrap();
+        let lines = settings_for_r(&serve, &target, &chosen, &log).into_bytes();
+        let text = String::from_utf8(lines).unwrap();
+        assert!(text.contains(&format!("\nport={}\n", socket.port())), "{text}");
+        // While R still listens there.
+        assert_eq!(given.with_free_port(Some(&chosen)).unwrap(), chosen);
+        drop(listener);
+        let other = Address::parse("127.0.0.2", 0).unwrap().with_free_port(Some(&chosen)).unwrap();
+        assert_ne!(other, chosen);
+        let fixed = Address::parse("127.0.0.1", 7).unwrap();
+        assert_eq!(fixed.with_free_port(Some(&chosen)).unwrap(), fixed);
     }
 }
