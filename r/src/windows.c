@@ -34,6 +34,10 @@ bool take_stop_request(void) {
 void signals_forked(void) {
 }
 
+bool interrupt_is_pending(void) {
+    return R_interrupts_pending != 0;
+}
+
 void signals_count_listener(int change) {
     (void)change;
 }

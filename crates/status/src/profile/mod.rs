@@ -13,7 +13,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::Read as _;
+#[cfg(unix)]
 use std::os::unix::fs::OpenOptionsExt as _;
+#[cfg(windows)]
+use std::os::windows::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -489,8 +492,11 @@ fn withdraw(process: &ProfiledProcess) {
 /// followed.
 fn take_file(path: &Path) -> Option<File> {
     let mut options = OpenOptions::new();
-    let options = options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    let file = options.open(path).ok()?;
+    #[cfg(unix)]
+    options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    #[cfg(windows)]
+    options.custom_flags(windows_sys::Win32::Storage::FileSystem::FILE_FLAG_OPEN_REPARSE_POINT);
+    let file = options.read(true).write(true).open(path).ok()?;
     let _ = fs::remove_file(path);
     file.metadata().is_ok_and(|found| found.is_file()).then_some(file)
 }

@@ -2,7 +2,6 @@
 //! and takes requests for profiles.
 
 use std::ffi::c_char;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::ptr;
 use std::sync::atomic::AtomicU64;
@@ -81,7 +80,7 @@ pub unsafe extern "C" fn rk_profile_request(
         };
         // It has at most 26 bits.
         let (number, interval_us) = (found.number, found.interval_us() as u32);
-        let bytes = file.as_os_str().as_bytes();
+        let bytes = file.as_os_str().as_encoded_bytes();
         // SAFETY: guaranteed by the caller, because the path and its end have at most `len` bytes.
         unsafe {
             request.write(RequestedProfile { number, interval_us });
