@@ -115,6 +115,25 @@ pub fn disable_broken_pipe_signal(fd: BorrowedFd<'_>) {
     let _ = fd;
 }
 
+/// Requests `bytes` as the size of each buffer of a socket. The system may choose another size.
+#[cfg(any(not(target_os = "linux"), feature = "portable"))]
+pub(crate) fn request_buffers(fd: BorrowedFd<'_>, bytes: usize) {
+    let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    for option in [libc::SO_SNDBUF, libc::SO_RCVBUF] {
+        // SAFETY: `value` is valid for reads of its size. If the call fails, the buffer keeps its
+        // size, and what it does not take waits in the process.
+        unsafe {
+            libc::setsockopt(
+                fd.as_raw_fd(),
+                libc::SOL_SOCKET,
+                option,
+                (&raw const value).cast(),
+                size_of::<libc::c_int>() as libc::socklen_t,
+            )
+        };
+    }
+}
+
 /// Marks all descriptors from the number `first` upwards as close-on-exec, so that the system
 /// closes them when the process executes another program. Does nothing before Linux 5.11.
 /// Async-signal-safe.

@@ -9,6 +9,7 @@
 //! - [`disk`]: the free space of a file system
 //! - [`clock`]: a clock that processes share
 //! - [`memory`](mod@memory): the memory of the machine
+//! - [`random`]: numbers that other processes cannot guess
 //!
 //! On Unix systems only:
 //! - `descriptor`: properties of descriptors and sockets
@@ -35,6 +36,7 @@ pub mod packets;
 #[cfg(all(unix, not(all(target_os = "linux", not(feature = "portable")))))]
 #[path = "packets/framed.rs"]
 pub mod packets;
+pub mod random;
 pub mod shared_memory;
 pub mod signals;
 pub mod socket;

@@ -60,6 +60,8 @@ impl StaticFiles {
     /// decoded URL paths of requests.
     ///
     /// If one static path is refused, none is changed. If a key occurs twice, the last one counts.
+    /// On macOS and Windows, keys that differ only in case are equal in requests, and an excluded
+    /// one of them counts.
     /// Each call copies the whole map, which suits tens or hundreds of paths that seldom change.
     ///
     /// # Errors
@@ -155,11 +157,20 @@ impl StaticFiles {
 
     fn publish(&self, settings: &Settings) {
         let mut tree = PrefixTree::default();
-        for (key, path) in &settings.paths {
-            let mapping = Arc::new(Mapping::resolve(path, &settings.options));
-            if self.0.rules.is_ignoring_case() {
+        let mut mappings: Vec<_> = settings
+            .paths
+            .iter()
+            .map(|(key, path)| (key, Arc::new(Mapping::resolve(path, &settings.options))))
+            .collect();
+        if self.0.rules.is_ignoring_case() {
+            // Keys that differ only in case are one key of the tree, and the last mapping counts.
+            // An exclusion must not be lost.
+            mappings.sort_by_key(|(_, mapping)| mapping.options.exclude);
+            for (key, mapping) in mappings {
                 tree.insert(&without_case(key.as_bytes()), mapping);
-            } else {
+            }
+        } else {
+            for (key, mapping) in mappings {
                 tree.insert(key.as_bytes(), mapping);
             }
         }

@@ -15,6 +15,16 @@ const MAX_PACKET: usize = 128 << 10;
 /// The number of bytes that precede a packet: its length as 32 bits in little-endian order.
 const LENGTH_BYTES: usize = 4;
 
+/// The size in bytes that is requested for the buffers of a socket. A packet of the maximum length
+/// then seldom waits in this process. macOS' default is 8 KiB.
+const BUFFER_BYTES: usize = 2 * (LENGTH_BYTES + MAX_PACKET);
+
+/// The maximum number of bytes that wait in this process until the socket accepts them.
+const MAX_UNSENT: usize = 2 * (LENGTH_BYTES + MAX_PACKET);
+
+/// The maximum number of bytes for which memory is kept after they were sent.
+const KEPT_BYTES: usize = 4 << 10;
+
 /// One end of a connected pair of sockets that preserve the boundaries of packets. No method
 /// blocks.
 #[derive(Debug)]
@@ -25,8 +35,8 @@ pub struct PacketSocket {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The end of a packet whose beginning the socket has accepted. The next call of any method
-    /// that sends or receives tries to send it.
+    /// The bytes that the socket has not accepted yet: the end of a packet, and whole packets. The
+    /// next call of any method that sends or receives tries to send them.
     unsent: Vec<u8>,
     /// The length and the bytes of the next packet, as far as they have been received.
     received: Vec<u8>,
@@ -44,6 +54,7 @@ impl PacketSocket {
         for end in [&ours, &theirs] {
             end.set_nonblocking(true)?;
             descriptor::disable_broken_pipe_signal(end.as_fd());
+            descriptor::request_buffers(end.as_fd(), BUFFER_BYTES);
         }
         Ok((PacketSocket::from_end(ours.into()), theirs.into()))
     }
@@ -62,36 +73,72 @@ impl PacketSocket {
             && !descriptor::is_listening(fd)
     }
 
-    /// Sends a packet without blocking. If the peer is closed, the function returns an error
-    /// instead of raising SIGPIPE.
+    /// Sends a packet without blocking. What the socket does not accept waits in this process, and
+    /// is sent when the caller [flushes](Self::flush), sends or receives. If the peer is closed,
+    /// the function returns an error instead of raising SIGPIPE.
     ///
     /// # Errors
-    /// Returns `InvalidInput` for more than 128 KiB, `WouldBlock` if the peer's buffer is full,
+    /// Returns `InvalidInput` for more than 128 KiB, `WouldBlock` if too many bytes already wait,
     /// `BrokenPipe` if the peer is closed, and otherwise the system's error.
     pub fn send(&self, packet: &[u8]) -> io::Result<()> {
         let len = u32::try_from(packet.len()).ok().filter(|_| packet.len() <= MAX_PACKET);
         let Some(len) = len else { return Err(io::ErrorKind::InvalidInput.into()) };
         let mut state = self.state();
-        self.send_rest(&mut state)?;
-        let mut frame = Vec::with_capacity(LENGTH_BYTES + packet.len());
-        frame.extend_from_slice(&len.to_le_bytes());
-        frame.extend_from_slice(packet);
-        let sent = self.write(&frame)?;
-        state.unsent = frame.split_off(sent);
-        Ok(())
+        match self.send_unsent(&mut state) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+            _ => {}
+        }
+        let frame_len = LENGTH_BYTES + packet.len();
+        if state.unsent.len() + frame_len > MAX_UNSENT {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        state.unsent.extend_from_slice(&len.to_le_bytes());
+        state.unsent.extend_from_slice(packet);
+        match self.send_unsent(&mut state) {
+            // Once the peer may have received the beginning of the packet, the packet cannot be
+            // taken back. The next call reports the error.
+            Err(error)
+                if error.kind() != io::ErrorKind::WouldBlock && state.unsent.len() >= frame_len =>
+            {
+                let rest = state.unsent.len() - frame_len;
+                state.unsent.truncate(rest);
+                Err(error)
+            }
+            _ => Ok(()),
+        }
     }
 
-    /// Sends what is left of the last packet.
+    /// Returns true if bytes of packets wait in this process until the socket accepts them. The
+    /// caller should then [flush](Self::flush) as soon as the descriptor is writable.
+    pub fn has_unsent(&self) -> bool {
+        !self.state().unsent.is_empty()
+    }
+
+    /// Sends the bytes that wait in this process.
     ///
     /// # Errors
     /// Returns `WouldBlock` if the socket does not accept everything, and otherwise the system's
     /// error.
-    fn send_rest(&self, state: &mut State) -> io::Result<()> {
-        while !state.unsent.is_empty() {
-            let sent = self.write(&state.unsent)?;
-            state.unsent.drain(..sent);
+    pub fn flush(&self) -> io::Result<()> {
+        self.send_unsent(&mut self.state())
+    }
+
+    fn send_unsent(&self, state: &mut State) -> io::Result<()> {
+        let mut sent = 0;
+        let result = loop {
+            if sent == state.unsent.len() {
+                break Ok(());
+            }
+            match self.write(&state.unsent[sent..]) {
+                Ok(len) => sent += len,
+                Err(error) => break Err(error),
+            }
+        };
+        state.unsent.drain(..sent);
+        if state.unsent.is_empty() {
+            state.unsent.shrink_to(KEPT_BYTES);
         }
-        Ok(())
+        result
     }
 
     fn write(&self, bytes: &[u8]) -> io::Result<usize> {
@@ -144,7 +191,7 @@ impl PacketSocket {
     /// stream.
     fn receive_whole(&self, state: &mut State) -> io::Result<bool> {
         // If the peer is closed, what it has sent before can still be received.
-        let _ = self.send_rest(state);
+        let _ = self.send_unsent(state);
         loop {
             let wanted = match state.received.first_chunk::<LENGTH_BYTES>() {
                 None => LENGTH_BYTES,
@@ -260,6 +307,49 @@ mod tests {
             assert_eq!(receiver.receive(&mut room).unwrap(), 0);
             assert_eq!(receiver.send(b"x").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
         }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "sockets")]
+    fn small_packets_wait_behind_a_large_one_and_flushing_sends_them_when_there_is_room() {
+        let (sender, receiver) = pair();
+        descriptor::request_buffers(sender.as_fd(), 4096);
+        descriptor::request_buffers(receiver.as_fd(), 4096);
+        sender.send(&[1; 64 << 10]).unwrap();
+        sender.send(b"ready").unwrap();
+        assert!(sender.has_unsent());
+        let mut room = vec![0; MAX_PACKET];
+        let mut packets = Vec::new();
+        while packets.len() < 2 {
+            // Only the sender's readiness to write makes it continue.
+            let mut poll = libc::pollfd {
+                fd: std::os::fd::AsRawFd::as_raw_fd(&sender.as_fd()),
+                events: libc::POLLOUT,
+                revents: 0,
+            };
+            // SAFETY: `poll` is one valid entry.
+            if sender.has_unsent() && unsafe { libc::poll(&raw mut poll, 1, 0) } == 1 {
+                let _ = sender.flush();
+            }
+            match receiver.receive(&mut room) {
+                Ok(len) => packets.push(room[..len].to_vec()),
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+            }
+        }
+        assert_eq!(packets, [vec![1; 64 << 10], b"ready".to_vec()]);
+        assert!(!sender.has_unsent());
+        assert!(sender.state().unsent.capacity() <= KEPT_BYTES);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "sockets")]
+    fn the_bytes_that_wait_are_limited() {
+        let (sender, _receiver) = pair();
+        let refused = (0..100).find_map(|_| sender.send(&[0; MAX_PACKET]).err());
+        assert_eq!(refused.unwrap().kind(), io::ErrorKind::WouldBlock);
+        while sender.send(b"small").is_ok() {}
+        let unsent = sender.state().unsent.len();
+        assert!((MAX_UNSENT - 8..=MAX_UNSENT).contains(&unsent), "{unsent}");
     }
 
     #[test]

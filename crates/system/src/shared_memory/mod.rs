@@ -4,6 +4,8 @@
 //!
 //! - On Linux, the size is sealed.
 //! - On macOS, the size of such memory can be set once, and later attempts fail.
+//! - On other Unix systems, nothing prevents a process that has the descriptor from changing the
+//!   size.
 //! - On Windows, the memory has a fixed size.
 
 #[cfg(unix)]

@@ -3,7 +3,8 @@
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
-use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::random::unpredictable;
 
 /// The granularity of the size of shared memory, which is at least the size of a page on every
 /// system. Systems that round the size up then report the same size as those that do not.
@@ -28,12 +29,11 @@ pub fn create(size: usize) -> io::Result<OwnedFd> {
 
 /// Opens new shared memory and removes its name, so that only the descriptor leads to it.
 fn open_unnamed() -> io::Result<OwnedFd> {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
     for _ in 0..MAX_ATTEMPTS {
-        // macOS accepts at most 31 bytes.
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = CString::new(format!("/rookery-{}-{number}", std::process::id()))
-            .map_err(io::Error::other)?;
+        // Another user who could guess the names would create them first. macOS accepts at most 31
+        // bytes.
+        let name =
+            CString::new(format!("/rookery-{:016x}", unpredictable())).map_err(io::Error::other)?;
         let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR;
         let mode: libc::c_uint = 0o600;
         // SAFETY: the name is a C string, and the third argument is the mode that O_CREAT requires.
@@ -69,4 +69,32 @@ pub fn check_size(memory: BorrowedFd<'_>, size: usize) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::InvalidData, what));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "shared memory")]
+    fn the_names_cannot_be_created_beforehand_by_counting() {
+        let pid = std::process::id();
+        let names = (0..2 * MAX_ATTEMPTS)
+            .map(|number| CString::new(format!("/rookery-{pid}-{number}")).unwrap());
+        let names: Vec<CString> = names.collect();
+        for name in &names {
+            let mode: libc::c_uint = 0o600;
+            // SAFETY: the name is a C string, and the third argument is the mode.
+            let fd = unsafe { libc::shm_open(name.as_ptr(), libc::O_CREAT | libc::O_RDWR, mode) };
+            assert!(fd >= 0);
+            // SAFETY: the call has just created the descriptor.
+            drop(unsafe { OwnedFd::from_raw_fd(fd) });
+        }
+        let created = create(1);
+        for name in &names {
+            // SAFETY: the name is a C string.
+            unsafe { libc::shm_unlink(name.as_ptr()) };
+        }
+        created.unwrap();
+    }
 }

@@ -63,8 +63,8 @@ pub struct Supervision {
     /// Wakes the threads that wait for the supervisor's confirmation of an announcement of static
     /// paths.
     confirmed: Condvar,
-    /// Notifies the I/O thread that an announcement did not fit into the control channel, so that
-    /// the thread sends it later.
+    /// Notifies the I/O thread that an announcement or a message did not fit into the control
+    /// channel, so that the thread sends it later.
     channel_full: Notify,
     on_request: Box<dyn Fn(SupervisorRequest) + Send + Sync>,
 }
@@ -175,13 +175,23 @@ impl Supervision {
     /// # Errors
     /// Fails if the channel is full, or if the supervisor has disconnected.
     pub fn send(&self, message: Message) -> io::Result<()> {
-        self.control.send(message)
+        self.control.send(message)?;
+        self.watch_unsent();
+        Ok(())
+    }
+
+    /// Makes the I/O thread send what the socket of the control channel did not accept.
+    fn watch_unsent(&self) {
+        if self.control.has_unsent() {
+            self.channel_full.notify_one();
+        }
     }
 
     /// Sends the report of an error in R to the supervisor. Can be called from any thread. A report
     /// for which the control channel has no capacity is dropped.
     pub fn report_error(&self, report: &ErrorReport) {
         let _ = self.control.report_error(report);
+        self.watch_unsent();
     }
 
     /// Announces to the supervisor which static paths this process serves. Paths that do not fit
@@ -191,7 +201,7 @@ impl Supervision {
         let mut announcements = self.announcements();
         // The message is sent while the lock is held, so that concurrent changes are sent in order.
         if announcements.change(files.announcement(MAX_ANNOUNCEMENT_SIZE))
-            && !self.send_unsent(&mut announcements)
+            && (!self.send_unsent(&mut announcements) || self.control.has_unsent())
         {
             self.channel_full.notify_one();
         }
@@ -338,17 +348,22 @@ pub(in crate::runtime) fn receive_messages(
 }
 
 impl Supervision {
-    /// Receives the supervisor's messages until the control channel ends. While an announcement
-    /// waits for free space in the channel, also waits until the channel is writable. Returns
-    /// [`ControlFlow::Continue`] if the function must be called again because an announcement has
-    /// begun or ceased to wait.
+    /// Returns true if an announcement or a message waits for free space in the control channel.
+    fn waits_for_room(&self) -> bool {
+        self.control.has_unsent() || self.announcements().unsent().is_some()
+    }
+
+    /// Receives the supervisor's messages until the control channel ends. While an announcement or
+    /// a message waits for free space in the channel, also waits until the channel is writable.
+    /// Returns [`ControlFlow::Continue`] if the function must be called again because the first of
+    /// them has begun or the last has ceased to wait.
     async fn receive_until_interest_changes(
         self: &Arc<Supervision>,
         connections: &Rc<ConnectionTable>,
     ) -> ControlFlow<()> {
-        // Without an announcement that waits, the I/O thread would wake for nothing whenever the
+        // If nothing waits, the I/O thread would wake for nothing whenever the
         // supervisor reads a message.
-        let waits_for_room = self.announcements().unsent().is_some();
+        let waits_for_room = self.waits_for_room();
         let interest = if waits_for_room {
             Interest::READABLE | Interest::WRITABLE
         } else {
@@ -363,7 +378,7 @@ impl Supervision {
             (self.on_request)(SupervisorRequest::Disconnected);
             return ControlFlow::Break(());
         };
-        while self.announcements().unsent().is_some() == waits_for_room {
+        while self.waits_for_room() == waits_for_room {
             tokio::select! {
                 biased;
                 ready = watched.readable() => {
@@ -384,7 +399,9 @@ impl Supervision {
                 }
                 ready = watched.writable(), if waits_for_room => {
                     let Ok(mut ready) = ready else { return ControlFlow::Break(()) };
-                    if !self.send_unsent(&mut self.announcements()) {
+                    self.control.flush();
+                    let is_sent = self.send_unsent(&mut self.announcements());
+                    if !is_sent || self.control.has_unsent() {
                         ready.clear_ready();
                     }
                 }

@@ -8,7 +8,8 @@ use std::borrow::Cow;
 pub enum NameRules {
     /// Every sequence of bytes without `/` and NUL is the name of one file.
     Unix,
-    /// Names that differ only in case lead to the same file, as is usual on macOS.
+    /// Names that differ only in case lead to the same file, as is usual on macOS. The file system
+    /// HFS+ also ignores some characters without a width in names.
     IgnoringCase,
     /// As [`IgnoringCase`](Self::IgnoringCase). In addition, names that end with dots or spaces,
     /// short names (`PROGRA~1`) and names with a stream (`a.txt::$DATA`) lead to the files of other
@@ -34,11 +35,13 @@ impl NameRules {
     /// Returns true if a relative path has a segment that could lead to another file than the one
     /// of this name, or to a device. `path` has the segments of a decoded URL path.
     pub(crate) fn is_hazardous(self, path: &[u8]) -> bool {
-        if self != NameRules::Windows || path.is_empty() {
+        // Most paths have ASCII characters only, of which no one is ignored.
+        if self == NameRules::Unix || self == NameRules::IgnoringCase && path.is_ascii() {
             return false;
         }
         let Ok(path) = std::str::from_utf8(path) else { return true };
-        path.split('/').any(is_hazardous_on_windows)
+        path.contains(is_ignored)
+            || self == NameRules::Windows && path.split('/').any(is_hazardous_on_windows)
     }
 }
 
@@ -51,18 +54,30 @@ impl Default for NameRules {
 /// Converts a URL path to a form that is equal for paths that differ only in case. The number of
 /// segments stays the same.
 ///
-/// A file system may tell names apart that are equal in this form, but not the other way round. The
-/// normal forms of Unicode are an exception: macOS ignores them as well, and this function does
-/// not.
+/// A file system may tell names apart that are equal in this form. Conversely, the names that it
+/// treats as equal are equal in this form, apart from two exceptions: the normal forms of Unicode,
+/// which macOS ignores, and the characters without a width that HFS+ ignores, for which
+/// [`NameRules::is_hazardous`] returns true.
 pub(in crate::static_files) fn without_case(path: &[u8]) -> Cow<'_, [u8]> {
     if path.iter().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
         return Cow::Borrowed(path);
     }
     match std::str::from_utf8(path) {
-        // The upper case comes first, because some characters share it but not the lower case.
-        Ok(text) => Cow::Owned(text.to_uppercase().to_lowercase().into_bytes()),
+        // Some characters share the upper case but not the lower case, such as `ſ` and `s`, and
+        // others the lower case but not the upper case, such as `ẞ` and `ß`.
+        Ok(text) => Cow::Owned(text.to_lowercase().to_uppercase().to_lowercase().into_bytes()),
         Err(_) => Cow::Owned(path.to_ascii_lowercase()),
     }
+}
+
+/// Returns true for the characters that HFS+ ignores in names: those that have no width and control
+/// how their neighbours are joined, ordered and shaped. A disk of this kind can be shared with
+/// Windows.
+fn is_ignored(character: char) -> bool {
+    matches!(
+        character,
+        '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}'
+    )
 }
 
 fn is_hazardous_on_windows(segment: &str) -> bool {
@@ -178,7 +193,22 @@ mod tests {
             assert!(!NameRules::Unix.is_hazardous(path.as_bytes()), "{path:?}");
             assert!(!NameRules::IgnoringCase.is_hazardous(path.as_bytes()), "{path:?}");
         }
-        assert!(NameRules::Windows.is_hazardous(b"\xff"), "no name has such bytes");
+    }
+
+    #[test]
+    fn names_that_are_no_text_or_have_ignored_characters_are_hazardous_except_on_unix() {
+        let ignored = ['\u{200c}', '\u{200f}', '\u{202a}', '\u{202e}', '\u{206a}', '\u{206f}'];
+        for rules in [NameRules::IgnoringCase, NameRules::Windows] {
+            assert!(rules.is_hazardous(b"\xff"), "no name has such bytes");
+            for character in ignored.into_iter().chain(['\u{feff}']) {
+                let path = format!("a/pri{character}vate/b");
+                assert!(rules.is_hazardous(path.as_bytes()), "{path:?}");
+                assert!(!NameRules::Unix.is_hazardous(path.as_bytes()));
+            }
+            for path in ["a\u{200b}b", "\u{2010}", "\u{2029}", "\u{202f}", "\u{2070}", "\u{fefe}"] {
+                assert!(!rules.is_hazardous(path.as_bytes()), "{path:?}");
+            }
+        }
         assert!(!NameRules::Unix.is_hazardous(b"\xff"));
     }
 
@@ -226,6 +256,7 @@ mod tests {
             ("/private/a", "/PRIVATE/A"),
             ("/É/x", "/é/X"),
             ("/straße", "/STRASSE"),
+            ("/straẞe", "/STRASSE"),
             ("/\u{17f}ecret", "/SECRET"),
             ("/ǆ", "/ǅ"),
         ] {
@@ -238,6 +269,10 @@ mod tests {
             let path = format!("/{one}/a");
             let segments = without_case(path.as_bytes()).split(|byte| *byte == b'/').count();
             assert_eq!(segments, 3, "{one:?}");
+            for other in [one.to_lowercase().to_string(), one.to_uppercase().to_string()] {
+                let other = format!("/{other}/a");
+                assert_eq!(without_case(path.as_bytes()), without_case(other.as_bytes()));
+            }
         }
     }
 }

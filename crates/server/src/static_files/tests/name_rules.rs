@@ -123,6 +123,50 @@ fn an_exclusion_covers_every_case_where_the_system_ignores_case() {
     assert!(matches!(Ask::get("/s/PRIVATE/key").decide(&unix.files), Route::Open(_)));
 }
 
+#[test]
+fn an_exclusion_is_not_lost_to_a_static_path_whose_key_differs_in_case() {
+    for rules in [NameRules::IgnoringCase, NameRules::Windows, NameRules::Unix] {
+        let site = site(rules);
+        // One key precedes that of the exclusion in the order of bytes, and one follows it.
+        site.map("/S/private", "d", Overrides::default());
+        site.map("/s/privatE", "d", Overrides::default());
+        site.exclude("/s/privates");
+        site.map("/s/PRIVATES", "d", Overrides::default());
+        site.map("/t/private", "d", Overrides::default());
+        site.exclude("/t/PRIVATE");
+        for target in ["/s/private/a.txt", "/s/privates/a.txt"] {
+            assert_eq!(site.get(target), Answer::Application, "{rules:?}: {target}");
+        }
+        if rules == NameRules::Unix {
+            site.check(&[("/s/PRIVATES/a.txt", "d/a.txt"), ("/t/private/a.txt", "d/a.txt")]);
+        } else {
+            for target in ["/S/PRIVATE/a.txt", "/s/PRIVATES/a.txt", "/t/private/a.txt"] {
+                assert_eq!(site.get(target), Answer::Application, "{rules:?}: {target}");
+            }
+        }
+    }
+}
+
+#[test]
+fn characters_that_hfs_ignores_and_bytes_that_are_no_text_do_not_evade_an_exclusion() {
+    for rules in [NameRules::IgnoringCase, NameRules::Windows] {
+        let site = site(rules);
+        for target in [
+            "/s/pri%e2%80%8cvate/key",
+            "/s/private%e2%80%8d/key",
+            "/s/%ef%bb%bfprivate/key",
+            "/s/private/%e2%80%aekey",
+            "/s/%e2%81%aaprivate/key",
+            "/s/private%ff/key",
+        ] {
+            let answer = site.get(target);
+            let is_safe = matches!(answer, Answer::Refused(400) | Answer::Application);
+            assert!(is_safe, "{rules:?}: {target}: {answer:?}");
+        }
+        site.check(&[("/s/a.txt", "d/a.txt"), ("/s/%c3%a9", "404")]);
+    }
+}
+
 /// Checks on the system itself that no other spelling leads to the file of an excluded static path,
 /// or to a file that the request does not name.
 #[test]

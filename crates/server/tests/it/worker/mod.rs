@@ -53,11 +53,20 @@ impl Worker {
         handler: impl FnMut(&rookery_exchange::Link, Event) + Send + 'static,
         public: PublicSockets,
     ) -> Worker {
+        Worker::on_channel(config, handler, public, ControlChannel::pair().unwrap())
+    }
+
+    /// Starts a worker with this control channel and its worker's end.
+    fn on_channel(
+        config: Config,
+        handler: impl FnMut(&rookery_exchange::Link, Event) + Send + 'static,
+        public: PublicSockets,
+        (control, theirs): (ControlChannel, OwnedFd),
+    ) -> Worker {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("worker");
         let listener = UnixListener::bind(&path).unwrap();
         listener.set_nonblocking(true).unwrap();
-        let (control, theirs) = ControlChannel::pair().unwrap();
         let (board, memory) = SharedScoreboard::create().unwrap();
         let (asks, asked) = mpsc::channel();
         let inherited = Inherited {
