@@ -68,7 +68,7 @@ def server_timing_tells_the_time_in_r(place):
         check(not server.get("/").header("Server-Timing"), "there is a Server-Timing by default")
     with started(place, {"server_timing": True}) as server:
         response = server.get("/sleep?0.2")
-        timing = ", ".join(value for name, value in response.headers if name.lower() == "server-timing")
+        timing = ", ".join(response.headers.get_all("Server-Timing"))
         check("queue;dur=" in timing and "render;dur=" in timing and float(timing.split(" r;dur=")[1].split(",")[0]) >= 200, timing)
 
 
