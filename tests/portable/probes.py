@@ -182,7 +182,7 @@ def a_path(port: int, path: str) -> None:
 
 
 def a_head_without_end(port: int) -> None:
-    """A head whose bytes come one by one is refused in the end."""
+    """Checks that a head whose bytes come one by one is refused in the end."""
     with socket.create_connection(("127.0.0.1", port), timeout=SLOW_S) as connection:
         until = time.monotonic() + SLOW_S
         with contextlib.suppress(ConnectionError):
@@ -198,7 +198,7 @@ def a_head_without_end(port: int) -> None:
 
 
 def many_connections(port: int) -> None:
-    """Silent connections do not keep others from being served."""
+    """Checks that silent connections do not keep others from being served."""
     with contextlib.ExitStack() as stack:
         for _ in range(200):
             stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S))
@@ -206,7 +206,9 @@ def many_connections(port: int) -> None:
 
 
 def a_client_that_does_not_read(port: int) -> None:
-    """The response to a client that reads nothing does not keep others from being served."""
+    """Checks that the response to a client that reads nothing does not keep others from being
+    served.
+    """
     with socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S) as connection:
         connection.sendall(head("GET /large.bin HTTP/1.1") * 20)
         time.sleep(0.5)
@@ -214,7 +216,9 @@ def a_client_that_does_not_read(port: int) -> None:
 
 
 def clients_that_leave(port: int) -> None:
-    """Clients that reset their connections in the middle of a response do no harm."""
+    """Resets connections in the middle of a response, after which the server must still serve
+    others.
+    """
     for _ in range(50):
         connection = socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
@@ -223,7 +227,7 @@ def clients_that_leave(port: int) -> None:
 
 
 def pipelined(port: int) -> None:
-    """Requests in one packet all get their responses, in order."""
+    """Checks that requests in one packet all get their responses, in order."""
     request = head("GET / HTTP/1.1") * 99 + head("GET /sub/a%20long%20file%20name.txt HTTP/1.1", "Connection: close")
     _, received = fetch(port, request)
     if received.count(PAGE) != 99 or not received.endswith(b"in a folder"):
@@ -231,7 +235,7 @@ def pipelined(port: int) -> None:
 
 
 def whole_files(port: int) -> None:
-    """A large file arrives whole, and a range of it."""
+    """Checks that a large file, and a range of it, arrive whole."""
     _, received = fetch(port, head("GET /large.bin HTTP/1.1", "Connection: close"))
     if received.partition(b"\r\n\r\n")[2] != LARGE:
         raise ProbeError(f"{len(received)} bytes")

@@ -163,7 +163,7 @@ test('a refused action is shown until it is acknowledged', { timeout, skip }, as
   await page.route('**/live/actions/add-worker', (route) => route.fulfill({ status: 503 }));
   await page.locator('[data-action="add-worker"]').click();
   await shows(page, '#refusal', /was not done.*status 503/);
-  // Two snapshots later.
+  // The refusal is still shown two snapshots later.
   const at = await page.evaluate('latest.clock');
   await page.waitForFunction((before) => latest.clock > before + 1.5, at);
   assert.equal(await page.locator('#refusal').isVisible(), true);

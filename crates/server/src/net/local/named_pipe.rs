@@ -48,7 +48,7 @@ pub(crate) struct LocalListener {
 
 #[derive(Debug)]
 enum Instance {
-    /// An instance that no async runtime knows yet.
+    /// An instance that is not registered with an async runtime yet.
     Unregistered(OwnedHandle),
     Registered(NamedPipeServer),
     /// No instance could be created, or it is being replaced.
