@@ -1,4 +1,4 @@
-"""What is checked before a release. Each check reports one line: passed, failed, not checked (and why), or left for a person."""
+"""The checks before a release. Each check reports one line: passed, failed, not checked (and why), or left for a person."""
 
 import json
 import os
@@ -62,7 +62,7 @@ def branch(report: Report, tree: Path) -> None:
 
     here = subprocess.run(["git", "-C", str(tree), "symbolic-ref", "--quiet", "--short", "HEAD"], stdout=subprocess.PIPE, text=True, check=False).stdout.strip()
     report.check(here == "main", "the branch is main", f"a release comes from the branch main, and this is {here or 'a detached HEAD'}: git switch main")
-    # What git has last seen of it decides.
+    # The published `main` is the one that git has last fetched.
     if not succeeds("rev-parse", "--verify", "--quiet", "origin/main^{commit}"):
         report.failed("there is no origin/main to compare with: git fetch origin")
     else:

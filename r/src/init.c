@@ -134,7 +134,7 @@ static const R_CallMethodDef entries[] = {
 
 attribute_visible void R_init_rookery(DllInfo* dll) {
 #ifdef ROOKERY_VERSION
-    // The interface between the two is that of one version.
+    // The interface between this C code and the core is the same only within one version.
     if (strcmp(rk_version(), ROOKERY_VERSION) != 0) {
         Rf_error("rookery " ROOKERY_VERSION " has found the library of rookery %s in its place: "
             "restart R, and if that does not help, remove other librookery files from the folders "

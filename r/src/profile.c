@@ -43,8 +43,8 @@ static SEXP run_stop(void* data) {
 static void stop(void) {
     int progress = RK_PROFILE_COMPLETE;
     if (uses_timer && timer_interval() != interval) {
-        // The app has called Rprof(), for which nobody chooses our interval (see
-        // ProfileRequest::interval_us()). What is running, if anything, is the app's own profile.
+        // The timer has another interval than ours (see ProfileRequest::interval_us()), so the app
+        // has called Rprof(). If a profile is running, it is the app's own.
         progress = RK_PROFILE_REPLACED;
     } else if (!run_quietly(run_stop, NULL)) {
         progress = RK_PROFILE_FAILED;
@@ -109,7 +109,7 @@ SEXP profile_call(SEXP call, const char* name) {
     return value;
 }
 
-// Does the same for the handler of a request.
+// Evaluates a call of the handler of a request, as profile_call().
 SEXP profile_call_request(SEXP call, uint32_t slot, uint64_t id) {
     char name[RK_PROFILE_ROUTE_MAX] = "";
     if (number != 0) {
@@ -118,7 +118,7 @@ SEXP profile_call_request(SEXP call, uint32_t slot, uint64_t id) {
     return profile_call(call, name);
 }
 
-// Called in a forked child, in which R's profiler is off.
+// Forgets the running profile in a forked child, in which R's profiler is off.
 void profile_forked(void) {
     number = 0;
 }

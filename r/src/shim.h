@@ -9,7 +9,7 @@
 //                   response_stream.c: streamed responses after their start
 //                   websocket.c: messages and callbacks of WebSockets
 //                   deferred_response.c: responses of promises
-//   seeing inside   stack_sampling.c: the functions on R's stack, while an activity takes long
+//   diagnostics     stack_sampling.c: the functions on R's stack, while an activity takes long
 //                   profile.c: profiles by route
 //   errors          error_report.c: onError, stderr, and the response to a failed request
 //   responses       response.c: from the value that an app returned to the response

@@ -51,5 +51,5 @@ esac
 rm -rf core
 mkdir core
 cp "$target/release/librookery_r.$extension" "core/$library"
-# A sixth of its size is symbols. Without the command, the library is only larger.
+# A sixth of the library's size is symbols. If they cannot be removed, the library is only larger.
 [ -z "$STRIP" ] || $STRIP "core/$library" || true

@@ -23,7 +23,7 @@ LIMIT_S = 120.0
 
 
 class Unexpected(Exception):
-    """What was not as expected."""
+    """A result that was not expected."""
 
 
 def main() -> int:
@@ -76,7 +76,7 @@ def log_of(folder: Path, name: str) -> str:
 
 
 def get(port: int, path: str) -> str | None:
-    """The response, or None if nothing listens or the connection breaks."""
+    """Returns the response, or None if nothing listens or the connection breaks."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
             connection.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())

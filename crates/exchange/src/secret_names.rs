@@ -2,7 +2,7 @@
 //! the live page and R's error pages all use this list, which joins those of Django, Rails and the
 //! conventions of OpenTelemetry.
 
-/// The maximum length of the end of a name that is examined.
+/// The number of letters at the end of a name that are examined.
 pub(crate) const MAX_NAME_LEN: usize = 48;
 
 /// The parts of a name that mark its value as a secret wherever they occur. Only the letters of a
@@ -33,18 +33,20 @@ const PARTS: [&[u8]; 23] = [
     b"subscriptionkey",
 ];
 
-/// The ends of names, such as `idToken` or `userPwd`.
+/// The endings that mark a name as that of a secret, such as `idToken` or `userPwd`.
 const ENDS: [&[u8]; 8] =
     [b"auth", b"jwt", b"otp", b"pass", b"pwd", b"sessid", b"session", b"token"];
 
-/// The words that mark a name that contains them, such as `X-Auth-User` or `tokenValue`.
+/// The words that mark a name as that of a secret at any place, such as `X-Auth-User` or
+/// `tokenValue`.
 const WORDS: [&[u8]; 10] =
     [b"api", b"auth", b"oauth", b"pass", b"private", b"pwd", b"salt", b"session", b"ssn", b"token"];
 
-/// The last words of names, such as `x-functions-key` or `hostKey`.
+/// The words that mark a name as that of a secret at its end, such as `x-functions-key` or
+/// `hostKey`.
 const LAST_WORDS: [&[u8]; 2] = [b"key", b"sig"];
 
-/// The names that mark secrets only as a whole.
+/// The complete names of secrets, which do not mark a name that contains them.
 const NAMES: [&[u8]; 6] = [b"code", b"pin", b"pw", b"samlresponse", b"sid", b"ticket"];
 
 /// Returns true if the name of a parameter or header, in upper or lower case, says that its value
@@ -57,7 +59,7 @@ pub fn is_secret_name(name: &[u8]) -> bool {
         letters[free] = byte.to_ascii_lowercase();
     }
     let letters = &letters[free..];
-    // Shorter than any word of the list, as in a target that consists of `=`.
+    // No entry of the lists is that short. The target `=` has a parameter with an empty name.
     if letters.len() < 2 {
         return false;
     }
@@ -179,11 +181,11 @@ mod tests {
         assert!(is_secret_name(long.as_bytes()));
     }
 
-    /// The lists that the access log, spans and R's error pages had before this list joined them,
-    /// and the other ways in which their words occur in names.
+    /// Checks the names in the former lists of the access log, spans and R's error pages, and other
+    /// names with the same words.
     #[test]
     fn names_of_the_joined_lists_are_recognized() {
-        // Those that marked a name anywhere: whole words of a name do now.
+        // The former lists found these anywhere in a name. Now they count only as whole words.
         let words = [
             "api",
             "apikey",

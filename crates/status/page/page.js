@@ -16,7 +16,7 @@ let isPaused = false;
 
 /** Adds a snapshot to the history. Returns the figures of the time since the snapshot before. */
 function measure(snapshot) {
-  // `clock` is never set, unlike the time of day. It begins again when the machine does.
+  // `clock` is a monotonic clock, unlike the time of day. A restart of the machine resets `clock`.
   const { report, clock } = snapshot;
   if (before && (before.report.pid !== report.pid || clock < before.clock)) {
     [before, history_] = [null, new History()];
@@ -282,9 +282,9 @@ function show(snapshot) {
   showCertificates(snapshot);
 }
 
-/** The number of milliseconds without an event, of which there is one every second, after which there is no connection. */
+/** The milliseconds without an event after which the connection counts as broken. The server sends an event every second. */
 const SILENCE = 5000;
-/** What is wrong with the connection, or null. */
+/** The problem of the connection, or null. */
 let trouble = "connecting";
 let timer = null;
 
@@ -300,7 +300,8 @@ function setTrouble(text) {
 
 function connect() {
   const source = new EventSource("/live/events");
-  // Neither a server that hangs nor a broken network is an error of the stream, even before it opens.
+  // A stream reports no error while the server hangs or the network is broken, even before the stream
+  // opens.
   const watch = () => {
     clearTimeout(timer);
     timer = setTimeout(() => {

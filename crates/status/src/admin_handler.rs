@@ -136,7 +136,7 @@ const EVENTS: &[u8] = b"/live/events";
 /// The beginning of the paths of [actions](Action).
 const ACTIONS: &[u8] = b"/live/actions/";
 
-/// The actions that begin and end a profile.
+/// The paths of the actions that begin and end a profile.
 const PROFILE_ACTION: &[u8] = b"/live/actions/profile";
 const STOP_PROFILE_ACTION: &[u8] = b"/live/actions/stop-profile";
 
@@ -302,7 +302,7 @@ pub(crate) fn snapshot(source: &dyn StatusSource, profiler: &Profiler) -> String
     format!(
         "{{\"at\":{},\"clock\":{},\"report\":{},\"actions\":{},\"certificates\":{},\"profile\":{}}}",
         seconds(SystemTime::now()),
-        // Unlike the time of day, this clock is never set.
+        // Unlike the time of day, this clock is monotonic.
         Duration::from_nanos(now()).as_secs_f64(),
         source.json().trim_end(),
         json!(actions),

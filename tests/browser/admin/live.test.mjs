@@ -163,7 +163,7 @@ test('a refused action is shown until it is acknowledged', { timeout, skip }, as
   await page.route('**/live/actions/add-worker', (route) => route.fulfill({ status: 503 }));
   await page.locator('[data-action="add-worker"]').click();
   await shows(page, '#refusal', /was not done.*status 503/);
-  // Two snapshots later.
+  // The refusal is still shown two snapshots later.
   const at = await page.evaluate('latest.clock');
   await page.waitForFunction((before) => latest.clock > before + 1.5, at);
   assert.equal(await page.locator('#refusal').isVisible(), true);
@@ -193,7 +193,8 @@ test('the page says so when nothing comes from the server, and continues afterwa
 test('the page connects again when a stream does not open, and when it is refused', { timeout, skip }, async () => {
   const server = await serve(1);
   const page = await open(server);
-  // Nothing comes for the first stream, and for the question why the second one was refused.
+  // The first stream gets no response, the second one is refused, and the request for the reason
+  // gets no response.
   let requests = 0;
   await page.route('**/live/events', (route) => {
     requests += 1;

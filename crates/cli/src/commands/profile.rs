@@ -140,7 +140,7 @@ impl Output {
             let file = file.map_err(|error| failure(path, &error))?;
             return Ok(Output { path: path.to_owned(), file, is_new });
         }
-        // Without a chosen name, no file is replaced.
+        // An existing file is replaced only if the user has chosen its name.
         for at in 1.. {
             let name = DEFAULT_OUTPUT.replace(".out", &format!("-{at}.out"));
             let path = PathBuf::from(if at == 1 { DEFAULT_OUTPUT } else { &name });

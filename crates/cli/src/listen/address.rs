@@ -97,8 +97,8 @@ impl Address {
     }
 
     /// Returns the address with a free port instead of port 0, so that the port is known before R
-    /// listens. This is the port of the current address, if that has the same host. Otherwise the
-    /// system chooses a port, which another program could take before R does.
+    /// listens. Keeps the port of the current address if the host is the same. Otherwise the system
+    /// chooses a port, which another program could take before R does.
     ///
     /// # Errors
     /// Fails if the system has no free port for the host.

@@ -199,7 +199,8 @@ fn a_program_outside_a_package_asks_r_for_it_and_compares_the_versions() {
     let installed = Installed::new();
     let app = folder(&[("app.R", "1")]);
     let package = installed.package();
-    // The answer follows the output of `.Rprofile`, and a process of `.Rprofile` keeps the pipe.
+    // The answer follows the output of `.Rprofile`, and a process that `.Rprofile` has started
+    // keeps the pipe open.
     executable(
         &installed.r(),
         &format!(

@@ -183,7 +183,7 @@ mod tests {
         }
     }
 
-    /// `with_option_names` would turn such a value into an option.
+    /// Checks that no text quotes a value that `with_option_names` would turn into an option.
     #[test]
     fn texts_do_not_quote_values_that_are_names_of_settings() {
         for row in all() {

@@ -1,8 +1,9 @@
 //! Profiles of R that a person requests from a running server, by route.
 //!
 //! A profile is requested over the scoreboard of each R process. R's own profiler takes the samples
-//! and writes them to a file in the server's run folder. A thread of its own watches the R
-//! processes until the profile ends, and then joins their files. No R process is waited for.
+//! and writes them to a file in the server's run folder. A separate thread watches the R processes
+//! until the profile ends, and then joins their files. The profile ends in time even if an R
+//! process does not react.
 
 mod rprof;
 mod session;
@@ -45,7 +46,7 @@ const MAX_SIZE: usize = 16 << 20;
 /// The minimum share of [`MAX_SIZE`] that the file of one R process may have.
 const MIN_SHARE: usize = 1 << 20;
 
-/// The interval at which the R processes are looked at.
+/// The interval at which the state of the R processes is checked.
 const LOOKS_EVERY: Duration = Duration::from_millis(50);
 
 /// The interval at which files are shortened that R processes write to after the end of a profile.
@@ -83,7 +84,7 @@ impl fmt::Debug for ProfiledProcess {
 /// A function that returns the R processes of a server that can be profiled now.
 pub(crate) type ListProcesses = Box<dyn Fn() -> Vec<ProfiledProcess> + Send>;
 
-/// What a person has chosen for a profile.
+/// The options of a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProfileOptions {
     pub(crate) seconds: u64,
@@ -95,7 +96,7 @@ impl ProfileOptions {
     /// Reads the options from the query of a request, such as `?seconds=10&worker=1`.
     ///
     /// # Errors
-    /// Returns the reason for people if an option is wrong.
+    /// Returns a message for people if an option is wrong.
     pub(crate) fn of_query(query: &[u8]) -> Result<ProfileOptions, String> {
         let mut options = ProfileOptions { seconds: DEFAULT_PROFILE_SECONDS, worker: None };
         let query = String::from_utf8_lossy(query.get(1..).unwrap_or_default()).into_owned();
@@ -277,8 +278,8 @@ impl Profiler {
         })
     }
 
-    /// Returns the file of the last profile that has finished, with its number, unless that is not
-    /// `only`.
+    /// Returns the number and the file of the last profile that has finished. Returns `None` if
+    /// there is none, or if its number is not `only`.
     pub(crate) fn file(&self, only: Option<u32>) -> Option<(u32, Arc<[u8]>)> {
         let state = self.shared.lock();
         let last = state.finished.as_ref();
@@ -388,15 +389,16 @@ impl Run {
         state.is_running = false;
     }
 
-    /// Limits the size of the files that R processes write to although they should not any more.
+    /// Limits the size of the files of this profile and of earlier ones that R processes have not
+    /// ended.
     fn limit_files(&mut self, running: &[ProfiledProcess]) {
         self.unended.retain(|unended| unended.is_written(running));
         self.unended.iter().for_each(|unended| limit_size(&unended.file, 0));
         self.files.values().for_each(|file| limit_size(file, self.max_read()));
     }
 
-    /// Returns how much of the file of one R process is read. A file that has reached its share
-    /// ends with the next check for interrupts.
+    /// Returns the maximum number of bytes that are read from the file of one R process. A file may
+    /// exceed its share, because R ends it only at the next check for interrupts.
     fn max_read(&self) -> u64 {
         (self.share + MIN_SHARE) as u64
     }
@@ -448,7 +450,7 @@ impl Run {
             let mut bytes = Vec::new();
             let most = self.max_read();
             if let Some(file) = self.files.get_mut(&target.key) {
-                // What can be read is used.
+                // After an error, the bytes that could be read are used.
                 let _ = file.take(most).read_to_end(&mut bytes);
             }
             added.insert(target.key, joined.add(&bytes));

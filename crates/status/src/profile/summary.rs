@@ -89,8 +89,9 @@ struct Count {
 }
 
 impl SummaryBuilder {
-    /// Counts a sample, whose functions are given from the innermost on. Of a handler, only the
-    /// functions that it calls count: those outside are the same for all.
+    /// Counts a sample, whose functions are given from the innermost on. In the sample of a
+    /// handler, only the functions that the handler calls count, because the functions outside are
+    /// the same for all handlers.
     pub(super) fn add_sample(&mut self, names: impl Iterator<Item = String>) {
         self.samples += 1;
         let mut route = None;

@@ -1,4 +1,4 @@
-//! Tests of profiles with R processes that a test plays.
+//! Tests of profiles with R processes that the test simulates.
 
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -174,7 +174,7 @@ fn a_process_that_does_not_end_its_profile_cannot_fill_the_disk() {
     assert_eq!(game.finished()["summary"]["samples"], 1);
     write(1 << 20);
     used(0);
-    // Nor during the next profile, which R has not noticed.
+    // The file does not grow during the next profile either, which R has not noticed.
     let next = game.start("?seconds=300").unwrap();
     write(1 << 20);
     used(0);

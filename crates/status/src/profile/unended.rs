@@ -24,8 +24,8 @@ impl Unended {
     }
 }
 
-/// Frees the space of a file after its first `most` bytes. R goes on writing at its place, and
-/// what lies between is a hole.
+/// Frees the space of a file after its first `most` bytes. R goes on writing at its position in the
+/// file, so a hole lies between.
 pub(super) fn limit_size(file: &File, most: u64) {
     if file.metadata().is_ok_and(|found| found.len() > most) {
         // If the file cannot be shortened, the next attempt follows soon.

@@ -32,9 +32,9 @@ impl ProfileRequest {
         (interval_ms != 0).then_some(ProfileRequest { number, interval_ms })
     }
 
-    /// Returns the time between two samples in microseconds. It is a little longer than
-    /// `interval_ms`, and no round number, so that R recognizes its profile by the interval: if the
-    /// interval of the timer is another one, the app has called `Rprof()`.
+    /// Returns the time between two samples in microseconds. The R package recognizes its own
+    /// profile by this interval, which is therefore a little longer than `interval_ms` and no round
+    /// number. If the timer has another interval, the app has called `Rprof()`.
     pub fn interval_us(self) -> u64 {
         u64::from(self.interval_ms) * 1000 + 7
     }

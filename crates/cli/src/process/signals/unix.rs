@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_sent_sigint_is_a_ctrl_c_only_where_the_sender_is_unknown() {
-        // What the waiter of a system reports that does not know the sender.
+        // This is the signal as a system reports it that does not know the sender.
         let sent =
             ReceivedSignal { number: libc::SIGINT, is_sent: true, sender: 0, is_ignored: false };
         assert_eq!(sent.is_ctrl_c(), !KNOWS_SENDER);

@@ -112,7 +112,7 @@ fn read_new_settings(
     Start::new(&serve, target, address.with_free_port(Some(current))?, &log)
 }
 
-/// How the R process is started.
+/// The settings with which the R process is started.
 #[derive(Debug)]
 struct Start {
     command: Command,
@@ -136,14 +136,14 @@ impl Start {
     }
 }
 
-/// What has ended an R process, or is to end it.
+/// The reason for which an R process has ended or must be ended.
 #[derive(Debug)]
 enum End {
     /// The process has exited with this status.
     Exited(i32),
     /// The process has exited because of a reload that was refused.
     RefusedReload,
-    /// The next process is started in this way.
+    /// A reload was requested. The next process is started with these settings.
     Reload(Box<Start>),
     Stop,
 }
@@ -236,7 +236,8 @@ impl SingleProcess {
             if status.is_none() {
                 self.has_listened = self.has_listened || is_listening(&self.start.address);
             }
-            // Also after the exit, which may have the same cause as a signal that arrives now.
+            // Signals are read after the exit as well, because the exit may have the same cause as
+            // a signal that arrives now.
             match next_signal(CHECK_INTERVAL) {
                 Some(signal) if signal.is_stop() => return End::Stop,
                 Some(signal) if signal.is_reload() => match read_settings(&self.start.address) {
@@ -288,9 +289,9 @@ fn log_refused_reload(failure: &Failure) {
     log_line(&format!("not reloaded: {}", failure.message()));
 }
 
-/// Requests the process to end, and waits until it has. Kills it after [`END_TIMEOUT`], or at the
-/// second request to stop the server. `is_stopping` says whether the first one has arrived. Returns
-/// true if it has arrived by now.
+/// Requests the process to end, and waits until it has. Kills the process after [`END_TIMEOUT`], or
+/// at the second request to stop the server. `is_stopping` is true if the first request has arrived
+/// before. Returns true if a request has arrived by now.
 fn end_process(
     child: &mut OwnedChild,
     next_signal: &impl Fn(Duration) -> Option<ReceivedSignal>,

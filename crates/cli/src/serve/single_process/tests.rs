@@ -285,7 +285,7 @@ fn a_reload_keeps_the_port_that_was_chosen_for_port_0() {
     let lines = settings_for_r(&serve, &target, &chosen, &log).into_bytes();
     let text = String::from_utf8(lines).unwrap();
     assert!(text.contains(&format!("\nport={}\n", socket.port())), "{text}");
-    // While R still listens there.
+    // The port stays the same, although R still listens on it.
     assert_eq!(given.with_free_port(Some(&chosen)).unwrap(), chosen);
     drop(listener);
     let other = Address::parse("127.0.0.2", 0).unwrap().with_free_port(Some(&chosen)).unwrap();

@@ -15,8 +15,8 @@ const STARTED: &str = r#"{"number":4}"#;
 
 const FILE: &str = "sample.interval=10000\n\"f\" \"GET:/a\" \n\"f\" \"GET:/a\" \n";
 
-/// Serves requests on a socket, each with what `respond` returns for its first line. Returns the
-/// first lines of the requests so far.
+/// Responds to each request on a socket with what `respond` returns for the request's first line.
+/// Returns the first lines of the requests so far.
 fn serve(
     socket: &Path,
     respond: impl Fn(&str) -> (u16, String) + Send + 'static,
