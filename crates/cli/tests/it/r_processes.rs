@@ -12,6 +12,8 @@ use crate::support::{Running, executable, folder, restore_signals};
 /// written cannot be started while a child process of another test has inherited its descriptor.
 fn install_program(path: &Path) {
     let program = env!("CARGO_BIN_EXE_rookery");
+    // A copy over an earlier link would overwrite the program itself.
+    let _ = fs::remove_file(path);
     fs::hard_link(program, path).or_else(|_| fs::copy(program, path).map(drop)).unwrap();
 }
 
