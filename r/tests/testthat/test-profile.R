@@ -165,6 +165,7 @@ test_that("an app that profiles itself is not disturbed, and a worker is chosen 
     "--workers", "2",
     lines = c(sprintf("if (Sys.getenv('ROOKERY_WORKER') == '1') Rprof('%s')", own), profiled_app)
   )
+  expect_true(wait_until(function() grepl("worker 1 \\([0-9]+\\) is ready", it$tell())))
   asked <- it$profile("--seconds", "1", "--worker", "1")
   expect_equal(exit_of(asked), 0)
   expect_match(asked$tell(), "worker 1 \\([0-9]+\\) was not profiled: the app profiles itself")
