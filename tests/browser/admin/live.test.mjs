@@ -105,9 +105,9 @@ test('the page of R\'s own serve() is there while R computes', { timeout, skip }
 test('the button takes a profile and offers its file', { timeout, skip }, async () => {
   const server = await serve(2);
   const page = await open(server, { acceptDownloads: true });
-  const answers = Promise.all([1, 2].map(() => ask(`${server.url}/compute`)));
   await page.locator('[data-action="profile"]').click();
   await shows(page, '#profile', /being profiled/);
+  const answers = Promise.all([1, 2].map(() => ask(`${server.url}/compute`)));
   assert.equal(await page.locator('#profile a').isHidden(), true);
   // A second profile is refused, with the reason.
   await page.waitForFunction(() => !document.querySelector('[data-action="profile"]').disabled);
