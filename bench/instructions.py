@@ -68,7 +68,7 @@ def echo(port: int):
         head += connection.recv(4096)
     if b" 101 " not in head:
         raise SystemExit(f"no WebSocket: {head!r}")
-    # The mask is 0.
+    # The masking key is 0, so the payload is sent as it is.
     frame = bytes([0x81, 0x80 | 64]) + bytes(4) + b"x" * 64
 
     def ask() -> None:

@@ -130,7 +130,8 @@ def main():
                 send(connection, path, count)
                 pairs = []
                 for at in range(rounds):
-                    # Which of the two is first alternates, so that a trend does not count.
+                    # The order of the two alternates, so that a trend of the machine favours
+                    # neither.
                     order = (False, True) if at % 2 == 0 else (True, False)
                     found = {on: round_of(connection, admin, pid, path, count, on) for on in order}
                     pairs.append((found[False], found[True]))

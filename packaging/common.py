@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class Failed(Exception):
-    """What is wrong, and the remedy."""
+    """An error whose message says what is wrong and what the remedy is."""
 
 
 def run(words, **options) -> str:

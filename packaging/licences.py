@@ -1,4 +1,8 @@
-"""Lists the crates in the program, checks their licences against deny.toml, and collects the texts of these licences."""
+"""Lists the crates in the program, checks their licences against deny.toml, and collects the texts of these licences.
+
+scripts/r/licences reads the same sources for the tarball of the R package, which has more crates: those for other systems, and
+those that only builds need.
+"""
 
 import hashlib
 import json
@@ -13,8 +17,8 @@ from program import TARGETS
 
 TEXT = re.compile(r"^(LICEN[CS]E|COPYING|COPYRIGHT|NOTICE|UNLICENSE)", re.I)
 WITHOUT = "These crates contain no text of their licence, and name it only:"
-# The parts of the program that are not crates, all with the MIT licence: their names and copyrights.
-OTHER = {"uPlot 1.6.32 (in the live page)": "Copyright (c) 2022 Leon Sorokin"}
+# The parts of the program that are not crates: their names, licences, authors, and files with the texts of the licences.
+SCRIPTS = (("uPlot 1.6.32", "MIT", "Leon Sorokin", "crates/status/page/uplot.LICENSE"),)
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,15 @@ class Crate:
         return not self.checksum
 
 
+def metadata(tree: Path, *options: str) -> dict:
+    return json.loads(run(["cargo", "metadata", "--locked", "--format-version", "1", *options], cwd=tree))
+
+
+def files(folder: Path) -> list[Path]:
+    """Returns the files with licences in a crate. Some crates contain libraries in C, whose licences are in folders further down."""
+    return sorted(file for file in folder.rglob("*") if TEXT.match(file.name) and file.is_file())
+
+
 def crates(packages: list[str], targets: Iterable[str] = TARGETS, tree: Path = ROOT) -> list[Crate]:
     """Returns the crates in these packages, with the features that the packages choose, without those that only builds need."""
     words = ["cargo", "tree", "--locked", "--edges", "normal", "--prefix", "none", "--format", "{p}"]
@@ -41,7 +54,7 @@ def crates(packages: list[str], targets: Iterable[str] = TARGETS, tree: Path = R
     words += [word for triple in targets for word in ("--target", triple)]
     listed = run(words, cwd=tree)
     wanted = {tuple(line.split()[:2]) for line in listed.splitlines() if line.strip()}
-    known = json.loads(run(["cargo", "metadata", "--locked", "--format-version", "1"], cwd=tree))["packages"]
+    known = metadata(tree)["packages"]
     lock = tomllib.loads((tree / "Cargo.lock").read_text())["package"]
     checksums = {(package["name"], package["version"]): package.get("checksum", "") for package in lock}
     found = []
@@ -121,18 +134,16 @@ def texts(found: list[Crate], tree: Path = ROOT) -> str:
     for crate in third:
         who = f"\n  Authors: {', '.join(crate.authors)}" if crate.authors else ""
         lines.append(f"{crate.name} {crate.version}\n  Licence: {crate.licence}{who}")
-        # Some crates contain libraries in C, whose licences are in folders further down.
-        files = sorted(file for file in crate.folder.rglob("*") if TEXT.match(file.name) and file.is_file())
-        if not files:
+        found_files = files(crate.folder)
+        if not found_files:
             without.append(crate)
-        for file in files:
+        for file in found_files:
             body = file.read_text(encoding="utf-8", errors="replace").strip()
             key = hashlib.sha256(" ".join(body.split()).encode()).hexdigest()
             bodies.setdefault(key, (body, []))[1].append(f"{crate.name} {crate.version} ({file.relative_to(crate.folder)})")
-    own = (tree / "LICENSE").read_text().strip()
-    for name, copyright in OTHER.items():
-        lines.append(f"{name}\n  Licence: MIT")
-        bodies[name] = re.sub(r"^Copyright.*$", copyright, own, flags=re.M), [name]
+    for name, licence, authors, file in SCRIPTS:
+        lines.append(f"{name} (a script of the live page)\n  Licence: {licence}\n  Authors: {authors}")
+        bodies[name] = (tree / file).read_text().strip(), [name]
     if without:
         names = ", ".join(f"{crate.name} {crate.version}" for crate in without)
         lines += ["", f"{WITHOUT} {names}"]

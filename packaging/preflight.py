@@ -1,4 +1,4 @@
-"""What is checked before a release. Each check reports one line: passed, failed, not checked (and why), or left for a person."""
+"""The checks before a release. Each check reports one line: passed, failed, not checked (and why), or left for a person."""
 
 import json
 import os
@@ -10,6 +10,7 @@ from pathlib import Path
 import debian
 import licences
 import sbom
+import tarball
 import versions
 from common import Failed, run
 
@@ -21,9 +22,10 @@ QUICK = ("format", "layers", "words", "settings")
 
 
 class Report:
-    """The results so far. Prints each as it comes."""
+    """The results so far. Prints each as it comes. `is_strict` makes what could not be built or started a failure."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_strict: bool = False) -> None:
+        self.is_strict = is_strict
         self.failures: list[str] = []
         self.left: list[str] = []
 
@@ -37,6 +39,10 @@ class Report:
     def not_checked(self, what: str) -> None:
         print(f"  not checked  {what}", flush=True)
 
+    def missing(self, what: str) -> None:
+        """Reports what this machine could not build or start: a dry run goes on, a release does not."""
+        (self.failed if self.is_strict else self.not_checked)(what)
+
     def left_for_a_person(self, what: str) -> None:
         self.left.append(what)
         print(f"  for a person {what}", flush=True)
@@ -48,10 +54,29 @@ class Report:
             self.failed(otherwise)
 
 
-def before(report: Report, tree: Path, version: str) -> None:
-    """Checks the repository itself: nothing is uncommitted, and the version is new."""
+def branch(report: Report, tree: Path) -> None:
+    """Checks that a release comes from `main`, and that `main` has everything that the published `main` has."""
+
+    def succeeds(*words: str) -> bool:
+        return subprocess.run(["git", "-C", str(tree), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+    here = subprocess.run(["git", "-C", str(tree), "symbolic-ref", "--quiet", "--short", "HEAD"], stdout=subprocess.PIPE, text=True, check=False).stdout.strip()
+    report.check(here == "main", "the branch is main", f"a release comes from the branch main, and this is {here or 'a detached HEAD'}: git switch main")
+    # The published `main` is the one that git has last fetched.
+    if not succeeds("rev-parse", "--verify", "--quiet", "origin/main^{commit}"):
+        report.failed("there is no origin/main to compare with: git fetch origin")
+    else:
+        is_behind = not succeeds("merge-base", "--is-ancestor", "origin/main", "HEAD")
+        report.check(not is_behind, "everything of origin/main is in this branch", "origin/main has commits that this branch lacks: git pull")
+
+
+def before(report: Report, tree: Path, version: str, is_tagged: bool = False) -> None:
+    """Checks the repository itself: nothing is uncommitted, and the version is new or `is_tagged` already."""
     changed = run(["git", "-C", tree, "status", "--porcelain"]).splitlines()
     report.check(not changed, "nothing is uncommitted", f"{len(changed)} files are not committed, and would be missing from the release: {', '.join(changed[:5])}")
+    if is_tagged:
+        report.passed(f"v{version} is tagged")
+        return
     tags = [tag[1:] for tag in run(["git", "-C", tree, "tag", "--list", "v*"]).split() if versions.FORM.fullmatch(tag[1:])]
     newest = max(tags, key=versions.parse, default="")
     what = f"{version} is newer than the last release, {newest}" if newest else f"{version} is the first release: there is no tag v*"
@@ -130,31 +155,37 @@ def checks(report: Report, tree: Path, is_full: bool) -> None:
     script(report, tree, "scripts/stranger")
 
 
-def script(report: Report, tree: Path, *words: str) -> None:
-    """Runs a script of the repository. Its output goes to a log, whose end is shown if it fails."""
+def as_root() -> list[str]:
+    """Returns the words before a command that let it run as root, if this user may do so without a password. The command then writes no bytecode
+    into a tree that this user has to remove.
+    """
+    if os.geteuid() == 0 or not shutil.which("sudo"):
+        return []
+    if subprocess.run(["sudo", "--non-interactive", "true"], stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode != 0:
+        return []
+    return ["sudo", "--non-interactive", "--preserve-env", "env", f"PATH={os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE=1"]
+
+
+def script(report: Report, tree: Path, *words: str, needs_root: bool = False) -> None:
+    """Runs a script of the repository. Its output goes to a log, whose end is shown if it fails, and whose lines NOT RUN are reported."""
     log = tree.parent / "log" / f"{'-'.join(Path(word).name for word in words)[:60]}.log"
     log.parent.mkdir(exist_ok=True)
     with log.open("w") as out:
-        status = subprocess.run(words, cwd=tree, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False).returncode
-    end = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+        line = [*(as_root() if needs_root else []), *words]
+        status = subprocess.run(line, cwd=tree, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False).returncode
+    lines = log.read_text(errors="replace").splitlines()
+    end = "\n".join(lines[-15:])
     report.check(status == 0, " ".join(words), f"{' '.join(words)} ended with status {status}; {log} ends with:\n{end}")
+    for line in lines:
+        if "NOT RUN: " in line:
+            report.missing(f"by {Path(words[0]).name}: {line.partition('NOT RUN: ')[2]}")
 
 
-def tarball(report: Report, tree: Path, out: Path) -> None:
-    """Builds the R package's tarball, which is what CRAN gets, and checks its size."""
-    build = tree.parent / "tarball"
-    build.mkdir(exist_ok=True)
-    environment = {name: value for name, value in os.environ.items() if name not in ("CARGO_TARGET_DIR", "R_LIBS")}
-    log = tree.parent / "log" / "tarball.log"
-    log.parent.mkdir(exist_ok=True)
-    with log.open("w") as output:
-        status = subprocess.run(["R", "CMD", "build", tree / "r"], cwd=build, env=environment, stdout=output, stderr=output, check=False).returncode
-    found = sorted(build.glob("rookery_*.tar.gz"))
-    if status != 0 or len(found) != 1:
-        raise Failed(f"R CMD build ended with status {status}; its messages are in {log}")
-    size = found[0].stat().st_size
-    report.check(size <= MOST, f"{found[0].name}: {size / 1e6:.1f} MB", f"{found[0].name} has {size / 1e6:.1f} MB, and CRAN takes {MOST / 1e6:.0f}")
-    shutil.copy(found[0], out)
+def tarballs(report: Report, tree: Path, out: Path) -> None:
+    """Builds the tarball of the R package, which is what CRAN gets, and that of rookery's httpuv, and checks their sizes."""
+    for path in tarball.make(out, tree):
+        size = path.stat().st_size
+        report.check(size <= MOST, f"{path.name}: {size / 1e6:.1f} MB", f"{path.name} has {size / 1e6:.1f} MB, and CRAN takes {MOST / 1e6:.0f}")
 
 
 def summary(path: Path) -> str:

@@ -34,12 +34,12 @@ class Target:
 
     @property
     def debian(self) -> str | None:
-        """The architecture of the Debian package. Debian has glibc."""
+        """Returns the architecture of the Debian package, or None for a system that has none."""
         names = {"x86_64-unknown-linux-gnu": "amd64", "aarch64-unknown-linux-gnu": "arm64"}
         return names.get(self.triple)
 
 
-# glibc 2.28 is that of Debian 10, RHEL 8 and Ubuntu 20.04's predecessor; PyPI names systems by it.
+# Debian 10 and RHEL 8 have glibc 2.28. PyPI names systems by the version of glibc.
 TARGETS = {
     target.triple: target
     for target in (

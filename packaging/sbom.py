@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import licences
-from common import ROOT, epoch, run, version
+from common import ROOT, epoch, version
 
 PACKAGES = ["rookery-cli", "rookery-r"]
 
@@ -35,7 +35,7 @@ def component(crate: licences.Crate) -> dict:
 
 def edges(found: list[licences.Crate], tree: Path) -> list[dict]:
     """Returns which crate depends on which, as far as both are in the list."""
-    metadata = json.loads(run(["cargo", "metadata", "--locked", "--format-version", "1"], cwd=tree))
+    metadata = licences.metadata(tree)
     names = {package["id"]: f"pkg:cargo/{package['name']}@{package['version']}" for package in metadata["packages"]}
     wanted = {reference(crate) for crate in found}
     result = []

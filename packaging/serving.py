@@ -62,7 +62,7 @@ class Serving:
         return found[1]
 
     def stop(self) -> None:
-        """Ends the server in order (SIGTERM), which must succeed."""
+        """Shuts the server down gracefully (SIGTERM), which must succeed."""
         # Below a script that enters a root, the server is the first process of that name.
         server = next((pid for pid in children(self.process.pid) if program_of(pid) == "rookery"), self.process.pid)
         os.kill(server, signal.SIGTERM)

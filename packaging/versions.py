@@ -7,7 +7,7 @@ from pathlib import Path
 from common import Failed
 
 FORM = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)")
-# Files, and what is around the version in them. A place occurs exactly once.
+# The files that contain the version, each with the text around it, which must occur exactly once.
 PLACES = (
     ("Cargo.toml", r'(\[workspace\.package\]\nversion = ")([^"]+)(")'),
     ("r/DESCRIPTION", r"(^Version: )(\S+)($)"),
@@ -46,7 +46,7 @@ def named(tree: Path) -> dict[str, set[str]]:
 
 
 def disagreements(tree: Path, version: str) -> list[str]:
-    """Returns what names another version."""
+    """Returns the places that name another version."""
     return [f"{name} has {', '.join(sorted(found))}" for name, found in named(tree).items() if found - {version}]
 
 

@@ -11,16 +11,15 @@ from program import Target
 # The name on PyPI. Whoever publishes the first release checks that it is free.
 NAME = "rookery"
 METADATA = """\
-Metadata-Version: 2.3
+Metadata-Version: 2.4
 Name: {name}
 Version: {version}
 Summary: The program rookery, which serves Shiny apps, plumber APIs and static sites
-License: MIT
+License-Expression: MIT
 License-File: LICENSE
 License-File: THIRD-PARTY-LICENSES.txt
 Keywords: R,shiny,plumber,web server,websocket
 Classifier: Environment :: Console
-Classifier: License :: OSI Approved :: MIT License
 Classifier: Topic :: Internet :: WWW/HTTP :: HTTP Servers
 Requires-Python: >=3.8
 Description-Content-Type: text/markdown

@@ -116,14 +116,18 @@ def crates() -> str:
 
 
 def filled(text: str) -> str:
-    """Replaces the placeholders of a page: `{{plots}}`, `{{crates}}`, `{{bench}}`, and `{{picture NAME}}` for a drawing."""
+    """Replaces the placeholders of a page: `{{plots}}`, `{{crates}}`, `{{bench}}`, `{{picture NAME}}` for a drawing, and
+    `{{file PATH}}` for a file of the repository."""
 
     def picture(match: re.Match) -> str:
         return "```{=html}\n" + (HERE / "pictures" / f"{match[1]}.svg").read_text(encoding="utf-8").rstrip() + "\n```"
 
+    def file(match: re.Match) -> str:
+        return (ROOT / match[1]).read_text(encoding="utf-8").rstrip()
+
     for mark, make in (("{{plots}}", plots), ("{{crates}}", crates), ("{{bench}}", bench_section)):
         text = text.replace(mark, make()) if mark in text else text
-    return re.sub(r"\{\{picture (\S+)\}\}", picture, text)
+    return re.sub(r"\{\{file (\S+)\}\}", file, re.sub(r"\{\{picture (\S+)\}\}", picture, text))
 
 
 def assemble() -> None:

@@ -1,11 +1,11 @@
-// What the pages of the website do by themselves: light or dark, contents, copying, and the search in
+// The script of the website's pages: light or dark colours, contents, copying, and the search in
 // pkgdown's index. Nothing is loaded from elsewhere, and the pages also work as files.
 
 (() => {
   const root = document.documentElement;
   const system = matchMedia('(prefers-color-scheme: dark)');
 
-  // Before the page is painted.
+  // Applies the theme before the page is painted.
   const chosen = () => { try { return localStorage.getItem('theme'); } catch { return null; } };
   const applyTheme = () => { root.dataset.theme = chosen() ?? (system.matches ? 'dark' : 'light'); };
   applyTheme();

@@ -181,8 +181,8 @@ if (workload == "callbacks") {
   callbacks <- dyn.load(file.path(Sys.getenv("ROOKERY_BENCH_OUT"), "callbacks.so"))
 }
 
-# For bench/scenarios/r-observe.toml: `/route/<n>/<status>` sets its own route, and `/loop` computes
-# for ten seconds
+# For bench/scenarios/r-observe.toml: a request for `/route/<n>/<status>` reports a route of its
+# own, and `/loop` computes for ten seconds.
 rook_handlers$observe <- function(req) {
   parts <- strsplit(req$PATH_INFO, "/", fixed = TRUE)[[1]]
   reply <- rook_handlers$idle(req)

@@ -1,6 +1,7 @@
-# Rookery, from the library in ROOKERY_LIB; `before` uses that in ROOKERY_BEFORE. `tls` and `h2`
-# serve TLS, and `socket` listens for a balancer. `observed` and `off` are serve() with and without
-# an access log and an admin listener, whose file and address follow.
+# Rookery, from the library in ROOKERY_LIB; `before` uses the library in ROOKERY_BEFORE. `tls` and
+# `h2` serve TLS, and `socket` listens for a balancer. `observed` and `off` are serve() with and
+# without an access log and an admin listener. The file of the log and the address of the listener
+# are the last arguments.
 here <- dirname(sub("--file=", "", grep("--file=", commandArgs(FALSE), value = TRUE)))
 source(file.path(here, "handlers.R"))
 shape <- if (length(args) > 3L) args[[4]] else ""

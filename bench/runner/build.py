@@ -155,7 +155,7 @@ def identity(library: Path) -> dict[str, str]:
         changed = git("status", "--porcelain", "--untracked-files=no", "--", *MEASURED)
         found["commit"] = commit + ("+" if changed else "")
     libs = library / "rookery" / "libs"
-    object_files = [libs / "rookery.so", libs / "core" / "librookery.so"]
+    object_files = [libs / "rookery.so", *(libs / "core").glob("librookery-*.so")]
     if all(file.exists() for file in object_files):
         found["build"] = hashlib.sha256(b"".join(file.read_bytes() for file in object_files)).hexdigest()[:16]
     return found

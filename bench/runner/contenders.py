@@ -28,8 +28,8 @@ CONTENDERS_LIB = Path(os.environ.get("ROOKERY_CONTENDERS") or build.TREE / ".loc
 PACKAGES = {"rookery": ROOKERY_LIB, "httpuv": None, "nanonext": CONTENDERS_LIB, "drogonR": CONTENDERS_LIB}
 # The shapes with several R processes, and the number of processes that serve requests.
 WORKERS = {"workers": 2, "spares": 2, "four": 4, "robin": 4}
-# The shapes with and without everything that observes a server, by the number of workers of the
-# program; 0: R's own serve().
+# The prefixes of the shapes `observed` and `off`, with the number of the program's workers; 0
+# stands for R's own serve().
 OBSERVED = {"": 0, "program-": 1, "workers-": 2}
 # R with its packages loads in under a second on the reference machine; a loaded machine may take
 # ten times as long.
@@ -124,12 +124,12 @@ def _observed(prefix: str, is_observed: bool, port: int, workload: str) -> list[
     _require_package("rookery")
     folder, static, workers = build.BENCH / "contenders", build.static_folder(), OBSERVED[prefix]
     variables = [f"ROOKERY_REQUEST_ID_HEADER={'yes' if is_observed else 'no'}", f"R_LIBS={ROOKERY_LIB}"]
-    # For 10,000 WebSockets, and those who ask about them.
+    # Enough for the WebSockets of the scenario about memory and the connections that measure it.
     variables += ["ROOKERY_MAX_CONNECTIONS=12000", "ROOKERY_MAX_QUEUED_REQUESTS=12000"]
     if not is_observed:
         variables.append("OTEL_SDK_DISABLED=true")
     log, admin = access_log(port), f"127.0.0.1:{port + ADMIN_OFFSET}"
-    # Of an earlier run.
+    # An earlier run may have left its log.
     log.unlink(missing_ok=True)
     if workers == 0:
         script = [folder / "rookery.R", port, workload, static, "observed" if is_observed else "off", log, admin]
@@ -181,7 +181,7 @@ def start(
     """Starts the contender's server and waits until it is ready. Raises Missing, RuntimeError or
     OSError.
     """
-    # Until its app is there, serve() answers with 503.
+    # serve() responds with 503 until its app is loaded.
     is_ready = is_ready or (Server.responds if contender.endswith(("observed", "off")) else Server.accepts)
     port = _free_port()
     line = [*pinned(SERVER_CORE, placement), *command(contender, port, workload)]

@@ -62,7 +62,7 @@ def raise_descriptor_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft >= DESCRIPTORS:
         return
-    # Only root may raise the second.
+    # Only root may raise the hard limit.
     for wanted in ((DESCRIPTORS, max(DESCRIPTORS, hard)), (min(DESCRIPTORS, hard), hard)):
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, wanted)

@@ -16,7 +16,7 @@ from .machine import TICKS, proc_field
 # The shapes of a contender with TLS. `h2` is the same server, which the load generator uses with
 # HTTP/2.
 TLS_SHAPES = ("tls", "h2")
-# From the port of a server to that of its admin listener, if it has one at an address.
+# The difference between the port of a server's admin listener and that of the server.
 ADMIN_OFFSET = 2_000
 
 

@@ -1,11 +1,15 @@
 """Tests of the runner: python3 -m unittest discover -s bench/tests"""
 
 import copy
+import http.server
+import itertools
 import json
 import re
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import unittest
 from argparse import Namespace
 from dataclasses import replace
@@ -17,7 +21,7 @@ sys.path.insert(0, str(BENCH))
 
 from runner import contenders, figures, gate, groups, machine, readme  # noqa: E402
 from runner.figures import FAILED, MISSING, Cell, Missing, interleave, pairwise, ratio  # noqa: E402
-from runner.measure import flame_graph, load_generators  # noqa: E402
+from runner.measure import flame_graph, load_generators, observe  # noqa: E402
 from runner.report import Report  # noqa: E402
 from runner.scenarios import Group, Scenario, load_group, load_groups  # noqa: E402
 from soak import run as soak  # noqa: E402
@@ -429,6 +433,40 @@ R  100
         library = ("all", "R", "[libR.so]")
         self.assertEqual((samples["all",], samples[library], samples[*library, "bare_serve", "flush"]), (2, 2, 1))
         self.assertIn("<title>flush: 1 samples, 50.0%</title>", flame_graph.svg(samples, "x"))
+
+
+class AdminDelays(unittest.TestCase):
+    def test_a_stall_delays_all_requests_that_were_due_meanwhile(self):
+        stall_s, asked = 0.3, itertools.count()
+
+        class Admin(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def do_GET(self) -> None:
+                if next(asked) == 20:
+                    time.sleep(stall_s)
+                self.send_response(200)
+                self.send_header("Content-Length", "1")
+                self.end_headers()
+                self.wfile.write(b"\n")
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Admin) as admin:
+            threading.Thread(target=admin.serve_forever, daemon=True).start()
+            server = mock.Mock(port=admin.server_port - observe.ADMIN_OFFSET)
+            delays = observe._asked(server, {}, time.monotonic() + 1.0)
+            admin.shutdown()
+        self.assertEqual(set(delays), {*observe.PATHS, observe.EVENTS})
+        late = [delay for each in delays.values() for delay in each]
+        # One request is due every ten milliseconds, whatever the server does.
+        self.assertAlmostEqual(len(late), 100, delta=3)
+        self.assertGreater(max(late), 1000 * stall_s)
+        # Each that was due in the first two thirds of the stall has waited for the last third.
+        waited = sum(delay > 1000 * stall_s / 3 for delay in late)
+        self.assertTrue(20 <= waited <= 50, waited)
 
 
 class Soak(unittest.TestCase):

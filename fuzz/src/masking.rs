@@ -4,8 +4,8 @@ use rookery_exchange::{masked, write_masked, write_masked_query};
 
 const MASK: &[u8] = b"<...>";
 
-/// Masks a request target. What is not replaced stays as it is, in its order; nothing that is
-/// introduced as a secret is left; and a limit cuts the same text.
+/// Masks a request target. Checks that the other bytes stay as they are and in order, that no
+/// secret is left, and that a limit on the length only cuts the same text off.
 pub fn masking(data: &[u8]) {
     let mut rest = data;
     let mut whole = Vec::new();

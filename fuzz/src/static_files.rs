@@ -49,11 +49,11 @@ pub fn static_files_decide(data: &[u8]) {
     }
 }
 
-/// Reads the target of a request, which is routed by Windows' rules for file names.
+/// Routes a request target by Windows' rules for file names.
 ///
-/// For any target, a path that would be opened must be under the mapped directory. Windows must
-/// open under each of its names the file of this name and nothing else, and it must not be excluded
-/// in any case.
+/// For any target, a path that would be opened must be under the mapped directory. No name in the
+/// path may lead to a device, or to a file of another name. The path must not be excluded, in
+/// whatever case it is written.
 pub fn static_files_windows(target: &[u8]) {
     static SITE: OnceLock<Site> = OnceLock::new();
     let site = SITE.get_or_init(|| Site::with(StaticFiles::with_rules(NameRules::Windows)));

@@ -1,15 +1,27 @@
-"""Tests of the scripts of packaging/ that need no build: python3 -m unittest discover -s packaging/tests."""
+"""Tests of what makes the artefacts, without a build: python3 -m unittest discover -s packaging/tests."""
 
+import contextlib
 import hashlib
+import io
+import json
 import os
+import re
+import shutil
 import sys
 import tarfile
-import tempfile
 import unittest
 import zipfile
 from datetime import date
 from pathlib import Path
 from unittest import mock
+
+try:
+    from packaging import __version__, metadata
+
+    # Metadata 2.4 exists since then.
+    has_metadata = tuple(map(int, __version__.split(".")[:2])) >= (24, 2)
+except ImportError:
+    has_metadata = False
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -18,19 +30,14 @@ import debian  # noqa: E402
 import licences  # noqa: E402
 import preflight  # noqa: E402
 import program  # noqa: E402
-import rootfs  # noqa: E402
+import tarball  # noqa: E402
 import versions  # noqa: E402
 import wheel  # noqa: E402
 from common import ROOT, Failed, File, epoch, load, run, tar_gz, version, zip_file  # noqa: E402
+from folder import InFolder  # noqa: E402
+from image import rootfs  # noqa: E402
 
 DATE = 1_700_000_000
-
-
-class InFolder(unittest.TestCase):
-    def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
 
 
 class Archives(InFolder):
@@ -72,12 +79,26 @@ class Archives(InFolder):
 
 
 class Wheels(InFolder):
-    def test_the_record_lists_every_file_with_its_checksum(self) -> None:
+    def made(self) -> Path:
         binary = self.folder / "rookery"
         binary.write_bytes(b"program")
         texts = {"LICENSE": File("licence"), "THIRD-PARTY-LICENSES.txt": File("others")}
         with mock.patch.object(archive, "legal", lambda target, tree: texts):
-            path = wheel.make(program.of("x86_64-unknown-linux-gnu"), binary, self.folder)
+            return wheel.make(program.of("x86_64-unknown-linux-gnu"), binary, self.folder)
+
+    @unittest.skipUnless(has_metadata, "Python's package packaging, version 24.2 or later, is missing")
+    def test_the_metadata_has_the_form_of_pep_639(self) -> None:
+        with zipfile.ZipFile(self.made()) as packed:
+            info = f"rookery-{version()}.dist-info"
+            # Raises an error for each field that the version of the metadata does not have.
+            parsed = metadata.Metadata.from_email(packed.read(f"{info}/METADATA"), validate=True)
+            self.assertEqual((parsed.metadata_version, parsed.license_expression, parsed.license), ("2.4", "MIT", None))
+            self.assertFalse([line for line in parsed.classifiers if line.startswith("License ::")])
+            for name in parsed.license_files:
+                self.assertIn(f"{info}/licenses/{name}", packed.namelist())
+
+    def test_the_record_lists_every_file_with_its_checksum(self) -> None:
+        path = self.made()
         self.assertEqual(path.name, f"rookery-{version()}-py3-none-manylinux_2_28_x86_64.whl")
         with zipfile.ZipFile(path) as packed:
             info = f"rookery-{version()}.dist-info"
@@ -123,11 +144,24 @@ class Licences(unittest.TestCase):
     def test_every_crate_in_the_program_has_the_text_of_its_licence(self) -> None:
         text = licences.texts(licences.crates(["rookery-cli"]))
         without = [line for line in text.splitlines() if line.startswith("These crates contain no text")]
-        # For macOS only, under Zlib, Apache-2.0 or MIT, whose texts are those of other crates.
-        self.assertEqual(without, [f"{licences.WITHOUT} objc2-core-foundation 0.3.2, objc2-core-services 0.3.2"])
+        self.assertEqual(without, [])
         # The last one is of mimalloc, whose licence is beside its C code.
-        for name in ("ring 0.17", "uPlot", "hyper 1", "Daan Leijen"):
+        for name in ("ring 0.17", "uPlot", "Copyright (c) 2022 Leon Sorokin", "hyper 1", "Daan Leijen"):
             self.assertTrue(name in text, f"there is no {name}")
+
+
+    def test_the_r_package_takes_scripts_and_files_from_the_same_place(self) -> None:
+        of_r = load(ROOT / "scripts" / "r" / "licences")
+        package = {"name": "one", "version": "1.0.0", "license": "MIT", "authors": [], "manifest_path": str(ROOT / "Cargo.toml")}
+        other = ("other.js 1.0", "MIT", "Ada", "LICENSE")
+        with (
+            mock.patch.object(of_r, "packages", lambda: [package]),
+            mock.patch.object(licences, "SCRIPTS", [other]),
+            mock.patch.object(licences, "files", lambda folder: [folder / "LICENSE"]),
+        ):
+            authors, texts = of_r.generate().values()
+        self.assertIn("other.js 1.0 (a script of the live page)\n  Licence: MIT\n  Authors: Ada", authors)
+        self.assertIn("one 1.0.0\nother.js 1.0\n\nMIT License", texts)
 
 
 class Versions(InFolder):
@@ -172,78 +206,51 @@ class Versions(InFolder):
                 versions.parse(text)
 
 
-class Preflight(InFolder):
-    def repository(self, *tags: str) -> Path:
-        for words in (["init", "-q"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "one"]):
-            run(["git", "-C", self.folder, *words])
-        for tag in tags:
-            run(["git", "-C", self.folder, "tag", tag])
-        return self.folder
+class Tarballs(InFolder):
+    def test_the_documents_name_the_tarball_of_httpuv(self) -> None:
+        name = f"httpuv_{re.search(r'^Version: (.+)$', (ROOT / 'compat/httpuv/DESCRIPTION').read_text(), re.M)[1]}.tar.gz"
+        for path in ("README.md", "r/vignettes/from-httpuv.Rmd", "r/R/use-compat.R"):
+            self.assertIn(name, (ROOT / path).read_text(), path)
 
-    def failures(self, tree: Path, wanted: str) -> list[str]:
-        report = preflight.Report()
-        with mock.patch("builtins.print"):
-            preflight.before(report, tree, wanted)
-        return report.failures
+    def test_r_universe_takes_the_package_from_the_repository(self) -> None:
+        (entry,) = json.loads((ROOT / "packaging" / "r-universe" / "packages.json").read_text())
+        self.assertEqual(entry["url"], debian.homepage(ROOT))
+        self.assertEqual((entry["package"], (ROOT / entry["subdir"] / "DESCRIPTION").read_text().split("\n")[0]), ("rookery", "Package: rookery"))
 
-    def test_a_clean_tree_and_a_newer_version_pass(self) -> None:
-        self.assertEqual(self.failures(self.repository("v0.9.0", "v0.10.0", "other"), "0.11.0"), [])
+    @unittest.skipUnless(shutil.which("R"), "R is missing")
+    def test_both_packages_become_artefacts(self) -> None:
+        out = self.folder / "out"
+        out.mkdir()
+        for source, name in (("r", "rookery"), ("compat/httpuv", "httpuv")):
+            place = self.folder / "tree" / source
+            place.mkdir(parents=True)
+            (place / "DESCRIPTION").write_text(f"Package: {name}\nVersion: 1.2.3\nTitle: A\nDescription: B.\nLicense: MIT\nAuthor: Ada\nMaintainer: Ada <a@b.org>\n")
+            (place / "NAMESPACE").touch()
+        report, printed = preflight.Report(), io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            preflight.tarballs(report, self.folder / "tree", out)
+        self.assertEqual(sorted(path.name for path in out.iterdir()), ["httpuv_1.2.3.tar.gz", "rookery_1.2.3.tar.gz"])
+        self.assertEqual(report.failures, [])
+        release = load(ROOT / "scripts" / "release")
+        self.assertRegex(release.sums(out), r"^[0-9a-f]{64}  httpuv_1.2.3.tar.gz\n[0-9a-f]{64}  rookery_1.2.3.tar.gz\n$")
 
-    def test_a_version_that_is_not_newer_fails(self) -> None:
-        self.assertEqual(self.failures(self.repository("v0.9.0", "v0.10.0"), "0.10.0"), ["0.10.0 is not newer than the last release, 0.10.0"])
+    def test_the_check_of_the_image_gives_it_both(self) -> None:
+        check = load(ROOT / "packaging" / "check")
+        (self.folder / "rookery_1.2.3.tar.gz").touch()
+        with self.assertRaisesRegex(check.NoArtefact, "has no httpuv_"):
+            check.check_image(self.folder, self.folder / "work")
+        (self.folder / "httpuv_1.6.17.1.tar.gz").touch()
+        contexts = []
 
-    def test_an_uncommitted_file_fails(self) -> None:
-        tree = self.repository()
-        (tree / "forgotten").touch()
-        self.assertIn("forgotten", self.failures(tree, "0.1.0")[0])
+        def build(dockerfile: Path, context: Path, work: Path):
+            contexts.append(sorted(path.name for path in context.iterdir()))
+            raise Failed("needs root")
 
-
-class Release(InFolder):
-    def setUp(self) -> None:
-        super().setUp()
-        self.release = load(ROOT / "scripts" / "release")
-        self.source, self.copy = self.folder / "source", self.folder / "work" / "tree"
-        for name in (*(name for name, _ in versions.PLACES), *versions.LOCKS, "CHANGELOG.md"):
-            place = self.source / name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text((ROOT / name).read_text())
-        for words in (["init", "-q"], ["config", "user.name", "Ada"], ["config", "user.email", "ada@example.org"], ["add", "-A"], ["commit", "-q", "-m", "one"]):
-            run(["git", "-C", self.source, *words])
-
-    def state(self) -> str:
-        return run(["git", "-C", self.source, "log", "--format=%s %an", "--decorate=no"]) + run(["git", "-C", self.source, "status", "--porcelain"])
-
-    def test_the_copy_has_the_new_version_and_the_repository_is_unchanged(self) -> None:
-        self.release.copy_of_head(self.source, self.copy, "7.0.0")
-        self.assertEqual(versions.disagreements(self.copy, "7.0.0"), [])
-        self.assertEqual(self.state(), "one Ada\n")
-        self.assertEqual(version(self.source), version())
-
-    def test_the_commit_and_the_tag_are_taken_over(self) -> None:
-        self.release.copy_of_head(self.source, self.copy, "7.0.0")
-        self.release.take_over(self.copy, self.source, "7.0.0")
-        self.assertEqual(self.state(), "chore(release): 7.0.0 Ada\none Ada\n")
-        self.assertEqual(version(self.source), "7.0.0")
-        self.assertEqual(run(["git", "-C", self.source, "describe", "--exact-match"]), "v7.0.0\n")
-
-    def test_publishing_stops_at_the_first_command_that_fails_and_names_the_rest(self) -> None:
-        marker = self.folder / "ran"
-        with self.assertRaisesRegex(Failed, "false\n    touch"), mock.patch("builtins.print"):
-            self.release.publish([["true"], ["false"], ["touch", str(marker)]])
-        self.assertFalse(marker.exists())
-
-
-class Strangers(unittest.TestCase):
-    def test_the_readmes_have_what_the_stranger_runs(self) -> None:
-        stranger = load(ROOT / "scripts" / "stranger")
-        readme = (ROOT / "README.md").read_text()
-        self.assertTrue(any("rookery new shiny" in block for block in stranger.blocks(readme, "sh")))
-        self.assertEqual(sum("runServer(" in block and "8000" in block for block in stranger.blocks(readme, "r")), 1)
-        for crate in preflight.CRATES:
-            folder = ROOT / "crates" / crate.removeprefix("rookery-")
-            self.assertIn(crate.replace("-", "_"), stranger.blocks((folder / "README.md").read_text(), "rust")[0])
-            for example in stranger.RUNNABLE[crate]:
-                self.assertTrue((folder / "examples" / f"{example}.rs").exists(), example)
+        failing = mock.Mock(return_value=mock.Mock(returncode=1))
+        with mock.patch.object(check.subprocess, "run", failing), mock.patch.object(rootfs, "build", build), mock.patch("builtins.print"):
+            with self.assertRaises(check.NotRun):
+                check.check_image(self.folder, self.folder / "work")
+        self.assertEqual(contexts, [["httpuv_1.6.17.1.tar.gz", "rookery_1.2.3.tar.gz"]])
 
 
 class Debian(unittest.TestCase):
@@ -264,6 +271,13 @@ class Images(InFolder):
     def test_lines_of_a_dockerfile_are_joined_and_comments_left_out(self) -> None:
         text = "# a\nFROM r-base AS build\nRUN one && \\\n    # why\n    two\n"
         self.assertEqual(rootfs.instructions(text), [("FROM", "r-base AS build"), ("RUN", "one && two")])
+
+    def test_the_dockerfile_installs_both_tarballs(self) -> None:
+        lines = rootfs.instructions((ROOT / "packaging" / "image" / "Dockerfile").read_text())
+        copied = next(rest for name, rest in lines if name == "COPY").split()
+        self.assertEqual(copied[:-1], list(tarball.SOURCES.values()))
+        installed = next(rest for name, rest in lines if name == "RUN" and "R CMD INSTALL" in rest)
+        self.assertRegex(installed, r"R CMD INSTALL .*rookery_.*&& .*install_compat\(.*httpuv_")
 
     def test_every_instruction_of_the_dockerfile_is_known(self) -> None:
         for name, _ in rootfs.instructions((ROOT / "packaging" / "image" / "Dockerfile").read_text()):

@@ -34,11 +34,25 @@ build_compat <- function(source, library) {
       paste(readLines(output), collapse = "\n")
     ))
   }
-  if (!file.rename(made, file.path(library, "httpuv")) &&
-        !file.exists(file.path(library, "httpuv", "DESCRIPTION"))) {
+  place <- file.path(library, "httpuv")
+  before <- file.path(work, "before")
+  # A folder cannot be renamed to the name of another one. The earlier one is removed with `work`.
+  has_before <- file.exists(place) && file.rename(place, before)
+  if (suppressWarnings(file.rename(made, place))) {
+    return(NULL)
+  }
+  if (has_before) suppressWarnings(file.rename(before, place))
+  # Another session may have installed the same package meanwhile.
+  if (!identical(version_of(place), version_of(made))) {
     return(paste0("`", library, "` cannot be written."))
   }
   NULL
+}
+
+# Returns the version of a package in a folder, or NULL if there is none.
+version_of <- function(package) {
+  description <- file.path(package, "DESCRIPTION")
+  if (file.exists(description)) read.dcf(description, fields = "Version")[[1]]
 }
 
 # Removes rookery from the package's imports, because rookery may not be installed yet. The package

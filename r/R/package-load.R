@@ -53,7 +53,7 @@ load_later_if_idle <- function() {
 # library(rookery).
 prepare <- function() {
   if (!isTRUE(.globals$is_prepared)) {
-    # Loads the package.
+    # Loads R6.
     force(R6::R6Class)
     shared <- new.env(parent = emptyenv())
     shared$null_input <- nullInputStream

@@ -57,7 +57,7 @@ report_plumber2_routes <- function(api) {
 
 # Replaces the handlers of a route by ones that set `req$ROUTE`.
 wrap_handlers <- function(route) {
-  # A regular expression in some versions of routr.
+  # In some versions of routr, the root is a regular expression.
   prefix <- sub("/$", "", sub("^[\\^]", "", paste0(route$root)))
   route$remap_handlers(function(method, path, handler) {
     pattern <- plumber2_pattern(paste0(prefix, path))

@@ -253,8 +253,9 @@ serve_here <- function(
   tls <- tryCatch(tls_open(address$tls), error = function(error) {
     abort(conditionMessage(error), "rookery_bad_tls")
   })
-  # Before probe(), which listens: the thread of a listener, if it has not ended when the app listens,
-  # knows only an admin listener from before its start.
+  # The admin listener starts before probe(), which listens for a moment. If the thread of probe()
+  # still runs when the app listens, that thread serves the app, and knows only an admin listener
+  # from before its start.
   admin_end <- admin_start(admin$at, admin$label)
   on.exit(admin_end(), add = TRUE)
   address <- probe(address)

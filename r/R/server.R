@@ -356,7 +356,7 @@ Server <- R6::R6Class(
       handlers <- private$appWrapper$handlers()
       settings <- list(
         handlers$has_on_headers, handlers$has_on_error, detail != "httpuv", detail,
-        interrupt_after()
+        interrupt_after(), setting_of("server_timing")$value
       )
       tells_id <- setting_of("request_id_header")$value
       if (inherits_socket && is_only_worker() && !is.null(.globals$on_listen)) {

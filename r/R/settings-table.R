@@ -38,7 +38,7 @@ setting_table <- rbind.data.frame(
     default = "none", is_literal = FALSE,
     wanted = "dev",
     help = "Serve HTTPS with a self-signed certificate (the only value is dev)",
-    paragraph = "`dev` creates a certificate for `localhost`, `127.0.0.1` and `::1` for use during development. The certificate is created once and kept in R's user data folder. Browsers warn about it until you mark it as trusted. In `_server.yml`, `tls:` may instead be a mapping with the other HTTPS settings. Certificates that are given on the command line replace the whole mapping."
+    paragraph = "With the value dev, the server uses a certificate for `localhost`, `127.0.0.1` and `::1`, which is only for development. The certificate is created once and kept in R's user data folder. Browsers warn about it until you mark it as trusted. In `_server.yml`, `tls:` may instead be a mapping with the other HTTPS settings. Certificates that are given on the command line replace the whole mapping."
   ),
   list(
     name = "tls_cert", former = "", argument = "tls_config(cert)", is_option = FALSE, is_limit = FALSE, stability = "stable",
@@ -218,7 +218,7 @@ setting_table <- rbind.data.frame(
   list(
     name = "queue_timeout", former = "", argument = "workers_config(queue_timeout)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "10 s", is_literal = TRUE,
-    wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 1 ms",
+    wanted = "a time such as 500ms, 30s, 5m or 2h (without a unit: seconds), at least 1 ms",
     help = "How long a request may wait for a worker; status 503 after that",
     paragraph = "The time limit `request_timeout` begins only when a worker gets the request. A single worker usually accepts connections itself, and requests do not wait for it in the supervisor process. If you set this limit, the supervisor accepts the connections instead."
   ),
@@ -232,7 +232,7 @@ setting_table <- rbind.data.frame(
   list(
     name = "max_age", former = "", argument = "workers_config(max_age)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "none", is_literal = FALSE,
-    wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 1 ms",
+    wanted = "a time such as 500ms, 30s, 5m or 2h (without a unit: seconds), at least 1 ms",
     help = "Replace a worker that has run for longer than this, such as 12h",
     paragraph = "The old worker finishes its requests while a new worker takes its place. By default, workers are not replaced because of their age."
   ),
@@ -246,21 +246,21 @@ setting_table <- rbind.data.frame(
   list(
     name = "worker_timeout", former = "kill_stuck", argument = "workers_config(worker_timeout)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "none", is_literal = FALSE,
-    wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 1 ms",
+    wanted = "a time such as 500ms, 30s, 5m or 2h (without a unit: seconds), at least 1 ms",
     help = "Replace a worker that is busy with one task for this long",
     paragraph = "This detects a worker (an R process) that hangs, whether it processes a request or another task. The worker is killed. With `interrupt_requests`, R is interrupted first, and the worker is killed only if it stays busy. The clients of a killed worker get status 504, or lose their connections if the worker accepts connections itself. There is no limit by default. To limit only the time of requests, use `request_timeout` instead."
   ),
   list(
     name = "slow_log", former = "", argument = "workers_config(slow_log)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "10 s", is_literal = TRUE,
-    wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 100 ms, or none",
+    wanted = "a time such as 500ms, 30s, 5m or 2h (without a unit: seconds), at least 100 ms, or none",
     help = "Report a task of R that takes longer than this",
     paragraph = "The program's messages then name the worker, the request (method and path, no query) and whether R computes or waits, and later how long the task took. `none` reports nothing."
   ),
   list(
     name = "start_timeout", former = "", argument = "workers_config(start_timeout)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "60 s", is_literal = TRUE,
-    wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 1 ms",
+    wanted = "a time such as 500ms, 30s, 5m or 2h (without a unit: seconds), at least 1 ms",
     help = "How long a worker may take to become ready",
     paragraph = "A worker that is not ready to serve after this time is stopped, and its start counts as failed. Increase this for an app that takes long to load."
   ),
@@ -274,14 +274,14 @@ setting_table <- rbind.data.frame(
   list(
     name = "drain", former = "", argument = "workers_config(drain)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "60 s; 1 s with `reload`", is_literal = FALSE,
-    wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 1 ms",
+    wanted = "a time such as 500ms, 30s, 5m or 2h (without a unit: seconds), at least 1 ms",
     help = "Time for requests to finish when a worker or the server stops",
     paragraph = "A worker that is being stopped gets no new requests. Requests and WebSockets that are still open after this time are cut off."
   ),
   list(
     name = "drain_sessions", former = "", argument = "workers_config(drain_sessions)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "the time of `drain`", is_literal = FALSE,
-    wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 1 ms",
+    wanted = "a time such as 500ms, 30s, 5m or 2h (without a unit: seconds), at least 1 ms",
     help = "How long WebSockets of a replaced worker may stay open, such as 4h",
     paragraph = "When a worker is replaced, it waits up to this long for its WebSockets, such as Shiny sessions, to end. If the worker is replaced because of its memory, or if the server stops, it waits only as long as for requests (see `drain`)."
   ),
@@ -330,7 +330,7 @@ setting_table <- rbind.data.frame(
   list(
     name = "shutdown_delay", former = "", argument = "workers_config(shutdown_delay)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "0 s", is_literal = TRUE,
-    wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds)",
+    wanted = "a time such as 500ms, 30s, 5m or 2h (without a unit: seconds)",
     help = "How long to keep serving requests after a signal to stop",
     paragraph = "During this time, the probe `/-/ready` already fails. Load balancers can therefore notice that the server is stopping before it refuses connections."
   ),
@@ -372,14 +372,14 @@ setting_table <- rbind.data.frame(
   list(
     name = "request_timeout", former = "request_time", argument = "server_limits(request_timeout)", is_option = TRUE, is_limit = TRUE, stability = "stable",
     default = "none", is_literal = TRUE,
-    wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 10 ms, or none",
+    wanted = "a time such as 500ms, 30s, 5m or 2h (without a unit: seconds), at least 10 ms, or none",
     help = "How long the app may take to respond; status 504 after that",
     paragraph = "R still finishes the request, and its late response is discarded. With `interrupt_requests`, R is interrupted instead. There is no limit by default, because a request may take long, for example to fit a model."
   ),
   list(
     name = "idle_timeout", former = "idle_time", argument = "server_limits(idle_timeout)", is_option = TRUE, is_limit = TRUE, stability = "stable",
     default = "120 s", is_literal = TRUE,
-    wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 10 ms, or none",
+    wanted = "a time such as 500ms, 30s, 5m or 2h (without a unit: seconds), at least 10 ms, or none",
     help = "Close a connection that makes no progress for this long",
     paragraph = "The time applies to a connection that waits for its next request, and to a request body or response whose transfer has stalled. The default is longer than the idle timeout of common proxies (60 s)."
   ),
@@ -400,7 +400,7 @@ setting_table <- rbind.data.frame(
   list(
     name = "header_timeout", former = "head_time", argument = "server_limits(header_timeout)", is_option = TRUE, is_limit = TRUE, stability = "stable",
     default = "30 s", is_literal = TRUE,
-    wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 10 ms, or none",
+    wanted = "a time such as 500ms, 30s, 5m or 2h (without a unit: seconds), at least 10 ms, or none",
     help = "How long a request head may take to arrive; status 408 after that",
     paragraph = "The request head is the request line and all header fields. The time starts when the connection is accepted or, for a later request on that connection, with the first byte of its head."
   ),
@@ -498,7 +498,7 @@ setting_table <- rbind.data.frame(
   list(
     name = "tls_handshake_timeout", former = "handshake_time", argument = "server_limits(tls_handshake_timeout)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "10 s", is_literal = TRUE,
-    wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 10 ms, or none",
+    wanted = "a time such as 500ms, 30s, 5m or 2h (without a unit: seconds), at least 10 ms, or none",
     help = "How long a TLS handshake may take",
     paragraph = "The time starts when the connection is accepted. A connection whose handshake takes longer is closed."
   ),
@@ -519,7 +519,7 @@ setting_table <- rbind.data.frame(
   list(
     name = "header_grace", former = "head_grace", argument = "server_limits(header_grace)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "10 s", is_literal = TRUE,
-    wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 10 ms, or none",
+    wanted = "a time such as 500ms, 30s, 5m or 2h (without a unit: seconds), at least 10 ms, or none",
     help = "How long a request head may be below its minimum rate",
     paragraph = "If a request head stays below `min_header_rate` for longer, the request gets status 408. The default allows for the loss of three TCP segments."
   ),
@@ -554,35 +554,35 @@ setting_table <- rbind.data.frame(
   list(
     name = "ws_stall_timeout", former = "stall_time", argument = "server_limits(ws_stall_timeout)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "15 min", is_literal = TRUE,
-    wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 10 ms, or none",
+    wanted = "a time such as 500ms, 30s, 5m or 2h (without a unit: seconds), at least 10 ms, or none",
     help = "How long a WebSocket client may be below its minimum rate",
     paragraph = "If a client stays below `ws_min_rate` for longer, its WebSocket is closed with code 1008. With the default, a Shiny session survives if the user's laptop sleeps for some minutes."
   ),
   list(
     name = "ws_ping_interval", former = "ping_time", argument = "server_limits(ws_ping_interval)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "20 s", is_literal = TRUE,
-    wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 10 ms, or none",
+    wanted = "a time such as 500ms, 30s, 5m or 2h (without a unit: seconds), at least 10 ms, or none",
     help = "Interval at which a ping is sent to an idle WebSocket",
     paragraph = "The pings keep proxies from closing idle connections."
   ),
   list(
     name = "ws_ping_timeout", former = "pong_time", argument = "server_limits(ws_ping_timeout)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "15 min", is_literal = TRUE,
-    wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 10 ms, or none",
+    wanted = "a time such as 500ms, 30s, 5m or 2h (without a unit: seconds), at least 10 ms, or none",
     help = "Close a WebSocket that is silent for this long after a ping",
     paragraph = "Browsers respond to pings by themselves. Any byte from the client counts as a response to the ping."
   ),
   list(
     name = "ws_close_timeout", former = "close_time", argument = "server_limits(ws_close_timeout)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "5 s", is_literal = TRUE,
-    wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 10 ms, or none",
+    wanted = "a time such as 500ms, 30s, 5m or 2h (without a unit: seconds), at least 10 ms, or none",
     help = "How long a WebSocket client may take to answer a close frame",
     paragraph = "After this time the connection is dropped."
   ),
   list(
     name = "stop_timeout", former = "stop_time", argument = "server_limits(stop_timeout)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "1 s", is_literal = TRUE,
-    wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), or none",
+    wanted = "a time such as 500ms, 30s, 5m or 2h (without a unit: seconds), or none",
     help = "How long $stop() of a server in R waits for unfinished responses",
     paragraph = "Connections that still send a response after this time are closed."
   ),
@@ -724,7 +724,7 @@ setting_table <- rbind.data.frame(
     default = "off", is_literal = TRUE,
     wanted = "yes or no",
     help = "Send the time of a request in the queue and in R as Server-Timing",
-    paragraph = "The developer tools of browsers show these times. An app can add times of its own, such as `Server-Timing: render;dur=12`. Only for development: the header tells strangers how the server works."
+    paragraph = "The developer tools of browsers show these times, and `render`, in which the app's value became the response. An app can add times of its own, such as `Server-Timing: db;dur=12`. Only for development: the header tells strangers how the server works."
   ),
   list(
     name = "error_detail", former = "", argument = "", is_option = TRUE, is_limit = FALSE, stability = "stable",

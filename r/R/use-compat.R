@@ -26,7 +26,8 @@
 #' @section Builds without httpuv:
 #' Repositories such as CRAN do not accept a package that contains another
 #' package named httpuv. Rookery's package of that name is then published as a
-#' separate source package, which `install_compat()` installs. The package goes
+#' separate source package, one of the files of each release of rookery, which
+#' `install_compat()` installs. The package goes
 #' into rookery's own library and never replaces an installed httpuv. Without
 #' this package, rookery still serves apps that do not use httpuv, and
 #' `use_compat()` raises an error of class `rookery_no_compat`.
@@ -161,7 +162,8 @@ compat_library <- function() {
       paste0(
         "Shiny, plumber and other packages that use httpuv need rookery's package of that name, ",
         "which this build of rookery does not contain. Get its source package, httpuv_",
-        httpuv_version(), ".tar.gz, from the place where rookery is published, and install it ",
+        httpuv_version(), ".tar.gz, from the files of rookery's release ",
+        utils::packageVersion("rookery"), ", and install it ",
         "with rookery::install_compat(\"httpuv_", httpuv_version(), ".tar.gz\")."
       ),
       "rookery_no_compat"

@@ -1,4 +1,5 @@
-# What differs on Windows, which has no signals, no fork, no Unix sockets and no supervisor.
+# Functions for the differences of Windows, which has no signals, no fork, no Unix sockets and no
+# supervisor.
 
 is_windows <- function() {
   identical(.Platform$OS.type, "windows")

@@ -26,9 +26,10 @@ static bool is_true(SEXP settings, int at) {
 }
 
 // Registers the app of a listener. `settings` is list(has_on_headers, has_on_error, shows_id,
-// detail, max_seconds).
+// detail, max_seconds, times_rendering).
 void app_set(uint32_t listener, SEXP app, SEXP settings, SEXP websocket_rules) {
     int loop = later_add_server();
+    response_time_rendering(is_true(settings, 5));
     struct app* more = realloc(apps, sizeof(struct app) * (app_count + 1));
     if (more == NULL) {
         later_remove_server(loop);

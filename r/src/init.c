@@ -1,5 +1,6 @@
 // Registration of the entry points.
 #include <R_ext/Visibility.h>
+#include <string.h>
 
 #include "shim.h"
 
@@ -132,6 +133,14 @@ static const R_CallMethodDef entries[] = {
 };
 
 attribute_visible void R_init_rookery(DllInfo* dll) {
+#ifdef ROOKERY_VERSION
+    // The interface between this C code and the core is the same only within one version.
+    if (strcmp(rk_version(), ROOKERY_VERSION) != 0) {
+        Rf_error("rookery " ROOKERY_VERSION " has found the library of rookery %s in its place: "
+            "restart R, and if that does not help, remove other librookery files from the folders "
+            "in LD_LIBRARY_PATH, or install rookery again", rk_version());
+    }
+#endif
     R_registerRoutines(dll, NULL, entries, NULL, NULL);
     R_useDynamicSymbols(dll, FALSE);
     R_forceSymbols(dll, TRUE);

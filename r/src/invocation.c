@@ -61,10 +61,8 @@ static void use_result(struct invocation* invocation, SEXP value) {
 
 static SEXP call_with(const struct rk_event* event, SEXP function, SEXP argument) {
     SEXP call = PROTECT(Rf_lang2(function, argument));
-    SEXP env = PROTECT(profile_is_running() ? profile_name_request(call, event->slot, event->id)
-        : R_GlobalEnv);
-    SEXP value = Rf_eval(call, env);
-    UNPROTECT(2);
+    SEXP value = profile_call_request(call, event->slot, event->id);
+    UNPROTECT(1);
     return value;
 }
 

@@ -1,7 +1,9 @@
 // The program `rookery`, which is installed in exec/ of the package. Loads the shared library of
-// the package, librookery.so, and calls rookery_main(), which is in Rust (rust/src/program).
+// the package, librookery-<version>.so, and calls rookery_main(), which is in Rust
+// (rust/src/program).
 // The library does not refer to R, so this process does not load R.
 #include <dlfcn.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,23 +15,32 @@
 #ifdef __linux__
 #include <sys/prctl.h>
 #endif
+#ifdef __FreeBSD__
+#include <sys/types.h>
+#include <sys/sysctl.h>
+#endif
 
 // The library, as seen from the folder of the package. Makevars adds the subfolder for the
 // architecture, if there is one.
 #ifndef LIBS
 #define LIBS "libs"
 #endif
-#define LIBRARY "/" LIBS "/core/librookery.so"
+#define LIBRARY "/" LIBS "/core/librookery-" ROOKERY_VERSION ".so"
 
 typedef int main_function(int, char **);
 
 // Writes the path of this program, without symbolic links, into `path`, which has PATH_MAX bytes.
-// Returns whether the path is known.
+// Returns whether the path is known; if it is not, errno has the reason.
 static int program_path(char *path) {
 #ifdef __APPLE__
     char unresolved[PATH_MAX];
     uint32_t size = sizeof unresolved;
     return _NSGetExecutablePath(unresolved, &size) == 0 && realpath(unresolved, path) != NULL;
+#elif defined(__FreeBSD__)
+    char unresolved[PATH_MAX];
+    size_t size = sizeof unresolved;
+    int name[] = {CTL_KERN, KERN_PROC, KERN_PROC_PATHNAME, -1};
+    return sysctl(name, 4, unresolved, &size, NULL, 0) == 0 && realpath(unresolved, path) != NULL;
 #else
     return realpath("/proc/self/exe", path) != NULL;
 #endif
@@ -49,8 +60,14 @@ int main(int argc, char **argv) {
     prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
 #endif
     char path[PATH_MAX + sizeof LIBRARY];
-    if (!program_path(path) || !to_parent(path) || !to_parent(path)) {
-        fputs("rookery: The path of this program is not known, because /proc is not mounted.\n", stderr);
+    errno = ENAMETOOLONG;  // macOS does not set it
+    if (!program_path(path)) {
+        fprintf(stderr, "rookery: The path of this program cannot be read: %s."
+            " On Linux, /proc must be mounted.\n", strerror(errno));
+        return 1;
+    }
+    if (!to_parent(path) || !to_parent(path)) {
+        fprintf(stderr, "rookery: The program must be in the folder exec/ of the R package.\n");
         return 1;
     }
     strcat(path, LIBRARY);

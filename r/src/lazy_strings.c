@@ -42,7 +42,7 @@ SEXP lazy_text(struct rk_bytes bytes) {
     return text;
 }
 
-// Returns `headers`, with the string `element` in the place that is NA. Shares both.
+// Returns `headers`, with the string `element` in the place that is NA. Copies neither.
 SEXP lazy_headers(SEXP headers, SEXP element) {
     SEXP parts = PROTECT(Rf_cons(headers, element));
     SEXP lazy = PROTECT(R_new_altrep(headers_class, parts, R_NilValue));

@@ -1,21 +1,20 @@
 // Profiles of R that are requested from outside, by `rookery profile` or the live page. R's own
-// profiler takes the samples. While it does, each handler is called by the name of its route, so
-// that the route is a frame of the samples.
+// profiler takes the samples. While it does, each handler is called by a function that has the
+// name of its route, so that the route is a frame of the samples.
 #include <stdlib.h>
 #include <sys/time.h>
 
 #include "shim.h"
 
 static uint32_t number;      // of the running profile; 0: none
-static double interval;      // seconds between samples
+static long interval;        // microseconds between samples
 static bool uses_timer;      // R's profiler uses the timer of the process
-static SEXP names;           // the environment in which the names of routes are bound
 
-// Returns the interval of the timer that profilers use, in seconds; 0 if it is off.
-static double timer_interval(void) {
+// Returns the interval of the timer that profilers use, in microseconds; 0 if it is off.
+static long timer_interval(void) {
     struct itimerval timer;
     return getitimer(ITIMER_PROF, &timer) == 0
-        ? (double)timer.it_interval.tv_sec + (double)timer.it_interval.tv_usec * 1e-6 : 0;
+        ? (long)timer.it_interval.tv_sec * 1000000 + (long)timer.it_interval.tv_usec : 0;
 }
 
 struct start {
@@ -26,10 +25,8 @@ struct start {
 static SEXP run_start(void* data) {
     struct start* start = data;
     SEXP path = PROTECT(Rf_mkString(start->path));
-    SEXP seconds = PROTECT(Rf_ScalarReal(interval));
+    SEXP seconds = PROTECT(Rf_ScalarReal((double)interval * 1e-6));
     SEXP call = PROTECT(Rf_lang3(Rf_install("start_profile"), path, seconds));
-    names = R_NewEnv(R_GlobalEnv, TRUE, 29);
-    R_PreserveObject(names);
     start->progress = Rf_asInteger(Rf_eval(call, objs.ns));
     UNPROTECT(3);
     return R_NilValue;
@@ -43,23 +40,15 @@ static SEXP run_stop(void* data) {
     return R_NilValue;
 }
 
-static void forget_names(void) {
-    if (names != NULL) {
-        R_ReleaseObject(names);
-        names = NULL;
-    }
-}
-
 static void stop(void) {
     int progress = RK_PROFILE_COMPLETE;
-    double current = timer_interval();
-    if (uses_timer && (current < interval * 0.9 || current > interval * 1.1)) {
-        // The app has called Rprof(): what is running, if anything, is its own profile.
+    if (uses_timer && timer_interval() != interval) {
+        // The timer has another interval than ours (see ProfileRequest::interval_us()), so the app
+        // has called Rprof(). If a profile is running, it is the app's own.
         progress = RK_PROFILE_REPLACED;
     } else if (!run_quietly(run_stop, NULL)) {
         progress = RK_PROFILE_FAILED;
     }
-    forget_names();
     rk_profile_set_progress(number, progress);
     number = 0;
 }
@@ -76,7 +65,7 @@ void profile_handle(uint64_t request) {
         return;
     }
     struct start start = {.path = path, .progress = RK_PROFILE_FAILED};
-    interval = wanted.interval_ms * 1e-3;
+    interval = (long)wanted.interval_us;
     if (timer_interval() > 0) {
         start.progress = RK_PROFILE_OTHER;
     } else {
@@ -84,35 +73,52 @@ void profile_handle(uint64_t request) {
     }
     if (start.progress == RK_PROFILE_RUNNING) {
         number = wanted.number;
-        uses_timer = timer_interval() > 0;
-    } else {
-        forget_names();
+        uses_timer = timer_interval() == interval;
     }
     rk_profile_set_progress(wanted.number, start.progress);
 }
 
-bool profile_is_running(void) {
-    return number != 0;
+// Evaluates the call that the body of a route's function contains, in the global environment as
+// without a profile: for the handler, parent.frame() is the global environment. Errors jump over
+// this frame only.
+static SEXP call_in_global(SEXP call) {
+    return Rf_eval(VECTOR_ELT(call, 0), R_GlobalEnv);
 }
 
-// Makes a call of a function refer to the function by a name, and returns the environment in which
-// to evaluate the call. The caller protects the environment, because the profile may end while the
-// call is evaluated.
-SEXP profile_name_call(SEXP call, const char* name) {
+// Evaluates a call of a handler. While a profile runs, a function with the name of the route makes
+// the call, so that the route is a frame of the samples.
+SEXP profile_call(SEXP call, const char* name) {
+    if (number == 0) {
+        return Rf_eval(call, R_GlobalEnv);
+    }
+    // In a list, .Call() receives the call as it is. The environment is a new one, because the call
+    // refers to the request, which must not be kept until the profile ends.
+    SEXP list = PROTECT(Rf_allocVector(VECSXP, 1));
+    SET_VECTOR_ELT(list, 0, call);
+    SEXP address = PROTECT(
+        R_MakeExternalPtrFn((DL_FUNC)call_in_global, Rf_install("native symbol"), R_NilValue));
+    SEXP body = PROTECT(Rf_lang3(Rf_install(".Call"), address, list));
+    SEXP definition = PROTECT(Rf_lang3(Rf_install("function"), R_NilValue, body));
+    SEXP env = PROTECT(R_NewEnv(R_BaseEnv, FALSE, 0));
+    SEXP function = PROTECT(Rf_eval(definition, env));
     SEXP symbol = Rf_install(name);
-    Rf_defineVar(symbol, CAR(call), names);
-    SETCAR(call, symbol);
-    return names;
+    Rf_defineVar(symbol, function, env);
+    SEXP named_call = PROTECT(Rf_lang1(symbol));
+    SEXP value = Rf_eval(named_call, env);
+    UNPROTECT(7);
+    return value;
 }
 
-// Does the same for the call of the handler of a request, with the name of its route.
-SEXP profile_name_request(SEXP call, uint32_t slot, uint64_t id) {
-    char name[RK_PROFILE_ROUTE_MAX];
-    rk_profile_route(slot, id, name, sizeof name);
-    return profile_name_call(call, name);
+// Evaluates a call of the handler of a request, as profile_call().
+SEXP profile_call_request(SEXP call, uint32_t slot, uint64_t id) {
+    char name[RK_PROFILE_ROUTE_MAX] = "";
+    if (number != 0) {
+        rk_profile_route(slot, id, name, sizeof name);
+    }
+    return profile_call(call, name);
 }
 
-// Called in a forked child, in which R's profiler is off.
+// Forgets the running profile in a forked child, in which R's profiler is off.
 void profile_forked(void) {
     number = 0;
 }

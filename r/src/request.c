@@ -23,8 +23,8 @@ enum { KNOWN_CONTENT_TYPE = 6, KNOWN_CONTENT_LENGTH = 7, KNOWN_X_REQUEST_ID = 28
 // True if the id of the last request may come from a header or from the supervisor.
 static bool is_id_external;
 
-// HTTP_TRACEPARENT of the last request, which protects it; NULL if it has none. No two requests
-// have the same. It is therefore lazy, and left out of `last_headers`.
+// HTTP_TRACEPARENT of the last request, which protects the string; NULL if the request has none.
+// The string is lazy and left out of `last_headers`, because no two requests have the same.
 static SEXP trace_parent;
 
 // Sets the HTTP_* bindings, and those of the body's headers.
@@ -173,7 +173,7 @@ void request_bind_trace(SEXP req, const struct rk_event* event) {
     }
 }
 
-// Passes the route that the app has set as `req$ROUTE` on, by which the request is counted. Any
+// Passes on the route that the app has set as `req$ROUTE`, by which the request is counted. Any
 // other value than a string is ignored, and so is a string that is marked as bytes, which R cannot
 // translate.
 void request_report_route(SEXP req, const struct rk_event* event) {

@@ -250,9 +250,8 @@ static const char* write_parts(uint32_t slot, uint64_t id, SEXP value) {
     return problem;
 }
 
-const char* response_write(uint32_t slot, uint64_t id, SEXP value) {
+static const char* write_value(uint32_t slot, uint64_t id, SEXP value) {
     const char* problem;
-    lacks_file = false;
     if (is_accepted_ws(value)) {
         return "accept_ws() can only be returned by `onHeaders` for a WebSocket handshake, and "
         "not by a promise";
@@ -271,6 +270,27 @@ const char* response_write(uint32_t slot, uint64_t id, SEXP value) {
     default:
         return "the response is not a list with `status`, `headers` and `body`";
     }
+}
+
+// Whether each response has the time that it took to write it as `render` in `Server-Timing`.
+static bool times_rendering;
+
+void response_time_rendering(bool is_timed) {
+    times_rendering = is_timed;
+}
+
+const char* response_write(uint32_t slot, uint64_t id, SEXP value) {
+    double began = times_rendering ? monotonic_seconds() : 0;
+    lacks_file = false;
+    const char* problem = write_value(slot, id, value);
+    if (problem == NULL && times_rendering) {
+        static const char name[] = "Server-Timing";
+        char text[48];
+        int len = snprintf(text, sizeof text, "render;dur=%.3f", (monotonic_seconds() - began) * 1e3);
+        rk_response_header(slot, id, (struct rk_bytes){name, sizeof name - 1},
+            (struct rk_bytes){text, (size_t)len});
+    }
+    return problem;
 }
 
 void response_text(uint32_t slot, uint64_t id, int status, const char* type, const char* text,

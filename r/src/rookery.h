@@ -125,6 +125,8 @@ int rk_refuse(uint32_t slot, uint64_t id);       // sets a 503 response
 void rk_refuse_held(uint32_t listener);  // responds with 503 to all requests that R holds
 void rk_stop_all(int (*is_interrupted)(void));
 void rk_forked(void);
+// the version of the core
+const char* rk_version(void);
 const char* rk_error(void);
 int64_t rk_live_bytes(void);
 int64_t rk_allocations(void);
@@ -149,7 +151,7 @@ enum rk_profile_progress { RK_PROFILE_RUNNING = 1, RK_PROFILE_COMPLETE = 2,
 
 struct rk_profile_request {
     uint32_t number;
-    uint32_t interval_ms;
+    uint32_t interval_us;
 };
 
 // publishes the names of the functions on R's stack, and the place of the innermost call

@@ -9,7 +9,7 @@
 //                   response_stream.c: streamed responses after their start
 //                   websocket.c: messages and callbacks of WebSockets
 //                   deferred_response.c: responses of promises
-//   seeing inside   stack_sampling.c: the functions on R's stack, while an activity takes long
+//   diagnostics     stack_sampling.c: the functions on R's stack, while an activity takes long
 //                   profile.c: profiles by route
 //   errors          error_report.c: onError, stderr, and the response to a failed request
 //   responses       response.c: from the value that an app returned to the response
@@ -237,9 +237,8 @@ void log_error(const char* where, SEXP condition, const char* text);
 // profile.c ----------------------------------------------------------------
 
 void profile_handle(uint64_t request);
-bool profile_is_running(void);
-SEXP profile_name_call(SEXP call, const char* name);
-SEXP profile_name_request(SEXP call, uint32_t slot, uint64_t id);
+SEXP profile_call(SEXP call, const char* name);
+SEXP profile_call_request(SEXP call, uint32_t slot, uint64_t id);
 void profile_forked(void);
 
 // stack_sampling.c ---------------------------------------------------------
@@ -279,6 +278,7 @@ void error_report_note_500(uint32_t slot, uint64_t id);
 
 // Write the app's response to an exchange. They return NULL, or a description of what is wrong.
 const char* response_headers(uint32_t slot, uint64_t id, SEXP headers);
+void response_time_rendering(bool is_timed);
 const char* response_write(uint32_t slot, uint64_t id, SEXP value);
 // The status of the last response_write().
 int response_status(void);

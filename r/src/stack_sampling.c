@@ -32,15 +32,16 @@ static bool is_waiting_changed;
 static bool is_looking;
 
 static void (*previous)(void);
+static bool is_hooked;  // R calls on_interrupt_check(), or another package's hook does
 static SEXP nframe_call;  // sys.nframe()
 static SEXP frame_call;   // sys.call(<number>)
 
-// What has been requested of the profiler, see profile.c.
+// The word by which profiles are requested, see profile.c.
 static const _Atomic uint64_t no_profile;
 static const _Atomic uint64_t* requested = &no_profile;
 static uint64_t handled;
 
-// A clock that takes 5 ns, with the resolution of the kernel's ticks.
+// Returns the time of a clock that has the resolution of the kernel's ticks and takes 5 ns to read.
 static int64_t coarse_ns(void) {
     struct timespec time;
 #ifdef CLOCK_MONOTONIC_COARSE
@@ -110,8 +111,8 @@ static void note_place(struct sample* sample, SEXP call) {
     }
 }
 
-// Returns what an event loop calls if the call is that of an event loop, and NULL otherwise.
-// Outside of an event loop are no calls of the running handler.
+// Returns the kind of function that an event loop calls if the call is that of an event loop, and
+// NULL otherwise. The calls outside of an event loop do not belong to the running handler.
 static const char* callee_of_loop(SEXP call) {
     const char* name =
         TYPEOF(call) == LANGSXP && TYPEOF(CAR(call)) == SYMSXP ? CHAR(PRINTNAME(CAR(call))) : "";
@@ -210,25 +211,33 @@ void stack_sampling_init(void) {
         R_PreserveObject(frame_call);
         UNPROTECT(3);
     }
-    if (R_PolledEvents != on_interrupt_check) {
+    // A hook that another one calls is not installed again: they would call each other endlessly.
+    if (!is_hooked) {
         previous = R_PolledEvents;
         R_PolledEvents = on_interrupt_check;
+        is_hooked = true;
     }
 }
 
-// Removes the hook, unless another one calls it. Then it stays: the shared object stays loaded.
+// Removes the hook, unless another hook calls it, in which case the shared object stays loaded.
 void stack_sampling_close(void) {
     if (R_PolledEvents == on_interrupt_check) {
         R_PolledEvents = previous;
+        is_hooked = false;
     }
 }
 
-// Sets the word by which profiles are requested, or NULL if nobody can request one.
+// Sets the word by which profiles are requested, or NULL if nobody can request one. Ends the
+// running profile, because nobody can do so any more, and the numbers of profiles begin again.
 void stack_sampling_watch(const uint64_t* word) {
     requested = word == NULL ? &no_profile : (const _Atomic uint64_t*)word;
+    if (handled != 0) {
+        handled = 0;
+        profile_handle(0);
+    }
 }
 
-// Called in a forked child, whose parent goes on with the activity and the profile.
+// Ends the activity and the profile in a forked child, whose parent goes on with both.
 void stack_sampling_forked(void) {
     activity = 0;
     requested = &no_profile;

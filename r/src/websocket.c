@@ -88,10 +88,8 @@ static SEXP run_message(void* data) {
     for (; delivery->next < XLENGTH(delivery->callbacks); delivery->next++) {
         SEXP function = VECTOR_ELT(delivery->callbacks, delivery->next);
         SEXP call = PROTECT(Rf_lang3(function, delivery->binary, delivery->message));
-        SEXP env = PROTECT(profile_is_running() ? profile_name_call(call, "WEBSOCKET:message")
-            : R_GlobalEnv);
-        Rf_eval(call, env);
-        UNPROTECT(2);
+        profile_call(call, "WEBSOCKET:message");
+        UNPROTECT(1);
     }
     return R_NilValue;
 }

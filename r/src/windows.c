@@ -1,6 +1,6 @@
-// What signals.c, supervised_worker.c, child_process.c, stack_sampling.c and profile.c do, for
-// Windows, which compiles this file instead of them. Windows has no signals, no workers, and no
-// child process that serves: R turns Ctrl-C and Ctrl-Break into an interrupt, which
+// The functions of signals.c, supervised_worker.c, child_process.c, stack_sampling.c and profile.c
+// for Windows, where this file is compiled instead of them. Windows has no signals, no workers, and
+// no child process that serves: R turns Ctrl-C and Ctrl-Break into an interrupt, which
 // R/serve-stop.R handles. R on Windows has no hook for interrupt checks, so its stack is not
 // sampled.
 #include <time.h>
@@ -34,6 +34,10 @@ bool take_stop_request(void) {
 void signals_forked(void) {
 }
 
+bool interrupt_is_pending(void) {
+    return R_interrupts_pending != 0;
+}
+
 void signals_count_listener(int change) {
     (void)change;
 }
@@ -62,8 +66,8 @@ SEXP ffi_signals_seen(void) {
     return Rf_ScalarInteger(0);
 }
 
-// Returns the seconds that remain to finish requests in progress. They begin with the first call,
-// which follows the interrupt.
+// Returns the seconds that remain to finish requests in progress. The time begins with the first
+// call, which follows the interrupt.
 SEXP ffi_signals_left(void) {
     if (ending_at == 0) {
         ending_at = monotonic_seconds();
@@ -174,20 +178,15 @@ void profile_handle(uint64_t request) {
     }
 }
 
-bool profile_is_running(void) {
-    return false;
-}
-
-SEXP profile_name_call(SEXP call, const char* name) {
-    (void)call;
+SEXP profile_call(SEXP call, const char* name) {
     (void)name;
-    return R_NilValue;
+    return Rf_eval(call, R_GlobalEnv);
 }
 
-SEXP profile_name_request(SEXP call, uint32_t slot, uint64_t id) {
+SEXP profile_call_request(SEXP call, uint32_t slot, uint64_t id) {
     (void)slot;
     (void)id;
-    return profile_name_call(call, "");
+    return profile_call(call, "");
 }
 
 void profile_forked(void) {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the shared library core/librookery.so with cargo. src/Makevars runs this script in src/, with
+# Builds the shared library core/librookery-<version>.so with cargo. src/Makevars runs this script in src/, with
 # the compiler of R and its flags in CC and CFLAGS, and a command that removes symbols in STRIP.
 #
 #   ../tools/build-library.sh <target folder>
@@ -34,10 +34,13 @@ else
     unset CC CFLAGS
 fi
 
-# rookery.so finds the library by this name.
+# rookery.so finds the library by this name. The version belongs to it, because the loader uses a
+# library that the process has loaded under the same name, wherever that is: when another version of
+# the package is loaded, the library of the former one is still there.
+library=librookery-$(sed -n 's/^Version: *//p' ../DESCRIPTION).so
 case $(uname -s) in
-Darwin) name=-Wl,-install_name,@rpath/librookery.so extension=dylib ;;
-*) name=-Wl,-soname,librookery.so extension=so ;;
+Darwin) name=-Wl,-install_name,@rpath/$library extension=dylib ;;
+*) name=-Wl,-soname,$library extension=so ;;
 esac
 (
     cd rust
@@ -45,7 +48,8 @@ esac
     cargo rustc --release --locked $jobs --target-dir "$target" -p rookery-r --lib \
         --crate-type cdylib -- -C link-arg="$name"
 )
-mkdir -p core
-cp "$target/release/librookery_r.$extension" core/librookery.so
-# A sixth of its size is symbols. Without the command, the library is only larger.
-[ -z "$STRIP" ] || $STRIP core/librookery.so || true
+rm -rf core
+mkdir core
+cp "$target/release/librookery_r.$extension" "core/$library"
+# A sixth of the library's size is symbols. If they cannot be removed, the library is only larger.
+[ -z "$STRIP" ] || $STRIP "core/$library" || true

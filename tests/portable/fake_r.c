@@ -35,6 +35,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "cannot listen: %d\n", WSAGetLastError());
         return 8;
     }
+    fprintf(stderr, "listens on port %d\n", atoi(port + 6));
     for (;;) {
         SOCKET client = accept(listener, NULL, NULL);
         char request[4096] = "";

@@ -3,8 +3,9 @@
 
   probes.py PROGRAM...        such as: probes.py target/debug/rookery, or: probes.py wine target/.../rookery.exe
 
-Each probe has its own connection. It has to end in an answer that the probe expects, or in a closed connection, within its
-time; then a plain request has to be answered as before. No answer may contain the secret, which is in a file beside the site.
+Each probe has its own connection. Within its time, the probe must get a response that it expects, or the connection must be
+closed. Then a plain request must get the same response as before. No response may contain the secret, which is in a file
+beside the site.
 Exit status: 0 as expected, 1 not, 2 wrong arguments.
 """
 
@@ -18,7 +19,8 @@ import threading
 import time
 from pathlib import Path
 
-# Seconds: for the start (wine sets up its folder), for an answer, and for a head that does not end.
+# Seconds: for the start (wine sets up its folder), for a response, and for a head that does not
+# end.
 START_S, ANSWER_S, SLOW_S = 120.0, 60.0, 90.0
 SECRET = b"a secret beside the site"
 PAGE = b"<p>the page</p>"
@@ -83,7 +85,8 @@ def head(line: str, *headers: str) -> bytes:
     return "\r\n".join([line, "Host: a", *headers, "", ""]).encode("latin-1")
 
 
-# What is sent, and the statuses that may answer it first; CLOSED: the connection may end without an answer.
+# The bytes that are sent, and the statuses that the first response may have; CLOSED: the connection may end
+# without a response.
 REQUESTS = {
     "two lengths": (head("POST / HTTP/1.1", "Content-Length: 1", "Content-Length: 2") + b"ab", {400}),
     "a length and chunks": (head("POST / HTTP/1.1", "Content-Length: 4", "Transfer-Encoding: chunked") + b"0\r\n\r\n", {400, 405}),
@@ -130,7 +133,9 @@ PATHS = [
 
 
 def fetch(port: int, request: bytes, limit: float = ANSWER_S) -> tuple[int, bytes]:
-    """Sends bytes; the first answer's status, or CLOSED, and all that was received until the connection ended or was silent for a second."""
+    """Sends bytes, and returns the status of the first response (or CLOSED) and all bytes that were received until the connection ended or
+    was silent for a second.
+    """
     received = b""
     with socket.create_connection(("127.0.0.1", port), timeout=limit) as connection:
         # The server may refuse a long request before it has read all of it.
@@ -156,7 +161,7 @@ def fetch(port: int, request: bytes, limit: float = ANSWER_S) -> tuple[int, byte
 
 
 class ProbeError(Exception):
-    """What was not as expected."""
+    """A result that was not expected."""
 
 
 def expect(port: int, request: bytes, statuses: set[int], limit: float = ANSWER_S) -> None:
@@ -177,7 +182,7 @@ def a_path(port: int, path: str) -> None:
 
 
 def a_head_without_end(port: int) -> None:
-    """A head whose bytes come one by one is refused in the end."""
+    """Checks that a head whose bytes come one by one is refused in the end."""
     with socket.create_connection(("127.0.0.1", port), timeout=SLOW_S) as connection:
         until = time.monotonic() + SLOW_S
         with contextlib.suppress(ConnectionError):
@@ -193,7 +198,7 @@ def a_head_without_end(port: int) -> None:
 
 
 def many_connections(port: int) -> None:
-    """Silent connections do not keep others from being served."""
+    """Checks that silent connections do not keep others from being served."""
     with contextlib.ExitStack() as stack:
         for _ in range(200):
             stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S))
@@ -201,7 +206,9 @@ def many_connections(port: int) -> None:
 
 
 def a_client_that_does_not_read(port: int) -> None:
-    """The answer to a client that reads nothing does not keep others from being served."""
+    """Checks that the response to a client that reads nothing does not keep others from being
+    served.
+    """
     with socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S) as connection:
         connection.sendall(head("GET /large.bin HTTP/1.1") * 20)
         time.sleep(0.5)
@@ -209,7 +216,9 @@ def a_client_that_does_not_read(port: int) -> None:
 
 
 def clients_that_leave(port: int) -> None:
-    """Clients that reset their connections in the middle of an answer."""
+    """Resets connections in the middle of a response, after which the server must still serve
+    others.
+    """
     for _ in range(50):
         connection = socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
@@ -218,7 +227,7 @@ def clients_that_leave(port: int) -> None:
 
 
 def pipelined(port: int) -> None:
-    """Requests in one packet are all answered, in their order."""
+    """Checks that requests in one packet all get their responses, in order."""
     request = head("GET / HTTP/1.1") * 99 + head("GET /sub/a%20long%20file%20name.txt HTTP/1.1", "Connection: close")
     _, received = fetch(port, request)
     if received.count(PAGE) != 99 or not received.endswith(b"in a folder"):
@@ -226,7 +235,7 @@ def pipelined(port: int) -> None:
 
 
 def whole_files(port: int) -> None:
-    """A large file arrives whole, and a range of it."""
+    """Checks that a large file, and a range of it, arrive whole."""
     _, received = fetch(port, head("GET /large.bin HTTP/1.1", "Connection: close"))
     if received.partition(b"\r\n\r\n")[2] != LARGE:
         raise ProbeError(f"{len(received)} bytes")

@@ -3,7 +3,8 @@
 
   single_process.py rookery.exe Rterm.exe
 
-The R process is started again when it fails, ends with the program, and is not started again with `--restart never`.
+The R process is started again when it fails, also with `--port 0`, ends with the program, and is not started again with
+`--restart never`.
 Exit status: 0 as expected, 1 not, 2 wrong arguments.
 """
 
@@ -22,7 +23,7 @@ LIMIT_S = 120.0
 
 
 class Unexpected(Exception):
-    """What was not as expected."""
+    """A result that was not expected."""
 
 
 def main() -> int:
@@ -41,6 +42,7 @@ def main() -> int:
         shutil.copy(fake_r, folder / "bin" / "Rterm.exe")
         try:
             restarts(folder)
+            restarts_on_a_port_that_the_program_chooses(folder)
             ends_without_restart(folder)
         except Unexpected as complaint:
             print(f"single process: {complaint}")
@@ -49,13 +51,14 @@ def main() -> int:
     return 0
 
 
-def start(folder: Path, name: str, *options: str) -> tuple[subprocess.Popen, int]:
+def start(folder: Path, name: str, *options: str, port: int | None = None) -> tuple[subprocess.Popen, int]:
     app = folder / name
     app.mkdir()
     (app / "app.R").write_text("1\n")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    if port is None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
     line = ["wine", str(folder / "package" / "exec" / "rookery.exe"), "serve", str(app), "--port", str(port), "--no-log", *options]
     # wine reads PATH for Windows programs from WINEPATH, and uses drive Z: for the files of this system.
     path = windows_path(str(folder / "bin"))
@@ -73,7 +76,7 @@ def log_of(folder: Path, name: str) -> str:
 
 
 def get(port: int, path: str) -> str | None:
-    """The response, or None if nothing listens or the connection breaks."""
+    """Returns the response, or None if nothing listens or the connection breaks."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
             connection.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
@@ -113,6 +116,22 @@ def restarts(folder: Path) -> None:
         process.wait()
     # The job object ends R with the program, whatever has ended the program.
     wait_for(lambda: get(port, "/") is None, "the end of R after that of the program", folder, "one")
+
+
+def restarts_on_a_port_that_the_program_chooses(folder: Path) -> None:
+    process, _ = start(folder, "chosen", port=0)
+    try:
+        def ports(count: int) -> list[int]:
+            found = re.findall(r"listens on port (\d+)", log_of(folder, "chosen"))
+            return [int(port) for port in found] if len(found) >= count else []
+
+        port = wait_for(lambda: ports(1), "the first port", folder, "chosen")[0]
+        time.sleep(1)
+        get(port, "/fail")
+        wait_for(lambda: re.search(r"start 2\b", get(port, "/") or ""), "start 2 of R on the same port", folder, "chosen")
+    finally:
+        process.kill()
+        process.wait()
 
 
 def ends_without_restart(folder: Path) -> None:

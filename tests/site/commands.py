@@ -30,7 +30,7 @@ LIBRARY = Path(os.environ.get("ROOKERY_LIB", ROOT / ".local" / "lib")).resolve()
 PATIENCE = 180
 FENCE = re.compile(r"^(?P<indent> *)```(?P<about>.*)$")
 MARKER = re.compile(r"^\s*<!-- run: (?P<text>.*) -->\s*$")
-# What a command of a block without a language would begin with.
+# The beginnings by which a block without a language is recognized as a command.
 LOOKS_LIKE_COMMAND = re.compile(r"^(rookery|curl|make|Rscript|R|docker|kubectl|sudo|systemctl|ssh|pip|cargo|git|OTEL_\w+=\S+) ", re.M)
 
 

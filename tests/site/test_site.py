@@ -109,6 +109,17 @@ class Build(unittest.TestCase):
         ]:
             self.assertEqual(website.linked(link, "docs/operations.md"), becomes)
 
+    def test_the_article_about_containers_shows_the_file_that_packaging_checks(self):
+        shown = website.filled((commands.ROOT / "site" / "articles" / "deploy.Rmd").read_text())
+        dockerfile = (commands.ROOT / "packaging" / "image" / "Dockerfile").read_text()
+        self.assertIn(f"```dockerfile\n{dockerfile}```\n", shown)
+        self.assertNotIn("{{", shown)
+
+    def test_every_vignette_has_a_place_among_the_articles(self):
+        configuration = (commands.ROOT / "site" / "_pkgdown.yml").read_text()
+        for vignette in (commands.ROOT / "r" / "vignettes").glob("*.Rmd"):
+            self.assertIn(f"  - {vignette.stem}\n", configuration)
+
     def test_a_plot_has_a_bar_for_each_server_with_a_figure(self):
         http, websocket = website.PLOTS
         table = f"| | rookery | httpuv | nanonext | drogonR |\n|---|---|---|---|---|\n| {http} | 2,000 | 500 (x 4.00) | not here | 1,000 (x 2.00) |\n| {websocket} | 9 | 9 | 9 | 9 |\n"

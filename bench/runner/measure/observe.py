@@ -1,9 +1,10 @@
-"""What observing a server costs: metrics by route, the JSON log, request ids and traces; how fast the
-admin listener responds while R is busy; and the memory for routes and sessions.
+"""Measures what observing a server costs: metrics by route, the JSON log, request ids and traces; how
+fast the admin listener responds while R is busy; and the memory for routes and sessions.
 """
 
 import http.client
 import http.server
+import itertools
 import os
 import re
 import threading
@@ -20,15 +21,17 @@ from . import load_generators, memory
 
 # The share of traces that are recorded.
 SAMPLED = "0.01"
-# The routes of the scenario about memory, which are as many as are counted on their own, and the
-# status codes of each, so that OpenTelemetry's histogram gets all of its series as well.
+# The number of routes in the scenario about memory (the most that a server counts separately), and
+# the status codes of each route, with which OpenTelemetry's histogram gets all of its series.
 ROUTES, STATUSES = 200, (200, 404, 500)
 # The paths of the admin listener; `EVENTS` is measured until its first event.
 PATHS = ("/metrics", "/status", "/status.txt", "/-/live", "/-/ready", "/-/startup", "/live/")
 EVENTS = "/live/events"
 # R computes for ten seconds; the load begins a second later, and ends before R does.
 LOAD_S, LOOPS_BEGIN_S = 8, 1.0
-ASK_EVERY_S = 0.004
+# The interval of requests to the admin listener: twice the goal for `delay_p99_ms`. With a much
+# shorter interval, requests would wait for each other.
+ASK_EVERY_S = 0.01
 
 
 class Collector:
@@ -57,7 +60,7 @@ class Collector:
 
 @cache
 def collector() -> Collector:
-    # Not before the run has moved into its own network.
+    # Created on first use, because the run must have moved into its own network before.
     return Collector()
 
 
@@ -82,7 +85,8 @@ def observed(server: Server, scenario: Scenario, seconds: float) -> dict[str, fl
         os.truncate(log, 0)
     found = load_generators.http(server, scenario, seconds)
     if is_observed(server):
-        # The lines of the last hundredth of a second, and the spans of the last half.
+        # The log lines of the last hundredth of a second and the spans of the last half second are
+        # still to come.
         time.sleep(0.7)
         with log.open("rb") as lines:
             logged = sum(block.count(b"\n") for block in iter(lambda: lines.read(1 << 20), b""))
@@ -105,7 +109,8 @@ def admin_delays(server: Server, scenario: Scenario, _: float) -> dict[str, floa
     headers = _viewer(server)
     prefix = server.contender.partition("/")[2].removesuffix("observed")
     with ThreadPoolExecutor() as pool:
-        # Another waits behind each, so that no R process is idle, and they end in time.
+        # Each R process gets two of these requests, so that it stays busy until the second one
+        # ends.
         loops = [pool.submit(_loop, server) for _ in range(2 * max(1, OBSERVED[prefix]))]
         time.sleep(LOOPS_BEGIN_S)
         load = pool.submit(load_generators.http, server, replace(scenario, path="/static/10k.txt"), LOAD_S)
@@ -132,27 +137,41 @@ def _loop(server: Server) -> None:
 
 
 def _asked(server: Server, headers: dict[str, str], until: float) -> dict[str, list[float]]:
-    """Returns milliseconds by path."""
+    """Sends requests to the admin listener, and returns their delays in milliseconds by path. Requests
+    are due at fixed times, so that a server that stalls makes all requests late that were due
+    meanwhile. The time that this process oversleeps does not count.
+    """
     delays: dict[str, list[float]] = {path: [] for path in (*PATHS, EVENTS)}
+    due = time.monotonic()
     with closing(_admin(server)) as connection:
         connection.connect()
-        while time.monotonic() < until:
-            for path in PATHS:
+        for path in itertools.cycle(delays):
+            if due >= until:
+                return delays
+            began = due
+            if (early := due - time.monotonic()) > 0:
+                time.sleep(early)
                 began = time.monotonic()
-                connection.request("GET", path, headers=headers)
-                with connection.getresponse() as response:
-                    response.read()
-                delays[path].append((time.monotonic() - began) * 1000)
-                if response.status != 200:
-                    raise RuntimeError(f"status {response.status} to GET {path}")
-                time.sleep(ASK_EVERY_S)
-            with closing(_admin(server)) as events:
-                began = time.monotonic()
-                events.request("GET", EVENTS, headers=headers)
-                with events.getresponse() as response:
-                    response.readline()
-                    delays[EVENTS].append((time.monotonic() - began) * 1000)
-    return delays
+            _ask(server, connection, path, headers)
+            delays[path].append((time.monotonic() - began) * 1000)
+            due += ASK_EVERY_S
+
+
+def _ask(server: Server, connection: http.client.HTTPConnection, path: str, headers: dict[str, str]) -> None:
+    """Sends a request, and waits for the response, or for its first event if the response does not
+    end.
+    """
+    if path == EVENTS:
+        with closing(_admin(server)) as events:
+            events.request("GET", path, headers=headers)
+            with events.getresponse() as response:
+                response.readline()
+    else:
+        connection.request("GET", path, headers=headers)
+        with connection.getresponse() as response:
+            response.read()
+    if response.status != 200:
+        raise RuntimeError(f"status {response.status} to GET {path}")
 
 
 def _admin(server: Server) -> http.client.HTTPConnection:
@@ -179,8 +198,9 @@ def _viewer(server: Server) -> dict[str, str]:
 
 
 def kept(server: Server, scenario: Scenario, _: float) -> dict[str, float]:
-    """Returns the memory of the process that accepts connections, in excess of that after its start:
-    with 200 routes, and then with `connections` WebSockets.
+    """Returns by how much the server's memory has grown since its start: with 200 routes, and then with
+    `connections` WebSockets. With several workers, only the process in front of them is measured, and
+    otherwise all processes, because the program and its worker share what is kept.
     """
     is_alone = "workers" in server.contender
     # Memory that a server allocates once is not kept for routes or sessions.

@@ -96,17 +96,10 @@ fn load_settings(args: ServeArgs) -> Result<(Sources, Target, LoadedSettings), F
 fn serve(args: ServeArgs) -> Result<(), Failure> {
     let (sources, target, read) = load_settings(args)?;
     let serve = &read.serve;
-    let (address, log) = check::address_and_log(serve)?;
+    let (address, log) = check::address_and_log(serve, &target)?;
     let redirect_address =
         serve.settings.redirect_from().map(|port| address.with_port(port)).transpose()?;
     if target.is_site {
-        if serve.admin.is_some() {
-            return Err(Failure::CommandLine(
-                "`--admin` reports on the R processes of an app, and a static site has none: \
-                 leave it out, and use a file as the health check."
-                    .to_owned(),
-            ));
-        }
         return static_site::serve(&target, serve, &address, redirect_address.as_ref(), &log);
     }
     #[cfg(unix)]

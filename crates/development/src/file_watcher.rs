@@ -28,8 +28,8 @@ const SCAN_RATIO: u32 = 50;
 /// steps, and may write several files.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// The same time if the last change was the end of one: a file was closed after it had been
-/// written, or was renamed. What may follow are the other files of a command that saves all.
+/// The time without a change after which a change is complete if the last event was that a written
+/// file was closed or a file was renamed. Only other files of a "save all" command may follow then.
 const QUIET_AFTER_CLOSE: Duration = Duration::from_millis(30);
 
 /// The maximum time for which changes are collected.
@@ -46,7 +46,8 @@ pub struct FileWatcher {
     source: Option<RecommendedWatcher>,
     watched: BTreeSet<PathBuf>,
     events: Receiver<()>,
-    /// Whether the last event was the end of a change.
+    /// Whether the last event was the end of a change: a written file was closed, or a file was
+    /// renamed.
     is_closed: Arc<AtomicBool>,
 }
 
@@ -127,7 +128,7 @@ impl FileWatcher {
         }
     }
 
-    /// Returns the time for which no event must follow the last.
+    /// Returns the time without a further event after which a change is complete.
     fn quiet(&self) -> Duration {
         if self.is_closed.load(Ordering::Relaxed) { QUIET_AFTER_CLOSE } else { QUIET }
     }

@@ -129,9 +129,9 @@ fn session_secret(text: &[u8], at: usize, before: Option<u8>) -> Option<(usize, 
 /// in the path, whose parameters (RFC 3986, 3.3) end differently.
 fn named_secret(text: &[u8], at: usize, is_query: bool) -> Option<(usize, usize)> {
     let start = at + encoded_len(&text[at..], b'=', b"%3d")?;
-    // In forms, `user[password]` is a field of `user`.
+    // In forms, `user[password]` is a field of `user`, and blanks may follow a name.
     let mut end = at;
-    while let Some(len) = bracket_len(&text[..end]) {
+    while let Some(len) = bracket_or_blank_len(&text[..end]) {
         end -= len;
     }
     let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
@@ -200,14 +200,15 @@ fn encoded_len(text: &[u8], byte: u8, code: &[u8]) -> Option<usize> {
     }
 }
 
-/// Returns the length of the bracket with which `text` ends: 1, or 3 if it is percent-encoded.
-fn bracket_len(text: &[u8]) -> Option<usize> {
-    if text.ends_with(b"]") || text.ends_with(b"[") {
+/// Returns the length of the bracket or blank with which `text` ends: 1, or 3 if it is
+/// percent-encoded.
+fn bracket_or_blank_len(text: &[u8]) -> Option<usize> {
+    if matches!(text.last()?, b'[' | b']' | b' ' | b'+') {
         return Some(1);
     }
     let code = text.last_chunk::<3>()?;
-    let is_bracket = code.eq_ignore_ascii_case(b"%5d") || code.eq_ignore_ascii_case(b"%5b");
-    is_bracket.then_some(code.len())
+    let codes = [b"%5b", b"%5d", b"%20"];
+    codes.iter().any(|own| code.eq_ignore_ascii_case(*own)).then_some(code.len())
 }
 
 /// Returns the length of the prefix `session/` or `w=`, after which a secret may follow. Returns
@@ -307,6 +308,7 @@ mod tests {
             ("?user%5Bpassword%5D=a&x=1", "?user%5Bpassword%5D=<...>&x=1"),
             ("?user%5Bkey%5D%5b%5d=a", "?user%5Bkey%5D%5b%5d=<...>"),
             ("?user[key][]=a&user[name]=b", "?user[key][]=<...>&user[name]=b"),
+            ("?token+=a&token%20=b&token =c", "?token+=<...>&token%20=<...>&token =<...>"),
             ("?tokens=3&keyword=r&author=ada", "?tokens=3&keyword=r&author=ada"),
         ] {
             assert_eq!(text(target), expected, "{target}");

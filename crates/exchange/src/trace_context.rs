@@ -135,7 +135,7 @@ const VALUES: [u8; 256] = {
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
-/// A value that no digit has, and that remains visible when values are combined.
+/// The value of a byte that is no digit. Its bit stays set when values are combined by `|`.
 const NO_DIGIT: u8 = 0x80;
 
 /// The two digits of each byte.

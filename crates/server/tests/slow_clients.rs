@@ -31,7 +31,8 @@ static TURN: Mutex<()> = Mutex::new(());
 /// The number of requests of the well-behaved client, each on a connection of its own.
 const REQUESTS: usize = 300;
 
-/// Raises the limit of descriptors to its maximum, and returns it. Windows has none.
+/// Raises the limit on descriptors to its maximum, and returns the maximum. Windows has no such
+/// limit.
 fn descriptors() -> usize {
     #[cfg(unix)]
     {

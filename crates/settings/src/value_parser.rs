@@ -197,7 +197,7 @@ pub fn expected_form(setting: &Setting) -> String {
         Kind::Count => bounded(setting, "a whole number"),
         Kind::Bytes => bounded(setting, "a size such as 512KB or 10MB (without a unit: bytes)"),
         Kind::Seconds => {
-            bounded(setting, "a time such as 500ms, 30s or 2h (without a unit: seconds)")
+            bounded(setting, "a time such as 500ms, 30s, 5m or 2h (without a unit: seconds)")
         }
         Kind::Rate => bounded(setting, "whole bytes per second, such as 512 or 1kB/s"),
         Kind::Percent => bounded(setting, "a whole number of percent"),

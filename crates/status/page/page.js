@@ -16,7 +16,7 @@ let isPaused = false;
 
 /** Adds a snapshot to the history. Returns the figures of the time since the snapshot before. */
 function measure(snapshot) {
-  // `clock` is never set, unlike the time of day. It begins again when the machine does.
+  // `clock` is a monotonic clock, unlike the time of day. A restart of the machine resets `clock`.
   const { report, clock } = snapshot;
   if (before && (before.report.pid !== report.pid || clock < before.clock)) {
     [before, history_] = [null, new History()];
@@ -94,6 +94,7 @@ function showProfile({ profile }) {
   const problems = profile.workers.filter(({ problem }) => problem).map(({ slot, problem }) => `Worker ${slot} ${problem}.`);
   const most = routes.filter(({ route }) => route).slice(0, 3).map(({ route, seconds }) => `${route} ${formatTime(seconds)}`);
   setText(text, [`The profile has ${formatCount(samples)} samples of R${most.length ? `: ${most.join(", ")}` : ""}.`, ...problems].join(" "));
+  link.setAttribute("href", `/live/profile/file?number=${profile.number}`);
   link.setAttribute("download", `rookery-profile-${profile.number}.out`);
 }
 
@@ -281,9 +282,9 @@ function show(snapshot) {
   showCertificates(snapshot);
 }
 
-/** The number of milliseconds without an event, of which there is one every second, after which there is no connection. */
+/** The milliseconds without an event after which the connection counts as broken. The server sends an event every second. */
 const SILENCE = 5000;
-/** What is wrong with the connection, or null. */
+/** The problem of the connection, or null. */
 let trouble = "connecting";
 let timer = null;
 
@@ -298,11 +299,10 @@ function setTrouble(text) {
 }
 
 function connect() {
-  clearTimeout(timer);
   const source = new EventSource("/live/events");
-  // Neither a server that hangs nor a broken network is an error of the stream.
-  const onEvent = () => {
-    setTrouble(null);
+  // A stream reports no error while the server hangs or the network is broken, even before the stream
+  // opens.
+  const watch = () => {
     clearTimeout(timer);
     timer = setTimeout(() => {
       setTrouble("no connection");
@@ -310,15 +310,23 @@ function connect() {
       timer = setTimeout(connect, 1000);
     }, SILENCE);
   };
+  const onEvent = () => {
+    setTrouble(null);
+    watch();
+  };
   source.addEventListener("open", onEvent);
   source.addEventListener("snapshot", (event) => { onEvent(); show(JSON.parse(event.data)); });
   source.addEventListener("errors", (event) => { errors = JSON.parse(event.data); });
   source.addEventListener("error", async () => {
-    clearTimeout(timer);
     setTrouble("no connection");
     // The browser reconnects by itself unless the server has refused the stream.
-    if (source.readyState !== EventSource.CLOSED) return;
-    const status = await fetch("/live/events", { method: "HEAD" }).then((response) => response.status, () => 0);
+    if (source.readyState !== EventSource.CLOSED) {
+      watch();
+      return;
+    }
+    clearTimeout(timer);
+    const status = await fetch("/live/events", { method: "HEAD", signal: AbortSignal.timeout(SILENCE) })
+      .then((response) => response.status, () => 0);
     if (status === 403) {
       setTrouble("no access");
       byId("notice").hidden = false;
@@ -327,6 +335,7 @@ function connect() {
     }
     timer = setTimeout(connect, 3000);
   });
+  watch();
 }
 
 // ---- actions and keys ----

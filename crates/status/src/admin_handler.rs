@@ -1,6 +1,8 @@
 //! The request handler of the admin listener, which serves status reports, metrics, probes and the
 //! live page.
 
+mod profile_requests;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -13,7 +15,7 @@ use serde_json::json;
 use crate::access_token::{Access, AccessToken, is_host_expected};
 use crate::format::seconds;
 use crate::live::Page;
-use crate::profile::{ProfileOptions, ProfiledProcess, Profiler, StartError};
+use crate::profile::{ProfiledProcess, Profiler};
 use crate::recent_errors::RecentErrors;
 
 /// The time without a completed loop iteration after which a thread of the server is considered
@@ -134,7 +136,7 @@ const EVENTS: &[u8] = b"/live/events";
 /// The beginning of the paths of [actions](Action).
 const ACTIONS: &[u8] = b"/live/actions/";
 
-/// The actions that begin and end a profile.
+/// The paths of the actions that begin and end a profile.
 const PROFILE_ACTION: &[u8] = b"/live/actions/profile";
 const STOP_PROFILE_ACTION: &[u8] = b"/live/actions/stop-profile";
 
@@ -248,63 +250,6 @@ impl AdminHandler {
         Reply::Complete
     }
 
-    /// Writes the response to a request about a profile, whose sender has access.
-    fn answer_about_profile(&self, exchange: &mut Exchange) {
-        let is_action = exchange.path().starts_with(ACTIONS);
-        let is_allowed = match exchange.method() {
-            b"POST" => is_action,
-            b"GET" | b"HEAD" => !is_action,
-            _ => false,
-        };
-        if !is_allowed {
-            write(exchange, 405, TEXT, "405 Method Not Allowed\n");
-            push_header(exchange, "Allow", if is_action { "POST" } else { "GET, HEAD" });
-            return;
-        }
-        match exchange.path() {
-            PROFILE_ACTION => {
-                let (status, text) = self.start_profile(exchange.query());
-                write(exchange, status, TEXT, &text);
-            }
-            STOP_PROFILE_ACTION => {
-                self.profiler.stop();
-                write(exchange, 202, TEXT, "");
-            }
-            PROFILE => write(exchange, 200, JSON, &self.profiler.json().to_string()),
-            _ => match self.profiler.file() {
-                Some((number, file)) => {
-                    write_bytes(exchange, 200, "application/octet-stream", &file);
-                    let name = format!("attachment; filename=\"rookery-profile-{number}.out\"");
-                    push_header(exchange, "Content-Disposition", &name);
-                }
-                None => write(exchange, 404, TEXT, "404 Not Found: no profile has finished\n"),
-            },
-        }
-    }
-
-    /// Starts a profile. Returns the status and the text of the response.
-    fn start_profile(&self, query: &[u8]) -> (u16, String) {
-        let options = match ProfileOptions::of_query(query) {
-            Ok(options) => options,
-            Err(why) => return (400, format!("{why}\n")),
-        };
-        let source = Arc::clone(&self.source);
-        let list = Box::new(move || source.profiled_processes());
-        match self.profiler.start(list, options) {
-            Ok(()) => (202, String::new()),
-            Err(StartError::Busy) => {
-                (409, "another profile is running: wait until it ends\n".to_owned())
-            }
-            Err(StartError::NoProcess) => match options.worker {
-                Some(worker) => (404, format!("there is no worker {worker} that serves\n")),
-                None => (404, "there is no R process that can be profiled\n".to_owned()),
-            },
-            Err(StartError::Thread(error)) => {
-                (500, format!("a thread cannot be started: {error}\n"))
-            }
-        }
-    }
-
     pub(crate) fn profiler(&self) -> &Arc<Profiler> {
         &self.profiler
     }
@@ -357,12 +302,12 @@ pub(crate) fn snapshot(source: &dyn StatusSource, profiler: &Profiler) -> String
     format!(
         "{{\"at\":{},\"clock\":{},\"report\":{},\"actions\":{},\"certificates\":{},\"profile\":{}}}",
         seconds(SystemTime::now()),
-        // Unlike the time of day, this clock is never set.
+        // Unlike the time of day, this clock is monotonic.
         Duration::from_nanos(now()).as_secs_f64(),
         source.json().trim_end(),
         json!(actions),
         json!(certificates),
-        profiler.json()
+        json!(profiler.json(None))
     )
 }
 
@@ -562,8 +507,13 @@ mod tests {
             ("POST", "/live/actions/profile", 404, "there is no R process"),
             ("POST", "/live/actions/profile?worker=1", 404, "there is no worker 1"),
             ("POST", "/live/actions/stop-profile", 202, ""),
+            ("POST", "/live/actions/stop-profile?number=1", 409, "that profile is not running"),
+            ("POST", "/live/actions/stop-profile?number=x", 400, "`number` must be the number"),
+            ("GET", "/live/profile?number=1", 404, "404 Not Found: there is no such profile"),
+            ("GET", "/live/profile/file?number=1", 404, "404 Not Found: there is no such profile"),
+            ("GET", "/live/profile/file?worker=1", 400, "`number` must be the number"),
             ("GET", "/live/profile", 200, "{\"elapsed\":null"),
-            ("GET", "/live/profile/file", 404, "404 Not Found: no profile has finished"),
+            ("GET", "/live/profile/file", 404, "404 Not Found: there is no such profile"),
         ] {
             let (found, body) = ask(&answers, None, method, path, "any");
             assert!(found == status && body.starts_with(text), "{method} {path}: {found} {body}");

@@ -61,8 +61,8 @@ pub fn r_activity(read: &Snapshot, started: SystemTime) -> (&'static str, Durati
 }
 
 /// Returns what R is busy with: the method and path of a request, a message of a WebSocket, or a
-/// callback. Returns `None` if R is idle or starts, or if it is unknown what R does. R is also idle
-/// while requests wait for promises.
+/// callback. Returns `None` if R is idle or starts, or if it is unknown what R does. R counts as
+/// idle while requests wait for promises.
 pub fn r_task(scoreboard: &Scoreboard) -> Option<String> {
     let read = scoreboard.read();
     match read.r_state {
@@ -82,7 +82,7 @@ pub fn last_r_task(scoreboard: &Scoreboard) -> Option<String> {
 }
 
 /// Returns the functions that R's thread has last found on its stack during its current activity,
-/// and how long ago. Returns `None` if R is not busy, or has not looked.
+/// and how long ago. Returns `None` if R is not busy, or if its stack has not been sampled.
 pub fn r_stack(scoreboard: &Scoreboard) -> Option<RStack> {
     let (read, time) = (scoreboard.read(), now());
     let sample = scoreboard.stack().filter(|_| !read.is_idle(time))?;
@@ -94,11 +94,22 @@ pub fn r_stack(scoreboard: &Scoreboard) -> Option<RStack> {
 pub struct RStack {
     /// The names of the functions, the innermost first, and a place in the source code.
     pub text: String,
-    /// The time since R's thread looked.
+    /// The time since R's thread read the stack.
     pub ago: Duration,
 }
 
+/// The age from which on a stack is no longer shown as the current one.
+const CURRENT_FOR: Duration = Duration::from_secs(2);
+
 impl RStack {
+    /// Returns the stack as text for people, with its age unless the stack is recent.
+    pub fn phrase(&self) -> String {
+        if self.ago <= CURRENT_FOR {
+            return format!("in {}", self.text);
+        }
+        format!("in {} ({} ago)", self.text, format_duration(self.ago))
+    }
+
     /// Returns the stack as JSON.
     pub fn json(&self) -> Value {
         json!({ "calls": self.text, "ago_ms": milliseconds(self.ago) })
@@ -243,5 +254,19 @@ impl Metrics {
                 since.as_secs_f64(),
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_stack_has_its_age() {
+        let phrase = |ms| {
+            RStack { text: "fit < handler".to_owned(), ago: Duration::from_millis(ms) }.phrase()
+        };
+        assert_eq!(phrase(2000), "in fit < handler");
+        assert_eq!(phrase(90_000), "in fit < handler (1 min 30 s ago)");
     }
 }

@@ -313,7 +313,7 @@ impl StatusSource for Standalone {
         let about = lock(&self.about).clone();
         let [memory, cpu] = process.used();
         let stack = r_stack(&self.scoreboard)
-            .map_or_else(String::new, |stack| format!(" (in {})", stack.text));
+            .map_or_else(String::new, |stack| format!(" ({})", stack.phrase()));
         format!(
             "rookery {}, process {}, up {}: {}, one R process\n{} is at {}\n\
              {}, {} waiting (limit {}), {} answered, {} in progress, {}, {}\n\

@@ -47,7 +47,7 @@ pub struct Pause {
 impl RestartBackoff {
     /// Returns true if the workers of a slot (a worker's numbered place) are in a crash loop: they
     /// end repeatedly without having answered a request. `life` is the age of the current worker. A
-    /// worker that lives longer than [`LONG_LIFE`] ends the crash loop.
+    /// worker that lives longer than a minute ends the crash loop.
     pub fn is_loop(&self, life: Duration) -> bool {
         self.is_loop_reported && life <= LONG_LIFE
     }

@@ -3,8 +3,8 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 
-/// Returns a number that another process cannot guess. It makes a name unpredictable, and is no
-/// key: it has 64 bits.
+/// Returns a number that another process cannot guess. The 64 bits of the number suffice for an
+/// unpredictable name, but not for a cryptographic key.
 pub fn unpredictable() -> u64 {
     // The standard library takes the keys of its hash function from the system, and changes them
     // for each value.

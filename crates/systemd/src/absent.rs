@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-/// The absent service manager, to which all notifications are lost.
+/// A substitute for the connection to a service manager, which discards all notifications.
 #[derive(Debug, Default)]
 pub struct ServiceManager(());
 
 #[expect(clippy::unused_self, reason = "the methods are those of a service manager")]
 impl ServiceManager {
-    /// Returns the absent service manager.
+    /// Returns the substitute, whatever the environment contains.
     pub fn from_environment() -> ServiceManager {
         ServiceManager::default()
     }
@@ -37,7 +37,8 @@ impl ServiceManager {
     pub fn ping_watchdog(&self) {}
 }
 
-/// The absent listening sockets of a service manager.
+/// The listening sockets that a service manager has opened. No value of this type exists on
+/// Windows.
 #[derive(Debug)]
 pub enum Activation {}
 

@@ -1,5 +1,5 @@
 //! The replacement of characters that could change how a terminal or a page shows the text around
-//! them. Texts that clients or workers have chosen pass through it before they are shown.
+//! them. The characters of texts from clients or workers are replaced before the texts are shown.
 
 /// Returns the character to show for `char`: U+FFFD for a control character, which could change the
 /// state of a terminal, and for a character that changes the direction of the following text

@@ -23,7 +23,7 @@ test_that("all errors of the package are made by abort()", {
   expect_equal(
     found(
       "src", "Rf_error(call)?\\(",
-      "out of memory|internal error|cannot create a pipe|Rf_error\\(\"%s\", text\\)"
+      "out of memory|internal error|cannot create a pipe|ROOKERY_VERSION|Rf_error\\(\"%s\", text\\)"
     ),
     character()
   )

@@ -285,6 +285,8 @@ test_that("secrets are masked in the headers that onError gets", {
 test_that("the names of secrets are those of the access log", {
   names <- c("X-Api-Key", "password", "idToken", "accept", "author", "max_tokens")
   expect_equal(rookery:::is_secret_name(names), rep(c(TRUE, FALSE), each = 3))
+  fields <- c("user[pass]", "user[token]", "s[auth]", "token[]", "token ", "Authentication")
+  expect_equal(rookery:::is_secret_name(fields), rep(TRUE, 6))
   expect_equal(rookery:::is_secret_name(NULL), logical())
   expect_equal(rookery:::mask(c(Cookie = "a=b", Accept = "c")), c(Cookie = "[masked]", Accept = "c"))
 })

@@ -18,10 +18,38 @@ test_that("the program has the version of the package", {
 test_that("the core is installed only once", {
   libs <- system.file("libs", package = "rookery", mustWork = TRUE)
   shared_objects <- list.files(libs, recursive = TRUE, full.names = TRUE)
-  is_core <- basename(shared_objects) == "librookery.so"
+  is_core <- grepl("^librookery-[0-9.]+[.]so$", basename(shared_objects))
   expect_equal(sum(is_core), 1)
   others <- c(shared_objects[!is_core], program())
   expect_lt(sum(file.size(others)), 1e6)
+})
+
+test_that("rookery.so refuses the library of another version", {
+  skip_on_os(c("windows", "mac", "solaris"))
+  skip_if(Sys.which("cc") == "", "a C compiler")
+  libs <- system.file("libs", package = "rookery", mustWork = TRUE)
+  # The name contains the version, so that the library of another one is not used in its place.
+  name <- sprintf("librookery-%s.so", utils::packageVersion("rookery"))
+  expect_equal(list.files(file.path(libs, "core")), name)
+  folder <- withr::local_tempdir()
+  writeLines(
+    c(
+      "__attribute__((visibility(\"default\")))",
+      "const char* rk_version(void) { return \"0.0.1\"; }"
+    ),
+    file.path(folder, "a.c")
+  )
+  made <- system2("cc", c(
+    "-shared", "-fpic", paste0("-Wl,-soname,", name), "-o", shQuote(file.path(folder, name)),
+    shQuote(file.path(folder, "a.c"))
+  ))
+  expect_equal(made, 0)
+  it <- local_r(c(
+    sprintf("invisible(dyn.load('%s', local = FALSE))", file.path(folder, name)),
+    sprintf("dyn.load('%s', now = FALSE)", file.path(libs, "rookery.so"))
+  ))
+  expect_gt(exit_of(it), 0)
+  expect_match(it$tell(), "has found the library of rookery 0.0.1 in its place: restart R")
 })
 
 test_that("a program without its library says what to do", {
@@ -30,7 +58,7 @@ test_that("a program without its library says what to do", {
   copy <- file.path(folder, "exec", "rookery")
   file.copy(program(), copy)
   output <- bash("\"$program\" --version; echo status $?", copy)
-  expect_match(output, "librookery[.]so", all = FALSE)
+  expect_match(output, "librookery-[0-9.]+[.]so", all = FALSE)
   expect_match(output, "rookery::install_cli()", fixed = TRUE, all = FALSE)
   expect_match(output, "status 1", all = FALSE)
 })

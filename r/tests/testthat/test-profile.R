@@ -98,7 +98,7 @@ test_that("the slow log says where R was, or that it is unknown", {
   }))
   requests_to(it, "/shell")(20)
   expect_true(wait_until(function() {
-    grepl("with GET /shell: it waits[^;]*; where is unknown", it$tell())
+    grepl("with GET /shell(: it waits[^;]*)?; where is unknown", it$tell())
   }))
 })
 
@@ -122,7 +122,7 @@ test_that("a profile has the routes as functions, and the lines of the app", {
   expect_equal(exit_of(asked), 0)
   expect_match(asked$tell(), "by route\n +[0-9.]+ s +[0-9.]+ %  GET:/short\n")
   first <- readLines(asked$output, n = 1)
-  expect_equal(first, "GC profiling: line profiling: sample.interval=10000")
+  expect_equal(first, "GC profiling: line profiling: sample.interval=10007")
   read <- utils::summaryRprof(asked$output)
   expect_true(all(c("\"GET:/short\"", "\"compute\"", "\"sort\"") %in% rownames(read$by.total)))
   expect_gt(read$by.total["\"GET:/short\"", "total.pct"], 50)
@@ -133,12 +133,39 @@ test_that("a profile has the routes as functions, and the lines of the app", {
   expect_equal(fetch(paste0(it$url, "/short"))$status_code, 200L)
 })
 
+test_that("during a profile, handlers are called from the global environment and may fail", {
+  it <- local_profiled(lines = c(
+    profiled_app[seq_len(match("list(", profiled_app) - 1)],
+    "list(call = function(req) {",
+    "  if (req$PATH_INFO == '/error') stop('an error')",
+    "  counted <- get0('count', parent.frame(), inherits = FALSE, ifnotfound = 0) + 1",
+    "  assign('count', counted, parent.frame())",
+    "  compute(0.1, 'x')",
+    "  answer(paste(identical(parent.frame(), globalenv()), counted))",
+    "})"
+  ))
+  body_of <- function(path) rawToChar(fetch(paste0(it$url, path))$content)
+  expect_equal(body_of("/a"), "TRUE 1")
+  asked <- it$profile("--seconds", "120")
+  expect_true(wait_until(function() grepl("profiling for 120 s", asked$tell())))
+  Sys.sleep(1)
+  expect_equal(body_of("/b"), "TRUE 2")
+  expect_match(body_of("/error"), "500 Internal Server Error")
+  expect_equal(body_of("/c"), "TRUE 3")
+  asked$signal(tools::SIGINT)
+  expect_equal(exit_of(asked), 0)
+  expect_equal(body_of("/a"), "TRUE 4")
+  read <- utils::summaryRprof(asked$output)
+  expect_true(all(c("\"GET:/b\"", "\"GET:/c\"", "\"compute\"") %in% rownames(read$by.total)))
+})
+
 test_that("an app that profiles itself is not disturbed, and a worker is chosen by its number", {
   own <- withr::local_tempfile()
   it <- local_profiled(
     "--workers", "2",
     lines = c(sprintf("if (Sys.getenv('ROOKERY_WORKER') == '1') Rprof('%s')", own), profiled_app)
   )
+  expect_true(wait_until(function() grepl("worker 1 \\([0-9]+\\) is ready", it$tell())))
   asked <- it$profile("--seconds", "1", "--worker", "1")
   expect_equal(exit_of(asked), 0)
   expect_match(asked$tell(), "worker 1 \\([0-9]+\\) was not profiled: the app profiles itself")
@@ -148,6 +175,48 @@ test_that("an app that profiles itself is not disturbed, and a worker is chosen 
   asked <- it$profile("--seconds", "1", "--worker", "2")
   expect_equal(exit_of(asked), 1)
   expect_match(asked$tell(), "there is no worker 2")
+})
+
+test_that("an app's own profile with the usual interval takes the place of a running one", {
+  own <- withr::local_tempfile()
+  it <- local_profiled(lines = c(
+    "list(call = function(req) {",
+    sprintf("  if (req$PATH_INFO == '/own') Rprof('%s', interval = 0.01)", own),
+    "  open <- Sys.readlink(list.files('/proc/self/fd', full.names = TRUE))",
+    sprintf("  list(status = 200L, headers = list(), body = as.character('%s' %%in%% open))", own),
+    "})"
+  ))
+  asked <- it$profile("--seconds", "60")
+  expect_true(wait_until(function() grepl("profiling for 60 s", asked$tell())))
+  Sys.sleep(1)
+  expect_equal(rawToChar(fetch(paste0(it$url, "/own"))$content), "TRUE")
+  asked$signal(tools::SIGINT)
+  expect_equal(exit_of(asked), 0)
+  expect_match(asked$tell(), "was profiled until the app called Rprof() itself", fixed = TRUE)
+  expect_equal(rawToChar(fetch(paste0(it$url, "/"))$content), "TRUE")
+})
+
+test_that("unloading the package ends a profile", {
+  dir <- normalizePath(withr::local_tempdir())
+  socket <- withr::local_tempfile(pattern = "a", tmpdir = "/tmp")
+  it <- local_r(c(
+    sprintf("stop_admin <- rookery:::admin_start('unix:%s', '%s')", socket, dir),
+    "server <- rookery::startServer('127.0.0.1', 0, list(call = function(req) NULL))",
+    "rookery:::admin_serves('http://127.0.0.1')",
+    "is_profiled <- function() {",
+    "  open <- Sys.readlink(list.files('/proc/self/fd', full.names = TRUE))",
+    "  any(grepl('/profile-[0-9]+[.]out', open))",
+    "}",
+    "until <- Sys.time() + 60",
+    "while (!is_profiled() && Sys.time() < until) rookery::service(20)",
+    "cat('before', is_profiled(), '\\n')",
+    "unloadNamespace('rookery')",
+    "cat('after', is_profiled(), '\\n')"
+  ))
+  expect_true(wait_until(function() file.exists(socket)))
+  asked <- profile_of(paste0("unix:", socket), "--seconds", "120")
+  expect_equal(exit_of(it), 0, info = it$tell())
+  expect_match(it$tell(), "before TRUE \nafter FALSE", fixed = TRUE)
 })
 
 test_that("Ctrl-C ends a profile early and writes what there is", {
@@ -166,7 +235,7 @@ test_that("Ctrl-C ends a profile early and writes what there is", {
   })
   expect_equal(exit_of(asked), 0)
   expect_match(asked$tell(), "samples of R")
-  expect_match(readLines(asked$output, n = 1), "sample.interval=20000")
+  expect_match(readLines(asked$output, n = 1), "sample.interval=20007")
 })
 
 test_that("a worker that dies during a profile is named, and its replacement is profiled", {

@@ -92,3 +92,28 @@ test_that("objects from before unloading are harmless, and report that they have
   expect_match(it$tell(), "closed\nhandle TRUE running FALSE FALSE")
   expect_match(it$tell(), "all done")
 })
+
+test_that("a hook that another package has put before ours stays in order", {
+  skip_if_not_installed("tcltk")
+  skip_if_not(capabilities("tcltk"))
+  it <- local_r(c(
+    reload_code,
+    "use()$stop()",
+    "unloadNamespace('rookery')",
+    # Package tcltk calls the hook of R_PolledEvents that it finds, which is ours if ours remains.
+    "library(rookery)",
+    "use()$stop()",
+    "suppressWarnings(loadNamespace('tcltk'))",
+    "unloadNamespace('rookery')",
+    "for (i in 1:2) {",
+    "  library(rookery)",
+    "  use()$stop()",
+    "  unloadNamespace('rookery')",
+    "}",
+    # R calls the hook while it sleeps.
+    "Sys.sleep(0.1)",
+    "cat('all done\\n')"
+  ))
+  expect_equal(exit_of(it), 0, info = it$tell())
+  expect_match(it$tell(), "all done")
+})

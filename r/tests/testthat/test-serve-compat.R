@@ -207,6 +207,7 @@ test_that("a build without httpuv says how to install it, and install_compat() d
   }
   did <- run_without("rookery::use_compat(quiet = TRUE)")
   expect_equal(did$status, 1)
+  expect_match(did$stdout, "from the files of rookery's release [0-9.]+, and install it with")
   expect_match(did$stdout, "rookery::install_compat\\(\"httpuv_1[.]6[.]17[.]1[.]tar[.]gz\"\\)")
   another <- file.path(source, "another.tar.gz")
   did <- run_without(sprintf("rookery::install_compat('%s')", another))

@@ -105,22 +105,22 @@ test('the page of R\'s own serve() is there while R computes', { timeout, skip }
 test('the button takes a profile and offers its file', { timeout, skip }, async () => {
   const server = await serve(2);
   const page = await open(server, { acceptDownloads: true });
-  const answers = Promise.all([1, 2].map(() => ask(`${server.url}/compute`)));
   await page.locator('[data-action="profile"]').click();
   await shows(page, '#profile', /being profiled/);
+  const answers = Promise.all([1, 2].map(() => ask(`${server.url}/compute`)));
   assert.equal(await page.locator('#profile a').isHidden(), true);
   // A second profile is refused, with the reason.
   await page.waitForFunction(() => !document.querySelector('[data-action="profile"]').disabled);
   await page.keyboard.press('o');
-  await shows(page, '#notice', /another profile is running/);
+  await shows(page, '#refusal', /another profile is running/);
   await shows(page, '#profile', /samples of R: GET:\/compute/);
   const downloading = page.waitForEvent('download');
   await page.locator('#profile a').click();
   const download = await downloading;
   assert.equal(download.suggestedFilename(), 'rookery-profile-1.out');
   const text = await readFile(await download.path(), 'utf8');
-  assert.match(text, /^GC profiling: line profiling: sample\.interval=10000\n/);
-  assert.match(text, /"compute" 1#\d+ "GET:\/compute" /);
+  assert.match(text, /^GC profiling: line profiling: sample\.interval=10007\n/);
+  assert.match(text, /"compute" 1#\d+ .*"GET:\/compute"/);
   assert.deepEqual((await answers).map(({ status }) => status), [200, 200]);
   // The browser reports the refusal itself.
   assert.deepEqual(page.complaints.filter((text) => !text.includes('409')), []);
@@ -163,7 +163,7 @@ test('a refused action is shown until it is acknowledged', { timeout, skip }, as
   await page.route('**/live/actions/add-worker', (route) => route.fulfill({ status: 503 }));
   await page.locator('[data-action="add-worker"]').click();
   await shows(page, '#refusal', /was not done.*status 503/);
-  // Two snapshots later.
+  // The refusal is still shown two snapshots later.
   const at = await page.evaluate('latest.clock');
   await page.waitForFunction((before) => latest.clock > before + 1.5, at);
   assert.equal(await page.locator('#refusal').isVisible(), true);
@@ -188,6 +188,23 @@ test('the page says so when nothing comes from the server, and continues afterwa
   }
   await shows(page, '#connection', /live/);
   await page.locator('#connection.on').waitFor();
+});
+
+test('the page connects again when a stream does not open, and when it is refused', { timeout, skip }, async () => {
+  const server = await serve(1);
+  const page = await open(server);
+  // The first stream gets no response, the second one is refused, and the request for the reason
+  // gets no response.
+  let requests = 0;
+  await page.route('**/live/events', (route) => {
+    requests += 1;
+    if (requests === 2) return route.fulfill({ status: 503 });
+    return requests < 4 ? undefined : route.continue();
+  });
+  await page.reload();
+  await shows(page, '#connection', /no connection/);
+  await page.locator('#connection.on').waitFor();
+  assert.equal(requests, 4);
 });
 
 test('charts survive a clock that is set back, and another colour scheme', { timeout, skip }, async () => {

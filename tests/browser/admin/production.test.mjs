@@ -113,7 +113,8 @@ test('the commands, metrics and pictures of the vignette', { timeout, skip }, as
   }
   assert.equal((await report).status, 200);
   for (const load of loads) await load.end();
-  const [, told] = await server.line(/(the R process of worker \d .*\/report.*)$/);
+  // Which functions R is in differs from run to run.
+  const [, told] = await server.line(/(the R process of worker \d .*\/report.*; r=").+ < handler, app\.R#\d+"$/);
   const numbers = (text) => text.replace(/\d+/g, '1');
   assert.ok(blocks('').some((block) => numbers(block).includes(numbers(told))), `the vignette shows another message than ${told}`);
 
@@ -165,8 +166,8 @@ test('the command of the vignette that exports traces', { timeout, skip }, async
 });
 
 test('every command of the vignette is run by a test', { skip }, () => {
-  // `rookery profile` has tests of its own.
-  const known = /^(rookery (serve|status|profile) |curl |OTEL_\w+=)/;
+  // `rookery new` and `rookery profile` have tests of their own.
+  const known = /^(rookery (new|serve|status|profile) |curl |OTEL_\w+=)/;
   for (const command of commands) assert.match(command, known);
   for (const picture of vignette.matchAll(/\]\((production-\w+\.png)\)/g)) {
     assert.ok(existsSync(resolve(root, 'r/vignettes', picture[1])), picture[1]);

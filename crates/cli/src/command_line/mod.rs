@@ -61,7 +61,7 @@ const HELP: &str = "\
 const UNITS: &str = "\
 Values:
   <size>   bytes, or a number with a unit: 512KB, 10MB, 1GiB
-  <time>   seconds, or a number with a unit: 500ms, 30s, 2min, 12h";
+  <time>   seconds, or a number with a unit: 500ms, 30s, 5m, 12h, 1d";
 
 /// The manual page in roff format. `make settings` generates it.
 const MANUAL: &str = include_str!("rookery.1");

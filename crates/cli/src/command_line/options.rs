@@ -433,8 +433,8 @@ mod tests {
             ),
             (
                 &["serve", "a", "--drain", "0"],
-                "`--drain` must be a time such as 500ms, 30s or 2h (without a unit: seconds), at \
-                 least 1 ms, not `0`.",
+                "`--drain` must be a time such as 500ms, 30s, 5m or 2h (without a unit: seconds), \
+                 at least 1 ms, not `0`.",
             ),
             (
                 &["serve", "a", "--limit", "body_bytes"],

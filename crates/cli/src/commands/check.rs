@@ -76,7 +76,7 @@ pub(crate) fn check_settings(
     serve: &ServeSettings,
     target: &Target,
 ) -> Result<(&'static str, Address), Failure> {
-    let (address, _) = address_and_log(serve)?;
+    let (address, _) = address_and_log(serve, target)?;
     let what = target.kind()?;
     if !target.is_site {
         let (_, package) = r_command::find_r_and_package(&target.folder)?;
@@ -86,12 +86,22 @@ pub(crate) fn check_settings(
     Ok((what, address))
 }
 
-/// Checks the server's address and the files that the settings name. Returns the address and the
+/// Checks the server's addresses and the files that the settings name. Returns the address and the
 /// destination of the access log.
 ///
 /// # Errors
-/// Fails if the address or a file cannot be used.
-pub(crate) fn address_and_log(serve: &ServeSettings) -> Result<(Address, LogTarget), Failure> {
+/// Fails if the address or a file cannot be used, or if the target needs no admin address.
+pub(crate) fn address_and_log(
+    serve: &ServeSettings,
+    target: &Target,
+) -> Result<(Address, LogTarget), Failure> {
+    if target.is_site && serve.admin.is_some() {
+        return Err(Failure::CommandLine(
+            "`--admin` reports on the R processes of an app, and a static site has none: leave it \
+             out, and use a file as the health check."
+                .to_owned(),
+        ));
+    }
     let address = Address::parse(&serve.host, serve.port)?;
     serve.settings.check()?;
     Ok((address, serve.log.checked()?))

@@ -68,14 +68,17 @@ fn record(
 ) -> Result<(Value, Vec<u8>), Failure> {
     let worker = args.worker.map_or_else(String::new, |worker| format!("&worker={worker}"));
     let action = format!("/live/actions/profile?seconds={}{worker}", args.seconds);
-    ask(place, "POST", &action)?;
+    let started = json_of(&ask(place, "POST", &action)?)?;
+    // Another person may start the next profile as soon as this one ends.
+    let number = started["number"].as_u64().ok_or_else(of_another_version)?;
     log_line(&format!("profiling for {} s (Ctrl-C ends the profile early)", args.seconds));
     let mut is_stopped = false;
     let mut until = Instant::now() + Duration::from_secs(args.seconds) + END_TIMEOUT;
     loop {
-        let state = state(place)?;
+        let state = json_of(&ask(place, "GET", &format!("/live/profile?number={number}"))?)?;
         if state["state"] == "finished" {
-            return Ok((state, ask(place, "GET", "/live/profile/file")?));
+            let file = ask(place, "GET", &format!("/live/profile/file?number={number}"))?;
+            return Ok((state, file));
         }
         if Instant::now() >= until || state["state"] != "running" {
             return Err(Failure::Unavailable(
@@ -86,16 +89,19 @@ fn record(
             if std::mem::replace(&mut is_stopped, true) {
                 signal.terminate_process();
             }
-            ask(place, "POST", "/live/actions/stop-profile")?;
+            // Fails if the profile has ended meanwhile, which the next request shows.
+            let _ = ask(place, "POST", &format!("/live/actions/stop-profile?number={number}"));
             until = Instant::now() + END_TIMEOUT;
         }
     }
 }
 
-fn state(place: &AdminAddress) -> Result<Value, Failure> {
-    let json = ask(place, "GET", "/live/profile")?;
-    serde_json::from_slice(&json)
-        .map_err(|_| Failure::Unavailable("The server is of another version.".to_owned()))
+fn json_of(body: &[u8]) -> Result<Value, Failure> {
+    serde_json::from_slice(body).map_err(|_| of_another_version())
+}
+
+fn of_another_version() -> Failure {
+    Failure::Unavailable("The server is of another version of Rookery.".to_owned())
 }
 
 /// Sends a request to the admin listener, and returns the body of a successful response.
@@ -109,7 +115,7 @@ fn ask(place: &AdminAddress, method: &str, path: &str) -> Result<Vec<u8>, Failur
             "{address} needs the token of the live page. Name the server by its app, its process \
              id or a Unix socket, or use the button of its live page."
         ),
-        (405, _) => "The server is of another version of Rookery.".to_owned(),
+        (405, _) => return Err(of_another_version()),
         _ => format!("The server has refused the profile: {why}."),
     }))
 }
@@ -134,7 +140,7 @@ impl Output {
             let file = file.map_err(|error| failure(path, &error))?;
             return Ok(Output { path: path.to_owned(), file, is_new });
         }
-        // Without a chosen name, no file is replaced.
+        // An existing file is replaced only if the user has chosen its name.
         for at in 1.. {
             let name = DEFAULT_OUTPUT.replace(".out", &format!("-{at}.out"));
             let path = PathBuf::from(if at == 1 { DEFAULT_OUTPUT } else { &name });

@@ -96,6 +96,29 @@ impl Address {
         self.try_to_bind().map_err(|error| self.bind_failure(&error))
     }
 
+    /// Returns the address with a free port instead of port 0, so that the port is known before R
+    /// listens. Keeps the port of the current address if the host is the same. Otherwise the system
+    /// chooses a port, which another program could take before R does.
+    ///
+    /// # Errors
+    /// Fails if the system has no free port for the host.
+    #[cfg(any(windows, test))]
+    pub(crate) fn with_free_port(&self, current: Option<&Address>) -> Result<Address, Failure> {
+        let socket = match self {
+            Address::Tcp { socket, .. } if socket.port() == 0 => socket,
+            _ => return Ok(self.clone()),
+        };
+        match current {
+            Some(Address::Tcp { socket: used, .. }) if used.ip() == socket.ip() => {
+                self.with_port(used.port())
+            }
+            _ => {
+                let bound = TcpListener::bind(socket).and_then(|listener| listener.local_addr());
+                self.with_port(bound.map_err(|error| self.bind_failure(&error))?.port())
+            }
+        }
+    }
+
     /// Checks whether the server can listen on the address. Binds a TCP port and closes it again.
     /// For a Unix socket, only checks the path, because binding would create a file.
     ///

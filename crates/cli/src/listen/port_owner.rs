@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// Whether this module can find processes.
+/// Whether this module can find the process that has a socket open.
 pub(crate) const SEES_PROCESSES: bool = true;
 
 /// The maximum number of characters of a command line that the description of a process shows.

@@ -3,7 +3,7 @@
 #[cfg(unix)]
 use std::path::Path;
 
-/// Whether this module can find processes.
+/// Whether this module can find the process that has a socket open.
 pub(crate) const SEES_PROCESSES: bool = false;
 
 /// Returns `None`, because the process that listens on a TCP port is unknown.

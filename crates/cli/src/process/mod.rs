@@ -9,8 +9,8 @@ pub(crate) mod pid1;
 pub(crate) mod signals;
 
 /// The function that returns unused memory to the operating system, for
-/// [`rookery_server::Config::trim`]. `None` where the program uses the system's own allocator: only
-/// on Linux was mimalloc measured to pay.
+/// [`rookery_server::Config::trim`]. `None` on systems other than Linux, where the program uses the
+/// system's allocator.
 #[cfg(target_os = "linux")]
 pub(crate) const TRIM: Option<fn(bool)> = Some(allocator::trim);
 #[cfg(not(target_os = "linux"))]

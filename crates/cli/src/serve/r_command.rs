@@ -178,9 +178,9 @@ fn find_r(path: Option<&OsStr>) -> Option<PathBuf> {
 const PROGRAMS: &[&str] =
     if cfg!(windows) { &["x64/Rterm.exe", "Rterm.exe", "R.exe"] } else { &["R"] };
 
-/// Returns the folders in which R's program is usually installed and that are not in `PATH`. On
-/// Windows, these are the folder that `R_HOME` names and the folders of all versions in `Program
-/// Files`, the newest first.
+/// Returns folders outside of `PATH` in which R's program is usually installed. On Windows, these
+/// are the folder that `R_HOME` names and the folders of all versions in `Program Files`, the
+/// newest first.
 fn usual_folders() -> Vec<PathBuf> {
     if !cfg!(windows) {
         return Vec::new();
@@ -243,7 +243,8 @@ pub(crate) fn path_bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_encoded_bytes()
 }
 
-/// Converts bytes that [`path_bytes`] or a text has given to a value of an environment variable.
+/// Converts the bytes of a path ([`path_bytes`]) or of a text to a value of an environment
+/// variable.
 fn os_string(bytes: Vec<u8>) -> OsString {
     #[cfg(unix)]
     return std::os::unix::ffi::OsStringExt::from_vec(bytes);

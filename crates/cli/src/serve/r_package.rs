@@ -63,7 +63,7 @@ fn around_program() -> Option<PathBuf> {
         .map(Path::to_owned)
 }
 
-/// Returns whether a folder is that of an installed R package rookery.
+/// Returns true if a folder contains an installed R package rookery.
 fn is_package(folder: &Path) -> bool {
     folder.join("serve").join("cli.R").is_file()
 }
@@ -96,7 +96,7 @@ fn await_answer(output: impl Read + Send + 'static, limit: Duration) -> Option<P
     let read = move || {
         let lines = BufReader::new(output.take(MAX_QUERY_OUTPUT)).split(b'\n');
         let found = lines.map_while(Result::ok).find_map(|line| path_in(&line));
-        // The receiver does not exist any more if the time is over.
+        // Sending fails if the time is over.
         let _ = sender.send(found);
     };
     start_thread("r-package", read).ok()?;
@@ -126,8 +126,8 @@ pub(crate) fn version(package: &Path) -> Option<String> {
     Some(version.trim().to_owned())
 }
 
-/// Logs how to get the same version of this program and of the R package, if they differ. Worker
-/// and supervisor also compare the version of their protocol, and a worker with another one exits.
+/// Logs a warning with the remedy if this program and the R package have different versions. This
+/// is no error: only a worker with another version of the protocol than its supervisor exits.
 pub(crate) fn warn_if_versions_differ(package: &Path) {
     let version = version(package);
     if let Some(text) = version.and_then(|version| difference(OWN_VERSION, &version, package)) {

@@ -35,7 +35,7 @@ pub(crate) fn open(url: Option<&str>) {
             // Waits for the process, which would otherwise become a zombie. The process may be the
             // browser itself.
             let waiting = start_thread("rookery-browser", move || {
-                // The status of Windows' explorer says nothing.
+                // The exit status of Windows' explorer does not tell whether it has succeeded.
                 if child.wait().is_ok_and(|status| !status.success() && !cfg!(windows)) {
                     log_line(&failed);
                 }

@@ -8,6 +8,15 @@ use std::process::Command;
 
 use crate::support::{Running, executable, folder, restore_signals};
 
+/// Makes a hard link to the program, or a copy where that is not possible. A copy that is being
+/// written cannot be started while a child process of another test has inherited its descriptor.
+fn install_program(path: &Path) {
+    let program = env!("CARGO_BIN_EXE_rookery");
+    // A copy over an earlier link would overwrite the program itself.
+    let _ = fs::remove_file(path);
+    fs::hard_link(program, path).or_else(|_| fs::copy(program, path).map(drop)).unwrap();
+}
+
 /// A package folder that contains the program, and a folder with an `R` that prints how it was
 /// started.
 pub(crate) struct Installed {
@@ -23,7 +32,7 @@ impl Installed {
             ("bin/none", ""),
         ]);
         let installed = Installed { root };
-        fs::copy(env!("CARGO_BIN_EXE_rookery"), installed.program()).unwrap();
+        install_program(&installed.program());
         executable(
             &installed.root.path().join("bin/R"),
             // bash, like R, keeps blocked signals blocked; dash does not.
@@ -45,7 +54,7 @@ impl Installed {
     /// Copies the program to a folder outside the package, and returns its path.
     fn alone(&self) -> PathBuf {
         let program = self.root.path().join("bin/rookery");
-        fs::copy(env!("CARGO_BIN_EXE_rookery"), &program).unwrap();
+        install_program(&program);
         program
     }
 
@@ -192,7 +201,8 @@ fn a_program_outside_a_package_asks_r_for_it_and_compares_the_versions() {
     let installed = Installed::new();
     let app = folder(&[("app.R", "1")]);
     let package = installed.package();
-    // The answer follows the output of `.Rprofile`, and a process of `.Rprofile` keeps the pipe.
+    // The answer follows the output of `.Rprofile`, and a process that `.Rprofile` has started
+    // keeps the pipe open.
     executable(
         &installed.r(),
         &format!(

@@ -156,7 +156,7 @@ fn reports_mistakes_in_the_file_before_starting_r() {
     for (options, says) in [
         (
             "  workers: 3\n  max_age: old\n",
-            "_server.yml`, line 5, column 12: `max_age:` must be a time such as 500ms, 30s or 2h",
+            "_server.yml`, line 5, column 12: `max_age:` must be a time such as 500ms, 30s, 5m or 2h",
         ),
         (
             "  prot: 1\n",

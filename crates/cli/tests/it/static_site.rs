@@ -344,17 +344,16 @@ fn idle_connections_return_their_memory() {
 #[test]
 fn rejects_an_admin_listener_for_a_static_site() {
     let folder = folder(&[("index.html", "")]);
-    let output = rookery()
-        .arg("serve")
-        .arg(folder.path())
-        .args(["--admin", "127.0.0.1:0"])
-        .output()
-        .expect("it runs");
-    assert_eq!(output.status.code(), Some(2));
-    let printed = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        printed
-            .contains("`--admin` reports on the R processes of an app, and a static site has none"),
-        "{printed}"
-    );
+    for command in ["serve", "check"] {
+        let output = rookery()
+            .arg(command)
+            .arg(folder.path())
+            .args(["--port", "0", "--admin", "127.0.0.1:0"])
+            .output()
+            .expect("it runs");
+        assert_eq!(output.status.code(), Some(2), "{command}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        let why = "`--admin` reports on the R processes of an app, and a static site has none";
+        assert!(printed.contains(why), "{command}: {printed}");
+    }
 }

@@ -40,7 +40,7 @@ impl Write for StandardStream {
     }
 }
 
-/// The streams of the standard library convert UTF-8 for a console, which is not a file on Windows.
+/// Writes to the standard library's streams, which convert UTF-8 for the console of Windows.
 #[cfg(not(unix))]
 impl Write for StandardStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -32,7 +32,7 @@ struct Shared {
     any: AtomicBool,
     /// The static paths with the options that apply to each, including inherited ones.
     tree: ArcSwap<PrefixTree<Arc<Mapping>>>,
-    /// The rules by which the system interprets file names. They are other ones only in tests.
+    /// The rules by which file names are interpreted: those of the system, except in tests.
     rules: NameRules,
 }
 
@@ -60,9 +60,9 @@ impl StaticFiles {
     /// decoded URL paths of requests.
     ///
     /// If one static path is refused, none is changed. If a key occurs twice, the last one counts.
-    /// On macOS and Windows, keys that differ only in case are equal in requests, and an excluded
-    /// one of them counts.
-    /// Each call copies the whole map, which suits tens or hundreds of paths that seldom change.
+    /// On macOS and Windows, requests do not distinguish keys that differ only in case. If one of
+    /// these keys is excluded, the exclusion counts. Each call copies the whole map, which suits
+    /// tens or hundreds of paths that seldom change.
     ///
     /// # Errors
     /// Fails if a key or a path is invalid. [`PathError`] tells the reason.

@@ -98,9 +98,10 @@ pub(super) static ROWS: [Setting; 8] = [
         dev_default: Some("on"),
         places: Places::ALL.without(Places::R),
         help: "Send the time of a request in the queue and in R as Server-Timing",
-        paragraph: "The developer tools of browsers show these times. An app can add times of its \
-                    own, such as `Server-Timing: render;dur=12`. Only for development: the header \
-                    tells strangers how the server works.",
+        paragraph: "The developer tools of browsers show these times, and `render`, in which the \
+                    app's value became the response. An app can add times of its own, such as \
+                    `Server-Timing: db;dur=12`. Only for development: the header tells strangers \
+                    how the server works.",
         ..DEVELOPMENT
     },
     Setting {

@@ -24,11 +24,12 @@ pub(super) static ROWS: [Setting; 11] = [
         placeholder: "dev",
         r_function: "serve",
         help: "Serve HTTPS with a self-signed certificate (the only value is dev)",
-        paragraph: "`dev` creates a certificate for `localhost`, `127.0.0.1` and `::1` for use \
-                    during development. The certificate is created once and kept in R's user data \
-                    folder. Browsers warn about it until you mark it as trusted. In `_server.yml`, \
-                    `tls:` may instead be a mapping with the other HTTPS settings. Certificates \
-                    that are given on the command line replace the whole mapping.",
+        paragraph: "With the value dev, the server uses a certificate for `localhost`, `127.0.0.1` \
+                    and `::1`, which is only for development. The certificate is created once and \
+                    kept in R's user data folder. Browsers warn about it until you mark it as \
+                    trusted. In `_server.yml`, `tls:` may instead be a mapping with the other \
+                    HTTPS settings. Certificates that are given on the command line replace the \
+                    whole mapping.",
         excludes: &["tls_cert", "domain"],
         ..HTTPS
     },

@@ -183,6 +183,21 @@ mod tests {
         }
     }
 
+    /// Checks that no text quotes a value that `with_option_names` would turn into an option.
+    #[test]
+    fn texts_do_not_quote_values_that_are_names_of_settings() {
+        for row in all() {
+            let Kind::Choice(choices) = row.kind else { continue };
+            for value in choices.iter().filter(|value| find(value).is_some()) {
+                let quoted = format!("`{value}`");
+                assert!(
+                    !row.paragraph.contains(&quoted) && !row.help.contains(&quoted),
+                    "{quoted}"
+                );
+            }
+        }
+    }
+
     #[test]
     fn defaults_are_accepted_by_their_own_rows() {
         for row in all() {

@@ -1,18 +1,23 @@
 //! Profiles of R that a person requests from a running server, by route.
 //!
 //! A profile is requested over the scoreboard of each R process. R's own profiler takes the samples
-//! and writes them to a file in the server's run folder. A thread of its own watches the R
-//! processes until the profile ends, and then joins their files. No R process is waited for.
+//! and writes them to a file in the server's run folder. A separate thread watches the R processes
+//! until the profile ends, and then joins their files. The profile ends in time even if an R
+//! process does not react.
 
 mod rprof;
 mod session;
 mod summary;
+mod unended;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::Read as _;
+#[cfg(unix)]
 use std::os::unix::fs::OpenOptionsExt as _;
+#[cfg(windows)]
+use std::os::windows::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,8 +28,9 @@ use rookery_system::signals::with_signals_blocked;
 use rookery_worker_protocol::{ProfileRequest, Scoreboard};
 use serde_json::{Value, json};
 
-use session::{Seen, Session, Step, TargetState};
+use session::{Outcome, Seen, Session, Step, TargetState};
 use summary::Summary;
+use unended::{Unended, limit_size};
 
 pub use rprof::{Added, JoinedProfile};
 
@@ -40,8 +46,11 @@ const MAX_SIZE: usize = 16 << 20;
 /// The minimum share of [`MAX_SIZE`] that the file of one R process may have.
 const MIN_SHARE: usize = 1 << 20;
 
-/// The interval at which the R processes are looked at.
+/// The interval at which the state of the R processes is checked.
 const LOOKS_EVERY: Duration = Duration::from_millis(50);
+
+/// The interval at which files are shortened that R processes write to after the end of a profile.
+const SHORTENED_EVERY: Duration = Duration::from_millis(500);
 
 /// The interval of samples for profiles of at most one minute, in milliseconds.
 const INTERVAL_MS: u64 = 10;
@@ -75,7 +84,7 @@ impl fmt::Debug for ProfiledProcess {
 /// A function that returns the R processes of a server that can be profiled now.
 pub(crate) type ListProcesses = Box<dyn Fn() -> Vec<ProfiledProcess> + Send>;
 
-/// What a person has chosen for a profile.
+/// The options of a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProfileOptions {
     pub(crate) seconds: u64,
@@ -87,7 +96,7 @@ impl ProfileOptions {
     /// Reads the options from the query of a request, such as `?seconds=10&worker=1`.
     ///
     /// # Errors
-    /// Returns the reason for people if an option is wrong.
+    /// Returns a message for people if an option is wrong.
     pub(crate) fn of_query(query: &[u8]) -> Result<ProfileOptions, String> {
         let mut options = ProfileOptions { seconds: DEFAULT_PROFILE_SECONDS, worker: None };
         let query = String::from_utf8_lossy(query.get(1..).unwrap_or_default()).into_owned();
@@ -133,7 +142,9 @@ pub(crate) enum StartError {
 /// The profiler of a server, which takes one profile at a time and keeps the last one.
 pub(crate) struct Profiler {
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    /// The thread of the last profile, which watches the files that R processes have not ended
+    /// until the next profile begins, and returns them.
+    thread: Mutex<Option<JoinHandle<Vec<Unended>>>>,
 }
 
 #[derive(Default)]
@@ -141,6 +152,8 @@ struct Shared {
     state: Mutex<State>,
     /// Whether the profile should end early.
     is_stopped: AtomicBool,
+    /// Whether another profile begins, so that the thread of the last one should end.
+    is_succeeded: AtomicBool,
     /// Whether the admin listener ends, so that the profile ends without its results.
     is_over: AtomicBool,
 }
@@ -152,11 +165,15 @@ struct State {
     options: Option<ProfileOptions>,
     began: Option<Instant>,
     workers: Vec<Value>,
+    /// The last profile that has finished, which is kept until the next one has finished.
     finished: Option<Finished>,
 }
 
-/// The last profile.
+/// A profile that has finished.
 struct Finished {
+    number: u32,
+    options: ProfileOptions,
+    workers: Vec<Value>,
     file: Arc<[u8]>,
     summary: Summary,
     seconds: f64,
@@ -167,7 +184,8 @@ impl Profiler {
         Profiler { shared: Arc::default(), thread: Mutex::default() }
     }
 
-    /// Starts a profile of the R processes that `list` returns, which may change meanwhile.
+    /// Starts a profile of the R processes that `list` returns, which may change meanwhile. Returns
+    /// the number of the profile.
     ///
     /// # Errors
     /// Returns an error if another profile is running, or if there is no R process to profile.
@@ -175,7 +193,7 @@ impl Profiler {
         &self,
         list: ListProcesses,
         options: ProfileOptions,
-    ) -> Result<(), StartError> {
+    ) -> Result<u32, StartError> {
         let processes = list();
         let is_chosen =
             |it: &ProfiledProcess| options.worker.is_none_or(|worker| worker == it.slot);
@@ -188,17 +206,20 @@ impl Profiler {
             return Err(StartError::NoProcess);
         }
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(before) = thread.take() {
-            // The thread has ended, because no profile is running.
-            let _ = before.join();
-        }
+        let unended = thread.take().map_or_else(Vec::new, |before| {
+            // The thread waits for nothing but this, because no profile is running.
+            self.shared.is_succeeded.store(true, Ordering::Release);
+            before.thread().unpark();
+            before.join().unwrap_or_default()
+        });
         let number = state.number.wrapping_add(1).max(1);
         let shared = Arc::clone(&self.shared);
         shared.is_stopped.store(false, Ordering::Release);
+        shared.is_succeeded.store(false, Ordering::Release);
         let share = (MAX_SIZE / count).max(MIN_SHARE);
         // The thread runs no signal handlers, like the server's threads.
         let started = with_signals_blocked(|| {
-            let run = move || Run::new(number, options, share).run(&shared, &*list);
+            let run = move || Run::new(number, options, share, unended).run(&shared, &*list);
             std::thread::Builder::new().name("rookery-profile".to_owned()).spawn(run)
         });
         *thread = Some(started.map_err(|error| StartError::Thread(error.to_string()))?);
@@ -207,41 +228,63 @@ impl Profiler {
             is_running: true,
             options: Some(options),
             began: Some(Instant::now()),
-            ..State::default()
+            workers: Vec::new(),
+            finished: state.finished.take(),
         };
-        Ok(())
+        Ok(number)
     }
 
-    /// Ends the running profile early.
-    pub(crate) fn stop(&self) {
-        self.shared.is_stopped.store(true, Ordering::Release);
-    }
-
-    /// Returns the state of the running or last profile as JSON.
-    pub(crate) fn json(&self) -> Value {
+    /// Ends the running profile early. Returns false if the profile with the number `only` is not
+    /// the one that is running.
+    pub(crate) fn stop(&self, only: Option<u32>) -> bool {
         let state = self.shared.lock();
-        let name = match (state.is_running, &state.finished) {
-            (true, _) => "running",
-            (false, Some(_)) => "finished",
-            (false, None) => "none",
-        };
-        json!({
-            "state": name,
-            "number": state.number,
-            "seconds": state.options.map(|options| options.seconds),
-            "elapsed": state.began.filter(|_| state.is_running).map(|began| began.elapsed().as_secs_f64()),
-            "took": state.finished.as_ref().map(|last| last.seconds),
-            "interval_ms": state.options.map(ProfileOptions::interval_ms),
-            "size": state.finished.as_ref().map(|last| last.file.len()),
-            "workers": state.workers,
-            "summary": state.finished.as_ref().map(|last| last.summary.json()),
+        let is_meant = only.is_none_or(|number| state.is_running && state.number == number);
+        if is_meant {
+            self.shared.is_stopped.store(true, Ordering::Release);
+        }
+        is_meant
+    }
+
+    /// Returns the state of the running or last profile as JSON, or that of the profile with the
+    /// number `only`. Returns `None` if there is no such profile any more.
+    pub(crate) fn json(&self, only: Option<u32>) -> Option<Value> {
+        let state = self.shared.lock();
+        let number = only.unwrap_or(state.number);
+        if let Some(last) = state.finished.as_ref().filter(|last| last.number == number) {
+            return Some(json!({
+                "state": "finished",
+                "number": number,
+                "seconds": last.options.seconds,
+                "elapsed": null,
+                "took": last.seconds,
+                "interval_ms": last.options.interval_ms(),
+                "size": last.file.len(),
+                "workers": last.workers,
+                "summary": last.summary.json(),
+            }));
+        }
+        (number == state.number).then(|| {
+            json!({
+                "state": if state.is_running { "running" } else { "none" },
+                "number": number,
+                "seconds": state.options.map(|options| options.seconds),
+                "elapsed": state.began.map(|began| began.elapsed().as_secs_f64()),
+                "took": null,
+                "interval_ms": state.options.map(ProfileOptions::interval_ms),
+                "size": null,
+                "workers": state.workers,
+                "summary": null,
+            })
         })
     }
 
-    /// Returns the file of the last profile, with its number.
-    pub(crate) fn file(&self) -> Option<(u32, Arc<[u8]>)> {
+    /// Returns the number and the file of the last profile that has finished. Returns `None` if
+    /// there is none, or if its number is not `only`.
+    pub(crate) fn file(&self, only: Option<u32>) -> Option<(u32, Arc<[u8]>)> {
         let state = self.shared.lock();
-        state.finished.as_ref().map(|last| (state.number, Arc::clone(&last.file)))
+        let last = state.finished.as_ref();
+        let last = last.filter(|last| only.is_none_or(|number| number == last.number));
+        last.map(|last| (last.number, Arc::clone(&last.file)))
     }
 }
 
@@ -273,10 +316,12 @@ struct Run {
     /// The R processes of the profile, by their serial numbers.
     processes: HashMap<u64, ProfiledProcess>,
     files: HashMap<u64, File>,
+    /// The profiles before this one that R processes have not ended.
+    unended: Vec<Unended>,
 }
 
 impl Run {
-    fn new(number: u32, options: ProfileOptions, share: usize) -> Run {
+    fn new(number: u32, options: ProfileOptions, share: usize, unended: Vec<Unended>) -> Run {
         Run {
             request: ProfileRequest { number, interval_ms: options.interval_ms() },
             options,
@@ -284,15 +329,16 @@ impl Run {
             session: Session::new(Duration::from_secs(options.seconds), options.worker),
             processes: HashMap::new(),
             files: HashMap::new(),
+            unended,
         }
     }
 
-    fn run(mut self, shared: &Shared, list: &dyn Fn() -> Vec<ProfiledProcess>) {
+    fn run(mut self, shared: &Shared, list: &dyn Fn() -> Vec<ProfiledProcess>) -> Vec<Unended> {
         let began = Instant::now();
         while !self.session.is_over() {
             if shared.is_over.load(Ordering::Acquire) {
                 self.processes.values().for_each(withdraw);
-                return;
+                return Vec::new();
             }
             if shared.is_stopped.load(Ordering::Acquire) {
                 self.session.stop();
@@ -303,16 +349,62 @@ impl Run {
                 std::thread::park_timeout(LOOKS_EVERY);
             }
         }
-        let most = Duration::from_secs(self.options.seconds);
-        let seconds = began.elapsed().min(most).as_secs_f64();
+        self.finish(began.elapsed(), shared);
+        let stops =
+            || [&shared.is_over, &shared.is_succeeded].iter().any(|it| it.load(Ordering::Acquire));
+        while !stops() {
+            self.limit_files(&list());
+            if self.unended.is_empty() {
+                break;
+            }
+            std::thread::park_timeout(SHORTENED_EVERY);
+        }
+        self.unended
+    }
+
+    /// Joins the files, and makes the profile the last one that has finished.
+    fn finish(&mut self, took: Duration, shared: &Shared) {
+        let seconds = took.min(Duration::from_secs(self.options.seconds)).as_secs_f64();
         let (file, summary, added) = self.join();
+        let finished = Finished {
+            number: self.request.number,
+            options: self.options,
+            workers: self.workers(Some(&added)),
+            file: file.into(),
+            summary,
+            seconds,
+        };
+        for target in &self.session.targets {
+            if target.state != TargetState::Ended(Outcome::NotEnded) {
+                continue;
+            }
+            let file = self.files.remove(&target.key);
+            if let Some((process, file)) = self.processes.remove(&target.key).zip(file) {
+                self.unended.push(Unended { number: self.request.number, process, file });
+            }
+        }
+        self.files.clear();
         let mut state = shared.lock();
-        state.workers = self.workers(Some(&added));
-        state.finished = Some(Finished { file: file.into(), summary, seconds });
+        state.finished = Some(finished);
         state.is_running = false;
     }
 
+    /// Limits the size of the files of this profile and of earlier ones that R processes have not
+    /// ended.
+    fn limit_files(&mut self, running: &[ProfiledProcess]) {
+        self.unended.retain(|unended| unended.is_written(running));
+        self.unended.iter().for_each(|unended| limit_size(&unended.file, 0));
+        self.files.values().for_each(|file| limit_size(file, self.max_read()));
+    }
+
+    /// Returns the maximum number of bytes that are read from the file of one R process. A file may
+    /// exceed its share, because R ends it only at the next check for interrupts.
+    fn max_read(&self) -> u64 {
+        (self.share + MIN_SHARE) as u64
+    }
+
     fn look(&mut self, now: Duration, processes: Vec<ProfiledProcess>) {
+        self.limit_files(&processes);
         let seen: Vec<Seen> = processes
             .iter()
             .map(|process| Seen {
@@ -351,14 +443,14 @@ impl Run {
 
     /// Joins the files of the R processes. Returns what was read from each of them.
     fn join(&mut self) -> (Vec<u8>, Summary, HashMap<u64, Added>) {
-        let interval = u64::from(self.request.interval_ms) * 1000;
+        let interval = self.request.interval_us();
         let mut joined = JoinedProfile::new(interval, MAX_SIZE);
         let mut added = HashMap::new();
         for target in &self.session.targets {
             let mut bytes = Vec::new();
-            let most = (self.share + MIN_SHARE) as u64;
+            let most = self.max_read();
             if let Some(file) = self.files.get_mut(&target.key) {
-                // What can be read is used.
+                // After an error, the bytes that could be read are used.
                 let _ = file.take(most).read_to_end(&mut bytes);
             }
             added.insert(target.key, joined.add(&bytes));
@@ -396,13 +488,17 @@ fn withdraw(process: &ProfiledProcess) {
     (*process.scoreboard).as_ref().request_profile(None);
 }
 
-/// Opens the file of a profile and removes its name, so that nothing is left behind however the
-/// processes end. Returns `None` if there is no such file. The folder belongs to the server's user,
-/// but is written by R code, so links are not followed.
+/// Opens the file of a profile, also for writing so that it can be shortened, and removes its name,
+/// so that nothing is left behind however the processes end. Returns `None` if there is no such
+/// file. The folder belongs to the server's user, but is written by R code, so links are not
+/// followed.
 fn take_file(path: &Path) -> Option<File> {
     let mut options = OpenOptions::new();
-    let options = options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    let file = options.open(path).ok()?;
+    #[cfg(unix)]
+    options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    #[cfg(windows)]
+    options.custom_flags(windows_sys::Win32::Storage::FileSystem::FILE_FLAG_OPEN_REPARSE_POINT);
+    let file = options.read(true).write(true).open(path).ok()?;
     let _ = fs::remove_file(path);
     file.metadata().is_ok_and(|found| found.is_file()).then_some(file)
 }

@@ -96,7 +96,7 @@ impl JoinedProfile {
     }
 
     /// Adds the samples of a file, of which only complete lines are read. The file may have any
-    /// contents. A file with another interval is left out, because its samples would count for
+    /// contents. A file with another interval is left out, because each of its samples stands for
     /// another time.
     pub fn add(&mut self, file: &[u8]) -> Added {
         let mut added = Added::default();

@@ -11,7 +11,7 @@ pub(super) const GRACE: Duration = Duration::from_secs(3);
 /// The maximum number of R processes of a profile, including those that replace others.
 const MAX_TARGETS: usize = 256;
 
-/// What is seen of an R process.
+/// The observed state of an R process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seen {
     /// The serial number of the process.
@@ -119,7 +119,7 @@ impl Session {
         Session { seconds, only, ended_at: None, targets: Vec::new() }
     }
 
-    /// Ends the profile early, at the next turn.
+    /// Ends the profile early, at the next call of [`turn`](Self::turn).
     pub(super) fn stop(&mut self) {
         self.seconds = Duration::ZERO;
     }
@@ -130,8 +130,8 @@ impl Session {
         self.ended_at.is_some() && self.targets.iter().all(is_ended)
     }
 
-    /// Takes what is seen of the running R processes at the time `now` since the beginning. Returns
-    /// what must be done now, each with the key of its process.
+    /// Records the observed state of the running R processes at the time `now` since the beginning.
+    /// Returns the steps that must be done now, each with the key of its process.
     pub(super) fn turn(&mut self, now: Duration, processes: &[Seen]) -> Vec<(u64, Step)> {
         let mut steps = Vec::new();
         let is_new_end = self.ended_at.is_none() && now >= self.seconds;

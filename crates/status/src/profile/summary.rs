@@ -89,16 +89,27 @@ struct Count {
 }
 
 impl SummaryBuilder {
-    /// Counts a sample, whose functions are given from the innermost on. Of a handler, only the
-    /// functions that it calls count: those outside are the same for all.
+    /// Counts a sample, whose functions are given from the innermost on. In the sample of a
+    /// handler, only the functions that the handler calls count, because the functions outside are
+    /// the same for all handlers.
     pub(super) fn add_sample(&mut self, names: impl Iterator<Item = String>) {
         self.samples += 1;
         let mut route = None;
-        for (at, name) in names.enumerate() {
+        let mut inner = Vec::new();
+        for name in names {
             if is_route(&name) {
                 route = Some(name);
                 break;
             }
+            inner.push(name);
+        }
+        // The function with the name of the route calls the handler in this way, see profile.c.
+        for caller in [".Call", "<Anonymous>"] {
+            if route.is_some() && inner.last().is_some_and(|name| name == caller) {
+                inner.pop();
+            }
+        }
+        for (at, name) in inner.into_iter().enumerate() {
             let count = self.functions.entry(name).or_default();
             count.own += u64::from(at == 0);
             count.total += u64::from(count.last != self.samples);
@@ -134,7 +145,7 @@ mod tests {
         let mut builder = SummaryBuilder::default();
         for sample in [
             &["sort", "f", "f", "GET:/a", "service"][..],
-            &["f", "GET:/a", "service"],
+            &["f", "<Anonymous>", ".Call", "GET:/a", "service"],
             &["g", "POST:/b", "service"],
             &["service"],
             &["h", "WEBSOCKET:message", "service"],
@@ -157,6 +168,7 @@ mod tests {
             (of("f"), of("sort"), of("service")),
             (Some((1, 2)), Some((1, 1)), Some((1, 1)))
         );
+        assert_eq!((of("<Anonymous>"), of(".Call")), (None, None));
         assert_eq!(summary.by_total[0].name, "f");
         assert!((summary.json()["seconds"].as_f64().unwrap() - 0.06).abs() < 1e-9);
     }

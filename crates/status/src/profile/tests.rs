@@ -1,5 +1,7 @@
-//! Tests of profiles with R processes that a test plays.
+//! Tests of profiles with R processes that the test simulates.
 
+use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::Ordering::Acquire;
 
 use rookery_worker_protocol::{ProfileProgress, SharedScoreboard};
@@ -33,7 +35,7 @@ impl Game {
         Game { folder, processes, profiler: Profiler::new(), boards }
     }
 
-    fn start(&self, query: &str) -> Result<(), StartError> {
+    fn start(&self, query: &str) -> Result<u32, StartError> {
         let options = ProfileOptions::of_query(query.as_bytes()).unwrap();
         let processes = Arc::clone(&self.processes);
         self.profiler.start(Box::new(move || processes.lock().unwrap().clone()), options)
@@ -41,15 +43,21 @@ impl Game {
 
     /// Waits until a profile is requested from a process, and begins it.
     fn begin(&self, slot: usize, samples: &str) -> u32 {
+        self.begin_open(slot, samples).0
+    }
+
+    /// Does the same, and returns the file as well, which R keeps open.
+    fn begin_open(&self, slot: usize, samples: &str) -> (u32, File) {
         let word = self.boards[slot].profile_word();
         wait(|| ProfileRequest::of_word(word.load(Acquire)).is_some());
         let request = ProfileRequest::of_word(word.load(Acquire)).unwrap();
         let path = self.folder.path().join(slot.to_string()).join(profile_file(request.number));
-        let interval = u64::from(request.interval_ms) * 1000;
-        fs::write(&path, format!("line profiling: sample.interval={interval}\n{samples}")).unwrap();
+        let interval = request.interval_us();
+        let mut file = File::create(&path).unwrap();
+        write!(file, "line profiling: sample.interval={interval}\n{samples}").unwrap();
         self.boards[slot].set_profile_progress(request.number, ProfileProgress::Running);
         wait(|| !path.exists());
-        request.number
+        (request.number, file)
     }
 
     /// Waits until the profile is to be ended in a process, and ends it.
@@ -60,8 +68,12 @@ impl Game {
     }
 
     fn finished(&self) -> Value {
-        wait(|| self.profiler.json()["state"] == "finished");
-        self.profiler.json()
+        wait(|| self.state() == "finished");
+        self.profiler.json(None).unwrap()
+    }
+
+    fn state(&self) -> Value {
+        self.profiler.json(None).unwrap()["state"].clone()
     }
 }
 
@@ -76,7 +88,7 @@ fn wait(is: impl Fn() -> bool) {
 #[test]
 fn the_files_of_several_processes_are_joined_and_removed() {
     let game = Game::new(2);
-    assert_eq!(game.profiler.json()["state"], "none");
+    assert_eq!(game.state(), "none");
     game.start("?seconds=1").unwrap();
     assert_eq!(game.start(""), Err(StartError::Busy));
     let number = game.begin(0, "#File 1: a.R\n\"f\" 1#2 \"GET:/a\" \n");
@@ -87,14 +99,14 @@ fn the_files_of_several_processes_are_joined_and_removed() {
     assert_eq!(json["summary"]["samples"], 2);
     assert_eq!(json["workers"][1]["samples"], 1);
     assert!(json["workers"][0]["problem"].is_null(), "{json}");
-    let (_, file) = game.profiler.file().unwrap();
+    let (_, file) = game.profiler.file(Some(number)).unwrap();
     let text = String::from_utf8(file.to_vec()).unwrap();
     assert!(text.contains("#File 2: b.R\n\"g\" 2#3 \"GET:/b\" \n"), "{text}");
     // The next profile has another number.
     game.start("?seconds=1&worker=1").unwrap();
-    assert!(game.profiler.file().is_none());
+    assert!(game.profiler.file(Some(number + 1)).is_none());
     assert_eq!(game.begin(1, ""), number + 1);
-    game.profiler.stop();
+    assert!(game.profiler.stop(None));
     game.end(1, number + 1);
     assert_eq!(game.finished()["workers"].as_array().unwrap().len(), 1);
 }
@@ -114,6 +126,66 @@ fn a_process_that_dies_or_does_not_begin_is_named() {
     assert!(problem(2).contains("does not check for interrupts"), "{json}");
     // The samples of the process that has died are there.
     assert_eq!(json["summary"]["samples"], 2);
+}
+
+#[test]
+fn each_person_gets_the_profile_with_the_number_of_its_start() {
+    let game = Game::new(1);
+    let first = game.start("?seconds=300").unwrap();
+    game.begin(0, "\"f\" \n");
+    assert!(!game.profiler.stop(Some(first + 1)));
+    assert!(game.profiler.stop(Some(first)));
+    game.end(0, first);
+    game.finished();
+    assert!(!game.profiler.stop(Some(first)), "it has ended");
+    // While the next profile is running, the first one can still be fetched.
+    let second = game.start("?seconds=300").unwrap();
+    assert_ne!(first, second);
+    game.begin(0, "\"g\" \n\"g\" \n");
+    let of = |number| game.profiler.json(Some(number));
+    assert_eq!(
+        (&of(first).unwrap()["state"], game.state()),
+        (&json!("finished"), json!("running"))
+    );
+    assert_eq!(of(first).unwrap()["summary"]["samples"], 1);
+    assert_eq!(of(first).unwrap()["workers"][0]["samples"], 1);
+    assert_eq!(game.profiler.file(None).unwrap().0, first);
+    assert!(game.profiler.file(Some(second)).is_none());
+    assert!(game.profiler.stop(Some(second)));
+    game.end(0, second);
+    assert_eq!(game.finished()["summary"]["samples"], 2);
+    assert_eq!((of(first), game.profiler.file(Some(first))), (None, None));
+}
+
+#[test]
+fn a_process_that_does_not_end_its_profile_cannot_fill_the_disk() {
+    let game = Game::new(1);
+    let number = game.start("?seconds=300").unwrap();
+    let (_, file) = game.begin_open(0, "\"f\" \n");
+    // R writes on and does not check for interrupts.
+    let write = |size: usize| (&file).write_all(&vec![b'x'; size]).unwrap();
+    let used = |most: usize| {
+        let file = file.try_clone().unwrap();
+        wait(|| file.metadata().unwrap().blocks() * 512 <= most as u64 + (1 << 16));
+    };
+    write(MAX_SIZE + 2 * MIN_SHARE);
+    used(MAX_SIZE + MIN_SHARE);
+    game.profiler.stop(Some(number));
+    assert_eq!(game.finished()["summary"]["samples"], 1);
+    write(1 << 20);
+    used(0);
+    // The file does not grow during the next profile either, which R has not noticed.
+    let next = game.start("?seconds=300").unwrap();
+    write(1 << 20);
+    used(0);
+    game.profiler.stop(Some(next));
+    game.finished();
+    write(1 << 20);
+    used(0);
+    // The server's file is closed when R has ended the profile.
+    game.boards[0].set_profile_progress(number, ProfileProgress::Complete);
+    let thread = || game.profiler.thread.lock().unwrap().as_ref().unwrap().is_finished();
+    wait(thread);
 }
 
 #[test]
@@ -149,7 +221,7 @@ fn without_a_process_no_profile_is_started() {
     assert_eq!(game.start("?worker=1"), Err(StartError::NoProcess));
     game.processes.lock().unwrap().clear();
     assert_eq!(game.start(""), Err(StartError::NoProcess));
-    assert_eq!(game.profiler.json()["state"], "none");
+    assert_eq!(game.state(), "none");
 }
 
 #[test]

@@ -87,7 +87,7 @@ pub(super) fn of(about: &ServerInfo, report: &Report, registry: &BackendRegistry
 
 /// Returns what R is busy with and in which functions, if it is known.
 fn task(process: &Process, seen: &RProcess) -> Option<String> {
-    let stack = r_stack(&process.backend.scoreboard).map(|stack| format!("in {}", stack.text));
+    let stack = r_stack(&process.backend.scoreboard).map(|stack| stack.phrase());
     let parts: Vec<String> = process.route(seen).into_iter().chain(stack).collect();
     (!parts.is_empty()).then(|| parts.join(" "))
 }

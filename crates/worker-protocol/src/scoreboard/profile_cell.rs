@@ -3,7 +3,6 @@
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
-use std::time::Duration;
 
 use super::Scoreboard;
 
@@ -33,9 +32,11 @@ impl ProfileRequest {
         (interval_ms != 0).then_some(ProfileRequest { number, interval_ms })
     }
 
-    /// Returns the time between two samples.
-    pub fn interval(self) -> Duration {
-        Duration::from_millis(self.interval_ms.into())
+    /// Returns the time between two samples in microseconds. The R package recognizes its own
+    /// profile by this interval, which is therefore a little longer than `interval_ms` and no round
+    /// number. If the timer has another interval, the app has called `Rprof()`.
+    pub fn interval_us(self) -> u64 {
+        u64::from(self.interval_ms) * 1000 + 7
     }
 }
 

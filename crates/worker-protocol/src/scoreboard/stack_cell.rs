@@ -54,14 +54,14 @@ impl StackCell {
 
 impl Scoreboard {
     /// Returns the functions that R's thread has last found on its stack during its current
-    /// activity. Returns `None` if it has not looked: R looks only when an activity takes long, and
-    /// only where it checks for interrupts.
+    /// activity. Returns `None` if there is no sample: R's thread takes samples only of an activity
+    /// that takes long, and only where R checks for interrupts.
     pub fn stack(&self) -> Option<StackSample> {
         self.stack.0.read()
     }
 
     /// Records the functions that R's thread has found on its stack at the time `at`, according to
-    /// [`now`]. Called on R's thread.
+    /// [`now`](crate::now). Called on R's thread.
     pub fn set_stack(&self, at: u64, text: &[u8]) {
         self.stack.0.write(at, text);
     }

@@ -382,6 +382,13 @@ pub extern "C" fn rk_init(schedule: extern "C" fn(), released: extern "C" fn()) 
     });
 }
 
+/// Returns the version of this library, which C compares with its own.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_version() -> *const c_char {
+    const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
+    VERSION.as_ptr().cast()
+}
+
 /// Returns the message of the last error. The text is valid until the next call of this function.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_error() -> *const c_char {

@@ -9,7 +9,7 @@ use super::json_text::{list, number, text};
 /// The counters of the last two snapshots of a server.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
-    /// The time of the last snapshot by the server's clock, which is never set.
+    /// The time of the last snapshot by the server's monotonic clock.
     clock: f64,
     pid: u64,
     /// The time between the snapshots in seconds; `None` before the second one.
@@ -25,7 +25,7 @@ impl Figures {
     /// Adds a snapshot. A snapshot that follows the one before at once, because another viewer has
     /// come, is left out.
     pub(super) fn update(&mut self, snapshot: &Value) {
-        // A server of an older version only has the time of day.
+        // A server of an older version reports only the time of day.
         let clock = snapshot["clock"].as_f64().unwrap_or_else(|| number(&snapshot["at"]));
         let report = &snapshot["report"];
         let pid = report["pid"].as_u64().unwrap_or_default();

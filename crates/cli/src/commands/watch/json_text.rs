@@ -5,8 +5,8 @@ use std::time::Duration;
 use rookery_status::{format_duration, visible_text};
 use serde_json::Value;
 
-/// Returns a text of the report, whose characters are all visible. An older server has not replaced
-/// the others itself.
+/// Returns a text of the report, in which characters that could change the state of a terminal are
+/// replaced. Servers of older versions do not replace such characters themselves.
 pub(super) fn text(value: &Value) -> String {
     visible_text(value.as_str().unwrap_or_default())
 }

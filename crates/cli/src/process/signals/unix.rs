@@ -87,9 +87,10 @@ impl ReceivedSignal {
         self.is_worker_restart() || self.is_worker_increase() || self.is_worker_decrease()
     }
 
-    /// Returns true if the signal is a Ctrl-C that was typed at the terminal.
+    /// Returns true if the signal is a Ctrl-C that was typed at the terminal. Where the sender is
+    /// unknown, any SIGINT counts as one.
     pub(crate) fn is_ctrl_c(self) -> bool {
-        self.number == libc::SIGINT && !self.is_sent
+        self.number == libc::SIGINT && (!self.is_sent || !KNOWS_SENDER)
     }
 
     /// Returns true if the kernel sent the signal because this background process used its
@@ -318,6 +319,14 @@ mod tests {
         let ctrl_c =
             ReceivedSignal { number: libc::SIGINT, is_sent: false, sender: 0, is_ignored: false };
         assert!(ctrl_c.is_ctrl_c() && ctrl_c.is_stop() && !term(0).is_ctrl_c());
+    }
+
+    #[test]
+    fn a_sent_sigint_is_a_ctrl_c_only_where_the_sender_is_unknown() {
+        // This is the signal as a system reports it that does not know the sender.
+        let sent =
+            ReceivedSignal { number: libc::SIGINT, is_sent: true, sender: 0, is_ignored: false };
+        assert_eq!(sent.is_ctrl_c(), !KNOWS_SENDER);
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub(super) use system::{KNOWS_SENDER, SignalWaiter};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arrival {
     pub(super) number: i32,
-    /// Whether a process has sent the signal, and not the kernel.
+    /// Whether a process, and not the kernel, has sent the signal.
     pub(super) is_sent: bool,
     /// The id of the process that sent the signal; 0 if the kernel sent it or if the sender is
     /// unknown.

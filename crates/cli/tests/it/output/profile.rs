@@ -11,10 +11,12 @@ const FINISHED: &str = r#"{"state":"finished","interval_ms":10,"took":1.0,"worke
 [{"slot":0,"pid":8,"problem":null}],"summary":{"samples":2,"seconds":0.02,
 "routes":[{"route":"GET:/a","seconds":0.02}],"by_self":[],"by_total":[]}}"#;
 
+const STARTED: &str = r#"{"number":4}"#;
+
 const FILE: &str = "sample.interval=10000\n\"f\" \"GET:/a\" \n\"f\" \"GET:/a\" \n";
 
-/// Serves requests on a socket, each with what `respond` returns for its first line. Returns the
-/// first lines of the requests so far.
+/// Responds to each request on a socket with what `respond` returns for the request's first line.
+/// Returns the first lines of the requests so far.
 fn serve(
     socket: &Path,
     respond: impl Fn(&str) -> (u16, String) + Send + 'static,
@@ -52,9 +54,9 @@ fn the_file_is_written_and_never_replaced_unless_it_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("admin");
     let seen = serve(&socket, |request| match request {
-        "GET /live/profile" => (200, FINISHED.to_owned()),
-        "GET /live/profile/file" => (200, FILE.to_owned()),
-        _ => (202, String::new()),
+        "GET /live/profile?number=4" => (200, FINISHED.to_owned()),
+        "GET /live/profile/file?number=4" => (200, FILE.to_owned()),
+        _ => (202, STARTED.to_owned()),
     });
     for (arguments, name, action) in [
         (&["--seconds", "1"][..], "rookery-profile.out", "seconds=1"),
@@ -74,7 +76,8 @@ fn the_file_is_written_and_never_replaced_unless_it_is_named() {
         assert_eq!(std::fs::read_to_string(folder.path().join(name)).unwrap(), FILE);
         let requests = std::mem::take(&mut *seen.lock().unwrap());
         let action = format!("POST /live/actions/profile?{action}");
-        assert_eq!(requests, [&action, "GET /live/profile", "GET /live/profile/file"]);
+        let expected = ["GET /live/profile?number=4", "GET /live/profile/file?number=4"];
+        assert_eq!(requests, [&action, expected[0], expected[1]]);
     }
 }
 
@@ -108,14 +111,14 @@ fn ctrl_c_ends_the_profile_and_writes_what_there_is() {
     let is_stopped = Arc::new(Mutex::new(false));
     let stopped = Arc::clone(&is_stopped);
     let seen = serve(&socket, move |request| match request {
-        "POST /live/actions/stop-profile" => {
+        "POST /live/actions/stop-profile?number=4" => {
             *stopped.lock().unwrap() = true;
             (202, String::new())
         }
-        "GET /live/profile" if *stopped.lock().unwrap() => (200, FINISHED.to_owned()),
-        "GET /live/profile" => (200, r#"{"state":"running"}"#.to_owned()),
-        "GET /live/profile/file" => (200, FILE.to_owned()),
-        _ => (202, String::new()),
+        "GET /live/profile?number=4" if *stopped.lock().unwrap() => (200, FINISHED.to_owned()),
+        "GET /live/profile?number=4" => (200, r#"{"state":"running"}"#.to_owned()),
+        "GET /live/profile/file?number=4" => (200, FILE.to_owned()),
+        _ => (202, STARTED.to_owned()),
     });
     let mut it = profile(&socket, folder.path(), &["--seconds", "300"]);
     rookery_test_support::wait_until("it runs", || seen.lock().unwrap().len() >= 2);

@@ -11,7 +11,8 @@ use rookery_exchange::{Exchange, ExchangeId, RequestId, TraceContext, Version};
 use crate::net::addresses::ConnectionAddresses;
 use crate::rejection::Rejection;
 
-/// The headers of a request about its trace. Names as text would be parsed for each request.
+/// The names of the headers with a request's trace context, which as text would be parsed for each
+/// request.
 static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 pub(super) static TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 

@@ -74,7 +74,7 @@ impl ResponseOptions {
         self.is_head
     }
 
-    /// Returns true if the page script is to be inserted into the response, if it is a page.
+    /// Returns true if the page script is inserted into the response in case it is an HTML page.
     pub(crate) fn inserts_script(self) -> bool {
         self.page_depth.is_some()
     }

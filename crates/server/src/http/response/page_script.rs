@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
+    ACCEPT, ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
     CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
 };
 use http::request::Parts;
@@ -19,6 +19,9 @@ mod html_scan;
 
 /// The maximum length in bytes of a page into which the script is inserted.
 pub const MAX_PAGE_SIZE: u64 = 4 << 20;
+
+/// The header in which a browser says what it needs the response for.
+const DESTINATION: &str = "sec-fetch-dest";
 
 /// Headers of a response whose body must not be changed, because they describe the exact bytes.
 const DIGESTS: [&str; 5] = ["content-digest", "repr-digest", "digest", "content-md5", "signature"];
@@ -137,15 +140,21 @@ pub(crate) fn page_depth(head: &Parts) -> Option<u16> {
     };
     let is_page = head.method == Method::GET
         && head.version >= Version::HTTP_11
-        && head.headers.get("sec-fetch-dest").is_none_or(has_destination);
+        && head.headers.get(DESTINATION).is_none_or(has_destination);
     let folders = head.uri.path().bytes().filter(|byte| *byte == b'/').count();
     is_page.then(|| u16::try_from(folders.saturating_sub(1)).ok()).flatten()
 }
 
-/// Removes the conditions of a request for a page. A browser may have a copy from before the
-/// development mode, which has no script.
+/// Removes the conditions of a browser's request for a page. The browser may have a copy from
+/// before the development mode, which has no script. Browsers do not send `Sec-Fetch-Dest` over
+/// plain HTTP from another machine, but they accept HTML only for pages, and not for images or in
+/// `fetch()`.
 pub(crate) fn remove_conditions(head: &mut Parts) {
-    if page_depth(head).is_some() {
+    let accepts_html = || {
+        let values = head.headers.get_all(ACCEPT).iter();
+        values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).any(is_html)
+    };
+    if page_depth(head).is_some() && (head.headers.contains_key(DESTINATION) || accepts_html()) {
         head.headers.remove(IF_NONE_MATCH);
         head.headers.remove(IF_MODIFIED_SINCE);
     }
@@ -359,5 +368,51 @@ mod tests {
         assert_eq!(depth("GET", "/", Some("empty")), None);
         assert_eq!(depth("HEAD", "/", None), None);
         assert_eq!(depth("POST", "/", Some("document")), None);
+    }
+
+    #[test]
+    fn only_requests_of_browsers_for_pages_lose_their_conditions() {
+        let keeps = |method: &str, lines: &[(&str, &str)]| {
+            let mut request = http::Request::builder()
+                .method(method)
+                .uri("/")
+                .header(IF_NONE_MATCH, "\"a\"")
+                .header(IF_MODIFIED_SINCE, "Thu, 26 Nov 2026 07:00:00 GMT");
+            for (name, value) in lines {
+                request = request.header(*name, *value);
+            }
+            let mut head = request.body(()).unwrap().into_parts().0;
+            remove_conditions(&mut head);
+            let [none_match, modified] =
+                [IF_NONE_MATCH, IF_MODIFIED_SINCE].map(|name| head.headers.contains_key(name));
+            assert_eq!(none_match, modified);
+            modified
+        };
+        // What Chromium and Firefox send for a page, with and without a secure context.
+        let html = ("accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8");
+        let document = ("sec-fetch-dest", "document");
+        for lines in [
+            &[html][..],
+            &[html, document],
+            &[document],
+            &[("sec-fetch-dest", "iframe")],
+            &[("accept", "application/xml"), ("accept", "*/*, Text/HTML;q=0.5")],
+        ] {
+            assert!(!keeps("GET", lines), "{lines:?}");
+        }
+        // curl, an image over plain HTTP from another machine, fetch().
+        for lines in [
+            &[][..],
+            &[("accept", "*/*")],
+            &[("accept", "application/json")],
+            &[("accept", "image/avif,image/webp,image/apng,image/svg+xml,image/*,*/*;q=0.8")],
+            &[("accept", "text/htmlx")],
+            &[html, ("sec-fetch-dest", "image")],
+            &[html, ("sec-fetch-dest", "empty")],
+        ] {
+            assert!(keeps("GET", lines), "{lines:?}");
+        }
+        assert!(keeps("HEAD", &[html]));
+        assert!(keeps("POST", &[html, document]));
     }
 }

@@ -156,8 +156,8 @@ pub(crate) async fn respond_when_ready(
     build_outcome(context, head, found, bytes, local.is_some(), options)
 }
 
-/// Opens or reads a file on a thread that may block. `is_page` is true if the page script is to be
-/// inserted into the file if it is a page.
+/// Opens or reads a file on a thread that may block. If `is_page` is true, also reads an HTML page
+/// as a whole, so that the page script can be inserted.
 fn fetch(
     pending: PendingLookup,
     now: SystemTime,
@@ -180,8 +180,8 @@ fn fetch(
     fetched
 }
 
-/// Returns the maximum size in bytes up to which a file is read into memory as a whole, if the page
-/// script is to be inserted into pages.
+/// Returns the maximum size in bytes up to which a file is read into memory as a whole. The limit
+/// is higher for HTML pages, so that the page script can be inserted.
 fn size_limit(found: &Found) -> u64 {
     let is_html =
         |header: &Header| header.is("content-type") && page_script::is_html(header.value());

@@ -33,7 +33,7 @@ const PREFIX: &str = r"\\.\pipe\";
 /// The size in bytes of the system's buffer for each direction of a pipe.
 const BUFFER_BYTES: u32 = 64 << 10;
 
-/// Returns the number of an error of Windows as the standard library has it.
+/// Converts the number of a Windows error to the type of the standard library.
 fn number(error: u32) -> i32 {
     i32::try_from(error).unwrap_or(i32::MAX)
 }
@@ -49,7 +49,7 @@ pub(crate) struct LocalListener {
 
 #[derive(Debug)]
 enum Instance {
-    /// An instance that no async runtime knows yet.
+    /// An instance that is not registered with an async runtime yet.
     Unregistered(OwnedHandle),
     Registered(NamedPipeServer),
     /// No instance could be created, or it is being replaced.

@@ -29,8 +29,8 @@ fn first_bytes<'a>(buffers: &'a [io::IoSlice<'_>]) -> &'a [u8] {
 #[derive(Debug)]
 pub struct PipeStream {
     pipe: NamedPipeServer,
-    /// A byte that [`try_peek`](Self::try_peek) has read, and the next read returns. The system
-    /// cannot leave it in the pipe, because the async runtime reads in advance.
+    /// A byte that [`try_peek`](Self::try_peek) has read, and that the next read returns. The
+    /// system cannot leave it in the pipe, because the async runtime reads in advance.
     peeked: Cell<Option<u8>>,
     /// True once the client has closed its end.
     is_ended: Cell<bool>,

@@ -20,7 +20,7 @@ pub(super) fn send_file(_: BorrowedSocket<'_>, _: &File, _: u64, _: usize) -> io
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Returns true, because only a successful [`send_file`] would ask.
+/// Returns true. No caller depends on the result, because [`send_file`] never succeeds.
 pub(super) fn can_write(_: BorrowedSocket<'_>) -> bool {
     true
 }
@@ -79,7 +79,7 @@ pub(super) fn peer_state(socket: BorrowedSocket<'_>, is_tcp: bool) -> PeerState 
     }
 }
 
-/// What the next read of a socket would return.
+/// The result that the next read of a socket would have.
 enum Input {
     /// There is no input now.
     None,

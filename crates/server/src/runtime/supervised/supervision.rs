@@ -355,8 +355,8 @@ impl Supervision {
 
     /// Receives the supervisor's messages until the control channel ends. While an announcement or
     /// a message waits for free space in the channel, also waits until the channel is writable.
-    /// Returns [`ControlFlow::Continue`] if the function must be called again because the first of
-    /// them has begun or the last has ceased to wait.
+    /// Returns [`ControlFlow::Continue`] if the function must be called again because it must begin
+    /// or cease to wait for the channel to be writable.
     async fn receive_until_interest_changes(
         self: &Arc<Supervision>,
         connections: &Rc<ConnectionTable>,

@@ -10,7 +10,7 @@ pub(crate) struct WakeTimer;
 #[derive(Debug)]
 pub(crate) enum Registration {}
 
-/// The registration of Linux' timer ends when it is dropped, and so may this one.
+/// Exists because callers drop the registration of a timer to end it, as on Linux.
 impl Drop for Registration {
     fn drop(&mut self) {
         match *self {}
@@ -28,13 +28,13 @@ impl WakeTimer {
         WakeTimer
     }
 
-    /// Returns `None`.
+    /// Returns `None`, because there is no timer to register.
     #[expect(clippy::unused_self, reason = "the timer of Linux is registered")]
     pub(crate) fn register(&self) -> Option<Registration> {
         None
     }
 
-    /// Returns false.
+    /// Returns false, because the timer cannot be set.
     #[expect(clippy::unused_self, reason = "the timer of Linux is set")]
     pub(crate) fn set(&self, _: Duration) -> bool {
         false

@@ -35,7 +35,7 @@ impl NameRules {
     /// Returns true if a relative path has a segment that could lead to another file than the one
     /// of this name, or to a device. `path` has the segments of a decoded URL path.
     pub(crate) fn is_hazardous(self, path: &[u8]) -> bool {
-        // Most paths have ASCII characters only, of which no one is ignored.
+        // Most paths have ASCII characters only, of which none is ignored.
         if self == NameRules::Unix || self == NameRules::IgnoringCase && path.is_ascii() {
             return false;
         }

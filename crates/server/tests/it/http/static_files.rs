@@ -115,13 +115,17 @@ fn a_copy_from_before_the_development_mode_is_not_used() {
         let app = development(dir.path());
         let mut client = app.connect();
         let ask = |headers: &str| format!("GET /a.html HTTP/1.1\r\nHost: a\r\n{headers}\r\n");
-        client.send(ask(&conditions));
-        let response = client.response().unwrap();
-        assert_eq!(response.status, 200, "{}", response.head);
-        assert!(String::from_utf8_lossy(&response.body).contains("__rookery__"));
-        // What is not a page keeps its conditions.
-        client.send(ask(&format!("{conditions}Sec-Fetch-Dest: empty\r\n")));
-        assert_eq!(client.response().unwrap().status, 304);
+        for page in ["Sec-Fetch-Dest: iframe", "Accept: text/html,*/*;q=0.8"] {
+            client.send(ask(&format!("{conditions}{page}\r\n")));
+            let response = client.response().unwrap();
+            assert_eq!(response.status, 200, "{}", response.head);
+            assert!(String::from_utf8_lossy(&response.body).contains("__rookery__"));
+        }
+        // Requests of other programs, and for other things than pages, keep their conditions.
+        for other in ["", "Accept: */*\r\n", "Accept: image/*\r\n", "Sec-Fetch-Dest: empty\r\n"] {
+            client.send(ask(&format!("{conditions}{other}")));
+            assert_eq!(client.response().unwrap().status, 304, "{other}");
+        }
     }
 }
 

@@ -54,7 +54,7 @@ fn worked() -> Duration {
     Duration::new(u64::try_from(time.tv_sec).unwrap(), u32::try_from(time.tv_nsec).unwrap())
 }
 
-/// Returns no time on systems that do not tell the processor time of a thread to this test.
+/// Returns zero on systems on which this test cannot read the processor time of a thread.
 #[cfg(not(target_os = "linux"))]
 fn worked() -> Duration {
     Duration::ZERO

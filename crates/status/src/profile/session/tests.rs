@@ -47,7 +47,7 @@ fn a_busy_process_is_not_waited_for_without_a_limit() {
     session.turn(at(50), &running);
     session.stop();
     assert_eq!(session.turn(at(100), &running), [(1, Step::Withdraw)]);
-    session.turn(at(100) + GRACE - at(1), &running);
+    session.turn(at(99) + GRACE, &running);
     assert!(!session.is_over());
     session.turn(at(100) + GRACE, &running);
     assert!(session.is_over());
@@ -140,7 +140,7 @@ fn in_every_order_the_profile_ends_and_leaves_no_request_behind() {
                 let model = models.iter_mut().find(|model| model.key == key).unwrap();
                 match step {
                     Step::Request => {
-                        (model.is_requested, model.requests) = (true, model.requests + 1)
+                        (model.is_requested, model.requests) = (true, model.requests + 1);
                     }
                     Step::Open => model.opens += 1,
                     Step::Withdraw => {

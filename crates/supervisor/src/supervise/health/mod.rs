@@ -244,8 +244,8 @@ impl WorkerHealth {
     }
 }
 
-/// Returns where R is, as the end of a line of the slow log. Where R is can only be known if R
-/// checks for interrupts.
+/// Returns the end of a line of the slow log: the functions on R's stack, or that they are unknown
+/// because R has not checked for interrupts.
 fn place(stack: Option<&RStack>) -> String {
     match stack {
         None => "; where is unknown, because R has not checked for interrupts".to_owned(),

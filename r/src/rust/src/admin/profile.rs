@@ -2,7 +2,6 @@
 //! and takes requests for profiles.
 
 use std::ffi::c_char;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::ptr;
 use std::sync::atomic::AtomicU64;
@@ -56,7 +55,7 @@ pub extern "C" fn rk_profile_word() -> *const AtomicU64 {
 #[repr(C)]
 pub struct RequestedProfile {
     number: u32,
-    interval_ms: u32,
+    interval_us: u32,
 }
 
 /// Returns 1 if a value of the word of [`rk_profile_word`] requests a profile, and then writes the
@@ -79,11 +78,12 @@ pub unsafe extern "C" fn rk_profile_request(
             set_progress(found.number, ProfileProgress::Failed);
             return 0;
         };
-        let (number, interval_ms) = (found.number, found.interval_ms.into());
-        let bytes = file.as_os_str().as_bytes();
+        // It has at most 26 bits.
+        let (number, interval_us) = (found.number, found.interval_us() as u32);
+        let bytes = file.as_os_str().as_encoded_bytes();
         // SAFETY: guaranteed by the caller, because the path and its end have at most `len` bytes.
         unsafe {
-            request.write(RequestedProfile { number, interval_ms });
+            request.write(RequestedProfile { number, interval_us });
             path.copy_from_nonoverlapping(bytes.as_ptr().cast(), bytes.len());
             path.add(bytes.len()).write(0);
         }

@@ -40,8 +40,9 @@ impl KnownRoutes {
         has_space
     }
 
-    /// Returns the route of a request for `path`. The app names the route of a request only when it
-    /// runs, so this is the known pattern that matches the path, or its first segment.
+    /// Returns the route of a request for `path`. The app names the route of a request only while
+    /// the handler runs, which is too late for a profile. The result is therefore the known pattern
+    /// that matches the path, or the path's first segment.
     pub(super) fn of_path<'a>(&'a mut self, path: &'a [u8]) -> &'a [u8] {
         let segment = first_segment(path);
         let is_known = self.add(segment);

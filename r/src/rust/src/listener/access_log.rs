@@ -62,6 +62,7 @@ pub(crate) fn reopen() {
 ///
 /// # Safety
 /// - The descriptor is open, and not used elsewhere.
+#[cfg_attr(unix, allow(clippy::unnecessary_wraps))] // on Windows, copying the handle can fail
 unsafe fn file_of(fd: i32) -> io::Result<File> {
     #[cfg(unix)]
     // SAFETY: guaranteed by the caller, see `# Safety`.

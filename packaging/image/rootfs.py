@@ -65,7 +65,7 @@ class Builder:
             rest = re.sub(r"\$\{(\w+)\}", lambda found: self.values.get(found[1], found[0]), rest)
             action = getattr(self, f"on_{name.lower()}", None)
             if action is None:
-                raise Failed(f"packaging/rootfs.py does not know the instruction {name} of the Dockerfile")
+                raise Failed(f"packaging/image/rootfs.py does not know the instruction {name} of the Dockerfile")
             print(f"image: {name} {rest}", flush=True)
             action(rest)
         if self.stage is None:
@@ -79,7 +79,7 @@ class Builder:
     def on_from(self, rest: str) -> None:
         image, *alias = rest.split()
         if not image.startswith("r-base"):
-            raise Failed(f"packaging/rootfs.py can only begin with r-base, and the Dockerfile begins with {image}")
+            raise Failed(f"packaging/image/rootfs.py can only begin with r-base, and the Dockerfile begins with {image}")
         base = self.work / "base"
         if not base.exists():
             self.execute([DEBIAN_ROOT, "build", SUITE, base, *PACKAGES])
