@@ -223,15 +223,17 @@ fn remove_forsaken(parent: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
 
     #[test]
     fn it_is_nobody_elses_and_goes_with_its_supervisor() {
         let parent = tempfile::tempdir().unwrap();
         let folder = RunFolder::create(parent.path()).unwrap();
-        assert_eq!(fs::metadata(&folder.path).unwrap().permissions().mode() & 0o777, 0o700);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            assert_eq!(fs::metadata(&folder.path).unwrap().permissions().mode() & 0o777, 0o700);
+        }
         let temporary = folder.temporary(1, 2).unwrap();
         fs::write(temporary.join("left"), "behind").unwrap();
         let path = folder.path.clone();
