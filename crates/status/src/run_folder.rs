@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rookery_system::file;
+#[cfg(any(windows, test))]
+use rookery_system::random::unpredictable;
 
 /// The beginning of the name of every run folder.
 const PREFIX: &str = "rookery-workers-";
@@ -63,6 +65,8 @@ impl RunFolder {
                     if !file::try_lock(&lock)? {
                         return Err(io::ErrorKind::WouldBlock.into());
                     }
+                    #[cfg(windows)]
+                    write_pipe_suffix(&path)?;
                     fs::rename(making, path.join(LOCK))?;
                     let kept = keep_from_ageing(&path);
                     return Ok(RunFolder { path, _lock: lock, _kept: kept });
@@ -107,13 +111,34 @@ pub fn temporary_folder(socket: &Path, slot: u32, epoch: u64) -> PathBuf {
 pub const ADMIN_SOCKET: &str = "admin";
 
 /// Returns the path of the admin listener's Unix socket in a run folder, or on Windows the name of
-/// its named pipe, which contains the name of the folder.
+/// its named pipe.
 pub fn admin_socket(folder: &Path) -> PathBuf {
-    if cfg!(windows) {
-        let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        return PathBuf::from(format!(r"\\.\pipe\{name}-{ADMIN_SOCKET}"));
-    }
+    #[cfg(windows)]
+    return pipe_name(folder);
+    #[cfg(not(windows))]
     folder.join(ADMIN_SOCKET)
+}
+
+/// The name of the file in a run folder that has the end of the name of the admin listener's named
+/// pipe.
+#[cfg(any(windows, test))]
+const PIPE_SUFFIX: &str = "pipe";
+
+/// Writes the end of the name of the admin listener's named pipe to a run folder. All users can
+/// create pipes, so one who could guess the name would create the pipe first.
+#[cfg(any(windows, test))]
+fn write_pipe_suffix(folder: &Path) -> io::Result<()> {
+    fs::write(folder.join(PIPE_SUFFIX), format!("{:016x}", unpredictable()))
+}
+
+/// Returns the name of the admin listener's named pipe. It contains the name of the run folder and
+/// what [`write_pipe_suffix`] has written.
+#[cfg(any(windows, test))]
+fn pipe_name(folder: &Path) -> PathBuf {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    // Without the file there is no pipe of this name, so that connecting fails.
+    let suffix = fs::read_to_string(folder.join(PIPE_SUFFIX)).unwrap_or_default();
+    PathBuf::from(format!(r"\\.\pipe\{name}-{ADMIN_SOCKET}-{suffix}"))
 }
 
 /// Returns this user's run folders in `parent`, each with the process id of its supervisor, which
@@ -198,15 +223,17 @@ fn remove_forsaken(parent: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
 
     #[test]
     fn it_is_nobody_elses_and_goes_with_its_supervisor() {
         let parent = tempfile::tempdir().unwrap();
         let folder = RunFolder::create(parent.path()).unwrap();
-        assert_eq!(fs::metadata(&folder.path).unwrap().permissions().mode() & 0o777, 0o700);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            assert_eq!(fs::metadata(&folder.path).unwrap().permissions().mode() & 0o777, 0o700);
+        }
         let temporary = folder.temporary(1, 2).unwrap();
         fs::write(temporary.join("left"), "behind").unwrap();
         let path = folder.path.clone();
@@ -241,6 +268,21 @@ mod tests {
         let next = RunFolder::create(parent.path()).unwrap();
         assert!(!forsaken.exists() && other.exists() && foreign.exists());
         assert!(living.path.exists() && next.path.exists() && living.path != next.path);
+    }
+
+    #[test]
+    fn the_name_of_a_pipe_contains_what_only_the_folder_tells() {
+        let parent = tempfile::tempdir().unwrap();
+        let [one, other] = ["a", "b"].map(|name| parent.path().join(name).join("rookery-1-0"));
+        for folder in [&one, &other] {
+            fs::create_dir_all(folder).unwrap();
+            write_pipe_suffix(folder).unwrap();
+        }
+        let name = pipe_name(&one).into_os_string().into_string().unwrap();
+        let suffix = name.strip_prefix(r"\\.\pipe\rookery-1-0-admin-").unwrap();
+        assert_eq!(suffix.len(), 16);
+        assert_eq!(pipe_name(&one), PathBuf::from(&name));
+        assert_ne!(pipe_name(&one), pipe_name(&other));
     }
 
     #[test]

@@ -5,6 +5,9 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::Duration;
 
+#[cfg(windows)]
+use windows_sys::Win32::Storage::FileSystem::SECURITY_IDENTIFICATION;
+
 /// Connects to a Unix socket. Reading fails after `timeout` without data.
 #[cfg(unix)]
 pub(super) fn connect(path: &Path, timeout: Duration) -> io::Result<impl Read + Write + use<>> {
@@ -14,8 +17,11 @@ pub(super) fn connect(path: &Path, timeout: Duration) -> io::Result<impl Read + 
 }
 
 /// Connects to a named pipe. Windows has no time limit for reading from it, so `_timeout` has no
-/// effect, but the admin listener itself limits the time of a connection.
+/// effect, but the admin listener itself limits the time of a connection. A foreign process that
+/// listens at the name learns who this user is, but cannot act in the user's name.
 #[cfg(windows)]
 pub(super) fn connect(path: &Path, _timeout: Duration) -> io::Result<impl Read + Write + use<>> {
-    std::fs::File::options().read(true).write(true).open(path)
+    use std::os::windows::fs::OpenOptionsExt as _;
+    let mut options = std::fs::File::options();
+    options.read(true).write(true).security_qos_flags(SECURITY_IDENTIFICATION).open(path)
 }

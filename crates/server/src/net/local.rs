@@ -4,6 +4,8 @@
 #[cfg(windows)]
 mod named_pipe;
 #[cfg(windows)]
+mod pipe_permissions;
+#[cfg(windows)]
 mod pipe_stream;
 #[cfg(unix)]
 mod socket_file;

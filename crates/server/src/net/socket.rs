@@ -281,5 +281,16 @@ impl Socket {
             // If the call fails, the close is an ordinary one.
             let _ = stream.set_zero_linger();
         }
+        self.disconnect_pipe();
+    }
+
+    /// Discards the bytes that the client of a named pipe has not read, and disconnects the client.
+    /// The system would keep them until the client closes its end. Other sockets need nothing.
+    #[cfg_attr(unix, expect(clippy::unused_self, reason = "Windows alone has named pipes"))]
+    pub(crate) fn disconnect_pipe(&self) {
+        #[cfg(windows)]
+        if let Socket::Local(pipe) = self {
+            pipe.disconnect();
+        }
     }
 }

@@ -390,4 +390,12 @@ impl Transport {
             socket.reset_on_close();
         }
     }
+
+    /// Discards the bytes that a client has not read, where the system would keep them for as long
+    /// as the client wants. The transport can then no longer be used.
+    pub(crate) fn disconnect_pipe(&mut self) {
+        if let Some(socket) = self.socket() {
+            socket.disconnect_pipe();
+        }
+    }
 }

@@ -72,6 +72,9 @@ pub(crate) async fn close(connection: &HttpConnection) {
     if connection.reset_mode.get() != ResetMode::None {
         return reset(connection).await;
     }
+    if connection.is_slow() {
+        connection.transport.borrow_mut().disconnect_pipe();
+    }
     connection.transport.borrow_mut().shut_down();
     if !connection.has_unread_input.get() || !connection.may_linger.get() {
         return;

@@ -24,6 +24,7 @@ use windows_sys::Win32::System::Pipes::{
 };
 
 use super::LocalStream;
+use super::pipe_permissions::PipePermissions;
 use crate::net::descriptor::close_in_child;
 
 /// The beginning of the name of every named pipe of this machine.
@@ -55,8 +56,8 @@ enum Instance {
     Missing,
 }
 
-/// Creates a named pipe. Only processes of this machine can connect. The permissions are those of
-/// the system: the user of this process, administrators and the system may read and write.
+/// Creates a named pipe. Only processes of this machine can connect, as the user of this process,
+/// as an administrator or as the system.
 ///
 /// # Errors
 /// Fails with `Unsupported` if `name` is not that of a named pipe, with `AddrInUse` if a process
@@ -76,8 +77,8 @@ pub(crate) fn bind(name: &Path, _: Option<u32>) -> io::Result<(LocalListener, So
         ));
     }
     let wide: Vec<u16> = name.as_os_str().encode_wide().chain([0]).collect();
-    // SAFETY: the name ends with a zero, and the null pointer means the default permissions.
-    let handle = unsafe {
+    // SAFETY: the name ends with a zero, and the attributes are valid during the call.
+    let handle = PipePermissions::new()?.apply(|attributes| unsafe {
         CreateNamedPipeW(
             wide.as_ptr(),
             PIPE_ACCESS_DUPLEX | FILE_FLAG_OVERLAPPED | FILE_FLAG_FIRST_PIPE_INSTANCE,
@@ -86,9 +87,9 @@ pub(crate) fn bind(name: &Path, _: Option<u32>) -> io::Result<(LocalListener, So
             BUFFER_BYTES,
             BUFFER_BYTES,
             0,
-            std::ptr::null(),
+            attributes.cast(),
         )
-    };
+    });
     if handle == INVALID_HANDLE_VALUE {
         let error = io::Error::last_os_error();
         // The first instance is refused if there is another one.
@@ -152,7 +153,12 @@ impl LocalListener {
 
     /// Creates a further instance of the pipe.
     fn create(&self) -> io::Result<NamedPipeServer> {
-        ServerOptions::new().reject_remote_clients(true).create(&self.name)
+        // SAFETY: the attributes are valid during the call.
+        PipePermissions::new()?.apply(|attributes| unsafe {
+            ServerOptions::new()
+                .reject_remote_clients(true)
+                .create_with_security_attributes_raw(&self.name, attributes)
+        })
     }
 
     fn next(&self) -> std::sync::MutexGuard<'_, Instance> {

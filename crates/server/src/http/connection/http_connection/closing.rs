@@ -67,6 +67,12 @@ impl HttpConnection {
             || self.is_draining.get()
     }
 
+    /// Returns true if the connection closes without a response because the client is too slow.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.close_state.get() == CloseState::Now
+            && matches!(self.end_reason.get(), Some(StreamEnd::Timeout | StreamEnd::Slow))
+    }
+
     /// Records how the connection must close, and wakes the connection's task, which closes it.
     pub(super) fn begin_close(&self, state: CloseState) {
         self.close_state.set(state);
