@@ -6,11 +6,11 @@
 //! a terminal is closed.
 
 use std::mem::MaybeUninit;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::sync::mpsc;
 
 use rookery_server::output;
 
+use super::Signals;
 use super::wait::{Arrival, KNOWS_SENDER, SignalWaiter, signal_set};
 use crate::failure::Failure;
 use crate::process::start_thread;
@@ -123,10 +123,6 @@ impl ReceivedSignal {
     }
 }
 
-/// A queue of the signals that the process has received, in order.
-#[derive(Debug)]
-pub(crate) struct Signals(Receiver<ReceivedSignal>);
-
 impl Signals {
     /// Starts to receive signals. From then on, signals no longer terminate the process. Must be
     /// called before other threads are started, because threads inherit the signal mask.
@@ -155,25 +151,6 @@ impl Signals {
             }
         })?;
         Ok(Signals(receiver))
-    }
-
-    /// Waits for the next signal to this process. Returns `None` if no further signal can be
-    /// received.
-    pub(crate) fn recv(&self) -> Option<ReceivedSignal> {
-        self.0.recv().ok()
-    }
-
-    /// Waits at most `time` for the next signal to this process. Returns `None` if none has
-    /// arrived.
-    pub(crate) fn recv_timeout(&self, time: Duration) -> Option<ReceivedSignal> {
-        match self.0.recv_timeout(time) {
-            Ok(signal) => Some(signal),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => {
-                std::thread::sleep(time);
-                None
-            }
-        }
     }
 }
 
@@ -268,7 +245,7 @@ fn follow(parent: libc::pid_t) {
 /// The interval at which the program checks whether the R session that started it has exited, on
 /// systems that do not send a signal then.
 #[cfg(not(all(target_os = "linux", not(feature = "portable"))))]
-const PARENT_CHECK_INTERVAL: Duration = Duration::from_millis(500);
+const PARENT_CHECK_INTERVAL: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// Returns true if this process was started to ignore the signal, for example by `nohup`.
 pub(crate) fn is_ignored(number: i32) -> bool {

@@ -3,7 +3,7 @@
 //! Ctrl-C, the closing of the console window, the end of the session and the shutdown of the system
 //! stop the program. Ctrl-Break requests a reload.
 
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Sender};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use windows_sys::Win32::System::Console::{
 };
 use windows_sys::core::BOOL;
 
+use super::Signals;
 use crate::failure::Failure;
 use crate::stderr::output_deadline;
 
@@ -64,10 +65,6 @@ impl ReceivedSignal {
     }
 }
 
-/// A queue of the console's events that the process has received, in order.
-#[derive(Debug)]
-pub(crate) struct Signals(Receiver<ReceivedSignal>);
-
 impl Signals {
     /// Starts to receive events of the console. From then on, they no longer terminate the process.
     ///
@@ -84,23 +81,6 @@ impl Signals {
             )));
         }
         Ok(Signals(receiver))
-    }
-
-    /// Waits for the next event. Returns `None` if no further event can be received.
-    pub(crate) fn recv(&self) -> Option<ReceivedSignal> {
-        self.0.recv().ok()
-    }
-
-    /// Waits at most `time` for the next event. Returns `None` if none has arrived.
-    pub(crate) fn recv_timeout(&self, time: Duration) -> Option<ReceivedSignal> {
-        match self.0.recv_timeout(time) {
-            Ok(signal) => Some(signal),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => {
-                std::thread::sleep(time);
-                None
-            }
-        }
     }
 }
 
