@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,21 +94,19 @@ def is_permitted(expression: str, permitted: set[str]) -> bool:
             at += 2
         return token in permitted
 
-    def both() -> bool:
+    def operands(operand: Callable[[], bool], operator: str) -> list[bool]:
         nonlocal at
-        result = term()
-        while tokens[at : at + 1] == ["AND"]:
+        found = [operand()]
+        while tokens[at : at + 1] == [operator]:
             at += 1
-            result = term() and result
-        return result
+            found.append(operand())
+        return found
+
+    def both() -> bool:
+        return all(operands(term, "AND"))
 
     def either() -> bool:
-        nonlocal at
-        result = both()
-        while tokens[at : at + 1] == ["OR"]:
-            at += 1
-            result = both() or result
-        return result
+        return any(operands(both, "OR"))
 
     return bool(tokens) and either()
 
