@@ -110,8 +110,8 @@ pub fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Escapes text for HTML, also within quotes. Characters that are not [visible](visible_char), other
-/// than line breaks and tabs, are replaced.
+/// Escapes text for HTML, also within quotes. Replaces characters that are not
+/// [visible](visible_char), except line breaks and tabs.
 pub fn html_text(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for char in text.chars() {

@@ -82,8 +82,7 @@ pub fn peer_user(fd: BorrowedFd<'_>) -> Option<libc::uid_t> {
         };
         (result == 0).then_some(peer.uid)
     }
-    // Linux alone lacks this function. It fails for a socket that is not connected, or no Unix
-    // socket.
+    // Only Linux lacks this function. The call fails if the socket is not a connected Unix socket.
     #[cfg(not(target_os = "linux"))]
     {
         let (mut user, mut group) = (0, 0);
@@ -169,7 +168,7 @@ pub fn close_on_exec_from(first: libc::c_uint) {
 const CLOSE_RANGE_CLOEXEC: u8 = 4;
 
 /// The number below which all descriptors are marked as close-on-exec on systems that cannot mark a
-/// range. Checking so many takes about ten milliseconds.
+/// range. Checking this number of descriptors takes about 10 ms.
 #[cfg(not(all(target_os = "linux", not(feature = "portable"))))]
 const MAX_SCANNED: libc::c_int = 1 << 16;
 

@@ -98,8 +98,8 @@ pub fn has_no_name(file: &File) -> bool {
     }
 }
 
-/// Locks a file for this process alone, until the file is closed. Returns false if another process
-/// has locked it. Does not wait.
+/// Locks a file exclusively for this process, until the file is closed. Returns false if another
+/// process has locked it. Does not wait.
 ///
 /// # Errors
 /// Returns the system's error, for example if the file system has no locks.

@@ -27,7 +27,7 @@ pub(super) fn command(command: Command) -> Command {
             Arg::new("seconds")
                 .long("seconds")
                 .value_name("n")
-                .help("Record for so many seconds, from 1 to 300 (default: 10)"),
+                .help("Number of seconds to record, from 1 to 300 (default: 10)"),
         )
         .arg(
             Arg::new("worker")

@@ -228,7 +228,7 @@ fn a_program_outside_a_package_asks_r_for_it_and_compares_the_versions() {
         assert_eq!(is_reported, !remedy.is_empty(), "{version}: {printed}");
         assert!(printed.contains(remedy), "{version}: {printed}");
     }
-    // Each time, R is asked once, in the folder of the app, and then starts the package's worker.
+    // Each time, R is queried once, in the folder of the app, and then starts the package's worker.
     let starts = fs::read_to_string(installed.root.path().join("starts")).unwrap();
     let starts: Vec<&str> = starts.lines().collect();
     assert_eq!(starts.len(), 6, "{starts:?}");

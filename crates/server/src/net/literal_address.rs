@@ -14,7 +14,8 @@ pub fn literal_address(host: &str, port: u16) -> Option<SocketAddr> {
     (index != 0).then(|| SocketAddr::V6(SocketAddrV6::new(ip, port, 0, index)))
 }
 
-/// Returns the number of the network interface with a name, which is 0 if there is none.
+/// Returns the number of the network interface with a name, which is 0 if no interface has this
+/// name.
 #[cfg(unix)]
 fn interface_index(name: &str) -> Option<u32> {
     let name = std::ffi::CString::new(name).ok()?;

@@ -131,7 +131,7 @@ impl ProfileOptions {
 /// The error for a profile that could not be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StartError {
-    /// Another profile is running.
+    /// The error if another profile is running.
     Busy,
     /// No R process that was chosen is ready.
     NoProcess,
@@ -279,7 +279,7 @@ impl Profiler {
     }
 
     /// Returns the number and the file of the last profile that has finished. Returns `None` if
-    /// there is none, or if its number is not `only`.
+    /// no profile has finished, or if its number is not `only`.
     pub(crate) fn file(&self, only: Option<u32>) -> Option<(u32, Arc<[u8]>)> {
         let state = self.shared.lock();
         let last = state.finished.as_ref();

@@ -199,7 +199,7 @@ impl Core {
             if let Some(scoreboard) = scoreboard {
                 scoreboard.count_done(now);
                 if let Command::Respond(exchange) = &command {
-                    // R goes on with the first chunk of a streamed response.
+                    // R continues with the first chunk of a streamed response.
                     self.show_task(&Event::Pull { stream: exchange.id(), listener: 0 });
                 }
             }

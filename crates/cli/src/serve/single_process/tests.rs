@@ -278,7 +278,7 @@ fn a_reload_keeps_the_port_that_was_chosen_for_port_0() {
     assert!(!is_listening(&chosen));
     let listener = std::net::TcpListener::bind(socket).unwrap();
     assert!(is_listening(&chosen));
-    // R is told this port.
+    // R receives this port.
     let serve = settings(&["--port", "0"]);
     let target = Target { path: "/app".into(), folder: "/app".into(), is_site: false };
     let log = serve.log.checked().unwrap();

@@ -28,9 +28,10 @@ pub enum Confirmation {
     /// The supervisor has applied the last announcement of static paths.
     Applied,
     /// The supervisor did not confirm the announcement in time. Until it confirms one,
-    /// [`Supervision::wait_until_applied`](crate::Supervision::wait_until_applied) does not wait again.
+    /// [`Supervision::wait_until_applied`](crate::Supervision::wait_until_applied) does not
+    /// wait again.
     TimedOut,
-    /// [`Supervision::wait_until_applied`](crate::Supervision::wait_until_applied) did not wait, because an earlier wait has timed out or
-    /// the supervisor has disconnected.
+    /// [`Supervision::wait_until_applied`](crate::Supervision::wait_until_applied) did not wait,
+    /// because an earlier wait has timed out or the supervisor has disconnected.
     NotAwaited,
 }
