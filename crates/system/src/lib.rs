@@ -38,6 +38,8 @@ pub mod packets;
 pub mod packets;
 pub mod random;
 pub mod shared_memory;
+#[cfg(target_os = "linux")]
+pub mod shared_wait;
 pub mod signals;
 pub mod socket;
 

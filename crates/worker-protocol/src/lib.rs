@@ -61,6 +61,8 @@ mod inherited;
 mod message;
 #[cfg(unix)]
 mod public_listeners;
+#[cfg(target_os = "linux")]
+pub mod rings;
 mod routes;
 mod scoreboard;
 mod shared_scoreboard;

@@ -1,0 +1,199 @@
+//! The layout of the rings' shared memory.
+
+use std::cell::UnsafeCell;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use rookery_system::shared_memory::{self, BorrowedMemory};
+
+/// The first word of the rings, "RkRings\0" in ASCII.
+const MAGIC: u64 = u64::from_le_bytes(*b"RkRings\0");
+
+/// The version of the layout. A worker rejects rings with another version.
+const VERSION: u64 = 1;
+
+/// The number of words in a ring.
+pub(crate) const WORDS: usize = 1024;
+
+/// The sizes of blocks, and how many of each there are in a slab. Most requests and responses fit
+/// into the smallest.
+pub(crate) const CLASSES: [Class; 3] = [
+    Class { size: 1 << 10, count: 512 },
+    Class { size: 8 << 10, count: 64 },
+    Class { size: MAX_RECORD_LEN, count: 16 },
+];
+
+/// The maximum length of a record in bytes: 64 KiB of content, and its head.
+pub const MAX_RECORD_LEN: usize = 80 << 10;
+
+/// A size of blocks in a slab.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Class {
+    pub(crate) size: usize,
+    pub(crate) count: usize,
+}
+
+/// The number of blocks in a slab.
+pub(crate) const BLOCKS: usize = {
+    let (mut blocks, mut at) = (0, 0);
+    while at < CLASSES.len() {
+        blocks += CLASSES[at].count;
+        at += 1;
+    }
+    blocks
+};
+
+const SLAB_SIZE: usize = {
+    let (mut size, mut at) = (0, 0);
+    while at < CLASSES.len() {
+        size += CLASSES[at].count * CLASSES[at].size;
+        at += 1;
+    }
+    size
+};
+
+// A ring has a free word for each block.
+const _: () = assert!(BLOCKS <= WORDS && WORDS.is_power_of_two());
+
+/// The place of a block in its slab.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) class: usize,
+    pub(crate) offset: usize,
+}
+
+/// Returns the place of the block with this number, or `None` if there is no such block.
+pub(crate) fn place(block: usize) -> Option<Place> {
+    let (mut first, mut start) = (0, 0);
+    for (class, Class { size, count }) in CLASSES.into_iter().enumerate() {
+        if block < first + count {
+            return Some(Place { class, offset: start + (block - first) * size });
+        }
+        first += count;
+        start += count * size;
+    }
+    None
+}
+
+/// A word of the ring of records: the kind of a record, its block and its length. No such word is
+/// zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) kind: u8,
+    pub(crate) block: usize,
+    pub(crate) len: usize,
+}
+
+impl Record {
+    pub(crate) fn word(self) -> u64 {
+        debug_assert!(self.kind != 0 && self.block < BLOCKS && self.len <= MAX_RECORD_LEN);
+        u64::from(self.kind) << 56 | (self.block as u64) << 32 | self.len as u64
+    }
+
+    /// Returns the record that a word describes. Returns `None` if it describes none, which only a
+    /// hostile process writes.
+    pub(crate) fn of_word(word: u64) -> Option<(Record, Place)> {
+        let record = Record {
+            kind: (word >> 56) as u8,
+            block: (word >> 32) as usize & 0x00FF_FFFF,
+            len: word as u32 as usize,
+        };
+        let place = place(record.block)?;
+        let is_valid = record.kind != 0 && record.len <= CLASSES[place.class].size;
+        is_valid.then_some((record, place))
+    }
+}
+
+/// A process that uses the rings, and the direction of its records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    FrontEnd = 0,
+    Worker = 1,
+}
+
+impl Side {
+    pub(crate) fn other(self) -> Side {
+        match self {
+            Side::FrontEnd => Side::Worker,
+            Side::Worker => Side::FrontEnd,
+        }
+    }
+}
+
+/// The shared memory.
+#[repr(C)]
+pub(crate) struct Shared {
+    signature: Line<[AtomicU64; 3]>,
+    /// The sleep word of each side.
+    pub(crate) sleep: [Line<AtomicU32>; 2],
+    /// What each side sends.
+    pub(crate) sent_by: [Direction; 2],
+}
+
+/// The records of one sender.
+#[repr(C)]
+pub(crate) struct Direction {
+    pub(crate) records: Line<[AtomicU64; WORDS]>,
+    pub(crate) returns: Line<[AtomicU64; WORDS]>,
+    pub(crate) slab: Line<UnsafeCell<[u8; SLAB_SIZE]>>,
+}
+
+/// A wrapper that puts a value on cache lines of its own.
+#[repr(C, align(64))]
+pub(crate) struct Line<T>(pub(crate) T);
+
+/// The mapping of the shared memory into this process.
+#[derive(Debug)]
+pub(crate) struct Mapping(NonNull<Shared>);
+
+// SAFETY: the mapping is not tied to a thread. Words are atomics, and blocks are only accessed by a
+// `Sender` or a `Receiver`, each of which belongs to one thread at a time, and which never access
+// the same block at the same time: a word of a ring passes the block from one to the other.
+unsafe impl Send for Mapping {}
+// SAFETY: the reason is the same as for `Send`.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    pub(crate) const SIZE: usize = size_of::<Shared>();
+
+    pub(crate) fn new(memory: BorrowedMemory<'_>) -> io::Result<Mapping> {
+        shared_memory::map(memory).map(Mapping)
+    }
+
+    pub(crate) fn write_signature(&self) {
+        let [magic, version, size] = &self.shared().signature.0;
+        version.store(VERSION, Relaxed);
+        size.store(Mapping::SIZE as u64, Relaxed);
+        magic.store(MAGIC, Release);
+    }
+
+    pub(crate) fn has_valid_signature(&self) -> bool {
+        let [magic, version, size] = &self.shared().signature.0;
+        magic.load(Acquire) == MAGIC
+            && version.load(Relaxed) == VERSION
+            && size.load(Relaxed) == Mapping::SIZE as u64
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        // SAFETY: the memory stays mapped as long as `self` exists, and has this size. It consists
+        // of atomics and of bytes in an `UnsafeCell`, for all of which every value is valid.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Returns a pointer to a block of a sender. The pointer is valid for the block's size, and as
+    /// long as `self` exists.
+    pub(crate) fn block(&self, sender: Side, place: Place) -> *mut u8 {
+        let start = self.shared().sent_by[sender as usize].slab.0.get().cast::<u8>();
+        // SAFETY: `place` returned the offset, which is inside the slab.
+        unsafe { start.add(place.offset) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: `shared_memory::map` has mapped the memory, and nothing refers to it any more.
+        unsafe { shared_memory::unmap(self.0) };
+    }
+}

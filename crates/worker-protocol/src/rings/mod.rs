@@ -1,0 +1,112 @@
+//! Rings: queues of records in memory that the supervisor's front end shares with one worker
+//! process. Requests, responses and WebSocket messages cross the process boundary in them as plain
+//! data.
+//!
+//! # Layout
+//! Each start of a worker has one sealed memory with two directions, *down* (to the worker) and
+//! *up* (to the front end). A direction consists of:
+//!
+//! | part | written by | contents |
+//! |---|---|---|
+//! | slab | sender | blocks of three sizes ([`CLASSES`](layout::CLASSES)), each with one record |
+//! | ring of records | sender: values; receiver: zeros | one word for each record: kind, block, length |
+//! | ring of returns | receiver: values; sender: zeros | one word for each block that the sender may use again |
+//! | sleep word | receiver; the sender only clears it | whether and how the receiver sleeps |
+//!
+//! A word of a ring is zero if it is free. Neither side reads a position from the shared memory:
+//! the sender writes to its next word if that is zero, and the receiver takes its next word if that
+//! is not zero and then clears it. So no position can be corrupted by the other process, and a
+//! record moves one cache line of the ring between the processors instead of two.
+//!
+//! Each record has a block of its own, and there are fewer blocks than words in a ring. A ring is
+//! therefore never full before its slab is ([`SendError::Full`]).
+//!
+//! # Order of accesses
+//! - A sender writes the block, and then the word with `Release`. The receiver reads the word with
+//!   `Acquire`, and then the block. The same holds for returned blocks.
+//! - A receiver that wants to sleep writes its sleep word, issues a `SeqCst` fence, and looks into
+//!   the ring again. A sender writes the word of the ring, issues a `SeqCst` fence, and then reads
+//!   the sleep word. One of the two sees what the other has written, so no wake-up is lost.
+//!
+//! # What a hostile worker can do
+//! The worker maps all of the memory for writing. Therefore:
+//! - The supervisor reads nothing from the memory that it has itself written. Its positions and its
+//!   list of free blocks are in its own memory.
+//! - It checks each word: the kind, the block, the length, and whether a returned block was in use.
+//!   A word that fails is a [`Malformed`], after which the worker should be ended.
+//! - It copies a record before it reads it, because the worker could change the bytes meanwhile.
+//! - It never waits for the worker. A worker that does not return blocks gets no more records.
+//!
+//! The bytes of blocks are copied through raw pointers, and no reference to them is ever made.
+
+pub(crate) mod layout;
+mod receiver;
+mod sender;
+mod sleep;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::sync::Arc;
+
+use rookery_system::shared_memory::{self, OwnedMemory};
+
+pub use self::layout::MAX_RECORD_LEN;
+use self::layout::{Mapping, Side};
+pub use self::receiver::{Arrivals, Malformed, Receiver};
+pub use self::sender::{SendError, Sender};
+pub use self::sleep::{Sleep, SleepWord};
+
+/// One end of the rings between the front end and a worker.
+#[derive(Debug)]
+pub struct RingEnd {
+    /// The sender of records to the other process.
+    pub sender: Sender,
+    /// The receiver of records from the other process.
+    pub receiver: Receiver,
+    /// The sleep word of this process.
+    pub own_sleep: SleepWord,
+    /// The sleep word of the other process.
+    pub peer_sleep: SleepWord,
+}
+
+impl RingEnd {
+    fn new(mapping: Mapping, side: Side) -> RingEnd {
+        let mapping = Arc::new(mapping);
+        RingEnd {
+            sender: Sender::new(Arc::clone(&mapping), side),
+            receiver: Receiver::new(Arc::clone(&mapping), side.other()),
+            own_sleep: SleepWord::new(Arc::clone(&mapping), side),
+            peer_sleep: SleepWord::new(mapping, side.other()),
+        }
+    }
+
+    /// Creates the rings of a worker that will be started. Returns the front end's end, and the
+    /// handle of the memory, which the worker inherits.
+    ///
+    /// # Errors
+    /// Returns the system's error if the memory cannot be created or mapped.
+    pub fn create() -> io::Result<(RingEnd, OwnedMemory)> {
+        let memory = shared_memory::create(Mapping::SIZE)?;
+        let mapping = Mapping::new(shared_memory::borrow(&memory))?;
+        mapping.write_signature();
+        Ok((RingEnd::new(mapping, Side::FrontEnd), memory))
+    }
+
+    /// Maps the rings whose handle a worker has inherited.
+    ///
+    /// # Errors
+    /// Returns [`InvalidData`](io::ErrorKind::InvalidData) if the handle refers to something else
+    /// or the rings have another layout, and the system's error if the memory cannot be mapped.
+    pub fn attach(memory: &OwnedMemory) -> io::Result<RingEnd> {
+        let memory = shared_memory::borrow(memory);
+        // Checked before mapping, because truncating unsealed memory would cause a SIGBUS later.
+        shared_memory::check_size(memory, Mapping::SIZE)?;
+        let mapping = Mapping::new(memory)?;
+        if !mapping.has_valid_signature() {
+            let message = "the rings are from another version of rookery";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
+        Ok(RingEnd::new(mapping, Side::Worker))
+    }
+}

@@ -1,0 +1,125 @@
+//! The sender of records: it owns the blocks of a slab.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use super::layout::{BLOCKS, CLASSES, Mapping, Place, Record, Side, WORDS, place};
+use super::receiver::Malformed;
+
+/// The sender of records to the other process. It belongs to one thread at a time.
+#[derive(Debug)]
+pub struct Sender {
+    mapping: Arc<Mapping>,
+    side: Side,
+    /// The number of records that were sent.
+    sent: usize,
+    /// The number of blocks that were returned.
+    returned: usize,
+    /// The free blocks of each class. The block that was returned last is used first, because it is
+    /// most likely in the processor's cache.
+    free: [Vec<u16>; CLASSES.len()],
+    /// Whether the receiver has each block. Returned blocks are checked against it.
+    is_lent: Box<[bool; BLOCKS]>,
+}
+
+/// The reason why a record was not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SendError {
+    /// The receiver has not returned enough blocks. The record can be sent later.
+    Full,
+    /// The record is longer than [`MAX_RECORD_LEN`](super::MAX_RECORD_LEN).
+    TooLong,
+    /// The other process has returned a block that was not in use.
+    Malformed,
+}
+
+impl From<Malformed> for SendError {
+    fn from(_: Malformed) -> SendError {
+        SendError::Malformed
+    }
+}
+
+impl Sender {
+    pub(super) fn new(mapping: Arc<Mapping>, side: Side) -> Sender {
+        let mut free = [const { Vec::new() }; CLASSES.len()];
+        let mut first = 0;
+        for (class, free) in CLASSES.into_iter().zip(&mut free) {
+            *free = (first..first + class.count).rev().map(|block| block as u16).collect();
+            first += class.count;
+        }
+        Sender { mapping, side, sent: 0, returned: 0, free, is_lent: Box::new([false; BLOCKS]) }
+    }
+
+    #[cfg(test)]
+    pub(super) fn mapping(&self) -> &Mapping {
+        &self.mapping
+    }
+
+    /// Sends a record. The receiver is not woken: see
+    /// [`SleepWord::take_sleep`](super::SleepWord::take_sleep).
+    ///
+    /// # Errors
+    /// Returns the reason if the record was not sent.
+    ///
+    /// # Panics
+    /// Panics if `kind` is 0.
+    pub fn send(&mut self, kind: u8, bytes: &[u8]) -> Result<(), SendError> {
+        assert!(kind != 0, "0 means that a word is free");
+        let (block, place) = self.take_block(bytes.len())?;
+        // SAFETY: the block has at least the length of `bytes`. Nothing else accesses the block,
+        // because the receiver has returned it or has never had it; if a hostile process writes to
+        // it nevertheless, that process receives other bytes. `bytes` is not in the mapping.
+        unsafe {
+            let start = self.mapping.block(self.side, place);
+            start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        }
+        let record = Record { kind, block, len: bytes.len() };
+        let words = &self.mapping.shared().sent_by[self.side as usize].records.0;
+        let word = &words[self.sent % WORDS];
+        if word.load(Relaxed) != 0 {
+            // There are fewer blocks than words, so the receiver has returned a block without
+            // clearing the word of its record.
+            return Err(SendError::Malformed);
+        }
+        word.store(record.word(), Release);
+        self.sent += 1;
+        Ok(())
+    }
+
+    fn take_block(&mut self, len: usize) -> Result<(usize, Place), SendError> {
+        let fits = |class: &usize| CLASSES[*class].size >= len;
+        let smallest = (0..CLASSES.len()).find(fits).ok_or(SendError::TooLong)?;
+        if self.free[smallest].is_empty() {
+            self.take_returns()?;
+        }
+        // A small record may use a larger block.
+        let block = self.free[smallest..].iter_mut().find_map(Vec::pop).ok_or(SendError::Full)?;
+        let block = usize::from(block);
+        self.is_lent[block] = true;
+        let place = place(block).expect("a free block exists");
+        Ok((block, place))
+    }
+
+    /// Takes back all blocks that the receiver has returned.
+    fn take_returns(&mut self) -> Result<(), Malformed> {
+        let words = &self.mapping.shared().sent_by[self.side as usize].returns.0;
+        // A hostile process could write words as fast as this loop clears them.
+        for _ in 0..WORDS {
+            let word = &words[self.returned % WORDS];
+            // The word is the number of the block, plus one.
+            let value = word.load(Acquire);
+            if value == 0 {
+                break;
+            }
+            word.store(0, Release);
+            self.returned += 1;
+            let block = usize::try_from(value - 1).map_err(|_| Malformed)?;
+            let place = place(block).ok_or(Malformed)?;
+            if !std::mem::replace(&mut self.is_lent[block], false) {
+                return Err(Malformed);
+            }
+            self.free[place.class].push(block as u16);
+        }
+        Ok(())
+    }
+}
