@@ -32,6 +32,7 @@ mod stream_flow_control;
 mod trace_context;
 mod wakers;
 mod websocket_backlog;
+pub mod wire;
 
 pub use budget::{Budget, Charge, Share};
 pub use command::Command;
@@ -55,5 +56,5 @@ pub use stream_flow_control::{
     StreamOptions, StreamedBody, accepts_events,
 };
 pub use trace_context::{TraceContext, is_trace_state};
-pub use wakers::{AppWaker, IoWaker};
+pub use wakers::{AppWaker, IoWaker, SideQueue};
 pub use websocket_backlog::SendBacklog;
