@@ -212,11 +212,6 @@ impl Link {
         self.side.get().is_some_and(|side| side.has_events())
     }
 
-    /// Wakes the application wherever it waits, because an event has arrived in the side queue.
-    pub fn wake_app(&self) {
-        self.app_waker.wake();
-    }
-
     /// Returns an empty buffer for a message, from the pool of unused buffers if there is one.
     pub fn buffer(&self) -> Vec<u8> {
         lock(&self.buffers).take()

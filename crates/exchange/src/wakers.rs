@@ -40,7 +40,7 @@ pub trait SideQueue: Send + Sync {
     /// Ends [`sleep`](Self::sleep). Called on any thread.
     fn wake(&self);
 
-    /// Announces that the application waits outside the link, or no longer does. If an event
-    /// arrives meanwhile, the server's thread is told and calls [`Link::wake_app`](crate::Link::wake_app).
+    /// Announces that the application waits outside the link, or no longer does. An event that
+    /// arrives meanwhile calls the application's [`AppWaker`].
     fn set_parked(&self, is_parked: bool);
 }

@@ -7,6 +7,26 @@ use crate::exchange::response::{ResponseBody, WebSocketCompression};
 use crate::exchange::{Exchange, Version};
 use crate::ids::{ExchangeId, ListenerId};
 
+/// The kinds of records that the two processes exchange. A record about a WebSocket begins with the
+/// WebSocket's id in the front end.
+pub mod kind {
+    /// Down: a request, from [`write_request`](super::write_request).
+    pub const REQUEST: u8 = 1;
+    /// Down: a text message from a WebSocket. Up: one to it.
+    pub const TEXT: u8 = 2;
+    /// Down: a binary message from a WebSocket. Up: one to it.
+    pub const BINARY: u8 = 3;
+    /// Down: a WebSocket has ended; the close code, 1 if it was clean, and the reason. Up: closes
+    /// it; the code, 0, and the reason.
+    pub const CLOSE: u8 = 4;
+    /// Up: a response, from [`write_response`](super::write_response).
+    pub const RESPONSE: u8 = 5;
+    /// Up: sends a ping.
+    pub const PING: u8 = 6;
+    /// Up: closes the connection.
+    pub const ABORT: u8 = 7;
+}
+
 /// The error for bytes that describe no request or response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rookery_server::static_files::StaticPath;
 use rookery_status::Counter;
+use rookery_worker_protocol::rings::{RingEnd, RingWakers};
 use rookery_worker_protocol::{BegunRequests, Scoreboard, SharedScoreboard, Ticket};
 
 use crate::pool_counters::QueueGauge;
@@ -57,6 +58,8 @@ pub struct Backend {
     pub(crate) session_close_time: AtomicU64,
     /// The static paths (URL prefixes that are served from files) that the worker has announced.
     static_paths: Mutex<StaticPaths>,
+    /// The front end's end of the rings to the worker, until the pool takes it.
+    rings: Mutex<Option<(RingEnd, RingWakers)>>,
     /// The worker's load, as counted by the pool, which assigns requests to workers.
     pub(crate) load: Load,
 }
@@ -114,8 +117,19 @@ impl Backend {
             timed_out: Mutex::default(),
             session_close_time: AtomicU64::new(0),
             static_paths: Mutex::default(),
+            rings: Mutex::default(),
             load: Load::default(),
         })
+    }
+
+    /// Sets the front end's end of the rings to the worker, and what wakes each side.
+    pub(crate) fn set_rings(&self, rings: Option<(RingEnd, RingWakers)>) {
+        *self.rings.lock().unwrap_or_else(PoisonError::into_inner) = rings;
+    }
+
+    /// Removes and returns the front end's end of the rings to the worker.
+    pub(crate) fn take_rings(&self) -> Option<(RingEnd, RingWakers)> {
+        self.rings.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Sets whether the worker's app has sessions, that is, keeps state for each client between

@@ -10,6 +10,7 @@ use rookery_system::{descriptor, shared_memory};
 
 use crate::control_channel::ControlChannel;
 use crate::public_listeners::PublicSockets;
+use crate::rings::{RingEnd, RingWakers};
 use crate::shared_scoreboard::SharedScoreboard;
 use crate::variables;
 
@@ -32,6 +33,8 @@ pub struct Inherited {
     /// The cookie by which clients are assigned to this worker: the value of the environment
     /// variable [`COOKIE`](crate::COOKIE).
     pub cookie: Option<String>,
+    /// The worker's end of the rings, and what wakes each side.
+    pub rings: Option<(RingEnd, RingWakers)>,
 }
 
 /// The error for a worker whose inherited descriptors or settings are unusable. It names the
@@ -78,13 +81,14 @@ impl Inherited {
             // SAFETY: the caller guarantees that no other thread uses the environment.
             unsafe { std::env::remove_var(name) };
         }
-        let [public, log, cookie] = [variables::PUBLIC_FDS, variables::LOG_FD, variables::COOKIE]
-            .map(|name| {
-                let value = std::env::var_os(name);
-                // SAFETY: the caller guarantees that no other thread uses the environment.
-                unsafe { std::env::remove_var(name) };
-                value
-            });
+        let [public, log, cookie, rings] =
+            [variables::PUBLIC_FDS, variables::LOG_FD, variables::COOKIE, variables::RINGS_FDS]
+                .map(|name| {
+                    let value = std::env::var_os(name);
+                    // SAFETY: the caller guarantees that no other thread uses the environment.
+                    unsafe { std::env::remove_var(name) };
+                    value
+                });
         // SAFETY: the caller guarantees that the descriptors belong to no other code.
         let mut inherited = unsafe { Inherited::of(&values) }?;
         if let Some(public) = public {
@@ -103,6 +107,13 @@ impl Inherited {
             // SAFETY: the descriptor is open, as checked above, and the caller guarantees that it
             // belongs to no other code.
             inherited.log = Some(unsafe { OwnedFd::from_raw_fd(number) });
+        }
+        if let Some(rings) = rings {
+            let wrong = |reason| InheritedError { variable: variables::RINGS_FDS, reason };
+            // SAFETY: the caller guarantees that the descriptors belong to no other code.
+            let owned = unsafe { own_rings(&rings.to_string_lossy()) };
+            inherited.rings =
+                Some(owned.map_err(|error| wrong(format!("cannot be used ({error})")))?);
         }
         inherited.cookie = cookie.and_then(|cookie| cookie.into_string().ok());
         Ok(Some(inherited))
@@ -162,8 +173,23 @@ impl Inherited {
             public: PublicSockets::default(),
             log: None,
             cookie: None,
+            rings: None,
         })
     }
+}
+
+/// Takes ownership of the descriptors of the rings.
+///
+/// # Safety
+/// - The descriptors belong to no other code.
+unsafe fn own_rings(text: &str) -> io::Result<(RingEnd, RingWakers)> {
+    let numbers: Vec<RawFd> = text.split(',').filter_map(|number| number.parse().ok()).collect();
+    let [memory, wakers @ ..] = <[RawFd; 4]>::try_from(numbers)
+        .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // SAFETY: the caller guarantees that the descriptors belong to no other code; one that is not
+    // open is an error of the next call.
+    let (memory, wakers) = unsafe { (OwnedFd::from_raw_fd(memory), RingWakers::own(wakers)?) };
+    Ok((RingEnd::attach(&memory)?, wakers))
 }
 
 /// Parses the number of an inherited descriptor, which must be above those of the three standard

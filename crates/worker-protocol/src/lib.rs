@@ -97,7 +97,7 @@ pub use shared_scoreboard::SharedScoreboard;
 pub use ticket::{MAX_TICKETS, Ticket, TicketGuard, Tickets};
 pub use variables::{
     CONTROL_FD, COOKIE, DESCRIPTORS, GATE_FD, GENERATION, LISTEN_FD, LOG_FD, NAMES, PRELOAD,
-    PUBLIC_FDS, SCOREBOARD_FD, WORKER, WORKER_ID, WORKERS,
+    PUBLIC_FDS, RINGS_FDS, SCOREBOARD_FD, WORKER, WORKER_ID, WORKERS,
 };
 pub use visible_text::{visible_char, visible_text};
 #[cfg(unix)]

@@ -53,6 +53,10 @@ pub const GATE_FD: &str = "ROOKERY_INTERNAL_GATE_FD";
 /// waits at its gate, separated by spaces.
 pub const PRELOAD: &str = "ROOKERY_INTERNAL_PRELOAD";
 
+/// The environment variable with the descriptors of the [rings](crate::rings): their memory, and
+/// those by which the two processes wake each other.
+pub const RINGS_FDS: &str = "ROOKERY_INTERNAL_RINGS_FDS";
+
 /// The environment variables that name the three mandatory descriptors of a worker. A worker
 /// removes the variables from its environment once it has read them. Programs that the worker
 /// starts do not inherit the descriptors.
@@ -60,7 +64,7 @@ pub const DESCRIPTORS: [&str; 3] = [LISTEN_FD, CONTROL_FD, SCOREBOARD_FD];
 
 /// All environment variables of a worker. When a supervisor starts a worker, it removes the values
 /// of these variables that it has itself inherited, and then sets those that apply to the worker.
-pub const NAMES: [&str; 13] = [
+pub const NAMES: [&str; 14] = [
     WORKER,
     WORKERS,
     FORMER_WORKERS,
@@ -74,4 +78,5 @@ pub const NAMES: [&str; 13] = [
     COOKIE,
     GATE_FD,
     PRELOAD,
+    RINGS_FDS,
 ];

@@ -34,6 +34,7 @@ use crate::{PublicDescriptors, variables};
 ///     id: "0123456789abcdef0123456789abcdef",
 ///     public: PublicDescriptors::default(),
 ///     gate: None,
+///     rings: None,
 /// };
 /// let mut command = Command::new("R");
 /// environment.apply(&mut command);
@@ -66,6 +67,8 @@ pub struct WorkerEnvironment<'fd> {
     pub public: PublicDescriptors<'fd>,
     /// The gate of a preloaded worker.
     pub gate: Option<Gate<'fd>>,
+    /// The rings between the front end and the worker: their memory, and what wakes each side.
+    pub rings: Option<(BorrowedFd<'fd>, &'fd crate::rings::RingWakers)>,
 }
 
 /// The gate of a worker that loads packages and then waits before it reads the app.
@@ -109,7 +112,18 @@ impl WorkerEnvironment<'_> {
             command.env(variables::PRELOAD, gate.packages);
         }
         let gate = self.gate.map(|gate| gate.descriptor.as_raw_fd());
-        let others: Vec<_> = self.public.all().map(|fd| fd.as_raw_fd()).chain(gate).collect();
+        let rings: Vec<_> = self
+            .rings
+            .iter()
+            .flat_map(|(memory, wakers)| std::iter::once(*memory).chain(wakers.all()))
+            .map(|fd| fd.as_raw_fd())
+            .collect();
+        if !rings.is_empty() {
+            let text: Vec<_> = rings.iter().map(ToString::to_string).collect();
+            command.env(variables::RINGS_FDS, text.join(","));
+        }
+        let public = self.public.all().map(|fd| fd.as_raw_fd());
+        let others: Vec<_> = public.chain(gate).chain(rings).collect();
         let give = move || -> io::Result<()> {
             // Descriptors that the supervisor itself inherited may lack the close-on-exec flag.
             descriptor::close_on_exec_from(3);

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use rookery_status::RunFolder;
+use rookery_worker_protocol::rings::{RingEnd, RingWakers};
 use rookery_worker_protocol::{
     ControlChannel, Gate, PublicDescriptors, SharedScoreboard, WorkerEnvironment,
 };
@@ -60,6 +61,8 @@ pub(crate) struct Spawned {
     pub(crate) child: Child,
     pub(crate) control: ControlChannel,
     pub(crate) scoreboard: SharedScoreboard,
+    /// The front end's end of the rings, and what wakes each side.
+    pub(crate) rings: Option<(RingEnd, RingWakers)>,
     pub(crate) id: WorkerId,
     pub(crate) socket: PathBuf,
     pub(crate) temporary: PathBuf,
@@ -86,6 +89,13 @@ pub(crate) fn spawn(
     let listener = UnixListener::bind(&socket)?;
     let (control, their_control) = ControlChannel::pair()?;
     let (scoreboard, memory) = SharedScoreboard::create()?;
+    // The spike: without the variable, requests are relayed over the Unix socket.
+    let rings = if std::env::var_os("ROOKERY_SPIKE_RINGS").is_some() && !start.is_public {
+        let (end, memory) = RingEnd::create()?;
+        Some((end, memory, RingWakers::create()?))
+    } else {
+        None
+    };
     let id = WorkerId::new()?;
     let called = id.to_string();
     let is_preloaded = gate.is_some();
@@ -111,6 +121,7 @@ pub(crate) fn spawn(
         id: &called,
         public,
         gate,
+        rings: rings.as_ref().map(|(_, memory, wakers)| (memory.as_fd(), wakers)),
     };
     hand_over.apply(&mut command);
     command.env("TMPDIR", &temporary);
@@ -140,7 +151,8 @@ pub(crate) fn spawn(
             be_chosen_sooner(child.id());
             // This process drops its copy of the listening socket. The socket thus closes when the
             // worker ends, and connections that wait to be accepted are reset.
-            Ok(Spawned { child, control, scoreboard, id, socket, temporary, streams })
+            let rings = rings.map(|(end, _, wakers)| (end, wakers));
+            Ok(Spawned { child, control, scoreboard, rings, id, socket, temporary, streams })
         }
         Err(error) => {
             let _ = child.kill();

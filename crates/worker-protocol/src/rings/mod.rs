@@ -45,6 +45,7 @@ mod sender;
 mod sleep;
 #[cfg(test)]
 mod tests;
+mod wakers;
 
 use std::io;
 use std::sync::Arc;
@@ -56,6 +57,7 @@ use self::layout::{Mapping, Side};
 pub use self::receiver::{Arrivals, Malformed, Receiver};
 pub use self::sender::{SendError, Sender};
 pub use self::sleep::{Sleep, SleepWord};
+pub use self::wakers::RingWakers;
 
 /// One end of the rings between the front end and a worker.
 #[derive(Debug)]

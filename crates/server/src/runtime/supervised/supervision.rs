@@ -66,6 +66,9 @@ pub struct Supervision {
     /// Notifies the I/O thread that an announcement or a message did not fit into the control
     /// channel, so that the thread sends it later.
     channel_full: Notify,
+    /// What becomes readable when records arrive in the rings while the application waits
+    /// elsewhere.
+    records_arrived: Option<Arc<OwnedFd>>,
     on_request: Box<dyn Fn(SupervisorRequest) + Send + Sync>,
 }
 
@@ -82,7 +85,8 @@ impl Supervision {
         inherited: Inherited,
         on_request: impl Fn(SupervisorRequest) + Send + Sync + 'static,
     ) -> Supervision {
-        let Inherited { listener, control, scoreboard, public, log, cookie } = inherited;
+        let Inherited { listener, control, scoreboard, public, log, cookie, rings } = inherited;
+        let records_arrived = rings.map(|(_, wakers)| wakers.watched_by_worker());
         let public = (!public.is_empty()).then(|| PublicListeners::new(public));
         let close_in_child = [close_in_child(&control), close_in_child(&listener)];
         let scoreboard = Arc::new(scoreboard);
@@ -98,6 +102,7 @@ impl Supervision {
             announcements: Mutex::default(),
             confirmed: Condvar::new(),
             channel_full: Notify::new(),
+            records_arrived,
             on_request: Box::new(on_request),
         }
     }
@@ -342,8 +347,32 @@ pub(in crate::runtime) fn receive_messages(
     // makes sense.
     let receiving = ReceivingGuard::begin(supervision);
     async move {
+        let supervision = Arc::clone(&receiving.0);
+        let _records = AbortOnDrop(tokio::task::spawn_local(watch_rings(supervision)));
         // Each call registers the descriptor for the events that are currently of interest.
         while receiving.0.receive_until_interest_changes(&connections).await.is_continue() {}
+    }
+}
+
+/// Tells the application that records have arrived in the rings while it waits elsewhere.
+async fn watch_rings(supervision: Arc<Supervision>) {
+    let Some(arrived) = &supervision.records_arrived else { return };
+    // SAFETY: the watched value owns the descriptor, which stays open and unchanged.
+    let watched =
+        unsafe { AsyncFd::register_with_interest(Arc::clone(arrived), Interest::READABLE) };
+    let Ok(watched) = watched else { return };
+    while let Ok(mut ready) = watched.readable().await {
+        ready.clear_ready();
+        (supervision.on_request)(SupervisorRequest::RecordsArrived);
+    }
+}
+
+/// A task that ends with this value.
+struct AbortOnDrop(tokio::task::JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

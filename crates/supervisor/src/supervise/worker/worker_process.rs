@@ -201,16 +201,18 @@ impl WorkerProcess {
             let _ = events.send(WorkerEvent::Exited(epoch, pid));
         });
         let now = Instant::now();
+        let backend = Backend::new(
+            (start.slot, epoch),
+            child_id,
+            spawned.id,
+            spawned.socket,
+            spawned.scoreboard,
+        );
+        backend.set_rings(spawned.rings);
         Ok(WorkerProcess {
             start,
             pid,
-            backend: Backend::new(
-                (start.slot, epoch),
-                child_id,
-                spawned.id,
-                spawned.socket,
-                spawned.scoreboard,
-            ),
+            backend,
             phase: WorkerPhase::Starting { until: now + time },
             was_ready: false,
             started_at: now,
