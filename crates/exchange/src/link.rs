@@ -204,7 +204,8 @@ impl Link {
         self.side_taken.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn all_taken(&self) -> u64 {
+    /// Returns the total number of events that the application has taken from both queues.
+    pub fn all_taken(&self) -> u64 {
         self.taken() + self.side_taken.load(Ordering::Relaxed)
     }
 

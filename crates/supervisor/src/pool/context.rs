@@ -11,7 +11,9 @@ use tokio::sync::Notify;
 
 use super::balancing::balancer::{Assignment, Balancer};
 use super::balancing::session_affinity::Keys;
+use super::balancing::worker_load::PoolBackend;
 use super::buffer_pool::BufferPool;
+use super::hop::HopSockets;
 use super::limits::PoolLimits;
 use super::open_tunnels_and_streams::Registry;
 use super::responder::Responder;
@@ -23,6 +25,9 @@ pub(super) struct PoolContext {
     pub(super) balancer: Balancer,
     pub(super) responder: Rc<Responder>,
     pub(super) registry: Registry,
+    /// The workers to which requests cross in shared memory.
+    pub(super) hops: RefCell<Vec<Rc<PoolBackend>>>,
+    pub(super) hop_sockets: HopSockets,
     pub(super) buffers: BufferPool,
     /// An empty vector that is kept so that each dispatch can reuse its memory for the assignments
     /// of requests to workers.
@@ -66,6 +71,8 @@ impl PoolContext {
             balancer,
             responder,
             registry: Registry::default(),
+            hops: RefCell::default(),
+            hop_sockets: HopSockets::default(),
             buffers: BufferPool::default(),
             assignments: RefCell::default(),
             retry: RetryTimer::default(),

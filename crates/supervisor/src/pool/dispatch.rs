@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::attempt;
 use super::balancing::balancer::Assignment;
 use super::context::PoolContext;
+use super::hop;
 use crate::backend_registry::BackendRegistry;
 
 /// The shortest interval after which the pool tries again to assign waiting requests, because a
@@ -55,7 +56,9 @@ fn start(pool: &Rc<PoolContext>, assignment: Assignment) {
     }
     pool.has_forwarded.set(true);
     assignment.request.exchange.set_waiting(false);
-    tokio::task::spawn_local(attempt::run(Rc::clone(pool), assignment, dispatch));
+    if let Err(relayed) = hop::try_send(pool, assignment) {
+        tokio::task::spawn_local(attempt::run(Rc::clone(pool), relayed, dispatch));
+    }
 }
 
 /// Schedules another attempt to assign queued requests to workers, unless an attempt is already
@@ -82,6 +85,7 @@ fn schedule_retry(pool: &Rc<PoolContext>) {
 async fn follow_registry(pool: Rc<PoolContext>, registry: Arc<BackendRegistry>) {
     loop {
         pool.balancer.update_backends();
+        pool.hops.replace(pool.balancer.backends_with_rings());
         pool.registry.close_ending_tunnels(&pool.responder);
         dispatch(&pool);
         registry.changed.notified().await;

@@ -21,6 +21,7 @@ mod context;
 mod deferred_body;
 mod dispatch;
 mod error_reply;
+mod hop;
 mod limits;
 mod open_tunnels_and_streams;
 mod responder;
@@ -119,8 +120,12 @@ impl Application for Pool {
         match event {
             Event::Request(exchange) => self.enqueue(exchange, false)?,
             Event::Head(exchange) => self.enqueue(exchange, true)?,
-            Event::Closed { socket, .. } => {
-                if let Some(tunnel) = pool.registry.remove_tunnel(socket) {
+            Event::Message { socket, kind, payload, .. } => {
+                hop::on_message(pool, socket, kind, payload);
+            }
+            Event::Closed { socket, code, reason, is_clean, .. } => {
+                if hop::on_closed(pool, socket, (code, is_clean), &reason) {
+                } else if let Some(tunnel) = pool.registry.remove_tunnel(socket) {
                     tunnel.on_closed();
                 }
             }
@@ -138,7 +143,6 @@ impl Application for Pool {
             Event::Body { .. }
             | Event::BodyEnd { .. }
             | Event::Pull { .. }
-            | Event::Message { .. }
             | Event::Drained { .. } => {}
         }
         Ok(WakeUp::NotNeeded)
@@ -157,6 +161,7 @@ impl Application for Pool {
     }
 
     fn take_commands(&self, commands: &mut VecDeque<Command>) {
+        hop::run(&self.0);
         self.0.responder.take_commands(commands);
     }
 
@@ -191,6 +196,17 @@ impl Application for Pool {
     }
 
     fn prepare_sleep(&self, _is_slow: bool) -> bool {
-        !self.0.responder.has_commands()
+        let hops = self.0.hops.borrow();
+        let mut hops = hops.iter().filter_map(|backend| backend.hop.as_ref());
+        let may_sleep = !self.0.responder.has_commands() && hops.all(hop::Hop::prepare_sleep);
+        if !may_sleep {
+            self.on_wake();
+        }
+        may_sleep
+    }
+
+    fn on_wake(&self) {
+        let hops = self.0.hops.borrow();
+        hops.iter().filter_map(|backend| backend.hop.as_ref()).for_each(hop::Hop::on_wake);
     }
 }

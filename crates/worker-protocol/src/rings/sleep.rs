@@ -75,6 +75,12 @@ impl SleepWord {
         }
     }
 
+    /// Returns true if this side sleeps, and leaves it asleep.
+    pub fn is_asleep(&self) -> bool {
+        fence(SeqCst);
+        self.word().load(Relaxed) != Sleep::Awake as u32
+    }
+
     /// Wakes this side, which was [`Sleep::Waiting`].
     pub fn wake(&self) {
         // Cannot fail, because the memory is mapped.

@@ -6,7 +6,7 @@ use std::ffi::{CString, c_char};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-use rookery_exchange::{AppWaker, Exchange, Link, SendBacklog, StreamFlow};
+use rookery_exchange::{AppWaker, Command, Event, Exchange, Link, SendBacklog, StreamFlow};
 use rookery_server::access_log::{AccessLog, OwnedRecord};
 use rookery_server::static_files::StaticFiles;
 use rookery_server::tls::DevelopmentCertificate;
@@ -19,6 +19,7 @@ use crate::allocator;
 use crate::exchange::header_names::{Header, HeaderNames};
 use crate::listener::active::{ActiveListener, CountedTls};
 use crate::tracing::invocation_spans::Tracing;
+use crate::worker::hop::{Hop, is_from_front_end};
 
 /// The state of the R package's Rust code. Each process has one such object, in the thread-local
 /// storage of R's main thread.
@@ -89,6 +90,8 @@ pub(crate) struct Worker {
     pub(crate) listening: Option<u32>,
     /// The static paths of the listener that uses the socket from the supervisor.
     pub(crate) files: Option<StaticFiles>,
+    /// The rings in which requests arrive from the supervisor.
+    pub(crate) hop: Option<Hop>,
     /// Whether this worker has told the supervisor that it accepts no new requests.
     pub(crate) is_leaving: bool,
 }
@@ -261,6 +264,45 @@ impl Core {
         }
     }
 
+    /// Sends a command to the process that has the client's connection: to the supervisor, or to
+    /// this process's own server.
+    pub(crate) fn send(&mut self, command: Command) {
+        let id = match &command {
+            Command::Respond(exchange) => exchange.id(),
+            Command::Send { socket, .. }
+            | Command::Ping { socket }
+            | Command::Close { socket, .. }
+            | Command::Abort { socket } => *socket,
+            _ => 0,
+        };
+        if is_from_front_end(id) {
+            if let WorkerState::Worker(Worker { hop: Some(hop), .. }) = &mut self.worker_state {
+                return hop.send(command, &self.link);
+            }
+        }
+        self.link.send(command);
+    }
+
+    /// Takes the next event of the link or of the rings.
+    pub(crate) fn next_event(&mut self) -> Option<Event> {
+        let WorkerState::Worker(Worker { hop: Some(hop), listening: Some(listener), .. }) =
+            &mut self.worker_state
+        else {
+            return self.link.next();
+        };
+        // Without locking the queue of the link.
+        let event = if self.link.has_events() { self.link.next() } else { None };
+        event.or_else(|| hop.next(*listener, &self.link)).or_else(|| self.link.next())
+    }
+
+    /// Wakes the processes and threads for which commands wait.
+    pub(crate) fn flush(&mut self) {
+        if let WorkerState::Worker(Worker { hop: Some(hop), .. }) = &mut self.worker_state {
+            hop.flush();
+        }
+        self.link.flush();
+    }
+
     /// Returns the number by which the C code finds the R object of a WebSocket, or 0 if there is
     /// no object.
     pub(crate) fn token(&self, socket: u64) -> u64 {
@@ -330,8 +372,8 @@ impl Core {
 /// The C functions by which the I/O thread wakes R's event loop: one for new events, and one for
 /// memory that R can release.
 #[derive(Clone, Copy)]
-struct Schedule {
-    events: extern "C" fn(),
+pub(crate) struct Schedule {
+    pub(crate) events: extern "C" fn(),
     released: extern "C" fn(),
 }
 
@@ -362,6 +404,11 @@ pub(crate) fn with<T>(body: impl FnOnce(&mut Core) -> T) -> T {
         let new = || Core::new(SCHEDULE.get().expect("called on R's main thread after rk_init"));
         body(core.get_or_insert_with(new))
     })
+}
+
+/// Returns the C function that makes R take events.
+pub(crate) fn schedule() -> Option<extern "C" fn()> {
+    SCHEDULE.get().map(|schedule| schedule.events)
 }
 
 /// Sets the error message that `rk_error` returns to C.

@@ -294,7 +294,7 @@ impl Core {
             self.link.recycle(buffer);
         }
         loop {
-            let Some(event) = self.link.next() else { return self.next_pull() };
+            let Some(event) = self.next_event() else { return self.next_pull() };
             match event {
                 // The client has disconnected, so R is not called.
                 Event::Request(exchange) | Event::Head(exchange)
@@ -408,7 +408,7 @@ pub extern "C" fn rk_is_empty() -> i32 {
 /// Returns the number of events that R has taken from the queue.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_event_count() -> u64 {
-    entry(0, || core::with(|core| core.link.taken()))
+    entry(0, || core::with(|core| core.link.all_taken()))
 }
 
 /// Waits for an event for at most `seconds`. Returns 1 if an event is queued, otherwise 0.
@@ -418,6 +418,7 @@ pub extern "C" fn rk_wait(seconds: f64) -> i32 {
         let timeout = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         let came = core::with(|core| {
             core.set_r_activity(RState::Idle);
+            core.flush();
             let came = core.link.wait(timeout);
             core.set_r_activity(RState::Busy);
             came
@@ -455,6 +456,7 @@ pub extern "C" fn rk_fail_for_test() {
 pub extern "C" fn rk_park() -> i32 {
     entry(0, || {
         let may = core::with(|core| {
+            core.flush();
             let may = core.link.try_park();
             if may {
                 core.set_r_activity(RState::Idle);
@@ -479,7 +481,7 @@ pub extern "C" fn rk_resume() {
 /// Wakes the I/O thread, so that it sends what R has queued, such as responses.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_flush() {
-    entry((), || core::with(|core| core.link.flush()));
+    entry((), || core::with(core::Core::flush));
 }
 
 #[cfg(test)]

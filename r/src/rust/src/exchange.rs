@@ -144,7 +144,7 @@ pub extern "C" fn rk_refuse_held(listener: u32) {
                 refuse(&mut exchange);
                 core.return_exchange(Command::Respond(exchange));
             }
-            core.link.flush();
+            core.flush();
         });
     });
 }

@@ -1,6 +1,7 @@
 //! The functions `rk_worker_*`, which let this R process be a worker of a supervisor. Also updates
 //! the scoreboard, the memory in which a worker publishes what R is doing.
 
+pub(crate) mod hop;
 #[cfg(unix)]
 mod joining;
 
@@ -204,7 +205,7 @@ impl Core {
                 }
             }
         }
-        self.link.send(command);
+        self.send(command);
     }
 }
 

@@ -83,10 +83,10 @@ impl Supervision {
     /// block.
     pub fn new(
         inherited: Inherited,
+        records_arrived: Option<Arc<OwnedFd>>,
         on_request: impl Fn(SupervisorRequest) + Send + Sync + 'static,
     ) -> Supervision {
-        let Inherited { listener, control, scoreboard, public, log, cookie, rings } = inherited;
-        let records_arrived = rings.map(|(_, wakers)| wakers.watched_by_worker());
+        let Inherited { listener, control, scoreboard, public, log, cookie, rings: _ } = inherited;
         let public = (!public.is_empty()).then(|| PublicListeners::new(public));
         let close_in_child = [close_in_child(&control), close_in_child(&listener)];
         let scoreboard = Arc::new(scoreboard);

@@ -367,6 +367,12 @@ impl Balancer {
         self.changed.notify_waiters();
     }
 
+    /// Returns the workers to which requests cross in shared memory.
+    pub(in crate::pool) fn backends_with_rings(&self) -> Vec<Rc<PoolBackend>> {
+        let backends = self.backends.borrow();
+        backends.iter().filter(|backend| backend.hop.is_some()).cloned().collect()
+    }
+
     /// Returns true if any worker has not yet responded to a request.
     pub(in crate::pool) fn has_in_flight(&self) -> bool {
         self.backends.borrow().iter().any(|backend| backend.has_in_flight())

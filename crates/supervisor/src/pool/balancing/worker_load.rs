@@ -16,6 +16,7 @@ use super::queue::RequestQueue;
 use super::session_affinity::AffinityState;
 use crate::backend::{Availability, Backend};
 use crate::pool::connection::worker_connection::{self, Failure, WorkerConnection};
+use crate::pool::hop::Hop;
 use crate::pool::limits::PoolLimits;
 
 /// The maximum number of idle connections that are kept open to a worker.
@@ -34,6 +35,8 @@ const RESERVATION_TIME: Duration = Duration::from_secs(45);
 pub(in crate::pool) struct PoolBackend {
     /// The worker's entry in the registry of workers, which the pool shares with the supervisor.
     pub(in crate::pool) entry: Arc<Backend>,
+    /// The rings to the worker, if requests cross to it in shared memory.
+    pub(in crate::pool) hop: Option<Hop>,
     tickets: Tickets,
     /// The requests that were sent to the worker and have not been responded to.
     in_flight: RefCell<Vec<InFlight>>,
@@ -79,8 +82,10 @@ pub(super) struct Rank {
 impl PoolBackend {
     pub(super) fn new(entry: Arc<Backend>) -> Rc<PoolBackend> {
         let latency = LatencyEstimate::new(work_done(&entry));
+        let hop = entry.take_rings().map(Hop::new);
         Rc::new(PoolBackend {
             entry,
+            hop,
             tickets: Tickets::new(),
             in_flight: RefCell::default(),
             connections: RefCell::default(),

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rookery_server::{Supervision, SupervisorRequest, output};
 use rookery_worker_protocol::{EXIT_TIMEOUT, Inherited};
 
+use super::hop::Hop;
 use crate::core::{self, Core, Worker, WorkerState};
 use crate::entry;
 use crate::listener::access_log;
@@ -36,17 +37,29 @@ impl Core {
         // SAFETY: guaranteed by the caller, see `# Safety`.
         match unsafe { Inherited::take() } {
             Ok(None) => {}
-            Ok(Some(inherited)) => {
+            Ok(Some(mut inherited)) => {
+                let rings = inherited.rings.take();
                 inherited.scoreboard.set_own_process();
                 // The supervisor has set it to a folder for this worker only.
                 self.profiling.folder = std::env::var_os("TMPDIR").map(Into::into);
-                let supervision = Arc::new(Supervision::new(inherited, move |asked| {
+                let records_arrived = rings.as_ref().map(|(_, wakers)| wakers.watched_by_worker());
+                let schedule = core::schedule();
+                let supervision = Supervision::new(inherited, records_arrived, move |asked| {
+                    if asked == SupervisorRequest::RecordsArrived {
+                        if let Some(schedule) = schedule {
+                            schedule();
+                        }
+                        return;
+                    }
                     on_supervisor_request(asked, callbacks);
-                }));
+                });
+                let supervision = Arc::new(supervision);
+                let hop = rings.map(|rings| Hop::new(rings, &self.link));
                 self.worker_state = WorkerState::Worker(Worker {
                     supervision,
                     listening: None,
                     files: None,
+                    hop,
                     is_leaving: false,
                 });
             }
@@ -78,6 +91,7 @@ fn on_supervisor_request(request: SupervisorRequest, callbacks: WorkerCallbacks)
         }
         SupervisorRequest::Interrupt => (callbacks.interrupt)(),
         SupervisorRequest::Collect => (callbacks.collect)(),
+        SupervisorRequest::RecordsArrived => {}
         SupervisorRequest::ReopenLog => access_log::reopen(),
     }
 }
