@@ -37,6 +37,8 @@ pub(in crate::pool) struct PoolBackend {
     pub(in crate::pool) entry: Arc<Backend>,
     /// The rings to the worker, if requests cross to it in shared memory.
     pub(in crate::pool) hop: Option<Hop>,
+    /// The number of requests that were assigned to the worker.
+    assigned: Cell<u64>,
     tickets: Tickets,
     /// The requests that were sent to the worker and have not been responded to.
     in_flight: RefCell<Vec<InFlight>>,
@@ -82,10 +84,11 @@ pub(super) struct Rank {
 impl PoolBackend {
     pub(super) fn new(entry: Arc<Backend>) -> Rc<PoolBackend> {
         let latency = LatencyEstimate::new(work_done(&entry));
-        let hop = entry.take_rings().map(Hop::new);
+        let (hop, taken) = (entry.take_rings().map(Hop::new), entry.scoreboard.read().taken);
         Rc::new(PoolBackend {
             entry,
             hop,
+            assigned: Cell::new(taken),
             tickets: Tickets::new(),
             in_flight: RefCell::default(),
             connections: RefCell::default(),
@@ -146,8 +149,15 @@ impl PoolBackend {
         if in_flight.len() >= limits.max_in_flight {
             return None;
         }
-        let unbegun = self.unbegun();
         let snapshot = self.entry.scoreboard.read();
+        let unbegun = if self.hop.is_some() {
+            // One word that R's thread counts up, instead of one for each request. In the spike,
+            // requests that never reach R are not subtracted.
+            let ahead = self.assigned.get().saturating_sub(snapshot.taken);
+            usize::try_from(ahead).unwrap_or(usize::MAX).min(in_flight.len())
+        } else {
+            self.unbegun()
+        };
         let now = now();
         let is_idle = snapshot.is_idle(now);
         // R is free if it has begun all its requests and is idle, which includes waiting for
@@ -216,6 +226,7 @@ impl PoolBackend {
     /// all tickets are in use.
     pub(super) fn start_request(&self, queued_since: Instant) -> Option<TicketGuard> {
         let guard = self.tickets.take()?;
+        self.assigned.set(self.assigned.get() + 1);
         self.in_flight.borrow_mut().push(InFlight { ticket: guard.ticket(), queued_since });
         self.entry.load.in_flight.fetch_add(1, Ordering::Relaxed);
         Some(guard)
