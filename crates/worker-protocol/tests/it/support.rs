@@ -50,6 +50,7 @@ pub(crate) fn start_with(test: &str, argument: &str, public: PublicDescriptors<'
         id: "00ff",
         public,
         gate: None,
+        rings: None,
     };
     hand_over.apply(&mut command);
     let process = command.spawn().unwrap();

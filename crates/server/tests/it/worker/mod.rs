@@ -77,7 +77,7 @@ impl Worker {
             log: None,
             cookie: None,
         };
-        let supervision = Arc::new(Supervision::new(inherited, move |request| {
+        let supervision = Arc::new(Supervision::new(inherited, None, move |request| {
             // The receiver no longer exists when the test is over.
             let _ = asks.send(request);
         }));

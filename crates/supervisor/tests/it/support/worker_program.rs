@@ -93,7 +93,7 @@ fn runs_a_worker_if_started_as_one() {
     let is_over = Arc::new(AtomicBool::new(false));
     let theirs = Arc::clone(&is_over);
     let is_deaf = mode == "deaf";
-    let supervision = Arc::new(Supervision::new(inherited, move |asked| {
+    let supervision = Arc::new(Supervision::new(inherited, None, move |asked| {
         if !matches!(asked, SupervisorRequest::Interrupt | SupervisorRequest::Collect) {
             theirs.store(!is_deaf, Ordering::Relaxed);
         }
