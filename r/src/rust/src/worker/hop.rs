@@ -15,7 +15,8 @@ use rookery_worker_protocol::rings::{
 };
 
 /// The bit of an exchange's id that tells that the exchange comes from the front end.
-const FROM_FRONT_END: u64 = 1 << 62;
+// R keeps ids as doubles, which have 53 bits.
+const FROM_FRONT_END: u64 = 1 << 52;
 
 /// The times after which the front end is woken: see `Link::send`.
 const COALESCE: Duration = Duration::from_micros(100);
