@@ -341,7 +341,7 @@ impl Attempt<'_> {
         }
         counters.upstream_time.add(response_time);
         counters.request_time.add(now.duration_since(self.received_at));
-        self.backend.on_response(self.ticket, self.sent_at);
+        self.backend.on_response(self.ticket, self.sent_at, now);
         self.guard.take();
         // R may be free for the next request while this response is forwarded.
         (self.dispatch)(self.pool);

@@ -17,15 +17,15 @@ use rookery_exchange::wire::{self, kind};
 use rookery_exchange::{
     AppTimes, BodySource, Command, Exchange, MessageKind, Payload, WebSocketId,
 };
+use rookery_worker_protocol::Ticket;
 use rookery_worker_protocol::rings::{
     Receiver, RingEnd, RingWakers, SendError, Sender, Sleep, SleepWord,
 };
-use rookery_worker_protocol::{Ticket, now};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::balancing::balancer::Assignment;
-use super::balancing::worker_load::PoolBackend;
+use super::balancing::worker_load::{Moment, PoolBackend};
 use super::connection::response_headers;
 use super::context::PoolContext;
 use super::dispatch::dispatch;
@@ -186,7 +186,7 @@ pub(super) fn try_send(pool: &PoolContext, assignment: Assignment) -> Result<(),
     {
         return Err(assignment);
     }
-    let sent_at = Instant::now();
+    let Moment { instant: sent_at, nanoseconds } = assignment.moment;
     let waited = sent_at.duration_since(assignment.request.queued_since);
     pool.responder.counters().queue_time.add(waited);
     exchange.update_upstream_log(|upstream| {
@@ -196,7 +196,7 @@ pub(super) fn try_send(pool: &PoolContext, assignment: Assignment) -> Result<(),
     record.clear();
     let ticket = assignment.ticket.ticket().word();
     let names = pool.balancer.cookie_names();
-    wire::write_request(exchange, (ticket, now()), &mut record, |name, value, keep| {
+    wire::write_request(exchange, (ticket, nanoseconds), &mut record, |name, value, keep| {
         if HOP_BY_HOP.contains(&name) && !(exchange.is_upgrade() && name == b"upgrade") {
             return;
         }
@@ -278,7 +278,7 @@ fn on_response(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, hop: &Hop, rec
     }
     counters.upstream_time.add(response_time);
     counters.request_time.add(now.saturating_duration_since(request.received_at));
-    backend.on_response(ticket, sent_at);
+    backend.on_response(ticket, sent_at, now);
     drop(guard);
     backend.finish_request();
     if !is_valid {

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use super::queue::{QueuedRequest, RequestQueue};
 use super::session_affinity::{Keys, SessionAffinity};
-use super::worker_load::PoolBackend;
+use super::worker_load::{Moment, PoolBackend};
 use crate::backend_registry::BackendRegistry;
 use crate::pool::deferred_body;
 use crate::pool::error_reply::ErrorReply;
@@ -28,6 +28,8 @@ pub(in crate::pool) struct Assignment {
     pub(in crate::pool) backend: Rc<PoolBackend>,
     pub(in crate::pool) ticket: TicketGuard,
     pub(in crate::pool) request: QueuedRequest,
+    /// The time at which the worker was chosen.
+    pub(in crate::pool) moment: Moment,
 }
 
 /// The balancer, which holds the queue of requests and assigns them to workers.
@@ -281,10 +283,10 @@ impl Balancer {
             self.responder.reject(request, ErrorReply::SessionsFull);
             return None;
         }
-        let Some((backend, ticket)) = self.choose(is_upgrade, false, &request) else {
+        let Some((backend, ticket, moment)) = self.choose(is_upgrade, false, &request) else {
             return Some(request);
         };
-        assignments.push(Assignment { backend, ticket, request });
+        assignments.push(Assignment { backend, ticket, request, moment });
         None
     }
 
@@ -311,14 +313,17 @@ impl Balancer {
         begins_session: bool,
         counts_sessions: bool,
         request: &QueuedRequest,
-    ) -> Option<(Rc<PoolBackend>, TicketGuard)> {
+    ) -> Option<(Rc<PoolBackend>, TicketGuard, Moment)> {
+        let moment = Moment::now();
         let backends = self.backends.borrow();
         let avoided = request.avoided_epoch.filter(|epoch| has_other(&backends, *epoch));
         let best = backends
             .iter()
             .filter(|backend| avoided != Some(backend.entry.epoch))
             .filter(|backend| !begins_session || backend.has_session_capacity(&self.limits))
-            .filter_map(|backend| Some((backend.rank(&self.limits, counts_sessions)?, backend)))
+            .filter_map(|backend| {
+                Some((backend.rank(&self.limits, counts_sessions, moment)?, backend))
+            })
             .min_by(|(a, _), (b, _)| a.cmp(b));
         let backend = best?.1;
         self.choices.set(self.choices.get() + 1);
@@ -327,7 +332,7 @@ impl Balancer {
         if begins_session {
             backend.reserve_session();
         }
-        Some((Rc::clone(backend), ticket))
+        Some((Rc::clone(backend), ticket, moment))
     }
 
     /// Returns true if at least one worker is ready and all ready workers have the maximum number

@@ -81,6 +81,20 @@ pub(super) struct Rank {
     last_choice: u64,
 }
 
+/// The time on both clocks, read once for all decisions about a request.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::pool) struct Moment {
+    pub(in crate::pool) instant: Instant,
+    /// The time of the scoreboard's clock.
+    pub(in crate::pool) nanoseconds: u64,
+}
+
+impl Moment {
+    pub(in crate::pool) fn now() -> Moment {
+        Moment { instant: Instant::now(), nanoseconds: now() }
+    }
+}
+
 impl PoolBackend {
     pub(super) fn new(entry: Arc<Backend>) -> Rc<PoolBackend> {
         let latency = LatencyEstimate::new(work_done(&entry));
@@ -108,18 +122,23 @@ impl PoolBackend {
 
     /// Returns the rank of the worker for a new request, or `None` if the worker cannot begin the
     /// request soon. `counts_sessions` makes the number of sessions part of the rank.
-    pub(super) fn rank(&self, limits: &PoolLimits, counts_sessions: bool) -> Option<Rank> {
+    pub(super) fn rank(
+        &self,
+        limits: &PoolLimits,
+        counts_sessions: bool,
+        moment: Moment,
+    ) -> Option<Rank> {
         if !self.is_presumed_ready() {
             return None;
         }
-        let is_busy = self.begins_soon(limits)?;
+        let is_busy = self.begins_soon(limits, moment)?;
         let in_flight = self.in_flight.borrow().len();
         Some(Rank {
             // If sessions count, a worker that has just responded is as free as an idle worker.
-            is_busy: is_busy && !(counts_sessions && self.has_just_responded(in_flight)),
+            is_busy: is_busy && !(counts_sessions && self.has_just_responded(in_flight, moment)),
             sessions: if counts_sessions { self.sessions() } else { 0 },
             in_flight,
-            is_asleep: !self.latency.get().is_polling(Instant::now()),
+            is_asleep: !self.latency.get().is_polling(moment.instant),
             last_choice: self.last_choice.get(),
         })
     }
@@ -130,7 +149,7 @@ impl PoolBackend {
     pub(super) fn accepts_own_requests(&self, limits: &PoolLimits) -> bool {
         matches!(self.entry.availability(), Availability::Ready | Availability::Draining)
             && !self.is_suspected()
-            && (self.begins_soon(limits).is_some()
+            && (self.begins_soon(limits, Moment::now()).is_some()
                 || (self.in_flight.borrow().len() < limits.max_in_flight && self.unbegun() == 0))
     }
 
@@ -144,7 +163,7 @@ impl PoolBackend {
 
     /// Returns `None` if the worker's R process cannot begin another request soon. Otherwise,
     /// returns whether R is busy now.
-    fn begins_soon(&self, limits: &PoolLimits) -> Option<bool> {
+    fn begins_soon(&self, limits: &PoolLimits, moment: Moment) -> Option<bool> {
         let in_flight = self.in_flight.borrow();
         if in_flight.len() >= limits.max_in_flight {
             return None;
@@ -158,11 +177,11 @@ impl PoolBackend {
         } else {
             self.unbegun()
         };
-        let now = now();
+        let now = moment.nanoseconds;
         let is_idle = snapshot.is_idle(now);
         // R is free if it has begun all its requests and is idle, which includes waiting for
         // promises, or if the worker has just sent its last response.
-        let is_free = unbegun == 0 && (is_idle || self.has_just_responded(in_flight.len()));
+        let is_free = unbegun == 0 && (is_idle || self.has_just_responded(in_flight.len(), moment));
         let elapsed = if is_idle { Duration::ZERO } else { snapshot.elapsed(now) };
         let ahead = self.latency.get().requests_ahead(elapsed);
         (is_free || unbegun < ahead.max(limits.min_ahead)).then_some(!is_idle)
@@ -202,8 +221,8 @@ impl PoolBackend {
         self.suspected_until.set(Some(Instant::now() + SUSPECT_TIME));
     }
 
-    fn has_just_responded(&self, in_flight: usize) -> bool {
-        in_flight == 0 && self.latency.get().has_just_responded(Instant::now())
+    fn has_just_responded(&self, in_flight: usize, moment: Moment) -> bool {
+        in_flight == 0 && self.latency.get().has_just_responded(moment.instant)
     }
 
     // ---- requests ----
@@ -233,10 +252,10 @@ impl PoolBackend {
     }
 
     /// Records that the worker has responded to a request that was sent at `sent_at`.
-    pub(in crate::pool) fn on_response(&self, ticket: Ticket, sent_at: Instant) {
+    pub(in crate::pool) fn on_response(&self, ticket: Ticket, sent_at: Instant, now: Instant) {
         self.forget_request(ticket);
         let mut latency = self.latency.get();
-        latency.on_response(work_done(&self.entry), sent_at, Instant::now());
+        latency.on_response(work_done(&self.entry), sent_at, now);
         self.latency.set(latency);
         self.entry.load.responses.fetch_add(1, Ordering::Relaxed);
     }

@@ -11,7 +11,7 @@ use super::super::queue::QueuedRequest;
 use super::super::session_affinity::{
     self, Cookie, CookieTarget, Destination, Names, RequestKind, UrlAffinity,
 };
-use super::super::worker_load::PoolBackend;
+use super::super::worker_load::{Moment, PoolBackend};
 use super::{Assignment, Balancer, has_other};
 use crate::pool::error_reply::ErrorReply;
 
@@ -93,8 +93,8 @@ impl Balancer {
                 continue;
             }
             let begins_session = request.begins_session();
-            if let Some((backend, ticket)) = self.choose(begins_session, true, &request) {
-                assignments.push(Assignment { backend, ticket, request });
+            if let Some((backend, ticket, moment)) = self.choose(begins_session, true, &request) {
+                assignments.push(Assignment { backend, ticket, request, moment });
                 continue;
             }
             self.queue.borrow_mut().park(request);
@@ -239,7 +239,12 @@ impl Balancer {
                 backend.queue.borrow_mut().push_front(request);
                 break;
             };
-            assignments.push(Assignment { backend: Rc::clone(backend), ticket, request });
+            assignments.push(Assignment {
+                backend: Rc::clone(backend),
+                ticket,
+                request,
+                moment: Moment::now(),
+            });
         }
         if !backend.queue.borrow().is_empty() {
             self.needs_retry.set(true);
