@@ -162,6 +162,14 @@ impl Mapping {
         shared_memory::map(memory).map(Mapping)
     }
 
+    /// Allocates the memory instead of mapping it, because Miri cannot map. It is never freed.
+    #[cfg(test)]
+    pub(crate) fn allocated() -> Mapping {
+        let layout = std::alloc::Layout::new::<Shared>();
+        // SAFETY: the size is not 0, and zeros are valid for all of the memory.
+        Mapping(NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }.cast()).unwrap())
+    }
+
     pub(crate) fn write_signature(&self) {
         let [magic, version, size] = &self.shared().signature.0;
         version.store(VERSION, Relaxed);
@@ -193,6 +201,9 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if cfg!(miri) {
+            return;
+        }
         // SAFETY: `shared_memory::map` has mapped the memory, and nothing refers to it any more.
         unsafe { shared_memory::unmap(self.0) };
     }

@@ -73,8 +73,7 @@ pub struct RingEnd {
 }
 
 impl RingEnd {
-    fn new(mapping: Mapping, side: Side) -> RingEnd {
-        let mapping = Arc::new(mapping);
+    fn new(mapping: Arc<Mapping>, side: Side) -> RingEnd {
         RingEnd {
             sender: Sender::new(Arc::clone(&mapping), side),
             receiver: Receiver::new(Arc::clone(&mapping), side.other()),
@@ -92,7 +91,7 @@ impl RingEnd {
         let memory = shared_memory::create(Mapping::SIZE)?;
         let mapping = Mapping::new(shared_memory::borrow(&memory))?;
         mapping.write_signature();
-        Ok((RingEnd::new(mapping, Side::FrontEnd), memory))
+        Ok((RingEnd::new(Arc::new(mapping), Side::FrontEnd), memory))
     }
 
     /// Maps the rings whose handle a worker has inherited.
@@ -109,6 +108,6 @@ impl RingEnd {
             let message = "the rings are from another version of rookery";
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
-        Ok(RingEnd::new(mapping, Side::Worker))
+        Ok(RingEnd::new(Arc::new(mapping), Side::Worker))
     }
 }
