@@ -149,7 +149,9 @@ SEXP request_new(const struct rk_event* event) {
 // Sets REQUEST_ID of the request that request_new() has just made.
 void request_bind_id(SEXP req, const struct rk_event* event) {
     SEXP id;
-    if (is_id_external) {
+    if (event->has_trace_request_id && trace_parent != NULL) {
+        id = PROTECT(lazy_trace_id(trace_parent));
+    } else if (is_id_external) {
         char text[129];
         rk_request_id(event->slot, event->id, text, sizeof text);
         id = PROTECT(lazy_text((struct rk_bytes){text, strlen(text)}));

@@ -139,6 +139,7 @@ SEXP ffi_body_opened(SEXP ticket, SEXP both);
 void lazy_strings_init(DllInfo* dll);
 SEXP own_request_id(uint64_t id);
 SEXP lazy_text(struct rk_bytes bytes);
+SEXP lazy_trace_id(SEXP trace_parent);
 SEXP lazy_headers(SEXP headers, SEXP element);
 
 // request_strings.c --------------------------------------------------------
