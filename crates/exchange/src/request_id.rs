@@ -22,8 +22,8 @@ pub struct RequestId {
 
 impl RequestId {
     /// Chooses the id of a request. `id` is the number of the request within this process, `given`
-    /// is the value of a trusted `X-Request-Id` header, and `trace` returns the context of the trace
-    /// that the request belongs to.
+    /// is the value of a trusted `X-Request-Id` header, and `trace` returns the context of the
+    /// request's trace.
     pub fn choose(
         id: ExchangeId,
         given: Option<&[u8]>,

@@ -50,9 +50,11 @@ pub(super) fn push_seconds(time: Duration, out: &mut Vec<u8>) {
     let rounded = time.saturating_add(Duration::from_nanos(500));
     let micros = u64::from(rounded.subsec_micros());
     push_number(rounded.as_secs(), out);
-    let ([a, b], [c, d], [e, f]) =
-        (two_digits(micros / 10_000), two_digits(micros / 100), two_digits(micros));
-    out.extend_from_slice(&[b'.', a, b, c, d, e, f]);
+    let mut places = *b".000000";
+    put_two_digits(&mut places, 1, micros / 10_000);
+    put_two_digits(&mut places, 3, micros / 100);
+    put_two_digits(&mut places, 5, micros);
+    out.extend_from_slice(&places);
 }
 
 /// Appends an address. An IPv4-mapped IPv6 address (`::ffff:192.0.2.1`), which an IPv6 socket
