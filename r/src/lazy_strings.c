@@ -42,7 +42,7 @@ SEXP lazy_text(struct rk_bytes bytes) {
     return text;
 }
 
-// Returns a string with the trace id in a lazy_text() of a traceparent header. They share the bytes.
+// Returns the trace id in a lazy_text() of a traceparent header, as a string that shares its bytes.
 SEXP lazy_trace_id(SEXP trace_parent) {
     return R_new_altrep(trace_id_class, R_altrep_data1(trace_parent), R_NilValue);
 }
