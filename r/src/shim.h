@@ -462,6 +462,8 @@ void later_disable_wakeup(void);
 void later_schedule(void);
 void later_release(void);
 void later_schedule_in(int loop, enum later_task task);
+void later_expect(void);
+bool later_is_expected(void);
 bool later_run(double seconds);
 int later_current(void);
 int later_loop_use(int id);
