@@ -83,7 +83,7 @@ class Tools(unittest.TestCase):
         with mock.patch.dict(os.environ, {"PATH": "/usr/bin"}):
             use_tools()
             self.assertEqual(os.environ["PATH"].split(os.pathsep), [*map(str, TOOLS), "/usr/bin"])
-        self.assertIn(f"zig=${{ZIG_VENV:-$PWD/{TOOLS[0].parent.relative_to(ROOT)}}}", (ROOT / "scripts" / "setup").read_text())
+        self.assertIn("zig=${ZIG_VENV:-$PWD/.local/zig}", (ROOT / "scripts" / "setup").read_text())
 
 
 class Wheels(InFolder):
