@@ -266,7 +266,8 @@ test_that("a server without a supervisor is profiled as well", {
   })
   expect_equal(exit_of(asked), 0)
   expect_match(asked$tell(), "GET:/short")
-  expect_match(stack_during(it, "/compute")$calls, "compute < handler")
+  # Up to eight calls are shown, so `handler` may be missing.
+  expect_match(stack_during(it, "/compute")$calls, "compute")
 })
 
 test_that("R without a profiler is reported as such, and a file that cannot be written too", {
