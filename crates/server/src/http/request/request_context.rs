@@ -124,7 +124,12 @@ impl RequestContext {
         }
         let remote = worker_header
             .map_or_else(|| connection.ends.get().remote, |worker_header| worker_header.remote);
-        let headers = RecordedHeaders::of(&head.headers);
+        let is_recorded = connection.shared.tracer.is_some() || connection.shared.log.is_on();
+        let headers = if is_recorded {
+            RecordedHeaders::of(&head.headers)
+        } else {
+            RecordedHeaders::default()
+        };
         if let Some(tracer) = &connection.shared.tracer {
             // The context is passed on even if the span is not recorded.
             let context = tracer.begin(headers.trace.as_ref());

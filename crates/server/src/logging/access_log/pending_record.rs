@@ -42,8 +42,12 @@ impl CurrentLog {
         drop(before);
     }
 
+    fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
     fn get(&self) -> Option<Arc<AccessLog>> {
-        if self.is_on.load(Ordering::Relaxed) { lock(&self.log).clone() } else { None }
+        if self.is_on() { lock(&self.log).clone() } else { None }
     }
 }
 
@@ -60,6 +64,11 @@ impl RequestLog {
         routes: Option<Arc<dyn AsRef<RouteTable>>>,
     ) -> RequestLog {
         RequestLog { log, routes }
+    }
+
+    /// Returns true if there is an access log.
+    pub(crate) fn is_on(&self) -> bool {
+        self.log.is_on()
     }
 }
 
