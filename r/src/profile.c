@@ -109,8 +109,8 @@ static SEXP call_in_global(SEXP list) {
 
 static void make_route(const char* name) {
     forget_route();
-    // In a list, .Call() receives the call as it is. The list is a variable, because R forbids
-    // changes of what compiled code contains.
+    // .Call() receives a list, because it would evaluate an argument that is a call. The list is a
+    // variable, because R forbids changes of the constants in compiled code.
     SEXP list = PROTECT(Rf_allocVector(VECSXP, 1));
     SEXP list_name = Rf_install("call");
     SEXP address = PROTECT(

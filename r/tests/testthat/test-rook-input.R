@@ -46,7 +46,7 @@ test_that("the number of headers changes nothing but the headers of a request", 
   lines <- function(count) {
     vapply(rev(seq_len(count)), function(i) sprintf("X-H-%03d: v%d", i, i), "")
   }
-  # From 25 headers on, the bindings are in a hash table; of more than 256, HEADERS is made anew.
+  # From 25 headers on, the bindings are in a hash table; HEADERS with more than 256 is not reused.
   counts <- c(0, 22, 23, 24, 25, 90, 200, 257, 270)
   for (on_headers in both_ways) {
     seen <- NULL
