@@ -15,6 +15,8 @@ from pathlib import Path
 from types import ModuleType
 
 ROOT = Path(__file__).resolve().parent.parent
+# Where scripts/setup installs zig, and scripts/crates what it needs.
+TOOLS = (Path(os.environ.get("ZIG_VENV", ROOT / ".local" / "zig")) / "bin", ROOT / ".local" / "tools" / "bin")
 
 
 class Failed(Exception):
@@ -31,6 +33,11 @@ def run(words, **options) -> str:
     if done.returncode != 0:
         raise Failed(f"`{shlex.join(words)}` ended with status {done.returncode}:\n{(done.stdout + done.stderr).strip()[-4000:]}")
     return done.stdout
+
+
+def use_tools() -> None:
+    """Makes this process and its children find the tools that this repository's scripts have installed."""
+    os.environ["PATH"] = os.pathsep.join([*map(str, TOOLS), os.environ["PATH"]])
 
 
 def load(script: Path) -> ModuleType:

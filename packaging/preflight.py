@@ -106,18 +106,12 @@ def licence(report: Report, tree: Path) -> None:
     found = licences.crates(sbom.PACKAGES, tree=tree)
     refused = licences.refused(found, tree)
     report.check(not refused, f"deny.toml permits the licences of all {len(found)} crates", f"deny.toml permits no licence of {'; '.join(refused)}")
-    tools = tree_tools(tree)
-    if shutil.which("cargo-deny", path=tools["PATH"]):
-        done = subprocess.run(["cargo", "deny", "--offline", "check", "licenses", "bans", "sources"], cwd=tree, env=tools, capture_output=True, text=True, check=False)
+    if shutil.which("cargo-deny"):
+        done = subprocess.run(["cargo", "deny", "--offline", "check", "licenses", "bans", "sources"], cwd=tree, capture_output=True, text=True, check=False)
         report.check(done.returncode == 0, "cargo-deny: licences, duplicates, sources", f"cargo-deny:\n{done.stderr[-3000:]}")
     else:
         report.not_checked("by cargo-deny, which is missing: cargo install cargo-deny --locked")
     report.left_for_a_person("security advisories: `cargo deny check advisories` downloads them from GitHub")
-
-
-def tree_tools(tree: Path) -> dict[str, str]:
-    """Returns the environment with the tools that scripts/crates installs."""
-    return os.environ | {"PATH": f"{tree / '.local' / 'tools' / 'bin'}{os.pathsep}{os.environ['PATH']}"}
 
 
 def crates(report: Report, tree: Path) -> None:

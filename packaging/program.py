@@ -87,9 +87,9 @@ def needs(target: Target) -> list[str]:
             missing.append("the linker x86_64-w64-mingw32-gcc (apt-get install gcc-mingw-w64-x86-64)")
     else:
         if not shutil.which("cargo-zigbuild"):
-            missing.append("cargo-zigbuild (pip install cargo-zigbuild)")
+            missing.append("cargo-zigbuild (scripts/setup release)")
         if not (shutil.which("python-zig") or shutil.which("zig")):
-            missing.append("zig (pip install ziglang)")
+            missing.append("zig (scripts/setup release)")
     return missing
 
 

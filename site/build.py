@@ -29,6 +29,8 @@ PAGES = {f"docs/{path.name}": path.stem.lower() for path in (ROOT / "docs").glob
     "CONTRIBUTING.md": "contributing",
     "README.md": "index",
 }
+# Parts of the README that are on another page than the front page.
+PARTS = {"README.md#platforms": "manual.html#platforms"}
 # Folders whose files are on the website as they are.
 COPIED = ("deploy", "examples")
 # The rows of the README's table that the front page plots. In both, no server stalls.
@@ -54,6 +56,8 @@ def linked(text: str, file: str) -> str:
         if re.match(r"[a-z]+:", target) or not path:
             return match[0]
         there = os.path.relpath((ROOT / file).parent / path, ROOT)
+        if part := PARTS.get(f"{there}#{anchor}"):
+            return f"{mark}[{label}]({part})"
         if there in PAGES:
             return f"{mark}[{label}]({PAGES[there]}.html{hash_mark}{anchor})"
         if there.startswith("r/vignettes/"):
@@ -79,6 +83,14 @@ def bench_section() -> str:
     if not found:
         raise Refused("README.md has no table between bench:begin and bench:end: run bench/run.py --readme README.md")
     return found[1]
+
+
+def platforms() -> str:
+    """Returns the README's section about what was run on which system."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    if not (found := re.search(r"^## Platforms\n(.*?)^## ", readme, re.M | re.S)):
+        raise Refused("README.md has no section `Platforms`, which site/manual.md shows")
+    return linked(found[1].strip(), "README.md")
 
 
 def plots() -> str:
@@ -116,8 +128,8 @@ def crates() -> str:
 
 
 def filled(text: str) -> str:
-    """Replaces the placeholders of a page: `{{plots}}`, `{{crates}}`, `{{bench}}`, `{{picture NAME}}` for a drawing, and
-    `{{file PATH}}` for a file of the repository."""
+    """Replaces the placeholders of a page: `{{plots}}`, `{{crates}}`, `{{bench}}`, `{{platforms}}`, `{{picture NAME}}` for
+    a drawing, and `{{file PATH}}` for a file of the repository."""
 
     def picture(match: re.Match) -> str:
         return "```{=html}\n" + (HERE / "pictures" / f"{match[1]}.svg").read_text(encoding="utf-8").rstrip() + "\n```"
@@ -125,7 +137,7 @@ def filled(text: str) -> str:
     def file(match: re.Match) -> str:
         return (ROOT / match[1]).read_text(encoding="utf-8").rstrip()
 
-    for mark, make in (("{{plots}}", plots), ("{{crates}}", crates), ("{{bench}}", bench_section)):
+    for mark, make in (("{{plots}}", plots), ("{{crates}}", crates), ("{{bench}}", bench_section), ("{{platforms}}", platforms)):
         text = text.replace(mark, make()) if mark in text else text
     return re.sub(r"\{\{file (\S+)\}\}", file, re.sub(r"\{\{picture (\S+)\}\}", picture, text))
 

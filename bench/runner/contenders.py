@@ -25,7 +25,7 @@ from .server import ADMIN_OFFSET, TLS_SHAPES, Server
 ROOKERY_LIB = Path(os.environ.get("ROOKERY_LIB") or build.TREE / ".local" / "lib")
 CONTENDERS_LIB = Path(os.environ.get("ROOKERY_CONTENDERS") or build.TREE / ".local" / "contenders")
 # The library that has each R package. R finds httpuv by itself.
-PACKAGES = {"rookery": ROOKERY_LIB, "httpuv": None, "nanonext": CONTENDERS_LIB, "drogonR": CONTENDERS_LIB}
+PACKAGES = {"rookery": ROOKERY_LIB, "httpuv": None, "nanonext": CONTENDERS_LIB, "drogonR": CONTENDERS_LIB, "promises": None}
 # The shapes with several R processes, and the number of processes that serve requests.
 WORKERS = {"workers": 2, "spares": 2, "four": 4, "robin": 4}
 # The prefixes of the shapes `observed` and `off`, with the number of the program's workers; 0

@@ -33,7 +33,7 @@ import program  # noqa: E402
 import tarball  # noqa: E402
 import versions  # noqa: E402
 import wheel  # noqa: E402
-from common import ROOT, Failed, File, epoch, load, run, tar_gz, version, zip_file  # noqa: E402
+from common import ROOT, TOOLS, Failed, File, epoch, load, run, tar_gz, use_tools, version, zip_file  # noqa: E402
 from folder import InFolder  # noqa: E402
 from image import rootfs  # noqa: E402
 
@@ -76,6 +76,14 @@ class Archives(InFolder):
             run(["sh", "-c", "echo why >&2; exit 3"])
         with self.assertRaisesRegex(Failed, "no-such-program is missing"):
             run(["no-such-program"])
+
+
+class Tools(unittest.TestCase):
+    def test_the_tools_that_setup_installs_are_found(self) -> None:
+        with mock.patch.dict(os.environ, {"PATH": "/usr/bin"}):
+            use_tools()
+            self.assertEqual(os.environ["PATH"].split(os.pathsep), [*map(str, TOOLS), "/usr/bin"])
+        self.assertIn("zig=${ZIG_VENV:-$PWD/.local/zig}", (ROOT / "scripts" / "setup").read_text())
 
 
 class Wheels(InFolder):

@@ -274,7 +274,8 @@ static void pass(double seconds) {
             return;
         }
         double time = monotonic_seconds();
-        if (later_has_more || time - later_at >= later_seconds || seconds == 0) {
+        bool is_due = later_has_more || later_is_expected() || time - later_at >= later_seconds;
+        if (is_due || seconds == 0) {
             bool has_run = run_later(0);
             if (run_batch(monotonic_seconds()) || has_run || interrupts != seen_interrupts) {
                 return;

@@ -44,6 +44,7 @@ static void use_result(struct invocation* invocation, SEXP value) {
             SEXP call = PROTECT(Rf_lang4(objs.then, value, ticket, req));
             Rf_eval(call, R_BaseEnv);
             UNPROTECT(2);
+            later_expect();
             otel_follow(invocation->span, value);
             return;
         }

@@ -426,9 +426,22 @@ SEXP ffi_later_use(SEXP run_now, SEXP current_loop) {
     return R_NilValue;
 }
 
+static bool is_expected;  // a handler has returned a pending promise since the last later_run()
+
+// Makes service() call later_run() before it waits, because a callback fulfils most promises, and
+// is often due at once.
+void later_expect(void) {
+    is_expected = true;
+}
+
+bool later_is_expected(void) {
+    return is_expected;
+}
+
 // Runs one callback of the current loop. After later_begin_wait() it waits for a callback for up to
 // `seconds`. Returns whether one ran. May raise the callback's error.
 bool later_run(double seconds) {
+    is_expected = false;
     SEXP call = run_call;
     if (seconds > 0) {
         // Changed in place: the call is not evaluated again before it returns with this value.

@@ -8,8 +8,8 @@
 
 #include <R_ext/Altrep.h>
 
-// data1 is a raw vector: a struct own_id, or the bytes of a text.
-static R_altrep_class_t own_id_class, text_class;
+// data1 is a raw vector: a struct own_id, the bytes of a text, or those of a traceparent header.
+static R_altrep_class_t own_id_class, text_class, trace_id_class;
 // data1 is a pair of HEADERS with NA in place of the element that is lazy, and that element.
 static R_altrep_class_t headers_class;
 
@@ -42,11 +42,17 @@ SEXP lazy_text(struct rk_bytes bytes) {
     return text;
 }
 
+// Returns the trace id in a lazy_text() of a traceparent header, as a string that shares its bytes.
+SEXP lazy_trace_id(SEXP trace_parent) {
+    return R_new_altrep(trace_id_class, R_altrep_data1(trace_parent), R_NilValue);
+}
+
 // Returns `headers`, with the string `element` in the place that is NA. Copies neither.
 SEXP lazy_headers(SEXP headers, SEXP element) {
     SEXP parts = PROTECT(Rf_cons(headers, element));
     SEXP lazy = PROTECT(R_new_altrep(headers_class, parts, R_NilValue));
-    Rf_setAttrib(lazy, R_NamesSymbol, Rf_getAttrib(headers, R_NamesSymbol));
+    // The only attribute is the names. Rf_setAttrib() would check them.
+    SHALLOW_DUPLICATE_ATTRIB(lazy, headers);
     UNPROTECT(2);
     return lazy;
 }
@@ -64,6 +70,10 @@ static SEXP made_string(SEXP lazy) {
             string = PROTECT(Rf_mkString(text));
         } else {
             struct rk_bytes text = {(const char*)RAW(bytes), (size_t)XLENGTH(bytes)};
+            if (R_altrep_inherits(lazy, trace_id_class)) {
+                text.start += 3;
+                text.len = 32;
+            }
             SEXP element = PROTECT(make_char(text));
             string = Rf_ScalarString(element);
             UNPROTECT(1);
@@ -143,6 +153,7 @@ static R_altrep_class_t make_class(const char* name, DllInfo* dll) {
 void lazy_strings_init(DllInfo* dll) {
     own_id_class = make_class("request_id", dll);
     text_class = make_class("text", dll);
+    trace_id_class = make_class("trace_id", dll);
     headers_class = make_class("headers", dll);
     R_set_altrep_Length_method(headers_class, headers_length);
     R_set_altstring_Elt_method(headers_class, header_at);

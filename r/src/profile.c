@@ -1,7 +1,8 @@
 // Profiles of R that are requested from outside, by `rookery profile` or the live page. R's own
 // profiler takes the samples. While it does, each handler is called by a function that has the
 // name of its route, so that the route is a frame of the samples.
-#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/time.h>
 
 #include "shim.h"
@@ -40,6 +41,21 @@ static SEXP run_stop(void* data) {
     return R_NilValue;
 }
 
+// A pair of the call of a function with the name of the last route and of the environment of the
+// function, and the list from which the function
+// takes the call that it evaluates. NULL: none. Most requests have the route of the one before.
+static SEXP route_call;
+static SEXP route_list;
+static char route_name[RK_PROFILE_ROUTE_MAX];
+
+static void forget_route(void) {
+    if (route_call != NULL) {
+        R_ReleaseObject(route_call);
+        R_ReleaseObject(route_list);
+        route_call = NULL;
+    }
+}
+
 static void stop(void) {
     int progress = RK_PROFILE_COMPLETE;
     if (uses_timer && timer_interval() != interval) {
@@ -51,6 +67,7 @@ static void stop(void) {
     }
     rk_profile_set_progress(number, progress);
     number = 0;
+    forget_route();
 }
 
 // Ends the running profile, and begins the requested one, if any. Called where R code may run. Does
@@ -78,11 +95,43 @@ void profile_handle(uint64_t request) {
     rk_profile_set_progress(wanted.number, start.progress);
 }
 
-// Evaluates the call that the body of a route's function contains, in the global environment as
-// without a profile: for the handler, parent.frame() is the global environment. Errors jump over
-// this frame only.
-static SEXP call_in_global(SEXP call) {
-    return Rf_eval(VECTOR_ELT(call, 0), R_GlobalEnv);
+// Evaluates the call in the list of a route's function, in the global environment as without a
+// profile: for the handler, parent.frame() is the global environment. Takes the call out of the
+// list, because it refers to the request, and because the handler may run another handler. Errors
+// jump over this frame only.
+static SEXP call_in_global(SEXP list) {
+    SEXP call = PROTECT(VECTOR_ELT(list, 0));
+    SET_VECTOR_ELT(list, 0, R_NilValue);
+    SEXP value = Rf_eval(call, R_GlobalEnv);
+    UNPROTECT(1);
+    return value;
+}
+
+static void make_route(const char* name) {
+    forget_route();
+    // .Call() receives a list, because it would evaluate an argument that is a call. The list is a
+    // variable, because R forbids changes of the constants in compiled code.
+    SEXP list = PROTECT(Rf_allocVector(VECSXP, 1));
+    SEXP list_name = Rf_install("call");
+    SEXP address = PROTECT(
+        R_MakeExternalPtrFn((DL_FUNC)call_in_global, Rf_install("native symbol"), R_NilValue));
+    SEXP body = PROTECT(Rf_lang3(Rf_install(".Call"), address, list_name));
+    SEXP definition = PROTECT(Rf_lang3(Rf_install("function"), R_NilValue, body));
+    SEXP env = PROTECT(R_NewEnv(R_BaseEnv, FALSE, 0));
+    SEXP function = PROTECT(Rf_eval(definition, env));
+    // The function is in an environment of its own, in which no route can hide the list.
+    SEXP names = PROTECT(R_NewEnv(env, FALSE, 0));
+    SEXP symbol = Rf_install(name);
+    Rf_defineVar(list_name, list, env);
+    Rf_defineVar(symbol, function, names);
+    SEXP named_call = PROTECT(Rf_lang1(symbol));
+    SEXP pair = PROTECT(Rf_cons(named_call, names));
+    R_PreserveObject(list);
+    R_PreserveObject(pair);
+    route_list = list;
+    route_call = pair;
+    snprintf(route_name, sizeof route_name, "%s", name);
+    UNPROTECT(9);
 }
 
 // Evaluates a call of a handler. While a profile runs, a function with the name of the route makes
@@ -91,21 +140,14 @@ SEXP profile_call(SEXP call, const char* name) {
     if (number == 0) {
         return Rf_eval(call, R_GlobalEnv);
     }
-    // In a list, .Call() receives the call as it is. The environment is a new one, because the call
-    // refers to the request, which must not be kept until the profile ends.
-    SEXP list = PROTECT(Rf_allocVector(VECSXP, 1));
-    SET_VECTOR_ELT(list, 0, call);
-    SEXP address = PROTECT(
-        R_MakeExternalPtrFn((DL_FUNC)call_in_global, Rf_install("native symbol"), R_NilValue));
-    SEXP body = PROTECT(Rf_lang3(Rf_install(".Call"), address, list));
-    SEXP definition = PROTECT(Rf_lang3(Rf_install("function"), R_NilValue, body));
-    SEXP env = PROTECT(R_NewEnv(R_BaseEnv, FALSE, 0));
-    SEXP function = PROTECT(Rf_eval(definition, env));
-    SEXP symbol = Rf_install(name);
-    Rf_defineVar(symbol, function, env);
-    SEXP named_call = PROTECT(Rf_lang1(symbol));
+    if (route_call == NULL || strcmp(name, route_name) != 0) {
+        make_route(name);
+    }
+    SET_VECTOR_ELT(route_list, 0, call);
+    // The handler may run another one, which replaces the route.
+    SEXP named_call = PROTECT(CAR(route_call)), env = PROTECT(CDR(route_call));
     SEXP value = Rf_eval(named_call, env);
-    UNPROTECT(7);
+    UNPROTECT(2);
     return value;
 }
 

@@ -5,7 +5,7 @@
 #include "shim.h"
 
 // HEADERS of the last request, reused if all headers besides traceparent are equal.
-enum { LAST_MAX = 64 };
+enum { LAST_MAX = 256 };
 static SEXP last_headers;
 static int32_t last_symbols[LAST_MAX];
 static size_t last_count = SIZE_MAX;
@@ -110,8 +110,23 @@ static void bind_field(SEXP req, SEXP name, enum field field, struct rk_bytes by
     UNPROTECT(1);
 }
 
+// Returns the environment for the bindings of a request. If there are few, a list of them is
+// cheaper than a hash table, in which the time for a binding does not depend on their number.
+static SEXP new_frame(const struct rk_event* event) {
+    enum { LISTED_HEADERS = 24, OTHER_BINDINGS = 24 };
+    if (event->header_count > LISTED_HEADERS) {
+        // R enlarges a table that is more than 0.85 full.
+        int size = (int)(event->header_count + OTHER_BINDINGS) * 2;
+        SEXP req = PROTECT(R_NewEnv(R_EmptyEnv, TRUE, size));
+        input_bind(req, event);
+        UNPROTECT(1);
+        return req;
+    }
+    return event->body_len > 0 ? input_request(event) : R_NewEnv(R_EmptyEnv, FALSE, 0);
+}
+
 SEXP request_new(const struct rk_event* event) {
-    SEXP req = PROTECT(event->body_len > 0 ? input_request(event) : R_NewEnv(R_EmptyEnv, FALSE, 0));
+    SEXP req = PROTECT(new_frame(event));
     struct sameness is_same = bind_headers(req, event);
     SEXP headers;
     if (event->header_count == 0) {
@@ -149,7 +164,9 @@ SEXP request_new(const struct rk_event* event) {
 // Sets REQUEST_ID of the request that request_new() has just made.
 void request_bind_id(SEXP req, const struct rk_event* event) {
     SEXP id;
-    if (is_id_external) {
+    if (event->has_trace_request_id && trace_parent != NULL) {
+        id = PROTECT(lazy_trace_id(trace_parent));
+    } else if (is_id_external) {
         char text[129];
         rk_request_id(event->slot, event->id, text, sizeof text);
         id = PROTECT(lazy_text((struct rk_bytes){text, strlen(text)}));

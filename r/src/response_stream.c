@@ -190,6 +190,7 @@ static SEXP run_pull(void* data) {
             SEXP call = PROTECT(Rf_lang3(objs.await_chunk, value, pull->source));
             Rf_eval(call, R_BaseEnv);
             UNPROTECT(2);
+            later_expect();
             return R_NilValue;
         }
         UNPROTECT(1);

@@ -68,9 +68,10 @@ struct rk_event {
     int32_t has_client_certificate;  // rk_client_certificate() has the client's certificate
     // The supervisor has assigned the request id that rk_request_id() returns.
     int32_t has_supervisor_request_id;
+    int32_t has_trace_request_id;  // the request id is the trace id in the traceparent header
     int32_t is_head_seen;  // onHeaders was called before, perhaps in another process
-    uint64_t span;  // rk_span_end() ends it after the event; 0: none
     int32_t is_route_used;  // whether rk_set_route() has an effect
+    uint64_t span;  // rk_span_end() ends it after the event; 0: none
 };
 
 // The configuration of a listener except its address.

@@ -139,6 +139,7 @@ SEXP ffi_body_opened(SEXP ticket, SEXP both);
 void lazy_strings_init(DllInfo* dll);
 SEXP own_request_id(uint64_t id);
 SEXP lazy_text(struct rk_bytes bytes);
+SEXP lazy_trace_id(SEXP trace_parent);
 SEXP lazy_headers(SEXP headers, SEXP element);
 
 // request_strings.c --------------------------------------------------------
@@ -461,6 +462,8 @@ void later_disable_wakeup(void);
 void later_schedule(void);
 void later_release(void);
 void later_schedule_in(int loop, enum later_task task);
+void later_expect(void);
+bool later_is_expected(void);
 bool later_run(double seconds);
 int later_current(void);
 int later_loop_use(int id);

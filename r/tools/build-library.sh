@@ -42,11 +42,16 @@ case $(uname -s) in
 Darwin) name=-Wl,-install_name,@rpath/$library extension=dylib ;;
 *) name=-Wl,-soname,$library extension=so ;;
 esac
+# A twentieth of the library is relative relocations, which the loader of glibc 2.36 or later also
+# reads in a packed form.
+pack=
+glibc=$(getconf GNU_LIBC_VERSION 2>/dev/null | sed -n 's/^glibc 2\.\([0-9]*\).*/\1/p')
+[ "${glibc:-0}" -lt 36 ] || pack="-C link-arg=-Wl,-z,pack-relative-relocs"
 (
     cd rust
     # shellcheck disable=SC2086
     cargo rustc --release --locked $jobs --target-dir "$target" -p rookery-r --lib \
-        --crate-type cdylib -- -C link-arg="$name"
+        --crate-type cdylib -- -C link-arg="$name" $pack
 )
 rm -rf core
 mkdir core

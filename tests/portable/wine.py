@@ -75,6 +75,8 @@ def failures(program, skip):
             failed[name] = said
     count = len(names) - len(unknown)
     print(f"  {count} tests, {len(again)} again, {len(failed)} failed, {len(unknown)} left out")
+    for name in failed:
+        print(f"  failed: {name}")
     return failed
 
 

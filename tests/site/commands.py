@@ -54,6 +54,7 @@ class Block:
 def blocks_of(page: Path) -> list[Block]:
     """Returns the blocks of a page that knitr does not run."""
     found: list[Block] = []
+    name = str(page.relative_to(ROOT) if page.is_relative_to(ROOT) else page)
     marker, opened = "", None
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
         fence = FENCE.match(line)
@@ -65,7 +66,7 @@ def blocks_of(page: Path) -> list[Block]:
                 opened.text += line.removeprefix(indent) + "\n"
         elif fence:
             about, indent = fence["about"].strip(), fence["indent"]
-            opened = Block(str(page.relative_to(ROOT)), number, about, marker, "")
+            opened = Block(name, number, about, marker, "")
         elif match := MARKER.match(line):
             marker = match["text"]
         elif line.strip():
@@ -166,6 +167,7 @@ class Page:
             for server in self.servers:
                 if server.process.poll() is None:
                     server.process.kill()
+                    server.process.wait()
             self.scratch.cleanup()
         return counts
 

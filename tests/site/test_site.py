@@ -20,7 +20,7 @@ specification.loader.exec_module(website)
 
 class Commands(unittest.TestCase):
     def run_page(self, text: str) -> dict[str, int]:
-        with tempfile.TemporaryDirectory(dir=commands.ROOT / ".local") as folder:
+        with tempfile.TemporaryDirectory() as folder:
             page = Path(folder) / "page.md"
             page.write_text(text)
             return Page(blocks_of(page)).run()
@@ -61,7 +61,7 @@ class Commands(unittest.TestCase):
         self.assert_fails("<!-- run: server -->\n\n```sh\necho nothing\n```\n", "ended with status 0")
 
     def test_a_server_serves_until_the_end_of_the_page(self):
-        serve = '<!-- run: server until "ready" -->\n\n```sh\ntrap "exit 0" TERM; echo ready; touch up; while :; do sleep 0.1; done\n```\n'
+        serve = '<!-- run: server until "ready" -->\n\n```sh\ntrap "exit 0" TERM; touch up; echo ready; while :; do sleep 0.1; done\n```\n'
         # `exec` replaces bash by the last command, so a loop needs a bash of its own.
         serve = serve.replace("```sh\n", "```sh\nbash -c '").replace("done\n", "done'\n")
         self.assertEqual(self.run_page(serve + "\n```sh\ntest -e up\n```\n"), {"server": 1, "sh": 1})
@@ -106,8 +106,19 @@ class Build(unittest.TestCase):
             ("[x](https://example.org/a.md)", "[x](https://example.org/a.md)"),
             ("[x](#here)", "[x](#here)"),
             ("[x](decisions/README.md)", "x"),
+            ("[x](../README.md#platforms)", "[x](manual.html#platforms)"),
         ]:
             self.assertEqual(website.linked(link, "docs/operations.md"), becomes)
+
+    def test_the_manual_has_a_page_for_each_document(self):
+        listed = website.filled((commands.ROOT / "site" / "manual.md").read_text()) + (commands.ROOT / "site" / "crates.md").read_text()
+        for document in (commands.ROOT / "docs").glob("*.md"):
+            self.assertIn(f"({document.stem.lower()}.html)", listed)
+
+    def test_the_manual_shows_the_table_of_platforms(self):
+        shown = website.filled((commands.ROOT / "site" / "manual.md").read_text())
+        self.assertIn("## Platforms\n\nThis table", shown)
+        self.assertIn("| the program serves a static site | run: `make test` |", shown)
 
     def test_the_article_about_containers_shows_the_file_that_packaging_checks(self):
         shown = website.filled((commands.ROOT / "site" / "articles" / "deploy.Rmd").read_text())

@@ -34,6 +34,7 @@ use crate::ids::{ExchangeId, ListenerId};
 use crate::payload::AppToken;
 use crate::request_id::RequestId;
 use crate::stream_flow_control::StreamedBody;
+use crate::trace_context::TraceContext;
 use crate::websocket_backlog::SendBacklog;
 
 /// The identity of a client, taken from its verified TLS certificate.
@@ -90,6 +91,9 @@ pub struct Exchange {
     /// The route of the request, as the application has set it; empty if it has not.
     route: ArenaSlice,
     app_times: Option<AppTimes>,
+    /// The context in the `traceparent` header if the server has set the header, so that the header
+    /// need not be parsed.
+    trace: Option<TraceContext>,
     version: Version,
     is_upgrade: bool,
     /// The counters of the bytes that are waiting to be sent to the WebSocket; `None` unless the
@@ -131,6 +135,7 @@ impl Exchange {
             supervisor_request_id: ArenaSlice::EMPTY,
             route: ArenaSlice::EMPTY,
             app_times: None,
+            trace: None,
             version: Version::Http11,
             is_upgrade: false,
             backlog: None,
@@ -274,7 +279,8 @@ impl Exchange {
         self.ticket = 0;
         (self.queued_at, self.started_at) = (0, 0);
         self.supervisor_request_id = ArenaSlice::EMPTY;
-        (self.route, self.app_times) = (ArenaSlice::EMPTY, None);
+        self.route = ArenaSlice::EMPTY;
+        (self.app_times, self.trace) = (None, None);
         self.is_https = false;
         self.is_from_trusted_proxy = false;
         self.is_head_seen = false;
@@ -383,7 +389,14 @@ impl Exchange {
         let supervisor_id = unsafe { self.supervisor_request_id.bytes() };
         let proxy_id = if self.is_from_trusted_proxy { self.header(b"x-request-id") } else { None };
         let given = if supervisor_id.is_empty() { proxy_id } else { Some(supervisor_id) };
-        RequestId::choose(self.id, given, self.trace_context().as_ref())
+        RequestId::choose(self.id, given, || self.trace_context())
+    }
+
+    /// Returns true if the [request id](Self::request_id) is the trace id in the `traceparent`
+    /// header, which the server has set. Returns false if that is uncertain.
+    pub fn has_trace_request_id(&self) -> bool {
+        let has_proxy_id = || self.is_from_trusted_proxy && self.header(b"x-request-id").is_some();
+        self.trace.is_some() && !self.has_supervisor_request_id() && !has_proxy_id()
     }
 
     /// Returns the request's ticket: the number by which the supervisor follows the request while a

@@ -22,13 +22,17 @@ pub struct RequestId {
 
 impl RequestId {
     /// Chooses the id of a request. `id` is the number of the request within this process, `given`
-    /// is the value of a trusted `X-Request-Id` header, and `trace` is the context of the trace
-    /// that the request belongs to.
-    pub fn choose(id: ExchangeId, given: Option<&[u8]>, trace: Option<&TraceContext>) -> RequestId {
+    /// is the value of a trusted `X-Request-Id` header, and `trace` returns the context of the
+    /// request's trace.
+    pub fn choose(
+        id: ExchangeId,
+        given: Option<&[u8]>,
+        trace: impl FnOnce() -> Option<TraceContext>,
+    ) -> RequestId {
         if let Some(given) = given.filter(|given| is_id(given)) {
             return RequestId::new(given);
         }
-        match trace {
+        match trace() {
             Some(context) => RequestId::new(&context.trace_id_text()),
             None => RequestId::generated(id, request_id_prefix()),
         }
@@ -105,7 +109,7 @@ mod tests {
 
     #[test]
     fn generated_ids_differ_and_share_a_prefix() {
-        let ids = [1, 2, u64::MAX].map(|id| RequestId::choose(id, None, None));
+        let ids = [1, 2, u64::MAX].map(|id| RequestId::choose(id, None, || None));
         for id in &ids {
             assert!(text(id).len() == 32 && text(id).bytes().all(|byte| byte.is_ascii_hexdigit()));
             assert_eq!(text(id)[..16], text(&ids[0])[..16]);
@@ -121,7 +125,7 @@ mod tests {
         let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let of = |given: Option<&str>, trace: Option<&str>| {
             let trace = trace.and_then(|header| TraceContext::parse(header.as_bytes()));
-            text(&RequestId::choose(7, given.map(str::as_bytes), trace.as_ref())).to_owned()
+            text(&RequestId::choose(7, given.map(str::as_bytes), || trace)).to_owned()
         };
         let own = of(None, None);
         assert_eq!(of(Some("a.B_c-9"), Some(trace)), "a.B_c-9");

@@ -26,10 +26,13 @@ const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// The maximum length of the path of a Unix socket, including its terminating zero (`sockaddr_un`).
-const MOST_PATH: usize = 108;
+/// macOS and the BSDs have 104 bytes for it.
+const MOST_PATH: usize =
+    if cfg!(any(target_os = "linux", target_os = "android")) { 108 } else { 104 };
 /// The maximum number of bytes at the end of a socket's path that vary: the end of the run folder's
-/// name, and the name of the socket.
-const IN_FOLDER: usize = 40;
+/// name, and the name of the socket. Few enough for the user's temporary folder on macOS, whose
+/// path has 49 bytes.
+const IN_FOLDER: usize = 36;
 
 /// The run folder of a server, with its sockets and temporary files. The folder is removed when
 /// this value is dropped.
@@ -37,7 +40,7 @@ const IN_FOLDER: usize = 40;
 pub struct RunFolder {
     path: PathBuf,
     /// The lock file of the run folder. The file is locked while this value exists.
-    _lock: File,
+    lock: Option<File>,
     /// The open and locked run folder; `None` if the folder could not be locked. The lock prevents
     /// systemd-tmpfiles from removing old files in the folder.
     _kept: Option<File>,
@@ -50,8 +53,7 @@ impl RunFolder {
     /// # Errors
     /// Returns the system's error if the folder or its lock file cannot be created.
     pub fn create(parent: &Path) -> io::Result<RunFolder> {
-        let is_long = parent.as_os_str().len() + PREFIX.len() + IN_FOLDER > MOST_PATH;
-        let parent = if is_long && cfg!(unix) { Path::new("/tmp") } else { parent };
+        let parent = if cfg!(unix) && is_long(parent) { Path::new("/tmp") } else { parent };
         remove_forsaken(parent);
         let pid = std::process::id();
         for at in 0.. {
@@ -69,7 +71,7 @@ impl RunFolder {
                     write_pipe_suffix(&path)?;
                     fs::rename(making, path.join(LOCK))?;
                     let kept = keep_from_ageing(&path);
-                    return Ok(RunFolder { path, _lock: lock, _kept: kept });
+                    return Ok(RunFolder { path, lock: Some(lock), _kept: kept });
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && at < 1000 => {}
                 Err(error) => return Err(error),
@@ -100,6 +102,12 @@ impl RunFolder {
         file::private_folder(&mut fs::DirBuilder::new()).create(&path)?;
         Ok(path)
     }
+}
+
+/// Returns true if the paths of sockets in a run folder in `parent` could be too long.
+fn is_long(parent: &Path) -> bool {
+    // `parent` is followed by a separator, and the path by a zero.
+    parent.as_os_str().len() + 1 + PREFIX.len() + IN_FOLDER + 1 > MOST_PATH
 }
 
 /// Returns the path of the folder for the temporary files of the worker with this socket.
@@ -178,6 +186,8 @@ fn is_own(_: &fs::Metadata) -> bool {
 
 impl Drop for RunFolder {
     fn drop(&mut self) {
+        // Windows removes a file when it is closed.
+        self.lock = None;
         // If this fails, the next server removes what is left, as far as it can.
         let _ = fs::remove_dir_all(&self.path);
     }
@@ -241,6 +251,7 @@ mod tests {
         assert!(!path.exists());
     }
 
+    #[cfg(unix)]
     #[test]
     fn what_cleans_folders_by_their_age_finds_it_locked_until_it_goes() {
         let parent = tempfile::tempdir().unwrap();
@@ -285,6 +296,7 @@ mod tests {
         assert_ne!(pipe_name(&one), pipe_name(&other));
     }
 
+    #[cfg(unix)]
     #[test]
     fn a_long_path_is_not_used() {
         let parent = tempfile::tempdir().unwrap();
@@ -293,5 +305,22 @@ mod tests {
         let folder = RunFolder::create(&long).unwrap();
         assert!(folder.path.starts_with("/tmp"));
         assert!(folder.socket(u32::MAX, u64::MAX).as_os_str().len() < MOST_PATH);
+        // The temporary folder of a user of macOS.
+        assert!(!is_long(Path::new("/var/folders/zz/zyxvpxvq6csfxvn_n0000000000000/T/")));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_socket_can_be_bound_in_the_longest_folder_that_is_used() {
+        let parent = tempfile::tempdir_in("/tmp").unwrap();
+        let len = MOST_PATH - 1 - IN_FOLDER - PREFIX.len() - 2 - parent.path().as_os_str().len();
+        let longest = parent.path().join("x".repeat(len));
+        assert!(!is_long(&longest) && is_long(&parent.path().join("x".repeat(len + 1))));
+        // A process id, a number, a slot and a start whose digits take all the space there is.
+        let folder = longest.join(format!("{PREFIX}4194304-999"));
+        fs::create_dir_all(&folder).unwrap();
+        let socket = folder.join(format!("{}.{}", 9999, 10_u64.pow(18)));
+        assert_eq!(socket.as_os_str().len() + 1, MOST_PATH);
+        std::os::unix::net::UnixListener::bind(&socket).unwrap();
     }
 }

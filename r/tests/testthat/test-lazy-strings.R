@@ -76,3 +76,33 @@ test_that("the strings outlive their requests and garbage collections", {
     expect_identical(each[[3]], strrep("d", 32))
   }
 })
+
+test_that("the request id is the trace id that the server has chosen, also under gctorture", {
+  # Spans are sent to nobody.
+  result <- callr::r(function() {
+    library(rookery)
+    seen <- list()
+    kept <- list()
+    server <- startServer("127.0.0.1", 0L, list(call = function(req) {
+      gctorture(TRUE)
+      on.exit(gctorture(FALSE))
+      kept[[length(kept) + 1L]] <<- req$REQUEST_ID
+      seen[[length(seen) + 1L]] <<- paste(req$REQUEST_ID, req$HTTP_TRACEPARENT)
+      list(status = 200L, headers = list(), body = "")
+    }), quiet = TRUE)
+    on.exit(server$stop())
+    for (at in 1:3) {
+      connection <- socketConnection("127.0.0.1", server$getPort(), open = "r+b")
+      writeLines("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r", connection)
+      service(1000)
+      close(connection)
+    }
+    gc()
+    list(seen = unlist(seen), kept = unlist(kept))
+  }, env = c(callr::rcmd_safe_env(), OTEL_EXPORTER_OTLP_ENDPOINT = "http://127.0.0.1:9",
+    OTEL_TRACES_SAMPLER = "always_off", ROOKERY_ERROR_DETAIL = "none"))
+  expect_length(result$seen, 3)
+  expect_match(result$seen, "^([0-9a-f]{32}) 00-\\1-[0-9a-f]{16}-0[02]$")
+  expect_identical(result$kept, substr(result$seen, 1, 32))
+  expect_length(unique(result$kept), 3)
+})

@@ -93,3 +93,51 @@ test_that("a promised chunk costs one callback of package later", {
   expect_true(later::loop_empty())
   expect_identical(reply(case$client)$text, "abc")
 })
+
+# Returns the median time in milliseconds from a promise to the callback of package later that
+# fulfils it, for a client in another process. `respond` makes a response of a function that makes
+# such promises.
+callback_delay <- function(respond) {
+  skip_if_not_installed("callr")
+  delays <- numeric()
+  soon <- function(value) {
+    promises::promise(function(resolve, reject) {
+      began <- Sys.time()
+      later::later(function() {
+        delays <<- c(delays, as.numeric(Sys.time() - began, units = "secs") * 1000)
+        resolve(value)
+      })
+    })
+  }
+  server <- local_server(list(call = function(req) respond(soon)))
+  client <- callr::r_bg(
+    function(port) for (i in 1:31) readLines(sprintf("http://127.0.0.1:%d/", port), warn = FALSE),
+    list(port = server$getPort())
+  )
+  serve_until(function() !client$is_alive())
+  expect_identical(client$get_exit_status(), 0L)
+  stats::median(delays)
+}
+
+test_that("service() does not wait before a due callback that fulfils a promise", {
+  # After another response, service() waits for a millisecond before it runs the callback. On a busy
+  # machine, both may take longer in an attempt.
+  is_prompt <- function(respond) {
+    for (attempt in 1:5) {
+      waited <- callback_delay(function(soon) {
+        soon(NULL)
+        ok()
+      })
+      if (callback_delay(respond) < 0.7 * waited) return(TRUE)
+    }
+    FALSE
+  }
+  expect_true(is_prompt(function(soon) soon(ok())))
+  expect_true(is_prompt(function(soon) {
+    left <- 5
+    list(status = 200L, headers = list("Content-Length" = "25"), body = function() {
+      left <<- left - 1
+      if (left >= 0) soon("chunk")
+    })
+  }))
+})

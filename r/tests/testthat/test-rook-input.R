@@ -42,6 +42,59 @@ test_that("a request with a body is a plain environment like any other", {
   }
 })
 
+test_that("the number of headers changes nothing but the headers of a request", {
+  lines <- function(count) {
+    vapply(rev(seq_len(count)), function(i) sprintf("X-H-%03d: v%d", i, i), "")
+  }
+  # From 25 headers on, the bindings are in a hash table; HEADERS with more than 256 is not reused.
+  counts <- c(0, 22, 23, 24, 25, 90, 200, 257, 270)
+  for (on_headers in both_ways) {
+    seen <- NULL
+    client <- local_call(function(req) {
+      rest <- as.list(req, all.names = TRUE)
+      seen <<- list(
+        listed = ls(req, all.names = TRUE),
+        named = unlist(mget(sprintf("HTTP_X_H_%03d", seq_len(99)), req, ifnotfound = "absent")),
+        headers = req$HEADERS[startsWith(names(req$HEADERS), "x-h-")],
+        types = vapply(rest[sort(names(rest))], typeof, ""),
+        parent = parent.env(req),
+        read = rawToChar(req$rook.input$read()),
+        body = if (!is.null(req$.bodyData)) rawToChar(readBin(req$.bodyData, "raw", 9)),
+        absent = req$HTTP_X_H_999,
+        size = length(unserialize(serialize(rest[!names(rest) %in% ".bodyData"], NULL)))
+      )
+      rm("HTTP_HOST", envir = req)
+      req$mine <- 1
+      expect_identical(setdiff(ls(req), seen$listed), "mine")
+      expect_identical(setdiff(seen$listed, ls(req, all.names = TRUE)), "HTTP_HOST")
+    }, on_headers)
+    for (body in c("", "abc")) {
+      ask <- function(count) {
+        if (body == "") get(client, "/", lines(count)) else post(client, "/", body, lines(count))
+        seen
+      }
+      plain <- ask(0)
+      # The second request with the same headers gets the strings of the first.
+      for (count in rep(counts, each = 2)) {
+        many <- ask(count)
+        bound <- sprintf("HTTP_X_H_%03d", seq_len(count))
+        expect_setequal(many$listed, c(plain$listed, bound))
+        expect_identical(unname(many$named), c(
+          sprintf("v%d", seq_len(min(count, 99))), rep("absent", max(0, 99 - count))
+        ))
+        expect_identical(unname(many$headers), sprintf("v%d", seq_len(count)))
+        expect_identical(names(many$headers) %||% character(), sprintf("x-h-%03d", seq_len(count)))
+        expect_identical(many$types[names(plain$types)], plain$types)
+        expect_identical(many$parent, emptyenv())
+        expect_identical(many[c("read", "body")], plain[c("read", "body")])
+        expect_identical(many$read, body)
+        expect_null(many$absent)
+        expect_identical(many$size, plain$size + as.integer(count))
+      }
+    }
+  }
+})
+
 test_that("functions that use a whole environment accept a request", {
   skip_if_not_installed("rlang")
   for (on_headers in list(NULL, function(req) NULL, function(req) {

@@ -12,6 +12,7 @@ impl Exchange {
     /// Sets the request's `traceparent` header to this context, in place of the client's. It must
     /// be called after [`end_head`](Self::end_head).
     pub fn set_trace_context(&mut self, context: &TraceContext) {
+        self.trace = Some(*context);
         let value = self.keep(&context.to_header());
         // SAFETY: the slices belong to this exchange (or are static), which is borrowed.
         let name = |header: &StoredHeader| unsafe { header.name.bytes::<'static>() };
@@ -29,12 +30,15 @@ impl Exchange {
 
     /// Removes the request header with this name. `name` must be in lower case.
     pub fn remove_header(&mut self, name: &[u8]) {
+        if name == TRACEPARENT {
+            self.trace = None;
+        }
         // SAFETY: the slices belong to this exchange (or are static), which is borrowed.
         self.headers.retain(|header| unsafe { header.name.bytes() } != name);
     }
 
     /// Returns the context in the request's `traceparent` header, if there is a valid one.
     pub fn trace_context(&self) -> Option<TraceContext> {
-        TraceContext::parse(self.header(TRACEPARENT)?)
+        self.trace.or_else(|| TraceContext::parse(self.header(TRACEPARENT)?))
     }
 }

@@ -17,7 +17,8 @@
 //!    has a backslash, the application responds.
 //! 3. The longest static path that matches the first segments of the target is selected. If there
 //!    is none, or if it has the option `exclude`, the application responds. On macOS and Windows,
-//!    where file systems ignore case, the comparison ignores case as well.
+//!    where file systems ignore case, the comparison ignores case as well, and also the normal form
+//!    of Unicode, which file systems of macOS ignore.
 //! 4. If a required header is missing or wrong, the response is 403, even with `fallthrough`.
 //! 5. If the method is neither GET nor HEAD, the response is 400. With `fallthrough`, the
 //!    application responds.
@@ -58,7 +59,7 @@
 //! - Directories are not listed.
 //! - The option `exclude` applies to a URL path and not to a file. Another URL path can lead to the
 //!   same file, for example through a symbolic link. On Linux, this is also the case on a file
-//!   system that ignores case, and on macOS for names in another normal form of Unicode.
+//!   system that ignores case.
 
 mod announcement;
 mod conditional_request;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwap;
 
 use super::options::{Mapping, PathError, StaticOptions, StaticPath};
-use super::path_on_disk::name_rules::{NameRules, without_case};
+use super::path_on_disk::name_rules::{NameRules, caseless};
 use super::prefix_tree::PrefixTree;
 use super::request_head::RequestHead;
 use super::routing::Route;
@@ -60,9 +60,9 @@ impl StaticFiles {
     /// decoded URL paths of requests.
     ///
     /// If one static path is refused, none is changed. If a key occurs twice, the last one counts.
-    /// On macOS and Windows, requests do not distinguish keys that differ only in case. If one of
-    /// these keys is excluded, the exclusion counts. Each call copies the whole map, which suits
-    /// tens or hundreds of paths that seldom change.
+    /// On macOS and Windows, requests do not distinguish keys that differ only in case or in the
+    /// normal form of Unicode. If one of these keys is excluded, the exclusion counts. Each call
+    /// copies the whole map, which suits tens or hundreds of paths that seldom change.
     ///
     /// # Errors
     /// Fails if a key or a path is invalid. [`PathError`] tells the reason.
@@ -140,7 +140,7 @@ impl StaticFiles {
 
     /// Decides whether the application or the server responds to a request. Makes no system call
     /// and takes no lock. Allocates no memory for a request to the application, except on macOS and
-    /// Windows for a path with capital letters.
+    /// Windows for a path with capital letters or other characters than those of ASCII.
     #[inline]
     pub fn route(&self, request: &RequestHead<'_>) -> Route {
         if self.is_empty() {
@@ -163,11 +163,11 @@ impl StaticFiles {
             .map(|(key, path)| (key, Arc::new(Mapping::resolve(path, &settings.options))))
             .collect();
         if self.0.rules.is_ignoring_case() {
-            // Keys that differ only in case are one key of the tree, and the last mapping counts.
+            // Keys of the same form are one key of the tree, and the last mapping counts.
             // An exclusion must not be lost.
             mappings.sort_by_key(|(_, mapping)| mapping.options.exclude);
             for (key, mapping) in mappings {
-                tree.insert(&without_case(key.as_bytes()), mapping);
+                tree.insert(&caseless(key.as_bytes()), mapping);
             }
         } else {
             for (key, mapping) in mappings {

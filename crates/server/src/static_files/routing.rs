@@ -10,7 +10,7 @@ use super::lookup::Lookup;
 use super::options::{Mapping, Validation};
 use super::path_decoding::DecodedPath;
 use super::path_on_disk::join;
-use super::path_on_disk::name_rules::{NameRules, without_case};
+use super::path_on_disk::name_rules::{NameRules, caseless};
 use super::prefix_tree::PrefixTree;
 use super::request_head::{BodyFraming, RequestHead};
 
@@ -83,7 +83,7 @@ fn longest_prefix<'tree, 'path>(
     }
     // The tree has keys without case. The rest of the path may have another length in that form,
     // but it has as many segments.
-    let folded = without_case(path);
+    let folded = caseless(path);
     let (mapping, rest) = tree.longest_prefix(&folded)?;
     let mut start = path.len();
     if !rest.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
-use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::time::{Duration, Instant};
 
 use rookery_worker_protocol::{
@@ -186,7 +186,7 @@ fn other_descriptors_are_rejected_as_control_channels() {
     for (what, fd) in [
         ("a file", OwnedFd::from(tempfile::tempfile().unwrap())),
         #[cfg(not(feature = "portable"))]
-        ("a stream", UnixStream::pair().unwrap().0.into()),
+        ("a stream", std::os::unix::net::UnixStream::pair().unwrap().0.into()),
         ("datagrams", UnixDatagram::pair().unwrap().0.into()),
         ("a listener", listener.into()),
         ("an end of nothing", packets),

@@ -4,5 +4,7 @@
 
 mod control_channel;
 mod scoreboard;
+#[cfg(not(feature = "portable"))]
+mod sealed_memory;
 mod support;
 mod worker_environment;

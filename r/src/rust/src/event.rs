@@ -52,9 +52,10 @@ pub struct RawEvent {
     is_https: i32,
     has_client_certificate: i32,
     has_supervisor_request_id: i32,
+    has_trace_request_id: i32,
     is_head_seen: i32,
-    span: u64,
     is_route_used: i32,
+    span: u64,
 }
 
 // The layout is the same as in rookery.h.
@@ -69,6 +70,7 @@ const _: () = {
     );
     assert!(offset_of!(RawEvent, headers) == 144 && offset_of!(RawEvent, body_fd) == 168);
     assert!(offset_of!(RawEvent, data) == 176 && offset_of!(RawEvent, is_https) == 192);
+    assert!(offset_of!(RawEvent, span) == 216);
 };
 
 impl RawEvent {
@@ -96,6 +98,7 @@ impl RawEvent {
             is_https: 0,
             has_client_certificate: 0,
             has_supervisor_request_id: 0,
+            has_trace_request_id: 0,
             is_head_seen: 0,
             span: 0,
             is_route_used: 0,
@@ -187,6 +190,7 @@ impl Core {
         event.is_https = i32::from(exchange.is_https());
         event.has_client_certificate = i32::from(exchange.client().is_some());
         event.has_supervisor_request_id = i32::from(exchange.has_supervisor_request_id());
+        event.has_trace_request_id = i32::from(exchange.has_trace_request_id());
         event.is_head_seen = i32::from(exchange.is_head_seen());
         event.is_route_used = i32::from(self.uses_routes());
         event.body_len = exchange.body().len();

@@ -29,7 +29,37 @@ pub(crate) fn request_id(
 ) -> RequestId {
     let external_id =
         supervisor_id.or_else(|| if is_trusted { only(headers, &X_REQUEST_ID) } else { None });
-    RequestId::choose(id, external_id, trace)
+    RequestId::choose(id, external_id, || trace.copied())
+}
+
+/// The request headers that a record in the access log and a span use.
+#[derive(Debug, Default)]
+pub(crate) struct RecordedHeaders<'a> {
+    /// The context in the `traceparent` header. `None` if there is no such header, several, or an
+    /// invalid one.
+    pub(crate) trace: Option<TraceContext>,
+    /// The first `Referer` header, or an empty value.
+    pub(crate) referer: &'a [u8],
+    /// The first `User-Agent` header, or an empty value.
+    pub(crate) user_agent: &'a [u8],
+}
+
+impl<'a> RecordedHeaders<'a> {
+    /// Finds the headers. One pass over all headers takes a third of the time of a search for each.
+    pub(crate) fn of(headers: &'a HeaderMap) -> RecordedHeaders<'a> {
+        let mut found = RecordedHeaders::default();
+        let mut has_trace = false;
+        for (name, value) in headers {
+            match name.as_str() {
+                "traceparent" => has_trace = true,
+                "referer" if found.referer.is_empty() => found.referer = value.as_bytes(),
+                "user-agent" if found.user_agent.is_empty() => found.user_agent = value.as_bytes(),
+                _ => {}
+            }
+        }
+        found.trace = if has_trace { trace_context(headers) } else { None };
+        found
+    }
 }
 
 /// Returns the context in the `traceparent` header of a request. Returns `None` if there is no such

@@ -16,8 +16,8 @@ use crate::http::connection::activity::Phase;
 use crate::http::connection::http_connection::HttpConnection;
 use crate::http::http_state::HttpState;
 use crate::http::request::context_pool::ContextParts;
-use crate::http::request::head::{names_host, request_id, trace_context, used_https};
-use crate::http::request::request_span::{Client, RequestSpan, begin_context, keeps_trace_state};
+use crate::http::request::head::{RecordedHeaders, names_host, request_id, used_https};
+use crate::http::request::request_span::{Client, RequestSpan, keeps_trace_state};
 use crate::http::response::header_name_cache::HeaderNameCache;
 use crate::http::response::stream::response_stream::ResponseStream;
 use crate::logging::access_log::pending_record::PendingRecord;
@@ -124,8 +124,15 @@ impl RequestContext {
         }
         let remote = worker_header
             .map_or_else(|| connection.ends.get().remote, |worker_header| worker_header.remote);
+        let is_recorded = connection.shared.tracer.is_some() || connection.shared.log.is_on();
+        let headers = if is_recorded {
+            RecordedHeaders::of(&head.headers)
+        } else {
+            RecordedHeaders::default()
+        };
         if let Some(tracer) = &connection.shared.tracer {
-            let context = begin_context(tracer, &head.headers);
+            // The context is passed on even if the span is not recorded.
+            let context = tracer.begin(headers.trace.as_ref());
             parts.trace = Some(context);
             if context.is_sampled() {
                 let (has_tls, is_proxy) = (connection.has_tls(), connection.is_proxy);
@@ -137,10 +144,10 @@ impl RequestContext {
                 parts.span = Some(RequestSpan::begin(tracer, context, head, &client));
             }
         }
-        let trace = parts.trace;
+        let trace = parts.trace.or(headers.trace);
         let (log, client) = (&connection.shared.log, (remote, connection.has_tls()));
-        parts.pending_record.begin(log, client, head, || {
-            let trace = trace.or_else(|| trace_context(&head.headers));
+        let texts = [headers.referer, headers.user_agent];
+        parts.pending_record.begin(log, client, head, texts, || {
             let id = request_id(
                 *id,
                 &head.headers,

@@ -27,11 +27,6 @@ const SEPARATORS: [&str; 8] = ["&", ";", "?", "#", "%26", "%3b", "%3f", "%23"];
 /// How many times a URL in a value may be percent-encoded so that its parameters are recognised.
 const MAX_ENCODINGS: usize = 4;
 
-/// The identity of a request's SERVER span, which is passed on even if the span is not recorded.
-pub(crate) fn begin_context(tracer: &Tracer, headers: &HeaderMap) -> TraceContext {
-    tracer.begin(head::trace_context(headers).as_ref())
-}
-
 /// Returns true if the client's `tracestate` header is passed on: if it is valid and belongs to a
 /// valid `traceparent`.
 pub(crate) fn keeps_trace_state(headers: &HeaderMap) -> bool {

@@ -29,7 +29,7 @@ use crate::rejection::Rejection;
 const RETRY_SECONDS: &str = "1";
 
 /// The name of the response header that contains the request id.
-const REQUEST_ID: &str = "x-request-id";
+static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const SERVER_TIMING: &str = "server-timing";
 
 /// The maximum length of a request id.
@@ -164,10 +164,10 @@ pub(crate) fn build(
         }
         out.put_slice(copied);
         let body = out.split().freeze();
-        if sends_id && !headers.contains_key(REQUEST_ID) {
+        if sends_id && !headers.contains_key(&REQUEST_ID) {
             out.put_slice(exchange.request_id().as_bytes());
             if let Ok(value) = HeaderValue::from_maybe_shared(out.split().freeze()) {
-                headers.insert(HeaderName::from_static(REQUEST_ID), value);
+                headers.insert(REQUEST_ID.clone(), value);
             }
         }
         if sends_timing {

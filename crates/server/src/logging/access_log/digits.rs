@@ -8,28 +8,53 @@ use std::time::Duration;
 /// The maximum number of digits of a `u64`.
 const MAX_DIGITS: usize = 20;
 
-/// Appends a number.
-pub(super) fn push_number(number: u64, out: &mut Vec<u8>) {
-    push_padded(number, 1, out);
+/// The two decimal digits of each number below 100.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
+    let mut number = 0;
+    while number < pairs.len() {
+        pairs[number] = [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
+        number += 1;
+    }
+    pairs
+};
+
+/// Returns the last two decimal digits of a number.
+fn two_digits(number: u64) -> [u8; 2] {
+    PAIRS[(number % 100) as usize]
 }
 
-/// Appends a number with zeros in front, so that it has at least `width` digits.
-pub(super) fn push_padded(mut number: u64, width: usize, out: &mut Vec<u8>) {
-    let (mut digits, mut at) = ([b'0'; MAX_DIGITS], MAX_DIGITS);
-    while number > 0 {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
+/// Replaces two bytes of a text, which begin at position `at`, by the last two decimal digits of a
+/// number.
+pub(super) fn put_two_digits<const N: usize>(text: &mut [u8; N], at: usize, number: u64) {
+    text[at..at + 2].copy_from_slice(&two_digits(number));
+}
+
+/// Appends a number.
+pub(super) fn push_number(mut number: u64, out: &mut Vec<u8>) {
+    let (mut digits, mut at) = ([0; MAX_DIGITS], MAX_DIGITS);
+    while number >= 10 {
+        at -= 2;
+        digits[at..at + 2].copy_from_slice(&two_digits(number));
+        number /= 100;
     }
-    out.extend_from_slice(&digits[at.min(MAX_DIGITS - width)..]);
+    if number > 0 || at == MAX_DIGITS {
+        at -= 1;
+        digits[at] = b'0' + number as u8;
+    }
+    out.extend_from_slice(&digits[at..]);
 }
 
 /// Appends a duration in seconds, with six decimal places.
 pub(super) fn push_seconds(time: Duration, out: &mut Vec<u8>) {
     let rounded = time.saturating_add(Duration::from_nanos(500));
+    let micros = u64::from(rounded.subsec_micros());
     push_number(rounded.as_secs(), out);
-    out.push(b'.');
-    push_padded(rounded.subsec_micros().into(), 6, out);
+    let mut places = *b".000000";
+    put_two_digits(&mut places, 1, micros / 10_000);
+    put_two_digits(&mut places, 3, micros / 100);
+    put_two_digits(&mut places, 5, micros);
+    out.extend_from_slice(&places);
 }
 
 /// Appends an address. An IPv4-mapped IPv6 address (`::ffff:192.0.2.1`), which an IPv6 socket
@@ -65,7 +90,7 @@ mod tests {
     fn numbers_are_written_as_by_the_standard_library() {
         for number in [0, 1, 9, 10, 99, 100, 12_345, u64::MAX] {
             assert_eq!(text(|out| push_number(number, out)), format!("{number}"));
-            assert_eq!(text(|out| push_padded(number, 4, out)), format!("{number:04}"));
+            assert_eq!(two_digits(number), *format!("{:02}", number % 100).as_bytes());
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rookery_exchange::{StreamEnd, TerminationState, UpstreamLog};
 
-use super::digits::{push_address, push_number, push_padded, push_seconds};
+use super::digits::{push_address, push_number, push_seconds, put_two_digits};
 use crate::logging::output;
 
 /// The maximum length of a path or query in the access log, in bytes. Clients may send up to 96
@@ -244,17 +244,15 @@ impl Record<'_> {
             Some(remote) => push_address(remote.ip(), out),
             None => out.push(b'-'),
         }
-        out.extend_from_slice(b" - - [");
-        push_padded(civil.day.into(), 2, out);
-        out.push(b'/');
-        out.extend_from_slice(MONTHS[usize::from(civil.month) - 1].as_bytes());
-        out.push(b'/');
-        push_padded(civil.year, 4, out);
-        for part in [civil.hour, civil.minute, civil.second] {
-            out.push(b':');
-            push_padded(part.into(), 2, out);
-        }
-        out.extend_from_slice(b" +0000] \"");
+        let mut time = *b" - - [00/Mmm/0000:00:00:00 +0000] \"";
+        time[9..12].copy_from_slice(MONTHS[usize::from(civil.month) - 1].as_bytes());
+        put_two_digits(&mut time, 6, civil.day.into());
+        put_two_digits(&mut time, 13, civil.year / 100);
+        put_two_digits(&mut time, 15, civil.year);
+        put_two_digits(&mut time, 18, civil.hour.into());
+        put_two_digits(&mut time, 21, civil.minute.into());
+        put_two_digits(&mut time, 24, civil.second.into());
+        out.extend_from_slice(&time);
         escape_common(if self.method.is_empty() { b"-" } else { self.method }, out);
         out.push(b' ');
         escape_common(cut(self.path), out);
@@ -290,22 +288,17 @@ impl Record<'_> {
 
     fn write_json(&self, out: &mut Vec<u8>) {
         let civil = Civil::of(self.time);
-        out.extend_from_slice(b"{\"time\":\"");
-        push_padded(civil.year, 4, out);
-        let parts = [
-            (b'-', civil.month),
-            (b'-', civil.day),
-            (b'T', civil.hour),
-            (b':', civil.minute),
-            (b':', civil.second),
-        ];
-        for (separator, part) in parts {
-            out.push(separator);
-            push_padded(part.into(), 2, out);
-        }
-        out.push(b'.');
-        push_padded(civil.milli.into(), 3, out);
-        out.extend_from_slice(b"Z\",\"remote\":");
+        let mut time = *b"{\"time\":\"0000-00-00T00:00:00.000Z\",\"remote\":";
+        put_two_digits(&mut time, 9, civil.year / 100);
+        put_two_digits(&mut time, 11, civil.year);
+        put_two_digits(&mut time, 14, civil.month.into());
+        put_two_digits(&mut time, 17, civil.day.into());
+        put_two_digits(&mut time, 20, civil.hour.into());
+        put_two_digits(&mut time, 23, civil.minute.into());
+        put_two_digits(&mut time, 26, civil.second.into());
+        time[29] = b'0' + (civil.milli / 100) as u8;
+        put_two_digits(&mut time, 30, civil.milli.into());
+        out.extend_from_slice(&time);
         match self.remote {
             Some(remote) => {
                 out.push(b'"');
@@ -314,33 +307,34 @@ impl Record<'_> {
             }
             None => out.extend_from_slice(b"null"),
         }
-        push_text("method", self.method, out);
-        push_text("path", cut(self.path), out);
-        push_text("query", cut(self.query), out);
-        push_integer("status", self.status.into(), out);
-        push_integer("bytes", self.bytes, out);
-        push_time("seconds", self.elapsed, out);
+        push_text(b",\"method\":\"", self.method, out);
+        push_text(b",\"path\":\"", cut(self.path), out);
+        push_text(b",\"query\":\"", cut(self.query), out);
+        push_integer(b",\"status\":", self.status.into(), out);
+        push_integer(b",\"bytes\":", self.bytes, out);
+        push_time(b",\"seconds\":", self.elapsed, out);
+        // A request id consists of letters, digits, `.`, `_` and `-`.
+        push_plain(b",\"request_id\":\"", self.request_id, out);
         let trace_id = self.trace_id.as_ref().map_or(&[][..], |id| id);
-        for (name, value) in [
-            ("request_id", self.request_id),
-            ("trace_id", trace_id),
-            ("route", self.route),
-            ("referer", self.referer),
-            ("user_agent", self.user_agent),
-        ] {
-            if !value.is_empty() {
-                push_text(name, value, out);
-            }
+        push_plain(b",\"trace_id\":\"", trace_id, out);
+        if !self.route.is_empty() {
+            push_text(b",\"route\":\"", self.route, out);
+        }
+        if !self.referer.is_empty() {
+            push_text(b",\"referer\":\"", self.referer, out);
+        }
+        if !self.user_agent.is_empty() {
+            push_text(b",\"user_agent\":\"", self.user_agent, out);
         }
         if let Some(r) = self.r {
-            push_time("r_seconds", r, out);
+            push_time(b",\"r_seconds\":", r, out);
         }
         if let Some(queue) = self.queue.filter(|_| self.upstream.is_none()) {
-            push_time("queue_seconds", queue, out);
+            push_time(b",\"queue_seconds\":", queue, out);
         }
         if let Some(reason) = self.aborted {
             out.extend_from_slice(b",\"aborted\":true");
-            push_text("reason", reason.name().as_bytes(), out);
+            push_text(b",\"reason\":\"", reason.name().as_bytes(), out);
         }
         if let Some(upstream) = &self.upstream {
             self.write_upstream_json(upstream, out);
@@ -352,21 +346,20 @@ impl Record<'_> {
     /// out unknown values.
     fn write_upstream_json(&self, upstream: &UpstreamLog, out: &mut Vec<u8>) {
         if let Some(worker) = upstream.worker {
-            push_integer("slot", worker.slot.into(), out);
-            push_integer("pid", worker.pid.into(), out);
-            push_integer("epoch", worker.epoch, out);
+            push_integer(b",\"slot\":", worker.slot.into(), out);
+            push_integer(b",\"pid\":", worker.pid.into(), out);
+            push_integer(b",\"epoch\":", worker.epoch, out);
         }
-        push_time("queue_seconds", upstream.queued, out);
+        push_time(b",\"queue_seconds\":", upstream.queued, out);
         if let Some(took) = upstream.response_time {
-            push_time("upstream_seconds", took, out);
+            push_time(b",\"upstream_seconds\":", took, out);
         }
-        push_integer("retries", upstream.retries().into(), out);
+        push_integer(b",\"retries\":", upstream.retries().into(), out);
         if let Some(ended) = self.ended() {
-            push_text("ended", &[ended.letter() as u8], out);
+            push_text(b",\"ended\":\"", &[ended.letter() as u8], out);
         }
         if let Some(session) = upstream.session {
-            push_name("session", out);
-            out.push(b'"');
+            out.extend_from_slice(b",\"session\":\"");
             push_session(session, out);
             out.push(b'"');
         }
@@ -382,28 +375,37 @@ pub(super) fn push_field<T>(value: Option<T>, push: fn(T, &mut Vec<u8>), out: &m
     }
 }
 
-/// Appends the name of a member of a JSON object that is not the first.
-fn push_name(name: &str, out: &mut Vec<u8>) {
-    out.extend_from_slice(b",\"");
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b"\":");
-}
+// The functions below append members of a JSON object. `name` is all that precedes the value: the
+// comma, the quoted name and the colon, for a text also the opening quote. Names that the compiler
+// knows are copied without a call.
 
-fn push_integer(name: &str, number: u64, out: &mut Vec<u8>) {
-    push_name(name, out);
+#[inline]
+fn push_integer<const N: usize>(name: &[u8; N], number: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(name);
     push_number(number, out);
 }
 
-fn push_time(name: &str, time: Duration, out: &mut Vec<u8>) {
-    push_name(name, out);
+#[inline]
+fn push_time<const N: usize>(name: &[u8; N], time: Duration, out: &mut Vec<u8>) {
+    out.extend_from_slice(name);
     push_seconds(time, out);
 }
 
-fn push_text(name: &str, text: &[u8], out: &mut Vec<u8>) {
-    push_name(name, out);
-    out.push(b'"');
+#[inline]
+fn push_text<const N: usize>(name: &[u8; N], text: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(name);
     escape_json(text, out);
     out.push(b'"');
+}
+
+/// Appends a text that needs no escaping, unless it is empty.
+#[inline]
+fn push_plain<const N: usize>(name: &[u8; N], text: &[u8], out: &mut Vec<u8>) {
+    if !text.is_empty() {
+        out.extend_from_slice(name);
+        out.extend_from_slice(text);
+        out.push(b'"');
+    }
 }
 
 fn push_session(session: u64, out: &mut Vec<u8>) {
@@ -474,11 +476,12 @@ pub(super) fn escape_common(bytes: &[u8], out: &mut Vec<u8>) {
 /// Appends bytes as the content of a JSON string. Bytes that are not UTF-8 become U+FFFD, because
 /// JSON cannot represent them.
 fn escape_json(bytes: &[u8], out: &mut Vec<u8>) {
-    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
-    let plain = bytes.iter().position(|byte| !is_plain(byte)).unwrap_or(bytes.len());
-    let (plain, bytes) = bytes.split_at(plain);
-    out.extend_from_slice(plain);
-    if bytes.is_empty() {
+    // All bytes are examined, which the compiler does several at a time.
+    let has_special = bytes.iter().fold(false, |found, byte| {
+        found | !matches!(byte, b' '..=b'~') | matches!(byte, b'"' | b'\\')
+    });
+    if !has_special {
+        out.extend_from_slice(bytes);
         return;
     }
     for char in String::from_utf8_lossy(bytes).chars() {

@@ -1,8 +1,9 @@
 //! The system calls that the server makes on a socket, on systems other than Linux. They are made
 //! by the crate socket2, which knows each system's constants.
 //!
-//! The state of a connection is found by looking at its next byte of input. While there is unread
-//! input, the FIN behind it is therefore not seen.
+//! The state of a connection is found by looking at its next byte of input, and by writing nothing,
+//! which the system refuses after a reset. While there is unread input, a FIN behind it is
+//! therefore not seen, but a reset is.
 
 use std::fs::File;
 use std::io;
@@ -83,16 +84,20 @@ pub(super) fn peer_state(socket: BorrowedSocket<'_>, is_tcp: bool) -> PeerState 
 enum Input {
     /// There is no input now.
     None,
+    /// Bytes. A FIN may follow them, but no reset.
     Bytes,
     /// The end of the input, after a FIN.
     End,
-    /// An error, after a reset.
+    /// An error, after a reset. If the peer of a Unix socket has closed it, bytes may precede the
+    /// end of the input.
     Failed,
 }
 
 fn input(socket: BorrowedSocket<'_>) -> Input {
     match receive(socket, &mut [0], true) {
         Ok(0) => Input::End,
+        // No caller asks after this side has sent a FIN, so a refusal means that the peer is gone.
+        Ok(_) if is_write_refused(socket) => Input::Failed,
         Ok(_) => Input::Bytes,
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Input::None,
         Err(_) => Input::Failed,

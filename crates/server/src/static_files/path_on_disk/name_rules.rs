@@ -3,13 +3,15 @@
 
 use std::borrow::Cow;
 
+use unicode_normalization::UnicodeNormalization as _;
+
 /// The rules by which an operating system interprets file names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameRules {
     /// Every sequence of bytes without `/` and NUL is the name of one file.
     Unix,
-    /// Names that differ only in case lead to the same file, as is usual on macOS. The file system
-    /// HFS+ also ignores some characters without a width in names.
+    /// Names that differ only in case or in the normal form of Unicode lead to the same file, as is
+    /// usual on macOS. The file system HFS+ also ignores some characters without a width in names.
     IgnoringCase,
     /// As [`IgnoringCase`](Self::IgnoringCase). In addition, names that end with dots or spaces,
     /// short names (`PROGRA~1`) and names with a stream (`a.txt::$DATA`) lead to the files of other
@@ -51,23 +53,27 @@ impl Default for NameRules {
     }
 }
 
-/// Converts a URL path to a form that is equal for paths that differ only in case. The number of
-/// segments stays the same.
+/// Converts a URL path to a form that is equal for paths that differ only in case or in the normal
+/// form of Unicode: to that of a canonical caseless match (Unicode Standard, D145), or a coarser
+/// one. The number of segments stays the same.
 ///
 /// A file system may tell names apart that are equal in this form. Conversely, the names that it
-/// treats as equal are equal in this form, apart from two exceptions: the normal forms of Unicode,
-/// which macOS ignores, and the characters without a width that HFS+ ignores, for which
-/// [`NameRules::is_hazardous`] returns true.
-pub(in crate::static_files) fn without_case(path: &[u8]) -> Cow<'_, [u8]> {
+/// treats as equal are equal in this form, apart from the characters without a width that HFS+
+/// ignores, for which [`NameRules::is_hazardous`] returns true.
+pub(in crate::static_files) fn caseless(path: &[u8]) -> Cow<'_, [u8]> {
     if path.iter().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
         return Cow::Borrowed(path);
     }
-    match std::str::from_utf8(path) {
-        // Some characters share the upper case but not the lower case, such as `ſ` and `s`, and
-        // others the lower case but not the upper case, such as `ẞ` and `ß`.
-        Ok(text) => Cow::Owned(text.to_lowercase().to_uppercase().to_lowercase().into_bytes()),
-        Err(_) => Cow::Owned(path.to_ascii_lowercase()),
-    }
+    let Some(text) = std::str::from_utf8(path).ok().filter(|text| !text.is_ascii()) else {
+        return Cow::Owned(path.to_ascii_lowercase());
+    };
+    // Characters are decomposed before, because the case of marks depends on their order, and
+    // after, because the other case of a character may be a composed one. Some characters share the
+    // upper case but not the lower case, such as `ſ` and `s`, and others the lower case but not the
+    // upper case, such as `ẞ` and `ß`.
+    let decomposed: String = text.nfd().collect();
+    let folded = decomposed.to_lowercase().to_uppercase().to_lowercase();
+    Cow::Owned(folded.nfd().collect::<String>().into_bytes())
 }
 
 /// Returns true for the characters that HFS+ ignores in names: those that have no width and control
@@ -251,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_differ_in_case_have_one_form_with_as_many_segments() {
+    fn paths_that_differ_in_case_or_normal_form_have_one_form_with_as_many_segments() {
         for (one, other) in [
             ("/private/a", "/PRIVATE/A"),
             ("/É/x", "/é/X"),
@@ -259,19 +265,38 @@ mod tests {
             ("/straẞe", "/STRASSE"),
             ("/\u{17f}ecret", "/SECRET"),
             ("/ǆ", "/ǅ"),
+            ("/\u{e9}", "/e\u{301}"),
+            ("/\u{c9}", "/e\u{301}"),
+            ("/\u{1e69}", "/S\u{307}\u{323}"),
+            ("/\u{212b}", "/a\u{30a}"),
+            ("/\u{ac01}", "/\u{1100}\u{1161}\u{11a8}"),
+            // A mark of which the upper case is a letter, before and after another mark.
+            ("/\u{1fb3}\u{301}", "/\u{3b1}\u{301}\u{345}"),
+            ("/\u{1fb3}\u{301}", "/\u{391}\u{345}\u{301}"),
         ] {
-            assert_eq!(without_case(one.as_bytes()), without_case(other.as_bytes()), "{one}");
+            assert_eq!(caseless(one.as_bytes()), caseless(other.as_bytes()), "{one}");
         }
-        assert_ne!(without_case(b"/a"), without_case(b"/b"));
-        assert_eq!(without_case(b"/A\xff"), &b"/a\xff"[..]);
-        for code in 0..=u32::from(char::MAX) {
+        assert_ne!(caseless(b"/a"), caseless(b"/b"));
+        assert_eq!(caseless(b"/A\xff"), &b"/a\xff"[..]);
+        // No character after these three planes has another case or normal form.
+        for code in 0..0x3_0000 {
             let Some(one) = char::from_u32(code).filter(|one| *one != '/') else { continue };
             let path = format!("/{one}/a");
-            let segments = without_case(path.as_bytes()).split(|byte| *byte == b'/').count();
+            let segments = caseless(path.as_bytes()).split(|byte| *byte == b'/').count();
             assert_eq!(segments, 3, "{one:?}");
-            for other in [one.to_lowercase().to_string(), one.to_uppercase().to_string()] {
+            for other in [
+                one.to_lowercase().to_string(),
+                one.to_uppercase().to_string(),
+                one.nfd().to_string(),
+                one.nfc().to_string(),
+                one.to_uppercase().nfd().to_string(),
+                one.nfd().to_string().to_lowercase(),
+            ] {
                 let other = format!("/{other}/a");
-                assert_eq!(without_case(path.as_bytes()), without_case(other.as_bytes()));
+                // Most characters have no other spelling, and the test is long anyway.
+                if other != path {
+                    assert_eq!(caseless(path.as_bytes()), caseless(other.as_bytes()), "{one:?}");
+                }
             }
         }
     }

@@ -124,6 +124,31 @@ fn an_exclusion_covers_every_case_where_the_system_ignores_case() {
 }
 
 #[test]
+fn an_exclusion_covers_every_normal_form_where_the_system_ignores_case() {
+    // `ṩ` is composed of `s` and two marks, in either order, and `각` of three letters.
+    let spellings = [
+        "%e1%b9%a9-%ea%b0%81",
+        "%e1%b9%a3%cc%87-%ea%b0%80%e1%86%a8",
+        "s%cc%a3%cc%87-%e1%84%80%e1%85%a1%e1%86%a8",
+        "S%cc%87%cc%a3-%EA%B0%81",
+        "%E1%B9%A8-%ea%b0%81",
+    ];
+    for rules in [NameRules::IgnoringCase, NameRules::Windows] {
+        for key in ["/s/\u{1e69}-\u{ac01}", "/s/s\u{323}\u{307}-\u{1100}\u{1161}\u{11a8}"] {
+            let site = site(rules);
+            site.exclude(key);
+            for spelling in spellings {
+                for rest in ["", "/key"] {
+                    let target = format!("/s/{spelling}{rest}");
+                    assert_eq!(site.get(&target), Answer::Application, "{rules:?}: {target}");
+                }
+            }
+            site.check(&[("/s/%e1%b9%a9", "404"), ("/s/s", "404")]);
+        }
+    }
+}
+
+#[test]
 fn an_exclusion_is_not_lost_to_a_static_path_whose_key_differs_in_case() {
     for rules in [NameRules::IgnoringCase, NameRules::Windows, NameRules::Unix] {
         let site = site(rules);

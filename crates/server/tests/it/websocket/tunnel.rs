@@ -503,6 +503,10 @@ fn a_client_that_goes_is_noticed_while_its_worker_reads_nothing() {
     wait_until("the reset is noticed", || listener.connections() == 0);
     assert_eq!(server.budget().used(Share::Messages), 0);
     drop(worker);
+}
+
+#[test]
+fn the_fin_of_a_client_is_noticed_while_its_worker_reads_nothing() {
     // The client's FIN does not end the tunnel, so that the worker has more time.
     let limits = Limits { ws_stall_timeout: Duration::from_millis(200), ..Limits::default() };
     let (_server, listener, receiver) = scripted(limits, b"");
