@@ -14,6 +14,11 @@
 //! On Unix systems only:
 //! - `descriptor`: properties of descriptors and sockets
 //! - `packets`: sockets that preserve message boundaries
+//! - `descriptor_channel`: sockets that pass descriptors to another process
+//!
+//! On Linux only:
+//! - `shared_wait`: waiting for another process (futex)
+//! - `sealed_file`: files in memory whose contents are fixed
 //!
 //! Where systems differ, a module has one file for each kind of system, with the same functions.
 //! The feature `portable` makes Linux use the code of other systems, so that tests can run it.
@@ -21,6 +26,8 @@
 pub mod clock;
 #[cfg(unix)]
 pub mod descriptor;
+#[cfg(unix)]
+pub mod descriptor_channel;
 pub mod disk;
 pub mod file;
 #[cfg(unix)]
@@ -37,6 +44,8 @@ pub mod packets;
 #[path = "packets/framed.rs"]
 pub mod packets;
 pub mod random;
+#[cfg(target_os = "linux")]
+pub mod sealed_file;
 pub mod shared_memory;
 #[cfg(target_os = "linux")]
 pub mod shared_wait;

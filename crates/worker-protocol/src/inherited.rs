@@ -10,7 +10,7 @@ use rookery_system::{descriptor, shared_memory};
 
 use crate::control_channel::ControlChannel;
 use crate::public_listeners::PublicSockets;
-use crate::rings::{RingEnd, RingWakers};
+use crate::rings::{RingEnd, RingHandles, RingWakers};
 use crate::shared_scoreboard::SharedScoreboard;
 use crate::variables;
 
@@ -184,12 +184,10 @@ impl Inherited {
 /// - The descriptors belong to no other code.
 unsafe fn own_rings(text: &str) -> io::Result<(RingEnd, RingWakers)> {
     let numbers: Vec<RawFd> = text.split(',').filter_map(|number| number.parse().ok()).collect();
-    let [memory, wakers @ ..] = <[RawFd; 4]>::try_from(numbers)
-        .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-    // SAFETY: the caller guarantees that the descriptors belong to no other code; one that is not
-    // open is an error of the next call.
-    let (memory, wakers) = unsafe { (OwnedFd::from_raw_fd(memory), RingWakers::own(wakers)?) };
-    Ok((RingEnd::attach(&memory)?, wakers))
+    let numbers: [RawFd; 5] =
+        numbers.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // SAFETY: the caller guarantees that the descriptors belong to no other code.
+    unsafe { RingHandles::own(numbers) }?.attach()
 }
 
 /// Parses the number of an inherited descriptor, which must be above those of the three standard

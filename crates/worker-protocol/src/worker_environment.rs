@@ -8,6 +8,7 @@ use std::process::Command;
 
 use rookery_system::descriptor;
 
+use crate::rings::RingHandles;
 use crate::{PublicDescriptors, variables};
 
 /// The descriptors and environment variables that a worker process is started with.
@@ -67,8 +68,8 @@ pub struct WorkerEnvironment<'fd> {
     pub public: PublicDescriptors<'fd>,
     /// The gate of a preloaded worker.
     pub gate: Option<Gate<'fd>>,
-    /// The rings between the front end and the worker: their memory, and what wakes each side.
-    pub rings: Option<(BorrowedFd<'fd>, &'fd crate::rings::RingWakers)>,
+    /// The handles of the rings between the front end and the worker.
+    pub rings: Option<&'fd RingHandles>,
 }
 
 /// The gate of a worker that loads packages and then waits before it reads the app.
@@ -115,7 +116,7 @@ impl WorkerEnvironment<'_> {
         let rings: Vec<_> = self
             .rings
             .iter()
-            .flat_map(|(memory, wakers)| std::iter::once(*memory).chain(wakers.all()))
+            .flat_map(|handles| handles.all())
             .map(|fd| fd.as_raw_fd())
             .collect();
         if !rings.is_empty() {

@@ -91,8 +91,7 @@ pub(crate) fn spawn(
     let (scoreboard, memory) = SharedScoreboard::create()?;
     // The spike: without the variable, requests are relayed over the Unix socket.
     let rings = if std::env::var_os("ROOKERY_SPIKE_RINGS").is_some() && !start.is_public {
-        let (end, memory) = RingEnd::create()?;
-        Some((end, memory, RingWakers::create()?))
+        Some(RingEnd::create()?)
     } else {
         None
     };
@@ -121,7 +120,7 @@ pub(crate) fn spawn(
         id: &called,
         public,
         gate,
-        rings: rings.as_ref().map(|(_, memory, wakers)| (memory.as_fd(), wakers)),
+        rings: rings.as_ref().map(|(_, _, handles)| handles),
     };
     hand_over.apply(&mut command);
     command.env("TMPDIR", &temporary);
@@ -151,7 +150,7 @@ pub(crate) fn spawn(
             be_chosen_sooner(child.id());
             // This process drops its copy of the listening socket. The socket thus closes when the
             // worker ends, and connections that wait to be accepted are reset.
-            let rings = rings.map(|(end, _, wakers)| (end, wakers));
+            let rings = rings.map(|(end, wakers, _)| (end, wakers));
             Ok(Spawned { child, control, scoreboard, rings, id, socket, temporary, streams })
         }
         Err(error) => {

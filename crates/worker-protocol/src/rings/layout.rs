@@ -12,7 +12,7 @@ use rookery_system::shared_memory::{self, BorrowedMemory};
 const MAGIC: u64 = u64::from_le_bytes(*b"RkRings\0");
 
 /// The version of the layout. A worker rejects rings with another version.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// The number of words in a ring.
 pub(crate) const WORDS: usize = 1024;
@@ -82,14 +82,23 @@ pub(crate) fn place(block: usize) -> Option<Place> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) kind: u8,
+    /// Whether the content of the record is in a file, and the block contains only its length.
+    pub(crate) is_long: bool,
+    /// Whether a descriptor belongs to the record.
+    pub(crate) has_descriptor: bool,
     pub(crate) block: usize,
     pub(crate) len: usize,
 }
 
+const IS_LONG: u64 = 1 << 55;
+const HAS_DESCRIPTOR: u64 = 1 << 54;
+
 impl Record {
     pub(crate) fn word(self) -> u64 {
         debug_assert!(self.kind != 0 && self.block < BLOCKS && self.len <= MAX_RECORD_LEN);
-        u64::from(self.kind) << 56 | (self.block as u64) << 32 | self.len as u64
+        let flags = if self.is_long { IS_LONG } else { 0 }
+            | if self.has_descriptor { HAS_DESCRIPTOR } else { 0 };
+        u64::from(self.kind) << 56 | flags | (self.block as u64) << 32 | self.len as u64
     }
 
     /// Returns the record that a word describes. Returns `None` if it describes none, which only a
@@ -97,11 +106,15 @@ impl Record {
     pub(crate) fn of_word(word: u64) -> Option<(Record, Place)> {
         let record = Record {
             kind: (word >> 56) as u8,
-            block: (word >> 32) as usize & 0x00FF_FFFF,
+            is_long: word & IS_LONG != 0,
+            has_descriptor: word & HAS_DESCRIPTOR != 0,
+            block: (word >> 32) as usize & 0x003F_FFFF,
             len: word as u32 as usize,
         };
         let place = place(record.block)?;
-        let is_valid = record.kind != 0 && record.len <= CLASSES[place.class].size;
+        let is_valid = record.kind != 0
+            && record.len <= CLASSES[place.class].size
+            && (!record.is_long || record.len == size_of::<u64>());
         is_valid.then_some((record, place))
     }
 }

@@ -21,6 +21,10 @@
 //! Each record has a block of its own, and there are fewer blocks than words in a ring. A ring is
 //! therefore never full before its slab is ([`SendError::Full`]).
 //!
+//! A descriptor that belongs to a record crosses in a packet of a separate channel, which is sent
+//! before the record. Packets are numbered, and the block is the acknowledgement. A record that is
+//! longer than a block is a sealed file in memory, whose descriptor crosses in the same way.
+//!
 //! # Order of accesses
 //! - A sender writes the block, and then the word with `Release`. The receiver reads the word with
 //!   `Acquire`, and then the block. The same holds for returned blocks.
@@ -48,13 +52,16 @@ mod tests;
 mod wakers;
 
 use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::sync::Arc;
 
+use rookery_system::descriptor_channel::DescriptorChannel;
 use rookery_system::shared_memory::{self, OwnedMemory};
+use rookery_system::descriptor;
 
 pub use self::layout::MAX_RECORD_LEN;
 use self::layout::{Mapping, Side};
-pub use self::receiver::{Arrivals, Malformed, Receiver};
+pub use self::receiver::{Arrivals, Arrived, MAX_LONG_RECORD, Malformed, Receiver};
 pub use self::sender::{SendError, Sender};
 pub use self::sleep::{Sleep, SleepWord};
 pub use self::wakers::RingWakers;
@@ -72,35 +79,49 @@ pub struct RingEnd {
     pub peer_sleep: SleepWord,
 }
 
+/// The handles of rings that a worker inherits.
+#[derive(Debug)]
+pub struct RingHandles {
+    memory: OwnedMemory,
+    channel: OwnedFd,
+    wakers: RingWakers,
+}
+
 impl RingEnd {
-    fn new(mapping: Arc<Mapping>, side: Side) -> RingEnd {
+    fn new(mapping: Arc<Mapping>, channel: DescriptorChannel, side: Side) -> RingEnd {
+        let channel = Arc::new(channel);
         RingEnd {
-            sender: Sender::new(Arc::clone(&mapping), side),
-            receiver: Receiver::new(Arc::clone(&mapping), side.other()),
+            sender: Sender::new(Arc::clone(&mapping), Arc::clone(&channel), side),
+            receiver: Receiver::new(Arc::clone(&mapping), channel, side.other()),
             own_sleep: SleepWord::new(Arc::clone(&mapping), side),
             peer_sleep: SleepWord::new(mapping, side.other()),
         }
     }
 
-    /// Creates the rings of a worker that will be started. Returns the front end's end, and the
-    /// handle of the memory, which the worker inherits.
+    /// Creates the rings of a worker that will be started. Returns the front end's end, what wakes
+    /// each side, and the handles that the worker inherits.
     ///
     /// # Errors
-    /// Returns the system's error if the memory cannot be created or mapped.
-    pub fn create() -> io::Result<(RingEnd, OwnedMemory)> {
+    /// Returns the system's error if memory or descriptors have run out.
+    pub fn create() -> io::Result<(RingEnd, RingWakers, RingHandles)> {
         let memory = shared_memory::create(Mapping::SIZE)?;
         let mapping = Mapping::new(shared_memory::borrow(&memory))?;
         mapping.write_signature();
-        Ok((RingEnd::new(Arc::new(mapping), Side::FrontEnd), memory))
+        let (ours, channel) = DescriptorChannel::pair()?;
+        let wakers = RingWakers::create()?;
+        let handles = RingHandles { memory, channel, wakers: wakers.clone() };
+        Ok((RingEnd::new(Arc::new(mapping), ours, Side::FrontEnd), wakers, handles))
     }
+}
 
-    /// Maps the rings whose handle a worker has inherited.
+impl RingHandles {
+    /// Maps the rings into this process, which is the worker.
     ///
     /// # Errors
-    /// Returns [`InvalidData`](io::ErrorKind::InvalidData) if the handle refers to something else
-    /// or the rings have another layout, and the system's error if the memory cannot be mapped.
-    pub fn attach(memory: &OwnedMemory) -> io::Result<RingEnd> {
-        let memory = shared_memory::borrow(memory);
+    /// Returns [`InvalidData`](io::ErrorKind::InvalidData) if the memory is something else or the
+    /// rings have another layout, and the system's error if the memory cannot be mapped.
+    pub fn attach(self) -> io::Result<(RingEnd, RingWakers)> {
+        let memory = shared_memory::borrow(&self.memory);
         // Checked before mapping, because truncating unsealed memory would cause a SIGBUS later.
         shared_memory::check_size(memory, Mapping::SIZE)?;
         let mapping = Mapping::new(memory)?;
@@ -108,6 +129,29 @@ impl RingEnd {
             let message = "the rings are from another version of rookery";
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
-        Ok(RingEnd::new(Arc::new(mapping), Side::Worker))
+        let channel = DescriptorChannel::from_end(self.channel);
+        Ok((RingEnd::new(Arc::new(mapping), channel, Side::Worker), self.wakers))
+    }
+
+    /// Returns the descriptors that the worker inherits.
+    pub(crate) fn all(&self) -> [BorrowedFd<'_>; 5] {
+        let [worker, front_end, timer] = self.wakers.all();
+        [self.memory.as_fd(), self.channel.as_fd(), worker, front_end, timer]
+    }
+
+    /// Takes ownership of inherited descriptors.
+    ///
+    /// # Safety
+    /// - The descriptors belong to no other code.
+    pub(crate) unsafe fn own(numbers: [RawFd; 5]) -> io::Result<RingHandles> {
+        for number in numbers {
+            // SAFETY: if the descriptor is not open, the call returns an error.
+            descriptor::set_close_on_exec(unsafe { BorrowedFd::borrow_raw(number) }, true)?;
+        }
+        let [memory, channel, wakers @ ..] = numbers
+            // SAFETY: the descriptors are open, and the caller guarantees that they belong to no
+            // other code.
+            .map(|number| unsafe { OwnedFd::from_raw_fd(number) });
+        Ok(RingHandles { memory, channel, wakers: RingWakers::own(wakers) })
     }
 }

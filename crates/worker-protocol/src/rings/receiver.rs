@@ -1,9 +1,15 @@
 //! The receiver of records.
 
 use std::fmt;
+use std::fs::File;
+use std::io::{Read as _, Seek as _};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use rookery_system::descriptor_channel::{Descriptors, DescriptorChannel};
+use rookery_system::sealed_file;
 
 use super::layout::{Mapping, Record, Side, WORDS};
 
@@ -13,13 +19,28 @@ pub struct Receiver {
     mapping: Arc<Mapping>,
     /// The side that sends the records.
     sender: Side,
+    channel: Arc<DescriptorChannel>,
+    /// The number of packets that were received through the channel.
+    packets: u64,
     /// The number of records that were taken. Only this receiver writes it.
     taken: Arc<AtomicUsize>,
+}
+
+/// A record that was taken from the ring.
+#[derive(Debug)]
+pub struct Arrived {
+    /// The kind of the record.
+    pub kind: u8,
+    /// The descriptor that was sent with the record.
+    pub descriptor: Option<OwnedFd>,
 }
 
 /// The error that the other process has written something that the protocol does not allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
+
+/// The maximum length in bytes of a record. Longer content is sent as a file of its own.
+pub const MAX_LONG_RECORD: usize = 256 << 20;
 
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -30,16 +51,21 @@ impl fmt::Display for Malformed {
 impl std::error::Error for Malformed {}
 
 impl Receiver {
-    pub(super) fn new(mapping: Arc<Mapping>, sender: Side) -> Receiver {
-        Receiver { mapping, sender, taken: Arc::default() }
+    pub(super) fn new(
+        mapping: Arc<Mapping>,
+        channel: Arc<DescriptorChannel>,
+        sender: Side,
+    ) -> Receiver {
+        Receiver { mapping, sender, channel, packets: 0, taken: Arc::default() }
     }
 
-    /// Takes the next record: copies its bytes to `out`, which is cleared first, returns the block
-    /// to the sender, and returns the record's kind. Returns `None` if there is no record.
+    /// Takes the next record: copies its bytes to `out`, which is cleared first, and returns the
+    /// block to the sender. Returns `None` if there is no record.
     ///
     /// # Errors
-    /// Returns [`Malformed`] if the sender's word describes no record.
-    pub fn take(&mut self, out: &mut Vec<u8>) -> Result<Option<u8>, Malformed> {
+    /// Returns [`Malformed`] if the sender's word describes no record, or if the record's
+    /// descriptors have not arrived.
+    pub fn take(&mut self, out: &mut Vec<u8>) -> Result<Option<Arrived>, Malformed> {
         let taken = self.taken.load(Relaxed);
         let direction = &self.mapping.shared().sent_by[self.sender as usize];
         let word = &direction.records.0[taken % WORDS];
@@ -64,7 +90,46 @@ impl Receiver {
         let returns = &direction.returns.0[taken % WORDS];
         returns.store(record.block as u64 + 1, Release);
         self.taken.store(taken.wrapping_add(1), Relaxed);
-        Ok(Some(record.kind))
+        let mut arrived = Arrived { kind: record.kind, descriptor: None };
+        if record.is_long || record.has_descriptor {
+            arrived.descriptor = self.take_descriptors(&record, out)?;
+        }
+        Ok(Some(arrived))
+    }
+
+    /// Receives the descriptors of a record. Replaces the length in `out` by the content of a long
+    /// record, and returns the descriptor that was sent with the record.
+    #[cold]
+    fn take_descriptors(
+        &mut self,
+        record: &Record,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<OwnedFd>, Malformed> {
+        let (number, [first, second]): (u64, Descriptors) =
+            self.channel.receive().map_err(|_| Malformed)?;
+        let is_two = record.is_long && record.has_descriptor;
+        if number != self.packets || second.is_some() != is_two {
+            return Err(Malformed);
+        }
+        self.packets += 1;
+        let (content, descriptor) = if record.is_long { (first, second) } else { (None, first) };
+        if let Some(content) = content {
+            let len = out.first_chunk().copied().map(u64::from_le_bytes).ok_or(Malformed)?;
+            let len = usize::try_from(len).ok().filter(|len| *len <= MAX_LONG_RECORD);
+            let len = len.ok_or(Malformed)?;
+            // Any other file could make this thread wait.
+            let mut file = Some(File::from(content))
+                .filter(|file| sealed_file::is_sealed(file.as_fd()))
+                .ok_or(Malformed)?;
+            out.clear();
+            out.reserve_exact(len);
+            file.rewind().map_err(|_| Malformed)?;
+            let read = file.take(len as u64).read_to_end(out);
+            if read.ok() != Some(len) {
+                return Err(Malformed);
+            }
+        }
+        Ok(descriptor)
     }
 
     /// Returns a view by which any thread of this process can see whether a record has arrived.

@@ -1,9 +1,14 @@
 //! The sender of records: it owns the blocks of a slab.
 
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::layout::{BLOCKS, CLASSES, Mapping, Place, Record, Side, WORDS, place};
+use rookery_system::descriptor_channel::DescriptorChannel;
+use rookery_system::sealed_file;
+
+use super::layout::{BLOCKS, CLASSES, MAX_RECORD_LEN, Mapping, Place, Record, Side, WORDS, place};
 use super::receiver::Malformed;
 
 /// The sender of records to the other process. It belongs to one thread at a time.
@@ -11,6 +16,9 @@ use super::receiver::Malformed;
 pub struct Sender {
     mapping: Arc<Mapping>,
     side: Side,
+    channel: Arc<DescriptorChannel>,
+    /// The number of packets that were sent through the channel.
+    packets: u64,
     /// The number of records that were sent.
     sent: usize,
     /// The number of blocks that were returned.
@@ -25,12 +33,13 @@ pub struct Sender {
 /// The reason why a record was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendError {
-    /// The receiver has not returned enough blocks. The record can be sent later.
+    /// The receiver has not returned enough blocks, or not received enough descriptors. The record
+    /// can be sent later.
     Full,
-    /// The record is longer than [`MAX_RECORD_LEN`](super::MAX_RECORD_LEN).
-    TooLong,
     /// The other process has returned a block that was not in use.
     Malformed,
+    /// The system has refused a file or a descriptor.
+    System,
 }
 
 impl From<Malformed> for SendError {
@@ -40,14 +49,27 @@ impl From<Malformed> for SendError {
 }
 
 impl Sender {
-    pub(super) fn new(mapping: Arc<Mapping>, side: Side) -> Sender {
+    pub(super) fn new(
+        mapping: Arc<Mapping>,
+        channel: Arc<DescriptorChannel>,
+        side: Side,
+    ) -> Sender {
         let mut free = [const { Vec::new() }; CLASSES.len()];
         let mut first = 0;
         for (class, free) in CLASSES.into_iter().zip(&mut free) {
             *free = (first..first + class.count).rev().map(|block| block as u16).collect();
             first += class.count;
         }
-        Sender { mapping, side, sent: 0, returned: 0, free, is_lent: Box::new([false; BLOCKS]) }
+        Sender {
+            mapping,
+            side,
+            channel,
+            packets: 0,
+            sent: 0,
+            returned: 0,
+            free,
+            is_lent: Box::new([false; BLOCKS]),
+        }
     }
 
     #[cfg(test)]
@@ -55,16 +77,69 @@ impl Sender {
         &self.mapping
     }
 
-    /// Sends a record. The receiver is not woken: see
-    /// [`SleepWord::take_sleep`](super::SleepWord::take_sleep).
+    #[cfg(test)]
+    pub(super) fn channel(&self) -> &DescriptorChannel {
+        &self.channel
+    }
+
+    /// Sends a record, and a copy of a descriptor with it. The receiver is not woken: see
+    /// [`SleepWord::take_sleep`](super::SleepWord::take_sleep). A record that is longer than
+    /// [`MAX_RECORD_LEN`] crosses in a file in memory.
     ///
     /// # Errors
     /// Returns the reason if the record was not sent.
     ///
     /// # Panics
     /// Panics if `kind` is 0.
-    pub fn send(&mut self, kind: u8, bytes: &[u8]) -> Result<(), SendError> {
+    pub fn send(
+        &mut self,
+        kind: u8,
+        bytes: &[u8],
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> Result<(), SendError> {
         assert!(kind != 0, "0 means that a word is free");
+        if bytes.len() <= MAX_RECORD_LEN && descriptor.is_none() {
+            return self.publish(kind, bytes, (false, false));
+        }
+        self.send_descriptors(kind, bytes, descriptor)
+    }
+
+    #[cold]
+    fn send_descriptors(
+        &mut self,
+        kind: u8,
+        bytes: &[u8],
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> Result<(), SendError> {
+        // A packet without its record would be taken for that of the next one.
+        if !self.has_block()? {
+            return Err(SendError::Full);
+        }
+        let content = if bytes.len() > MAX_RECORD_LEN {
+            Some(sealed_file::create([bytes]).map_err(|_| SendError::System)?)
+        } else {
+            None
+        };
+        let both: Vec<_> = content.iter().map(|file| file.as_fd()).chain(descriptor).collect();
+        match self.channel.send(self.packets, &both) {
+            Ok(()) => self.packets += 1,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(SendError::Full);
+            }
+            Err(_) => return Err(SendError::System),
+        }
+        let len = (bytes.len() as u64).to_le_bytes();
+        let block = if content.is_some() { &len } else { bytes };
+        self.publish(kind, block, (content.is_some(), descriptor.is_some()))
+    }
+
+    /// Copies a record into a block, and passes the block to the receiver.
+    fn publish(
+        &mut self,
+        kind: u8,
+        bytes: &[u8],
+        (is_long, has_descriptor): (bool, bool),
+    ) -> Result<(), SendError> {
         let (block, place) = self.take_block(bytes.len())?;
         // SAFETY: the block has at least the length of `bytes`. Nothing else accesses the block,
         // because the receiver has returned it or has never had it; if a hostile process writes to
@@ -73,7 +148,7 @@ impl Sender {
             let start = self.mapping.block(self.side, place);
             start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         }
-        let record = Record { kind, block, len: bytes.len() };
+        let record = Record { kind, is_long, has_descriptor, block, len: bytes.len() };
         let words = &self.mapping.shared().sent_by[self.side as usize].records.0;
         let word = &words[self.sent % WORDS];
         if word.load(Relaxed) != 0 {
@@ -86,9 +161,15 @@ impl Sender {
         Ok(())
     }
 
+    /// Returns true if a block of the largest class is free, into which every record fits.
+    fn has_block(&mut self) -> Result<bool, Malformed> {
+        self.take_returns()?;
+        Ok(!self.free[CLASSES.len() - 1].is_empty())
+    }
+
     fn take_block(&mut self, len: usize) -> Result<(usize, Place), SendError> {
         let fits = |class: &usize| CLASSES[*class].size >= len;
-        let smallest = (0..CLASSES.len()).find(fits).ok_or(SendError::TooLong)?;
+        let smallest = (0..CLASSES.len()).find(fits).expect("the caller has checked the length");
         if self.free[smallest].is_empty() {
             self.take_returns()?;
         }

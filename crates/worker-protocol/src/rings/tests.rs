@@ -1,7 +1,10 @@
 //! Tests of the rings. The two ends are in one process, with two mappings of the memory.
 
+use std::os::fd::AsFd as _;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
+
+use rookery_system::sealed_file;
 
 use super::layout::{BLOCKS, CLASSES, Mapping, Side, WORDS, place};
 use super::*;
@@ -9,11 +12,22 @@ use super::*;
 fn pair() -> (RingEnd, RingEnd) {
     if cfg!(miri) {
         let mapping = Arc::new(Mapping::allocated());
-        let front = RingEnd::new(Arc::clone(&mapping), Side::FrontEnd);
-        return (front, RingEnd::new(mapping, Side::Worker));
+        // Miri has no sockets. The tests that it runs send no descriptors.
+        let channel = || DescriptorChannel::from_end(std::fs::File::open("/dev/null").unwrap().into());
+        let front = RingEnd::new(Arc::clone(&mapping), channel(), Side::FrontEnd);
+        return (front, RingEnd::new(mapping, channel(), Side::Worker));
     }
-    let (front, memory) = RingEnd::create().unwrap();
-    (front, RingEnd::attach(&memory).unwrap())
+    let (front, _, handles) = RingEnd::create().unwrap();
+    (front, handles.attach().unwrap().0)
+}
+
+/// Takes a record without a descriptor, and returns its kind.
+fn take(end: &mut RingEnd, out: &mut Vec<u8>) -> Result<Option<u8>, Malformed> {
+    let arrived = end.receiver.take(out)?;
+    Ok(arrived.map(|arrived| {
+        assert!(arrived.descriptor.is_none());
+        arrived.kind
+    }))
 }
 
 #[test]
@@ -25,30 +39,122 @@ fn records_arrive_complete_and_in_order_in_both_directions() {
         let len = [0, 1, 200, 1024, 1025, 8192, 8193, 65_536, MAX_RECORD_LEN]
             [round % if cfg!(miri) { 5 } else { 9 }];
         let bytes: Vec<u8> = (0..len).map(|at| (at + round) as u8).collect();
-        front.sender.send(1 + (round % 255) as u8, &bytes).unwrap();
-        worker.sender.send(7, &bytes).unwrap();
-        assert_eq!(worker.receiver.take(&mut out), Ok(Some(1 + (round % 255) as u8)));
+        front.sender.send(1 + (round % 255) as u8, &bytes, None).unwrap();
+        worker.sender.send(7, &bytes, None).unwrap();
+        assert_eq!(take(&mut worker, &mut out), Ok(Some(1 + (round % 255) as u8)));
         assert_eq!(out, bytes);
-        assert_eq!(front.receiver.take(&mut out), Ok(Some(7)));
+        assert_eq!(take(&mut front, &mut out), Ok(Some(7)));
         assert_eq!(out, bytes);
     }
-    assert_eq!(worker.receiver.take(&mut out), Ok(None));
+    assert_eq!(take(&mut worker, &mut out), Ok(None));
     assert!(!worker.receiver.has_any() && !worker.receiver.arrivals().has_any());
 }
 
 #[test]
 fn a_sender_without_blocks_is_full_until_some_are_returned() {
     let (mut front, mut worker) = pair();
-    let sent = (0..).find(|_| front.sender.send(1, b"x").is_err()).unwrap();
+    let sent = (0..).find(|_| front.sender.send(1, b"x", None).is_err()).unwrap();
     assert_eq!(sent, BLOCKS, "small records also use large blocks");
-    assert_eq!(front.sender.send(1, b"x"), Err(SendError::Full));
+    assert_eq!(front.sender.send(1, b"x", None), Err(SendError::Full));
     let mut out = Vec::new();
     worker.receiver.take(&mut out).unwrap().unwrap();
-    front.sender.send(1, b"y").unwrap();
-    assert_eq!(front.sender.send(1, b"x"), Err(SendError::Full));
+    front.sender.send(1, b"y", None).unwrap();
+    assert_eq!(front.sender.send(1, b"x", None), Err(SendError::Full));
     let rest = (0..).find(|_| worker.receiver.take(&mut out).unwrap().is_none()).unwrap();
     assert_eq!((rest, out.as_slice()), (BLOCKS, &b"y"[..]));
-    assert_eq!(front.sender.send(1, &[0; MAX_RECORD_LEN + 1]), Err(SendError::TooLong));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "files and sockets")]
+fn long_records_and_descriptors_arrive_between_others() {
+    let (mut front, mut worker) = pair();
+    let long: Vec<u8> = (0..3_000_000).map(|at| (at % 251) as u8).collect();
+    let file = sealed_file::create([&b"a file"[..]]).unwrap();
+    front.sender.send(1, b"short", None).unwrap();
+    front.sender.send(2, &long, None).unwrap();
+    front.sender.send(3, b"with", Some(file.as_fd())).unwrap();
+    front.sender.send(4, &long[..MAX_RECORD_LEN + 1], Some(file.as_fd())).unwrap();
+    front.sender.send(5, b"last", None).unwrap();
+    let mut out = Vec::new();
+    for (kind, content, has_file) in [
+        (1, &b"short"[..], false),
+        (2, &long, false),
+        (3, b"with", true),
+        (4, &long[..MAX_RECORD_LEN + 1], true),
+        (5, b"last", false),
+    ] {
+        let arrived = worker.receiver.take(&mut out).unwrap().unwrap();
+        assert_eq!((arrived.kind, arrived.descriptor.is_some()), (kind, has_file));
+        assert!(out == content, "{kind}");
+        if let Some(descriptor) = arrived.descriptor {
+            let (file, mut text) = (std::fs::File::from(descriptor), [0; 6]);
+            rookery_system::file::read_at(&file, &mut text, 0).unwrap();
+            assert_eq!(&text, b"a file");
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "files and sockets")]
+fn a_record_whose_descriptors_the_channel_does_not_accept_is_sent_later() {
+    let (mut front, mut worker) = pair();
+    let file = sealed_file::create([&b"x"[..]]).unwrap();
+    let mut out = Vec::new();
+    let sent =
+        (0..).find(|_| front.sender.send(1, b"y", Some(file.as_fd())).is_err()).unwrap();
+    assert_eq!(front.sender.send(1, b"y", Some(file.as_fd())), Err(SendError::Full));
+    front.sender.send(2, b"y", None).unwrap();
+    for _ in 0..sent {
+        assert!(worker.receiver.take(&mut out).unwrap().unwrap().descriptor.is_some());
+    }
+    assert_eq!(take(&mut worker, &mut out), Ok(Some(2)));
+    front.sender.send(1, b"y", Some(file.as_fd())).unwrap();
+    assert!(worker.receiver.take(&mut out).unwrap().unwrap().descriptor.is_some());
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "files and sockets")]
+fn descriptors_of_a_hostile_worker_are_found() {
+    const IS_LONG: u64 = 1 << 55;
+    const HAS_DESCRIPTOR: u64 = 1 << 54;
+    let sealed = || sealed_file::create([&b"content"[..]]).unwrap();
+    let hostile = |flags: u64, len: u64, packet: Option<(u64, Vec<std::fs::File>)>| {
+        let (mut front, worker) = pair();
+        if let Some((number, files)) = packet {
+            let files: Vec<_> = files.iter().map(|file| file.as_fd()).collect();
+            worker.sender.channel().send(number, &files).unwrap();
+        }
+        let shared = worker.sender.mapping().shared();
+        // SAFETY: nothing else uses the memory of this test.
+        unsafe {
+            let start = shared.sent_by[Side::Worker as usize].slab.0.get().cast::<u64>();
+            start.write_unaligned(len);
+        }
+        shared.sent_by[Side::Worker as usize].records.0[0].store(1 << 56 | flags | 8, Relaxed);
+        let mut out = Vec::new();
+        front.receiver.take(&mut out).map(|arrived| (arrived.unwrap().descriptor.is_some(), out))
+    };
+    assert_eq!(hostile(IS_LONG, 7, Some((0, vec![sealed()]))), Ok((false, b"content".to_vec())));
+    let both = Some((0, vec![sealed(), sealed()]));
+    assert_eq!(hostile(IS_LONG | HAS_DESCRIPTOR, 6, both), Ok((true, b"conten".to_vec())));
+    let pipe = std::fs::File::open("/dev/zero").unwrap();
+    for (flags, len, packet) in [
+        // No packet, one with another number, too many or too few descriptors.
+        (IS_LONG, 7, None),
+        (IS_LONG, 7, Some((1, vec![sealed()]))),
+        (IS_LONG, 7, Some((0, vec![sealed(), sealed()]))),
+        (HAS_DESCRIPTOR, 7, Some((0, vec![sealed(), sealed()]))),
+        (IS_LONG | HAS_DESCRIPTOR, 7, Some((0, vec![sealed()]))),
+        // A length that the file does not have, one above the limit, and files that may block.
+        (IS_LONG, 8, Some((0, vec![sealed()]))),
+        (IS_LONG, MAX_LONG_RECORD as u64 + 1, Some((0, vec![sealed()]))),
+        (IS_LONG, u64::MAX, Some((0, vec![sealed()]))),
+        (IS_LONG, 7, Some((0, vec![pipe]))),
+        (IS_LONG, 0, Some((0, vec![tempfile::tempfile().unwrap()]))),
+    ] {
+        let text = format!("{flags:x} {len} {packet:?}");
+        assert_eq!(hostile(flags, len, packet), Err(Malformed), "{text}");
+    }
 }
 
 #[test]
@@ -58,7 +164,7 @@ fn invalid_words_of_a_hostile_worker_are_found() {
         let (mut front, worker) = pair();
         worker.sender.mapping().shared().sent_by[Side::Worker as usize].records.0[0]
             .store(word, Relaxed);
-        front.receiver.take(&mut Vec::new())
+        take(&mut front, &mut Vec::new())
     };
     let word = |kind: u64, block: u64, len: u64| kind << 56 | block << 32 | len;
     assert_eq!(hostile(word(1, 0, 1024)), Ok(Some(1)));
@@ -80,14 +186,14 @@ fn invalid_words_of_a_hostile_worker_are_found() {
         let shared = worker.sender.mapping().shared();
         // All small blocks but none of the others are in use.
         for block in 0..CLASSES[0].count {
-            front.sender.send(1, b"x").unwrap();
+            front.sender.send(1, b"x", None).unwrap();
             shared.sent_by[0].records.0[block].store(0, Relaxed);
         }
         let is_sent = returns[0] == 1 && returns.len() == 1;
         for (at, word) in returns.iter().enumerate() {
             shared.sent_by[0].returns.0[at].store(*word, Relaxed);
         }
-        let result = front.sender.send(1, b"x");
+        let result = front.sender.send(1, b"x", None);
         assert_eq!(result.is_ok(), is_sent, "{returns:?} {result:?}");
     }
 }
@@ -112,8 +218,8 @@ fn no_wake_up_is_lost_and_nothing_changes_between_threads() {
         let (mut out, mut seen) = (Vec::new(), 0);
         while seen < ROUNDS {
             match worker.receiver.take(&mut out).unwrap() {
-                Some(kind) => {
-                    worker.sender.send(kind, &out).unwrap();
+                Some(arrived) => {
+                    worker.sender.send(arrived.kind, &out, None).unwrap();
                     seen += 1;
                     if worker.peer_sleep.take_sleep() == Sleep::Waiting {
                         worker.peer_sleep.wake();
@@ -127,7 +233,7 @@ fn no_wake_up_is_lost_and_nothing_changes_between_threads() {
     while received < ROUNDS {
         // From one to sixty records on the way.
         while sent < ROUNDS && sent - received < 1 + received % 60 {
-            front.sender.send(3, &sent.to_le_bytes()).unwrap();
+            front.sender.send(3, &sent.to_le_bytes(), None).unwrap();
             sent += 1;
         }
         if front.peer_sleep.take_sleep() == Sleep::Waiting {

@@ -5,8 +5,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_system::descriptor;
-
 /// The descriptors by which the front end and a worker wake each other.
 #[derive(Debug, Clone)]
 pub struct RingWakers {
@@ -47,20 +45,10 @@ impl RingWakers {
         [self.worker.as_fd(), self.front_end.as_fd(), self.timer.as_fd()]
     }
 
-    /// Takes ownership of inherited descriptors.
-    ///
-    /// # Safety
-    /// - The descriptors belong to no other code.
-    pub(crate) unsafe fn own(numbers: [RawFd; 3]) -> io::Result<RingWakers> {
-        for number in numbers {
-            // SAFETY: if the descriptor is not open, the call returns an error.
-            descriptor::set_close_on_exec(unsafe { BorrowedFd::borrow_raw(number) }, true)?;
-        }
-        let [worker, front_end, timer] = numbers
-            // SAFETY: the descriptors are open, and the caller guarantees that they belong to no
-            // other code.
-            .map(|number| Arc::new(unsafe { OwnedFd::from_raw_fd(number) }));
-        Ok(RingWakers { worker, front_end, timer })
+    /// Takes ownership of the descriptors of a worker.
+    pub(crate) fn own(descriptors: [OwnedFd; 3]) -> RingWakers {
+        let [worker, front_end, timer] = descriptors.map(Arc::new);
+        RingWakers { worker, front_end, timer }
     }
 
     /// Returns the descriptors that the front end watches for being readable. They need not be
