@@ -100,10 +100,10 @@ async fn stream(
         // streams but aborts pushed streams. The stream is nevertheless pushed, by the loop below.
         is_pulled: true,
         sends_head_first: first.is_none(),
-        failed_status: 502,
         ..StreamOptions::default()
     };
     let body = StreamedBody::new(options, pool.limits.max_stream_queue_size);
+    body.flow.set_failed_status(502);
     let (id, flow) = (exchange.id(), Arc::clone(&body.flow));
     let sink = Rc::new(ResponseSink::default());
     pool.registry.add_sink(id, Rc::clone(&sink));

@@ -40,7 +40,6 @@ pub extern "C" fn rk_response_stream(slot: u32, id: u64, rules: i32, token: u64)
                 is_events: rules & EVENTS != 0,
                 heartbeat: u16::try_from(rules >> HEARTBEAT).unwrap_or(0),
                 is_compressible: rules & COMPRESSIBLE != 0,
-                failed_status: 0,
             });
             let has_scoreboard = core.scoreboard().is_some();
             let Some(exchange) = core.held(slot, id) else { return result::STALE };
