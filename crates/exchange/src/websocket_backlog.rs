@@ -47,13 +47,18 @@ impl SendBacklog {
         }
         let sent = self.sent.load(Ordering::Relaxed);
         self.sent.store(sent + len as u64, Ordering::Relaxed);
-        let is_high = self.waiting() > HIGH_MARK;
+        let is_high = self.is_high();
         if is_high {
             // Set before the message is sent, so that the server sees the flag when it writes the
             // message.
             self.is_awaited.store(true, Ordering::Release);
         }
         Some(!is_high)
+    }
+
+    /// Returns true if the application should wait for [`Event::Drained`](crate::Event::Drained).
+    pub fn is_high(&self) -> bool {
+        self.waiting() > HIGH_MARK
     }
 
     // ---- called on behalf of a server in another process ----

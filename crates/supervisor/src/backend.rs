@@ -51,6 +51,8 @@ pub struct Backend {
     pub(crate) availability: AtomicU8,
     is_sticky: AtomicBool,
     sees_heads: AtomicBool,
+    serves_own_files: AtomicBool,
+    is_violating: AtomicBool,
     /// The requests that R was processing when the worker last exceeded the worker timeout.
     pub(crate) timed_out: Mutex<BegunRequests>,
     /// The time in milliseconds within which the pool closes the worker's WebSockets before the
@@ -103,7 +105,8 @@ impl Backend {
         scoreboard: SharedScoreboard,
     ) -> Arc<Backend> {
         let availability = AtomicU8::new(Availability::Ready as u8);
-        let [is_sticky, sees_heads] = [false; 2].map(AtomicBool::new);
+        let [is_sticky, sees_heads, serves_own_files, is_violating] =
+            [false; 4].map(AtomicBool::new);
         Arc::new(Backend {
             slot,
             epoch,
@@ -114,6 +117,8 @@ impl Backend {
             availability,
             is_sticky,
             sees_heads,
+            serves_own_files,
+            is_violating,
             timed_out: Mutex::default(),
             session_close_time: AtomicU64::new(0),
             static_paths: Mutex::default(),
@@ -123,7 +128,7 @@ impl Backend {
     }
 
     /// Sets the front end's end of the rings to the worker, and what wakes each side.
-    pub(crate) fn set_rings(&self, rings: Option<(RingEnd, RingWakers)>) {
+    pub fn set_rings(&self, rings: Option<(RingEnd, RingWakers)>) {
         *self.rings.lock().unwrap_or_else(PoisonError::into_inner) = rings;
     }
 
@@ -160,6 +165,27 @@ impl Backend {
     /// The client then gets 504, even if R still responds.
     pub(crate) fn has_timed_out(&self, ticket: Ticket) -> bool {
         self.timed_out.lock().unwrap_or_else(PoisonError::into_inner).contains(ticket)
+    }
+
+    /// Records that the worker has written something to the rings that the protocol does not allow.
+    pub(crate) fn set_violating(&self) {
+        self.is_violating.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns true if the worker has violated the protocol, so that it must be killed.
+    pub(crate) fn is_violating(&self) -> bool {
+        self.is_violating.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether the worker has announced static paths that the front end does not serve.
+    pub(crate) fn set_serves_own_files(&self, serves: bool) {
+        self.serves_own_files.store(serves, Ordering::Relaxed);
+    }
+
+    /// Returns true if the worker's own server must see each request, because it may be one for a
+    /// file.
+    pub(crate) fn serves_own_files(&self) -> bool {
+        self.serves_own_files.load(Ordering::Relaxed)
     }
 
     /// Returns the time within which the worker's WebSockets are to be closed before the worker

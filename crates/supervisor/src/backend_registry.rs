@@ -186,10 +186,17 @@ impl BackendRegistry {
         let announced: Vec<_> =
             backends.iter().map(|backend| backend.lock_static_paths()).collect();
         let announced: Vec<&StaticPaths> = announced.iter().map(|paths| &**paths).collect();
+        let common = common_static_paths(&announced);
+        for (backend, own) in backends.iter().zip(&announced) {
+            backend.set_serves_own_files(own.iter().any(|(key, path)| common.get(key) != Some(path)));
+        }
         // The paths were checked when they were read. If they are refused nevertheless, the workers
         // serve them.
-        if self.files.replace(common_static_paths(&announced)).is_err() {
+        if self.files.replace(common).is_err() {
             let _ = self.files.replace(StaticPaths::new());
+            for (backend, own) in backends.iter().zip(&announced) {
+                backend.set_serves_own_files(!own.is_empty());
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use crate::stream_flow_control::StreamEnd;
 
 /// A record to a worker. The ids are those of the front end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are those of the events and commands")]
 pub enum Down<'a> {
     /// A request. [`read_request`](super::read_request) reads its content.
     Request(&'a [u8]),
@@ -20,8 +21,6 @@ pub enum Down<'a> {
     Sent { socket: WebSocketId, sent: u64 },
     /// Asks for the next chunk of a streamed response, of which `written` bytes have been written.
     Pull { stream: StreamId, written: u64 },
-    /// A streamed response accepts chunks again.
-    Writable { stream: StreamId, written: u64 },
     /// The number of bytes of a streamed response that have been written so far.
     Written { stream: StreamId, written: u64 },
     /// A streamed response has ended.
@@ -67,11 +66,6 @@ impl<'a> Down<'a> {
                 number(written);
                 kind::PULL
             }
-            Down::Writable { stream, written } => {
-                number(stream);
-                number(written);
-                kind::WRITABLE
-            }
             Down::Written { stream, written } => {
                 number(stream);
                 number(written);
@@ -111,7 +105,6 @@ impl<'a> Down<'a> {
             kind::DRAINED => Down::Drained { socket, sent: reader.u64()? },
             kind::SENT => Down::Sent { socket, sent: reader.u64()? },
             kind::PULL => Down::Pull { stream, written: reader.u64()? },
-            kind::WRITABLE => Down::Writable { stream, written: reader.u64()? },
             kind::WRITTEN => Down::Written { stream, written: reader.u64()? },
             kind::STREAM_ENDED => {
                 let reason = StreamEnd::of_number(reader.u8()?).ok_or(Malformed)?;

@@ -38,9 +38,9 @@ mod kind {
     pub(super) const DRAINED: u8 = 14;
     pub(super) const SENT: u8 = 15;
     pub(super) const PULL: u8 = 16;
-    pub(super) const WRITABLE: u8 = 17;
-    pub(super) const WRITTEN: u8 = 18;
-    pub(super) const STREAM_ENDED: u8 = 19;
+    pub(super) const WRITTEN: u8 = 17;
+    pub(super) const STREAM_ENDED: u8 = 18;
+    pub(super) const DECLINED: u8 = 19;
 }
 
 /// The error for bytes that are not a valid record.

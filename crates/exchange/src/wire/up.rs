@@ -11,11 +11,15 @@ const MAX_REASON: usize = 123;
 
 /// A record to the front end. The ids are those of the front end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are those of the events and commands")]
 pub enum Up<'a> {
     /// A response. [`read_response`](super::read_response) reads its content.
     Response { exchange: ExchangeId, ticket: u64, content: &'a [u8] },
     /// A response whose head is too long, so that the client gets an error.
     Unsendable { exchange: ExchangeId, ticket: u64 },
+    /// A request is given back, because the worker does not serve it. The application has not begun
+    /// it.
+    Declined { exchange: ExchangeId, ticket: u64 },
     /// A message to a WebSocket. If `is_waiting`, the application waits until all messages have
     /// been written.
     Message { socket: WebSocketId, kind: MessageKind, is_waiting: bool, content: &'a [u8] },
@@ -25,8 +29,9 @@ pub enum Up<'a> {
     Close { socket: WebSocketId, code: u16, reason: &'a [u8] },
     /// Closes the connection of a WebSocket.
     Abort { socket: WebSocketId },
-    /// A chunk of a streamed response.
-    Chunk { stream: StreamId, is_pushing: bool, content: &'a [u8] },
+    /// A chunk of a streamed response. If `is_waiting`, the application waits until the client has
+    /// caught up.
+    Chunk { stream: StreamId, is_pushing: bool, is_waiting: bool, content: &'a [u8] },
     /// The application no longer sends chunks by itself.
     ResumePulls { stream: StreamId },
     /// Sends the head of a streamed response now.
@@ -68,6 +73,11 @@ impl<'a> Up<'a> {
                 id(ticket);
                 kind::UNSENDABLE
             }
+            Up::Declined { exchange, ticket } => {
+                id(exchange);
+                id(ticket);
+                kind::DECLINED
+            }
             Up::Message { socket, kind, is_waiting, content } => {
                 id(socket);
                 out.push(is_waiting.into());
@@ -88,9 +98,9 @@ impl<'a> Up<'a> {
                 id(socket);
                 kind::ABORT
             }
-            Up::Chunk { stream, is_pushing, content } => {
+            Up::Chunk { stream, is_pushing, is_waiting, content } => {
                 id(stream);
-                out.push(is_pushing.into());
+                out.extend_from_slice(&[is_pushing.into(), is_waiting.into()]);
                 out.extend_from_slice(content);
                 kind::CHUNK
             }
@@ -129,6 +139,7 @@ impl<'a> Up<'a> {
                 return Ok(Up::Response { exchange, ticket, content: reader.rest() });
             }
             kind::UNSENDABLE => Up::Unsendable { exchange, ticket: reader.u64()? },
+            kind::DECLINED => Up::Declined { exchange, ticket: reader.u64()? },
             kind::TEXT | kind::BINARY => {
                 let is_waiting = reader.bool()?;
                 let (is_text, content) = (kind == kind::TEXT, reader.rest());
@@ -148,8 +159,9 @@ impl<'a> Up<'a> {
             }
             kind::ABORT => Up::Abort { socket },
             kind::CHUNK => {
-                let is_pushing = reader.bool()?;
-                return Ok(Up::Chunk { stream, is_pushing, content: reader.rest() });
+                let (is_pushing, is_waiting) = (reader.bool()?, reader.bool()?);
+                let content = reader.rest();
+                return Ok(Up::Chunk { stream, is_pushing, is_waiting, content });
             }
             kind::RESUME_PULLS => Up::ResumePulls { stream },
             kind::SEND_HEAD => Up::SendHead { stream },

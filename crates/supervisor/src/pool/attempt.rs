@@ -20,13 +20,14 @@ use super::connection::worker_connection::{Failure, WorkerConnection};
 use super::context::PoolContext;
 use super::deferred_body;
 use super::error_reply::ErrorReply;
+use super::limits::PoolLimits;
 use super::response_forwarder::{self, Forwarded};
 use super::tunnel::{self, Tunnel};
 use crate::backend::Availability;
 
 /// The maximum number of times that a request is queued again because a worker ended before its R
 /// process had begun the request. After that the client gets 503.
-const MAX_RETURNS: u32 = 2;
+pub(super) const MAX_RETURNS: u32 = 2;
 
 /// The maximum time to wait for the supervisor's report that a worker has ended, after a connection
 /// to the worker broke. The request may be sent to another worker only if the report shows that the
@@ -39,7 +40,7 @@ const MIN_BODY_RATE: u64 = 20 << 20;
 
 /// Returns the time that is allowed for sending a request body of this length to a worker. R's
 /// deadline to begin the request is extended by this time.
-fn time_to_send(bytes: u64) -> Duration {
+pub(super) fn time_to_send(bytes: u64) -> Duration {
     Duration::from_millis(bytes.saturating_mul(1000) / MIN_BODY_RATE)
 }
 
@@ -78,6 +79,16 @@ pub(super) async fn run(pool: Rc<PoolContext>, assignment: Assignment, dispatch:
     attempt.run(assignment.request).await;
     backend.finish_request();
     dispatch(&pool);
+}
+
+/// Returns true if another worker may process a request after its worker died while R was
+/// processing it. This is allowed only once per request, because the request itself may be the cause
+/// of the death.
+pub(super) fn may_retry_begun(limits: &PoolLimits, request: &QueuedRequest) -> bool {
+    let exchange = &request.exchange;
+    let is_safe =
+        matches!(exchange.method(), b"GET" | b"HEAD" | b"OPTIONS") && !exchange.is_upgrade();
+    limits.retry_safe_methods && is_safe && request.deaths == 1
 }
 
 struct Attempt<'a> {
@@ -165,23 +176,13 @@ impl Attempt<'_> {
         }
         if error == ErrorReply::WorkerDied && has_died {
             request.deaths += 1;
-            if self.may_retry_begun(&request) {
+            if may_retry_begun(&self.pool.limits, &request) {
                 counters.retries_begun.add(1);
                 self.pool.balancer.requeue(request, self.waited);
                 return (self.dispatch)(self.pool);
             }
         }
         self.pool.responder.reject(request, error);
-    }
-
-    /// Returns true if another worker may process a request after its worker died while R was
-    /// processing it. This is allowed only once per request, because the request itself may be the
-    /// cause of the death.
-    fn may_retry_begun(&self, request: &QueuedRequest) -> bool {
-        let exchange = &request.exchange;
-        let is_safe =
-            matches!(exchange.method(), b"GET" | b"HEAD" | b"OPTIONS") && !exchange.is_upgrade();
-        self.pool.limits.retry_safe_methods && is_safe && request.deaths == 1
     }
 
     /// Sends a request to the worker and waits for the head of the response.

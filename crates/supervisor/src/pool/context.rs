@@ -11,9 +11,8 @@ use tokio::sync::Notify;
 
 use super::balancing::balancer::{Assignment, Balancer};
 use super::balancing::session_affinity::Keys;
-use super::balancing::worker_load::PoolBackend;
 use super::buffer_pool::BufferPool;
-use super::hop::HopSockets;
+use super::hop::Hops;
 use super::limits::PoolLimits;
 use super::open_tunnels_and_streams::Registry;
 use super::responder::Responder;
@@ -25,9 +24,8 @@ pub(super) struct PoolContext {
     pub(super) balancer: Balancer,
     pub(super) responder: Rc<Responder>,
     pub(super) registry: Registry,
-    /// The workers to which requests cross in shared memory.
-    pub(super) hops: RefCell<Vec<Rc<PoolBackend>>>,
-    pub(super) hop_sockets: HopSockets,
+    /// The hop to the workers to which requests cross in shared memory.
+    pub(super) hops: Hops,
     pub(super) buffers: BufferPool,
     /// An empty vector that is kept so that each dispatch can reuse its memory for the assignments
     /// of requests to workers.
@@ -71,8 +69,7 @@ impl PoolContext {
             balancer,
             responder,
             registry: Registry::default(),
-            hops: RefCell::default(),
-            hop_sockets: HopSockets::default(),
+            hops: Hops::default(),
             buffers: BufferPool::default(),
             assignments: RefCell::default(),
             retry: RetryTimer::default(),

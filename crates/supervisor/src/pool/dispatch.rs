@@ -45,7 +45,8 @@ pub(super) fn dispatch(pool: &Rc<PoolContext>) {
         start(pool, assignment);
     }
     pool.assignments.replace(assignments);
-    if pool.balancer.take_needs_retry() {
+    let needs_retry = pool.balancer.take_needs_retry();
+    if !pool.retry.is_scheduled.get() && (needs_retry || hop::has_waiting(pool)) {
         schedule_retry(pool);
     }
 }
@@ -61,18 +62,17 @@ fn start(pool: &Rc<PoolContext>, assignment: Assignment) {
     }
 }
 
-/// Schedules another attempt to assign queued requests to workers, unless an attempt is already
-/// scheduled.
+/// Schedules another attempt to assign requests to workers: those that are queued, and those that
+/// wait at a worker behind a task that takes long.
 fn schedule_retry(pool: &Rc<PoolContext>) {
-    if pool.retry.is_scheduled.replace(true) {
-        return;
-    }
+    pool.retry.is_scheduled.set(true);
     let pool = Rc::clone(pool);
     tokio::task::spawn_local(async move {
         let pause = pool.retry.pause.get().max(MIN_RETRY_INTERVAL);
         tokio::time::sleep(pause).await;
         pool.retry.is_scheduled.set(false);
         let assigned = pool.balancer.assigned();
+        hop::withdraw_late(&pool);
         dispatch(&pool);
         let has_found = pool.balancer.assigned() != assigned;
         let next = if has_found { MIN_RETRY_INTERVAL } else { MAX_RETRY_INTERVAL.min(pause * 2) };
@@ -85,7 +85,7 @@ fn schedule_retry(pool: &Rc<PoolContext>) {
 async fn follow_registry(pool: Rc<PoolContext>, registry: Arc<BackendRegistry>) {
     loop {
         pool.balancer.update_backends();
-        pool.hops.replace(pool.balancer.backends_with_rings());
+        hop::follow_workers(&pool);
         pool.registry.close_ending_tunnels(&pool.responder);
         dispatch(&pool);
         registry.changed.notified().await;
@@ -105,6 +105,9 @@ async fn check_overdue(pool: Rc<PoolContext>) {
             continue;
         }
         tokio::time::sleep(pause).await;
-        pool.balancer.notify_overdue();
+        if pool.balancer.notify_overdue() {
+            hop::withdraw_overdue(&pool);
+            dispatch(&pool);
+        }
     }
 }

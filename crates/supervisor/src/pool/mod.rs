@@ -124,26 +124,28 @@ impl Application for Pool {
                 hop::on_message(pool, socket, kind, payload);
             }
             Event::Closed { socket, code, reason, is_clean, .. } => {
-                if hop::on_closed(pool, socket, (code, is_clean), &reason) {
-                } else if let Some(tunnel) = pool.registry.remove_tunnel(socket) {
-                    tunnel.on_closed();
+                if !hop::on_closed(pool, socket, (code, is_clean), &reason) {
+                    if let Some(tunnel) = pool.registry.remove_tunnel(socket) {
+                        tunnel.on_closed();
+                    }
                 }
             }
             Event::Writable { stream, .. } => {
-                pool.registry.with_sink(stream, ResponseSink::on_writable);
-            }
-            Event::StreamEnded { stream, .. } => {
-                if let Some(sink) = pool.registry.remove_sink(stream) {
-                    sink.on_ended();
+                if !hop::on_writable(pool, stream) {
+                    pool.registry.with_sink(stream, ResponseSink::on_writable);
                 }
             }
-            // These events need no action. The server passes complete bodies to the pool, the pool
-            // pushes its streams, and the server forwards the bytes of WebSockets without an event
-            // for each message.
-            Event::Body { .. }
-            | Event::BodyEnd { .. }
-            | Event::Pull { .. }
-            | Event::Drained { .. } => {}
+            Event::Pull { stream, .. } => hop::on_pull(pool, stream),
+            Event::Drained { socket, .. } => hop::on_drained(pool, socket),
+            Event::StreamEnded { stream, reason, .. } => {
+                if !hop::on_stream_ended(pool, stream, reason) {
+                    if let Some(sink) = pool.registry.remove_sink(stream) {
+                        sink.on_ended();
+                    }
+                }
+            }
+            // These events need no action, because the server passes complete bodies to the pool.
+            Event::Body { .. } | Event::BodyEnd { .. } => {}
         }
         Ok(WakeUp::NotNeeded)
     }
@@ -165,10 +167,13 @@ impl Application for Pool {
         self.0.responder.take_commands(commands);
     }
 
-    /// Always returns true. The limit on waiting WebSocket messages does not apply to the pool,
-    /// because the pool only forwards the bytes of WebSockets and never receives messages.
+    /// Always returns true, because each worker has a limit of its own for WebSocket messages.
     fn poll_capacity(&self) -> bool {
         true
+    }
+
+    fn has_capacity_for(&self, socket: WebSocketId) -> bool {
+        hop::has_capacity(&self.0, socket)
     }
 
     fn take_upstream(&self, socket: WebSocketId) -> Option<Upstream> {
@@ -196,9 +201,7 @@ impl Application for Pool {
     }
 
     fn prepare_sleep(&self, _is_slow: bool) -> bool {
-        let hops = self.0.hops.borrow();
-        let mut hops = hops.iter().filter_map(|backend| backend.hop.as_ref());
-        let may_sleep = !self.0.responder.has_commands() && hops.all(hop::Hop::prepare_sleep);
+        let may_sleep = !self.0.responder.has_commands() && hop::prepare_sleep(&self.0);
         if !may_sleep {
             self.on_wake();
         }
@@ -206,7 +209,6 @@ impl Application for Pool {
     }
 
     fn on_wake(&self) {
-        let hops = self.0.hops.borrow();
-        hops.iter().filter_map(|backend| backend.hop.as_ref()).for_each(hop::Hop::on_wake);
+        hop::on_wake(&self.0);
     }
 }

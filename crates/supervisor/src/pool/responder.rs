@@ -47,6 +47,18 @@ impl Responder {
         }
     }
 
+    /// Wakes the server's I/O thread.
+    pub(super) fn wake(&self) {
+        self.waker.wake();
+    }
+
+    /// Wakes the server's I/O thread if commands are queued that were not announced.
+    pub(super) fn announce(&self) {
+        if self.has_commands() {
+            self.waker.wake();
+        }
+    }
+
     /// Adds a command for the server to the queue, while the server takes the commands.
     pub(super) fn send_unannounced(&self, command: Command) {
         self.commands.borrow_mut().push_back(command);

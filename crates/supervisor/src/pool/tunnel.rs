@@ -14,10 +14,11 @@ use rookery_server::Upstream;
 use super::balancing::worker_load::PoolBackend;
 use super::connection::worker_connection::WorkerConnection;
 use super::responder::Responder;
+use crate::backend::Backend;
 
 /// The close code that tells a client that its WebSocket is closed because the service restarts
 /// (1012 in IANA's registry). The client may connect again.
-const SERVICE_RESTART: u16 = 1012;
+pub(super) const SERVICE_RESTART: u16 = 1012;
 
 /// The average interval at which the pool closes the WebSockets of a worker that is about to end.
 /// They are not closed all at once, because their pages reconnect and R needs about this time to
@@ -89,17 +90,27 @@ impl Tunnel {
         if self.is_closing.replace(true) {
             return;
         }
-        let sessions = backend.load().1.try_into().unwrap_or(u32::MAX);
-        let delay = close_delay(socket, sessions, within);
-        let responder = Rc::clone(responder);
-        tokio::task::spawn_local(async move {
-            tokio::time::sleep(delay).await;
-            // The server closes the client's WebSocket and forwards the client's close frame to the
-            // worker.
-            let reason = b"the worker is shutting down".to_vec();
-            responder.send_command(Command::Close { socket, code: SERVICE_RESTART, reason });
-        });
+        close_within(responder, socket, backend, within);
     }
+}
+
+/// Schedules the closing of a WebSocket whose worker will end after the time `within`.
+pub(super) fn close_within(
+    responder: &Rc<Responder>,
+    socket: WebSocketId,
+    backend: &Backend,
+    within: Duration,
+) {
+    let sessions = backend.load().1.try_into().unwrap_or(u32::MAX);
+    let delay = close_delay(socket, sessions, within);
+    let responder = Rc::clone(responder);
+    tokio::task::spawn_local(async move {
+        tokio::time::sleep(delay).await;
+        // The server closes the client's WebSocket and forwards the client's close frame to the
+        // worker.
+        let reason = b"the worker is shutting down".to_vec();
+        responder.send_command(Command::Close { socket, code: SERVICE_RESTART, reason });
+    });
 }
 
 #[cfg(test)]

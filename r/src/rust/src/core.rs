@@ -10,7 +10,7 @@ use rookery_exchange::{AppWaker, Command, Event, Exchange, Link, SendBacklog, St
 use rookery_server::access_log::{AccessLog, OwnedRecord};
 use rookery_server::static_files::StaticFiles;
 use rookery_server::tls::DevelopmentCertificate;
-use rookery_server::{Config, NamedLimit, Server, Supervision};
+use rookery_server::{Config, NamedLimit, Server, Supervision, WorkerRings, output};
 use rookery_status::{AdminListener, RunFolder, Standalone};
 use rookery_worker_protocol::{RState, Scoreboard, now};
 
@@ -19,7 +19,6 @@ use crate::allocator;
 use crate::exchange::header_names::{Header, HeaderNames};
 use crate::listener::active::{ActiveListener, CountedTls};
 use crate::tracing::invocation_spans::Tracing;
-use crate::worker::hop::{Hop, is_from_front_end};
 
 /// The state of the R package's Rust code. Each process has one such object, in the thread-local
 /// storage of R's main thread.
@@ -91,7 +90,7 @@ pub(crate) struct Worker {
     /// The static paths of the listener that uses the socket from the supervisor.
     pub(crate) files: Option<StaticFiles>,
     /// The rings in which requests arrive from the supervisor.
-    pub(crate) hop: Option<Hop>,
+    pub(crate) rings: Option<WorkerRings>,
     /// Whether this worker has told the supervisor that it accepts no new requests.
     pub(crate) is_leaving: bool,
 }
@@ -226,6 +225,9 @@ impl Core {
         let server = Server::new(config.clone(), Box::new(schedule));
         server.set_access_log(self.log.open.clone());
         self.link = Arc::clone(server.link());
+        if let WorkerState::Worker(Worker { rings: Some(rings), .. }) = &self.worker_state {
+            rings.attach(&self.link);
+        }
         let before = std::mem::replace(&mut self.server, server);
         self.continue_tracing();
         before
@@ -267,17 +269,9 @@ impl Core {
     /// Sends a command to the process that has the client's connection: to the supervisor, or to
     /// this process's own server.
     pub(crate) fn send(&mut self, command: Command) {
-        let id = match &command {
-            Command::Respond(exchange) => exchange.id(),
-            Command::Send { socket, .. }
-            | Command::Ping { socket }
-            | Command::Close { socket, .. }
-            | Command::Abort { socket } => *socket,
-            _ => 0,
-        };
-        if is_from_front_end(id) {
-            if let WorkerState::Worker(Worker { hop: Some(hop), .. }) = &mut self.worker_state {
-                return hop.send(command, &self.link);
+        if WorkerRings::is_from_front_end(command.id()) {
+            if let WorkerState::Worker(Worker { rings: Some(rings), .. }) = &mut self.worker_state {
+                return rings.send(command, &self.link);
             }
         }
         self.link.send(command);
@@ -285,20 +279,36 @@ impl Core {
 
     /// Takes the next event of the link or of the rings.
     pub(crate) fn next_event(&mut self) -> Option<Event> {
-        let WorkerState::Worker(Worker { hop: Some(hop), listening: Some(listener), .. }) =
+        let WorkerState::Worker(Worker { rings: Some(rings), listening, .. }) =
             &mut self.worker_state
         else {
             return self.link.next();
         };
         // Without locking the queue of the link.
         let event = if self.link.has_events() { self.link.next() } else { None };
-        event.or_else(|| hop.next(*listener, &self.link)).or_else(|| self.link.next())
+        if event.is_some() {
+            return event;
+        }
+        match rings.next(*listening, &self.link) {
+            Ok(Some(event)) => Some(event),
+            Ok(None) => self.link.next(),
+            Err(error) => {
+                // The supervisor starts another worker, and other workers get the requests.
+                crate::write_log_line(&format!(
+                    "this worker cannot take further requests from its supervisor, and exits \
+                     ({error}, or it has no more file descriptors)"
+                ));
+                output::flush();
+                // SAFETY: `_exit` does not return and runs no code of R.
+                unsafe { libc::_exit(1) };
+            }
+        }
     }
 
     /// Wakes the processes and threads for which commands wait.
     pub(crate) fn flush(&mut self) {
-        if let WorkerState::Worker(Worker { hop: Some(hop), .. }) = &mut self.worker_state {
-            hop.flush();
+        if let WorkerState::Worker(Worker { rings: Some(rings), .. }) = &mut self.worker_state {
+            rings.flush();
         }
         self.link.flush();
     }

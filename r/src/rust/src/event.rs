@@ -346,7 +346,7 @@ pub extern "C" fn rk_streams_yield() {
     entry((), || {
         core::with(|core| {
             while let Some(stream) = core.pull_queue.pop_front() {
-                core.link.send(Command::ResumePulls { stream });
+                core.send(Command::ResumePulls { stream });
             }
         });
     });

@@ -337,8 +337,9 @@ pub extern "C" fn rk_connections(listener: u32) -> i32 {
     entry(0, || {
         core::with(|core| {
             let listening = core.listeners.get(&listener);
-            let count =
+            let count: usize =
                 listening.map_or(0, |listening| listening.all().map(Listener::connections).sum());
+            let count = count + core.open_in_rings(listener);
             i32::try_from(count).unwrap_or(i32::MAX)
         })
     })

@@ -1,7 +1,6 @@
 //! The functions `rk_worker_*`, which let this R process be a worker of a supervisor. Also updates
 //! the scoreboard, the memory in which a worker publishes what R is doing.
 
-pub(crate) mod hop;
 #[cfg(unix)]
 mod joining;
 
@@ -102,6 +101,19 @@ impl Core {
             if is_stopping {
                 worker.supervision.scoreboard().stop();
             }
+        }
+    }
+
+    /// Returns the number of requests, WebSockets and streamed responses of a listener whose
+    /// connections are in the supervisor.
+    pub(crate) fn open_in_rings(&self, listener: u32) -> usize {
+        match &self.worker_state {
+            WorkerState::Worker(Worker { listening, rings: Some(rings), .. })
+                if *listening == Some(listener) =>
+            {
+                rings.open()
+            }
+            _ => 0,
         }
     }
 

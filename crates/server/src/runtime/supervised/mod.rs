@@ -7,6 +7,8 @@ pub(super) mod public_listeners;
 pub(super) mod request;
 #[cfg(unix)]
 pub(super) mod supervision;
+#[cfg(target_os = "linux")]
+pub(super) mod worker_rings;
 #[cfg(not(unix))]
 #[path = "none.rs"]
 pub(super) mod supervision;

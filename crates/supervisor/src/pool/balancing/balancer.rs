@@ -383,14 +383,24 @@ impl Balancer {
         self.backends.borrow().iter().any(|backend| backend.has_in_flight())
     }
 
-    /// Checks whether any request has waited too long at its worker. If so, wakes the tasks that
+    /// Returns true if any request has waited too long at its worker. If so, wakes the tasks that
     /// wait for workers' responses, so that the task of the overdue request can withdraw it.
-    pub(in crate::pool) fn notify_overdue(&self) {
+    pub(in crate::pool) fn notify_overdue(&self) -> bool {
         let now = Instant::now();
         let backends = self.backends.borrow();
-        if backends.iter().any(|backend| backend.has_overdue(self.limits.queue_timeout, now)) {
+        let is_any =
+            backends.iter().any(|backend| backend.has_overdue(self.limits.queue_timeout, now));
+        if is_any {
             self.changed.notify_waiters();
         }
+        is_any
+    }
+
+    /// Returns the number of workers whose R processes could begin a request now.
+    pub(in crate::pool) fn free_workers(&self) -> usize {
+        let moment = Moment::now();
+        let backends = self.backends.borrow();
+        backends.iter().filter(|backend| backend.is_free(&self.limits, moment)).count()
     }
 }
 

@@ -169,13 +169,10 @@ impl PoolBackend {
             return None;
         }
         let snapshot = self.entry.scoreboard.read();
-        let unbegun = if self.hop.is_some() {
-            // One word that R's thread counts up, instead of one for each request. In the spike,
-            // requests that never reach R are not subtracted.
-            let ahead = self.assigned.get().saturating_sub(snapshot.taken);
-            usize::try_from(ahead).unwrap_or(usize::MAX).min(in_flight.len())
-        } else {
-            self.unbegun()
+        let unbegun = match &self.hop {
+            Some(hop) if !hop.has_capacity() => return None,
+            Some(_) => self.ahead(snapshot.taken, in_flight.len()),
+            None => self.unbegun(),
         };
         let now = moment.nanoseconds;
         let is_idle = snapshot.is_idle(now);
@@ -185,6 +182,26 @@ impl PoolBackend {
         let elapsed = if is_idle { Duration::ZERO } else { snapshot.elapsed(now) };
         let ahead = self.latency.get().requests_ahead(elapsed);
         (is_free || unbegun < ahead.max(limits.min_ahead)).then_some(!is_idle)
+    }
+
+    /// Returns the number of requests that R has not taken. It is one word that R's thread counts up,
+    /// instead of one for each request.
+    fn ahead(&self, taken: u64, in_flight: usize) -> usize {
+        let ahead = self.assigned.get().saturating_sub(taken);
+        usize::try_from(ahead).unwrap_or(usize::MAX).min(in_flight)
+    }
+
+    /// Returns true if a request waits in the rings to the worker.
+    pub(in crate::pool) fn has_ahead(&self) -> bool {
+        let in_flight = self.in_flight.borrow().len();
+        in_flight > 0
+            && self.hop.is_some()
+            && self.ahead(self.entry.scoreboard.read().taken, in_flight) > 0
+    }
+
+    /// Returns true if the worker's R process could begin a request now.
+    pub(super) fn is_free(&self, limits: &PoolLimits, moment: Moment) -> bool {
+        self.is_presumed_ready() && self.begins_soon(limits, moment) == Some(false)
     }
 
     /// Returns the state of this worker for requests that name it in their cookie or URL. The
@@ -208,7 +225,9 @@ impl PoolBackend {
     /// Returns true if the worker can be expected to respond, because it is ready according to the
     /// registry and no connection to it has broken recently.
     pub(super) fn is_presumed_ready(&self) -> bool {
-        self.entry.availability() == Availability::Ready && !self.is_suspected()
+        self.entry.availability() == Availability::Ready
+            && !self.is_suspected()
+            && !self.entry.is_violating()
     }
 
     fn is_suspected(&self) -> bool {
@@ -245,8 +264,13 @@ impl PoolBackend {
     /// all tickets are in use.
     pub(super) fn start_request(&self, queued_since: Instant) -> Option<TicketGuard> {
         let guard = self.tickets.take()?;
+        let mut in_flight = self.in_flight.borrow_mut();
+        if in_flight.is_empty() {
+            // Requests that the worker's own server has answered never reach R.
+            self.assigned.set(self.entry.scoreboard.read().taken);
+        }
         self.assigned.set(self.assigned.get() + 1);
-        self.in_flight.borrow_mut().push(InFlight { ticket: guard.ticket(), queued_since });
+        in_flight.push(InFlight { ticket: guard.ticket(), queued_since });
         self.entry.load.in_flight.fetch_add(1, Ordering::Relaxed);
         Some(guard)
     }

@@ -13,7 +13,7 @@ use crate::pool::balancing::session_affinity::{Names, is_only_affinity};
 /// frame a message (RFC 9110, 7.6.1). Headers that a client's `Connection` header names are
 /// forwarded nevertheless. Otherwise, a client could remove a header that a proxy in front of this
 /// server has added.
-const HOP_BY_HOP: [&str; 10] = [
+pub(in crate::pool) const HOP_BY_HOP: [&str; 10] = [
     "connection",
     "content-length",
     "expect",

@@ -11,9 +11,13 @@ use rookery_exchange::{
     AppTimes, AppWaker, ChunkAdmission, Command, Event, Exchange, Link, Payload, StreamOptions,
     masked,
 };
-use rookery_server::{Config, Downstream, Listener, ListenerConfig, Server};
+use rookery_server::{Config, Downstream, Listener, ListenerConfig, Server, WorkerRings};
 use rookery_supervisor::{Backend, WorkerId};
-use rookery_worker_protocol::{RState, SharedScoreboard, Ticket, WORKER_HEADER, WorkerHeader, now};
+use rookery_worker_protocol::rings::{RingEnd, RingWakers};
+use rookery_worker_protocol::{
+    BodyState, ClientCertificate, RState, SharedScoreboard, Ticket, WORKER_HEADER, WorkerHeader,
+    now,
+};
 
 struct NoWaker;
 
@@ -88,19 +92,26 @@ impl FakeWorker {
         let listener = server.listen_unix(&socket, Some(0o077), site).unwrap();
         let (is_over, gate) = (Arc::new(AtomicBool::new(false)), Arc::new(Gate::default()));
         theirs.set_r_state(RState::Idle, now());
+        let (ours, rings) = if is_relaying() {
+            (None, None)
+        } else {
+            let (end, wakers, handles) = RingEnd::create().unwrap();
+            (Some((end, wakers)), Some(handles.attach().unwrap()))
+        };
         let thread = std::thread::spawn({
             let (link, is_over, gate) =
                 (Arc::clone(server.link()), Arc::clone(&is_over), Arc::clone(&gate));
             move || {
+                let mut app = App::new(link, rings, Arc::clone(&is_over));
                 while !is_over.load(Ordering::Relaxed) {
                     theirs.set_r_state(RState::Idle, now());
-                    link.wait(Duration::from_millis(20));
-                    while let Some(event) = link.next() {
+                    app.wait(Duration::from_millis(20));
+                    while let Some(event) = app.next() {
                         if is_over.load(Ordering::Relaxed) {
                             break;
                         }
                         theirs.set_r_state(RState::Busy, now());
-                        answer(slot, &link, &theirs, &gate, event);
+                        answer(slot, &mut app, &theirs, &gate, event);
                     }
                 }
             }
@@ -112,6 +123,7 @@ impl FakeWorker {
             socket,
             scoreboard,
         );
+        backend.set_rings(ours);
         FakeWorker {
             backend,
             gate,
@@ -148,6 +160,76 @@ impl Drop for FakeWorker {
     }
 }
 
+/// Returns true if workers get requests over their sockets instead of the rings.
+fn is_relaying() -> bool {
+    std::env::var_os("ROOKERY_INTERNAL_RELAY").is_some()
+}
+
+/// The queues of a worker's application: the link to the worker's own server, and the rings.
+pub(crate) struct App {
+    link: Arc<Link>,
+    rings: Option<WorkerRings>,
+    /// Whether the worker has ended, so that nothing it sends arrives.
+    is_over: Arc<AtomicBool>,
+}
+
+impl App {
+    pub(crate) fn new(
+        link: Arc<Link>,
+        rings: Option<(RingEnd, RingWakers)>,
+        is_over: Arc<AtomicBool>,
+    ) -> App {
+        let rings = rings.map(|rings| WorkerRings::new(rings, &link));
+        App { link, rings, is_over }
+    }
+
+    pub(crate) fn wait(&mut self, timeout: Duration) {
+        self.flush();
+        self.link.wait(timeout);
+    }
+
+    pub(crate) fn next(&mut self) -> Option<Event> {
+        let event = self.link.next();
+        event.or_else(|| self.rings.as_mut()?.next(Some(1), &self.link).unwrap())
+    }
+
+    fn send(&mut self, command: Command) {
+        match &mut self.rings {
+            Some(rings) if WorkerRings::is_from_front_end(command.id()) => {
+                if !self.is_over.load(Ordering::Relaxed) {
+                    rings.send(command, &self.link);
+                }
+            }
+            _ => self.link.send(command),
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Some(rings) = &mut self.rings {
+            rings.flush();
+        }
+        self.link.flush();
+    }
+}
+
+/// Returns what a request from the rings says about its client, as the header of a relayed request
+/// does.
+fn header_of(exchange: &Exchange) -> WorkerHeader {
+    let client = exchange.client().map(|client| ClientCertificate {
+        subject: client.subject.clone(),
+        fingerprint: client.fingerprint.clone(),
+    });
+    WorkerHeader {
+        ticket: Ticket::of_word(exchange.ticket()),
+        is_https: exchange.is_https(),
+        remote: exchange.remote(),
+        local: exchange.local(),
+        id: Some(String::from_utf8(exchange.request_id().as_bytes().to_vec()).unwrap()),
+        client,
+        body: BodyState::Included,
+    }
+}
+
 /// Shows the request on the scoreboard, as R does.
 fn show_task(scoreboard: &SharedScoreboard, exchange: &Exchange) {
     scoreboard.set_task([exchange.method(), b" "].into_iter().chain(masked(exchange.path())));
@@ -155,7 +237,7 @@ fn show_task(scoreboard: &SharedScoreboard, exchange: &Exchange) {
 
 pub(crate) fn answer(
     slot: u32,
-    link: &Link,
+    app: &mut App,
     scoreboard: &SharedScoreboard,
     gate: &Gate,
     event: Event,
@@ -165,36 +247,39 @@ pub(crate) fn answer(
             show_task(scoreboard, &exchange);
             scoreboard.count_taken();
             if Ticket::of_word(exchange.ticket()).is_some_and(|ticket| !scoreboard.begin(ticket)) {
-                link.send(Command::Respond(exchange));
-                return link.flush();
+                app.send(Command::Respond(exchange));
+                return app.flush();
             }
             gate.heads.fetch_add(1, Ordering::Relaxed);
-            head(link, scoreboard, gate, exchange);
-            link.flush();
+            head(app, scoreboard, gate, exchange);
+            app.flush();
         }
         Event::Request(exchange) if exchange.is_client_disconnected() => {
             // R counts a request whose client has disconnected in the same way.
             scoreboard.count_taken();
-            link.send(Command::Respond(exchange));
-            link.flush();
+            app.send(Command::Respond(exchange));
+            app.flush();
         }
         Event::Request(mut exchange) => {
             show_task(scoreboard, &exchange);
             scoreboard.count_taken();
             let call = exchange
                 .header(WORKER_HEADER.as_bytes())
-                .map(|value| WorkerHeader::parse(value).unwrap());
+                .map(|value| WorkerHeader::parse(value).unwrap())
+                .or_else(|| {
+                    WorkerRings::is_from_front_end(exchange.id()).then(|| header_of(&exchange))
+                });
             // A server that has a supervisor has removed the header from the request.
             let ticket =
                 call.as_ref().and_then(|call| call.ticket).or(Ticket::of_word(exchange.ticket()));
             if ticket.is_some_and(|ticket| !scoreboard.begin(ticket)) {
                 // R returns a request that the supervisor has withdrawn in the same way.
-                link.send(Command::Respond(exchange));
-                return link.flush();
+                app.send(Command::Respond(exchange));
+                return app.flush();
             }
             gate.begun.fetch_add(1, Ordering::Relaxed);
             if exchange.path().starts_with(b"/pieces/") {
-                pieces(link, scoreboard, gate, exchange);
+                pieces(app, scoreboard, gate, exchange);
             } else {
                 reply(slot, gate, &mut exchange, call.as_ref());
                 report(scoreboard, ticket, &mut exchange);
@@ -209,20 +294,20 @@ pub(crate) fn answer(
                         now(),
                     );
                 }
-                link.send(Command::Respond(exchange));
+                app.send(Command::Respond(exchange));
             }
-            link.flush();
+            app.flush();
         }
         Event::Message { socket, kind, payload, .. } => {
             if payload.as_bytes().starts_with(b"count") {
                 let count = payload.as_bytes().len().to_string().into_bytes();
-                link.send(Command::Send { socket, kind, payload: Payload::Pooled(count) });
+                app.send(Command::Send { socket, kind, payload: Payload::Pooled(count) });
             } else if payload.as_bytes() == b"close" {
-                link.send(Command::Close { socket, code: 4000, reason: b"bye".to_vec() });
+                app.send(Command::Close { socket, code: 4000, reason: b"bye".to_vec() });
             } else {
-                link.send(Command::Send { socket, kind, payload });
+                app.send(Command::Send { socket, kind, payload });
             }
-            link.flush();
+            app.flush();
         }
         Event::Closed { code, .. } => {
             gate.begun.store(code.into(), Ordering::Relaxed);
@@ -248,7 +333,7 @@ fn report(scoreboard: &SharedScoreboard, ticket: Option<Ticket>, exchange: &mut 
 
 /// Refuses bodies of more than 10 MB and chunked bodies, as Shiny does, and holds requests for
 /// `/hold-head` at the gate.
-fn head(link: &Link, scoreboard: &SharedScoreboard, gate: &Gate, mut exchange: Box<Exchange>) {
+fn head(app: &mut App, scoreboard: &SharedScoreboard, gate: &Gate, mut exchange: Box<Exchange>) {
     if exchange.path() == b"/hold-head" {
         gate.pass();
     }
@@ -260,9 +345,9 @@ fn head(link: &Link, scoreboard: &SharedScoreboard, gate: &Gate, mut exchange: B
     {
         exchange.begin_response(413);
         exchange.set_response_body(b"larger than the app takes");
-        link.send(Command::Respond(exchange));
+        app.send(Command::Respond(exchange));
     } else {
-        link.send(Command::ReadBody(exchange));
+        app.send(Command::ReadBody(exchange));
     }
 }
 
@@ -358,27 +443,27 @@ fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange, call: Option<&WorkerHe
 
 /// Sends a streamed response of the number of chunks that the path contains. The last chunk waits
 /// at the gate.
-fn pieces(link: &Link, scoreboard: &SharedScoreboard, gate: &Gate, mut exchange: Box<Exchange>) {
+fn pieces(app: &mut App, scoreboard: &SharedScoreboard, gate: &Gate, mut exchange: Box<Exchange>) {
     let count: usize = String::from_utf8_lossy(&exchange.path()[8..]).parse().unwrap();
     let stream = exchange.id();
     exchange.begin_response(200);
-    let body = link.stream(StreamOptions::default());
+    let body = app.link.stream(StreamOptions::default());
     let flow = Arc::clone(&body.flow);
     exchange.set_response_stream(body);
     scoreboard.count_done(now());
-    link.send(Command::Respond(exchange));
+    app.send(Command::Respond(exchange));
     for at in 0..count {
         if at + 1 == count {
-            link.flush();
+            app.flush();
             gate.pass();
         }
         let piece = format!("piece {at}\n").into_bytes();
         if flow.admit(piece.len()) == ChunkAdmission::Ended {
             break;
         }
-        link.send(Command::Chunk { stream, payload: Payload::Pooled(piece), is_pushing: false });
+        app.send(Command::Chunk { stream, payload: Payload::Pooled(piece), is_pushing: false });
     }
-    link.send(Command::EndStream { stream });
+    app.send(Command::EndStream { stream });
 }
 
 /// Returns the open descriptors of a program that this process starts, which are the standard three

@@ -16,7 +16,7 @@ use rookery_server::{
 };
 use rookery_worker_protocol::{ErrorReport, Inherited, Message, RState, now};
 
-use crate::support::fake_worker::{Gate, answer};
+use crate::support::fake_worker::{App, Gate, answer};
 
 /// The environment variable with the mode of a worker process, in which tests make it fail.
 pub(crate) const MODE: &str = "FAKE_WORKER_MODE";
@@ -57,7 +57,7 @@ fn runs_a_worker_if_started_as_one() {
     let mode = std::env::var(MODE).unwrap_or_default();
     // SAFETY: the threads of the test harness do not read the environment, and use no descriptors
     // but the standard streams.
-    let Some(inherited) = (unsafe { Inherited::take() }).unwrap() else { return };
+    let Some(mut inherited) = (unsafe { Inherited::take() }).unwrap() else { return };
     if let Ok(gate) = std::env::var("ROOKERY_INTERNAL_GATE_FD") {
         // SAFETY: the variable names a descriptor that this process has inherited and that nothing
         // else uses.
@@ -93,6 +93,7 @@ fn runs_a_worker_if_started_as_one() {
     let is_over = Arc::new(AtomicBool::new(false));
     let theirs = Arc::clone(&is_over);
     let is_deaf = mode == "deaf";
+    let rings = inherited.rings.take();
     let supervision = Arc::new(Supervision::new(inherited, None, move |asked| {
         if !matches!(asked, SupervisorRequest::Interrupt | SupervisorRequest::Collect) {
             theirs.store(!is_deaf, Ordering::Relaxed);
@@ -113,20 +114,22 @@ fn runs_a_worker_if_started_as_one() {
     gate.open();
     scoreboard.set_process(std::process::id(), std::process::id());
     supervision.send(Message::Ready { sees_heads: false, is_sticky }).unwrap();
+    let ended = Arc::new(AtomicBool::new(false));
+    let mut app = App::new(Arc::clone(server.link()), rings, ended);
     while !is_over.load(Ordering::Relaxed) {
         scoreboard.set_r_state(RState::Idle, now());
-        server.link().wait(Duration::from_millis(20));
+        app.wait(Duration::from_millis(20));
         if mode == "stalls" {
             // R in this mode never takes the events.
             continue;
         }
-        while let Some(event) = server.link().next() {
+        while let Some(event) = app.next() {
             scoreboard.set_r_state(RState::Busy, now());
             if let Event::Request(exchange) = &event {
                 set_static_path(&files, &supervision, exchange.path());
                 report_errors(&supervision, exchange.path());
             }
-            answer(slot, server.link(), scoreboard, &gate, event);
+            answer(slot, &mut app, scoreboard, &gate, event);
             // The app stops its server after its response, and starts another one.
             if mode == "starts another" {
                 supervision.send(Message::Leaving).unwrap();

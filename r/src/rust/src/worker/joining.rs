@@ -5,10 +5,9 @@ use std::os::fd::{IntoRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rookery_server::{Supervision, SupervisorRequest, output};
+use rookery_server::{Supervision, SupervisorRequest, WorkerRings, output};
 use rookery_worker_protocol::{EXIT_TIMEOUT, Inherited};
 
-use super::hop::Hop;
 use crate::core::{self, Core, Worker, WorkerState};
 use crate::entry;
 use crate::listener::access_log;
@@ -54,12 +53,12 @@ impl Core {
                     on_supervisor_request(asked, callbacks);
                 });
                 let supervision = Arc::new(supervision);
-                let hop = rings.map(|rings| Hop::new(rings, &self.link));
+                let rings = rings.map(|rings| WorkerRings::new(rings, &self.link));
                 self.worker_state = WorkerState::Worker(Worker {
                     supervision,
                     listening: None,
                     files: None,
-                    hop,
+                    rings,
                     is_leaving: false,
                 });
             }

@@ -1,0 +1,154 @@
+//! Responses of a worker, on their way to their clients.
+
+use std::fs::File;
+use std::os::fd::AsFd as _;
+use std::rc::Rc;
+use std::time::Instant;
+
+use rookery_exchange::wire::{self, Down};
+use rookery_exchange::{AppTimes, Exchange, ExchangeId, ResponseBody, StreamEnd};
+use rookery_system::sealed_file;
+use rookery_worker_protocol::Ticket;
+
+use super::requests::SentRequest;
+use super::{Hop, sockets, streams};
+use crate::pool::balancing::balancer::Assignment;
+use crate::pool::balancing::worker_load::PoolBackend;
+use crate::pool::connection::response_headers;
+use crate::pool::context::PoolContext;
+use crate::pool::error_reply::ErrorReply;
+
+fn take(hop: &Hop, ticket: u64) -> Option<SentRequest> {
+    hop.requests.borrow_mut().take(Ticket::of_word(ticket)?)
+}
+
+/// Sends a response to its client. Returns false if the response is invalid.
+pub(super) fn on_response(
+    pool: &Rc<PoolContext>,
+    (backend, hop): (&Rc<PoolBackend>, &Hop),
+    (id, ticket): (ExchangeId, u64),
+    content: &[u8],
+    file: Option<File>,
+) -> bool {
+    let Some(sent) = take(hop, ticket) else {
+        end_late(hop, id);
+        return true;
+    };
+    let ticket = sent.ticket();
+    // The timeout takes precedence over a response that has arrived meanwhile. The supervisor
+    // records the timeout before it interrupts R, and what R responds to an interrupt is not the
+    // app's response.
+    if backend.entry.has_timed_out(ticket) {
+        end_late(hop, id);
+        pool.responder.reject(sent.end(backend), ErrorReply::Timeout);
+        return true;
+    }
+    let SentRequest { assignment: Assignment { mut request, ticket: guard, .. }, sent_at, waited: _ } =
+        sent;
+    let is_valid = request.exchange.id() == id
+        && wire::read_response(
+            content,
+            &mut request.exchange,
+            file,
+            pool.limits.max_stream_queue_size,
+        )
+        .is_ok()
+        && read_short_body(pool, &mut request.exchange);
+    let now = Instant::now();
+    let (counters, response_time) =
+        (pool.responder.counters(), now.saturating_duration_since(sent_at));
+    request.exchange.update_upstream_log(|upstream| upstream.response_time = Some(response_time));
+    // Read before the ticket is released, because the next request with it gets another report.
+    if let Some(report) = backend.entry.scoreboard.request_report(ticket) {
+        request.exchange.set_app_times(AppTimes { queue: report.queue, app: report.r });
+        if !report.route().is_empty() {
+            request.exchange.set_route(report.route());
+        }
+    }
+    counters.upstream_time.add(response_time);
+    counters.request_time.add(now.saturating_duration_since(request.received_at));
+    backend.on_response(ticket, sent_at, now);
+    drop(guard);
+    let is_stream = matches!(request.exchange.response().body(), ResponseBody::Stream(_));
+    if !is_stream || !is_valid {
+        backend.finish_request();
+    }
+    if !is_valid {
+        pool.responder.reject(request, ErrorReply::Malformed);
+        return false;
+    }
+    if request.sets_cookie {
+        let is_https = request.exchange.is_https();
+        let (cookie, session) = pool.balancer.new_cookie(backend, is_https);
+        if response_headers::set_cookie(&mut request.exchange, &cookie) {
+            request.exchange.update_upstream_log(|upstream| upstream.session = Some(session));
+        }
+    }
+    if request.exchange.is_upgrade() {
+        backend.release_reservation();
+        if request.exchange.response().status() == 101 {
+            sockets::open(pool, backend, &request.exchange);
+        }
+    }
+    if is_stream {
+        streams::open(pool, backend, &request.exchange);
+    }
+    pool.responder.respond_unannounced(request.exchange);
+    true
+}
+
+/// Tells the worker that the stream or WebSocket of a late response has ended. A worker ignores the
+/// end of one that it does not have.
+fn end_late(hop: &Hop, id: ExchangeId) {
+    hop.send(Down::StreamEnded { stream: id, reason: StreamEnd::Timeout });
+    hop.send(Down::Closed { socket: id, code: 1006, is_clean: false, reason: b"" });
+}
+
+/// Reads a short body that crossed in a file in memory, so that it is sent together with the head,
+/// and a script can be inserted into it. Returns false if it is shorter than announced.
+fn read_short_body(pool: &PoolContext, exchange: &mut Exchange) -> bool {
+    let ResponseBody::File { file, len } = exchange.response().body() else { return true };
+    let len = usize::try_from(*len).unwrap_or(usize::MAX);
+    // Any other file could make this thread wait for a disk.
+    if len as u64 > pool.limits.max_whole_body || !sealed_file::is_sealed(file.as_fd()) {
+        return true;
+    }
+    let mut body = vec![0; len];
+    let mut done = 0;
+    while done < len {
+        match rookery_system::file::read_at(file, &mut body[done..], done as u64) {
+            Ok(n) if n > 0 => done += n,
+            _ => return false,
+        }
+    }
+    exchange.set_response_body(&body);
+    true
+}
+
+/// Responds with an error, because the head of the worker's response is too long, or its body could
+/// not be sent.
+pub(super) fn on_unsendable(
+    pool: &Rc<PoolContext>,
+    backend: &Rc<PoolBackend>,
+    hop: &Hop,
+    ticket: u64,
+) {
+    if let Some(sent) = take(hop, ticket) {
+        pool.responder.reject(sent.end(backend), ErrorReply::Malformed);
+    }
+}
+
+/// Sends a request to another worker, because this one does not serve it any more. The request's
+/// limit of returns applies, so that a worker cannot decline forever.
+pub(super) fn on_declined(
+    pool: &Rc<PoolContext>,
+    backend: &Rc<PoolBackend>,
+    hop: &Hop,
+    ticket: u64,
+) {
+    let Some(sent) = take(hop, ticket) else { return };
+    if backend.entry.scoreboard.has_begun(sent.ticket()) {
+        return pool.responder.reject(sent.end(backend), ErrorReply::WorkerDied);
+    }
+    super::ending::requeue_unbegun(pool, backend, sent);
+}

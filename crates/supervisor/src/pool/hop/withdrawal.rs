@@ -1,0 +1,90 @@
+//! The withdrawal of requests that a worker has not begun.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use rookery_worker_protocol::now;
+
+use super::requests::SentRequest;
+use crate::pool::attempt::time_to_send;
+use crate::pool::context::PoolContext;
+
+/// The time for which R must have been busy with one task before the requests behind it are moved
+/// to a free worker. Below it, R is likely to be done before another worker has begun them.
+const MIN_TASK_TIME: Duration = Duration::from_millis(1);
+
+/// Returns true if a request waits at a worker, so that it may have to be withdrawn.
+pub(in crate::pool) fn has_waiting(pool: &PoolContext) -> bool {
+    pool.hops.workers.borrow().iter().any(|backend| backend.has_ahead())
+}
+
+/// Withdraws requests that wait at a worker behind a task that takes long, if other workers are
+/// free, and queues them again. Returns true if there were any.
+pub(in crate::pool) fn withdraw_late(pool: &Rc<PoolContext>) -> bool {
+    let workers = pool.hops.workers.borrow();
+    if workers.len() < 2 {
+        return false;
+    }
+    let mut free = pool.balancer.free_workers();
+    let mut has_moved = false;
+    let time = now();
+    for backend in workers.iter() {
+        let Some(hop) = backend.hop.as_ref().filter(|_| free > 0 && backend.has_ahead()) else {
+            continue;
+        };
+        let scoreboard = &backend.entry.scoreboard;
+        let seen = scoreboard.read();
+        if seen.is_idle(time) || seen.elapsed(time) < MIN_TASK_TIME {
+            continue;
+        }
+        let is_late = |sent: &SentRequest| {
+            sent.assignment.request.may_go_anywhere() && !scoreboard.has_begun(sent.ticket())
+        };
+        let late: Vec<_> = {
+            let requests = hop.requests.borrow();
+            let mut late: Vec<_> =
+                requests.iter().filter(|sent| is_late(sent)).map(SentRequest::ticket).collect();
+            late.sort_unstable_by_key(|ticket| ticket.sequence());
+            late
+        };
+        for ticket in late {
+            if free == 0 {
+                break;
+            }
+            // From here on, R cannot begin the request.
+            if !scoreboard.withdraw(ticket) {
+                continue;
+            }
+            if let Some(sent) = hop.requests.borrow_mut().take(ticket) {
+                let queued_since = sent.assignment.request.queued_since;
+                let request = sent.end(backend);
+                pool.balancer.requeue(request, queued_since.elapsed());
+                free -= 1;
+                has_moved = true;
+            }
+        }
+    }
+    has_moved
+}
+
+/// Withdraws the requests that R has not begun by their deadlines, and queues them again or rejects
+/// them.
+pub(in crate::pool) fn withdraw_overdue(pool: &Rc<PoolContext>) {
+    let now = Instant::now();
+    for backend in pool.hops.workers.borrow().iter() {
+        let Some(hop) = &backend.hop else { continue };
+        let is_overdue = |sent: &SentRequest| {
+            let request = &sent.assignment.request;
+            let limit = pool.limits.queue_timeout;
+            let limit = limit.saturating_add(time_to_send(request.exchange.body().len()));
+            let scoreboard = &backend.entry.scoreboard;
+            request.queued_since.checked_add(limit).is_some_and(|deadline| now >= deadline)
+                && !scoreboard.has_begun(sent.ticket())
+                && scoreboard.withdraw(sent.ticket())
+        };
+        let overdue = hop.requests.borrow_mut().take_all(is_overdue);
+        for sent in overdue {
+            pool.balancer.requeue_unbegun(sent.end(backend), backend);
+        }
+    }
+}
