@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rookery_fuzz::worker::routes::routes;
 use rookery_fuzz::worker::{cookie, frames, frames_cut, header, message};
-use rookery_fuzz::worker_response;
+use rookery_fuzz::{worker_record, worker_response};
 
 /// Runs the target with each seed, with each prefix of a seed, and with one byte removed or
 /// replaced.
@@ -57,6 +57,11 @@ fn replay_routes() {
     // More routes than the table has places for.
     let lines: String = (0..400).map(|at| format!("y/r{at}\n")).collect();
     routes(lines.as_bytes());
+}
+
+#[test]
+fn replay_worker_records() {
+    replay("worker_record", worker_record::record, 8);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rookery_server::static_files::StaticPath;
 use rookery_status::Counter;
 use rookery_worker_protocol::rings::{RingEnd, RingWakers};
-use rookery_worker_protocol::{BegunRequests, Scoreboard, SharedScoreboard, Ticket};
+use rookery_worker_protocol::{BegunRequests, Scoreboard, SharedScoreboard, Snapshot, Ticket};
 
 use crate::pool_counters::QueueGauge;
 use crate::worker_id::WorkerId;
@@ -76,6 +76,10 @@ pub(crate) type StaticPaths = BTreeMap<String, StaticPath>;
 pub(crate) struct Load {
     /// The number of requests that the worker has received and not finished.
     pub(crate) in_flight: AtomicUsize,
+    /// The number of requests that were put into the rings, and that the worker has not declined.
+    pub(crate) in_rings: AtomicU64,
+    /// The number of open streamed responses whose chunks cross in the rings.
+    pub(crate) streams: AtomicU64,
     /// The number of the worker's open WebSockets.
     pub(crate) sessions: AtomicUsize,
     /// The number of requests that the worker has responded to.
@@ -165,6 +169,16 @@ impl Backend {
     /// The client then gets 504, even if R still responds.
     pub(crate) fn has_timed_out(&self, ticket: Ticket) -> bool {
         self.timed_out.lock().unwrap_or_else(PoisonError::into_inner).contains(ticket)
+    }
+
+    /// Returns the numbers on the worker's scoreboard. The requests that were passed to R include
+    /// those in the rings, and so do its streams.
+    pub(crate) fn read_scoreboard(&self) -> Snapshot {
+        let snapshot = self.scoreboard.read();
+        // Read later, so that R has not taken more requests than were passed to it.
+        let handed = snapshot.handed + self.load.in_rings.load(Ordering::Acquire);
+        let streams = snapshot.streams + self.load.streams.load(Ordering::Relaxed);
+        Snapshot { handed, streams, ..snapshot }
     }
 
     /// Records that the worker has written something to the rings that the protocol does not allow.

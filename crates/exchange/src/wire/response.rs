@@ -90,6 +90,9 @@ pub fn read_response(
     }
     exchange.begin_response(status);
     let flags = reader.u8()?;
+    if flags & !(IS_FAILURE | HAS_COMPRESSION | KEEPS_WINDOW) != 0 {
+        return Err(Malformed);
+    }
     if flags & IS_FAILURE != 0 {
         exchange.response_mut().set_failure();
     }
@@ -130,6 +133,9 @@ pub fn read_response(
         }
         (STREAM, _) => {
             let (flags, heartbeat) = (reader.u8()?, reader.u16()?);
+            if flags & !(IS_PULLED | SENDS_HEAD_FIRST | IS_EVENTS | IS_COMPRESSIBLE) != 0 {
+                return Err(Malformed);
+            }
             let rules = StreamOptions {
                 is_pulled: flags & IS_PULLED != 0,
                 sends_head_first: flags & SENDS_HEAD_FIRST != 0,

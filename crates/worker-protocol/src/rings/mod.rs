@@ -104,7 +104,7 @@ impl RingEnd {
     /// # Errors
     /// Returns the system's error if memory or descriptors have run out.
     pub fn create() -> io::Result<(RingEnd, RingWakers, RingHandles)> {
-        let memory = shared_memory::create(Mapping::SIZE)?;
+        let memory = shared_memory::create_on_demand(Mapping::SIZE)?;
         let mapping = Mapping::new(shared_memory::borrow(&memory))?;
         mapping.write_signature();
         let (ours, channel) = DescriptorChannel::pair()?;

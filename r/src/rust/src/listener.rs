@@ -323,6 +323,7 @@ pub extern "C" fn rk_drain(listener: u32) {
     entry((), || {
         core::with(|core| {
             core.announce_leaving(listener, true);
+            core.stop_streams_in_rings(listener);
             if let Some(listening) = core.listeners.get(&listener) {
                 listening.all().for_each(Listener::drain);
             }

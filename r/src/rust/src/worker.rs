@@ -104,6 +104,18 @@ impl Core {
         }
     }
 
+    /// Ends the streamed responses of a listener that the app pushes and whose connections are in
+    /// the supervisor.
+    pub(crate) fn stop_streams_in_rings(&mut self, listener: u32) {
+        if let WorkerState::Worker(Worker { listening, rings: Some(rings), .. }) =
+            &mut self.worker_state
+        {
+            if *listening == Some(listener) {
+                rings.stop_streams();
+            }
+        }
+    }
+
     /// Returns the number of requests, WebSockets and streamed responses of a listener whose
     /// connections are in the supervisor.
     pub(crate) fn open_in_rings(&self, listener: u32) -> usize {

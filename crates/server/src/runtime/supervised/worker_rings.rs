@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rookery_exchange::wire::{self, Down};
 use rookery_exchange::{
     BodyBufferPool, Event, Exchange, Link, ListenerId, Payload, SendBacklog, SideQueue, StreamFlow,
-    StreamId, WebSocketId,
+    StreamId, StreamOptions, WebSocketId,
 };
 use rookery_worker_protocol::rings::{
     Malformed, Receiver, RingEnd, RingWakers, SendError, Sender, Sleep, SleepWord,
@@ -88,6 +88,7 @@ struct Socket {
 #[derive(Debug)]
 struct Stream {
     listener: ListenerId,
+    rules: StreamOptions,
     flow: Arc<StreamFlow>,
     /// The number of bytes that the front end has written.
     written: u64,

@@ -1,6 +1,7 @@
 //! Requests on their way to a worker.
 
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rookery_exchange::wire::{self, Down};
@@ -113,6 +114,9 @@ pub(in crate::pool) fn try_send(
         BodySource::File(file) => Some(file),
         BodySource::Empty | BodySource::Memory => None,
     };
+    let in_rings = &backend.entry.load.in_rings;
+    // Before R can take the request.
+    in_rings.fetch_add(1, Ordering::Release);
     let is_sent = hop.send_record(Down::REQUEST, &record, file);
     hop.keep_record(record);
     let request = SentRequest { assignment, sent_at, waited };
@@ -120,6 +124,7 @@ pub(in crate::pool) fn try_send(
         hop.count_unannounced();
         hop.requests.borrow_mut().keep(request);
     } else {
+        in_rings.fetch_sub(1, Ordering::Release);
         pool.responder.reject(request.end(&backend), ErrorReply::Unsendable);
     }
     Ok(())

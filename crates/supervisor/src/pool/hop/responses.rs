@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use rookery_exchange::wire::{self, Down};
@@ -91,7 +92,7 @@ pub(super) fn on_response(
         }
     }
     if is_stream {
-        streams::open(pool, backend, &request.exchange);
+        streams::open(pool, backend, &mut request.exchange);
     }
     pool.responder.respond_unannounced(request.exchange);
     true
@@ -146,6 +147,10 @@ pub(super) fn on_declined(
     hop: &Hop,
     ticket: u64,
 ) {
+    // R has not taken the request, and never will.
+    let one_less = |count: u64| count.checked_sub(1);
+    let in_rings = &backend.entry.load.in_rings;
+    let _ = in_rings.fetch_update(Ordering::Release, Ordering::Relaxed, one_less);
     let Some(sent) = take(hop, ticket) else { return };
     if backend.entry.scoreboard.has_begun(sent.ticket()) {
         return pool.responder.reject(sent.end(backend), ErrorReply::WorkerDied);

@@ -31,6 +31,8 @@ struct HopStream {
     backend: Rc<PoolBackend>,
     flow: Arc<StreamFlow>,
     observed: Arc<AtomicBool>,
+    /// Whether the application produces chunks on demand.
+    is_pulled: bool,
     /// The number of written bytes of which the worker was told.
     reported: Cell<u64>,
     /// Whether the application waits until the client has caught up.
@@ -75,8 +77,12 @@ impl HopStreams {
 }
 
 /// Opens the streamed response of an exchange.
-pub(super) fn open(pool: &PoolContext, backend: &Rc<PoolBackend>, exchange: &Exchange) {
-    let ResponseBody::Stream(body) = exchange.response().body() else { return };
+pub(super) fn open(pool: &PoolContext, backend: &Rc<PoolBackend>, exchange: &mut Exchange) {
+    let ResponseBody::Stream(mut body) = exchange.response_mut().take_body() else { return };
+    // A server that stops waits for the end of pulled streams but ends pushed ones. Only the end of
+    // the worker ends this stream, unless it consists of events.
+    let is_pulled = body.rules.is_pulled;
+    body.rules.is_pulled |= !body.rules.is_events;
     let streams = &pool.hops.streams;
     let is_noted = Arc::<AtomicBool>::default();
     body.flow.set_observer(Box::new(Observer {
@@ -88,9 +94,12 @@ pub(super) fn open(pool: &PoolContext, backend: &Rc<PoolBackend>, exchange: &Exc
         backend: Rc::clone(backend),
         flow: Arc::clone(&body.flow),
         observed: is_noted,
+        is_pulled,
         reported: Cell::new(0),
         is_waiting: Cell::new(false),
     };
+    exchange.response_mut().set_body(ResponseBody::Stream(body));
+    backend.entry.load.streams.fetch_add(1, Ordering::Relaxed);
     streams.open.borrow_mut().insert(exchange.id(), stream);
 }
 
@@ -127,7 +136,8 @@ pub(super) fn report_written(pool: &PoolContext) {
 
 /// Asks a worker for the next chunk of a stream.
 pub(in crate::pool) fn on_pull(pool: &PoolContext, id: StreamId) {
-    if let Some(stream) = pool.hops.streams.open.borrow().get(&id) {
+    let open = pool.hops.streams.open.borrow();
+    if let Some(stream) = open.get(&id).filter(|stream| stream.is_pulled) {
         let written = stream.written();
         stream.reported.set(written);
         if let Some(hop) = &stream.backend.hop {
@@ -159,6 +169,7 @@ pub(in crate::pool) fn on_stream_ended(
     if let Some(hop) = &ended.backend.hop {
         hop.send(Down::StreamEnded { stream: id, reason });
     }
+    ended.backend.entry.load.streams.fetch_sub(1, Ordering::Relaxed);
     ended.backend.finish_request();
     dispatch(pool);
     true

@@ -298,7 +298,7 @@ impl WorkerProcess {
         now: Instant,
         scoreboard_time: impl FnOnce() -> u64,
     ) -> Observation {
-        let scoreboard = self.backend.scoreboard.read();
+        let scoreboard = self.backend.read_scoreboard();
         Observation { worker: self.name(), scoreboard, now, scoreboard_time: scoreboard_time() }
     }
 

@@ -32,6 +32,8 @@ pub(crate) struct Gate {
     changed: Condvar,
     /// The number of requests that the application has begun.
     pub(crate) begun: AtomicUsize,
+    /// Whether the application gives requests back, as one that has stopped its server.
+    pub(crate) declines: AtomicBool,
     /// The number of heads that the application has seen before their bodies.
     pub(crate) heads: AtomicUsize,
 }
@@ -106,6 +108,7 @@ impl FakeWorker {
                 while !is_over.load(Ordering::Relaxed) {
                     theirs.set_r_state(RState::Idle, now());
                     app.wait(Duration::from_millis(20));
+                    app.listener = (!gate.declines.load(Ordering::Relaxed)).then_some(1);
                     while let Some(event) = app.next() {
                         if is_over.load(Ordering::Relaxed) {
                             break;
@@ -161,7 +164,7 @@ impl Drop for FakeWorker {
 }
 
 /// Returns true if workers get requests over their sockets instead of the rings.
-fn is_relaying() -> bool {
+pub(crate) fn is_relaying() -> bool {
     std::env::var_os("ROOKERY_INTERNAL_RELAY").is_some()
 }
 
@@ -169,6 +172,7 @@ fn is_relaying() -> bool {
 pub(crate) struct App {
     link: Arc<Link>,
     rings: Option<WorkerRings>,
+    listener: Option<u32>,
     /// Whether the worker has ended, so that nothing it sends arrives.
     is_over: Arc<AtomicBool>,
 }
@@ -180,7 +184,7 @@ impl App {
         is_over: Arc<AtomicBool>,
     ) -> App {
         let rings = rings.map(|rings| WorkerRings::new(rings, &link));
-        App { link, rings, is_over }
+        App { link, rings, listener: Some(1), is_over }
     }
 
     pub(crate) fn wait(&mut self, timeout: Duration) {
@@ -190,7 +194,7 @@ impl App {
 
     pub(crate) fn next(&mut self) -> Option<Event> {
         let event = self.link.next();
-        event.or_else(|| self.rings.as_mut()?.next(Some(1), &self.link).unwrap())
+        event.or_else(|| self.rings.as_mut()?.next(self.listener, &self.link).unwrap())
     }
 
     fn send(&mut self, command: Command) {

@@ -72,6 +72,18 @@ impl WorkerRings {
         self.announce_in_time();
     }
 
+    /// Ends the streamed responses whose chunks the application pushes, because it stops. A response
+    /// whose chunks are requested one by one continues until the application ends it.
+    pub fn stop_streams(&mut self) {
+        let is_ended = |stream: &Stream| !stream.rules.is_pulled || stream.rules.is_events;
+        let ended = self.streams.iter().filter(|(_, stream)| is_ended(stream));
+        let ended: Vec<_> = ended.map(|(id, _)| there(*id)).collect();
+        for stream in ended {
+            self.send_up(Up::EndStream { stream });
+        }
+        self.announce_in_time();
+    }
+
     /// Gives a request back to the front end, because no listener serves it.
     pub(super) fn decline(&mut self, exchange: Box<Exchange>) {
         let (id, ticket) = (there(exchange.id()), exchange.ticket());
@@ -113,7 +125,8 @@ impl WorkerRings {
             let backlog = exchange.backlog().map(Arc::clone).unwrap_or_default();
             self.sockets.insert(id, Socket { listener, backlog });
         } else if let ResponseBody::Stream(stream) = exchange.response().body() {
-            let stream = Stream { listener, flow: Arc::clone(&stream.flow), written: 0 };
+            let (rules, flow) = (stream.rules, Arc::clone(&stream.flow));
+            let stream = Stream { listener, rules, flow, written: 0 };
             self.streams.insert(id, stream);
         }
         let (exchange_id, ticket) = ids;
