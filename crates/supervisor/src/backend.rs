@@ -187,7 +187,7 @@ impl Backend {
     }
 
     /// Returns true if the worker has violated the protocol, so that it must be killed.
-    pub(crate) fn is_violating(&self) -> bool {
+    pub fn is_violating(&self) -> bool {
         self.is_violating.load(Ordering::Relaxed)
     }
 

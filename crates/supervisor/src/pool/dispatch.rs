@@ -45,8 +45,7 @@ pub(super) fn dispatch(pool: &Rc<PoolContext>) {
         start(pool, assignment);
     }
     pool.assignments.replace(assignments);
-    let needs_retry = pool.balancer.take_needs_retry();
-    if !pool.retry.is_scheduled.get() && (needs_retry || hop::has_waiting(pool)) {
+    if pool.balancer.take_needs_retry() {
         schedule_retry(pool);
     }
 }
@@ -62,20 +61,25 @@ fn start(pool: &Rc<PoolContext>, assignment: Assignment) {
     }
 }
 
-/// Schedules another attempt to assign requests to workers: those that are queued, and those that
-/// wait at a worker behind a task that takes long.
-fn schedule_retry(pool: &Rc<PoolContext>) {
-    pool.retry.is_scheduled.set(true);
+/// Schedules another attempt to assign requests to workers, unless an attempt is already scheduled:
+/// the requests that are queued, and those that wait at a worker behind a task that takes long.
+pub(super) fn schedule_retry(pool: &Rc<PoolContext>) {
+    if pool.retry.is_scheduled.replace(true) {
+        return;
+    }
     let pool = Rc::clone(pool);
     tokio::task::spawn_local(async move {
         let pause = pool.retry.pause.get().max(MIN_RETRY_INTERVAL);
         tokio::time::sleep(pause).await;
         pool.retry.is_scheduled.set(false);
         let assigned = pool.balancer.assigned();
+        hop::wake_stalled(&pool);
         hop::withdraw_late(&pool);
         dispatch(&pool);
         let has_found = pool.balancer.assigned() != assigned;
-        let next = if has_found { MIN_RETRY_INTERVAL } else { MAX_RETRY_INTERVAL.min(pause * 2) };
+        // The first attempt after a while without waiting requests follows soon.
+        let is_new = has_found || !pool.retry.is_scheduled.get();
+        let next = if is_new { MIN_RETRY_INTERVAL } else { MAX_RETRY_INTERVAL.min(pause * 2) };
         pool.retry.pause.set(next);
     });
 }

@@ -82,6 +82,12 @@ impl Sender {
         &self.channel
     }
 
+    /// Returns true if the receiver has not taken all records.
+    pub fn has_unread(&self) -> bool {
+        let words = &self.mapping.shared().sent_by[self.side as usize].records.0;
+        self.sent > 0 && words[(self.sent - 1) % WORDS].load(Relaxed) != 0
+    }
+
     /// Sends a record, and a copy of a descriptor with it. The receiver is not woken: see
     /// [`SleepWord::take_sleep`](super::SleepWord::take_sleep). A record that is longer than
     /// [`MAX_RECORD_LEN`] crosses in a file in memory.

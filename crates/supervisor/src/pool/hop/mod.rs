@@ -38,12 +38,12 @@ use self::sockets::HopSockets;
 use self::streams::HopStreams;
 use super::balancing::worker_load::PoolBackend;
 use super::context::PoolContext;
-use super::dispatch::dispatch;
+use super::dispatch::{dispatch, schedule_retry};
 
 pub(super) use self::ending::follow_workers;
 pub(super) use self::sockets::{has_capacity, on_closed, on_drained, on_message};
 pub(super) use self::streams::{on_pull, on_stream_ended, on_writable};
-pub(super) use self::withdrawal::{has_waiting, withdraw_late, withdraw_overdue};
+pub(super) use self::withdrawal::{wake_stalled, withdraw_late, withdraw_overdue};
 
 /// The number of records after which a sleeping worker is woken, even if this thread has more to
 /// read.
@@ -86,6 +86,8 @@ pub(super) struct Hop {
     record: RefCell<Vec<u8>>,
     /// The number of records since the worker was last woken.
     unannounced: Cell<u32>,
+    /// The number of times that the worker was found to have unread records in a row.
+    stalled: Cell<u32>,
     /// Whether nothing is read from the worker any more, because it has violated the protocol or
     /// has ended.
     is_over: Cell<bool>,
@@ -124,6 +126,7 @@ impl Hop {
             unsent_bytes: Cell::new(0),
             record: RefCell::default(),
             unannounced: Cell::new(0),
+            stalled: Cell::new(0),
             is_over: Cell::new(false),
             _registrations: registrations.collect(),
             wakers,
@@ -133,6 +136,11 @@ impl Hop {
     /// Returns true if the worker accepts records now.
     pub(super) fn has_capacity(&self) -> bool {
         !self.is_over.get() && self.unsent_bytes.get() == 0
+    }
+
+    /// Returns true if the worker has not taken all records.
+    fn has_unread(&self) -> bool {
+        !self.is_over.get() && self.sender.borrow().has_unread()
     }
 
     // ---- sending ----
@@ -271,6 +279,9 @@ pub(super) fn run(pool: &Rc<PoolContext>) {
                 backend.entry.set_violating();
             }
         }
+    }
+    if withdrawal::has_waiting(pool) {
+        schedule_retry(pool);
     }
     if !is_sent && !pool.hops.is_retrying.replace(true) {
         let pool = Rc::clone(pool);

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use rookery_worker_protocol::now;
 
+use super::Hop;
 use super::requests::SentRequest;
 use crate::pool::attempt::time_to_send;
 use crate::pool::context::PoolContext;
@@ -13,9 +14,27 @@ use crate::pool::context::PoolContext;
 /// to a free worker. Below it, R is likely to be done before another worker has begun them.
 const MIN_TASK_TIME: Duration = Duration::from_millis(1);
 
-/// Returns true if a request waits at a worker, so that it may have to be withdrawn.
-pub(in crate::pool) fn has_waiting(pool: &PoolContext) -> bool {
-    pool.hops.workers.borrow().iter().any(|backend| backend.has_ahead())
+/// Returns true if records wait at a worker, so that a request may have to be withdrawn, or the
+/// worker may have to be woken again.
+pub(super) fn has_waiting(pool: &PoolContext) -> bool {
+    let workers = pool.hops.workers.borrow();
+    workers.iter().filter_map(|backend| backend.hop.as_ref()).any(Hop::has_unread)
+}
+
+/// Wakes workers that are awake but take no records. R may have begun to wait without announcing it,
+/// for example in `later::run_now()`. Called repeatedly, at intervals of a millisecond or more.
+pub(in crate::pool) fn wake_stalled(pool: &PoolContext) {
+    for hop in pool.hops.workers.borrow().iter().filter_map(|backend| backend.hop.as_ref()) {
+        if !hop.has_unread() {
+            hop.stalled.set(0);
+            continue;
+        }
+        hop.stalled.set(hop.stalled.get() + 1);
+        // A worker that computes is woken in vain, and more and more rarely.
+        if hop.stalled.get().is_power_of_two() {
+            hop.wakers.wake_worker();
+        }
+    }
 }
 
 /// Withdraws requests that wait at a worker behind a task that takes long, if other workers are

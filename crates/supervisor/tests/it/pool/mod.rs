@@ -6,6 +6,7 @@ mod assignment;
 mod deferred_bodies;
 mod forwarding;
 mod half_closed;
+mod hop;
 mod hostile_clients;
 mod responses;
 mod retries;

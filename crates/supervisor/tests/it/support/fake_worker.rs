@@ -1,6 +1,7 @@
 //! A worker without R, which is a server on a Unix socket. Its application runs on one thread and
 //! writes the scoreboard, as R does.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -8,8 +9,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rookery_exchange::{
-    AppTimes, AppWaker, ChunkAdmission, Command, Event, Exchange, Link, Payload, StreamOptions,
-    masked,
+    AppTimes, AppWaker, ChunkAdmission, Command, Event, Exchange, Link, Payload, StreamEnd,
+    StreamFlow, StreamOptions, masked,
 };
 use rookery_server::{Config, Downstream, Listener, ListenerConfig, Server, WorkerRings};
 use rookery_supervisor::{Backend, WorkerId};
@@ -34,6 +35,10 @@ pub(crate) struct Gate {
     pub(crate) begun: AtomicUsize,
     /// Whether the application gives requests back, as one that has stopped its server.
     pub(crate) declines: AtomicBool,
+    /// The number of chunks that the application has sent.
+    pub(crate) chunks: AtomicUsize,
+    /// The reasons for which streamed responses have ended.
+    pub(crate) streams_ended: Mutex<Vec<StreamEnd>>,
     /// The number of heads that the application has seen before their bodies.
     pub(crate) heads: AtomicUsize,
 }
@@ -173,6 +178,8 @@ pub(crate) struct App {
     link: Arc<Link>,
     rings: Option<WorkerRings>,
     listener: Option<u32>,
+    /// The streamed responses that the application continues when their clients have caught up.
+    floods: HashMap<u64, Flood>,
     /// Whether the worker has ended, so that nothing it sends arrives.
     is_over: Arc<AtomicBool>,
 }
@@ -184,7 +191,7 @@ impl App {
         is_over: Arc<AtomicBool>,
     ) -> App {
         let rings = rings.map(|rings| WorkerRings::new(rings, &link));
-        App { link, rings, listener: Some(1), is_over }
+        App { link, rings, listener: Some(1), floods: HashMap::new(), is_over }
     }
 
     pub(crate) fn wait(&mut self, timeout: Duration) {
@@ -214,6 +221,64 @@ impl App {
         }
         self.link.flush();
     }
+}
+
+/// A streamed response of many chunks.
+struct Flood {
+    flow: Arc<StreamFlow>,
+    sent: u32,
+    count: u32,
+}
+
+/// The length of a chunk of a [`Flood`]. It is longer than a block of the rings for some chunks.
+fn chunk_len(at: u32) -> usize {
+    [10, 5_000, 60_000, 100_000][at as usize % 4]
+}
+
+/// Returns the body of `/flood/<count>`.
+pub(crate) fn flood_body(count: u32) -> Vec<u8> {
+    (0..count).flat_map(|at| vec![(at % 251) as u8; chunk_len(at)]).collect()
+}
+
+/// Begins a streamed response. The application waits whenever the client has not caught up.
+fn begin_flood(app: &mut App, gate: &Gate, mut exchange: Box<Exchange>, is_pulled: bool) {
+    let path = String::from_utf8_lossy(exchange.path()).into_owned();
+    let count = path.rsplit_once('/').unwrap().1.parse().unwrap();
+    let stream = exchange.id();
+    exchange.begin_response(200);
+    let body = app.link.stream(StreamOptions { is_pulled, ..StreamOptions::default() });
+    let flood = Flood { flow: Arc::clone(&body.flow), sent: 0, count };
+    exchange.set_response_stream(body);
+    app.send(Command::Respond(exchange));
+    app.floods.insert(stream, flood);
+    if !is_pulled {
+        continue_flood(app, gate, stream, false);
+    }
+}
+
+/// Sends the next chunk if the server asks for it, and otherwise as many as the client takes.
+fn continue_flood(app: &mut App, gate: &Gate, stream: u64, is_pulled: bool) {
+    while let Some(flood) = app.floods.get_mut(&stream) {
+        if flood.sent == flood.count {
+            app.floods.remove(&stream);
+            app.send(Command::EndStream { stream });
+            break;
+        }
+        let chunk = vec![(flood.sent % 251) as u8; chunk_len(flood.sent)];
+        let admission = flood.flow.admit(chunk.len());
+        if !matches!(admission, ChunkAdmission::Continue | ChunkAdmission::Pause) {
+            app.floods.remove(&stream);
+            break;
+        }
+        flood.sent += 1;
+        gate.chunks.fetch_add(1, Ordering::Relaxed);
+        let payload = Payload::Pooled(chunk);
+        app.send(Command::Chunk { stream, payload, is_pushing: false });
+        if is_pulled || admission == ChunkAdmission::Pause {
+            break;
+        }
+    }
+    app.flush();
 }
 
 /// Returns what a request from the rings says about its client, as the header of a relayed request
@@ -282,7 +347,11 @@ pub(crate) fn answer(
                 return app.flush();
             }
             gate.begun.fetch_add(1, Ordering::Relaxed);
-            if exchange.path().starts_with(b"/pieces/") {
+            if exchange.path().starts_with(b"/flood/") || exchange.path().starts_with(b"/pulled/") {
+                let is_pulled = exchange.path().starts_with(b"/pulled/");
+                scoreboard.count_done(now());
+                begin_flood(app, gate, exchange, is_pulled);
+            } else if exchange.path().starts_with(b"/pieces/") {
                 pieces(app, scoreboard, gate, exchange);
             } else {
                 reply(slot, gate, &mut exchange, call.as_ref());
@@ -312,6 +381,12 @@ pub(crate) fn answer(
                 app.send(Command::Send { socket, kind, payload });
             }
             app.flush();
+        }
+        Event::Writable { stream, .. } => continue_flood(app, gate, stream, false),
+        Event::Pull { stream, .. } => continue_flood(app, gate, stream, true),
+        Event::StreamEnded { stream, reason, .. } => {
+            app.floods.remove(&stream);
+            gate.streams_ended.lock().unwrap().push(reason);
         }
         Event::Closed { code, .. } => {
             gate.begun.store(code.into(), Ordering::Relaxed);
