@@ -4,7 +4,6 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rookery_exchange::IoWaker;
 use tokio::sync::Notify;
@@ -42,7 +41,7 @@ pub(super) struct PoolContext {
 #[derive(Debug, Default)]
 pub(super) struct RetryTimer {
     pub(super) is_scheduled: Cell<bool>,
-    pub(super) pause: Cell<Duration>,
+    pub(super) wake_up: Notify,
 }
 
 /// The state of the background task that looks for requests that have waited too long at their

@@ -35,6 +35,7 @@ const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) fn start_tasks(pool: &Rc<PoolContext>, registry: &Arc<BackendRegistry>) {
     tokio::task::spawn_local(follow_registry(Rc::clone(pool), Arc::clone(registry)));
     tokio::task::spawn_local(check_overdue(Rc::clone(pool)));
+    tokio::task::spawn_local(retry_when_scheduled(Rc::clone(pool)));
 }
 
 /// Assigns queued requests to workers and sends each request to its worker.
@@ -64,12 +65,17 @@ fn start(pool: &Rc<PoolContext>, assignment: Assignment) {
 /// Schedules another attempt to assign requests to workers, unless an attempt is already scheduled:
 /// the requests that are queued, and those that wait at a worker behind a task that takes long.
 pub(super) fn schedule_retry(pool: &Rc<PoolContext>) {
-    if pool.retry.is_scheduled.replace(true) {
-        return;
+    if !pool.retry.is_scheduled.replace(true) {
+        pool.retry.wake_up.notify_one();
     }
-    let pool = Rc::clone(pool);
-    tokio::task::spawn_local(async move {
-        let pause = pool.retry.pause.get().max(MIN_RETRY_INTERVAL);
+}
+
+/// Tries again to assign requests to workers, after each attempt that
+/// [`schedule_retry`] has scheduled.
+async fn retry_when_scheduled(pool: Rc<PoolContext>) {
+    let mut pause = MIN_RETRY_INTERVAL;
+    loop {
+        pool.retry.wake_up.notified().await;
         tokio::time::sleep(pause).await;
         pool.retry.is_scheduled.set(false);
         let assigned = pool.balancer.assigned();
@@ -79,9 +85,8 @@ pub(super) fn schedule_retry(pool: &Rc<PoolContext>) {
         let has_found = pool.balancer.assigned() != assigned;
         // The first attempt after a while without waiting requests follows soon.
         let is_new = has_found || !pool.retry.is_scheduled.get();
-        let next = if is_new { MIN_RETRY_INTERVAL } else { MAX_RETRY_INTERVAL.min(pause * 2) };
-        pool.retry.pause.set(next);
-    });
+        pause = if is_new { MIN_RETRY_INTERVAL } else { MAX_RETRY_INTERVAL.min(pause * 2) };
+    }
 }
 
 /// Waits for changes in the registry of workers. After each change, updates the pool's list of

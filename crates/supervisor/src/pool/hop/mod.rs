@@ -82,8 +82,10 @@ pub(super) struct Hop {
     unsent: RefCell<VecDeque<Unsent>>,
     /// The number of bytes in `unsent`.
     unsent_bytes: Cell<usize>,
-    /// The record that is being written or read.
+    /// The record that is being written.
     record: RefCell<Vec<u8>>,
+    /// The record that is being read.
+    received: RefCell<Vec<u8>>,
     /// The number of records since the worker was last woken.
     unannounced: Cell<u32>,
     /// The number of times that the worker was found to have unread records in a row.
@@ -125,6 +127,7 @@ impl Hop {
             unsent: RefCell::default(),
             unsent_bytes: Cell::new(0),
             record: RefCell::default(),
+            received: RefCell::default(),
             unannounced: Cell::new(0),
             stalled: Cell::new(0),
             is_over: Cell::new(false),
@@ -298,7 +301,7 @@ fn receive(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, hop: &Hop) -> bool
     if hop.is_over.get() {
         return false;
     }
-    let mut record = Vec::new();
+    let mut record = hop.received.take();
     let mut has_responses = false;
     loop {
         let taken = hop.receiver.borrow_mut().take(&mut record);
@@ -352,5 +355,6 @@ fn receive(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, hop: &Hop) -> bool
             record = Vec::new();
         }
     }
+    hop.received.replace(record);
     has_responses
 }
