@@ -244,4 +244,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[cfg(test)]
+mod side_model;
+#[cfg(test)]
 mod tests;

@@ -96,8 +96,13 @@ impl Link {
     fn sleep(&self, timeout: Duration) -> bool {
         if let Some(side) = self.side.get() {
             self.app_state.store(AppState::Waiting as u8, Ordering::SeqCst);
-            let has_others =
-                || self.put.load(Ordering::SeqCst) != self.taken() || self.has_failed();
+            // A server that wakes the application resets the state. If it has done so before the
+            // application has announced its sleep, it wakes nothing.
+            let has_others = || {
+                self.put.load(Ordering::SeqCst) != self.taken()
+                    || self.has_failed()
+                    || self.app_state.load(Ordering::SeqCst) != AppState::Waiting as u8
+            };
             side.sleep(timeout, &has_others);
             self.app_state.store(AppState::Busy as u8, Ordering::SeqCst);
             return side.has_events() || !self.is_empty();

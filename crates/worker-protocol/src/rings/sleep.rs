@@ -46,6 +46,16 @@ impl SleepWord {
         fence(SeqCst);
     }
 
+    /// Wakes this side from another thread of the same process, if it is in [`wait`](Self::wait) or
+    /// about to be. A side that sleeps in [`Sleep::Polling`] stays marked as asleep.
+    pub fn wake_waiting(&self) {
+        fence(SeqCst);
+        let (waiting, awake) = (Sleep::Waiting as u32, Sleep::Awake as u32);
+        if self.word().compare_exchange(waiting, awake, SeqCst, SeqCst).is_ok() {
+            self.wake();
+        }
+    }
+
     /// Announces that this side is awake.
     pub fn set_awake(&self) {
         self.word().store(Sleep::Awake as u32, Relaxed);

@@ -47,9 +47,7 @@ impl SideQueue for RingQueue {
     }
 
     fn wake(&self) {
-        if self.own_sleep.take_sleep() == Sleep::Waiting {
-            self.own_sleep.wake();
-        }
+        self.own_sleep.wake_waiting();
     }
 
     fn set_parked(&self, is_parked: bool) {
