@@ -62,9 +62,8 @@ pub use rejection::Rejection;
 pub use rookery_websocket::protocol::handshake::OriginPolicy;
 pub use runtime::{
     Confirmation, ListenError, Listener, LivenessProbe, Server, Supervision, SupervisorRequest,
+    WorkerRings,
 };
-#[cfg(target_os = "linux")]
-pub use runtime::WorkerRings;
 #[doc(hidden)]
 pub use websocket::tunnel::track_frames_for_fuzzer;
 

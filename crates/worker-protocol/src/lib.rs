@@ -61,7 +61,8 @@ mod inherited;
 mod message;
 #[cfg(unix)]
 mod public_listeners;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
+#[cfg_attr(not(target_os = "linux"), path = "rings/none.rs")]
 pub mod rings;
 mod routes;
 mod scoreboard;

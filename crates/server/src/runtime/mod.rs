@@ -19,5 +19,4 @@ pub use self::listener::{Listener, LivenessProbe};
 pub use self::server::Server;
 pub use self::supervised::request::{Confirmation, SupervisorRequest};
 pub use self::supervised::supervision::Supervision;
-#[cfg(target_os = "linux")]
 pub use self::supervised::worker_rings::WorkerRings;

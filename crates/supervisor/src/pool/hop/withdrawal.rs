@@ -38,14 +38,13 @@ pub(in crate::pool) fn wake_stalled(pool: &PoolContext) {
 }
 
 /// Withdraws requests that wait at a worker behind a task that takes long, if other workers are
-/// free, and queues them again. Returns true if there were any.
-pub(in crate::pool) fn withdraw_late(pool: &Rc<PoolContext>) -> bool {
+/// free, and queues them again.
+pub(in crate::pool) fn withdraw_late(pool: &Rc<PoolContext>) {
     let workers = pool.hops.workers.borrow();
     if workers.len() < 2 {
-        return false;
+        return;
     }
     let mut free = pool.balancer.free_workers();
-    let mut has_moved = false;
     let time = now();
     for backend in workers.iter() {
         let Some(hop) = backend.hop.as_ref().filter(|_| free > 0 && backend.has_ahead()) else {
@@ -79,11 +78,9 @@ pub(in crate::pool) fn withdraw_late(pool: &Rc<PoolContext>) -> bool {
                 let request = sent.end(backend);
                 pool.balancer.requeue(request, queued_since.elapsed());
                 free -= 1;
-                has_moved = true;
             }
         }
     }
-    has_moved
 }
 
 /// Withdraws the requests that R has not begun by their deadlines, and queues them again or rejects
