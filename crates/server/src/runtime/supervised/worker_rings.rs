@@ -4,6 +4,8 @@
 
 mod commands;
 mod side_queue;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
