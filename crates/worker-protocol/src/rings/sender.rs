@@ -82,10 +82,16 @@ impl Sender {
         &self.channel
     }
 
-    /// Returns true if the receiver has not taken all records.
-    pub fn has_unread(&self) -> bool {
+    /// Returns the number of records that were sent.
+    pub fn sent(&self) -> usize {
+        self.sent
+    }
+
+    /// Returns true if the receiver has not taken the record with this number, counted from 1.
+    pub fn is_unread(&self, number: usize) -> bool {
         let words = &self.mapping.shared().sent_by[self.side as usize].records.0;
-        self.sent > 0 && words[(self.sent - 1) % WORDS].load(Relaxed) != 0
+        let is_recent = number > 0 && self.sent - number < WORDS;
+        is_recent && words[(number - 1) % WORDS].load(Relaxed) != 0
     }
 
     /// Sends a record, and a copy of a descriptor with it. The receiver is not woken: see

@@ -88,8 +88,9 @@ pub(super) struct Hop {
     received: RefCell<Vec<u8>>,
     /// The number of records since the worker was last woken.
     unannounced: Cell<u32>,
-    /// The number of times that the worker was found to have unread records in a row.
-    stalled: Cell<u32>,
+    /// The number of records at the last check for a stall, and the number of checks in a row at
+    /// which the worker had taken none of those that were new at the check before.
+    stall: Cell<(usize, u32)>,
     /// Whether nothing is read from the worker any more, because it has violated the protocol or
     /// has ended.
     is_over: Cell<bool>,
@@ -129,7 +130,7 @@ impl Hop {
             record: RefCell::default(),
             received: RefCell::default(),
             unannounced: Cell::new(0),
-            stalled: Cell::new(0),
+            stall: Cell::default(),
             is_over: Cell::new(false),
             _registrations: registrations.collect(),
             wakers,
@@ -143,7 +144,8 @@ impl Hop {
 
     /// Returns true if the worker has not taken all records.
     fn has_unread(&self) -> bool {
-        !self.is_over.get() && self.sender.borrow().has_unread()
+        let sender = self.sender.borrow();
+        !self.is_over.get() && sender.is_unread(sender.sent())
     }
 
     // ---- sending ----

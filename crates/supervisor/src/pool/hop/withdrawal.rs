@@ -25,13 +25,14 @@ pub(super) fn has_waiting(pool: &PoolContext) -> bool {
 /// for example in `later::run_now()`. Called repeatedly, at intervals of a millisecond or more.
 pub(in crate::pool) fn wake_stalled(pool: &PoolContext) {
     for hop in pool.hops.workers.borrow().iter().filter_map(|backend| backend.hop.as_ref()) {
-        if !hop.has_unread() {
-            hop.stalled.set(0);
+        let (sender, (last, stalled)) = (hop.sender.borrow(), hop.stall.get());
+        if last == 0 || !sender.is_unread(last) {
+            hop.stall.set((sender.sent(), 0));
             continue;
         }
-        hop.stalled.set(hop.stalled.get() + 1);
+        hop.stall.set((last, stalled + 1));
         // A worker that computes is woken in vain, and more and more rarely.
-        if hop.stalled.get().is_power_of_two() {
+        if (stalled + 1).is_power_of_two() {
             hop.wakers.wake_worker();
         }
     }
