@@ -15,8 +15,12 @@ from pathlib import Path
 from types import ModuleType
 
 ROOT = Path(__file__).resolve().parent.parent
-# Where scripts/setup installs zig, and scripts/crates what it needs.
-TOOLS = (Path(os.environ.get("ZIG_VENV", ROOT / ".local" / "zig")) / "bin", ROOT / ".local" / "tools" / "bin")
+# Where scripts/setup installs zig and rustup, and scripts/crates what it needs.
+TOOLS = (
+    Path(os.environ.get("ZIG_VENV", ROOT / ".local" / "zig")) / "bin",
+    ROOT / ".local" / "tools" / "bin",
+    Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo")) / "bin",
+)
 
 
 class Failed(Exception):

@@ -22,7 +22,7 @@
 #' package ellmer.
 #'
 #' The function is called on R's thread, one call at a time, and only while less
-#' than 256 KiB are queued for the client. Streams, requests and callbacks of
+#' than 512 KiB are queued for the client. Streams, requests and callbacks of
 #' package later take turns on this thread. Keep each call under 10 ms, and
 #' return promises for work that takes longer.
 #'

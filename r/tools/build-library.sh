@@ -38,15 +38,17 @@ fi
 # library that the process has loaded under the same name, wherever that is: when another version of
 # the package is loaded, the library of the former one is still there.
 library=librookery-$(sed -n 's/^Version: *//p' ../DESCRIPTION).so
+pack=
 case $(uname -s) in
 Darwin) name=-Wl,-install_name,@rpath/$library extension=dylib ;;
-*) name=-Wl,-soname,$library extension=so ;;
+*)
+    name=-Wl,-soname,$library extension=so
+    # A twentieth of the library is relative relocations, which the loader of glibc 2.36 or later
+    # also reads in a packed form.
+    glibc=$(getconf GNU_LIBC_VERSION 2>/dev/null | sed -n 's/^glibc 2\.\([0-9]*\).*/\1/p')
+    [ "${glibc:-0}" -lt 36 ] || pack="-C link-arg=-Wl,-z,pack-relative-relocs"
+    ;;
 esac
-# A twentieth of the library is relative relocations, which the loader of glibc 2.36 or later also
-# reads in a packed form.
-pack=
-glibc=$(getconf GNU_LIBC_VERSION 2>/dev/null | sed -n 's/^glibc 2\.\([0-9]*\).*/\1/p')
-[ "${glibc:-0}" -lt 36 ] || pack="-C link-arg=-Wl,-z,pack-relative-relocs"
 (
     cd rust
     # shellcheck disable=SC2086

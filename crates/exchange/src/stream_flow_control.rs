@@ -18,7 +18,7 @@ pub const HIGH_MARK: usize = 64 << 10;
 /// The number of bytes waiting to be written to the client at which the server stops asking the
 /// application for chunks of a streamed response. It is higher than [`HIGH_MARK`], so that the
 /// application can produce the next chunk while the server writes earlier ones.
-pub const PULL_HIGH_MARK: usize = 256 << 10;
+pub const PULL_HIGH_MARK: usize = 512 << 10;
 
 /// The number of bytes waiting to be written to the client below which the server tells a paused
 /// application to continue with a streamed response.

@@ -148,7 +148,8 @@ fn files_of_ended_workers_are_removed() {
         let pid = running.pids()[at % 2];
         send_signal(pid, libc::SIGKILL);
         wait_until("it is there again", || {
-            running.registry.backends().len() == 2 && !running.pids().contains(&pid)
+            let pids = running.pids();
+            pids.len() == 2 && !pids.contains(&pid)
         });
         assert_eq!(running.get("/pid").status, 200);
     }

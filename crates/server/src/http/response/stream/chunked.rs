@@ -67,9 +67,10 @@ fn poll(
             *writing = None;
         }
         match stream.next_chunk() {
-            NextChunk::Chunk(bytes) => {
-                connection.count_response_bytes(bytes.len());
-                *writing = Some(Chunk::of(bytes));
+            NextChunk::Chunk(first) => {
+                let chunk = Chunk::of(first, || stream.take_queued());
+                connection.count_response_bytes(chunk.data_len());
+                *writing = Some(chunk);
             }
             NextChunk::CloseState => *writing = Some(Chunk::last()),
             NextChunk::Wait if stream.is_unflushed() => {
@@ -86,53 +87,90 @@ fn poll(
 /// The maximum length in bytes of a chunk's size line: hexadecimal digits and a line end.
 const SIZE_LINE: usize = 2 * size_of::<usize>() + 2;
 
+/// The maximum number of queued chunks that are written together, as one chunk of the transfer
+/// coding. Written one by one, chunks of 64 KiB need a packet more each, because the size line and
+/// the line end make them longer than the largest packet.
+const MAX_PARTS: usize = 4;
+
 /// A chunk of a streamed response that is being written over HTTP/1.1, together with the line that
 /// states its size.
 struct Chunk {
     size_line: [u8; SIZE_LINE],
     size_line_at: usize,
     size_line_end: usize,
-    data: Bytes,
+    parts: [Bytes; MAX_PARTS],
     end: &'static [u8],
     is_last: bool,
 }
 
 impl Chunk {
-    /// Creates a chunk of a streamed response from `data`, which must not be empty because an empty
-    /// chunk ends the body.
-    fn of(data: Bytes) -> Chunk {
-        debug_assert!(!data.is_empty(), "an empty chunk is the last");
-        Chunk::new(data, false)
+    /// Creates a chunk of a streamed response from `first` and the bytes that `next` returns.
+    /// `first` must not be empty, because an empty chunk ends the body.
+    fn of(first: Bytes, mut next: impl FnMut() -> Option<Bytes>) -> Chunk {
+        debug_assert!(!first.is_empty(), "an empty chunk is the last");
+        let mut parts: [Bytes; MAX_PARTS] = std::array::from_fn(|_| Bytes::new());
+        parts[0] = first;
+        for part in &mut parts[1..] {
+            let Some(bytes) = next() else { break };
+            *part = bytes;
+        }
+        Chunk::new(parts, false)
     }
 
     fn last() -> Chunk {
-        Chunk::new(Bytes::new(), true)
+        Chunk::new(std::array::from_fn(|_| Bytes::new()), true)
     }
 
-    fn new(data: Bytes, is_last: bool) -> Chunk {
-        let mut size_line = [0; SIZE_LINE];
-        let mut rest = &mut size_line[..];
-        write!(rest, "{:x}\r\n", data.len()).expect("room for any size");
-        let size_line_end = SIZE_LINE - rest.len();
-        Chunk { size_line, size_line_at: 0, size_line_end, data, end: b"\r\n", is_last }
+    fn new(parts: [Bytes; MAX_PARTS], is_last: bool) -> Chunk {
+        let mut chunk = Chunk {
+            size_line: [0; SIZE_LINE],
+            size_line_at: 0,
+            size_line_end: 0,
+            parts,
+            end: b"\r\n",
+            is_last,
+        };
+        let len = chunk.data_len();
+        let mut rest = &mut chunk.size_line[..];
+        write!(rest, "{len:x}\r\n").expect("room for any size");
+        chunk.size_line_end = SIZE_LINE - rest.len();
+        chunk
+    }
+
+    /// Returns the number of bytes of the response that are left in the chunk.
+    fn data_len(&self) -> usize {
+        self.parts.iter().map(Bytes::len).sum()
     }
 
     fn has_unread_input(&self) -> bool {
         !self.end.is_empty()
     }
 
-    fn rest(&self) -> [IoSlice<'_>; 3] {
-        [&self.size_line[self.size_line_at..self.size_line_end], &self.data, self.end]
-            .map(IoSlice::new)
+    fn rest(&self) -> [IoSlice<'_>; MAX_PARTS + 2] {
+        let mut rest = [IoSlice::new(&[]); MAX_PARTS + 2];
+        let line = std::iter::once(&self.size_line[self.size_line_at..self.size_line_end]);
+        let pieces = line.chain(self.parts.iter().map(|part| &part[..])).chain([self.end]);
+        for (slice, piece) in rest.iter_mut().zip(pieces.filter(|piece| !piece.is_empty())) {
+            *slice = IoSlice::new(piece);
+        }
+        rest
     }
 
     /// Records that `written` further bytes of the chunk have been written.
-    fn advance(&mut self, written: usize) {
+    fn advance(&mut self, mut written: usize) {
         let of_line = written.min(self.size_line_end - self.size_line_at);
         self.size_line_at += of_line;
-        let of_data = (written - of_line).min(self.data.len());
-        self.data.advance(of_data);
-        self.end = &self.end[written - of_line - of_data..];
+        written -= of_line;
+        for part in &mut self.parts {
+            let of_part = written.min(part.len());
+            written -= of_part;
+            part.advance(of_part);
+            if part.is_empty() {
+                // An empty `Bytes` would still hold its memory.
+                *part = Bytes::new();
+            }
+        }
+        self.end = &self.end[written..];
     }
 }
 
@@ -155,15 +193,47 @@ mod tests {
     fn partial_writes_do_not_change_a_chunk() {
         for step in 1..40 {
             assert_eq!(
-                written(Chunk::of(Bytes::from_static(b"data: 1\n\n")), step),
+                written(Chunk::of(Bytes::from_static(b"data: 1\n\n"), || None), step),
                 b"9\r\ndata: 1\n\n\r\n"
             );
             assert_eq!(
-                written(Chunk::of(Bytes::from(vec![b'x'; 16])), step),
+                written(Chunk::of(Bytes::from(vec![b'x'; 16]), || None), step),
                 b"10\r\nxxxxxxxxxxxxxxxx\r\n"
             );
             assert_eq!(written(Chunk::last(), step), b"0\r\n\r\n");
         }
+    }
+
+    #[test]
+    fn queued_chunks_are_written_together_up_to_a_maximum() {
+        for step in 1..30 {
+            let mut queue = (0..6u8).map(|n| Bytes::from(vec![b'a' + n; 3]));
+            let first = queue.next().unwrap();
+            let chunk = Chunk::of(first, || queue.next());
+            assert_eq!(chunk.data_len(), 12);
+            assert_eq!(written(chunk, step), b"c\r\naaabbbcccddd\r\n");
+            let chunk = Chunk::of(queue.next().unwrap(), || queue.next());
+            assert_eq!(written(chunk, step), b"6\r\neeefff\r\n");
+        }
+    }
+
+    #[test]
+    fn a_written_part_gives_up_its_memory_before_the_chunk_is_complete() {
+        let owner = std::sync::Arc::new([b'x'; 8]);
+        struct Shared(std::sync::Arc<[u8; 8]>);
+        impl AsRef<[u8]> for Shared {
+            fn as_ref(&self) -> &[u8] {
+                &*self.0
+            }
+        }
+        let mut next = Some(Bytes::from_static(b"rest"));
+        let first = Bytes::from_owner(Shared(std::sync::Arc::clone(&owner)));
+        let mut chunk = Chunk::of(first, || next.take());
+        chunk.advance("c\r\n".len() + 7);
+        assert_eq!(std::sync::Arc::strong_count(&owner), 2);
+        chunk.advance(1);
+        assert_eq!(std::sync::Arc::strong_count(&owner), 1);
+        assert!(chunk.has_unread_input());
     }
 
     #[test]

@@ -26,7 +26,7 @@ use crate::connections::table::ConnectionTable;
 /// The maximum number of unwritten bytes of a streamed response that are passed to hyper. It is
 /// low, because the client gets bytes that are in hyper even if the response has failed in the
 /// meantime. A lower maximum would require more writes.
-const MAX_IN_HYPER: usize = 128 << 10;
+const MAX_IN_HYPER: usize = 256 << 10;
 
 /// The size in bytes below which queued chunks of a response are joined. Joining saves memory and
 /// bandwidth, because each separate chunk costs about 100 bytes of memory and, over HTTP/1.1, a
@@ -452,14 +452,8 @@ impl ResponseStream {
     /// Returns the next chunk of the response to pass to hyper. If there is none, asks the
     /// application for a chunk.
     pub(crate) fn next_chunk(&self) -> NextChunk {
-        if self.in_hyper.get() < MAX_IN_HYPER {
-            if let Some(bytes) = self.pop() {
-                self.queued.set(self.queued.get() - bytes.len());
-                self.in_hyper.set(self.in_hyper.get() + bytes.len());
-                self.sent.set(self.sent.get() + bytes.len() as u64);
-                self.is_unflushed.set(true);
-                return NextChunk::Chunk(bytes);
-            }
+        if let Some(bytes) = self.take_queued() {
+            return NextChunk::Chunk(bytes);
         }
         match self.state.get() {
             State::Ended if self.queued.get() == 0 => NextChunk::CloseState,
@@ -468,6 +462,20 @@ impl ResponseStream {
                 NextChunk::Wait
             }
         }
+    }
+
+    /// Takes the next chunk of the response from the queue. Returns `None` if there is none, or if
+    /// enough bytes have been taken that are not written yet.
+    pub(crate) fn take_queued(&self) -> Option<Bytes> {
+        if self.in_hyper.get() >= MAX_IN_HYPER {
+            return None;
+        }
+        let bytes = self.pop()?;
+        self.queued.set(self.queued.get() - bytes.len());
+        self.in_hyper.set(self.in_hyper.get() + bytes.len());
+        self.sent.set(self.sent.get() + bytes.len() as u64);
+        self.is_unflushed.set(true);
+        Some(bytes)
     }
 
     /// Returns true if the streamed response is complete and hyper has got all of it.
