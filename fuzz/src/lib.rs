@@ -14,5 +14,4 @@ pub mod static_files;
 pub mod trace;
 pub mod websocket;
 pub mod worker;
-pub mod worker_record;
 pub mod worker_response;

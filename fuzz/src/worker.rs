@@ -1,5 +1,6 @@
 //! Fuzz targets of what supervisor and worker send to each other.
 
+pub mod record;
 pub mod routes;
 
 use rookery_server::track_frames_for_fuzzer;

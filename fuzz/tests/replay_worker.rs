@@ -4,9 +4,10 @@
 use std::fs;
 use std::path::Path;
 
+use rookery_fuzz::worker::record::record;
 use rookery_fuzz::worker::routes::routes;
 use rookery_fuzz::worker::{cookie, frames, frames_cut, header, message};
-use rookery_fuzz::{worker_record, worker_response};
+use rookery_fuzz::worker_response;
 
 /// Runs the target with each seed, with each prefix of a seed, and with one byte removed or
 /// replaced.
@@ -61,7 +62,7 @@ fn replay_routes() {
 
 #[test]
 fn replay_worker_records() {
-    replay("worker_record", worker_record::record, 8);
+    replay("worker_record", record, 8);
 }
 
 #[test]

@@ -52,8 +52,8 @@ pub use payload::{AppToken, Lease, Payload, ReleaseQueue};
 pub use request_id::{RequestId, renew_request_ids, request_id_prefix};
 pub use secret_names::is_secret_name;
 pub use stream_flow_control::{
-    ChunkAdmission, EVENTS_RETRY, FlowObserver, HIGH_MARK, LOW_MARK, PULL_HIGH_MARK, StreamEnd, StreamFlow,
-    StreamOptions, StreamedBody, accepts_events,
+    ChunkAdmission, EVENTS_RETRY, FlowObserver, HIGH_MARK, LOW_MARK, PULL_HIGH_MARK, StreamEnd,
+    StreamFlow, StreamOptions, StreamedBody, accepts_events,
 };
 pub use trace_context::{TraceContext, is_trace_state};
 pub use wakers::{AppWaker, IoWaker, SideQueue};

@@ -216,8 +216,8 @@ impl StreamFlow {
         ChunkAdmission::Pause
     }
 
-    /// Sets the status code that the client gets if the streamed response fails before any of it has
-    /// been sent. The default is 500.
+    /// Sets the status code that the client gets if the streamed response fails before any of it
+    /// has been sent. The default is 500.
     pub fn set_failed_status(&self, status: u16) {
         self.failed_status.store(status, Ordering::Relaxed);
     }

@@ -188,7 +188,8 @@ impl BackendRegistry {
         let announced: Vec<&StaticPaths> = announced.iter().map(|paths| &**paths).collect();
         let common = common_static_paths(&announced);
         for (backend, own) in backends.iter().zip(&announced) {
-            backend.set_serves_own_files(own.iter().any(|(key, path)| common.get(key) != Some(path)));
+            backend
+                .set_serves_own_files(own.iter().any(|(key, path)| common.get(key) != Some(path)));
         }
         // The paths were checked when they were read. If they are refused nevertheless, the workers
         // serve them.

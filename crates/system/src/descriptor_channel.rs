@@ -73,7 +73,11 @@ impl DescriptorChannel {
         loop {
             // SAFETY: the message and everything that it points to are valid for the call.
             let sent = unsafe {
-                libc::sendmsg(self.0.as_raw_fd(), &raw const message, NO_SIGNAL | libc::MSG_DONTWAIT)
+                libc::sendmsg(
+                    self.0.as_raw_fd(),
+                    &raw const message,
+                    NO_SIGNAL | libc::MSG_DONTWAIT,
+                )
             };
             if sent >= 0 {
                 return Ok(());

@@ -113,12 +113,8 @@ impl WorkerEnvironment<'_> {
             command.env(variables::PRELOAD, gate.packages);
         }
         let gate = self.gate.map(|gate| gate.descriptor.as_raw_fd());
-        let rings: Vec<_> = self
-            .rings
-            .iter()
-            .flat_map(|handles| handles.all())
-            .map(|fd| fd.as_raw_fd())
-            .collect();
+        let rings: Vec<_> =
+            self.rings.iter().flat_map(|handles| handles.all()).map(|fd| fd.as_raw_fd()).collect();
         if !rings.is_empty() {
             let text: Vec<_> = rings.iter().map(ToString::to_string).collect();
             command.env(variables::RINGS_FDS, text.join(","));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| rookery_fuzz::worker_record::record(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| rookery_fuzz::worker::record::record(data));

@@ -122,8 +122,7 @@ impl State {
             AppStep::Takes => self.app = AppStep::Publishes,
             AppStep::Publishes => {
                 self.app_state = if self.parks { App::Parked } else { App::Waiting };
-                let next =
-                    if self.parks { AppStep::LooksIntoLink } else { AppStep::Announces };
+                let next = if self.parks { AppStep::LooksIntoLink } else { AppStep::Announces };
                 self.app = next;
             }
             AppStep::LooksIntoLink if self.events > 0 => self.resume(),

@@ -16,10 +16,11 @@ const IS_HEAD_SEEN: u8 = 8;
 const HAS_CERTIFICATE: u8 = 16;
 const IS_BODY_FILE: u8 = 32;
 
-/// Appends a request to `out`. A body in a file must be sent beside the record. `ticket` and `queued_at` are the values that the exchange has in the
-/// other process, and `query` is the query to send. The headers `added` are sent beside those of the
-/// client. `header` calls its last argument with the value to send for a header of the client, or
-/// does not call it to leave the header out.
+/// Appends a request to `out`. A body in a file must be sent beside the record. `ticket` and
+/// `queued_at` are the values that the exchange has in the other process, and `query` is the query
+/// to send. The headers `added` are sent beside those of the client. `header` calls its last
+/// argument with the value to send for a header of the client, or does not call it to leave the
+/// header out.
 pub fn write_request<'a>(
     exchange: &'a Exchange,
     query: &[u8],
@@ -73,8 +74,8 @@ pub fn write_request<'a>(
 }
 
 /// Reads a request that [`write_request`] has written. `number` gives the exchange's id in this
-/// process from its id in the other one. `file` is what was sent beside the record, and `blocks` has
-/// the buffers for large bodies in memory.
+/// process from its id in the other one. `file` is what was sent beside the record, and `blocks`
+/// has the buffers for large bodies in memory.
 ///
 /// # Errors
 /// Returns an error if the bytes are no request.

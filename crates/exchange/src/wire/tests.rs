@@ -112,7 +112,10 @@ fn a_response_arrives_as_it_was_sent() {
     let arrived = response(&sent, None).unwrap();
     let it = arrived.response();
     assert_eq!((it.status(), it.is_failure()), (201, true));
-    assert_eq!((it.compression(), arrived.response_copy()), (Some(compression), Some(&b"hello"[..])));
+    assert_eq!(
+        (it.compression(), arrived.response_copy()),
+        (Some(compression), Some(&b"hello"[..]))
+    );
     let headers: Vec<_> = arrived.response_headers().collect();
     assert_eq!(headers, [(&b"Content-Type"[..], &b"text/plain"[..])]);
 }

@@ -82,8 +82,8 @@ pub(super) async fn run(pool: Rc<PoolContext>, assignment: Assignment, dispatch:
 }
 
 /// Returns true if another worker may process a request after its worker died while R was
-/// processing it. This is allowed only once per request, because the request itself may be the cause
-/// of the death.
+/// processing it. This is allowed only once per request, because the request itself may be the
+/// cause of the death.
 pub(super) fn may_retry_begun(limits: &PoolLimits, request: &QueuedRequest) -> bool {
     let exchange = &request.exchange;
     let is_safe =

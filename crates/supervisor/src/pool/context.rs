@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::balancing::balancer::{Assignment, Balancer};
 use super::balancing::session_affinity::Keys;
 use super::buffer_pool::BufferPool;
-use super::hop::Hops;
+use super::hop::state::Hops;
 use super::limits::PoolLimits;
 use super::open_tunnels_and_streams::Registry;
 use super::responder::Responder;
@@ -51,6 +51,15 @@ pub(super) struct OverdueCheck {
     /// Whether the background task sleeps until the next request is sent to a worker.
     pub(super) is_asleep: Cell<bool>,
     pub(super) wake_up: Notify,
+}
+
+impl RetryTimer {
+    /// Schedules another attempt, unless one is already scheduled.
+    pub(super) fn schedule(&self) {
+        if !self.is_scheduled.replace(true) {
+            self.wake_up.notify_one();
+        }
+    }
 }
 
 impl PoolContext {

@@ -8,6 +8,8 @@ use std::time::Duration;
 use super::attempt;
 use super::balancing::balancer::Assignment;
 use super::context::PoolContext;
+#[cfg(doc)]
+use super::context::RetryTimer;
 use super::hop;
 use crate::backend_registry::BackendRegistry;
 
@@ -47,7 +49,7 @@ pub(super) fn dispatch(pool: &Rc<PoolContext>) {
     }
     pool.assignments.replace(assignments);
     if pool.balancer.take_needs_retry() {
-        schedule_retry(pool);
+        pool.retry.schedule();
     }
 }
 
@@ -62,16 +64,8 @@ fn start(pool: &Rc<PoolContext>, assignment: Assignment) {
     }
 }
 
-/// Schedules another attempt to assign requests to workers, unless an attempt is already scheduled:
-/// the requests that are queued, and those that wait at a worker behind a task that takes long.
-pub(super) fn schedule_retry(pool: &Rc<PoolContext>) {
-    if !pool.retry.is_scheduled.replace(true) {
-        pool.retry.wake_up.notify_one();
-    }
-}
-
-/// Tries again to assign requests to workers, after each attempt that
-/// [`schedule_retry`] has scheduled.
+/// Tries again to assign requests to workers after each [`RetryTimer::schedule`]: those that are
+/// queued, and those that wait at a worker behind a task that takes long.
 async fn retry_when_scheduled(pool: Rc<PoolContext>) {
     let mut pause = MIN_RETRY_INTERVAL;
     loop {

@@ -139,10 +139,10 @@ impl Application for Pool {
             Event::Pull { stream, .. } => hop::on_pull(pool, stream),
             Event::Drained { socket, .. } => hop::on_drained(pool, socket),
             Event::StreamEnded { stream, reason, .. } => {
-                if !hop::on_stream_ended(pool, stream, reason) {
-                    if let Some(sink) = pool.registry.remove_sink(stream) {
-                        sink.on_ended();
-                    }
+                if hop::on_stream_ended(pool, stream, reason) {
+                    dispatch(pool);
+                } else if let Some(sink) = pool.registry.remove_sink(stream) {
+                    sink.on_ended();
                 }
             }
             // These events need no action, because the server passes complete bodies to the pool.
@@ -164,7 +164,7 @@ impl Application for Pool {
     }
 
     fn take_commands(&self, commands: &mut VecDeque<Command>) {
-        hop::run(&self.0);
+        hop::run(&self.0, dispatch);
         self.0.responder.take_commands(commands);
     }
 

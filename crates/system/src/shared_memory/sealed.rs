@@ -22,8 +22,8 @@ pub fn create(size: usize) -> io::Result<OwnedFd> {
 }
 
 /// Creates zeroed memory like [`create`], whose pages are allocated when they are first accessed.
-/// This is for memory that is large and seldom used. If a page cannot be allocated, the system kills
-/// a process for want of memory, as for any other memory.
+/// This is for memory that is large and seldom used. If a page cannot be allocated, the system
+/// kills a process for want of memory, as for any other memory.
 ///
 /// # Errors
 /// Returns the system's error if descriptors have run out.

@@ -55,9 +55,9 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::sync::Arc;
 
+use rookery_system::descriptor;
 use rookery_system::descriptor_channel::DescriptorChannel;
 use rookery_system::shared_memory::{self, OwnedMemory};
-use rookery_system::descriptor;
 
 pub use self::layout::MAX_RECORD_LEN;
 use self::layout::{Mapping, Side};

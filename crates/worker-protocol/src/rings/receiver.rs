@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use rookery_system::descriptor_channel::{Descriptors, DescriptorChannel};
+use rookery_system::descriptor_channel::{DescriptorChannel, Descriptors};
 use rookery_system::sealed_file;
 
 use super::layout::{Mapping, Record, Side, WORDS};

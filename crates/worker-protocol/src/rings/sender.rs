@@ -124,7 +124,7 @@ impl Sender {
         descriptor: Option<BorrowedFd<'_>>,
     ) -> Result<(), SendError> {
         // A packet without its record would be taken for that of the next one.
-        if !self.has_block()? {
+        if !self.find_free_block()? {
             return Err(SendError::Full);
         }
         let content = if bytes.len() > MAX_RECORD_LEN {
@@ -174,7 +174,7 @@ impl Sender {
     }
 
     /// Returns true if a block of the largest class is free, into which every record fits.
-    fn has_block(&mut self) -> Result<bool, Malformed> {
+    fn find_free_block(&mut self) -> Result<bool, Malformed> {
         self.take_returns()?;
         Ok(!self.free[CLASSES.len() - 1].is_empty())
     }

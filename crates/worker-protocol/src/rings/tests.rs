@@ -13,7 +13,8 @@ fn pair() -> (RingEnd, RingEnd) {
     if cfg!(miri) {
         let mapping = Arc::new(Mapping::allocated());
         // Miri has no sockets. The tests that it runs send no descriptors.
-        let channel = || DescriptorChannel::from_end(std::fs::File::open("/dev/null").unwrap().into());
+        let channel =
+            || DescriptorChannel::from_end(std::fs::File::open("/dev/null").unwrap().into());
         let front = RingEnd::new(Arc::clone(&mapping), channel(), Side::FrontEnd);
         return (front, RingEnd::new(mapping, channel(), Side::Worker));
     }
@@ -100,8 +101,7 @@ fn a_record_whose_descriptors_the_channel_does_not_accept_is_sent_later() {
     let (mut front, mut worker) = pair();
     let file = sealed_file::create([&b"x"[..]]).unwrap();
     let mut out = Vec::new();
-    let sent =
-        (0..).find(|_| front.sender.send(1, b"y", Some(file.as_fd())).is_err()).unwrap();
+    let sent = (0..).find(|_| front.sender.send(1, b"y", Some(file.as_fd())).is_err()).unwrap();
     assert_eq!(front.sender.send(1, b"y", Some(file.as_fd())), Err(SendError::Full));
     front.sender.send(2, b"y", None).unwrap();
     for _ in 0..sent {

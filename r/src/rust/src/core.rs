@@ -10,7 +10,7 @@ use rookery_exchange::{AppWaker, Command, Event, Exchange, Link, SendBacklog, St
 use rookery_server::access_log::{AccessLog, OwnedRecord};
 use rookery_server::static_files::StaticFiles;
 use rookery_server::tls::DevelopmentCertificate;
-use rookery_server::{Config, NamedLimit, Server, Supervision, WorkerRings};
+use rookery_server::{Config, NamedLimit, Server, Supervision, WorkerRings, output};
 use rookery_status::{AdminListener, RunFolder, Standalone};
 use rookery_worker_protocol::{RState, Scoreboard, now};
 
@@ -292,7 +292,15 @@ impl Core {
         match rings.next(*listening, &self.link) {
             Ok(Some(event)) => Some(event),
             Ok(None) => self.link.next(),
-            Err(error) => crate::worker::on_broken_rings(error),
+            Err(error) => {
+                // The supervisor starts another worker, and other workers get the requests.
+                crate::write_log_line(&format!(
+                    "this worker cannot take further requests from its supervisor, and ends \
+                     ({error}, or it has no more file descriptors)"
+                ));
+                output::flush();
+                std::process::abort();
+            }
         }
     }
 

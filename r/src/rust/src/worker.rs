@@ -3,8 +3,6 @@
 
 #[cfg(unix)]
 mod joining;
-#[cfg(unix)]
-pub(crate) use joining::on_broken_rings;
 
 use std::sync::Arc;
 
@@ -16,12 +14,6 @@ use rookery_worker_protocol::{Message, RState, Ticket, now};
 
 use crate::core::{self, Core, Worker, WorkerState};
 use crate::entry;
-
-/// Does nothing, because there are no rings.
-#[cfg(not(unix))]
-pub(crate) fn on_broken_rings(error: std::convert::Infallible) -> ! {
-    match error {}
-}
 
 /// The return value of `rk_worker_state` for a process that is not a worker.
 const NONE: i32 = 0;

@@ -7,8 +7,8 @@ pub(super) mod public_listeners;
 pub(super) mod request;
 #[cfg(unix)]
 pub(super) mod supervision;
-#[cfg_attr(not(target_os = "linux"), path = "worker_rings/none.rs")]
-pub(super) mod worker_rings;
 #[cfg(not(unix))]
 #[path = "none.rs"]
 pub(super) mod supervision;
+#[cfg_attr(not(target_os = "linux"), path = "worker_rings/none.rs")]
+pub(super) mod worker_rings;

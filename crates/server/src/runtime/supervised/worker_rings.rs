@@ -167,9 +167,9 @@ impl WorkerRings {
         self.unanswered + self.sockets.len() + self.streams.len()
     }
 
-    /// Takes the next event. If there is none, wakes the front end to take what was sent. `listener`
-    /// is the listener that serves the requests of the front end. If there is none, requests are
-    /// given back to the front end.
+    /// Takes the next event. If there is none, wakes the front end to take what was sent.
+    /// `listener` is the listener that serves the requests of the front end. If there is none,
+    /// requests are given back to the front end.
     ///
     /// # Errors
     /// Returns an error if a record is invalid, or if this process has no more descriptors. No
@@ -244,9 +244,9 @@ impl WorkerRings {
                     Event::Closed { socket, listener, code, reason, is_clean }
                 })
             }
-            Down::Drained { socket, sent } => self.on_sent(here(socket), sent).map(|listener| {
-                Event::Drained { socket: here(socket), listener }
-            }),
+            Down::Drained { socket, sent } => self
+                .on_sent(here(socket), sent)
+                .map(|listener| Event::Drained { socket: here(socket), listener }),
             Down::Sent { socket, sent } => {
                 self.on_sent(here(socket), sent);
                 None

@@ -375,7 +375,7 @@ impl Balancer {
     /// Returns the workers to which requests cross in shared memory.
     pub(in crate::pool) fn backends_with_rings(&self) -> Vec<Rc<PoolBackend>> {
         let backends = self.backends.borrow();
-        backends.iter().filter(|backend| backend.hop.is_some()).cloned().collect()
+        backends.iter().filter(|backend| backend.rings.is_some()).cloned().collect()
     }
 
     /// Returns true if any worker has not yet responded to a request.

@@ -15,8 +15,8 @@ use super::latency_estimate::{LatencyEstimate, WorkDone};
 use super::queue::RequestQueue;
 use super::session_affinity::AffinityState;
 use crate::backend::{Availability, Backend};
+use crate::pool::connection::ring_connection::RingConnection;
 use crate::pool::connection::worker_connection::{self, Failure, WorkerConnection};
-use crate::pool::hop::Hop;
 use crate::pool::limits::PoolLimits;
 
 /// The maximum number of idle connections that are kept open to a worker.
@@ -36,7 +36,7 @@ pub(in crate::pool) struct PoolBackend {
     /// The worker's entry in the registry of workers, which the pool shares with the supervisor.
     pub(in crate::pool) entry: Arc<Backend>,
     /// The rings to the worker, if requests cross to it in shared memory.
-    pub(in crate::pool) hop: Option<Hop>,
+    pub(in crate::pool) rings: Option<RingConnection>,
     /// The number of requests that were assigned to the worker.
     assigned: Cell<u64>,
     tickets: Tickets,
@@ -98,10 +98,11 @@ impl Moment {
 impl PoolBackend {
     pub(super) fn new(entry: Arc<Backend>) -> Rc<PoolBackend> {
         let latency = LatencyEstimate::new(work_done(&entry));
-        let (hop, taken) = (entry.take_rings().map(Hop::new), entry.scoreboard.read().taken);
+        let (rings, taken) =
+            (entry.take_rings().map(RingConnection::new), entry.scoreboard.read().taken);
         Rc::new(PoolBackend {
             entry,
-            hop,
+            rings,
             assigned: Cell::new(taken),
             tickets: Tickets::new(),
             in_flight: RefCell::default(),
@@ -169,7 +170,7 @@ impl PoolBackend {
             return None;
         }
         let snapshot = self.entry.scoreboard.read();
-        let unbegun = match &self.hop {
+        let unbegun = match &self.rings {
             Some(hop) if !hop.has_capacity() => return None,
             Some(_) => self.ahead(snapshot.taken, in_flight.len()),
             None => self.unbegun(),
@@ -184,8 +185,8 @@ impl PoolBackend {
         (is_free || unbegun < ahead.max(limits.min_ahead)).then_some(!is_idle)
     }
 
-    /// Returns the number of requests that R has not taken. It is one word that R's thread counts up,
-    /// instead of one for each request.
+    /// Returns the number of requests that R has not taken. It is one word that R's thread counts
+    /// up, instead of one for each request.
     fn ahead(&self, taken: u64, in_flight: usize) -> usize {
         let ahead = self.assigned.get().saturating_sub(taken);
         usize::try_from(ahead).unwrap_or(usize::MAX).min(in_flight)
@@ -195,7 +196,7 @@ impl PoolBackend {
     pub(in crate::pool) fn has_ahead(&self) -> bool {
         let in_flight = self.in_flight.borrow().len();
         in_flight > 0
-            && self.hop.is_some()
+            && self.rings.is_some()
             && self.ahead(self.entry.scoreboard.read().taken, in_flight) > 0
     }
 

@@ -1,8 +1,11 @@
-//! Connections from the supervisor to worker processes. They use HTTP/1.1 over Unix sockets.
+//! Connections from the supervisor to worker processes: the rings in shared memory, and HTTP/1.1
+//! over Unix sockets.
 
 pub(super) mod framing;
 pub(super) mod request_writer;
 pub(super) mod response_headers;
+#[cfg_attr(not(target_os = "linux"), path = "ring_none.rs")]
+pub(super) mod ring_connection;
 mod spooled_body;
 pub(super) mod worker_connection;
 

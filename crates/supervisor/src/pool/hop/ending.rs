@@ -4,10 +4,11 @@ use std::rc::Rc;
 
 use rookery_exchange::{Command, StreamEnd};
 
-use super::requests::SentRequest;
-use super::{Hop, receive};
+use super::receive;
+use super::requests::end;
 use crate::pool::attempt::{MAX_RETURNS, may_retry_begun};
 use crate::pool::balancing::worker_load::PoolBackend;
+use crate::pool::connection::ring_connection::{RingConnection, SentRequest};
 use crate::pool::context::PoolContext;
 use crate::pool::error_reply::ErrorReply;
 use crate::pool::tunnel::SERVICE_RESTART;
@@ -21,7 +22,7 @@ pub(in crate::pool) fn follow_workers(pool: &Rc<PoolContext>) {
         let workers = pool.hops.workers.borrow();
         let is_gone = !workers.iter().any(|other| Rc::ptr_eq(other, &backend));
         drop(workers);
-        if let Some(hop) = &backend.hop {
+        if let Some(hop) = &backend.rings {
             reject_timed_out(pool, &backend, hop);
             if is_gone {
                 on_death(pool, &backend, hop);
@@ -33,16 +34,16 @@ pub(in crate::pool) fn follow_workers(pool: &Rc<PoolContext>) {
 }
 
 /// Responds with 504 to the requests with which R was busy for longer than the worker timeout.
-fn reject_timed_out(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, hop: &Hop) {
+fn reject_timed_out(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, hop: &RingConnection) {
     let is_over = |sent: &SentRequest| backend.entry.has_timed_out(sent.ticket());
     let timed_out = hop.requests.borrow_mut().take_all(is_over);
     for sent in timed_out {
-        pool.responder.reject(sent.end(backend), ErrorReply::Timeout);
+        pool.responder.reject(end(sent, backend), ErrorReply::Timeout);
     }
 }
 
 /// Deals with what a worker leaves behind that has ended and can write nothing any more.
-fn on_death(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, hop: &Hop) {
+fn on_death(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, hop: &RingConnection) {
     // Everything that was published completely counts.
     receive(pool, backend, hop);
     hop.is_over.set(true);
@@ -69,7 +70,7 @@ fn on_death(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, hop: &Hop) {
 
 fn on_begun_lost(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, sent: SentRequest) {
     let waited = sent.waited;
-    let mut request = sent.end(backend);
+    let mut request = end(sent, backend);
     request.deaths += 1;
     if may_retry_begun(&pool.limits, &request) {
         pool.responder.counters().retries_begun.add(1);
@@ -87,7 +88,7 @@ pub(super) fn requeue_unbegun(
     sent: SentRequest,
 ) {
     let waited = sent.waited;
-    let mut request = sent.end(backend);
+    let mut request = end(sent, backend);
     if request.returns >= MAX_RETURNS {
         return pool.responder.reject(request, ErrorReply::WorkersEnded);
     }

@@ -3,34 +3,24 @@
 use std::rc::Rc;
 
 use rookery_exchange::{MessageKind, Payload, StreamEnd, StreamId, WebSocketId};
-use rookery_worker_protocol::rings::{RingEnd, RingWakers};
 
+use super::attempt::Dispatch;
 use super::balancing::balancer::Assignment;
 use super::context::PoolContext;
 
-/// The state of the hop to all workers.
-#[derive(Default)]
-pub(super) struct Hops;
+pub(super) mod state {
+    //! The state of the hop.
 
-/// The rings to one worker, of which there are none.
-#[derive(Debug)]
-pub(super) enum Hop {}
-
-impl Hop {
-    pub(super) fn new((end, _): (RingEnd, RingWakers)) -> Hop {
-        match end {}
-    }
-
-    pub(super) fn has_capacity(&self) -> bool {
-        match *self {}
-    }
+    /// The state of the hop to all workers.
+    #[derive(Default)]
+    pub(in crate::pool) struct Hops;
 }
 
 pub(super) fn try_send(_: &PoolContext, assignment: Assignment) -> Result<(), Assignment> {
     Err(assignment)
 }
 
-pub(super) fn run(_: &Rc<PoolContext>) {}
+pub(super) fn run(_: &Rc<PoolContext>, _: Dispatch) {}
 
 pub(super) fn prepare_sleep(_: &PoolContext) -> bool {
     true
@@ -64,6 +54,6 @@ pub(super) fn on_writable(_: &PoolContext, _: StreamId) -> bool {
     false
 }
 
-pub(super) fn on_stream_ended(_: &Rc<PoolContext>, _: StreamId, _: StreamEnd) -> bool {
+pub(super) fn on_stream_ended(_: &PoolContext, _: StreamId, _: StreamEnd) -> bool {
     false
 }

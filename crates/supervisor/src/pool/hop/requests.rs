@@ -2,82 +2,28 @@
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 use rookery_exchange::wire::{self, Down};
 use rookery_exchange::{BodySource, Exchange};
-use rookery_worker_protocol::Ticket;
 
 use crate::pool::balancing::balancer::Assignment;
 use crate::pool::balancing::queue::QueuedRequest;
 use crate::pool::balancing::session_affinity::is_only_affinity;
 use crate::pool::balancing::worker_load::{Moment, PoolBackend};
 use crate::pool::connection::request_writer;
+use crate::pool::connection::ring_connection::SentRequest;
 use crate::pool::context::PoolContext;
 use crate::pool::error_reply::ErrorReply;
 
 /// The headers of a WebSocket handshake, as a client of HTTP/1.1 sends them.
-const HANDSHAKE: [(&[u8], &[u8]); 3] = [
-    (b"connection", b"Upgrade"),
-    (b"sec-websocket-version", b"13"),
-    (b"upgrade", b"websocket"),
-];
+const HANDSHAKE: [(&[u8], &[u8]); 3] =
+    [(b"connection", b"Upgrade"), (b"sec-websocket-version", b"13"), (b"upgrade", b"websocket")];
 
-/// A request that was sent to a worker.
-pub(super) struct SentRequest {
-    pub(super) assignment: Assignment,
-    pub(super) sent_at: Instant,
-    /// The time that the request waited in the queue.
-    pub(super) waited: Duration,
-}
-
-/// The requests that were sent to a worker and not answered, at the places of their tickets.
-#[derive(Default)]
-pub(super) struct SentRequests(Vec<Option<SentRequest>>);
-
-impl SentRequests {
-    fn keep(&mut self, request: SentRequest) {
-        let place = request.assignment.ticket.ticket().place();
-        if self.0.len() <= place {
-            self.0.resize_with(place + 1, || None);
-        }
-        self.0[place] = Some(request);
-    }
-
-    /// Removes and returns the request with this ticket. A response with another ticket is late.
-    pub(super) fn take(&mut self, ticket: Ticket) -> Option<SentRequest> {
-        let place = self.0.get_mut(ticket.place())?;
-        place.take_if(|request| request.assignment.ticket.ticket() == ticket)
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = &SentRequest> {
-        self.0.iter().flatten()
-    }
-
-    /// Removes and returns the requests for which `is_wanted` returns true, in the order in which
-    /// they were sent.
-    pub(super) fn take_all(
-        &mut self,
-        is_wanted: impl Fn(&SentRequest) -> bool,
-    ) -> Vec<SentRequest> {
-        let wanted = self.0.iter_mut().filter_map(|place| place.take_if(|it| is_wanted(it)));
-        let mut taken: Vec<_> = wanted.collect();
-        taken.sort_unstable_by_key(|request| request.assignment.ticket.ticket().sequence());
-        taken
-    }
-}
-
-impl SentRequest {
-    pub(super) fn ticket(&self) -> Ticket {
-        self.assignment.ticket.ticket()
-    }
-
-    /// Ends the worker's part in the request, without a response, and returns the request.
-    pub(super) fn end(self, backend: &PoolBackend) -> QueuedRequest {
-        backend.forget_request(self.ticket());
-        backend.finish_request();
-        self.assignment.request
-    }
+/// Ends a worker's part in a request, without a response, and returns the request.
+pub(super) fn end(sent: SentRequest, backend: &PoolBackend) -> QueuedRequest {
+    backend.forget_request(sent.ticket());
+    backend.finish_request();
+    sent.request
 }
 
 /// Returns true if the worker's own server must process this request.
@@ -94,11 +40,11 @@ pub(in crate::pool) fn try_send(
     pool: &PoolContext,
     assignment: Assignment,
 ) -> Result<(), Assignment> {
-    if assignment.backend.hop.is_none() || is_relayed(&assignment) {
+    if assignment.backend.rings.is_none() || is_relayed(&assignment) {
         return Err(assignment);
     }
     let backend = Rc::clone(&assignment.backend);
-    let Some(hop) = &backend.hop else { return Err(assignment) };
+    let Some(hop) = &backend.rings else { return Err(assignment) };
     let exchange = &assignment.request.exchange;
     let Moment { instant: sent_at, nanoseconds } = assignment.moment;
     let waited = sent_at.saturating_duration_since(assignment.request.queued_since);
@@ -119,13 +65,14 @@ pub(in crate::pool) fn try_send(
     in_rings.fetch_add(1, Ordering::Release);
     let is_sent = hop.send_record(Down::REQUEST, &record, file);
     hop.keep_record(record);
-    let request = SentRequest { assignment, sent_at, waited };
+    let Assignment { request, ticket, .. } = assignment;
+    let sent = SentRequest { request, ticket, sent_at, waited };
     if is_sent {
         hop.count_unannounced();
-        hop.requests.borrow_mut().keep(request);
+        hop.requests.borrow_mut().keep(sent);
     } else {
         in_rings.fetch_sub(1, Ordering::Release);
-        pool.responder.reject(request.end(&backend), ErrorReply::Unsendable);
+        pool.responder.reject(end(sent, &backend), ErrorReply::Unsendable);
     }
     Ok(())
 }

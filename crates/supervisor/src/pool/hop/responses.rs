@@ -11,22 +11,22 @@ use rookery_exchange::{AppTimes, Exchange, ExchangeId, ResponseBody, StreamEnd};
 use rookery_system::sealed_file;
 use rookery_worker_protocol::Ticket;
 
-use super::requests::SentRequest;
-use super::{Hop, sockets, streams};
-use crate::pool::balancing::balancer::Assignment;
+use super::requests::end;
+use super::{sockets, streams};
 use crate::pool::balancing::worker_load::PoolBackend;
 use crate::pool::connection::response_headers;
+use crate::pool::connection::ring_connection::{RingConnection, SentRequest};
 use crate::pool::context::PoolContext;
 use crate::pool::error_reply::ErrorReply;
 
-fn take(hop: &Hop, ticket: u64) -> Option<SentRequest> {
+fn take(hop: &RingConnection, ticket: u64) -> Option<SentRequest> {
     hop.requests.borrow_mut().take(Ticket::of_word(ticket)?)
 }
 
 /// Sends a response to its client. Returns false if the response is invalid.
 pub(super) fn on_response(
     pool: &Rc<PoolContext>,
-    (backend, hop): (&Rc<PoolBackend>, &Hop),
+    (backend, hop): (&Rc<PoolBackend>, &RingConnection),
     (id, ticket): (ExchangeId, u64),
     content: &[u8],
     file: Option<File>,
@@ -41,11 +41,10 @@ pub(super) fn on_response(
     // app's response.
     if backend.entry.has_timed_out(ticket) {
         end_late(hop, id);
-        pool.responder.reject(sent.end(backend), ErrorReply::Timeout);
+        pool.responder.reject(end(sent, backend), ErrorReply::Timeout);
         return true;
     }
-    let SentRequest { assignment: Assignment { mut request, ticket: guard, .. }, sent_at, waited: _ } =
-        sent;
+    let SentRequest { mut request, ticket: guard, sent_at, .. } = sent;
     let is_valid = request.exchange.id() == id
         && wire::read_response(
             content,
@@ -100,7 +99,7 @@ pub(super) fn on_response(
 
 /// Tells the worker that the stream or WebSocket of a late response has ended. A worker ignores the
 /// end of one that it does not have.
-fn end_late(hop: &Hop, id: ExchangeId) {
+fn end_late(hop: &RingConnection, id: ExchangeId) {
     hop.send(Down::StreamEnded { stream: id, reason: StreamEnd::Timeout });
     hop.send(Down::Closed { socket: id, code: 1006, is_clean: false, reason: b"" });
 }
@@ -131,11 +130,11 @@ fn read_short_body(pool: &PoolContext, exchange: &mut Exchange) -> bool {
 pub(super) fn on_unsendable(
     pool: &Rc<PoolContext>,
     backend: &Rc<PoolBackend>,
-    hop: &Hop,
+    hop: &RingConnection,
     ticket: u64,
 ) {
     if let Some(sent) = take(hop, ticket) {
-        pool.responder.reject(sent.end(backend), ErrorReply::Malformed);
+        pool.responder.reject(end(sent, backend), ErrorReply::Malformed);
     }
 }
 
@@ -144,7 +143,7 @@ pub(super) fn on_unsendable(
 pub(super) fn on_declined(
     pool: &Rc<PoolContext>,
     backend: &Rc<PoolBackend>,
-    hop: &Hop,
+    hop: &RingConnection,
     ticket: u64,
 ) {
     // R has not taken the request, and never will.
@@ -153,7 +152,7 @@ pub(super) fn on_declined(
     let _ = in_rings.fetch_update(Ordering::Release, Ordering::Relaxed, one_less);
     let Some(sent) = take(hop, ticket) else { return };
     if backend.entry.scoreboard.has_begun(sent.ticket()) {
-        return pool.responder.reject(sent.end(backend), ErrorReply::WorkerDied);
+        return pool.responder.reject(end(sent, backend), ErrorReply::WorkerDied);
     }
     super::ending::requeue_unbegun(pool, backend, sent);
 }

@@ -1,43 +1,21 @@
 //! WebSockets whose messages cross to a worker. This process owns the frames.
 
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rookery_exchange::wire::{Down, Up};
-use rookery_exchange::{Command, Exchange, MessageKind, Payload, SendBacklog, WebSocketId};
+use rookery_exchange::{Command, Exchange, MessageKind, Payload, WebSocketId};
 
 use super::MAX_UNSENT;
+use super::state::HopSocket;
 use crate::pool::balancing::worker_load::PoolBackend;
 use crate::pool::context::PoolContext;
 use crate::pool::tunnel;
 
 /// The number of written bytes after which the worker is told of them.
 const REPORT_BYTES: u64 = 256 << 10;
-
-/// The WebSockets of this process whose messages cross to workers.
-#[derive(Default)]
-pub(super) struct HopSockets(RefCell<HashMap<WebSocketId, HopSocket>>);
-
-struct HopSocket {
-    backend: Rc<PoolBackend>,
-    backlog: Arc<SendBacklog>,
-    /// The number of written bytes of which the worker was told.
-    reported: Cell<u64>,
-    /// Whether the WebSocket will be closed because its worker is about to end.
-    is_closing: Cell<bool>,
-}
-
-impl HopSockets {
-    /// Returns the WebSockets of a worker.
-    pub(super) fn of(&self, backend: &Rc<PoolBackend>) -> Vec<WebSocketId> {
-        let sockets = self.0.borrow();
-        let own = sockets.iter().filter(|(_, socket)| Rc::ptr_eq(&socket.backend, backend));
-        own.map(|(id, _)| *id).collect()
-    }
-}
 
 /// Opens a WebSocket that a worker has accepted.
 pub(super) fn open(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, exchange: &Exchange) {
@@ -73,7 +51,7 @@ fn close_if_ending(pool: &Rc<PoolContext>, id: WebSocketId, socket: &HopSocket) 
 /// Returns true if the worker of a WebSocket can be sent more messages.
 pub(in crate::pool) fn has_capacity(pool: &PoolContext, socket: WebSocketId) -> bool {
     let sockets = pool.hops.sockets.0.borrow();
-    let hop = sockets.get(&socket).and_then(|socket| socket.backend.hop.as_ref());
+    let hop = sockets.get(&socket).and_then(|socket| socket.backend.rings.as_ref());
     hop.is_none_or(|hop| hop.unsent_bytes.get() <= MAX_UNSENT)
 }
 
@@ -87,7 +65,7 @@ pub(in crate::pool) fn on_message(
     payload: Payload,
 ) {
     if let Some(open) = pool.hops.sockets.0.borrow().get(&socket) {
-        if let Some(hop) = &open.backend.hop {
+        if let Some(hop) = &open.backend.rings {
             hop.send(Down::Message { socket, kind, content: payload.as_bytes() });
             pool.has_forwarded.set(true);
         }
@@ -102,7 +80,7 @@ pub(in crate::pool) fn on_drained(pool: &PoolContext, socket: WebSocketId) {
     if let Some(open) = pool.hops.sockets.0.borrow().get(&socket) {
         let sent = open.backlog.written();
         open.reported.set(sent);
-        if let Some(hop) = &open.backend.hop {
+        if let Some(hop) = &open.backend.rings {
             hop.send(Down::Drained { socket, sent });
         }
     }
@@ -117,7 +95,7 @@ pub(in crate::pool) fn on_closed(
 ) -> bool {
     let Some(ended) = pool.hops.sockets.0.borrow_mut().remove(&socket) else { return false };
     ended.backend.entry.load.sessions.fetch_sub(1, Ordering::Relaxed);
-    if let Some(hop) = &ended.backend.hop {
+    if let Some(hop) = &ended.backend.rings {
         hop.send(Down::Closed { socket, code, is_clean, reason: reason.as_bytes() });
     }
     true
@@ -142,7 +120,7 @@ pub(super) fn send(
     let sent = backlog.written();
     if sent.saturating_sub(reported.get()) >= REPORT_BYTES {
         reported.set(sent);
-        if let Some(hop) = &backend.hop {
+        if let Some(hop) = &backend.rings {
             hop.send_quietly(Down::Sent { socket, sent });
         }
     }
@@ -165,9 +143,7 @@ pub(super) fn command(
     }
     pool.responder.send_unannounced(match up {
         Up::Ping { .. } => Command::Ping { socket },
-        Up::Close { code, reason, .. } => {
-            Command::Close { socket, code, reason: reason.to_vec() }
-        }
+        Up::Close { code, reason, .. } => Command::Close { socket, code, reason: reason.to_vec() },
         _ => Command::Abort { socket },
     });
 }

@@ -1,80 +1,22 @@
 //! Streamed responses whose chunks come from a worker. This process counts the bytes that wait for
 //! the client, and the worker counts them as well: it may send as many as this process has written.
 
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use rookery_exchange::wire::{Down, Up};
 use rookery_exchange::{
-    ChunkAdmission, Command, Exchange, FlowObserver, Payload, ResponseBody, StreamEnd, StreamFlow,
-    StreamId,
+    ChunkAdmission, Command, Exchange, Payload, ResponseBody, StreamEnd, StreamId,
 };
 
+use super::state::{HopStream, Observer};
 use crate::pool::balancing::worker_load::PoolBackend;
 use crate::pool::context::PoolContext;
-use crate::pool::dispatch::dispatch;
 
 /// The number of written bytes after which the worker is told of them at once.
 const REPORT_BYTES: u64 = 16 << 10;
-
-/// The streamed responses of this process whose chunks come from workers.
-#[derive(Default)]
-pub(super) struct HopStreams {
-    open: RefCell<HashMap<StreamId, HopStream>>,
-    written: Arc<WrittenStreams>,
-}
-
-struct HopStream {
-    backend: Rc<PoolBackend>,
-    flow: Arc<StreamFlow>,
-    observed: Arc<AtomicBool>,
-    /// Whether the application produces chunks on demand.
-    is_pulled: bool,
-    /// The number of written bytes of which the worker was told.
-    reported: Cell<u64>,
-    /// Whether the application waits until the client has caught up.
-    is_waiting: Cell<bool>,
-}
-
-/// The streams of which bytes have been written.
-#[derive(Debug, Default)]
-struct WrittenStreams(Mutex<Vec<StreamId>>);
-
-/// Notes that bytes of a stream have been written.
-#[derive(Debug)]
-struct Observer {
-    stream: StreamId,
-    /// Whether the stream is in `written` already.
-    is_noted: Arc<AtomicBool>,
-    written: Arc<WrittenStreams>,
-}
-
-impl FlowObserver for Observer {
-    fn on_written(&self) {
-        if !self.is_noted.swap(true, Ordering::Relaxed) {
-            self.written.0.lock().unwrap_or_else(PoisonError::into_inner).push(self.stream);
-        }
-    }
-}
-
-impl HopStream {
-    /// Returns the number of bytes that have been written to the client.
-    fn written(&self) -> u64 {
-        self.flow.pushed().saturating_sub(self.flow.waiting() as u64)
-    }
-}
-
-impl HopStreams {
-    /// Returns the streams of a worker.
-    pub(super) fn of(&self, backend: &Rc<PoolBackend>) -> Vec<(StreamId, Arc<StreamFlow>)> {
-        let open = self.open.borrow();
-        let own = open.iter().filter(|(_, stream)| Rc::ptr_eq(&stream.backend, backend));
-        own.map(|(id, stream)| (*id, Arc::clone(&stream.flow))).collect()
-    }
-}
 
 /// Opens the streamed response of an exchange.
 pub(super) fn open(pool: &PoolContext, backend: &Rc<PoolBackend>, exchange: &mut Exchange) {
@@ -118,7 +60,7 @@ pub(super) fn report_written(pool: &PoolContext) {
         let written = stream.written();
         let more = written - stream.reported.get().min(written);
         let is_all = stream.flow.waiting() == 0;
-        let Some(hop) = &stream.backend.hop else { continue };
+        let Some(hop) = &stream.backend.rings else { continue };
         if more == 0 || (more < REPORT_BYTES && !is_all) {
             continue;
         }
@@ -140,7 +82,7 @@ pub(in crate::pool) fn on_pull(pool: &PoolContext, id: StreamId) {
     if let Some(stream) = open.get(&id).filter(|stream| stream.is_pulled) {
         let written = stream.written();
         stream.reported.set(written);
-        if let Some(hop) = &stream.backend.hop {
+        if let Some(hop) = &stream.backend.rings {
             hop.send(Down::Pull { stream: id, written });
             pool.has_forwarded.set(true);
         }
@@ -153,37 +95,32 @@ pub(in crate::pool) fn on_writable(pool: &PoolContext, id: StreamId) -> bool {
     let Some(stream) = open.get(&id) else { return false };
     let written = stream.written();
     stream.reported.set(written);
-    if let Some(hop) = &stream.backend.hop {
+    if let Some(hop) = &stream.backend.rings {
         hop.send(Down::Written { stream: id, written });
     }
     true
 }
 
-/// Tells a worker that a stream has ended. Returns false if the stream is none of the rings'.
+/// Tells a worker that a stream has ended, so that the worker may be sent another request. Returns
+/// false if the stream is none of the rings'.
 pub(in crate::pool) fn on_stream_ended(
-    pool: &Rc<PoolContext>,
+    pool: &PoolContext,
     id: StreamId,
     reason: StreamEnd,
 ) -> bool {
     let Some(ended) = pool.hops.streams.open.borrow_mut().remove(&id) else { return false };
-    if let Some(hop) = &ended.backend.hop {
+    if let Some(hop) = &ended.backend.rings {
         hop.send(Down::StreamEnded { stream: id, reason });
     }
     ended.backend.entry.load.streams.fetch_sub(1, Ordering::Relaxed);
     ended.backend.finish_request();
-    dispatch(pool);
     true
 }
 
 // ---- records of the worker ----
 
 /// Carries out a worker's command for one of its streams.
-pub(super) fn command(
-    pool: &PoolContext,
-    backend: &Rc<PoolBackend>,
-    id: StreamId,
-    up: Up<'_>,
-) {
+pub(super) fn command(pool: &PoolContext, backend: &Rc<PoolBackend>, id: StreamId, up: Up<'_>) {
     let open = pool.hops.streams.open.borrow();
     let own = open.get(&id).filter(|stream| Rc::ptr_eq(&stream.backend, backend));
     let Some(stream) = own else { return };

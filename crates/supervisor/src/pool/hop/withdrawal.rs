@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use rookery_worker_protocol::now;
 
-use super::Hop;
-use super::requests::SentRequest;
+use super::requests::end;
 use crate::pool::attempt::time_to_send;
+use crate::pool::connection::ring_connection::{RingConnection, SentRequest};
 use crate::pool::context::PoolContext;
 
 /// The time for which R must have been busy with one task before the requests behind it are moved
@@ -18,13 +18,13 @@ const MIN_TASK_TIME: Duration = Duration::from_millis(1);
 /// worker may have to be woken again.
 pub(super) fn has_waiting(pool: &PoolContext) -> bool {
     let workers = pool.hops.workers.borrow();
-    workers.iter().filter_map(|backend| backend.hop.as_ref()).any(Hop::has_unread)
+    workers.iter().filter_map(|backend| backend.rings.as_ref()).any(RingConnection::has_unread)
 }
 
-/// Wakes workers that are awake but take no records. R may have begun to wait without announcing it,
-/// for example in `later::run_now()`. Called repeatedly, at intervals of a millisecond or more.
+/// Wakes workers that are awake but take no records. R may have begun to wait without announcing
+/// it, for example in `later::run_now()`. Called repeatedly, at intervals of a millisecond or more.
 pub(in crate::pool) fn wake_stalled(pool: &PoolContext) {
-    for hop in pool.hops.workers.borrow().iter().filter_map(|backend| backend.hop.as_ref()) {
+    for hop in pool.hops.workers.borrow().iter().filter_map(|backend| backend.rings.as_ref()) {
         let (sender, (last, stalled)) = (hop.sender.borrow(), hop.stall.get());
         if last == 0 || !sender.is_unread(last) {
             hop.stall.set((sender.sent(), 0));
@@ -48,7 +48,7 @@ pub(in crate::pool) fn withdraw_late(pool: &Rc<PoolContext>) {
     let mut free = pool.balancer.free_workers();
     let time = now();
     for backend in workers.iter() {
-        let Some(hop) = backend.hop.as_ref().filter(|_| free > 0 && backend.has_ahead()) else {
+        let Some(hop) = backend.rings.as_ref().filter(|_| free > 0 && backend.has_ahead()) else {
             continue;
         };
         let scoreboard = &backend.entry.scoreboard;
@@ -57,7 +57,7 @@ pub(in crate::pool) fn withdraw_late(pool: &Rc<PoolContext>) {
             continue;
         }
         let is_late = |sent: &SentRequest| {
-            sent.assignment.request.may_go_anywhere() && !scoreboard.has_begun(sent.ticket())
+            sent.request.may_go_anywhere() && !scoreboard.has_begun(sent.ticket())
         };
         let late: Vec<_> = {
             let requests = hop.requests.borrow();
@@ -75,8 +75,8 @@ pub(in crate::pool) fn withdraw_late(pool: &Rc<PoolContext>) {
                 continue;
             }
             if let Some(sent) = hop.requests.borrow_mut().take(ticket) {
-                let queued_since = sent.assignment.request.queued_since;
-                let request = sent.end(backend);
+                let queued_since = sent.request.queued_since;
+                let request = end(sent, backend);
                 pool.balancer.requeue(request, queued_since.elapsed());
                 free -= 1;
             }
@@ -89,9 +89,9 @@ pub(in crate::pool) fn withdraw_late(pool: &Rc<PoolContext>) {
 pub(in crate::pool) fn withdraw_overdue(pool: &Rc<PoolContext>) {
     let now = Instant::now();
     for backend in pool.hops.workers.borrow().iter() {
-        let Some(hop) = &backend.hop else { continue };
+        let Some(hop) = &backend.rings else { continue };
         let is_overdue = |sent: &SentRequest| {
-            let request = &sent.assignment.request;
+            let request = &sent.request;
             let limit = pool.limits.queue_timeout;
             let limit = limit.saturating_add(time_to_send(request.exchange.body().len()));
             let scoreboard = &backend.entry.scoreboard;
@@ -101,7 +101,7 @@ pub(in crate::pool) fn withdraw_overdue(pool: &Rc<PoolContext>) {
         };
         let overdue = hop.requests.borrow_mut().take_all(is_overdue);
         for sent in overdue {
-            pool.balancer.requeue_unbegun(sent.end(backend), backend);
+            pool.balancer.requeue_unbegun(end(sent, backend), backend);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Tests of the hop in shared memory: withdrawal, streams and their flow control, bodies as files, and
-//! workers that end or write garbage.
+//! Tests of the hop in shared memory: withdrawal, streams and their flow control, bodies as files,
+//! and workers that end or write garbage.
 
 use std::os::fd::AsFd as _;
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use rookery_server::Config;
 use rookery_supervisor::{Availability, Backend, PoolLimits, WorkerId};
 use rookery_test_support::wait_until;
 use rookery_worker_protocol::rings::{RingEnd, RingWakers};
-use rookery_worker_protocol::{SharedScoreboard, RState, now};
+use rookery_worker_protocol::{RState, SharedScoreboard, now};
 
 use crate::support::fake_worker::{flood_body, is_relaying};
 use crate::support::frontend::Frontend;
@@ -101,7 +101,9 @@ fn spooled_bodies_cross_as_files() {
 }
 
 /// Adds a worker to the front end that does nothing by itself. Returns its end of the rings.
-fn add_puppet(front: &Frontend) -> (std::sync::Arc<Backend>, RingEnd, RingWakers, SharedScoreboard) {
+fn add_puppet(
+    front: &Frontend,
+) -> (std::sync::Arc<Backend>, RingEnd, RingWakers, SharedScoreboard) {
     let (scoreboard, memory) = SharedScoreboard::create().unwrap();
     let theirs = SharedScoreboard::attach(&memory).unwrap();
     theirs.set_r_state(RState::Idle, now());

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rookery_server::{Supervision, SupervisorRequest, WorkerRings, output};
-use rookery_worker_protocol::rings::Malformed;
 use rookery_worker_protocol::{EXIT_TIMEOUT, Inherited};
 
 use crate::core::{self, Core, Worker, WorkerState};
@@ -94,18 +93,6 @@ fn on_supervisor_request(request: SupervisorRequest, callbacks: WorkerCallbacks)
         SupervisorRequest::RecordsArrived => {}
         SupervisorRequest::ReopenLog => access_log::reopen(),
     }
-}
-
-/// Ends this worker process, because it cannot take further requests from its supervisor. The
-/// supervisor starts another worker, and other workers get the requests.
-pub(crate) fn on_broken_rings(error: Malformed) -> ! {
-    crate::write_log_line(&format!(
-        "this worker cannot take further requests from its supervisor, and exits ({error}, or it has \
-         no more file descriptors)"
-    ));
-    output::flush();
-    // SAFETY: `_exit` does not return and runs no code of R.
-    unsafe { libc::_exit(1) }
 }
 
 /// Ends this worker process as SIGTERM would: `serve()` shuts down gracefully, and a process

@@ -72,8 +72,8 @@ impl WorkerRings {
         self.announce_in_time();
     }
 
-    /// Ends the streamed responses whose chunks the application pushes, because it stops. A response
-    /// whose chunks are requested one by one continues until the application ends it.
+    /// Ends the streamed responses whose chunks the application pushes, because it stops. A
+    /// response whose chunks are requested one by one continues until the application ends it.
     pub fn stop_streams(&mut self) {
         let is_ended = |stream: &Stream| !stream.rules.is_pulled || stream.rules.is_events;
         let ended = self.streams.iter().filter(|(_, stream)| is_ended(stream));
@@ -144,8 +144,7 @@ impl WorkerRings {
         if let Some(Socket { listener, backlog }) = self.sockets.remove(&id) {
             backlog.end();
             let reason = Box::default();
-            let event =
-                Event::Closed { socket: id, listener, code: 1006, reason, is_clean: false };
+            let event = Event::Closed { socket: id, listener, code: 1006, reason, is_clean: false };
             self.own_events.push_back(event);
         }
         if let Some(Stream { listener, flow, .. }) = self.streams.remove(&id) {
