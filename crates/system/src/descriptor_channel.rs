@@ -65,9 +65,10 @@ impl DescriptorChannel {
             (*header).cmsg_level = libc::SOL_SOCKET;
             (*header).cmsg_type = libc::SCM_RIGHTS;
             (*header).cmsg_len = libc::CMSG_LEN(size) as _;
-            let data = libc::CMSG_DATA(header).cast::<RawFd>();
             for (at, fd) in descriptors.iter().enumerate() {
-                data.add(at).write_unaligned(fd.as_raw_fd());
+                let bytes = fd.as_raw_fd().to_ne_bytes();
+                let place = libc::CMSG_DATA(header).add(at * bytes.len());
+                place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
             }
         }
         loop {
@@ -130,10 +131,13 @@ impl DescriptorChannel {
             let mut header = libc::CMSG_FIRSTHDR(&raw const message);
             while let Some(found) = header.as_ref() {
                 if (found.cmsg_level, found.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+                    #[allow(clippy::unnecessary_cast, reason = "macOS has another type")]
                     let size = found.cmsg_len as usize - libc::CMSG_LEN(0) as usize;
-                    let data = libc::CMSG_DATA(header).cast::<RawFd>();
-                    for at in 0..size / size_of::<RawFd>() {
-                        received.push(OwnedFd::from_raw_fd(data.add(at).read_unaligned()));
+                    let mut bytes = [0; size_of::<RawFd>()];
+                    for at in 0..size / bytes.len() {
+                        let place = libc::CMSG_DATA(header).add(at * bytes.len());
+                        place.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len());
+                        received.push(OwnedFd::from_raw_fd(RawFd::from_ne_bytes(bytes)));
                     }
                 }
                 header = libc::CMSG_NXTHDR(&raw const message, header);

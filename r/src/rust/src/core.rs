@@ -90,7 +90,7 @@ pub(crate) struct Worker {
     /// The static paths of the listener that uses the socket from the supervisor.
     pub(crate) files: Option<StaticFiles>,
     /// The rings in which requests arrive from the supervisor.
-    pub(crate) rings: Option<WorkerRings>,
+    pub(crate) rings: Option<Box<WorkerRings>>,
     /// Whether this worker has told the supervisor that it accepts no new requests.
     pub(crate) is_leaving: bool,
 }

@@ -55,6 +55,7 @@ pub struct WorkerRings {
     queue: Arc<RingQueue>,
     /// The record that is being read or written.
     record: Vec<u8>,
+    #[allow(clippy::vec_box, reason = "an exchange is passed on in its box")]
     idle: Vec<Box<Exchange>>,
     blocks: Arc<BodyBufferPool>,
     /// The records that the front end does not accept yet.

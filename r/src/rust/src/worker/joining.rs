@@ -53,7 +53,7 @@ impl Core {
                     on_supervisor_request(asked, callbacks);
                 });
                 let supervision = Arc::new(supervision);
-                let rings = rings.map(|rings| WorkerRings::new(rings, &self.link));
+                let rings = rings.map(|rings| Box::new(WorkerRings::new(rings, &self.link)));
                 self.worker_state = WorkerState::Worker(Worker {
                     supervision,
                     listening: None,
