@@ -45,7 +45,9 @@ fn reject_timed_out(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, hop: &Rin
 /// Deals with what a worker leaves behind that has ended and can write nothing any more.
 fn on_death(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, hop: &RingConnection) {
     // Everything that was published completely counts.
-    receive(pool, backend, hop);
+    while !hop.is_over.get() && hop.receiver.borrow().has_any() {
+        receive(pool, backend, hop);
+    }
     hop.is_over.set(true);
     let sent = hop.requests.borrow_mut().take_all(|_| true);
     for sent in sent {

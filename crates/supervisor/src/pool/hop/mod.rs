@@ -39,6 +39,14 @@ pub(super) use self::withdrawal::{wake_stalled, withdraw_late, withdraw_overdue}
 /// limit, the server reads no messages from the worker's WebSockets.
 const MAX_UNSENT: usize = 8 << 20;
 
+/// The maximum number of records that are taken from one worker before other tasks of this thread
+/// run. A record that is longer than a block counts as many.
+const MAX_RECORDS: usize = 1024;
+
+/// The number of times that this thread does not sleep because records have arrived, before other
+/// tasks run.
+const MAX_REFUSALS: u32 = 16;
+
 /// The interval in which this thread looks whether the worker has returned blocks, while records
 /// wait for them.
 const RETRY_INTERVAL: Duration = Duration::from_millis(1);
@@ -47,7 +55,20 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 /// arrived.
 pub(super) fn prepare_sleep(pool: &PoolContext) -> bool {
     let workers = pool.hops.workers.borrow();
-    workers.iter().filter_map(|backend| backend.rings.as_ref()).all(RingConnection::prepare_sleep)
+    let mut rings = workers.iter().filter_map(|backend| backend.rings.as_ref());
+    let refusals = &pool.hops.refusals;
+    if rings.all(RingConnection::prepare_sleep) {
+        refusals.set(0);
+        return true;
+    }
+    refusals.set(refusals.get() + 1);
+    if refusals.get() < MAX_REFUSALS {
+        return false;
+    }
+    // A worker that sends records without end must not keep this thread from its other tasks.
+    refusals.set(0);
+    pool.responder.wake();
+    true
 }
 
 /// Announces to all workers that this thread is awake.
@@ -101,7 +122,7 @@ fn receive(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, hop: &RingConnecti
     }
     let mut record = hop.received.take();
     let mut has_responses = false;
-    loop {
+    for _ in 0..MAX_RECORDS {
         let taken = hop.receiver.borrow_mut().take(&mut record);
         let Ok(taken) = taken else {
             hop.is_over.set(true);
@@ -151,6 +172,7 @@ fn receive(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, hop: &RingConnecti
         }
         if record.capacity() > MAX_KEPT_RECORD {
             record = Vec::new();
+            break;
         }
     }
     hop.received.replace(record);

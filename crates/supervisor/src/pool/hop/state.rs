@@ -20,6 +20,8 @@ pub(in crate::pool) struct Hops {
     pub(super) streams: HopStreams,
     /// Whether a timer is set because records wait for blocks.
     pub(super) is_retrying: Cell<bool>,
+    /// The number of times in a row that this thread has not slept because records had arrived.
+    pub(super) refusals: Cell<u32>,
 }
 
 /// The WebSockets of this process whose messages cross to workers.

@@ -2,14 +2,15 @@
 //! and workers that end or write garbage.
 
 use std::os::fd::AsFd as _;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rookery_exchange::StreamEnd;
 use rookery_server::Config;
 use rookery_supervisor::{Availability, Backend, PoolLimits, WorkerId};
 use rookery_test_support::wait_until;
-use rookery_worker_protocol::rings::{RingEnd, RingWakers};
+use rookery_worker_protocol::rings::{RingEnd, RingWakers, Sleep};
 use rookery_worker_protocol::{RState, SharedScoreboard, now};
 
 use crate::support::fake_worker::{flood_body, is_relaying};
@@ -103,7 +104,7 @@ fn spooled_bodies_cross_as_files() {
 /// Adds a worker to the front end that does nothing by itself. Returns its end of the rings.
 fn add_puppet(
     front: &Frontend,
-) -> (std::sync::Arc<Backend>, RingEnd, RingWakers, SharedScoreboard) {
+) -> (Arc<Backend>, RingEnd, RingWakers, SharedScoreboard) {
     let (scoreboard, memory) = SharedScoreboard::create().unwrap();
     let theirs = SharedScoreboard::attach(&memory).unwrap();
     theirs.set_r_state(RState::Idle, now());
@@ -152,6 +153,47 @@ fn a_worker_that_writes_garbage_gets_no_more_requests_and_another_one_answers() 
         let status = asking.join().unwrap().status;
         assert!(status == 200 || status == 502, "{kind}: {status}");
     }
+}
+
+#[test]
+fn a_worker_that_sends_records_without_end_does_not_stop_the_others() {
+    let mut front = Frontend::new(0);
+    let (backend, mut end, wakers, _theirs) = add_puppet(&front);
+    front.join(1);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let flooding = std::thread::spawn({
+        let is_over = Arc::clone(&is_over);
+        move || {
+            let (mut record, mut sent) = (Vec::new(), 0_u64);
+            while !is_over.load(Ordering::Relaxed) {
+                // A command for a stream that does not exist.
+                if end.sender.send(11, &77_u64.to_le_bytes(), None).is_ok() {
+                    sent += 1;
+                }
+                if end.peer_sleep.take_sleep() != Sleep::Awake {
+                    wakers.wake_front_end();
+                }
+                while let Ok(Some(_)) = end.receiver.take(&mut record) {}
+            }
+            sent
+        }
+    });
+    let limit = Instant::now() + Duration::from_secs(20);
+    for _ in 0..20 {
+        let mut client = front.connect();
+        // The request may be given to the other worker, which never answers.
+        let asking = std::thread::spawn(move || client.get("/slot").status);
+        std::thread::sleep(Duration::from_millis(20));
+        if asking.is_finished() {
+            assert_eq!(asking.join().unwrap(), 200);
+        }
+        assert!(Instant::now() < limit);
+    }
+    is_over.store(true, Ordering::Relaxed);
+    assert!(flooding.join().unwrap() > 10_000);
+    assert!(!backend.is_violating());
+    front.registry.remove(&backend);
+    assert_eq!(front.connect().get("/slot").text(), "1");
 }
 
 #[test]
