@@ -8,6 +8,8 @@
 use std::collections::HashSet;
 
 /// What is shared, and how far each thread is.
+#[allow(clippy::struct_excessive_bools, reason = "they belong to different threads")]
+#[allow(clippy::struct_field_names, reason = "the field of `Link` has this name")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct State {
     // Shared.
@@ -115,6 +117,7 @@ impl State {
         self.app = AppStep::Takes;
     }
 
+    #[allow(clippy::match_same_arms, reason = "the arms are in the order of the steps")]
     fn step_app(mut self, rules: Rules) -> Option<State> {
         match self.app {
             AppStep::Takes if self.events > 0 => self.events -= 1,
@@ -180,10 +183,11 @@ impl State {
             IoStep::LooksAtSleep if self.sleep == Sleep::Awake => self.io = IoStep::Pushes,
             IoStep::LooksAtSleep => self.io = IoStep::ClearsSleep,
             IoStep::ClearsSleep => {
-                if !rules.keeps_polling || self.sleep == Sleep::Waiting {
-                    if std::mem::replace(&mut self.sleep, Sleep::Awake) == Sleep::Waiting {
-                        self.wake_sleeper();
-                    }
+                if self.sleep == Sleep::Waiting {
+                    self.wake_sleeper();
+                }
+                if self.sleep == Sleep::Waiting || !rules.keeps_polling {
+                    self.sleep = Sleep::Awake;
                 }
                 self.io = IoStep::Pushes;
             }

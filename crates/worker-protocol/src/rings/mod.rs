@@ -8,7 +8,7 @@
 //!
 //! | part | written by | contents |
 //! |---|---|---|
-//! | slab | sender | blocks of three sizes ([`CLASSES`](layout::CLASSES)), each with one record |
+//! | slab | sender | blocks of three sizes, each with one record |
 //! | ring of records | sender: values; receiver: zeros | one word for each record: kind, block, length |
 //! | ring of returns | receiver: values; sender: zeros | one word for each block that the sender may use again |
 //! | sleep word | receiver; the sender only clears it | whether and how the receiver sleeps |

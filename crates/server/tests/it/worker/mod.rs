@@ -76,6 +76,7 @@ impl Worker {
             public,
             log: None,
             cookie: None,
+            rings: None,
         };
         let supervision = Arc::new(Supervision::new(inherited, None, move |request| {
             // The receiver no longer exists when the test is over.
