@@ -147,10 +147,11 @@ fn forward(has_rings: bool) {
         }
     });
     let registry = Arc::new(BackendRegistry::default());
-    let server = Server::with_application(
-        Config::default(),
-        pool(Arc::clone(&registry), PoolLimits::default()),
-    );
+    let mut config = Config::default();
+    // On a busy machine, a ping would be taken for a response.
+    config.limits.ws_ping_interval = Duration::from_secs(3600);
+    let application = pool(Arc::clone(&registry), PoolLimits::default());
+    let server = Server::with_application(config, application);
     let listener =
         server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
     let backend = Backend::new((0, 1), 1, WorkerId::new().unwrap(), path, scoreboard);

@@ -190,7 +190,7 @@ fn a_worker_that_sends_records_without_end_does_not_stop_the_others() {
         assert!(Instant::now() < limit);
     }
     is_over.store(true, Ordering::Relaxed);
-    assert!(flooding.join().unwrap() > 10_000);
+    assert!(flooding.join().unwrap() > 100);
     assert!(!backend.is_violating());
     front.registry.remove(&backend);
     assert_eq!(front.connect().get("/slot").text(), "1");
