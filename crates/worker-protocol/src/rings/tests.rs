@@ -54,14 +54,14 @@ fn records_arrive_complete_and_in_order_in_both_directions() {
 #[test]
 fn a_sender_without_blocks_is_full_until_some_are_returned() {
     let (mut front, mut worker) = pair();
-    let sent = (0..).find(|_| front.sender.send(1, b"x", None).is_err()).unwrap();
+    let sent = (0..10_000).find(|_| front.sender.send(1, b"x", None).is_err()).unwrap();
     assert_eq!(sent, BLOCKS, "small records also use large blocks");
     assert_eq!(front.sender.send(1, b"x", None), Err(SendError::Full));
     let mut out = Vec::new();
     worker.receiver.take(&mut out).unwrap().unwrap();
     front.sender.send(1, b"y", None).unwrap();
     assert_eq!(front.sender.send(1, b"x", None), Err(SendError::Full));
-    let rest = (0..).find(|_| worker.receiver.take(&mut out).unwrap().is_none()).unwrap();
+    let rest = (0..10_000).find(|_| worker.receiver.take(&mut out).unwrap().is_none()).unwrap();
     assert_eq!((rest, out.as_slice()), (BLOCKS, &b"y"[..]));
 }
 
@@ -69,19 +69,19 @@ fn a_sender_without_blocks_is_full_until_some_are_returned() {
 #[cfg_attr(miri, ignore = "files and sockets")]
 fn long_records_and_descriptors_arrive_between_others() {
     let (mut front, mut worker) = pair();
-    let long: Vec<u8> = (0..3_000_000).map(|at| (at % 251) as u8).collect();
+    let long: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
     let file = sealed_file::create([&b"a file"[..]]).unwrap();
     front.sender.send(1, b"short", None).unwrap();
     front.sender.send(2, &long, None).unwrap();
     front.sender.send(3, b"with", Some(file.as_fd())).unwrap();
-    front.sender.send(4, &long[..MAX_RECORD_LEN + 1], Some(file.as_fd())).unwrap();
+    front.sender.send(4, &long[..=MAX_RECORD_LEN], Some(file.as_fd())).unwrap();
     front.sender.send(5, b"last", None).unwrap();
     let mut out = Vec::new();
     for (kind, content, has_file) in [
         (1, &b"short"[..], false),
         (2, &long, false),
         (3, b"with", true),
-        (4, &long[..MAX_RECORD_LEN + 1], true),
+        (4, &long[..=MAX_RECORD_LEN], true),
         (5, b"last", false),
     ] {
         let arrived = worker.receiver.take(&mut out).unwrap().unwrap();
@@ -101,7 +101,8 @@ fn a_record_whose_descriptors_the_channel_does_not_accept_is_sent_later() {
     let (mut front, mut worker) = pair();
     let file = sealed_file::create([&b"x"[..]]).unwrap();
     let mut out = Vec::new();
-    let sent = (0..).find(|_| front.sender.send(1, b"y", Some(file.as_fd())).is_err()).unwrap();
+    let sent =
+        (0..10_000).find(|_| front.sender.send(1, b"y", Some(file.as_fd())).is_err()).unwrap();
     assert_eq!(front.sender.send(1, b"y", Some(file.as_fd())), Err(SendError::Full));
     front.sender.send(2, b"y", None).unwrap();
     for _ in 0..sent {
@@ -127,8 +128,8 @@ fn descriptors_of_a_hostile_worker_are_found() {
         let shared = worker.sender.mapping().shared();
         // SAFETY: nothing else uses the memory of this test.
         unsafe {
-            let start = shared.sent_by[Side::Worker as usize].slab.0.get().cast::<u64>();
-            start.write_unaligned(len);
+            let start = shared.sent_by[Side::Worker as usize].slab.0.get().cast::<u8>();
+            start.copy_from_nonoverlapping(len.to_le_bytes().as_ptr(), 8);
         }
         shared.sent_by[Side::Worker as usize].records.0[0].store(1 << 56 | flags | 8, Relaxed);
         let mut out = Vec::new();

@@ -102,9 +102,7 @@ fn spooled_bodies_cross_as_files() {
 }
 
 /// Adds a worker to the front end that does nothing by itself. Returns its end of the rings.
-fn add_puppet(
-    front: &Frontend,
-) -> (Arc<Backend>, RingEnd, RingWakers, SharedScoreboard) {
+fn add_puppet(front: &Frontend) -> (Arc<Backend>, RingEnd, RingWakers, SharedScoreboard) {
     let (scoreboard, memory) = SharedScoreboard::create().unwrap();
     let theirs = SharedScoreboard::attach(&memory).unwrap();
     theirs.set_r_state(RState::Idle, now());
