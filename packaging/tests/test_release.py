@@ -66,6 +66,17 @@ class Preflight(InFolder):
                 report.missing("the program for macOS")
             self.assertEqual(report.failures, expected)
 
+    def test_without_cargo_deny_a_dry_run_passes_and_a_release_does_not(self) -> None:
+        for is_strict, expected in ((True, ["by cargo-deny, which is missing: scripts/setup release"]), (False, [])):
+            report = preflight.Report(is_strict)
+            with (
+                mock.patch("builtins.print"),
+                mock.patch.object(preflight.licences, "crates", lambda *words, **options: []),
+                mock.patch.object(shutil, "which", lambda name: None),
+            ):
+                preflight.licence(report, ROOT)
+            self.assertEqual(report.failures, expected)
+
     def test_a_clean_tree_and_a_newer_version_pass(self) -> None:
         self.assertEqual(self.failures(self.repository("v0.9.0", "v0.10.0", "other"), "0.11.0"), [])
 
