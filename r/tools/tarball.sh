@@ -141,7 +141,7 @@ if [ "${CHECK:-}" = 1 ]; then
     say "R CMD check: $(sed -n 's/^Status: //p' "$work/check.log")"
     grep -A 3 'NOTE$' "$work/check.log" || true
     # What r/cran-comments.md does not explain. `Found` begins the lines of the note on compiled code.
-    if grep 'NOTE$' "$work/check.log" | grep -vE '^\* checking (installed package size|package dependencies|compiled code) ' ||
+    if grep '^\* .*NOTE$' "$work/check.log" | grep -vE '^\* checking (installed package size|package dependencies|compiled code) ' ||
         grep -E '^ +Found ' "$work/check.log" | grep -v "non-API calls to R: .R_PolledEvents., .R_wait_usec.$"; then
         fail "R CMD check has notes that r/cran-comments.md does not name"
     fi
