@@ -110,7 +110,7 @@ def licence(report: Report, tree: Path) -> None:
         done = subprocess.run(["cargo", "deny", "--offline", "check", "licenses", "bans", "sources"], cwd=tree, capture_output=True, text=True, check=False)
         report.check(done.returncode == 0, "cargo-deny: licences, duplicates, sources", f"cargo-deny:\n{done.stderr[-3000:]}")
     else:
-        report.not_checked("by cargo-deny, which is missing: cargo install cargo-deny --locked")
+        report.missing("by cargo-deny, which is missing: scripts/setup release")
     report.left_for_a_person("security advisories: `cargo deny check advisories` downloads them from GitHub")
 
 

@@ -66,6 +66,17 @@ class Preflight(InFolder):
                 report.missing("the program for macOS")
             self.assertEqual(report.failures, expected)
 
+    def test_without_cargo_deny_a_dry_run_passes_and_a_release_does_not(self) -> None:
+        for is_strict, expected in ((True, ["by cargo-deny, which is missing: scripts/setup release"]), (False, [])):
+            report = preflight.Report(is_strict)
+            with (
+                mock.patch("builtins.print"),
+                mock.patch.object(preflight.licences, "crates", lambda *words, **options: []),
+                mock.patch.object(shutil, "which", lambda name: None),
+            ):
+                preflight.licence(report, ROOT)
+            self.assertEqual(report.failures, expected)
+
     def test_a_clean_tree_and_a_newer_version_pass(self) -> None:
         self.assertEqual(self.failures(self.repository("v0.9.0", "v0.10.0", "other"), "0.11.0"), [])
 
@@ -317,14 +328,14 @@ class Release(InFolder):
 
     def test_a_whole_release_names_the_checks_of_all_artefacts(self) -> None:
         words, left, out = self.started("--full")
-        self.assertEqual(words, ["packaging/check", "archive", "wheel", "deb", "foreign", "image", "--from"])
+        self.assertEqual(words, ["packaging/check", "archive", "foreign", "wheel", "deb", "image", "--from"])
         self.assertEqual(left, [])
         self.assertRegex((out / "SHA256SUMS").read_text(), r"^[0-9a-f]{64}  httpuv_1.2.3.tar.gz\n$")
 
     def test_what_only_full_starts_is_named(self) -> None:
         words, left, _ = self.started()
-        self.assertEqual(words, ["packaging/check", "archive", "wheel", "deb", "--from"])
-        self.assertEqual(left, ["by packaging/check: foreign, image, which `--full` starts"])
+        self.assertEqual(words, ["packaging/check", "archive", "foreign", "wheel", "deb", "--from"])
+        self.assertEqual(left, ["by packaging/check: image, which `--full` starts"])
 
     def test_a_part_of_a_release_names_itself_to_the_checks(self) -> None:
         self.assertEqual(self.started("--target", "x86_64-unknown-linux-gnu")[0][-1], "--partial")

@@ -63,6 +63,9 @@ def commands(only: str | None) -> bool:
 
 
 def browser() -> bool:
+    if not (ROOT / "tests" / "browser" / "node_modules" / "playwright-core").is_dir():
+        print("FAILED the packages of the browser tests are missing: make setup-test", flush=True)
+        return False
     test = ROOT / "tests" / "site" / "site.test.mjs"
     return subprocess.run(["node", "--test", test], env=os.environ | {"SITE": str(SITE)}, check=False).returncode == 0
 

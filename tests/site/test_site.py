@@ -9,6 +9,7 @@ from pathlib import Path
 from unittest import mock
 
 import commands
+import run
 from commands import Failed, Page, blocks_of
 from links import check_links
 
@@ -16,6 +17,14 @@ from links import check_links
 specification = importlib.util.spec_from_file_location("website", commands.ROOT / "site" / "build.py")
 website = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(website)
+
+
+class Browser(unittest.TestCase):
+    def test_without_the_packages_of_the_browser_tests_the_failure_names_the_remedy(self):
+        printed = StringIO()
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(run, "ROOT", Path(folder)), redirect_stdout(printed):
+            self.assertFalse(run.browser())
+        self.assertIn("make setup-test", printed.getvalue())
 
 
 class Commands(unittest.TestCase):

@@ -408,9 +408,14 @@ impl Scoreboard {
     /// never begin it, so that another worker may receive the request.
     pub fn withdraw(&self, ticket: Ticket) -> bool {
         let place = &self.begun[ticket.place()];
-        let withdrawal = place
-            .fetch_update(SeqCst, SeqCst, |word| (word < begun(ticket)).then(|| withdrawn(ticket)));
-        withdrawal.is_ok() || place.load(SeqCst) == withdrawn(ticket)
+        let mut word = place.load(SeqCst);
+        while word < begun(ticket) {
+            match place.compare_exchange_weak(word, withdrawn(ticket), SeqCst, SeqCst) {
+                Ok(_) => return true,
+                Err(current) => word = current,
+            }
+        }
+        word == withdrawn(ticket)
     }
 
     /// Returns the metrics of the requests over connections that the worker has accepted on the

@@ -199,3 +199,21 @@ free_port <- function() {
 parallel_pool <- function() {
   curl::new_pool(multiplex = FALSE)
 }
+
+# Runs `run` in a forked child and returns its value. A thread of package later may hold a lock of that
+# package at the moment of the fork; in the child, which lacks the thread, the next callback of later
+# then waits for ever. Such a child is replaced by another one.
+in_fork <- function(run) {
+  for (attempt in 1:3) {
+    child <- parallel::mcparallel(run())
+    value <- parallel::mccollect(child, wait = FALSE, timeout = 20)
+    if (is.null(value)) {
+      tools::pskill(child$pid, tools::SIGKILL)
+    }
+    suppressWarnings(parallel::mccollect(child))
+    if (!is.null(value)) {
+      return(value[[1]])
+    }
+  }
+  stop("no forked child has returned a value")
+}

@@ -21,13 +21,13 @@ test_that("a fork can neither change nor stop a server of its parent", {
 
 test_that("a fork can run its own server", {
   server <- local_server(function(req) ok("parent"))
-  told <- parallel::mccollect(parallel::mcparallel({
+  told <- in_fork(function() {
     own <- startServer("127.0.0.1", 0, function(req) ok("child"))
     is_running <- own$isRunning()
     client <- local_client(own)
     text <- get(client)$text
     own$stop()
     list(is_running, text)
-  }))[[1]]
+  })
   expect_identical(told, list(TRUE, "child"))
 })

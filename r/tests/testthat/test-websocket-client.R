@@ -319,7 +319,7 @@ test_that("a fork cannot use a client of its parent, and can create its own", {
   echo <- local_echo()
   it <- local_ws(echo$url)
   wait_for(it, "open")
-  child <- parallel::mcparallel({
+  said <- in_fork(function() {
     theirs <- list(
       tryCatch(it$ws$send("lost"), error = conditionMessage),
       tryCatch(it$ws$close(), error = conditionMessage),
@@ -331,7 +331,6 @@ test_that("a fork cannot use a client of its parent, and can create its own", {
     mine$ws$send("mine")
     c(theirs, wait_for(mine, "message")$data)
   })
-  said <- parallel::mccollect(child)[[1]]
   expect_match(said[[1]], "belongs to the process from which this one was forked")
   expect_match(said[[2]], "belongs to the process from which this one was forked")
   expect_match(said[[3]], "of another R process")

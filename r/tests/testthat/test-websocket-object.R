@@ -93,7 +93,7 @@ test_that("using a WebSocket in a forked process is an error that says why", {
   said <- NULL
   server <- local_server(list(call = function(req) ok(), onWSOpen = function(ws) {
     ws$onMessage(function(binary, message) {
-      child <- parallel::mcparallel({
+      said <<- in_fork(function() {
         theirs <- list(
           tryCatch(ws$send("lost"), error = conditionMessage),
           tryCatch(ws$send(raw(1e6)), error = conditionMessage),
@@ -107,7 +107,6 @@ test_that("using a WebSocket in a forked process is an error that says why", {
         upgrade(client)
         c(theirs, rawToChar(next_frame(client)$payload))
       })
-      said <<- parallel::mccollect(child)[[1]]
       ws$send("here")
     })
   }))

@@ -37,6 +37,34 @@ pub(crate) enum Socket {
     Local(LocalStream),
 }
 
+/// The maximum number of bytes of one write over TCP. Windows takes all bytes of a write, however
+/// many, if the socket's buffer is not full: the server could neither limit the memory of responses
+/// nor measure how fast a client reads. Other systems take what fits into the buffer.
+const MAX_WRITE: usize = if cfg!(windows) { 64 << 10 } else { usize::MAX };
+
+/// The maximum number of buffers of a write that is shortened.
+const MAX_BUFFERS: usize = 8;
+
+/// Calls `write` with `buffers`, or if they have more than `max` bytes, with as many of them from
+/// the start as `max` permits.
+fn write_at_most<T>(
+    max: usize,
+    buffers: &[io::IoSlice<'_>],
+    write: impl FnOnce(&[io::IoSlice<'_>]) -> T,
+) -> T {
+    if max == usize::MAX || buffers.iter().map(|buffer| buffer.len()).sum::<usize>() <= max {
+        return write(buffers);
+    }
+    let mut first = [io::IoSlice::new(&[]); MAX_BUFFERS];
+    let mut rest = max;
+    for (at, buffer) in first.iter_mut().zip(buffers.iter().filter(|buffer| !buffer.is_empty())) {
+        let len = buffer.len().min(rest);
+        *at = io::IoSlice::new(&buffer[..len]);
+        rest -= len;
+    }
+    write(&first)
+}
+
 impl Socket {
     pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
@@ -64,14 +92,18 @@ impl Socket {
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         match self {
-            Socket::Tcp(socket) => AsyncWrite::poll_write_vectored(Pin::new(socket), cx, buffers),
+            Socket::Tcp(socket) => write_at_most(MAX_WRITE, buffers, |buffers| {
+                AsyncWrite::poll_write_vectored(Pin::new(socket), cx, buffers)
+            }),
             Socket::Local(socket) => AsyncWrite::poll_write_vectored(Pin::new(socket), cx, buffers),
         }
     }
 
     pub(crate) fn try_write_vectored(&self, buffers: &[io::IoSlice<'_>]) -> io::Result<usize> {
         match self {
-            Socket::Tcp(socket) => socket.try_write_vectored(buffers),
+            Socket::Tcp(socket) => {
+                write_at_most(MAX_WRITE, buffers, |buffers| socket.try_write_vectored(buffers))
+            }
             Socket::Local(socket) => socket.try_write_vectored(buffers),
         }
     }
@@ -292,5 +324,29 @@ impl Socket {
         if let Socket::Local(pipe) = self {
             pipe.disconnect();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSlice;
+
+    use super::*;
+
+    fn written(max: usize, buffers: &[&[u8]]) -> Vec<u8> {
+        let buffers: Vec<IoSlice<'_>> = buffers.iter().map(|bytes| IoSlice::new(bytes)).collect();
+        write_at_most(max, &buffers, |first| first.iter().flat_map(|part| part.to_vec()).collect())
+    }
+
+    #[test]
+    fn a_shortened_write_is_the_start_of_what_is_given() {
+        let empty: &[u8] = &[];
+        let buffers = [&[empty; 20][..], &[b"abc", b"", b"defg", b"h"]].concat();
+        for max in 1..10 {
+            assert_eq!(written(max, &buffers), &b"abcdefgh"[..max.min(8)]);
+        }
+        assert_eq!(written(usize::MAX, &buffers), b"abcdefgh");
+        // More buffers than a shortened write may have.
+        assert_eq!(written(29, &[&b"ab"[..]; 15]), b"ab".repeat(MAX_BUFFERS));
     }
 }

@@ -231,7 +231,6 @@ impl AsFd for PacketSocket {
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
-    use std::io::Write as _;
 
     use super::*;
 

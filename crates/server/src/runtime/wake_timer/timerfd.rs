@@ -52,7 +52,8 @@ fn timer() -> Option<OwnedFd> {
 fn start(timer: &OwnedFd, delay: Duration) -> bool {
     let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let once = libc::timespec {
-        tv_sec: libc::time_t::try_from(delay.as_secs()).unwrap_or(libc::time_t::MAX),
+        // `libc::time_t` is deprecated for musl, and has no other name.
+        tv_sec: i32::try_from(delay.as_secs()).unwrap_or(i32::MAX).into(),
         tv_nsec: libc::c_long::from(i32::try_from(delay.subsec_nanos()).unwrap_or(0)),
     };
     let setting = libc::itimerspec { it_interval: never, it_value: once };

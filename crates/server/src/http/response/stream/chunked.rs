@@ -219,15 +219,9 @@ mod tests {
 
     #[test]
     fn a_written_part_gives_up_its_memory_before_the_chunk_is_complete() {
-        let owner = std::sync::Arc::new([b'x'; 8]);
-        struct Shared(std::sync::Arc<[u8; 8]>);
-        impl AsRef<[u8]> for Shared {
-            fn as_ref(&self) -> &[u8] {
-                &*self.0
-            }
-        }
+        let owner: std::sync::Arc<[u8]> = vec![b'x'; 8].into();
         let mut next = Some(Bytes::from_static(b"rest"));
-        let first = Bytes::from_owner(Shared(std::sync::Arc::clone(&owner)));
+        let first = Bytes::from_owner(std::sync::Arc::clone(&owner));
         let mut chunk = Chunk::of(first, || next.take());
         chunk.advance("c\r\n".len() + 7);
         assert_eq!(std::sync::Arc::strong_count(&owner), 2);

@@ -464,8 +464,8 @@ impl ResponseStream {
         }
     }
 
-    /// Takes the next chunk of the response from the queue. Returns `None` if there is none, or if
-    /// enough bytes have been taken that are not written yet.
+    /// Takes the next chunk of the response from the queue. Returns `None` if the queue is empty,
+    /// or if enough bytes have been taken that are not written yet.
     pub(crate) fn take_queued(&self) -> Option<Bytes> {
         if self.in_hyper.get() >= MAX_IN_HYPER {
             return None;
