@@ -8,12 +8,15 @@ use crate::descriptor;
 /// The maximum number of descriptors in a packet.
 pub const MAX_DESCRIPTORS: usize = 2;
 
-/// The maximum number of descriptors that Linux passes in one packet (`SCM_MAX_FD`). If a peer
-/// passes more than [`MAX_DESCRIPTORS`], all of them are received, and then closed.
-const SYSTEM_MAX: usize = 253;
+/// The size in words of a control buffer. If a peer passes more than [`MAX_DESCRIPTORS`], all of
+/// them are received, and then closed. Linux passes at most 253 descriptors in one packet
+/// (`SCM_MAX_FD`), and macOS 2048 bytes of control data. macOS does not close those for which the
+/// buffer is too small.
+const CONTROL_WORDS: usize = 2048 / size_of::<u64>() + 8;
 
-/// The size in words of a control buffer for [`SYSTEM_MAX`] descriptors and the header before them.
-const CONTROL_WORDS: usize = SYSTEM_MAX / 2 + 8;
+/// Whether a sender must keep its descriptors open until the receiver has received them. macOS may
+/// close a descriptor on its way once the sender has closed it (Node.js has met this).
+pub const KEEPS_SENT: bool = cfg!(any(not(target_os = "linux"), feature = "portable"));
 
 /// The descriptors of a packet, in the order in which they were sent.
 pub type Descriptors = [Option<OwnedFd>; MAX_DESCRIPTORS];
@@ -41,7 +44,7 @@ impl DescriptorChannel {
         DescriptorChannel(end)
     }
 
-    /// Sends a packet with descriptors, which stay open in this process.
+    /// Sends a packet with descriptors, which stay open in this process. See [`KEEPS_SENT`].
     ///
     /// # Errors
     /// Returns `WouldBlock` if the peer has not received enough earlier packets, and otherwise the
@@ -77,7 +80,7 @@ impl DescriptorChannel {
                 libc::sendmsg(
                     self.0.as_raw_fd(),
                     &raw const message,
-                    NO_SIGNAL | libc::MSG_DONTWAIT,
+                    descriptor::NO_SIGNAL | libc::MSG_DONTWAIT,
                 )
             };
             if sent >= 0 {
@@ -126,6 +129,7 @@ impl DescriptorChannel {
         };
         // Everything is owned before anything is checked, so that a refused packet is closed.
         let mut received = Vec::new();
+        let end = message.msg_control as usize + size_of::<[u64; CONTROL_WORDS]>();
         // SAFETY: the system has written the headers, and the new descriptors belong to no one.
         unsafe {
             let mut header = libc::CMSG_FIRSTHDR(&raw const message);
@@ -133,6 +137,8 @@ impl DescriptorChannel {
                 if (found.cmsg_level, found.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
                     #[allow(clippy::unnecessary_cast, reason = "macOS has another type")]
                     let size = found.cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+                    // macOS does not correct the length of data for which the buffer is too small.
+                    let size = size.min(end - libc::CMSG_DATA(header) as usize);
                     let mut bytes = [0; size_of::<RawFd>()];
                     for at in 0..size / bytes.len() {
                         let place = libc::CMSG_DATA(header).add(at * bytes.len());
@@ -143,9 +149,10 @@ impl DescriptorChannel {
                 header = libc::CMSG_NXTHDR(&raw const message, header);
             }
         }
-        #[cfg(not(target_os = "linux"))]
-        for fd in &received {
-            descriptor::set_close_on_exec(fd.as_fd(), true)?;
+        if CLOSE_ON_EXEC == 0 {
+            for fd in &received {
+                descriptor::set_close_on_exec(fd.as_fd(), true)?;
+            }
         }
         let is_whole = message.msg_flags & (libc::MSG_CTRUNC | libc::MSG_TRUNC) == 0;
         let is_valid = len == 8 && (1..=MAX_DESCRIPTORS).contains(&received.len());
@@ -164,15 +171,11 @@ impl AsFd for DescriptorChannel {
     }
 }
 
-#[cfg(target_os = "linux")]
+/// The flag by which received descriptors are closed on exec, on Linux only.
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
 const CLOSE_ON_EXEC: libc::c_int = libc::MSG_CMSG_CLOEXEC;
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", not(feature = "portable"))))]
 const CLOSE_ON_EXEC: libc::c_int = 0;
-#[cfg(target_os = "linux")]
-const NO_SIGNAL: libc::c_int = libc::MSG_NOSIGNAL;
-// The socket was set not to raise the signal.
-#[cfg(not(target_os = "linux"))]
-const NO_SIGNAL: libc::c_int = 0;
 
 fn message(part: &mut libc::iovec, control: &mut [u64; CONTROL_WORDS]) -> libc::msghdr {
     // SAFETY: a zeroed message is a valid empty message.
@@ -218,6 +221,9 @@ mod tests {
         let (number, [first, second]) = theirs.receive().unwrap();
         assert_eq!((number, text(first), second.is_none()), (7, "a".to_owned(), true));
         let (number, [first, second]) = theirs.receive().unwrap();
+        // SAFETY: F_GETFD passes no memory.
+        let flags = unsafe { libc::fcntl(first.as_ref().unwrap().as_raw_fd(), libc::F_GETFD) };
+        assert_eq!(flags, libc::FD_CLOEXEC);
         assert_eq!((number, text(first), text(second)), (8, "b".to_owned(), "c".to_owned()));
         assert_eq!(theirs.receive().unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }

@@ -47,8 +47,8 @@
 //! # Systems
 //! - On Linux, the size of the memory is sealed, and the control channel has sockets that preserve
 //!   the boundaries of messages.
-//! - On macOS, the size of the memory can be set once, and the messages of the control channel
-//!   follow their lengths on a stream.
+//! - On macOS, the size of the memory can be set once, the messages of the control channel follow
+//!   their lengths on a stream, and sockets wake the processes where Linux has a futex and a timer.
 //! - On Windows, a server without a supervisor uses the [`Scoreboard`]. There are no inherited
 //!   descriptors and no control channel.
 
@@ -62,7 +62,6 @@ mod message;
 #[cfg(unix)]
 mod public_listeners;
 #[cfg(unix)]
-#[cfg_attr(not(target_os = "linux"), path = "rings/none.rs")]
 pub mod rings;
 mod routes;
 mod scoreboard;

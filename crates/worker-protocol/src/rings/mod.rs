@@ -3,7 +3,7 @@
 //! data.
 //!
 //! # Layout
-//! Each start of a worker has one sealed memory with two directions, *down* (to the worker) and
+//! Each start of a worker has one shared memory with two directions, *down* (to the worker) and
 //! *up* (to the front end). A direction consists of:
 //!
 //! | part | written by | contents |
@@ -22,8 +22,8 @@
 //! therefore never full before its slab is ([`SendError::Full`]).
 //!
 //! A descriptor that belongs to a record crosses in a packet of a separate channel, which is sent
-//! before the record. Packets are numbered, and the block is the acknowledgement. A record that is
-//! longer than a block is a sealed file in memory, whose descriptor crosses in the same way.
+//! before the record. Packets are numbered, and the block is the acknowledgement. The content of
+//! a record that is longer than a block is a file, whose descriptor crosses in the same way.
 //!
 //! # Order of accesses
 //! - A sender writes the block, and then the word with `Release`. The receiver reads the word with
@@ -49,6 +49,8 @@ mod sender;
 mod sleep;
 #[cfg(test)]
 mod tests;
+#[cfg_attr(all(target_os = "linux", not(feature = "portable")), path = "wakers/linux.rs")]
+#[cfg_attr(any(not(target_os = "linux"), feature = "portable"), path = "wakers/portable.rs")]
 mod wakers;
 
 use std::io;
@@ -65,6 +67,7 @@ pub use self::receiver::{Arrivals, Arrived, MAX_LONG_RECORD, Malformed, Receiver
 pub use self::sender::{SendError, Sender};
 pub use self::sleep::{Sleep, SleepWord};
 pub use self::wakers::RingWakers;
+use self::wakers::Waiter;
 
 /// One end of the rings between the front end and a worker.
 #[derive(Debug)]
@@ -88,13 +91,18 @@ pub struct RingHandles {
 }
 
 impl RingEnd {
-    fn new(mapping: Arc<Mapping>, channel: DescriptorChannel, side: Side) -> RingEnd {
+    fn new(
+        mapping: Arc<Mapping>,
+        channel: DescriptorChannel,
+        side: Side,
+        [own, peer]: [Waiter; 2],
+    ) -> RingEnd {
         let channel = Arc::new(channel);
         RingEnd {
             sender: Sender::new(Arc::clone(&mapping), Arc::clone(&channel), side),
             receiver: Receiver::new(Arc::clone(&mapping), channel, side.other()),
-            own_sleep: SleepWord::new(Arc::clone(&mapping), side),
-            peer_sleep: SleepWord::new(mapping, side.other()),
+            own_sleep: SleepWord::new(Arc::clone(&mapping), side, own),
+            peer_sleep: SleepWord::new(mapping, side.other(), peer),
         }
     }
 
@@ -108,9 +116,10 @@ impl RingEnd {
         let mapping = Mapping::new(shared_memory::borrow(&memory))?;
         mapping.write_signature();
         let (ours, channel) = DescriptorChannel::pair()?;
-        let wakers = RingWakers::create()?;
-        let handles = RingHandles { memory, channel, wakers: wakers.clone() };
-        Ok((RingEnd::new(Arc::new(mapping), ours, Side::FrontEnd), wakers, handles))
+        let [wakers, theirs] = RingWakers::create()?;
+        let handles = RingHandles { memory, channel, wakers: theirs };
+        let end = RingEnd::new(Arc::new(mapping), ours, Side::FrontEnd, wakers.waiters());
+        Ok((end, wakers, handles))
     }
 }
 
@@ -130,13 +139,14 @@ impl RingHandles {
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
         let channel = DescriptorChannel::from_end(self.channel);
-        Ok((RingEnd::new(Arc::new(mapping), channel, Side::Worker), self.wakers))
+        let waiters = self.wakers.waiters();
+        Ok((RingEnd::new(Arc::new(mapping), channel, Side::Worker, waiters), self.wakers))
     }
 
     /// Returns the descriptors that the worker inherits.
     pub(crate) fn all(&self) -> [BorrowedFd<'_>; 5] {
-        let [worker, front_end, timer] = self.wakers.all();
-        [self.memory.as_fd(), self.channel.as_fd(), worker, front_end, timer]
+        let [one, two, three] = self.wakers.all();
+        [self.memory.as_fd(), self.channel.as_fd(), one, two, three]
     }
 
     /// Takes ownership of inherited descriptors.

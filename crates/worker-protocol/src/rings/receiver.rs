@@ -2,14 +2,13 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{Read as _, Seek as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use rookery_system::descriptor_channel::{DescriptorChannel, Descriptors};
-use rookery_system::sealed_file;
+use rookery_system::{content_file, file};
 
 use super::layout::{Mapping, Record, Side, WORDS};
 
@@ -68,8 +67,7 @@ impl Receiver {
     pub fn take(&mut self, out: &mut Vec<u8>) -> Result<Option<Arrived>, Malformed> {
         let taken = self.taken.load(Relaxed);
         let direction = &self.mapping.shared().sent_by[self.sender as usize];
-        let word = &direction.records.0[taken % WORDS];
-        let value = word.load(Acquire);
+        let value = direction.records.0[taken % WORDS].load(Acquire);
         if value == 0 {
             return Ok(None);
         }
@@ -85,15 +83,17 @@ impl Receiver {
             start.copy_to_nonoverlapping(out.as_mut_ptr(), record.len);
             out.set_len(record.len);
         }
-        word.store(0, Release);
+        let mut arrived = Arrived { kind: record.kind, descriptor: None };
+        // Before the block is returned, because the sender may then close its descriptors.
+        if record.is_long || record.has_descriptor {
+            arrived.descriptor = self.take_descriptors(&record, out)?;
+        }
+        let direction = &self.mapping.shared().sent_by[self.sender as usize];
+        direction.records.0[taken % WORDS].store(0, Release);
         // There are fewer blocks than words, so this word is free, or the sender has not obeyed.
         let returns = &direction.returns.0[taken % WORDS];
         returns.store(record.block as u64 + 1, Release);
         self.taken.store(taken.wrapping_add(1), Relaxed);
-        let mut arrived = Arrived { kind: record.kind, descriptor: None };
-        if record.is_long || record.has_descriptor {
-            arrived.descriptor = self.take_descriptors(&record, out)?;
-        }
         Ok(Some(arrived))
     }
 
@@ -118,16 +118,17 @@ impl Receiver {
             let len = usize::try_from(len).ok().filter(|len| *len <= MAX_LONG_RECORD);
             let len = len.ok_or(Malformed)?;
             // Any other file could make this thread wait.
-            let mut file = Some(File::from(content))
-                .filter(|file| sealed_file::is_sealed(file.as_fd()))
+            let content = Some(File::from(content))
+                .filter(|content| content_file::is_one(content.as_fd()))
                 .ok_or(Malformed)?;
-            out.clear();
-            out.reserve_exact(len);
-            file.rewind().map_err(|_| Malformed)?;
-            let read = file.take(len as u64).read_to_end(out);
-            if read.ok() != Some(len) {
+            let has_all = content.metadata().is_ok_and(|metadata| metadata.len() >= len as u64);
+            if !has_all {
                 return Err(Malformed);
             }
+            // Zeroed memory of this size comes from the system without being written.
+            *out = vec![0; len];
+            // Where files are not sealed, a hostile process may truncate the file now.
+            file::read_exact_at(&content, out, 0).map_err(|_| Malformed)?;
         }
         Ok(descriptor)
     }

@@ -1,12 +1,12 @@
 //! The sender of records: it owns the blocks of a slab.
 
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use rookery_system::descriptor_channel::DescriptorChannel;
-use rookery_system::sealed_file;
+use rookery_system::content_file;
+use rookery_system::descriptor_channel::{DescriptorChannel, KEEPS_SENT};
 
 use super::layout::{BLOCKS, CLASSES, MAX_RECORD_LEN, Mapping, Place, Record, Side, WORDS, place};
 use super::receiver::Malformed;
@@ -28,6 +28,9 @@ pub struct Sender {
     free: [Vec<u16>; CLASSES.len()],
     /// Whether the receiver has each block. Returned blocks are checked against it.
     is_lent: Box<[bool; BLOCKS]>,
+    /// Blocks that the receiver has, and the descriptors that were sent with their records. They
+    /// are closed when a later record is sent. Empty unless [`KEEPS_SENT`].
+    kept: Vec<(usize, Vec<OwnedFd>)>,
 }
 
 /// The reason why a record was not sent.
@@ -69,6 +72,7 @@ impl Sender {
             returned: 0,
             free,
             is_lent: Box::new([false; BLOCKS]),
+            kept: Vec::new(),
         }
     }
 
@@ -96,7 +100,7 @@ impl Sender {
 
     /// Sends a record, and a copy of a descriptor with it. The receiver is not woken: see
     /// [`SleepWord::take_sleep`](super::SleepWord::take_sleep). A record that is longer than
-    /// [`MAX_RECORD_LEN`] crosses in a file in memory.
+    /// [`MAX_RECORD_LEN`] crosses in a file.
     ///
     /// # Errors
     /// Returns the reason if the record was not sent.
@@ -111,7 +115,7 @@ impl Sender {
     ) -> Result<(), SendError> {
         assert!(kind != 0, "0 means that a word is free");
         if bytes.len() <= MAX_RECORD_LEN && descriptor.is_none() {
-            return self.publish(kind, bytes, (false, false));
+            return self.publish(kind, bytes, (false, false)).map(drop);
         }
         self.send_descriptors(kind, bytes, descriptor)
     }
@@ -128,11 +132,13 @@ impl Sender {
             return Err(SendError::Full);
         }
         let content = if bytes.len() > MAX_RECORD_LEN {
-            Some(sealed_file::create([bytes]).map_err(|_| SendError::System)?)
+            Some(content_file::create([bytes]).map_err(|_| SendError::System)?)
         } else {
             None
         };
         let both: Vec<_> = content.iter().map(|file| file.as_fd()).chain(descriptor).collect();
+        let copies = both.iter().filter(|_| KEEPS_SENT).map(BorrowedFd::try_clone_to_owned);
+        let copies: Vec<_> = copies.collect::<Result<_, _>>().map_err(|_| SendError::System)?;
         match self.channel.send(self.packets, &both) {
             Ok(()) => self.packets += 1,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -141,17 +147,24 @@ impl Sender {
             Err(_) => return Err(SendError::System),
         }
         let len = (bytes.len() as u64).to_le_bytes();
-        let block = if content.is_some() { &len } else { bytes };
-        self.publish(kind, block, (content.is_some(), descriptor.is_some()))
+        let bytes = if content.is_some() { &len } else { bytes };
+        let block = self.publish(kind, bytes, (content.is_some(), descriptor.is_some()))?;
+        if KEEPS_SENT {
+            self.kept.push((block, copies));
+        }
+        Ok(())
     }
 
-    /// Copies a record into a block, and passes the block to the receiver.
+    /// Copies a record into a block, and passes the block to the receiver. Returns the block.
     fn publish(
         &mut self,
         kind: u8,
         bytes: &[u8],
         (is_long, has_descriptor): (bool, bool),
-    ) -> Result<(), SendError> {
+    ) -> Result<usize, SendError> {
+        if !self.kept.is_empty() {
+            self.take_returns()?;
+        }
         let (block, place) = self.take_block(bytes.len())?;
         // SAFETY: the block has at least the length of `bytes`. Nothing else accesses the block,
         // because the receiver has returned it or has never had it; if a hostile process writes to
@@ -170,7 +183,7 @@ impl Sender {
         }
         word.store(record.word(), Release);
         self.sent += 1;
-        Ok(())
+        Ok(block)
     }
 
     /// Returns true if a block of the largest class is free, into which every record fits.
@@ -212,6 +225,9 @@ impl Sender {
                 return Err(Malformed);
             }
             self.free[place.class].push(block as u16);
+            if !self.kept.is_empty() {
+                self.kept.retain(|(other, _)| *other != block);
+            }
         }
         Ok(())
     }

@@ -5,9 +5,8 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, fence};
 use std::time::Duration;
 
-use rookery_system::shared_wait;
-
 use super::layout::{Mapping, Side};
+use super::wakers::Waiter;
 
 /// How a side sleeps, and thus how it is woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,11 +25,12 @@ pub enum Sleep {
 pub struct SleepWord {
     mapping: Arc<Mapping>,
     side: Side,
+    waiter: Waiter,
 }
 
 impl SleepWord {
-    pub(super) fn new(mapping: Arc<Mapping>, side: Side) -> SleepWord {
-        SleepWord { mapping, side }
+    pub(super) fn new(mapping: Arc<Mapping>, side: Side, waiter: Waiter) -> SleepWord {
+        SleepWord { mapping, side, waiter }
     }
 
     fn word(&self) -> &AtomicU32 {
@@ -58,13 +58,13 @@ impl SleepWord {
 
     /// Announces that this side is awake.
     pub fn set_awake(&self) {
-        self.word().store(Sleep::Awake as u32, Relaxed);
+        self.waiter.set_awake(self.word());
     }
 
     /// Sleeps until the other side or another thread wakes this one, but at most for `timeout`. The
     /// caller has [announced](Self::announce) [`Sleep::Waiting`].
     pub fn wait(&self, timeout: Duration) {
-        shared_wait::wait(self.word(), Sleep::Waiting as u32, timeout);
+        self.waiter.wait(self.word(), timeout);
         self.set_awake();
     }
 
@@ -93,7 +93,6 @@ impl SleepWord {
 
     /// Wakes this side, which was [`Sleep::Waiting`].
     pub fn wake(&self) {
-        // Cannot fail, because the memory is mapped.
-        let _ = shared_wait::wake(self.word());
+        self.waiter.wake(self.word());
     }
 }

@@ -1,10 +1,11 @@
 //! Tests of the rings. The two ends are in one process, with two mappings of the memory.
 
+use std::io::Read as _;
 use std::os::fd::AsFd as _;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use rookery_system::sealed_file;
+use rookery_system::content_file;
 
 use super::layout::{BLOCKS, CLASSES, Mapping, Side, WORDS, place};
 use super::*;
@@ -15,8 +16,9 @@ fn pair() -> (RingEnd, RingEnd) {
         // Miri has no sockets. The tests that it runs send no descriptors.
         let channel =
             || DescriptorChannel::from_end(std::fs::File::open("/dev/null").unwrap().into());
-        let front = RingEnd::new(Arc::clone(&mapping), channel(), Side::FrontEnd);
-        return (front, RingEnd::new(mapping, channel(), Side::Worker));
+        let waiters = Default::default;
+        let front = RingEnd::new(Arc::clone(&mapping), channel(), Side::FrontEnd, waiters());
+        return (front, RingEnd::new(mapping, channel(), Side::Worker, waiters()));
     }
     let (front, _, handles) = RingEnd::create().unwrap();
     (front, handles.attach().unwrap().0)
@@ -70,7 +72,7 @@ fn a_sender_without_blocks_is_full_until_some_are_returned() {
 fn long_records_and_descriptors_arrive_between_others() {
     let (mut front, mut worker) = pair();
     let long: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
-    let file = sealed_file::create([&b"a file"[..]]).unwrap();
+    let file = content_file::create([&b"a file"[..]]).unwrap();
     front.sender.send(1, b"short", None).unwrap();
     front.sender.send(2, &long, None).unwrap();
     front.sender.send(3, b"with", Some(file.as_fd())).unwrap();
@@ -99,7 +101,7 @@ fn long_records_and_descriptors_arrive_between_others() {
 #[cfg_attr(miri, ignore = "files and sockets")]
 fn a_record_whose_descriptors_the_channel_does_not_accept_is_sent_later() {
     let (mut front, mut worker) = pair();
-    let file = sealed_file::create([&b"x"[..]]).unwrap();
+    let file = content_file::create([&b"x"[..]]).unwrap();
     let mut out = Vec::new();
     let sent =
         (0..10_000).find(|_| front.sender.send(1, b"y", Some(file.as_fd())).is_err()).unwrap();
@@ -118,7 +120,7 @@ fn a_record_whose_descriptors_the_channel_does_not_accept_is_sent_later() {
 fn descriptors_of_a_hostile_worker_are_found() {
     const IS_LONG: u64 = 1 << 55;
     const HAS_DESCRIPTOR: u64 = 1 << 54;
-    let sealed = || sealed_file::create([&b"content"[..]]).unwrap();
+    let sealed = || content_file::create([&b"content"[..]]).unwrap();
     let hostile = |flags: u64, len: u64, packet: Option<(u64, Vec<std::fs::File>)>| {
         let (mut front, worker) = pair();
         if let Some((number, files)) = packet {
@@ -151,11 +153,45 @@ fn descriptors_of_a_hostile_worker_are_found() {
         (IS_LONG, MAX_LONG_RECORD as u64 + 1, Some((0, vec![sealed()]))),
         (IS_LONG, u64::MAX, Some((0, vec![sealed()]))),
         (IS_LONG, 7, Some((0, vec![pipe]))),
-        (IS_LONG, 0, Some((0, vec![tempfile::tempfile().unwrap()]))),
+        (IS_LONG, 0, Some((0, vec![std::fs::File::open("/").unwrap()]))),
+        (
+            IS_LONG,
+            7,
+            Some((0, vec![std::fs::File::open(std::env::current_exe().unwrap()).unwrap()])),
+        ),
     ] {
         let text = format!("{flags:x} {len} {packet:?}");
         assert_eq!(hostile(flags, len, packet), Err(Malformed), "{text}");
     }
+}
+
+#[test]
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
+#[cfg_attr(miri, ignore = "files and sockets")]
+fn long_records_in_files_that_are_not_sealed_are_refused() {
+    let (mut front, worker) = pair();
+    let file = tempfile::tempfile().unwrap();
+    worker.sender.channel().send(0, &[file.as_fd()]).unwrap();
+    let record = &worker.sender.mapping().shared().sent_by[Side::Worker as usize].records.0[0];
+    record.store(1 << 56 | 1 << 55 | 8, Relaxed);
+    assert_eq!(take(&mut front, &mut Vec::new()), Err(Malformed));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "files and sockets")]
+fn a_sent_descriptor_stays_open_until_it_arrives_and_no_longer_than_to_the_next_record() {
+    let (mut front, mut worker) = pair();
+    let (mut reader, writer) = std::os::unix::net::UnixStream::pair().unwrap();
+    reader.set_nonblocking(true).unwrap();
+    let mut is_open = || reader.read(&mut [0]).is_err();
+    front.sender.send(1, b"x", Some(writer.as_fd())).unwrap();
+    drop(writer);
+    let mut out = Vec::new();
+    let arrived = worker.receiver.take(&mut out).unwrap().unwrap();
+    front.sender.send(2, b"y", None).unwrap();
+    assert!(is_open());
+    drop(arrived);
+    assert!(!is_open());
 }
 
 #[test]

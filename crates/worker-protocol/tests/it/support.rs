@@ -4,6 +4,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixListener;
 use std::process::{Child, Command, Stdio};
 
+use rookery_worker_protocol::rings::RingHandles;
 use rookery_worker_protocol::{
     ControlChannel, PublicDescriptors, SharedScoreboard, WorkerEnvironment,
 };
@@ -28,11 +29,16 @@ impl Drop for Worker {
 /// Starts the ignored test with this name as a worker. Its standard output is a pipe, and
 /// `argument` is passed to it.
 pub(crate) fn start(test: &str, argument: &str) -> Worker {
-    start_with(test, argument, PublicDescriptors::default())
+    start_with(test, argument, PublicDescriptors::default(), None)
 }
 
-/// Starts a worker like [`start`], with public listeners.
-pub(crate) fn start_with(test: &str, argument: &str, public: PublicDescriptors<'_>) -> Worker {
+/// Starts a worker like [`start`], with public listeners and rings.
+pub(crate) fn start_with(
+    test: &str,
+    argument: &str,
+    public: PublicDescriptors<'_>,
+    rings: Option<&RingHandles>,
+) -> Worker {
     let folder = tempfile::tempdir().unwrap();
     let listener = UnixListener::bind(folder.path().join("worker")).unwrap();
     let (control, their_control) = ControlChannel::pair().unwrap();
@@ -50,7 +56,7 @@ pub(crate) fn start_with(test: &str, argument: &str, public: PublicDescriptors<'
         id: "00ff",
         public,
         gate: None,
-        rings: None,
+        rings,
     };
     hand_over.apply(&mut command);
     let process = command.spawn().unwrap();

@@ -16,6 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rookery_system::fork::CloseInChild;
+use rookery_worker_protocol::rings::RingWakers;
 use rookery_worker_protocol::{
     ControlChannel, ErrorReport, Inherited, KEEP_WEBSOCKETS, MAX_ANNOUNCEMENT_SIZE, Message,
     Received, SharedScoreboard,
@@ -66,9 +67,9 @@ pub struct Supervision {
     /// Notifies the I/O thread that an announcement or a message did not fit into the control
     /// channel, so that the thread sends it later.
     channel_full: Notify,
-    /// What becomes readable when records arrive in the rings while the application waits
+    /// What wakes the I/O thread when records arrive in the rings while the application waits
     /// elsewhere.
-    records_arrived: Option<Arc<OwnedFd>>,
+    wakers: Option<RingWakers>,
     on_request: Box<dyn Fn(SupervisorRequest) + Send + Sync>,
 }
 
@@ -83,7 +84,7 @@ impl Supervision {
     /// block.
     pub fn new(
         inherited: Inherited,
-        records_arrived: Option<Arc<OwnedFd>>,
+        wakers: Option<RingWakers>,
         on_request: impl Fn(SupervisorRequest) + Send + Sync + 'static,
     ) -> Supervision {
         let Inherited { listener, control, scoreboard, public, log, cookie, rings: _ } = inherited;
@@ -102,7 +103,7 @@ impl Supervision {
             announcements: Mutex::default(),
             confirmed: Condvar::new(),
             channel_full: Notify::new(),
-            records_arrived,
+            wakers,
             on_request: Box::new(on_request),
         }
     }
@@ -356,12 +357,13 @@ pub(in crate::runtime) fn receive_messages(
 
 /// Tells the application that records have arrived in the rings while it waits elsewhere.
 async fn watch_rings(supervision: Arc<Supervision>) {
-    let Some(arrived) = &supervision.records_arrived else { return };
+    let Some(wakers) = &supervision.wakers else { return };
     // SAFETY: the watched value owns the descriptor, which stays open and unchanged.
     let watched =
-        unsafe { AsyncFd::register_with_interest(Arc::clone(arrived), Interest::READABLE) };
+        unsafe { AsyncFd::register_with_interest(wakers.watched_by_worker(), Interest::READABLE) };
     let Ok(watched) = watched else { return };
     while let Ok(mut ready) = watched.readable().await {
+        wakers.on_worker_woken();
         ready.clear_ready();
         (supervision.on_request)(SupervisorRequest::RecordsArrived);
     }

@@ -303,7 +303,7 @@ impl WorkerRings {
     }
 
     /// Wakes a sleeping front end if the oldest record has waited, and otherwise makes sure that it
-    /// wakes soon.
+    /// wakes soon. Without a timer, wakes it at once.
     fn announce_in_time(&mut self) {
         self.is_unannounced = true;
         if !self.front_end_sleep.is_asleep() {
@@ -313,7 +313,9 @@ impl WorkerRings {
         match self.oldest {
             None => {
                 self.oldest = Some(now);
-                self.wakers.wake_front_end_within(MAX_DELAY);
+                if !self.wakers.wake_front_end_within(MAX_DELAY) {
+                    self.flush();
+                }
             }
             Some(oldest) if now - oldest >= COALESCE => self.flush(),
             Some(_) => {}

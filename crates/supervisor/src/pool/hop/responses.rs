@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use rookery_exchange::wire::{self, Down};
 use rookery_exchange::{AppTimes, Exchange, ExchangeId, ResponseBody, StreamEnd};
-use rookery_system::sealed_file;
+use rookery_system::content_file;
 use rookery_worker_protocol::Ticket;
 
 use super::requests::end;
@@ -110,7 +110,7 @@ fn read_short_body(pool: &PoolContext, exchange: &mut Exchange) -> bool {
     let ResponseBody::File { file, len } = exchange.response().body() else { return true };
     let len = usize::try_from(*len).unwrap_or(usize::MAX);
     // Any other file could make this thread wait for a disk.
-    if len as u64 > pool.limits.max_whole_body || !sealed_file::is_sealed(file.as_fd()) {
+    if len as u64 > pool.limits.max_whole_body || !content_file::is_one(file.as_fd()) {
         return true;
     }
     let mut body = vec![0; len];

@@ -41,9 +41,9 @@ impl Core {
                 inherited.scoreboard.set_own_process();
                 // The supervisor has set it to a folder for this worker only.
                 self.profiling.folder = std::env::var_os("TMPDIR").map(Into::into);
-                let records_arrived = rings.as_ref().map(|(_, wakers)| wakers.watched_by_worker());
+                let wakers = rings.as_ref().map(|(_, wakers)| wakers.clone());
                 let schedule = core::schedule();
-                let supervision = Supervision::new(inherited, records_arrived, move |asked| {
+                let supervision = Supervision::new(inherited, wakers, move |asked| {
                     if asked == SupervisorRequest::RecordsArrived {
                         if let Some(schedule) = schedule {
                             schedule();

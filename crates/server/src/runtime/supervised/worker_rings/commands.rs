@@ -8,7 +8,7 @@ use rookery_exchange::wire::{MAX_INLINE_BODY, Up};
 use rookery_exchange::{
     Command, Event, Exchange, Link, MessageKind, Payload, ResponseBody, StreamEnd, WebSocketId,
 };
-use rookery_system::sealed_file;
+use rookery_system::content_file;
 use rookery_worker_protocol::rings::{MAX_LONG_RECORD, SendError};
 
 use super::{FROM_FRONT_END, MAX_IDLE, Socket, Stream, Unsent, WorkerRings};
@@ -115,7 +115,7 @@ impl WorkerRings {
         } else if let Some(bytes) = long_body(&exchange) {
             // The response crosses at once, however fast the client reads it and whatever this
             // thread does next.
-            (file, file_len) = (sealed_file::create([bytes]).ok(), Some(bytes.len() as u64));
+            (file, file_len) = (content_file::create([bytes]).ok(), Some(bytes.len() as u64));
         }
         let mut record = std::mem::take(&mut self.record);
         record.clear();

@@ -1,21 +1,13 @@
-//! A substitute for a worker's end of the rings, on systems without rings. No value of this type
-//! exists there.
+//! A substitute for a worker's end of the rings, on systems where no process is a worker. No value
+//! of this type exists there.
 
 use rookery_exchange::{Command, Event, Link, ListenerId};
-#[cfg(unix)]
-use rookery_worker_protocol::rings::{RingEnd, RingWakers};
 
 /// A worker's end of the rings to the supervisor's front end.
 #[derive(Debug)]
 pub enum WorkerRings {}
 
 impl WorkerRings {
-    /// Creates the worker's end.
-    #[cfg(unix)]
-    pub fn new((end, _): (RingEnd, RingWakers), _: &Link) -> WorkerRings {
-        match end {}
-    }
-
     /// Makes the application wait for the rings' events together with those of the link.
     pub fn attach(&self, _: &Link) {
         match *self {}

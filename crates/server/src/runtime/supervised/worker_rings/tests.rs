@@ -115,7 +115,8 @@ fn the_front_end_is_woken_once_for_several_records_and_in_time() {
         exchange
     };
     test.send(Command::Respond(exchange));
-    assert!(test.rings.front_end_sleep.is_asleep(), "the timer will wake it");
+    let has_timer = cfg!(all(target_os = "linux", not(feature = "portable")));
+    assert_eq!(test.rings.front_end_sleep.is_asleep(), has_timer, "a timer wakes it, if any");
     assert!(test.next().is_none());
     assert!(!test.rings.front_end_sleep.is_asleep(), "there is nothing else to do");
 }

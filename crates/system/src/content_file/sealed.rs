@@ -1,4 +1,5 @@
-//! Files in memory whose contents cannot change any more, on Linux.
+//! Files by which bytes are passed to another process, on Linux: in memory, with contents that
+//! cannot change any more.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -8,7 +9,7 @@ use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 const SEALS: libc::c_int =
     libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
 
-/// Creates a file in memory with these contents, which can only be read.
+/// Creates a file with these contents, to be passed to another process.
 ///
 /// # Errors
 /// Returns the system's error if memory or descriptors have run out.
@@ -27,9 +28,10 @@ pub fn create<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> io::Result<File>
     Ok(file)
 }
 
-/// Returns true if a descriptor refers to a file that [`create`] has created, in this process or in
-/// another one. Reading such a file never waits for a disk.
-pub fn is_sealed(file: BorrowedFd<'_>) -> bool {
+/// Returns true if a descriptor may refer to a file that [`create`] has created, in this process or
+/// in another one, so that a thread that must not wait can read the file. Here, no process can
+/// change the file, and reading it never waits for a disk.
+pub fn is_one(file: BorrowedFd<'_>) -> bool {
     // SAFETY: the call passes no memory. It fails for a descriptor that is not a file in memory.
     let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
     seals >= 0 && seals & SEALS == SEALS
@@ -43,11 +45,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sealed_file_can_only_be_read() {
+    fn the_file_can_only_be_read() {
         let file = create([&b"one "[..], b"two"]).unwrap();
-        assert!(is_sealed(file.as_fd()));
+        assert!(is_one(file.as_fd()));
         assert_eq!(file.metadata().unwrap().len(), 7);
         assert!((&file).write_all(b"x").is_err() && file.set_len(3).is_err());
-        assert!(!is_sealed(tempfile::tempfile().unwrap().as_fd()));
+        assert!(!is_one(tempfile::tempfile().unwrap().as_fd()));
     }
 }
