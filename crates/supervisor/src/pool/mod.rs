@@ -21,7 +21,6 @@ mod context;
 mod deferred_body;
 mod dispatch;
 mod error_reply;
-#[cfg_attr(not(target_os = "linux"), path = "hop/none.rs")]
 mod hop;
 mod limits;
 mod open_tunnels_and_streams;

@@ -91,12 +91,7 @@ pub(crate) fn spawn(
     let (scoreboard, memory) = SharedScoreboard::create()?;
     // For tests, the variable makes requests go over the Unix socket.
     let is_relaying = std::env::var_os("ROOKERY_INTERNAL_RELAY").is_some();
-    let rings = match RingEnd::create() {
-        _ if is_relaying => None,
-        // This system has no rings.
-        Err(error) if error.kind() == io::ErrorKind::Unsupported => None,
-        rings => Some(rings?),
-    };
+    let rings = if is_relaying { None } else { Some(RingEnd::create()?) };
     let id = WorkerId::new()?;
     let called = id.to_string();
     let is_preloaded = gate.is_some();

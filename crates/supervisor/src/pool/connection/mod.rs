@@ -4,7 +4,6 @@
 pub(super) mod framing;
 pub(super) mod request_writer;
 pub(super) mod response_headers;
-#[cfg_attr(not(target_os = "linux"), path = "ring_none.rs")]
 pub(super) mod ring_connection;
 mod spooled_body;
 pub(super) mod worker_connection;
