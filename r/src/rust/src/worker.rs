@@ -155,8 +155,12 @@ impl Core {
         );
         self.show_task(event);
         if let Event::Request(exchange) | Event::Head(exchange) = event {
-            scoreboard.count_taken();
-            if Ticket::of_word(exchange.ticket()).is_some_and(|ticket| !scoreboard.begin(ticket)) {
+            let ticket = Ticket::of_word(exchange.ticket());
+            // A request whose head R has inspected before counts once.
+            if !ticket.is_some_and(|ticket| scoreboard.has_begun(ticket)) {
+                scoreboard.count_taken();
+            }
+            if ticket.is_some_and(|ticket| !scoreboard.begin(ticket)) {
                 return false;
             }
             if let Some(admin) = &self.admin {
