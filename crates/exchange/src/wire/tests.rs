@@ -36,7 +36,14 @@ fn written(exchange: &Exchange) -> Vec<u8> {
 }
 
 fn read(bytes: &[u8], file: Option<File>, exchange: &mut Exchange) -> Result<(), Malformed> {
-    read_request(bytes, 5, |id| id + 1, exchange, (file, true), &Arc::new(BodyBufferPool::default()))
+    read_request(
+        bytes,
+        5,
+        |id| id + 1,
+        exchange,
+        (file, true),
+        &Arc::new(BodyBufferPool::default()),
+    )
 }
 
 fn file(text: &str) -> File {

@@ -26,18 +26,11 @@ pub(super) fn end(sent: SentRequest, backend: &PoolBackend) -> QueuedRequest {
     sent.request
 }
 
-/// Returns true if the worker's own server must process this request.
-fn is_relayed(assignment: &Assignment) -> bool {
-    assignment.backend.entry.serves_own_files()
-}
-
 fn form(request: &QueuedRequest, backend: &PoolBackend) -> RequestForm {
     let exchange = &request.exchange;
     if request.is_head_only {
         RequestForm::HeadOnly
-    } else if backend.entry.sees_heads()
-        && !exchange.is_head_seen()
-        && !exchange.body().is_empty()
+    } else if backend.entry.sees_heads() && !exchange.is_head_seen() && !exchange.body().is_empty()
     {
         RequestForm::HeadFirst
     } else {
@@ -61,7 +54,7 @@ pub(in crate::pool) fn try_send(
     pool: &PoolContext,
     assignment: Assignment,
 ) -> Result<(), Assignment> {
-    if assignment.backend.rings.is_none() || is_relayed(&assignment) {
+    if assignment.backend.rings.is_none() {
         return Err(assignment);
     }
     let backend = Rc::clone(&assignment.backend);

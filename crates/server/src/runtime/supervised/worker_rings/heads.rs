@@ -1,7 +1,9 @@
 //! Requests whose heads the application inspects before it gets their bodies.
 
 use rookery_exchange::wire::Up;
-use rookery_exchange::{AppToken, Event, Exchange, ExchangeId, Link, Payload, PushError, StreamEnd};
+use rookery_exchange::{
+    AppToken, Event, Exchange, ExchangeId, Link, Payload, PushError, StreamEnd,
+};
 
 use super::WorkerRings;
 use super::commands::there;
