@@ -8,6 +8,7 @@ use std::sync::Arc;
 use rookery_exchange::{
     Command, Event, Exchange, IoWaker, MessageKind, Payload, PushError, WakeUp, WebSocketId,
 };
+use rookery_server::static_files::StaticFiles;
 use rookery_server::{Application, MakeApplication, OriginPolicy, Upstream};
 use rookery_status::{Access, AccessToken, RouteTable};
 
@@ -207,6 +208,14 @@ impl Application for DevelopmentApplication {
 
     fn wants_head(&self, exchange: &Exchange) -> bool {
         self.inner.wants_head(exchange)
+    }
+
+    fn static_files<'a>(
+        &self,
+        query: &[u8],
+        cookies: &mut dyn Iterator<Item = &'a [u8]>,
+    ) -> Option<StaticFiles> {
+        self.inner.static_files(query, cookies)
     }
 
     fn drops_half_closed(&self) -> bool {

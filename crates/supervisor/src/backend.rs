@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rookery_server::static_files::StaticPath;
+use rookery_server::static_files::{StaticFiles, StaticPath};
 use rookery_status::Counter;
 use rookery_worker_protocol::rings::{RingEnd, RingWakers};
 use rookery_worker_protocol::{BegunRequests, Scoreboard, SharedScoreboard, Snapshot, Ticket};
@@ -51,7 +51,6 @@ pub struct Backend {
     pub(crate) availability: AtomicU8,
     is_sticky: AtomicBool,
     sees_heads: AtomicBool,
-    serves_own_files: AtomicBool,
     is_violating: AtomicBool,
     /// The requests that R was processing when the worker last exceeded the worker timeout.
     pub(crate) timed_out: Mutex<BegunRequests>,
@@ -59,7 +58,7 @@ pub struct Backend {
     /// worker ends; 0 if the worker is not about to end.
     pub(crate) session_close_time: AtomicU64,
     /// The static paths (URL prefixes that are served from files) that the worker has announced.
-    static_paths: Mutex<StaticPaths>,
+    pub(crate) files: StaticFiles,
     /// The front end's end of the rings to the worker, until the pool takes it.
     rings: Mutex<Option<(RingEnd, RingWakers)>>,
     /// The worker's load, as counted by the pool, which assigns requests to workers.
@@ -109,8 +108,7 @@ impl Backend {
         scoreboard: SharedScoreboard,
     ) -> Arc<Backend> {
         let availability = AtomicU8::new(Availability::Ready as u8);
-        let [is_sticky, sees_heads, serves_own_files, is_violating] =
-            [false; 4].map(AtomicBool::new);
+        let [is_sticky, sees_heads, is_violating] = [false; 3].map(AtomicBool::new);
         Arc::new(Backend {
             slot,
             epoch,
@@ -121,11 +119,10 @@ impl Backend {
             availability,
             is_sticky,
             sees_heads,
-            serves_own_files,
             is_violating,
             timed_out: Mutex::default(),
             session_close_time: AtomicU64::new(0),
-            static_paths: Mutex::default(),
+            files: StaticFiles::new(),
             rings: Mutex::default(),
             load: Load::default(),
         })
@@ -191,17 +188,6 @@ impl Backend {
         self.is_violating.load(Ordering::Relaxed)
     }
 
-    /// Sets whether the worker has announced static paths that the front end does not serve.
-    pub(crate) fn set_serves_own_files(&self, serves: bool) {
-        self.serves_own_files.store(serves, Ordering::Relaxed);
-    }
-
-    /// Returns true if the worker's own server must see each request, because it may be one for a
-    /// file.
-    pub(crate) fn serves_own_files(&self) -> bool {
-        self.serves_own_files.load(Ordering::Relaxed)
-    }
-
     /// Returns the time within which the worker's WebSockets are to be closed before the worker
     /// ends. Returns `None` if the worker is not about to end.
     pub(crate) fn session_close_time(&self) -> Option<Duration> {
@@ -240,7 +226,7 @@ impl Backend {
         self.load.responses.load(Ordering::Relaxed).max(self.scoreboard.read().done)
     }
 
-    pub(crate) fn lock_static_paths(&self) -> MutexGuard<'_, StaticPaths> {
-        self.static_paths.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn static_paths(&self) -> StaticPaths {
+        self.files.paths().into_iter().collect()
     }
 }

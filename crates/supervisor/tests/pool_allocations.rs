@@ -84,10 +84,10 @@ fn serve_rings((mut end, wakers): (RingEnd, RingWakers), scoreboard: &SharedScor
         };
         let mut out = Vec::new();
         let kind = match Down::read(arrived.kind, &record).unwrap() {
-            Down::Request(content) => {
+            Down::Request { content, .. } => {
                 let mut exchange = Exchange::new();
                 let blocks = Arc::default();
-                read_request(content, 1, |id| id, &mut exchange, None, &blocks).unwrap();
+                read_request(content, 1, |id| id, &mut exchange, (None, true), &blocks).unwrap();
                 scoreboard.count_taken();
                 exchange.begin_response(if exchange.is_upgrade() { 101 } else { 200 });
                 if !exchange.is_upgrade() {

@@ -5,12 +5,31 @@ use crate::event::MessageKind;
 use crate::ids::{StreamId, WebSocketId};
 use crate::stream_flow_control::StreamEnd;
 
+/// What of a request the application sees first, and what the record contains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum RequestForm {
+    /// The application gets the complete request at once.
+    Complete = kind::REQUEST,
+    /// The application inspects the head first. The record contains the body as well.
+    HeadFirst = kind::HEAD_FIRST,
+    /// The application inspects the head, and the body has not been received.
+    HeadOnly = kind::HEAD_ONLY,
+}
+
+impl RequestForm {
+    /// Returns the kind of the request's record.
+    pub fn kind(self) -> u8 {
+        self as u8
+    }
+}
+
 /// A record to a worker. The ids are those of the front end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are those of the events and commands")]
 pub enum Down<'a> {
     /// A request. [`read_request`](super::read_request) reads its content.
-    Request(&'a [u8]),
+    Request { form: RequestForm, content: &'a [u8] },
     /// A message from a WebSocket.
     Message { socket: WebSocketId, kind: MessageKind, content: &'a [u8] },
     /// A WebSocket has ended.
@@ -28,16 +47,13 @@ pub enum Down<'a> {
 }
 
 impl<'a> Down<'a> {
-    /// The kind of a request's record.
-    pub const REQUEST: u8 = kind::REQUEST;
-
     /// Appends the record to `out`, which must be empty, and returns its kind.
     pub fn write(self, out: &mut Vec<u8>) -> u8 {
         let mut number = |number: u64| out.extend_from_slice(&number.to_le_bytes());
         match self {
-            Down::Request(content) => {
+            Down::Request { form, content } => {
                 out.extend_from_slice(content);
-                kind::REQUEST
+                form.kind()
             }
             Down::Message { socket, kind, content } => {
                 number(socket);
@@ -84,8 +100,9 @@ impl<'a> Down<'a> {
     /// # Errors
     /// Returns an error if the bytes are no such record.
     pub fn read(kind: u8, bytes: &'a [u8]) -> Result<Down<'a>, Malformed> {
-        if kind == kind::REQUEST {
-            return Ok(Down::Request(bytes));
+        let forms = [RequestForm::Complete, RequestForm::HeadFirst, RequestForm::HeadOnly];
+        if let Some(form) = forms.into_iter().find(|form| form.kind() == kind) {
+            return Ok(Down::Request { form, content: bytes });
         }
         let mut reader = Reader(bytes);
         let id = reader.u64()?;

@@ -14,7 +14,7 @@ mod response;
 mod tests;
 mod up;
 
-pub use self::down::Down;
+pub use self::down::{Down, RequestForm};
 use self::reader::{Reader, write_address, write_text};
 pub use self::request::{read_request, write_request};
 pub use self::response::read_response;
@@ -41,6 +41,9 @@ mod kind {
     pub(super) const WRITTEN: u8 = 17;
     pub(super) const STREAM_ENDED: u8 = 18;
     pub(super) const DECLINED: u8 = 19;
+    pub(super) const HEAD_FIRST: u8 = 20;
+    pub(super) const HEAD_ONLY: u8 = 21;
+    pub(super) const READ_BODY: u8 = 22;
 }
 
 /// The error for bytes that are not a valid record.

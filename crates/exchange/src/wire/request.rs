@@ -75,7 +75,7 @@ pub fn write_request<'a>(
 
 /// Reads a request that [`write_request`] has written. `number` gives the exchange's id in this
 /// process from its id in the other one. `file` is what was sent beside the record, and `blocks`
-/// has the buffers for large bodies in memory.
+/// has the buffers for large bodies in memory. Without `has_body`, only the head is read.
 ///
 /// # Errors
 /// Returns an error if the bytes are no request.
@@ -84,7 +84,7 @@ pub fn read_request(
     listener: ListenerId,
     number: impl FnOnce(ExchangeId) -> ExchangeId,
     exchange: &mut Exchange,
-    file: Option<File>,
+    (file, has_body): (Option<File>, bool),
     blocks: &Arc<BodyBufferPool>,
 ) -> Result<(), Malformed> {
     let mut reader = Reader(bytes);
@@ -113,6 +113,9 @@ pub fn read_request(
     exchange.set_transport(flags & IS_HTTPS != 0, client);
     if flags & IS_HEAD_SEEN != 0 {
         exchange.set_head_seen();
+    }
+    if !has_body {
+        return Ok(());
     }
     let len = reader.u64()?;
     if flags & IS_BODY_FILE != 0 {

@@ -36,7 +36,14 @@ fn written(exchange: &Exchange) -> Vec<u8> {
 }
 
 fn read(bytes: &[u8], file: Option<File>, exchange: &mut Exchange) -> Result<(), Malformed> {
-    read_request(bytes, 5, |id| id + 1, exchange, file, &Arc::new(BodyBufferPool::default()))
+    read_request(
+        bytes,
+        5,
+        |id| id + 1,
+        exchange,
+        (file, true),
+        &Arc::new(BodyBufferPool::default()),
+    )
 }
 
 fn file(text: &str) -> File {
@@ -149,6 +156,7 @@ fn records_round_trip_and_others_are_refused() {
     let ups = [
         Up::Unsendable { exchange: 1, ticket: 2 },
         Up::Declined { exchange: 1, ticket: 2 },
+        Up::ReadBody { exchange: 1, ticket: 2, is_head_seen: true },
         Up::Message { socket: 1, kind: MessageKind::Text, is_waiting: true, content: b"a" },
         Up::Message { socket: 1, kind: MessageKind::Binary, is_waiting: false, content: b"\xFF" },
         Up::Ping { socket: u64::MAX },
@@ -167,7 +175,9 @@ fn records_round_trip_and_others_are_refused() {
         assert_eq!(Up::read(kind, &bytes[..7]), Err(Malformed));
     }
     let downs = [
-        Down::Request(b"r"),
+        Down::Request { form: RequestForm::Complete, content: b"r" },
+        Down::Request { form: RequestForm::HeadFirst, content: b"r" },
+        Down::Request { form: RequestForm::HeadOnly, content: b"" },
         Down::Message { socket: 1, kind: MessageKind::Text, content: b"a" },
         Down::Closed { socket: 1, code: 1006, is_clean: true, reason: b"bye" },
         Down::Drained { socket: 1, sent: 3 },

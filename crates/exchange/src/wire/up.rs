@@ -20,6 +20,9 @@ pub enum Up<'a> {
     /// A request is given back, because the worker does not serve it. The application has not begun
     /// it.
     Declined { exchange: ExchangeId, ticket: u64 },
+    /// The application wants the body of a request of which it has got only the head. If not
+    /// `is_head_seen`, it inspects the head again when the body has been received.
+    ReadBody { exchange: ExchangeId, ticket: u64, is_head_seen: bool },
     /// A message to a WebSocket. If `is_waiting`, the application waits until all messages have
     /// been written.
     Message { socket: WebSocketId, kind: MessageKind, is_waiting: bool, content: &'a [u8] },
@@ -77,6 +80,12 @@ impl<'a> Up<'a> {
                 id(exchange);
                 id(ticket);
                 kind::DECLINED
+            }
+            Up::ReadBody { exchange, ticket, is_head_seen } => {
+                id(exchange);
+                id(ticket);
+                out.push(is_head_seen.into());
+                kind::READ_BODY
             }
             Up::Message { socket, kind, is_waiting, content } => {
                 id(socket);
@@ -140,6 +149,10 @@ impl<'a> Up<'a> {
             }
             kind::UNSENDABLE => Up::Unsendable { exchange, ticket: reader.u64()? },
             kind::DECLINED => Up::Declined { exchange, ticket: reader.u64()? },
+            kind::READ_BODY => {
+                let (ticket, is_head_seen) = (reader.u64()?, reader.bool()?);
+                Up::ReadBody { exchange, ticket, is_head_seen }
+            }
             kind::TEXT | kind::BINARY => {
                 let is_waiting = reader.bool()?;
                 let (is_text, content) = (kind == kind::TEXT, reader.rest());

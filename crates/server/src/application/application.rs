@@ -8,6 +8,7 @@ use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, WakeUp, Web
 use rookery_worker_protocol::RouteTable;
 
 use crate::net::local::LocalStream;
+use crate::static_files::StaticFiles;
 
 /// A function that makes the [`Application`]. The I/O thread calls it once, when the thread starts.
 /// Its argument is a handle by which other threads wake the I/O thread after they have queued a
@@ -58,6 +59,16 @@ pub trait Application {
     /// [`sees_heads`](crate::ListenerConfig::sees_heads) is true.
     fn wants_head(&self, exchange: &Exchange) -> bool {
         !exchange.is_head_seen()
+    }
+
+    /// Returns the static paths that apply to a request with this query and these `Cookie` headers
+    /// in place of those of its listener, or `None` (the default) if the listener's apply.
+    fn static_files<'a>(
+        &self,
+        _query: &[u8],
+        _cookies: &mut dyn Iterator<Item = &'a [u8]>,
+    ) -> Option<StaticFiles> {
+        None
     }
 
     /// Returns true if a client that half-closes its connection (FIN) counts as disconnected while

@@ -35,6 +35,7 @@ use std::sync::Arc;
 
 use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, WakeUp, WebSocketId};
 use rookery_server::session_cookie::SessionCookie;
+use rookery_server::static_files::StaticFiles;
 use rookery_server::{Application, MakeApplication, Upstream};
 use rookery_worker_protocol::RouteTable;
 
@@ -152,6 +153,14 @@ impl Application for Pool {
 
     fn wants_head(&self, exchange: &Exchange) -> bool {
         self.0.balancer.wants_head(exchange)
+    }
+
+    fn static_files<'a>(
+        &self,
+        query: &[u8],
+        cookies: &mut dyn Iterator<Item = &'a [u8]>,
+    ) -> Option<StaticFiles> {
+        self.0.balancer.static_files(query, cookies)
     }
 
     fn drops_half_closed(&self) -> bool {

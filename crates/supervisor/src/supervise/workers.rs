@@ -510,8 +510,7 @@ impl Workers {
     }
 
     /// Applies the static paths that a worker has announced. Sends the worker a confirmation, for
-    /// which its R process waits. If the announcement is malformed, the front end serves none of
-    /// the paths, and the worker serves all of them itself.
+    /// which its R process waits. If the announcement is malformed, none of the paths is served.
     pub(super) fn on_announcement(&mut self, epoch: u64) {
         let Some(worker) = self.get(epoch) else { return };
         let Some((number, bytes)) = worker.take_announcement() else { return };

@@ -68,7 +68,7 @@ impl Core {
         is_sticky: bool,
     ) {
         if let WorkerState::Worker(worker) = &mut self.worker_state {
-            worker.supervision.announce(&files);
+            announce(&worker.supervision, &files);
             worker.files = Some(files);
             (worker.listening, worker.is_leaving) = (Some(listener), false);
             // The result is ignored, because the end of the supervisor is noticed elsewhere.
@@ -83,7 +83,7 @@ impl Core {
     pub(crate) fn announce_paths(&self, files: &StaticFiles) -> Option<Arc<Supervision>> {
         let WorkerState::Worker(worker) = &self.worker_state else { return None };
         worker.files.as_ref().filter(|own| own.is_same(files))?;
-        worker.supervision.announce(files);
+        announce(&worker.supervision, files);
         Some(Arc::clone(&worker.supervision))
     }
 
@@ -155,8 +155,12 @@ impl Core {
         );
         self.show_task(event);
         if let Event::Request(exchange) | Event::Head(exchange) = event {
-            scoreboard.count_taken();
-            if Ticket::of_word(exchange.ticket()).is_some_and(|ticket| !scoreboard.begin(ticket)) {
+            let ticket = Ticket::of_word(exchange.ticket());
+            // A request whose head R has inspected before counts once.
+            if !ticket.is_some_and(|ticket| scoreboard.has_begun(ticket)) {
+                scoreboard.count_taken();
+            }
+            if ticket.is_some_and(|ticket| !scoreboard.begin(ticket)) {
                 return false;
             }
             if let Some(admin) = &self.admin {
@@ -230,6 +234,16 @@ impl Core {
             }
         }
         self.send(command);
+    }
+}
+
+/// Announces static paths to the supervisor, which serves them.
+fn announce(supervision: &Supervision, files: &StaticFiles) {
+    if !supervision.announce(files) {
+        crate::write_log_line(
+            "some static paths of this worker are not served, because all of them together are too \
+             long: set fewer or shorter ones, or serve with one worker",
+        );
     }
 }
 

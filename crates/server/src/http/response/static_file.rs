@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use http::header::CONTENT_ENCODING;
+use http::header::{CONTENT_ENCODING, COOKIE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use rookery_exchange::{Charge, Share};
@@ -66,7 +66,11 @@ pub(crate) fn try_respond(
         body: framing(&head.headers),
         headers: &head.headers,
     };
-    let lookup = match context.connection.config.files.route(&request) {
+    let query = head.uri.query().unwrap_or_default().as_bytes();
+    let mut cookies = head.headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes);
+    let own = context.shared().dispatch.application.static_files(query, &mut cookies);
+    let files = own.as_ref().unwrap_or(&context.connection.config.files);
+    let lookup = match files.route(&request) {
         Route::Application => return StaticOutcome::Application(context),
         Route::Refuse(status) => {
             context.set_unread_body(has_body);

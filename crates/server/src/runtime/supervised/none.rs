@@ -70,7 +70,7 @@ impl Supervision {
     }
 
     /// Announces to the supervisor which static paths this process serves.
-    pub fn announce(&self, _: &StaticFiles) {
+    pub fn announce(&self, _: &StaticFiles) -> bool {
         match *self {}
     }
 

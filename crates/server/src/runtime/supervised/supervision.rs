@@ -200,17 +200,19 @@ impl Supervision {
         self.watch_unsent();
     }
 
-    /// Announces to the supervisor which static paths this process serves. Paths that do not fit
-    /// into one message are left out. The supervisor serves the announced paths itself until the
-    /// next announcement. Can be called from any thread.
-    pub fn announce(&self, files: &StaticFiles) {
+    /// Announces to the supervisor which static paths this process has. The supervisor serves them
+    /// until the next announcement. Paths that do not fit into one message are left out. Returns
+    /// false if there are such paths. Can be called from any thread.
+    pub fn announce(&self, files: &StaticFiles) -> bool {
+        let (bytes, is_complete) = files.announcement(MAX_ANNOUNCEMENT_SIZE);
         let mut announcements = self.announcements();
         // The message is sent while the lock is held, so that concurrent changes are sent in order.
-        if announcements.change(files.announcement(MAX_ANNOUNCEMENT_SIZE))
+        if announcements.change(bytes)
             && (!self.send_unsent(&mut announcements) || self.control.has_unsent())
         {
             self.channel_full.notify_one();
         }
+        is_complete
     }
 
     /// Waits, for a limited time, until the supervisor has applied the last announcement of static

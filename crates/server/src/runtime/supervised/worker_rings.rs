@@ -3,6 +3,7 @@
 //! The I/O thread only passes on the wake-up of an application that waits elsewhere.
 
 mod commands;
+mod heads;
 mod side_queue;
 #[cfg(test)]
 mod tests;
@@ -14,7 +15,7 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rookery_exchange::wire::{self, Down};
+use rookery_exchange::wire::{self, Down, RequestForm};
 use rookery_exchange::{
     BodyBufferPool, Event, Exchange, Link, ListenerId, Payload, SendBacklog, SideQueue, StreamFlow,
     StreamId, StreamOptions, WebSocketId,
@@ -23,6 +24,7 @@ use rookery_worker_protocol::rings::{
     Malformed, Receiver, RingEnd, RingWakers, SendError, Sender, Sleep, SleepWord,
 };
 
+use self::heads::Head;
 use self::side_queue::RingQueue;
 
 /// The bit of an exchange's id which tells that the exchange comes from the front end. The ids of
@@ -64,8 +66,11 @@ pub struct WorkerRings {
     is_unannounced: bool,
     /// The time at which the oldest unannounced record was sent to a sleeping front end.
     oldest: Option<Instant>,
-    /// The events that this process itself has produced.
-    own_events: VecDeque<Event>,
+    /// The requests of which the application has got only the heads.
+    heads: ById<Head>,
+    /// The tickets of requests whose heads the application still holds, although it will get them
+    /// again.
+    abandoned: Vec<u64>,
     sockets: ById<Socket>,
     streams: ById<Stream>,
     /// The number of requests that the application has taken and not answered.
@@ -142,7 +147,8 @@ impl WorkerRings {
             unsent: VecDeque::new(),
             is_unannounced: false,
             oldest: None,
-            own_events: VecDeque::new(),
+            heads: ById::default(),
+            abandoned: Vec::new(),
             sockets: ById::default(),
             streams: ById::default(),
             unanswered: 0,
@@ -180,9 +186,6 @@ impl WorkerRings {
         listener: Option<ListenerId>,
         link: &Link,
     ) -> Result<Option<Event>, Malformed> {
-        if let Some(event) = self.own_events.pop_front() {
-            return Ok(Some(event));
-        }
         loop {
             let Some(arrived) = self.receiver.take(&mut self.record)? else {
                 self.flush();
@@ -220,16 +223,28 @@ impl WorkerRings {
         // The listener of a message does not matter: R finds the app by the WebSocket.
         let listener = serving.unwrap_or(0);
         Ok(match Down::read(kind, record).map_err(|_| Malformed)? {
-            Down::Request(content) => {
-                let mut exchange = self.idle.pop().unwrap_or_else(Exchange::new);
-                wire::read_request(content, listener, here, &mut exchange, file, &self.blocks)
-                    .map_err(|_| Malformed)?;
+            Down::Request { form, content } => {
+                let mut read = |has_body, file| {
+                    let mut exchange = self.idle.pop().unwrap_or_else(Exchange::new);
+                    let (it, blocks) = (&mut exchange, &self.blocks);
+                    wire::read_request(content, listener, here, it, (file, has_body), blocks)
+                        .map_err(|_| Malformed)?;
+                    Ok(exchange)
+                };
+                let (exchange, complete) = match form {
+                    RequestForm::HeadFirst => (read(false, None)?, Some(read(true, file)?)),
+                    RequestForm::Complete | RequestForm::HeadOnly => (read(true, file)?, None),
+                };
                 self.unanswered += 1;
                 if serving.is_none() {
                     self.decline(exchange);
                     return Ok(None);
                 }
-                Some(Event::Request(exchange))
+                if form == RequestForm::Complete {
+                    return Ok(Some(Event::Request(exchange)));
+                }
+                self.heads.insert(exchange.id(), Head::new(exchange.ticket(), complete));
+                Some(Event::Head(exchange))
             }
             Down::Message { socket, kind, content } => {
                 let mut buffer = link.buffer();

@@ -181,13 +181,8 @@ impl Balancer {
             backend.expire_reservations();
         }
         let is_shiny = self.has_sessions();
-        let is_sticky = match self.limits.session_affinity {
-            SessionAffinity::Auto => is_shiny,
-            SessionAffinity::None => false,
-            SessionAffinity::Cookie => true,
-        };
         self.update_parked();
-        if is_sticky {
+        if self.is_sticky() {
             self.assign_by_session(is_shiny, assignments);
         } else {
             self.assign_to_any(assignments);
@@ -197,6 +192,14 @@ impl Balancer {
         }
         self.queue.borrow().update_gauge(&self.counters().queue);
         self.assigned.set(self.assigned.get() + (assignments.len() - before) as u64);
+    }
+
+    fn is_sticky(&self) -> bool {
+        match self.limits.session_affinity {
+            SessionAffinity::Auto => self.has_sessions(),
+            SessionAffinity::None => false,
+            SessionAffinity::Cookie => true,
+        }
     }
 
     /// Returns true if requests have remained in the queue, so that the balancer has to examine

@@ -149,6 +149,10 @@ fn receive(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, hop: &RingConnecti
                 responses::on_declined(pool, backend, hop, ticket);
                 true
             }
+            Up::ReadBody { ticket, is_head_seen, .. } => {
+                has_responses = true;
+                responses::on_read_body(pool, (backend, hop), ticket, is_head_seen)
+            }
             Up::Message { socket, kind, is_waiting, content } => {
                 sockets::send(pool, backend, socket, (kind, is_waiting), content);
                 true

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use rookery_exchange::wire::{self, Down};
-use rookery_exchange::{BodySource, Exchange};
+use rookery_exchange::wire::{self, RequestForm};
+use rookery_exchange::{BodySource, Command, Exchange};
 
 use crate::pool::balancing::balancer::Assignment;
 use crate::pool::balancing::queue::QueuedRequest;
@@ -26,12 +26,26 @@ pub(super) fn end(sent: SentRequest, backend: &PoolBackend) -> QueuedRequest {
     sent.request
 }
 
-/// Returns true if the worker's own server must process this request.
-fn is_relayed(assignment: &Assignment) -> bool {
-    let entry = &assignment.backend.entry;
-    let request = &assignment.request;
-    let has_heads = entry.sees_heads() && !request.exchange.body().is_empty();
-    request.is_head_only || has_heads || entry.serves_own_files()
+fn form(request: &QueuedRequest, backend: &PoolBackend) -> RequestForm {
+    let exchange = &request.exchange;
+    if request.is_head_only {
+        RequestForm::HeadOnly
+    } else if backend.entry.sees_heads() && !exchange.is_head_seen() && !exchange.body().is_empty()
+    {
+        RequestForm::HeadFirst
+    } else {
+        RequestForm::Complete
+    }
+}
+
+/// Makes the server receive the body of a request, whose head an application has accepted if
+/// `is_head_seen`.
+pub(super) fn read_body(pool: &PoolContext, request: QueuedRequest, is_head_seen: bool) {
+    let mut exchange = request.exchange;
+    if is_head_seen {
+        exchange.set_head_seen();
+    }
+    pool.responder.send_command(Command::ReadBody(exchange));
 }
 
 /// Sends a request to its worker in the rings. Returns the assignment if the request must be
@@ -40,22 +54,34 @@ pub(in crate::pool) fn try_send(
     pool: &PoolContext,
     assignment: Assignment,
 ) -> Result<(), Assignment> {
-    if assignment.backend.rings.is_none() || is_relayed(&assignment) {
+    if assignment.backend.rings.is_none() {
         return Err(assignment);
     }
     let backend = Rc::clone(&assignment.backend);
     let Some(hop) = &backend.rings else { return Err(assignment) };
+    let form = form(&assignment.request, &backend);
+    if form == RequestForm::HeadOnly && !backend.entry.sees_heads() {
+        let Assignment { request, ticket, .. } = assignment;
+        backend.forget_request(ticket.ticket());
+        backend.finish_request();
+        read_body(pool, request, true);
+        return Ok(());
+    }
     let exchange = &assignment.request.exchange;
     let Moment { instant: sent_at, nanoseconds } = assignment.moment;
     let waited = sent_at.saturating_duration_since(assignment.request.queued_since);
-    pool.responder.counters().queue_time.add(waited);
+    // The queue time of a request whose head is sent first counts once: with the body, or with the
+    // response if the application responds to the head.
+    if form != RequestForm::HeadOnly {
+        pool.responder.counters().queue_time.add(waited);
+    }
     exchange.update_upstream_log(|upstream| {
         upstream.on_assigned(backend.upstream_worker(), sent_at);
     });
     let mut record = hop.record.take();
     record.clear();
     let times = (assignment.ticket.ticket().word(), nanoseconds);
-    write(pool, exchange, times, backend.entry.is_sticky(), &mut record);
+    write(pool, exchange, (form, times), backend.entry.is_sticky(), &mut record);
     let file = match exchange.body().source() {
         BodySource::File(file) => Some(file),
         BodySource::Empty | BodySource::Memory => None,
@@ -63,7 +89,7 @@ pub(in crate::pool) fn try_send(
     let in_rings = &backend.entry.load.in_rings;
     // Before R can take the request.
     in_rings.fetch_add(1, Ordering::Release);
-    let is_sent = hop.send_record(Down::REQUEST, &record, file);
+    let is_sent = hop.send_record(form.kind(), &record, file);
     hop.keep_record(record);
     let Assignment { request, ticket, .. } = assignment;
     let sent = SentRequest { request, ticket, sent_at, waited };
@@ -80,7 +106,7 @@ pub(in crate::pool) fn try_send(
 fn write(
     pool: &PoolContext,
     exchange: &Exchange,
-    times: (u64, u64),
+    (form, times): (RequestForm, (u64, u64)),
     is_sticky: bool,
     record: &mut Vec<u8>,
 ) {
@@ -90,8 +116,10 @@ fn write(
     let query = if is_upgrade && is_sticky && is_only_affinity(query) { b"" } else { query };
     let mut length = [0; 20];
     let length = decimal(exchange.body().len(), &mut length);
-    // As in the request that a worker's own server would read.
-    let has_length = !exchange.body().is_empty() || exchange.header(b"content-length").is_some();
+    // What the client says about a body that has not been received is passed on as it is.
+    let is_head_only = form == RequestForm::HeadOnly;
+    let has_length = !exchange.body().is_empty()
+        || (exchange.header(b"content-length").is_some() && !is_head_only);
     let of_length: [(&[u8], &[u8]); 1] = [(b"content-length", length)];
     let added = match is_upgrade {
         true => &HANDSHAKE[..],
@@ -100,7 +128,9 @@ fn write(
     };
     let accepts_compressed = pool.limits.accepts_compressed || is_upgrade;
     wire::write_request(exchange, query, times, record, added, |name, value, keep| {
-        let is_dropped = request_writer::HOP_BY_HOP.iter().any(|other| other.as_bytes() == name)
+        let is_framing = name == b"content-length" || name == b"transfer-encoding";
+        let is_dropped = (request_writer::HOP_BY_HOP.iter().any(|other| other.as_bytes() == name)
+            && !(is_framing && is_head_only))
             || (is_upgrade && name == b"sec-websocket-version")
             || (!accepts_compressed && name == b"accept-encoding");
         if is_dropped {

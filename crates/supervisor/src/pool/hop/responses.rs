@@ -11,7 +11,7 @@ use rookery_exchange::{AppTimes, Exchange, ExchangeId, ResponseBody, StreamEnd};
 use rookery_system::content_file;
 use rookery_worker_protocol::Ticket;
 
-use super::requests::end;
+use super::requests::{end, read_body};
 use super::{sockets, streams};
 use crate::pool::balancing::worker_load::PoolBackend;
 use crate::pool::connection::response_headers;
@@ -44,7 +44,7 @@ pub(super) fn on_response(
         pool.responder.reject(end(sent, backend), ErrorReply::Timeout);
         return true;
     }
-    let SentRequest { mut request, ticket: guard, sent_at, .. } = sent;
+    let SentRequest { mut request, ticket: guard, sent_at, waited } = sent;
     let is_valid = request.exchange.id() == id
         && wire::read_response(
             content,
@@ -64,6 +64,9 @@ pub(super) fn on_response(
         if !report.route().is_empty() {
             request.exchange.set_route(report.route());
         }
+    }
+    if request.is_head_only {
+        counters.queue_time.add(waited);
     }
     counters.upstream_time.add(response_time);
     counters.request_time.add(now.saturating_duration_since(request.received_at));
@@ -95,6 +98,28 @@ pub(super) fn on_response(
     }
     pool.responder.respond_unannounced(request.exchange);
     true
+}
+
+/// Makes the server receive the body of a request whose head the application has inspected. Returns
+/// false if the body has been received already.
+pub(super) fn on_read_body(
+    pool: &Rc<PoolContext>,
+    (backend, hop): (&Rc<PoolBackend>, &RingConnection),
+    ticket: u64,
+    is_head_seen: bool,
+) -> bool {
+    let Some(sent) = take(hop, ticket) else { return true };
+    let has_timed_out = backend.entry.has_timed_out(sent.ticket());
+    let request = end(sent, backend);
+    let is_valid = request.is_head_only;
+    if has_timed_out {
+        pool.responder.reject(request, ErrorReply::Timeout);
+    } else if is_valid {
+        read_body(pool, request, is_head_seen);
+    } else {
+        pool.responder.reject(request, ErrorReply::Malformed);
+    }
+    is_valid
 }
 
 /// Tells the worker that the stream or WebSocket of a late response has ended. A worker ignores the

@@ -362,12 +362,12 @@ impl WorkerProcess {
         if std::mem::replace(&mut self.is_warming, true) {
             return;
         }
-        let (socket, epoch, events) =
-            (self.backend.socket.clone(), self.start.epoch, events.clone());
+        let (backend, epoch, events) =
+            (Arc::clone(&self.backend), self.start.epoch, events.clone());
         let paths = paths.to_vec();
         tokio::task::spawn_local(async move {
             // Sending fails only if the supervisor has ended.
-            let _ = events.send(WorkerEvent::WarmedUp(epoch, warm_up(socket, paths).await));
+            let _ = events.send(WorkerEvent::WarmedUp(epoch, warm_up(backend, paths).await));
         });
     }
 

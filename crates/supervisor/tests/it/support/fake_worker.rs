@@ -331,7 +331,11 @@ pub(crate) fn answer(
         }
         Event::Request(mut exchange) => {
             show_task(scoreboard, &exchange);
-            scoreboard.count_taken();
+            // A request whose head the application has seen before counts once.
+            let ticket = Ticket::of_word(exchange.ticket());
+            if !ticket.is_some_and(|ticket| scoreboard.has_begun(ticket)) {
+                scoreboard.count_taken();
+            }
             let call = exchange
                 .header(WORKER_HEADER.as_bytes())
                 .map(|value| WorkerHeader::parse(value).unwrap())

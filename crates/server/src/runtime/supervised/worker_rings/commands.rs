@@ -19,7 +19,7 @@ const MAX_HEAD: usize = 1 << 20;
 /// The close code for a message that is too long (RFC 6455, 7.4.1).
 const TOO_LONG: u16 = 1009;
 
-fn there(id: u64) -> u64 {
+pub(super) fn there(id: u64) -> u64 {
     id & !FROM_FRONT_END
 }
 
@@ -37,7 +37,12 @@ impl WorkerRings {
     /// Sends a command that concerns an exchange, a WebSocket or a stream of the front end.
     pub fn send(&mut self, command: Command, link: &Link) {
         match command {
-            Command::Respond(exchange) => self.respond(exchange),
+            Command::Respond(exchange) => self.respond(exchange, link),
+            Command::ReadBody(exchange) => self.read_body(exchange, link),
+            Command::StreamBody { exchange, .. } => self.stream_body(exchange, link),
+            Command::BodyConsumed { exchange, bytes } => {
+                self.continue_body(exchange, bytes, link);
+            }
             Command::Send { socket, kind, payload } => {
                 self.send_message(socket, kind, payload.as_bytes());
                 recycle(payload, link);
@@ -66,8 +71,6 @@ impl WorkerRings {
             Command::AbortStream { stream, reason, page } => {
                 self.send_up(Up::AbortStream { stream: there(stream), reason, page: &page });
             }
-            // The front end passes complete requests.
-            Command::ReadBody(_) | Command::StreamBody { .. } | Command::BodyConsumed { .. } => {}
         }
         self.announce_in_time();
     }
@@ -92,19 +95,24 @@ impl WorkerRings {
         self.announce_in_time();
     }
 
-    fn recycle_exchange(&mut self, mut exchange: Box<Exchange>) {
+    pub(super) fn recycle_exchange(&mut self, exchange: Box<Exchange>) {
         self.unanswered = self.unanswered.saturating_sub(1);
+        self.keep_exchange(exchange);
+    }
+
+    /// Keeps an exchange for a later request.
+    pub(super) fn keep_exchange(&mut self, mut exchange: Box<Exchange>) {
         if self.idle.len() < MAX_IDLE {
             exchange.reset();
             self.idle.push(exchange);
         }
     }
 
-    fn respond(&mut self, mut exchange: Box<Exchange>) {
+    pub(super) fn respond(&mut self, mut exchange: Box<Exchange>, link: &Link) {
         let (id, listener) = (exchange.id(), exchange.listener());
         let ids = (there(id), exchange.ticket());
-        // The front end has withdrawn the request.
-        if exchange.response().status() == 0 {
+        // The front end has withdrawn the request, or will send it again.
+        if !self.end_head(&exchange, link) || exchange.response().status() == 0 {
             return self.recycle_exchange(exchange);
         }
         let (mut file, mut file_len) = (None, None);
@@ -134,23 +142,23 @@ impl WorkerRings {
             self.keep_record(record);
         } else {
             self.send_up(Up::Unsendable { exchange: exchange_id, ticket });
-            self.end_unsendable(id);
+            self.end_unsendable(id, link);
         }
         self.recycle_exchange(exchange);
     }
 
     /// Ends the WebSocket or stream of a response that cannot be sent.
-    fn end_unsendable(&mut self, id: u64) {
+    fn end_unsendable(&mut self, id: u64, link: &Link) {
         if let Some(Socket { listener, backlog }) = self.sockets.remove(&id) {
             backlog.end();
             let reason = Box::default();
             let event = Event::Closed { socket: id, listener, code: 1006, reason, is_clean: false };
-            self.own_events.push_back(event);
+            let _ = link.push(event);
         }
         if let Some(Stream { listener, flow, .. }) = self.streams.remove(&id) {
             flow.end();
             let reason = StreamEnd::Error;
-            self.own_events.push_back(Event::StreamEnded { stream: id, listener, reason });
+            let _ = link.push(Event::StreamEnded { stream: id, listener, reason });
         }
     }
 
@@ -165,7 +173,7 @@ impl WorkerRings {
         self.send_up(Up::Message { socket, kind, is_waiting, content });
     }
 
-    fn send_up(&mut self, up: Up<'_>) {
+    pub(super) fn send_up(&mut self, up: Up<'_>) {
         let mut record = std::mem::take(&mut self.record);
         record.clear();
         let kind = up.write(&mut record);

@@ -1,8 +1,8 @@
 //! Tests of a worker's end of the rings. The front end is this test.
 
-use rookery_exchange::wire::{Up, write_request};
+use rookery_exchange::wire::{RequestForm, Up, write_request};
 use rookery_exchange::{
-    AppWaker, ChunkAdmission, Command, MessageKind, QueueLimits, StreamEnd, StreamOptions,
+    AppToken, AppWaker, ChunkAdmission, Command, MessageKind, QueueLimits, StreamEnd, StreamOptions,
 };
 
 use super::*;
@@ -42,7 +42,34 @@ impl Test {
         exchange.end_head(None, None, is_upgrade);
         let mut record = Vec::new();
         write_request(&exchange, b"", (3 << 10, 0), &mut record, &[], |_, _, _| ());
-        self.front.sender.send(Down::REQUEST, &record, None).unwrap();
+        self.front.sender.send(RequestForm::Complete.kind(), &record, None).unwrap();
+    }
+
+    /// Sends a request with a body, and returns what the application gets first.
+    fn post(&mut self, form: RequestForm, body: &[u8]) -> Box<Exchange> {
+        let mut exchange = Exchange::new();
+        exchange.begin(7, 1, 0);
+        exchange.push_body(body);
+        let mut record = Vec::new();
+        write_request(&exchange, b"", (3 << 10, 0), &mut record, &[], |_, _, _| ());
+        self.front.sender.send(form.kind(), &record, None).unwrap();
+        let Some(Event::Head(head)) = self.next() else { panic!("a head") };
+        assert!(head.body().is_empty());
+        head
+    }
+
+    /// Takes the events of the link until there is none, and returns the length of the chunks and
+    /// why the body has ended.
+    fn chunks(&mut self) -> (usize, Option<StreamEnd>) {
+        let mut len = 0;
+        while let Some(event) = self.link.next() {
+            match event {
+                Event::Body { payload, .. } => len += payload.as_bytes().len(),
+                Event::BodyEnd { reason, .. } => return (len, Some(reason)),
+                event => panic!("{event:?}"),
+            }
+        }
+        (len, None)
     }
 
     fn tell(&mut self, down: Down<'_>) {
@@ -136,7 +163,7 @@ fn a_head_that_is_too_long_is_an_error_and_ends_its_stream() {
     assert_eq!(test.sent(), Some(Up::Unsendable { exchange: is_it, ticket }));
     assert!(flow.is_over());
     assert!(matches!(
-        test.next(),
+        test.link.next(),
         Some(Event::StreamEnded { stream, reason: StreamEnd::Error, .. }) if stream == id
     ));
     assert_eq!(test.rings.open(), 0);
@@ -215,5 +242,72 @@ fn long_bodies_and_files_cross_beside_their_responses() {
         if let Some(file) = arrived.descriptor.map(File::from) {
             assert_eq!(file.metadata().unwrap().len(), len as u64);
         }
+    }
+}
+
+#[test]
+fn the_body_of_an_accepted_head_follows_with_its_token() {
+    let mut test = Test::new();
+    let mut head = test.post(RequestForm::HeadFirst, b"body");
+    head.set_app_token(AppToken::new(5, test.link.releases()));
+    test.send(Command::ReadBody(head));
+    let Some(Event::Request(mut exchange)) = test.link.next() else { panic!("a request") };
+    assert_eq!((exchange.ticket(), exchange.take_app_token()), (3 << 10, 5));
+    assert_eq!(exchange.body().len(), 4);
+    assert_eq!(test.sent(), None);
+    assert_eq!(test.rings.open(), 1);
+    exchange.begin_response(200);
+    test.send(Command::Respond(exchange));
+    assert!(matches!(test.sent(), Some(Up::Response { exchange: 7, .. })));
+    assert_eq!((test.rings.open(), test.rings.heads.len()), (0, 0));
+}
+
+#[test]
+fn the_front_end_receives_a_body_when_the_application_wants_it() {
+    let (exchange, ticket) = (7, 3 << 10);
+    let mut test = Test::new();
+    let head = test.post(RequestForm::HeadOnly, b"");
+    test.send(Command::ReadBody(head));
+    assert_eq!(test.sent(), Some(Up::ReadBody { exchange, ticket, is_head_seen: true }));
+    assert_eq!(test.rings.open(), 0);
+
+    // An application that wants chunks gets the head again, and its first answer is dropped.
+    let mut head = test.post(RequestForm::HeadOnly, b"");
+    test.send(Command::StreamBody { exchange: head.id(), listener: 1, slot: 0 });
+    assert_eq!(test.chunks(), (0, Some(StreamEnd::Client)));
+    assert_eq!(test.sent(), Some(Up::ReadBody { exchange, ticket, is_head_seen: false }));
+    head.begin_response(400);
+    test.send(Command::Respond(head));
+    assert_eq!(test.sent(), None);
+    assert_eq!(test.rings.open(), 0);
+}
+
+#[test]
+fn a_body_in_chunks_waits_for_the_application() {
+    let mut test = Test::new();
+    let head = test.post(RequestForm::HeadFirst, &vec![1; 300 << 10]);
+    let (exchange, listener, slot) = (head.id(), 1, 0);
+    test.send(Command::StreamBody { exchange, listener, slot });
+    assert_eq!(test.chunks(), (256 << 10, None));
+    test.send(Command::BodyConsumed { exchange, bytes: 20 << 10 });
+    assert_eq!(test.chunks(), (44 << 10, Some(StreamEnd::Done)));
+    test.send(Command::BodyConsumed { exchange, bytes: 20 << 10 });
+    assert_eq!((test.chunks(), test.rings.heads.len()), ((0, None), 0));
+}
+
+#[test]
+fn an_application_may_respond_before_the_body() {
+    let mut test = Test::new();
+    for is_streamed in [false, true] {
+        let mut head = test.post(RequestForm::HeadFirst, &vec![1; 300 << 10]);
+        if is_streamed {
+            test.send(Command::StreamBody { exchange: head.id(), listener: 1, slot: 0 });
+        }
+        head.begin_response(413);
+        test.send(Command::Respond(head));
+        let len = if is_streamed { 256 << 10 } else { 0 };
+        assert_eq!(test.chunks(), (len, is_streamed.then_some(StreamEnd::Done)));
+        assert!(matches!(test.sent(), Some(Up::Response { .. })));
+        assert_eq!((test.rings.open(), test.rings.heads.len()), (0, 0));
     }
 }

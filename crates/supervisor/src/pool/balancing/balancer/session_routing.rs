@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use rookery_exchange::{Exchange, UpstreamLog};
+use rookery_server::static_files::StaticFiles;
 
 use super::super::queue::QueuedRequest;
 use super::super::session_affinity::{
@@ -139,6 +140,29 @@ impl Balancer {
         }
         exchange.update_upstream_log(|upstream| log_session(cookie, upstream));
         self.backend_of(cookie.target()?)
+    }
+
+    /// Returns the static paths of the worker that a request names in its URL or cookie. Returns
+    /// `None` if it names none, or if all workers have the same paths.
+    pub(in crate::pool) fn static_files<'a>(
+        &self,
+        query: &[u8],
+        cookies: &mut dyn Iterator<Item = &'a [u8]>,
+    ) -> Option<StaticFiles> {
+        if !self.registry.has_different_files() || !self.is_sticky() {
+            return None;
+        }
+        let by_url = match session_affinity::read_query(query) {
+            UrlAffinity::Worker(id) if self.has_sessions() => {
+                self.backends.borrow().iter().find(|backend| backend.entry.id == id).cloned()
+            }
+            _ => None,
+        };
+        let by_cookie = || {
+            let mut cookies = std::iter::from_fn(|| cookies.next());
+            self.backend_of(cookies.find_map(|value| self.keys.read(value).target())?)
+        };
+        Some(by_url.or_else(by_cookie)?.entry.files.clone())
     }
 
     /// Counts a WebSocket with which a page reconnects after it has lost its previous one. There
