@@ -29,7 +29,7 @@ impl Watch {
         unsafe {
             let watch = OwnedFd::from_raw_fd(libc::epoll_create1(libc::EPOLL_CLOEXEC));
             for descriptor in descriptors {
-                let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
+                let events = libc::EPOLLIN.unsigned_abs() | libc::EPOLLET.unsigned_abs();
                 let mut event = libc::epoll_event { events, u64: 0 };
                 let (own, other) = (watch.as_raw_fd(), descriptor.as_raw_fd());
                 assert_eq!(libc::epoll_ctl(own, libc::EPOLL_CTL_ADD, other, &raw mut event), 0);
@@ -65,7 +65,7 @@ fn sleep(end: &RingEnd, way: Sleep, mut poll: impl FnMut()) {
         } else {
             let began = Instant::now();
             end.own_sleep.wait(LOST);
-            assert!(began.elapsed() < LOST - Duration::from_secs(1), "a lost wake-up");
+            assert!(began.elapsed() < LOST * 9 / 10, "a lost wake-up");
         }
     }
     end.own_sleep.set_awake();

@@ -89,7 +89,6 @@ impl RingWakers {
     }
 
     /// Returns false, because there is no timer.
-    #[expect(clippy::unused_self, reason = "the timer of Linux is set")]
     pub fn wake_front_end_within(&self, _: Duration) -> bool {
         false
     }
