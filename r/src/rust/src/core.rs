@@ -90,7 +90,7 @@ pub(crate) struct Worker {
     /// The static paths of the listener that uses the socket from the supervisor.
     pub(crate) files: Option<StaticFiles>,
     /// The rings in which requests arrive from the supervisor.
-    pub(crate) rings: Option<Box<WorkerRings>>,
+    pub(crate) rings: Box<WorkerRings>,
     /// Whether this worker has told the supervisor that it accepts no new requests.
     pub(crate) is_leaving: bool,
 }
@@ -225,7 +225,7 @@ impl Core {
         let server = Server::new(config.clone(), Box::new(schedule));
         server.set_access_log(self.log.open.clone());
         self.link = Arc::clone(server.link());
-        if let WorkerState::Worker(Worker { rings: Some(rings), .. }) = &self.worker_state {
+        if let WorkerState::Worker(Worker { rings, .. }) = &self.worker_state {
             rings.attach(&self.link);
         }
         let before = std::mem::replace(&mut self.server, server);
@@ -270,7 +270,7 @@ impl Core {
     /// this process's own server.
     pub(crate) fn send(&mut self, command: Command) {
         if WorkerRings::is_from_front_end(command.id()) {
-            if let WorkerState::Worker(Worker { rings: Some(rings), .. }) = &mut self.worker_state {
+            if let WorkerState::Worker(Worker { rings, .. }) = &mut self.worker_state {
                 return rings.send(command, &self.link);
             }
         }
@@ -279,9 +279,7 @@ impl Core {
 
     /// Takes the next event of the link or of the rings.
     pub(crate) fn next_event(&mut self) -> Option<Event> {
-        let WorkerState::Worker(Worker { rings: Some(rings), listening, .. }) =
-            &mut self.worker_state
-        else {
+        let WorkerState::Worker(Worker { rings, listening, .. }) = &mut self.worker_state else {
             return self.link.next();
         };
         // Without locking the queue of the link.
@@ -306,7 +304,7 @@ impl Core {
 
     /// Wakes the processes and threads for which commands wait.
     pub(crate) fn flush(&mut self) {
-        if let WorkerState::Worker(Worker { rings: Some(rings), .. }) = &mut self.worker_state {
+        if let WorkerState::Worker(Worker { rings, .. }) = &mut self.worker_state {
             rings.flush();
         }
         self.link.flush();

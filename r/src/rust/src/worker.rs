@@ -44,9 +44,9 @@ impl Core {
         }
     }
 
-    /// Listens on the socket that the supervisor has opened for this worker. The caller must check
-    /// that this process is a worker and that no other listener uses the socket.
-    pub(crate) fn listen_inherited(&self, site: ListenerConfig) -> Result<Listener, ListenError> {
+    /// Serves the requests that arrive from the supervisor. The caller must check that this process
+    /// is a worker and that no other listener serves them.
+    pub(crate) fn listen_inherited(&self, site: &ListenerConfig) -> Result<Listener, ListenError> {
         let WorkerState::Worker(worker) = &self.worker_state else {
             unreachable!("R checks that this process is a worker")
         };
@@ -107,9 +107,7 @@ impl Core {
     /// Ends the streamed responses of a listener that the app pushes and whose connections are in
     /// the supervisor.
     pub(crate) fn stop_streams_in_rings(&mut self, listener: u32) {
-        if let WorkerState::Worker(Worker { listening, rings: Some(rings), .. }) =
-            &mut self.worker_state
-        {
+        if let WorkerState::Worker(Worker { listening, rings, .. }) = &mut self.worker_state {
             if *listening == Some(listener) {
                 rings.stop_streams();
             }
@@ -120,7 +118,7 @@ impl Core {
     /// connections are in the supervisor.
     pub(crate) fn open_in_rings(&self, listener: u32) -> usize {
         match &self.worker_state {
-            WorkerState::Worker(Worker { listening, rings: Some(rings), .. })
+            WorkerState::Worker(Worker { listening, rings, .. })
                 if *listening == Some(listener) =>
             {
                 rings.open()

@@ -10,5 +10,5 @@ pub(super) mod supervision;
 #[cfg(not(unix))]
 #[path = "none.rs"]
 pub(super) mod supervision;
-#[cfg_attr(not(target_os = "linux"), path = "worker_rings/none.rs")]
+#[cfg_attr(not(unix), path = "worker_rings/none.rs")]
 pub(super) mod worker_rings;
