@@ -10,7 +10,7 @@ use rookery_exchange::{AppWaker, Command, Event, Exchange, Link, SendBacklog, St
 use rookery_server::access_log::{AccessLog, OwnedRecord};
 use rookery_server::static_files::StaticFiles;
 use rookery_server::tls::DevelopmentCertificate;
-use rookery_server::{Config, NamedLimit, Server, Supervision, WorkerRings, output};
+use rookery_server::{Config, NamedLimit, OriginPolicy, Server, Supervision, WorkerRings, output};
 use rookery_status::{AdminListener, RunFolder, Standalone};
 use rookery_worker_protocol::{RState, Scoreboard, now};
 
@@ -84,11 +84,13 @@ pub(crate) struct AdminServer {
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) supervision: Arc<Supervision>,
-    /// The id of the listener that uses the socket from the supervisor. `None` until a listener
-    /// uses it.
+    /// The id of the listener that serves the requests from the supervisor. `None` until there is
+    /// one.
     pub(crate) listening: Option<u32>,
-    /// The static paths of the listener that uses the socket from the supervisor.
+    /// The static paths of the listener that serves the requests from the supervisor.
     pub(crate) files: Option<StaticFiles>,
+    /// The origins whose pages may open WebSockets. `None` allows all.
+    pub(crate) origins: Option<OriginPolicy>,
     /// The rings in which requests arrive from the supervisor.
     pub(crate) rings: Box<WorkerRings>,
     /// Whether this worker has told the supervisor that it accepts no new requests.

@@ -77,8 +77,10 @@ async fn handle_request<B: RequestBody>(
     }
     // Opening handshakes of WebSockets bypass static files. An `Upgrade` to any other protocol is
     // ignored.
-    if !is_upgrade && !context.connection.config.files.is_empty() {
-        let outcome = match static_file::try_respond(context, &mut head, has_body, options) {
+    let own = static_file::own_files(&context, &head);
+    let files = own.as_ref().unwrap_or(&context.connection.config.files);
+    if !is_upgrade && !files.is_empty() {
+        let outcome = match static_file::try_respond(context, own, &mut head, has_body, options) {
             // Boxed, so that only the few connections that need this future pay for its size.
             StaticOutcome::Pending(context, waiting) => {
                 Box::pin(static_file::respond_when_ready(

@@ -56,6 +56,7 @@ impl Core {
                     supervision,
                     listening: None,
                     files: None,
+                    origins: None,
                     rings,
                     is_leaving: false,
                 });
