@@ -9,7 +9,7 @@ use rookery_exchange::{
     Command, Event, Exchange, IoWaker, MessageKind, Payload, PushError, WakeUp, WebSocketId,
 };
 use rookery_server::static_files::StaticFiles;
-use rookery_server::{Application, MakeApplication, OriginPolicy, Upstream};
+use rookery_server::{Application, MakeApplication, OriginPolicy};
 use rookery_status::{Access, AccessToken, RouteTable};
 
 use crate::live_reload::{LiveReload, SCRIPT};
@@ -232,10 +232,6 @@ impl Application for DevelopmentApplication {
 
     fn has_capacity_for(&self, socket: WebSocketId) -> bool {
         self.inner.has_capacity_for(socket)
-    }
-
-    fn take_upstream(&self, socket: WebSocketId) -> Option<Upstream> {
-        self.inner.take_upstream(socket)
     }
 
     fn routes(&self) -> Option<Arc<RouteTable>> {

@@ -38,11 +38,11 @@ mod runtime;
 pub mod static_files;
 mod websocket;
 
-pub use application::application::{Application, MakeApplication, Upstream};
+pub use application::application::{Application, MakeApplication};
 pub use config::{Config, LimitKind, Limits, NamedLimit, Shares};
 #[doc(hidden)]
 pub use http::http2::frames_for_fuzzer;
-pub use http::listener_config::{Downstream, ListenerConfig, Notice, Redirect};
+pub use http::listener_config::{ListenerConfig, Notice, Redirect};
 pub use http::request::session_cookie;
 pub use http::request::spool_folder::SpoolFolder;
 pub use http::response::compress;
@@ -65,7 +65,6 @@ pub use runtime::{
     WorkerRings,
 };
 #[doc(hidden)]
-pub use websocket::tunnel::track_frames_for_fuzzer;
 
 pub mod tls {
     //! The TLS settings of a listener ([`ListenerConfig::tls`](crate::ListenerConfig::tls)), and

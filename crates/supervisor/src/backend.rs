@@ -44,8 +44,8 @@ pub struct Backend {
     /// The worker's random id. Requests of a Shiny session contain it in the parameter `w=` of
     /// their URL.
     pub id: WorkerId,
-    /// The path of the Unix socket that the worker listens on.
-    pub socket: PathBuf,
+    /// The folder of the worker's temporary files.
+    pub folder: PathBuf,
     /// The worker's scoreboard: shared memory in which the worker publishes its state and counters.
     pub scoreboard: SharedScoreboard,
     pub(crate) availability: AtomicU8,
@@ -99,13 +99,15 @@ impl AsRef<Scoreboard> for Backend {
 
 impl Backend {
     /// Creates the record of a worker that is ready for requests. `slot` is the number of its slot,
-    /// and `epoch` its serial number among all started workers.
+    /// and `epoch` its serial number among all started workers. `rings` is the front end's end of
+    /// the rings to the worker.
     pub fn new(
         (slot, epoch): (u32, u64),
         pid: u32,
         id: WorkerId,
-        socket: PathBuf,
+        folder: PathBuf,
         scoreboard: SharedScoreboard,
+        rings: (RingEnd, RingWakers),
     ) -> Arc<Backend> {
         let availability = AtomicU8::new(Availability::Ready as u8);
         let [is_sticky, sees_heads, is_violating] = [false; 3].map(AtomicBool::new);
@@ -114,7 +116,7 @@ impl Backend {
             epoch,
             pid,
             id,
-            socket,
+            folder,
             scoreboard,
             availability,
             is_sticky,
@@ -123,14 +125,14 @@ impl Backend {
             timed_out: Mutex::default(),
             session_close_time: AtomicU64::new(0),
             files: StaticFiles::new(),
-            rings: Mutex::default(),
+            rings: Mutex::new(Some(rings)),
             load: Load::default(),
         })
     }
 
-    /// Sets the front end's end of the rings to the worker, and what wakes each side.
-    pub fn set_rings(&self, rings: Option<(RingEnd, RingWakers)>) {
-        *self.rings.lock().unwrap_or_else(PoisonError::into_inner) = rings;
+    /// Returns the rings that [`take_rings`](Self::take_rings) has taken.
+    pub(crate) fn return_rings(&self, rings: (RingEnd, RingWakers)) {
+        *self.rings.lock().unwrap_or_else(PoisonError::into_inner) = Some(rings);
     }
 
     /// Removes and returns the front end's end of the rings to the worker.

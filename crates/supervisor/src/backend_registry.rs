@@ -31,12 +31,16 @@ impl LastPaths {
         self.0.extend(changed.map(|(key, path)| (key.clone(), path.clone())));
     }
 
-    /// Replaces the paths that no worker has any more by those of other workers.
+    /// Replaces the paths that no worker has any more by those of other workers with the same key.
     fn keep_only(&mut self, announced: &[&StaticPaths]) {
-        self.0.retain(|key, path| announced.iter().any(|paths| paths.get(key) == Some(path)));
-        for (key, path) in announced.iter().copied().flatten() {
-            self.0.entry(key.clone()).or_insert_with(|| path.clone());
-        }
+        self.0.retain(|key, path| {
+            let mut others = announced.iter().filter_map(|paths| paths.get(key)).peekable();
+            let first = others.peek().copied();
+            if others.all(|other| other != path) {
+                first.inspect(|first| path.clone_from(first));
+            }
+            first.is_some()
+        });
     }
 }
 

@@ -48,11 +48,6 @@ mod unix {
     pub(crate) struct AcceptedLocal(pub(crate) StdUnixStream);
 
     impl AcceptedLocal {
-        /// Returns true if the peer runs as the user of this process or as root.
-        pub(crate) fn is_trusted(&self) -> bool {
-            rookery_worker_protocol::is_trusted_peer(self.0.as_fd())
-        }
-
         /// Registers the connection with the async runtime. The returned guard must be dropped
         /// before the stream.
         pub(crate) fn into_stream(self) -> io::Result<(LocalStream, CloseInChild)> {

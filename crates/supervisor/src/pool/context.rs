@@ -13,17 +13,19 @@ use super::balancing::session_affinity::Keys;
 use super::buffer_pool::BufferPool;
 use super::hop::state::Hops;
 use super::limits::PoolLimits;
-use super::open_tunnels_and_streams::Registry;
 use super::responder::Responder;
 use crate::backend_registry::BackendRegistry;
+
+/// A function that assigns queued requests to workers. It is called when a worker may be able to
+/// begin another request.
+pub(super) type Dispatch = fn(&Rc<PoolContext>);
 
 /// The shared state of the pool, which assigns requests to workers.
 pub(super) struct PoolContext {
     pub(super) limits: Rc<PoolLimits>,
     pub(super) balancer: Balancer,
     pub(super) responder: Rc<Responder>,
-    pub(super) registry: Registry,
-    /// The hop to the workers to which requests cross in shared memory.
+    /// The hop to the workers, to which requests cross in shared memory.
     pub(super) hops: Hops,
     pub(super) buffers: BufferPool,
     /// An empty vector that is kept so that each dispatch can reuse its memory for the assignments
@@ -76,7 +78,6 @@ impl PoolContext {
             limits,
             balancer,
             responder,
-            registry: Registry::default(),
             hops: Hops::default(),
             buffers: BufferPool::default(),
             assignments: RefCell::default(),

@@ -5,7 +5,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::attempt;
 use super::balancing::balancer::Assignment;
 use super::context::PoolContext;
 #[cfg(doc)]
@@ -59,9 +58,7 @@ fn start(pool: &Rc<PoolContext>, assignment: Assignment) {
     }
     pool.has_forwarded.set(true);
     assignment.request.exchange.set_waiting(false);
-    if let Err(relayed) = hop::try_send(pool, assignment) {
-        tokio::task::spawn_local(attempt::run(Rc::clone(pool), relayed, dispatch));
-    }
+    hop::send(pool, assignment);
 }
 
 /// Tries again to assign requests to workers after each [`RetryTimer::schedule`]: those that are
@@ -89,14 +86,13 @@ async fn follow_registry(pool: Rc<PoolContext>, registry: Arc<BackendRegistry>) 
     loop {
         pool.balancer.update_backends();
         hop::follow_workers(&pool);
-        pool.registry.close_ending_tunnels(&pool.responder);
         dispatch(&pool);
         registry.changed.notified().await;
     }
 }
 
-/// Periodically looks for requests that have waited too long at their workers, and notifies the
-/// tasks that wait for the responses. Sleeps while no worker has a request.
+/// Periodically withdraws the requests that have waited too long at their workers. Sleeps while no
+/// worker has a request.
 async fn check_overdue(pool: Rc<PoolContext>) {
     let pause = (pool.limits.queue_timeout / CHECKS_PER_TIMEOUT)
         .clamp(MIN_CHECK_INTERVAL, MAX_CHECK_INTERVAL);
@@ -108,7 +104,7 @@ async fn check_overdue(pool: Rc<PoolContext>) {
             continue;
         }
         tokio::time::sleep(pause).await;
-        if pool.balancer.notify_overdue() {
+        if pool.balancer.has_overdue() {
             hop::withdraw_overdue(&pool);
             dispatch(&pool);
         }

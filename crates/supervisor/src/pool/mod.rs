@@ -3,31 +3,25 @@
 //! server's I/O thread, which calls it through the trait `Application`.
 //!
 //! ```text
-//!   handle_event() -> queue -> balancer -> attempt -- Unix socket --> a worker's server -> R
-//!                                             |
-//!   take_commands() <- responder <- response -+
-//!   take_upstream() -> the server <-- bytes of each WebSocket --> a worker's server -> R
+//!   handle_event() -> queue -> balancer -> hop -- rings --> R in a worker
+//!                                           |
+//!   take_commands() <- responder <----------+
 //! ```
 //!
 //! If a worker dies, a request that its R process had not begun is sent to another worker. By
 //! default, a request that R had begun gets a 502 response. The worker's scoreboard (shared memory)
 //! shows whether R had begun the request.
 
-mod attempt;
 mod balancing;
 mod buffer_pool;
-mod connection;
 mod context;
 mod deferred_body;
 mod dispatch;
 mod error_reply;
 mod hop;
 mod limits;
-mod open_tunnels_and_streams;
 mod responder;
-mod response_forwarder;
-mod response_sink;
-mod tunnel;
+mod ring_connection;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -36,19 +30,16 @@ use std::sync::Arc;
 use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, WakeUp, WebSocketId};
 use rookery_server::session_cookie::SessionCookie;
 use rookery_server::static_files::StaticFiles;
-use rookery_server::{Application, MakeApplication, Upstream};
+use rookery_server::{Application, MakeApplication};
 use rookery_worker_protocol::RouteTable;
 
 use crate::backend_registry::{BackendRegistry, CookieFactory};
 use balancing::queue::QueuedRequest;
 use balancing::session_affinity::{self, CookieTarget, Keys, UrlAffinity};
 pub use balancing::session_affinity::{SessionAffinity, server_name};
-#[doc(hidden)]
-pub use connection::framing::{ParsedResponse, parse_response_for_fuzzer};
 use context::PoolContext;
 use dispatch::dispatch;
 pub use limits::PoolLimits;
-use response_sink::ResponseSink;
 
 /// Returns the function with which the server creates the pool, which sends requests to the workers
 /// in `registry`. Pass it to
@@ -125,25 +116,14 @@ impl Application for Pool {
                 hop::on_message(pool, socket, kind, payload);
             }
             Event::Closed { socket, code, reason, is_clean, .. } => {
-                if !hop::on_closed(pool, socket, (code, is_clean), &reason) {
-                    if let Some(tunnel) = pool.registry.remove_tunnel(socket) {
-                        tunnel.on_closed();
-                    }
-                }
+                hop::on_closed(pool, socket, (code, is_clean), &reason);
             }
-            Event::Writable { stream, .. } => {
-                if !hop::on_writable(pool, stream) {
-                    pool.registry.with_sink(stream, ResponseSink::on_writable);
-                }
-            }
+            Event::Writable { stream, .. } => hop::on_writable(pool, stream),
             Event::Pull { stream, .. } => hop::on_pull(pool, stream),
             Event::Drained { socket, .. } => hop::on_drained(pool, socket),
             Event::StreamEnded { stream, reason, .. } => {
-                if hop::on_stream_ended(pool, stream, reason) {
-                    dispatch(pool);
-                } else if let Some(sink) = pool.registry.remove_sink(stream) {
-                    sink.on_ended();
-                }
+                hop::on_stream_ended(pool, stream, reason);
+                dispatch(pool);
             }
             // These events need no action, because the server passes complete bodies to the pool.
             Event::Body { .. } | Event::BodyEnd { .. } => {}
@@ -183,10 +163,6 @@ impl Application for Pool {
 
     fn has_capacity_for(&self, socket: WebSocketId) -> bool {
         hop::has_capacity(&self.0, socket)
-    }
-
-    fn take_upstream(&self, socket: WebSocketId) -> Option<Upstream> {
-        self.0.registry.tunnel(socket)?.take_upstream()
     }
 
     fn routes(&self) -> Option<Arc<RouteTable>> {

@@ -3,7 +3,6 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -62,9 +61,8 @@ pub(crate) struct Spawned {
     pub(crate) control: ControlChannel,
     pub(crate) scoreboard: SharedScoreboard,
     /// The front end's end of the rings, and what wakes each side.
-    pub(crate) rings: Option<(RingEnd, RingWakers)>,
+    pub(crate) rings: (RingEnd, RingWakers),
     pub(crate) id: WorkerId,
-    pub(crate) socket: PathBuf,
     pub(crate) temporary: PathBuf,
     /// The pipes from which the worker's stdout and stderr are read; `None` if the worker shares
     /// the streams of this process.
@@ -84,14 +82,10 @@ pub(crate) fn spawn(
     gate: Option<Gate<'_>>,
     is_on_terminal: bool,
 ) -> io::Result<Spawned> {
-    let socket = folder.socket(start.slot, start.epoch);
     let temporary = folder.temporary(start.slot, start.epoch)?;
-    let listener = UnixListener::bind(&socket)?;
     let (control, their_control) = ControlChannel::pair()?;
     let (scoreboard, memory) = SharedScoreboard::create()?;
-    // For tests, the variable makes requests go over the Unix socket.
-    let is_relaying = std::env::var_os("ROOKERY_INTERNAL_RELAY").is_some();
-    let rings = if is_relaying { None } else { Some(RingEnd::create()?) };
+    let (end, wakers, handles) = RingEnd::create()?;
     let id = WorkerId::new()?;
     let called = id.to_string();
     let is_preloaded = gate.is_some();
@@ -108,7 +102,6 @@ pub(crate) fn spawn(
     }
     command.env(RESOURCE, resource_attributes(std::env::var(RESOURCE).ok(), start));
     let hand_over = WorkerEnvironment {
-        listener: listener.as_fd(),
         control: their_control.as_fd(),
         scoreboard: memory.as_fd(),
         worker: start.slot,
@@ -117,7 +110,7 @@ pub(crate) fn spawn(
         id: &called,
         public,
         gate,
-        rings: rings.as_ref().map(|(_, _, handles)| handles),
+        rings: &handles,
     };
     hand_over.apply(&mut command);
     command.env("TMPDIR", &temporary);
@@ -145,10 +138,8 @@ pub(crate) fn spawn(
     match streams {
         Ok(streams) => {
             be_chosen_sooner(child.id());
-            // This process drops its copy of the listening socket. The socket thus closes when the
-            // worker ends, and connections that wait to be accepted are reset.
-            let rings = rings.map(|(end, wakers, _)| (end, wakers));
-            Ok(Spawned { child, control, scoreboard, rings, id, socket, temporary, streams })
+            let rings = (end, wakers);
+            Ok(Spawned { child, control, scoreboard, rings, id, temporary, streams })
         }
         Err(error) => {
             let _ = child.kill();

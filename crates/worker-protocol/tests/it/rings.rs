@@ -6,10 +6,10 @@ use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rookery_worker_protocol::Inherited;
 use rookery_worker_protocol::rings::{MAX_RECORD_LEN, RingEnd, RingWakers, SendError, Sleep};
-use rookery_worker_protocol::{Inherited, PublicDescriptors};
 
-use crate::support::start_with;
+use crate::support::start;
 use crate::worker_environment::assert_children_have_no_descriptors;
 
 /// The time after which a sleep was not ended in time.
@@ -90,10 +90,8 @@ fn content(number: usize) -> Vec<u8> {
 #[test]
 fn records_and_files_cross_to_another_process_and_back_and_no_wake_up_is_lost() {
     const RECORDS: usize = 20_000;
-    let (mut end, wakers, handles) = RingEnd::create().unwrap();
-    let name = "rings::returns_records";
-    let mut worker = start_with(name, "", PublicDescriptors::default(), Some(&handles));
-    drop(handles);
+    let mut worker = start("rings::returns_records", "");
+    let (mut end, wakers) = worker.rings.take().unwrap();
     let watch = Watch::new(wakers.watched_by_front_end());
     let mut record = Vec::new();
     let (mut sent, mut received) = (0, 0);
@@ -128,7 +126,7 @@ fn records_and_files_cross_to_another_process_and_back_and_no_wake_up_is_lost() 
 fn returns_records() {
     // SAFETY: no other thread uses the environment, and the descriptors belong to nothing else.
     let inherited = unsafe { Inherited::take() }.unwrap().unwrap();
-    let (mut end, wakers) = inherited.rings.unwrap();
+    let (mut end, wakers) = inherited.rings;
     assert_children_have_no_descriptors();
     let watch = Watch::new([wakers.watched_by_worker()]);
     let (mut record, mut sleeps) = (Vec::new(), 0);

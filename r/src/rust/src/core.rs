@@ -10,7 +10,7 @@ use rookery_exchange::{AppWaker, Command, Event, Exchange, Link, SendBacklog, St
 use rookery_server::access_log::{AccessLog, OwnedRecord};
 use rookery_server::static_files::StaticFiles;
 use rookery_server::tls::DevelopmentCertificate;
-use rookery_server::{Config, NamedLimit, Server, Supervision, WorkerRings, output};
+use rookery_server::{Config, NamedLimit, OriginPolicy, Server, Supervision, WorkerRings, output};
 use rookery_status::{AdminListener, RunFolder, Standalone};
 use rookery_worker_protocol::{RState, Scoreboard, now};
 
@@ -84,13 +84,15 @@ pub(crate) struct AdminServer {
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) supervision: Arc<Supervision>,
-    /// The id of the listener that uses the socket from the supervisor. `None` until a listener
-    /// uses it.
+    /// The id of the listener that serves the requests from the supervisor. `None` until there is
+    /// one.
     pub(crate) listening: Option<u32>,
-    /// The static paths of the listener that uses the socket from the supervisor.
+    /// The static paths of the listener that serves the requests from the supervisor.
     pub(crate) files: Option<StaticFiles>,
+    /// The origins whose pages may open WebSockets. `None` allows all.
+    pub(crate) origins: Option<OriginPolicy>,
     /// The rings in which requests arrive from the supervisor.
-    pub(crate) rings: Option<Box<WorkerRings>>,
+    pub(crate) rings: Box<WorkerRings>,
     /// Whether this worker has told the supervisor that it accepts no new requests.
     pub(crate) is_leaving: bool,
 }
@@ -225,7 +227,7 @@ impl Core {
         let server = Server::new(config.clone(), Box::new(schedule));
         server.set_access_log(self.log.open.clone());
         self.link = Arc::clone(server.link());
-        if let WorkerState::Worker(Worker { rings: Some(rings), .. }) = &self.worker_state {
+        if let WorkerState::Worker(Worker { rings, .. }) = &self.worker_state {
             rings.attach(&self.link);
         }
         let before = std::mem::replace(&mut self.server, server);
@@ -270,7 +272,7 @@ impl Core {
     /// this process's own server.
     pub(crate) fn send(&mut self, command: Command) {
         if WorkerRings::is_from_front_end(command.id()) {
-            if let WorkerState::Worker(Worker { rings: Some(rings), .. }) = &mut self.worker_state {
+            if let WorkerState::Worker(Worker { rings, .. }) = &mut self.worker_state {
                 return rings.send(command, &self.link);
             }
         }
@@ -279,9 +281,7 @@ impl Core {
 
     /// Takes the next event of the link or of the rings.
     pub(crate) fn next_event(&mut self) -> Option<Event> {
-        let WorkerState::Worker(Worker { rings: Some(rings), listening, .. }) =
-            &mut self.worker_state
-        else {
+        let WorkerState::Worker(Worker { rings, listening, .. }) = &mut self.worker_state else {
             return self.link.next();
         };
         // Without locking the queue of the link.
@@ -306,7 +306,7 @@ impl Core {
 
     /// Wakes the processes and threads for which commands wait.
     pub(crate) fn flush(&mut self) {
-        if let WorkerState::Worker(Worker { rings: Some(rings), .. }) = &mut self.worker_state {
+        if let WorkerState::Worker(Worker { rings, .. }) = &mut self.worker_state {
             rings.flush();
         }
         self.link.flush();

@@ -308,7 +308,7 @@ impl Core {
                     self.return_exchange(Command::Respond(exchange));
                 }
                 mut event => {
-                    if self.begin_event(&mut event) {
+                    if self.begin_event(&mut event) && !self.refuse_origin(&mut event) {
                         let span = self.begin_span(&mut event);
                         return Some(RawEvent { span, ..self.raw_event(event) });
                     }

@@ -10,13 +10,12 @@ use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::net::UnixListener;
 use std::rc::Rc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rookery_system::fork::CloseInChild;
-use rookery_worker_protocol::rings::RingWakers;
+use rookery_worker_protocol::rings::{RingEnd, RingWakers};
 use rookery_worker_protocol::{
     ControlChannel, ErrorReport, Inherited, KEEP_WEBSOCKETS, MAX_ANNOUNCEMENT_SIZE, Message,
     Received, SharedScoreboard,
@@ -50,14 +49,13 @@ const RECONNECT_COST: Duration = Duration::from_millis(50);
 pub struct Supervision {
     // Dropped before the descriptors, because another thread may reuse the number of a closed
     // descriptor.
-    _close_in_child: [CloseInChild; 2],
+    _close_in_child: CloseInChild,
     public: Mutex<Option<PublicListeners>>,
     /// The switch by which this worker starts and stops accepting connections on the public
     /// listeners.
     accept_switch: AcceptSwitch,
     log: Option<OwnedFd>,
     cookie: Option<String>,
-    listener: UnixListener,
     control: ControlChannel,
     scoreboard: Arc<SharedScoreboard>,
     announcements: Mutex<Announcements>,
@@ -69,7 +67,7 @@ pub struct Supervision {
     channel_full: Notify,
     /// What wakes the I/O thread when records arrive in the rings while the application waits
     /// elsewhere.
-    wakers: Option<RingWakers>,
+    wakers: RingWakers,
     on_request: Box<dyn Fn(SupervisorRequest) + Send + Sync>,
 }
 
@@ -81,36 +79,30 @@ const APPLY_TIMEOUT: Duration = Duration::from_secs(2);
 impl Supervision {
     /// Makes the connection to the supervisor from the descriptors that this process has inherited.
     /// `on_request` is called on the I/O thread for each request of the supervisor, and must not
-    /// block.
+    /// block. Also returns the rings, for [`WorkerRings`](crate::WorkerRings).
     pub fn new(
         inherited: Inherited,
-        wakers: Option<RingWakers>,
         on_request: impl Fn(SupervisorRequest) + Send + Sync + 'static,
-    ) -> Supervision {
-        let Inherited { listener, control, scoreboard, public, log, cookie, rings: _ } = inherited;
+    ) -> (Supervision, (RingEnd, RingWakers)) {
+        let Inherited { control, scoreboard, public, log, cookie, rings } = inherited;
         let public = (!public.is_empty()).then(|| PublicListeners::new(public));
-        let close_in_child = [close_in_child(&control), close_in_child(&listener)];
+        let close_in_child = close_in_child(&control);
         let scoreboard = Arc::new(scoreboard);
-        Supervision {
+        let supervision = Supervision {
             _close_in_child: close_in_child,
             public: Mutex::new(public),
             accept_switch: AcceptSwitch::new(AcceptMode::Paused),
             log,
             cookie,
-            listener,
             control,
             scoreboard,
             announcements: Mutex::default(),
             confirmed: Condvar::new(),
             channel_full: Notify::new(),
-            wakers,
+            wakers: rings.1.clone(),
             on_request: Box::new(on_request),
-        }
-    }
-
-    /// Returns a copy of the inherited socket over which the supervisor forwards requests.
-    pub(in crate::runtime) fn socket(&self) -> io::Result<UnixListener> {
-        self.listener.try_clone()
+        };
+        (supervision, rings)
     }
 
     /// Returns true if the supervisor has passed public listeners to this process.
@@ -359,7 +351,7 @@ pub(in crate::runtime) fn receive_messages(
 
 /// Tells the application that records have arrived in the rings while it waits elsewhere.
 async fn watch_rings(supervision: Arc<Supervision>) {
-    let Some(wakers) = &supervision.wakers else { return };
+    let wakers = &supervision.wakers;
     // SAFETY: the watched value owns the descriptor, which stays open and unchanged.
     let watched =
         unsafe { AsyncFd::register_with_interest(wakers.watched_by_worker(), Interest::READABLE) };

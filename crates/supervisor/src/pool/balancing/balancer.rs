@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use rookery_exchange::{Exchange, TerminationState, UpstreamLog};
 use rookery_worker_protocol::TicketGuard;
-use tokio::sync::Notify;
 
 use super::queue::{QueuedRequest, RequestQueue};
 use super::session_affinity::{Keys, SessionAffinity};
@@ -57,9 +56,6 @@ pub(in crate::pool) struct Balancer {
     /// that they name.
     #[cfg(test)]
     examined: Cell<u64>,
-    /// The notification for the tasks that wait for a worker's response. It is sent when the
-    /// workers change or when a request has waited too long at its worker.
-    pub(in crate::pool) changed: Notify,
 }
 
 impl Balancer {
@@ -88,7 +84,6 @@ impl Balancer {
             assigned: Cell::new(0),
             #[cfg(test)]
             examined: Cell::new(0),
-            changed: Notify::new(),
         }
     }
 
@@ -355,9 +350,6 @@ impl Balancer {
         let mut backends = self.backends.borrow_mut();
         backends.retain(|backend| {
             let exists = entries.iter().any(|entry| entry.epoch == backend.entry.epoch);
-            if !exists {
-                backend.close_connections();
-            }
             // The requests in the worker's own queue are routed again, because the change of
             // workers may have changed their destination.
             while let Some(request) = backend.queue.borrow_mut().pop() {
@@ -367,18 +359,15 @@ impl Balancer {
         });
         for entry in entries {
             if !backends.iter().any(|backend| backend.entry.epoch == entry.epoch) {
-                backends.push(PoolBackend::new(entry));
+                backends.extend(PoolBackend::new(entry));
             }
         }
         drop(backends);
         self.has_changed.set(true);
-        self.changed.notify_waiters();
     }
 
-    /// Returns the workers to which requests cross in shared memory.
-    pub(in crate::pool) fn backends_with_rings(&self) -> Vec<Rc<PoolBackend>> {
-        let backends = self.backends.borrow();
-        backends.iter().filter(|backend| backend.rings.is_some()).cloned().collect()
+    pub(in crate::pool) fn backends(&self) -> Vec<Rc<PoolBackend>> {
+        self.backends.borrow().clone()
     }
 
     /// Returns true if any worker has not yet responded to a request.
@@ -386,17 +375,11 @@ impl Balancer {
         self.backends.borrow().iter().any(|backend| backend.has_in_flight())
     }
 
-    /// Returns true if any request has waited too long at its worker. If so, wakes the tasks that
-    /// wait for workers' responses, so that the task of the overdue request can withdraw it.
-    pub(in crate::pool) fn notify_overdue(&self) -> bool {
+    /// Returns true if any request has waited too long at its worker.
+    pub(in crate::pool) fn has_overdue(&self) -> bool {
         let now = Instant::now();
         let backends = self.backends.borrow();
-        let is_any =
-            backends.iter().any(|backend| backend.has_overdue(self.limits.queue_timeout, now));
-        if is_any {
-            self.changed.notify_waiters();
-        }
-        is_any
+        backends.iter().any(|backend| backend.has_overdue(self.limits.queue_timeout, now))
     }
 
     /// Returns the number of workers whose R processes could begin a request now.

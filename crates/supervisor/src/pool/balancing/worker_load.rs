@@ -15,16 +15,8 @@ use super::latency_estimate::{LatencyEstimate, WorkDone};
 use super::queue::RequestQueue;
 use super::session_affinity::AffinityState;
 use crate::backend::{Availability, Backend};
-use crate::pool::connection::ring_connection::RingConnection;
-use crate::pool::connection::worker_connection::{self, Failure, WorkerConnection};
 use crate::pool::limits::PoolLimits;
-
-/// The maximum number of idle connections that are kept open to a worker.
-const MAX_IDLE_CONNECTIONS: usize = 64;
-
-/// The time for which a worker gets no requests after a connection to it has broken, because the
-/// worker may have ended.
-const SUSPECT_TIME: Duration = Duration::from_secs(1);
+use crate::pool::ring_connection::RingConnection;
 
 /// The time for which a session is reserved at a worker for a page that has not opened its
 /// WebSocket yet. A page may have to load many scripts first.
@@ -35,22 +27,18 @@ const RESERVATION_TIME: Duration = Duration::from_secs(45);
 pub(in crate::pool) struct PoolBackend {
     /// The worker's entry in the registry of workers, which the pool shares with the supervisor.
     pub(in crate::pool) entry: Arc<Backend>,
-    /// The rings to the worker, if requests cross to it in shared memory.
-    pub(in crate::pool) rings: Option<RingConnection>,
+    pub(in crate::pool) rings: RingConnection,
     /// The number of requests that were assigned to the worker.
     assigned: Cell<u64>,
     tickets: Tickets,
     /// The requests that were sent to the worker and have not been responded to.
     in_flight: RefCell<Vec<InFlight>>,
-    connections: RefCell<Vec<WorkerConnection>>,
     latency: Cell<LatencyEstimate>,
     /// The queue of requests that only this worker can process.
     pub(super) queue: RefCell<RequestQueue>,
     /// The expiry times of the worker's reserved sessions. A session is reserved for each page that
     /// has not opened its WebSocket yet.
     reservations: RefCell<VecDeque<Instant>>,
-    /// The time until which the worker gets no requests because a connection to it has broken.
-    suspected_until: Cell<Option<Instant>>,
     /// The number of choices that the balancer had made when it last chose this worker. Among
     /// equally suitable workers, the one with the lowest number is chosen (round-robin).
     pub(super) last_choice: Cell<u64>,
@@ -96,23 +84,22 @@ impl Moment {
 }
 
 impl PoolBackend {
-    pub(super) fn new(entry: Arc<Backend>) -> Rc<PoolBackend> {
+    /// Returns `None` if another pool uses the worker.
+    pub(super) fn new(entry: Arc<Backend>) -> Option<Rc<PoolBackend>> {
         let latency = LatencyEstimate::new(work_done(&entry));
-        let (rings, taken) =
-            (entry.take_rings().map(RingConnection::new), entry.scoreboard.read().taken);
-        Rc::new(PoolBackend {
+        let rings = RingConnection::new(entry.take_rings()?);
+        let taken = entry.scoreboard.read().taken;
+        Some(Rc::new(PoolBackend {
             entry,
             rings,
             assigned: Cell::new(taken),
             tickets: Tickets::new(),
             in_flight: RefCell::default(),
-            connections: RefCell::default(),
             latency: Cell::new(latency),
             queue: RefCell::default(),
             reservations: RefCell::default(),
-            suspected_until: Cell::new(None),
             last_choice: Cell::new(0),
-        })
+        }))
     }
 
     /// Returns the data that identify the worker in the access log.
@@ -149,7 +136,6 @@ impl PoolBackend {
     /// it sooner.
     pub(super) fn accepts_own_requests(&self, limits: &PoolLimits) -> bool {
         matches!(self.entry.availability(), Availability::Ready | Availability::Draining)
-            && !self.is_suspected()
             && (self.begins_soon(limits, Moment::now()).is_some()
                 || (self.in_flight.borrow().len() < limits.max_in_flight && self.unbegun() == 0))
     }
@@ -166,15 +152,11 @@ impl PoolBackend {
     /// returns whether R is busy now.
     fn begins_soon(&self, limits: &PoolLimits, moment: Moment) -> Option<bool> {
         let in_flight = self.in_flight.borrow();
-        if in_flight.len() >= limits.max_in_flight {
+        if in_flight.len() >= limits.max_in_flight || !self.rings.has_capacity() {
             return None;
         }
         let snapshot = self.entry.scoreboard.read();
-        let unbegun = match &self.rings {
-            Some(hop) if !hop.has_capacity() => return None,
-            Some(_) => self.ahead(snapshot.taken, in_flight.len()),
-            None => self.unbegun(),
-        };
+        let unbegun = self.ahead(snapshot.taken, in_flight.len());
         let now = moment.nanoseconds;
         let is_idle = snapshot.is_idle(now);
         // R is free if it has begun all its requests and is idle, which includes waiting for
@@ -195,9 +177,7 @@ impl PoolBackend {
     /// Returns true if a request waits in the rings to the worker.
     pub(in crate::pool) fn has_ahead(&self) -> bool {
         let in_flight = self.in_flight.borrow().len();
-        in_flight > 0
-            && self.rings.is_some()
-            && self.ahead(self.entry.scoreboard.read().taken, in_flight) > 0
+        in_flight > 0 && self.ahead(self.entry.scoreboard.read().taken, in_flight) > 0
     }
 
     /// Returns true if the worker's R process could begin a request now.
@@ -223,22 +203,9 @@ impl PoolBackend {
         }
     }
 
-    /// Returns true if the worker can be expected to respond, because it is ready according to the
-    /// registry and no connection to it has broken recently.
+    /// Returns true if the worker can be expected to respond.
     pub(super) fn is_presumed_ready(&self) -> bool {
-        self.entry.availability() == Availability::Ready
-            && !self.is_suspected()
-            && !self.entry.is_violating()
-    }
-
-    fn is_suspected(&self) -> bool {
-        self.suspected_until.get().is_some_and(|until| Instant::now() < until)
-    }
-
-    /// Stops sending requests to the worker for a short time, because a broken connection suggests
-    /// that the worker has ended.
-    pub(in crate::pool) fn suspect(&self) {
-        self.suspected_until.set(Some(Instant::now() + SUSPECT_TIME));
+        self.entry.availability() == Availability::Ready && !self.entry.is_violating()
     }
 
     fn has_just_responded(&self, in_flight: usize, moment: Moment) -> bool {
@@ -335,47 +302,6 @@ impl PoolBackend {
         let reservations = self.reservations.borrow();
         let reserved = reservations.len() - expired_reservations(&reservations);
         self.entry.load.sessions.load(Ordering::Relaxed) + reserved
-    }
-
-    // ---- connections ----
-
-    /// Returns an idle connection to the worker, or opens a new one if there is none.
-    pub(in crate::pool) async fn connect(&self) -> Result<WorkerConnection, Failure> {
-        match self.take_idle_connection() {
-            Some(idle) => Ok(idle),
-            None => worker_connection::connect(&self.entry.socket).await,
-        }
-    }
-
-    /// Opens a new connection to the worker.
-    pub(in crate::pool) fn connect_new(
-        &self,
-    ) -> impl Future<Output = Result<WorkerConnection, Failure>> {
-        worker_connection::connect(&self.entry.socket)
-    }
-
-    /// Removes and returns the most recently used idle connection to the worker. Drops connections
-    /// that the worker has closed.
-    fn take_idle_connection(&self) -> Option<WorkerConnection> {
-        let mut connections = self.connections.borrow_mut();
-        std::iter::from_fn(|| connections.pop())
-            .find_map(|mut connection| connection.poll_idle().then_some(connection))
-    }
-
-    /// Keeps a connection to the worker for another request, unless too many are kept already or
-    /// the worker has ended.
-    pub(in crate::pool) fn keep_connection(&self, connection: WorkerConnection) {
-        let mut connections = self.connections.borrow_mut();
-        if connections.len() < MAX_IDLE_CONNECTIONS
-            && self.entry.availability() != Availability::Dead
-        {
-            connections.push(connection);
-        }
-    }
-
-    /// Closes all idle connections to the worker.
-    pub(super) fn close_connections(&self) {
-        self.connections.borrow_mut().clear();
     }
 }
 

@@ -4,29 +4,31 @@ use std::rc::Rc;
 
 use rookery_exchange::{Command, StreamEnd};
 
+use super::closing::SERVICE_RESTART;
 use super::receive;
 use super::requests::end;
-use crate::pool::attempt::{MAX_RETURNS, may_retry_begun};
+use crate::pool::balancing::queue::QueuedRequest;
 use crate::pool::balancing::worker_load::PoolBackend;
-use crate::pool::connection::ring_connection::{RingConnection, SentRequest};
 use crate::pool::context::PoolContext;
 use crate::pool::error_reply::ErrorReply;
-use crate::pool::tunnel::SERVICE_RESTART;
+use crate::pool::limits::PoolLimits;
+use crate::pool::ring_connection::SentRequest;
 
-/// Updates the list of workers to which requests cross in shared memory, after the workers or their
-/// states have changed.
+/// The maximum number of times that a request is queued again because a worker ended before its R
+/// process had begun the request. After that the client gets 503.
+const MAX_RETURNS: u32 = 2;
+
+/// Updates the list of workers after the workers or their states have changed.
 pub(in crate::pool) fn follow_workers(pool: &Rc<PoolContext>) {
-    let workers = pool.balancer.backends_with_rings();
+    let workers = pool.balancer.backends();
     let before = pool.hops.workers.replace(workers);
     for backend in before {
         let workers = pool.hops.workers.borrow();
         let is_gone = !workers.iter().any(|other| Rc::ptr_eq(other, &backend));
         drop(workers);
-        if let Some(hop) = &backend.rings {
-            reject_timed_out(pool, &backend, hop);
-            if is_gone {
-                on_death(pool, &backend, hop);
-            }
+        reject_timed_out(pool, &backend);
+        if is_gone {
+            on_death(pool, &backend);
         }
     }
     super::sockets::close_ending(pool);
@@ -34,19 +36,20 @@ pub(in crate::pool) fn follow_workers(pool: &Rc<PoolContext>) {
 }
 
 /// Responds with 504 to the requests with which R was busy for longer than the worker timeout.
-fn reject_timed_out(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, hop: &RingConnection) {
+fn reject_timed_out(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>) {
     let is_over = |sent: &SentRequest| backend.entry.has_timed_out(sent.ticket());
-    let timed_out = hop.requests.borrow_mut().take_all(is_over);
+    let timed_out = backend.rings.requests.borrow_mut().take_all(is_over);
     for sent in timed_out {
         pool.responder.reject(end(sent, backend), ErrorReply::Timeout);
     }
 }
 
 /// Deals with what a worker leaves behind that has ended and can write nothing any more.
-fn on_death(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, hop: &RingConnection) {
+fn on_death(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>) {
+    let hop = &backend.rings;
     // Everything that was published completely counts.
     while !hop.is_over.get() && hop.receiver.borrow().has_any() {
-        receive(pool, backend, hop);
+        receive(pool, backend);
     }
     hop.is_over.set(true);
     let sent = hop.requests.borrow_mut().take_all(|_| true);
@@ -68,6 +71,16 @@ fn on_death(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, hop: &RingConnect
         let code = SERVICE_RESTART;
         pool.responder.send_unannounced(Command::Close { socket, code, reason });
     }
+}
+
+/// Returns true if another worker may process a request after its worker died while R was
+/// processing it. This is allowed only once per request, because the request itself may be the
+/// cause of the death.
+fn may_retry_begun(limits: &PoolLimits, request: &QueuedRequest) -> bool {
+    let exchange = &request.exchange;
+    let is_safe =
+        matches!(exchange.method(), b"GET" | b"HEAD" | b"OPTIONS") && !exchange.is_upgrade();
+    limits.retry_safe_methods && is_safe && request.deaths == 1
 }
 
 fn on_begun_lost(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, sent: SentRequest) {

@@ -2,7 +2,7 @@
 //! rings of `rookery_worker_protocol`), while the client's connection stays in this process.
 //!
 //! ```text
-//!   server --Event--> on_*, try_send --Down--> worker's R thread
+//!   server --Event--> on_*, send --Down--> worker's R thread
 //!   server <-Command- receive        <---Up--- worker's R thread
 //! ```
 //!
@@ -10,9 +10,11 @@
 //! that are not the worker's own are late, and are ignored. The first invalid record ends the
 //! worker.
 
+mod closing;
 mod ending;
 mod requests;
 mod responses;
+mod session_cookie;
 mod sockets;
 pub(super) mod state;
 mod streams;
@@ -24,11 +26,10 @@ use std::time::Duration;
 
 use rookery_exchange::wire::Up;
 
-pub(super) use self::requests::try_send;
-use super::attempt::Dispatch;
+pub(super) use self::requests::send;
 use super::balancing::worker_load::PoolBackend;
-use super::connection::ring_connection::{MAX_KEPT_RECORD, RingConnection};
-use super::context::PoolContext;
+use super::context::{Dispatch, PoolContext};
+use super::ring_connection::{MAX_KEPT_RECORD, RingConnection};
 
 pub(super) use self::ending::follow_workers;
 pub(super) use self::sockets::{has_capacity, on_closed, on_drained, on_message};
@@ -55,7 +56,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 /// arrived.
 pub(super) fn prepare_sleep(pool: &PoolContext) -> bool {
     let workers = pool.hops.workers.borrow();
-    let mut rings = workers.iter().filter_map(|backend| backend.rings.as_ref());
+    let mut rings = workers.iter().map(|backend| &backend.rings);
     let refusals = &pool.hops.refusals;
     if rings.all(RingConnection::prepare_sleep) {
         refusals.set(0);
@@ -74,9 +75,7 @@ pub(super) fn prepare_sleep(pool: &PoolContext) -> bool {
 /// Announces to all workers that this thread is awake.
 pub(super) fn on_wake(pool: &PoolContext) {
     let workers = pool.hops.workers.borrow();
-    for hop in workers.iter().filter_map(|backend| backend.rings.as_ref()) {
-        hop.own_sleep.set_awake();
-    }
+    workers.iter().for_each(|backend| backend.rings.own_sleep.set_awake());
 }
 
 /// Takes what the workers have sent, assigns further requests, and wakes the workers that have got
@@ -84,9 +83,7 @@ pub(super) fn on_wake(pool: &PoolContext) {
 pub(super) fn run(pool: &Rc<PoolContext>, dispatch: Dispatch) {
     let mut has_responses = false;
     for backend in pool.hops.workers.borrow().iter() {
-        if let Some(hop) = &backend.rings {
-            has_responses |= receive(pool, backend, hop);
-        }
+        has_responses |= receive(pool, backend);
     }
     streams::report_written(pool);
     if has_responses {
@@ -94,12 +91,10 @@ pub(super) fn run(pool: &Rc<PoolContext>, dispatch: Dispatch) {
     }
     let mut is_sent = true;
     for backend in pool.hops.workers.borrow().iter() {
-        if let Some(hop) = &backend.rings {
-            is_sent &= hop.flush();
-            if hop.is_over.get() {
-                // It gets nothing any more, and the supervisor kills it.
-                backend.entry.set_violating();
-            }
+        is_sent &= backend.rings.flush();
+        if backend.rings.is_over.get() {
+            // It gets nothing any more, and the supervisor kills it.
+            backend.entry.set_violating();
         }
     }
     if withdrawal::has_waiting(pool) {
@@ -116,7 +111,8 @@ pub(super) fn run(pool: &Rc<PoolContext>, dispatch: Dispatch) {
 }
 
 /// Takes what a worker has sent. Returns true if responses have arrived.
-fn receive(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, hop: &RingConnection) -> bool {
+fn receive(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>) -> bool {
+    let hop = &backend.rings;
     if hop.is_over.get() {
         return false;
     }
@@ -137,21 +133,21 @@ fn receive(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, hop: &RingConnecti
         let is_valid = match up {
             Up::Response { ticket, content, exchange } => {
                 has_responses = true;
-                responses::on_response(pool, (backend, hop), (exchange, ticket), content, file)
+                responses::on_response(pool, backend, (exchange, ticket), content, file)
             }
             Up::Unsendable { ticket, .. } => {
                 has_responses = true;
-                responses::on_unsendable(pool, backend, hop, ticket);
+                responses::on_unsendable(pool, backend, ticket);
                 true
             }
             Up::Declined { ticket, .. } => {
                 has_responses = true;
-                responses::on_declined(pool, backend, hop, ticket);
+                responses::on_declined(pool, backend, ticket);
                 true
             }
             Up::ReadBody { ticket, is_head_seen, .. } => {
                 has_responses = true;
-                responses::on_read_body(pool, (backend, hop), ticket, is_head_seen)
+                responses::on_read_body(pool, backend, ticket, is_head_seen)
             }
             Up::Message { socket, kind, is_waiting, content } => {
                 sockets::send(pool, backend, socket, (kind, is_waiting), content);

@@ -1,6 +1,5 @@
 //! Requests on their way to a worker.
 
-use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use rookery_exchange::wire::{self, RequestForm};
@@ -10,10 +9,25 @@ use crate::pool::balancing::balancer::Assignment;
 use crate::pool::balancing::queue::QueuedRequest;
 use crate::pool::balancing::session_affinity::is_only_affinity;
 use crate::pool::balancing::worker_load::{Moment, PoolBackend};
-use crate::pool::connection::request_writer;
-use crate::pool::connection::ring_connection::SentRequest;
 use crate::pool::context::PoolContext;
 use crate::pool::error_reply::ErrorReply;
+use crate::pool::ring_connection::SentRequest;
+
+/// The request headers that are not sent to workers, because they apply to one connection or frame
+/// a message (RFC 9110, 7.6.1). Headers that a client's `Connection` header names are sent
+/// nevertheless. Otherwise, a client could remove a header that a proxy in front of this server has
+/// added.
+const HOP_BY_HOP: [&[u8]; 9] = [
+    b"connection",
+    b"content-length",
+    b"expect",
+    b"keep-alive",
+    b"proxy-connection",
+    b"te",
+    b"trailer",
+    b"transfer-encoding",
+    b"upgrade",
+];
 
 /// The headers of a WebSocket handshake, as a client of HTTP/1.1 sends them.
 const HANDSHAKE: [(&[u8], &[u8]); 3] =
@@ -48,28 +62,19 @@ pub(super) fn read_body(pool: &PoolContext, request: QueuedRequest, is_head_seen
     pool.responder.send_command(Command::ReadBody(exchange));
 }
 
-/// Sends a request to its worker in the rings. Returns the assignment if the request must be
-/// relayed instead.
-pub(in crate::pool) fn try_send(
-    pool: &PoolContext,
-    assignment: Assignment,
-) -> Result<(), Assignment> {
-    if assignment.backend.rings.is_none() {
-        return Err(assignment);
-    }
-    let backend = Rc::clone(&assignment.backend);
-    let Some(hop) = &backend.rings else { return Err(assignment) };
-    let form = form(&assignment.request, &backend);
+/// Sends a request to its worker.
+pub(in crate::pool) fn send(pool: &PoolContext, assignment: Assignment) {
+    let Assignment { backend, request, ticket, moment } = assignment;
+    let hop = &backend.rings;
+    let form = form(&request, &backend);
     if form == RequestForm::HeadOnly && !backend.entry.sees_heads() {
-        let Assignment { request, ticket, .. } = assignment;
         backend.forget_request(ticket.ticket());
         backend.finish_request();
-        read_body(pool, request, true);
-        return Ok(());
+        return read_body(pool, request, true);
     }
-    let exchange = &assignment.request.exchange;
-    let Moment { instant: sent_at, nanoseconds } = assignment.moment;
-    let waited = sent_at.saturating_duration_since(assignment.request.queued_since);
+    let exchange = &request.exchange;
+    let Moment { instant: sent_at, nanoseconds } = moment;
+    let waited = sent_at.saturating_duration_since(request.queued_since);
     // The queue time of a request whose head is sent first counts once: with the body, or with the
     // response if the application responds to the head.
     if form != RequestForm::HeadOnly {
@@ -80,7 +85,7 @@ pub(in crate::pool) fn try_send(
     });
     let mut record = hop.record.take();
     record.clear();
-    let times = (assignment.ticket.ticket().word(), nanoseconds);
+    let times = (ticket.ticket().word(), nanoseconds);
     write(pool, exchange, (form, times), backend.entry.is_sticky(), &mut record);
     let file = match exchange.body().source() {
         BodySource::File(file) => Some(file),
@@ -91,7 +96,6 @@ pub(in crate::pool) fn try_send(
     in_rings.fetch_add(1, Ordering::Release);
     let is_sent = hop.send_record(form.kind(), &record, file);
     hop.keep_record(record);
-    let Assignment { request, ticket, .. } = assignment;
     let sent = SentRequest { request, ticket, sent_at, waited };
     if is_sent {
         hop.count_unannounced();
@@ -100,7 +104,6 @@ pub(in crate::pool) fn try_send(
         in_rings.fetch_sub(1, Ordering::Release);
         pool.responder.reject(end(sent, &backend), ErrorReply::Unsendable);
     }
-    Ok(())
 }
 
 fn write(
@@ -129,8 +132,7 @@ fn write(
     let accepts_compressed = pool.limits.accepts_compressed || is_upgrade;
     wire::write_request(exchange, query, times, record, added, |name, value, keep| {
         let is_framing = name == b"content-length" || name == b"transfer-encoding";
-        let is_dropped = (request_writer::HOP_BY_HOP.iter().any(|other| other.as_bytes() == name)
-            && !(is_framing && is_head_only))
+        let is_dropped = (HOP_BY_HOP.contains(&name) && !(is_framing && is_head_only))
             || (is_upgrade && name == b"sec-websocket-version")
             || (!accepts_compressed && name == b"accept-encoding");
         if is_dropped {

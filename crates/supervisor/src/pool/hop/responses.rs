@@ -12,27 +12,26 @@ use rookery_system::content_file;
 use rookery_worker_protocol::Ticket;
 
 use super::requests::{end, read_body};
-use super::{sockets, streams};
+use super::{session_cookie, sockets, streams};
 use crate::pool::balancing::worker_load::PoolBackend;
-use crate::pool::connection::response_headers;
-use crate::pool::connection::ring_connection::{RingConnection, SentRequest};
 use crate::pool::context::PoolContext;
 use crate::pool::error_reply::ErrorReply;
+use crate::pool::ring_connection::{RingConnection, SentRequest};
 
-fn take(hop: &RingConnection, ticket: u64) -> Option<SentRequest> {
-    hop.requests.borrow_mut().take(Ticket::of_word(ticket)?)
+fn take(backend: &PoolBackend, ticket: u64) -> Option<SentRequest> {
+    backend.rings.requests.borrow_mut().take(Ticket::of_word(ticket)?)
 }
 
 /// Sends a response to its client. Returns false if the response is invalid.
 pub(super) fn on_response(
     pool: &Rc<PoolContext>,
-    (backend, hop): (&Rc<PoolBackend>, &RingConnection),
+    backend: &Rc<PoolBackend>,
     (id, ticket): (ExchangeId, u64),
     content: &[u8],
     file: Option<File>,
 ) -> bool {
-    let Some(sent) = take(hop, ticket) else {
-        end_late(hop, id);
+    let Some(sent) = take(backend, ticket) else {
+        end_late(&backend.rings, id);
         return true;
     };
     let ticket = sent.ticket();
@@ -40,7 +39,7 @@ pub(super) fn on_response(
     // records the timeout before it interrupts R, and what R responds to an interrupt is not the
     // app's response.
     if backend.entry.has_timed_out(ticket) {
-        end_late(hop, id);
+        end_late(&backend.rings, id);
         pool.responder.reject(end(sent, backend), ErrorReply::Timeout);
         return true;
     }
@@ -83,7 +82,7 @@ pub(super) fn on_response(
     if request.sets_cookie {
         let is_https = request.exchange.is_https();
         let (cookie, session) = pool.balancer.new_cookie(backend, is_https);
-        if response_headers::set_cookie(&mut request.exchange, &cookie) {
+        if session_cookie::set_cookie(&mut request.exchange, &cookie) {
             request.exchange.update_upstream_log(|upstream| upstream.session = Some(session));
         }
     }
@@ -104,11 +103,11 @@ pub(super) fn on_response(
 /// false if the body has been received already.
 pub(super) fn on_read_body(
     pool: &Rc<PoolContext>,
-    (backend, hop): (&Rc<PoolBackend>, &RingConnection),
+    backend: &Rc<PoolBackend>,
     ticket: u64,
     is_head_seen: bool,
 ) -> bool {
-    let Some(sent) = take(hop, ticket) else { return true };
+    let Some(sent) = take(backend, ticket) else { return true };
     let has_timed_out = backend.entry.has_timed_out(sent.ticket());
     let request = end(sent, backend);
     let is_valid = request.is_head_only;
@@ -152,30 +151,20 @@ fn read_short_body(pool: &PoolContext, exchange: &mut Exchange) -> bool {
 
 /// Responds with an error, because the head of the worker's response is too long, or its body could
 /// not be sent.
-pub(super) fn on_unsendable(
-    pool: &Rc<PoolContext>,
-    backend: &Rc<PoolBackend>,
-    hop: &RingConnection,
-    ticket: u64,
-) {
-    if let Some(sent) = take(hop, ticket) {
+pub(super) fn on_unsendable(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, ticket: u64) {
+    if let Some(sent) = take(backend, ticket) {
         pool.responder.reject(end(sent, backend), ErrorReply::Malformed);
     }
 }
 
 /// Sends a request to another worker, because this one does not serve it any more. The request's
 /// limit of returns applies, so that a worker cannot decline forever.
-pub(super) fn on_declined(
-    pool: &Rc<PoolContext>,
-    backend: &Rc<PoolBackend>,
-    hop: &RingConnection,
-    ticket: u64,
-) {
+pub(super) fn on_declined(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, ticket: u64) {
     // R has not taken the request, and never will.
     let one_less = |count: u64| count.checked_sub(1);
     let in_rings = &backend.entry.load.in_rings;
     let _ = in_rings.fetch_update(Ordering::Release, Ordering::Relaxed, one_less);
-    let Some(sent) = take(hop, ticket) else { return };
+    let Some(sent) = take(backend, ticket) else { return };
     if backend.entry.scoreboard.has_begun(sent.ticket()) {
         return pool.responder.reject(end(sent, backend), ErrorReply::WorkerDied);
     }

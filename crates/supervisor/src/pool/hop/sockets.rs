@@ -9,10 +9,10 @@ use rookery_exchange::wire::{Down, Up};
 use rookery_exchange::{Command, Exchange, MessageKind, Payload, WebSocketId};
 
 use super::MAX_UNSENT;
+use super::closing::close_within;
 use super::state::HopSocket;
 use crate::pool::balancing::worker_load::PoolBackend;
 use crate::pool::context::PoolContext;
-use crate::pool::tunnel;
 
 /// The number of written bytes after which the worker is told of them.
 const REPORT_BYTES: u64 = 256 << 10;
@@ -43,7 +43,7 @@ fn close_if_ending(pool: &Rc<PoolContext>, id: WebSocketId, socket: &HopSocket) 
     let backend = &socket.backend.entry;
     if let Some(within) = backend.session_close_time() {
         if !socket.is_closing.replace(true) {
-            tunnel::close_within(&pool.responder, id, backend, within);
+            close_within(&pool.responder, id, backend, within);
         }
     }
 }
@@ -51,8 +51,8 @@ fn close_if_ending(pool: &Rc<PoolContext>, id: WebSocketId, socket: &HopSocket) 
 /// Returns true if the worker of a WebSocket can be sent more messages.
 pub(in crate::pool) fn has_capacity(pool: &PoolContext, socket: WebSocketId) -> bool {
     let sockets = pool.hops.sockets.0.borrow();
-    let hop = sockets.get(&socket).and_then(|socket| socket.backend.rings.as_ref());
-    hop.is_none_or(|hop| hop.unsent_bytes.get() <= MAX_UNSENT)
+    let open = sockets.get(&socket);
+    open.is_none_or(|open| open.backend.rings.unsent_bytes.get() <= MAX_UNSENT)
 }
 
 // ---- events of the server ----
@@ -65,10 +65,8 @@ pub(in crate::pool) fn on_message(
     payload: Payload,
 ) {
     if let Some(open) = pool.hops.sockets.0.borrow().get(&socket) {
-        if let Some(hop) = &open.backend.rings {
-            hop.send(Down::Message { socket, kind, content: payload.as_bytes() });
-            pool.has_forwarded.set(true);
-        }
+        open.backend.rings.send(Down::Message { socket, kind, content: payload.as_bytes() });
+        pool.has_forwarded.set(true);
     }
     if let Payload::Pooled(buffer) = payload {
         pool.buffers.put(buffer);
@@ -80,25 +78,20 @@ pub(in crate::pool) fn on_drained(pool: &PoolContext, socket: WebSocketId) {
     if let Some(open) = pool.hops.sockets.0.borrow().get(&socket) {
         let sent = open.backlog.written();
         open.reported.set(sent);
-        if let Some(hop) = &open.backend.rings {
-            hop.send(Down::Drained { socket, sent });
-        }
+        open.backend.rings.send(Down::Drained { socket, sent });
     }
 }
 
-/// Tells a worker that a WebSocket has ended. Returns false if the WebSocket is none of the rings'.
+/// Tells a worker that a WebSocket has ended.
 pub(in crate::pool) fn on_closed(
     pool: &PoolContext,
     socket: WebSocketId,
     (code, is_clean): (u16, bool),
     reason: &str,
-) -> bool {
-    let Some(ended) = pool.hops.sockets.0.borrow_mut().remove(&socket) else { return false };
+) {
+    let Some(ended) = pool.hops.sockets.0.borrow_mut().remove(&socket) else { return };
     ended.backend.entry.load.sessions.fetch_sub(1, Ordering::Relaxed);
-    if let Some(hop) = &ended.backend.rings {
-        hop.send(Down::Closed { socket, code, is_clean, reason: reason.as_bytes() });
-    }
-    true
+    ended.backend.rings.send(Down::Closed { socket, code, is_clean, reason: reason.as_bytes() });
 }
 
 // ---- records of the worker ----
@@ -120,9 +113,7 @@ pub(super) fn send(
     let sent = backlog.written();
     if sent.saturating_sub(reported.get()) >= REPORT_BYTES {
         reported.set(sent);
-        if let Some(hop) = &backend.rings {
-            hop.send_quietly(Down::Sent { socket, sent });
-        }
+        backend.rings.send_quietly(Down::Sent { socket, sent });
     }
     let mut buffer = pool.buffers.take();
     buffer.extend_from_slice(content);

@@ -60,7 +60,7 @@ pub(super) fn report_written(pool: &PoolContext) {
         let written = stream.written();
         let more = written - stream.reported.get().min(written);
         let is_all = stream.flow.waiting() == 0;
-        let Some(hop) = &stream.backend.rings else { continue };
+        let hop = &stream.backend.rings;
         if more == 0 || (more < REPORT_BYTES && !is_all) {
             continue;
         }
@@ -82,39 +82,26 @@ pub(in crate::pool) fn on_pull(pool: &PoolContext, id: StreamId) {
     if let Some(stream) = open.get(&id).filter(|stream| stream.is_pulled) {
         let written = stream.written();
         stream.reported.set(written);
-        if let Some(hop) = &stream.backend.rings {
-            hop.send(Down::Pull { stream: id, written });
-            pool.has_forwarded.set(true);
-        }
+        stream.backend.rings.send(Down::Pull { stream: id, written });
+        pool.has_forwarded.set(true);
     }
 }
 
-/// Tells a worker that the client has caught up. Returns false if the stream is none of the rings'.
-pub(in crate::pool) fn on_writable(pool: &PoolContext, id: StreamId) -> bool {
+/// Tells a worker that the client has caught up.
+pub(in crate::pool) fn on_writable(pool: &PoolContext, id: StreamId) {
     let open = pool.hops.streams.open.borrow();
-    let Some(stream) = open.get(&id) else { return false };
+    let Some(stream) = open.get(&id) else { return };
     let written = stream.written();
     stream.reported.set(written);
-    if let Some(hop) = &stream.backend.rings {
-        hop.send(Down::Written { stream: id, written });
-    }
-    true
+    stream.backend.rings.send(Down::Written { stream: id, written });
 }
 
-/// Tells a worker that a stream has ended, so that the worker may be sent another request. Returns
-/// false if the stream is none of the rings'.
-pub(in crate::pool) fn on_stream_ended(
-    pool: &PoolContext,
-    id: StreamId,
-    reason: StreamEnd,
-) -> bool {
-    let Some(ended) = pool.hops.streams.open.borrow_mut().remove(&id) else { return false };
-    if let Some(hop) = &ended.backend.rings {
-        hop.send(Down::StreamEnded { stream: id, reason });
-    }
+/// Tells a worker that a stream has ended, so that the worker may be sent another request.
+pub(in crate::pool) fn on_stream_ended(pool: &PoolContext, id: StreamId, reason: StreamEnd) {
+    let Some(ended) = pool.hops.streams.open.borrow_mut().remove(&id) else { return };
+    ended.backend.rings.send(Down::StreamEnded { stream: id, reason });
     ended.backend.entry.load.streams.fetch_sub(1, Ordering::Relaxed);
     ended.backend.finish_request();
-    true
 }
 
 // ---- records of the worker ----

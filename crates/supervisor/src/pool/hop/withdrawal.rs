@@ -6,25 +6,28 @@ use std::time::{Duration, Instant};
 use rookery_worker_protocol::now;
 
 use super::requests::end;
-use crate::pool::attempt::time_to_send;
-use crate::pool::connection::ring_connection::{RingConnection, SentRequest};
 use crate::pool::context::PoolContext;
+use crate::pool::ring_connection::SentRequest;
 
 /// The time for which R must have been busy with one task before the requests behind it are moved
 /// to a free worker. Below it, R is likely to be done before another worker has begun them.
 const MIN_TASK_TIME: Duration = Duration::from_millis(1);
 
+/// The lowest rate, in bytes per second, at which a worker is assumed to take request bodies.
+const MIN_BODY_RATE: u64 = 20 << 20;
+
 /// Returns true if records wait at a worker, so that a request may have to be withdrawn, or the
 /// worker may have to be woken again.
 pub(super) fn has_waiting(pool: &PoolContext) -> bool {
     let workers = pool.hops.workers.borrow();
-    workers.iter().filter_map(|backend| backend.rings.as_ref()).any(RingConnection::has_unread)
+    workers.iter().any(|backend| backend.rings.has_unread())
 }
 
 /// Wakes workers that are awake but take no records. R may have begun to wait without announcing
 /// it, for example in `later::run_now()`. Called repeatedly, at intervals of a millisecond or more.
 pub(in crate::pool) fn wake_stalled(pool: &PoolContext) {
-    for hop in pool.hops.workers.borrow().iter().filter_map(|backend| backend.rings.as_ref()) {
+    for backend in pool.hops.workers.borrow().iter() {
+        let hop = &backend.rings;
         let (sender, (last, stalled)) = (hop.sender.borrow(), hop.stall.get());
         if last == 0 || !sender.is_unread(last) {
             hop.stall.set((sender.sent(), 0));
@@ -48,9 +51,10 @@ pub(in crate::pool) fn withdraw_late(pool: &Rc<PoolContext>) {
     let mut free = pool.balancer.free_workers();
     let time = now();
     for backend in workers.iter() {
-        let Some(hop) = backend.rings.as_ref().filter(|_| free > 0 && backend.has_ahead()) else {
+        if free == 0 || !backend.has_ahead() {
             continue;
-        };
+        }
+        let requests = &backend.rings.requests;
         let scoreboard = &backend.entry.scoreboard;
         let seen = scoreboard.read();
         if seen.is_idle(time) || seen.elapsed(time) < MIN_TASK_TIME {
@@ -60,7 +64,7 @@ pub(in crate::pool) fn withdraw_late(pool: &Rc<PoolContext>) {
             sent.request.may_go_anywhere() && !scoreboard.has_begun(sent.ticket())
         };
         let late: Vec<_> = {
-            let requests = hop.requests.borrow();
+            let requests = requests.borrow();
             let mut late: Vec<_> =
                 requests.iter().filter(|sent| is_late(sent)).map(SentRequest::ticket).collect();
             late.sort_unstable_by_key(|ticket| ticket.sequence());
@@ -74,7 +78,7 @@ pub(in crate::pool) fn withdraw_late(pool: &Rc<PoolContext>) {
             if !scoreboard.withdraw(ticket) {
                 continue;
             }
-            if let Some(sent) = hop.requests.borrow_mut().take(ticket) {
+            if let Some(sent) = requests.borrow_mut().take(ticket) {
                 let queued_since = sent.request.queued_since;
                 let request = end(sent, backend);
                 pool.balancer.requeue(request, queued_since.elapsed());
@@ -89,17 +93,17 @@ pub(in crate::pool) fn withdraw_late(pool: &Rc<PoolContext>) {
 pub(in crate::pool) fn withdraw_overdue(pool: &Rc<PoolContext>) {
     let now = Instant::now();
     for backend in pool.hops.workers.borrow().iter() {
-        let Some(hop) = &backend.rings else { continue };
         let is_overdue = |sent: &SentRequest| {
             let request = &sent.request;
             let limit = pool.limits.queue_timeout;
-            let limit = limit.saturating_add(time_to_send(request.exchange.body().len()));
+            let millis = request.exchange.body().len().saturating_mul(1000) / MIN_BODY_RATE;
+            let limit = limit.saturating_add(Duration::from_millis(millis));
             let scoreboard = &backend.entry.scoreboard;
             request.queued_since.checked_add(limit).is_some_and(|deadline| now >= deadline)
                 && !scoreboard.has_begun(sent.ticket())
                 && scoreboard.withdraw(sent.ticket())
         };
-        let overdue = hop.requests.borrow_mut().take_all(is_overdue);
+        let overdue = backend.rings.requests.borrow_mut().take_all(is_overdue);
         for sent in overdue {
             pool.balancer.requeue_unbegun(end(sent, backend), backend);
         }

@@ -53,7 +53,7 @@ pub(super) async fn warm_up(backend: Arc<Backend>, paths: Vec<String>) -> Warmup
             }
         }
     }
-    backend.set_rings(Some((rings.end, rings.wakers)));
+    backend.return_rings((rings.end, rings.wakers));
     WarmupResult::Succeeded(warnings)
 }
 

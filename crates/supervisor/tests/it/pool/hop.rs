@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rookery_exchange::StreamEnd;
+use rookery_exchange::wire::Up;
 use rookery_server::Config;
 use rookery_supervisor::{Availability, Backend, PoolLimits, WorkerId};
 use rookery_test_support::wait_until;
 use rookery_worker_protocol::rings::{RingEnd, RingWakers, Sleep};
 use rookery_worker_protocol::{RState, SharedScoreboard, now};
 
-use crate::support::fake_worker::{flood_body, is_relaying};
+use crate::support::fake_worker::flood_body;
 use crate::support::frontend::Frontend;
 
 fn begun(front: &Frontend, worker: usize) -> usize {
@@ -22,9 +23,6 @@ fn begun(front: &Frontend, worker: usize) -> usize {
 
 #[test]
 fn requests_behind_a_slow_one_go_to_a_worker_that_becomes_free() {
-    if is_relaying() {
-        return;
-    }
     let limits = PoolLimits { min_ahead: 3, ..PoolLimits::default() };
     let front = Frontend::with(2, limits, Config::default());
     let mut held: Vec<_> = (0..2).map(|_| Some(front.ask("/hold"))).collect();
@@ -101,15 +99,42 @@ fn spooled_bodies_cross_as_files() {
     }
 }
 
+#[test]
+fn repeated_headers_arrive_and_those_of_a_connection_do_not() {
+    let front = Frontend::new(1);
+    let reply = front.connect().get("/lines");
+    let lines = reply.head.to_ascii_lowercase();
+    assert_eq!(lines.matches("set-cookie: ").count(), 2, "{lines}");
+    assert!(lines.contains("x-mixed: c") && !lines.contains("keep-alive"), "{lines}");
+    let head = front.connect().request("HEAD", "/bytes/100000", b"");
+    assert_eq!((head.status, head.header("content-length")), (200, Some("100000")));
+}
+
+#[test]
+fn a_worker_that_wants_the_body_of_a_complete_request_is_found_out() {
+    let front = Frontend::new(0);
+    let (backend, mut end, wakers, _theirs) = add_puppet(&front);
+    let asking = front.ask("/slot");
+    let mut record = Vec::new();
+    wait_until("the request arrives", || end.receiver.take(&mut record).unwrap().is_some());
+    let number = |at: usize| u64::from_le_bytes(record[at..at + 8].try_into().unwrap());
+    let mut out = Vec::new();
+    let up = Up::ReadBody { exchange: number(0), ticket: number(8), is_head_seen: true };
+    let kind = up.write(&mut out);
+    end.sender.send(kind, &out, None).unwrap();
+    wakers.wake_front_end();
+    assert_eq!(asking.join().unwrap().status, 502);
+    wait_until("it is found out", || backend.is_violating());
+}
+
 /// Adds a worker to the front end that does nothing by itself. Returns its end of the rings.
 fn add_puppet(front: &Frontend) -> (Arc<Backend>, RingEnd, RingWakers, SharedScoreboard) {
     let (scoreboard, memory) = SharedScoreboard::create().unwrap();
     let theirs = SharedScoreboard::attach(&memory).unwrap();
     theirs.set_r_state(RState::Idle, now());
     let id = WorkerId::new().unwrap();
-    let backend = Backend::new((9, 99), 1, id, "/nonexistent".into(), scoreboard);
     let (end, wakers, handles) = RingEnd::create().unwrap();
-    backend.set_rings(Some((end, wakers)));
+    let backend = Backend::new((9, 99), 1, id, "".into(), scoreboard, (end, wakers));
     front.registry.add(&backend);
     let (end, wakers) = handles.attach().unwrap();
     (backend, end, wakers, theirs)
@@ -199,12 +224,13 @@ fn late_and_foreign_records_are_ignored() {
     let front = Frontend::new(0);
     let (backend, mut end, wakers, theirs) = add_puppet(&front);
     // Responses, chunks, messages and closes for requests that the worker does not have.
-    for kind in [2, 3, 5, 6, 7, 8, 10, 11, 12, 19] {
+    for kind in [2, 3, 5, 6, 7, 8, 10, 11, 12, 19, 22] {
         let mut record = 77_u64.to_le_bytes().to_vec();
         record.extend_from_slice(match kind {
             2 | 3 => b"\0hello",
             5 => &[0; 20],
             8 | 19 => &[9; 8],
+            22 => &[9, 9, 9, 9, 9, 9, 9, 9, 1],
             _ => b"",
         });
         end.sender.send(kind, &record, None).unwrap();

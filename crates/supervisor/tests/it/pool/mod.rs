@@ -8,7 +8,7 @@ mod forwarding;
 mod half_closed;
 mod hop;
 mod hostile_clients;
-mod responses;
+
 mod retries;
 mod routes;
 mod session_affinity;

@@ -1,24 +1,20 @@
-//! A worker without R, which is a server on a Unix socket. Its application runs on one thread and
-//! writes the scoreboard, as R does.
+//! A worker without R, in this process. Its application runs on one thread, takes requests from the
+//! rings, and writes the scoreboard, as R does.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rookery_exchange::{
-    AppTimes, AppWaker, ChunkAdmission, Command, Event, Exchange, Link, Payload, StreamEnd,
-    StreamFlow, StreamOptions, masked,
+    AppTimes, AppWaker, ChunkAdmission, Command, Event, Exchange, Link, Payload, QueueLimits,
+    StreamEnd, StreamFlow, StreamOptions, masked,
 };
-use rookery_server::{Config, Downstream, Listener, ListenerConfig, Server, WorkerRings};
+use rookery_server::WorkerRings;
 use rookery_supervisor::{Backend, WorkerId};
 use rookery_worker_protocol::rings::{RingEnd, RingWakers};
-use rookery_worker_protocol::{
-    BodyState, ClientCertificate, RState, SharedScoreboard, Ticket, WORKER_HEADER, WorkerHeader,
-    now,
-};
+use rookery_worker_protocol::{RState, SharedScoreboard, Ticket, now};
 
 struct NoWaker;
 
@@ -70,44 +66,19 @@ pub(crate) struct FakeWorker {
     pub(crate) gate: Arc<Gate>,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    listener: Option<Listener>,
-    server: Option<Server>,
 }
 
 impl FakeWorker {
-    pub(crate) fn start(folder: &Path, slot: u32, epoch: u64) -> FakeWorker {
-        FakeWorker::with(folder, slot, epoch, ListenerConfig::default())
-    }
-
-    /// Starts a worker whose application sees heads before bodies, as [`head`] describes.
-    pub(crate) fn start_seeing_heads(folder: &Path, slot: u32, epoch: u64) -> FakeWorker {
-        let site = ListenerConfig {
-            sees_heads: true,
-            downstream: Downstream::Supervisor,
-            ..ListenerConfig::default()
-        };
-        let worker = FakeWorker::with(folder, slot, epoch, site);
-        worker.backend.set_sees_heads(true);
-        worker
-    }
-
-    fn with(folder: &Path, slot: u32, epoch: u64, site: ListenerConfig) -> FakeWorker {
-        let socket: PathBuf = folder.join(format!("{slot}.{epoch}"));
+    pub(crate) fn start(slot: u32, epoch: u64) -> FakeWorker {
         let (scoreboard, memory) = SharedScoreboard::create().unwrap();
         let theirs = SharedScoreboard::attach(&memory).unwrap();
-        let server = Server::new(Config::default(), Box::new(NoWaker));
-        let listener = server.listen_unix(&socket, Some(0o077), site).unwrap();
+        let link = Link::new(QueueLimits::default(), Box::new(NoWaker));
         let (is_over, gate) = (Arc::new(AtomicBool::new(false)), Arc::new(Gate::default()));
         theirs.set_r_state(RState::Idle, now());
-        let (ours, rings) = if is_relaying() {
-            (None, None)
-        } else {
-            let (end, wakers, handles) = RingEnd::create().unwrap();
-            (Some((end, wakers)), Some(handles.attach().unwrap()))
-        };
+        let (end, wakers, handles) = RingEnd::create().unwrap();
+        let rings = handles.attach().unwrap();
         let thread = std::thread::spawn({
-            let (link, is_over, gate) =
-                (Arc::clone(server.link()), Arc::clone(&is_over), Arc::clone(&gate));
+            let (is_over, gate) = (Arc::clone(&is_over), Arc::clone(&gate));
             move || {
                 let mut app = App::new(link, rings, Arc::clone(&is_over));
                 while !is_over.load(Ordering::Relaxed) {
@@ -124,37 +95,22 @@ impl FakeWorker {
                 }
             }
         });
-        let backend = Backend::new(
-            (slot, epoch),
-            pid_of(slot, epoch),
-            WorkerId::new().unwrap(),
-            socket,
-            scoreboard,
-        );
-        backend.set_rings(ours);
-        FakeWorker {
-            backend,
-            gate,
-            is_over,
-            thread: Some(thread),
-            listener: Some(listener),
-            server: Some(server),
-        }
+        let id = WorkerId::new().unwrap();
+        let pid = pid_of(slot, epoch);
+        let backend = Backend::new((slot, epoch), pid, id, "".into(), scoreboard, (end, wakers));
+        FakeWorker { backend, gate, is_over, thread: Some(thread) }
     }
 
-    /// Returns the number of open connections of the worker's server.
-    pub(crate) fn connections(&self) -> usize {
-        self.listener.as_ref().map_or(0, Listener::connections)
+    /// Starts a worker whose application sees heads before bodies, as [`head`] describes.
+    pub(crate) fn start_seeing_heads(slot: u32, epoch: u64) -> FakeWorker {
+        let worker = FakeWorker::start(slot, epoch);
+        worker.backend.set_sees_heads(true);
+        worker
     }
 
-    /// Ends the worker as SIGKILL would end a process. Its connections break, and clients get no
-    /// more of its responses.
+    /// Ends the worker as SIGKILL would end a process. Clients get no more of its responses.
     pub(crate) fn die(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // The server is dropped before the listener, which would otherwise close its connections
-        // gracefully.
-        drop(self.server.take());
-        drop(self.listener.take());
         self.gate.open();
         if let Some(thread) = self.thread.take() {
             thread.join().unwrap();
@@ -168,15 +124,10 @@ impl Drop for FakeWorker {
     }
 }
 
-/// Returns true if workers get requests over their sockets instead of the rings.
-pub(crate) fn is_relaying() -> bool {
-    std::env::var_os("ROOKERY_INTERNAL_RELAY").is_some()
-}
-
 /// The queues of a worker's application: the link to the worker's own server, and the rings.
 pub(crate) struct App {
     link: Arc<Link>,
-    rings: Option<WorkerRings>,
+    rings: WorkerRings,
     listener: Option<u32>,
     /// The streamed responses that the application continues when their clients have caught up.
     floods: HashMap<u64, Flood>,
@@ -187,10 +138,10 @@ pub(crate) struct App {
 impl App {
     pub(crate) fn new(
         link: Arc<Link>,
-        rings: Option<(RingEnd, RingWakers)>,
+        rings: (RingEnd, RingWakers),
         is_over: Arc<AtomicBool>,
     ) -> App {
-        let rings = rings.map(|rings| WorkerRings::new(rings, &link));
+        let rings = WorkerRings::new(rings, &link);
         App { link, rings, listener: Some(1), floods: HashMap::new(), is_over }
     }
 
@@ -201,24 +152,19 @@ impl App {
 
     pub(crate) fn next(&mut self) -> Option<Event> {
         let event = self.link.next();
-        event.or_else(|| self.rings.as_mut()?.next(self.listener, &self.link).unwrap())
+        event.or_else(|| self.rings.next(self.listener, &self.link).unwrap())
     }
 
     fn send(&mut self, command: Command) {
-        match &mut self.rings {
-            Some(rings) if WorkerRings::is_from_front_end(command.id()) => {
-                if !self.is_over.load(Ordering::Relaxed) {
-                    rings.send(command, &self.link);
-                }
-            }
-            _ => self.link.send(command),
+        if !WorkerRings::is_from_front_end(command.id()) {
+            self.link.send(command);
+        } else if !self.is_over.load(Ordering::Relaxed) {
+            self.rings.send(command, &self.link);
         }
     }
 
     fn flush(&mut self) {
-        if let Some(rings) = &mut self.rings {
-            rings.flush();
-        }
+        self.rings.flush();
         self.link.flush();
     }
 }
@@ -281,24 +227,6 @@ fn continue_flood(app: &mut App, gate: &Gate, stream: u64, is_pulled: bool) {
     app.flush();
 }
 
-/// Returns what a request from the rings says about its client, as the header of a relayed request
-/// does.
-fn header_of(exchange: &Exchange) -> WorkerHeader {
-    let client = exchange.client().map(|client| ClientCertificate {
-        subject: client.subject.clone(),
-        fingerprint: client.fingerprint.clone(),
-    });
-    WorkerHeader {
-        ticket: Ticket::of_word(exchange.ticket()),
-        is_https: exchange.is_https(),
-        remote: exchange.remote(),
-        local: exchange.local(),
-        id: Some(String::from_utf8(exchange.request_id().as_bytes().to_vec()).unwrap()),
-        client,
-        body: BodyState::Included,
-    }
-}
-
 /// Shows the request on the scoreboard, as R does.
 fn show_task(scoreboard: &SharedScoreboard, exchange: &Exchange) {
     scoreboard.set_task([exchange.method(), b" "].into_iter().chain(masked(exchange.path())));
@@ -336,15 +264,6 @@ pub(crate) fn answer(
             if !ticket.is_some_and(|ticket| scoreboard.has_begun(ticket)) {
                 scoreboard.count_taken();
             }
-            let call = exchange
-                .header(WORKER_HEADER.as_bytes())
-                .map(|value| WorkerHeader::parse(value).unwrap())
-                .or_else(|| {
-                    WorkerRings::is_from_front_end(exchange.id()).then(|| header_of(&exchange))
-                });
-            // A server that has a supervisor has removed the header from the request.
-            let ticket =
-                call.as_ref().and_then(|call| call.ticket).or(Ticket::of_word(exchange.ticket()));
             if ticket.is_some_and(|ticket| !scoreboard.begin(ticket)) {
                 // R returns a request that the supervisor has withdrawn in the same way.
                 app.send(Command::Respond(exchange));
@@ -358,7 +277,7 @@ pub(crate) fn answer(
             } else if exchange.path().starts_with(b"/pieces/") {
                 pieces(app, scoreboard, gate, exchange);
             } else {
-                reply(slot, gate, &mut exchange, call.as_ref());
+                reply(slot, gate, &mut exchange);
                 report(scoreboard, ticket, &mut exchange);
                 scoreboard.count_done(now());
                 if ticket.is_none() {
@@ -434,7 +353,7 @@ fn head(app: &mut App, scoreboard: &SharedScoreboard, gate: &Gate, mut exchange:
     }
 }
 
-fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange, call: Option<&WorkerHeader>) {
+fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange) {
     let path = String::from_utf8(exchange.path().to_vec()).unwrap();
     let (kind, rest) = path[1..].split_once('/').unwrap_or((&path[1..], ""));
     let number = rest.parse().unwrap_or(0);
@@ -472,7 +391,12 @@ fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange, call: Option<&WorkerHe
             }
             text
         }
-        "call" => format!("{:?}", call.unwrap()).into_bytes(),
+        "client" => {
+            let (remote, local, id) = (exchange.remote(), exchange.local(), exchange.request_id());
+            let id = String::from_utf8_lossy(id.as_bytes()).into_owned();
+            let scheme = if exchange.is_https() { "https" } else { "http" };
+            format!("{remote:?} {local:?} {scheme} {id} {:?}", exchange.client()).into_bytes()
+        }
         "ws" => {
             exchange.begin_response(101);
             exchange.push_response_header(b"X-Slot", slot.to_string().as_bytes()).unwrap();
@@ -507,6 +431,18 @@ fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange, call: Option<&WorkerHe
         "public" => {
             exchange.begin_response(200);
             exchange.push_response_header(b"Cache-Control", b"max-age=60, public").unwrap();
+            return;
+        }
+        "lines" => {
+            exchange.begin_response(200);
+            for (name, value) in [
+                (&b"Set-Cookie"[..], &b"a=b"[..]),
+                (b"X-Mixed", b"c"),
+                (b"Set-Cookie", b"d=e"),
+                (b"Keep-Alive", b"5"),
+            ] {
+                exchange.push_response_header(name, value).unwrap();
+            }
             return;
         }
         "refuse" => {

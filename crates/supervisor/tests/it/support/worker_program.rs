@@ -57,7 +57,7 @@ fn runs_a_worker_if_started_as_one() {
     let mode = std::env::var(MODE).unwrap_or_default();
     // SAFETY: the threads of the test harness do not read the environment, and use no descriptors
     // but the standard streams.
-    let Some(mut inherited) = (unsafe { Inherited::take() }).unwrap() else { return };
+    let Some(inherited) = (unsafe { Inherited::take() }).unwrap() else { return };
     if let Ok(gate) = std::env::var("ROOKERY_INTERNAL_GATE_FD") {
         // SAFETY: the variable names a descriptor that this process has inherited and that nothing
         // else uses.
@@ -93,12 +93,18 @@ fn runs_a_worker_if_started_as_one() {
     let is_over = Arc::new(AtomicBool::new(false));
     let theirs = Arc::clone(&is_over);
     let is_deaf = mode == "deaf";
-    let rings = inherited.rings.take();
-    let supervision = Arc::new(Supervision::new(inherited, None, move |asked| {
-        if !matches!(asked, SupervisorRequest::Interrupt | SupervisorRequest::Collect) {
+    let (supervision, rings) = Supervision::new(inherited, move |asked| {
+        let is_end = !matches!(
+            asked,
+            SupervisorRequest::Interrupt
+                | SupervisorRequest::Collect
+                | SupervisorRequest::RecordsArrived
+        );
+        if is_end {
             theirs.store(!is_deaf, Ordering::Relaxed);
         }
-    }));
+    });
+    let supervision = Arc::new(supervision);
     let server = Server::new(Config::default(), Box::new(NoWaker));
     server.watch_supervisor(Arc::clone(&supervision)).unwrap();
     let is_sticky = mode == "sticky";
@@ -107,7 +113,7 @@ fn runs_a_worker_if_started_as_one() {
         session_cookie: session_cookie.map(Arc::new),
         ..ListenerConfig::default()
     };
-    let listener = server.listen_supervised(&supervision, site).unwrap();
+    let listener = server.listen_supervised(&supervision, &site).unwrap();
     let slot = std::env::var(rookery_worker_protocol::WORKER).unwrap().parse().unwrap();
     let (gate, scoreboard) = (Gate::default(), supervision.scoreboard());
     let files = StaticFiles::new();

@@ -36,14 +36,12 @@ impl Core {
         // SAFETY: guaranteed by the caller, see `# Safety`.
         match unsafe { Inherited::take() } {
             Ok(None) => {}
-            Ok(Some(mut inherited)) => {
-                let rings = inherited.rings.take();
+            Ok(Some(inherited)) => {
                 inherited.scoreboard.set_own_process();
                 // The supervisor has set it to a folder for this worker only.
                 self.profiling.folder = std::env::var_os("TMPDIR").map(Into::into);
-                let wakers = rings.as_ref().map(|(_, wakers)| wakers.clone());
                 let schedule = core::schedule();
-                let supervision = Supervision::new(inherited, wakers, move |asked| {
+                let (supervision, rings) = Supervision::new(inherited, move |asked| {
                     if asked == SupervisorRequest::RecordsArrived {
                         if let Some(schedule) = schedule {
                             schedule();
@@ -53,11 +51,12 @@ impl Core {
                     on_supervisor_request(asked, callbacks);
                 });
                 let supervision = Arc::new(supervision);
-                let rings = rings.map(|rings| Box::new(WorkerRings::new(rings, &self.link)));
+                let rings = Box::new(WorkerRings::new(rings, &self.link));
                 self.worker_state = WorkerState::Worker(Worker {
                     supervision,
                     listening: None,
                     files: None,
+                    origins: None,
                     rings,
                     is_leaving: false,
                 });
