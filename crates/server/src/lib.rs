@@ -51,10 +51,6 @@ pub use logging::{access_log, output};
 pub use net::descriptor::close_in_child;
 pub use net::inherited_sockets::{InheritedAddress, InheritedSockets};
 pub use net::literal_address::literal_address;
-#[cfg(windows)]
-pub use net::local::PipeStream;
-#[cfg(unix)]
-pub use net::local::UnixStream;
 pub use net::network_address::network_address;
 pub use net::proxy_header;
 pub use net::trusted_proxies::{InvalidProxy, TrustedProxies};

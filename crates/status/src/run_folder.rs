@@ -34,8 +34,8 @@ const MOST_PATH: usize =
 /// path has 49 bytes.
 const IN_FOLDER: usize = 36;
 
-/// The run folder of a server, with its admin socket and temporary files. The folder is removed when
-/// this value is dropped.
+/// The run folder of a server, with its admin socket and temporary files. The folder is removed
+/// when this value is dropped.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,

@@ -108,8 +108,8 @@ impl Inherited {
         Ok(Some(inherited))
     }
 
-    /// Takes ownership of a worker's control channel, scoreboard and rings, whose descriptors are the
-    /// values of the given variables.
+    /// Takes ownership of a worker's control channel, scoreboard and rings, whose descriptors are
+    /// the values of the given variables.
     ///
     /// # Safety
     /// The requirements are those of [`take`](Self::take).

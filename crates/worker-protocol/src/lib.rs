@@ -74,7 +74,7 @@ mod visible_text;
 mod worker_environment;
 
 #[cfg(unix)]
-pub use control_channel::{ControlChannel, MAX_ANNOUNCEMENT_SIZE, Received, is_trusted_peer};
+pub use control_channel::{ControlChannel, MAX_ANNOUNCEMENT_SIZE, Received};
 pub use counters::{
     Counter, HISTOGRAM_BOUNDS, Histogram, RequestCounters, SPAN_RESULTS, STATUS_CLASSES,
     SpanCounters, StatusClassCounters,

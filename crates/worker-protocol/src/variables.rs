@@ -53,9 +53,9 @@ pub const PRELOAD: &str = "ROOKERY_INTERNAL_PRELOAD";
 /// those by which the two processes wake each other.
 pub const RINGS_FDS: &str = "ROOKERY_INTERNAL_RINGS_FDS";
 
-/// The environment variables that name the mandatory descriptors of a worker besides the rings. A worker
-/// removes the variables from its environment once it has read them. Programs that the worker
-/// starts do not inherit the descriptors.
+/// The environment variables that name the mandatory descriptors of a worker besides the rings. A
+/// worker removes the variables from its environment once it has read them. Programs that the
+/// worker starts do not inherit the descriptors.
 pub const DESCRIPTORS: [&str; 2] = [CONTROL_FD, SCOREBOARD_FD];
 
 /// All environment variables of a worker. When a supervisor starts a worker, it removes the values

@@ -15,13 +15,9 @@ mod unix_stream;
 #[cfg(windows)]
 pub(crate) use self::named_pipe::{AcceptedLocal, LocalListener, SocketFile, bind, path_of};
 #[cfg(windows)]
-pub use self::pipe_stream::PipeStream;
-#[cfg(windows)]
 pub(crate) use self::pipe_stream::PipeStream as LocalStream;
 #[cfg(unix)]
 pub(crate) use self::socket_file::{SocketFile, bind};
-#[cfg(unix)]
-pub use self::unix_stream::UnixStream;
 #[cfg(unix)]
 pub(crate) use self::unix_stream::UnixStream as LocalStream;
 
