@@ -8,7 +8,9 @@ use std::time::Duration;
 /// The descriptors by which the front end and a worker wake each other.
 #[derive(Debug, Clone)]
 pub struct RingWakers {
-    /// An event counter that wakes the worker's I/O thread.
+    /// A timer that wakes the worker's I/O thread at once. The front end sets it. An event counter
+    /// would let a worker block the front end: the two share the flag `O_NONBLOCK`, and a write to
+    /// a full counter without it waits.
     worker: Arc<OwnedFd>,
     /// An event counter that wakes the front end.
     front_end: Arc<OwnedFd>,
@@ -25,7 +27,7 @@ impl RingWakers {
         // SAFETY: the calls create descriptors and access no memory.
         let [worker, front_end, timer] = unsafe {
             [
-                libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC),
+                libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC),
                 libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC),
                 libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC),
             ]
@@ -65,7 +67,8 @@ impl RingWakers {
 
     /// Wakes the worker's I/O thread.
     pub fn wake_worker(&self) {
-        add_one(&self.worker);
+        // Fails only if the descriptor is closed, which it is not.
+        let _ = set_timer(&self.worker, Duration::from_nanos(1));
     }
 
     /// Wakes the front end.
@@ -75,23 +78,21 @@ impl RingWakers {
 
     /// Wakes the front end after a delay. Each call replaces the delay of the previous one.
     pub fn wake_front_end_within(&self, delay: Duration) {
-        let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        let once = libc::timespec { tv_sec: 0, tv_nsec: delay.subsec_nanos().into() };
-        let setting = libc::itimerspec { it_interval: never, it_value: once };
-        // SAFETY: the timer is open, `setting` is valid, and the null pointer means that the
-        // previous setting is not returned.
-        let result = unsafe {
-            libc::timerfd_settime(
-                self.timer.as_raw_fd(),
-                0,
-                &raw const setting,
-                std::ptr::null_mut(),
-            )
-        };
-        if result != 0 {
+        if set_timer(&self.timer, delay) != 0 {
             self.wake_front_end();
         }
     }
+}
+
+/// Makes a timer expire after a delay of less than a second. Never waits.
+fn set_timer(timer: &OwnedFd, delay: Duration) -> libc::c_int {
+    let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let once = libc::timespec { tv_sec: 0, tv_nsec: delay.subsec_nanos().into() };
+    let setting = libc::itimerspec { it_interval: never, it_value: once };
+    let before = std::ptr::null_mut();
+    // SAFETY: the timer is open, `setting` is valid, and the null pointer means that the previous
+    // setting is not returned.
+    unsafe { libc::timerfd_settime(timer.as_raw_fd(), 0, &raw const setting, before) }
 }
 
 fn add_one(counter: &OwnedFd) {

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use rookery_exchange::{Command, StreamEnd};
 
-use super::receive;
 use super::requests::end;
+use super::{MAX_RECORDS, receive};
 use crate::pool::attempt::{MAX_RETURNS, may_retry_begun};
 use crate::pool::balancing::worker_load::PoolBackend;
 use crate::pool::connection::ring_connection::{RingConnection, SentRequest};
@@ -44,11 +44,14 @@ fn reject_timed_out(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, hop: &Rin
 
 /// Deals with what a worker leaves behind that has ended and can write nothing any more.
 fn on_death(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, hop: &RingConnection) {
-    // Everything that was published completely counts.
-    while !hop.is_over.get() && hop.receiver.borrow().has_any() {
+    // Everything that was published completely counts. Another process that has the memory, such as
+    // a child of the worker, may still write to it.
+    let taken = || hop.receiver.borrow().taken();
+    let last = taken() + MAX_RECORDS;
+    while taken() < last && !hop.is_over.get() && hop.receiver.borrow().has_any() {
         receive(pool, backend, hop);
     }
-    hop.is_over.set(true);
+    hop.end();
     let sent = hop.requests.borrow_mut().take_all(|_| true);
     for sent in sent {
         if backend.entry.scoreboard.has_begun(sent.ticket()) {

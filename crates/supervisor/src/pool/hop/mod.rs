@@ -47,8 +47,8 @@ const MAX_RECORDS: usize = 1024;
 /// tasks run.
 const MAX_REFUSALS: u32 = 16;
 
-/// The interval in which this thread looks whether the worker has returned blocks, while records
-/// wait for them.
+/// The interval in which this thread looks whether the worker has returned blocks or this process
+/// can open descriptors again, while records wait for them.
 const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Announces to all workers that this thread is about to sleep. Returns false if records have
@@ -95,7 +95,7 @@ pub(super) fn run(pool: &Rc<PoolContext>, dispatch: Dispatch) {
     let mut is_sent = true;
     for backend in pool.hops.workers.borrow().iter() {
         if let Some(hop) = &backend.rings {
-            is_sent &= hop.flush();
+            is_sent &= hop.flush() && !hop.receiver.borrow().lacks_descriptors();
             if hop.is_over.get() {
                 // It gets nothing any more, and the supervisor kills it.
                 backend.entry.set_violating();

@@ -118,11 +118,11 @@ pub(super) fn send(
         backlog.await_drained();
     }
     let sent = backlog.written();
-    if sent.saturating_sub(reported.get()) >= REPORT_BYTES {
+    // A worker that takes no records is told later. Otherwise the reports would pile up.
+    let hop = backend.rings.as_ref().filter(|hop| hop.has_capacity());
+    if let Some(hop) = hop.filter(|_| sent.saturating_sub(reported.get()) >= REPORT_BYTES) {
         reported.set(sent);
-        if let Some(hop) = &backend.rings {
-            hop.send_quietly(Down::Sent { socket, sent });
-        }
+        hop.send_quietly(Down::Sent { socket, sent });
     }
     let mut buffer = pool.buffers.take();
     buffer.extend_from_slice(content);

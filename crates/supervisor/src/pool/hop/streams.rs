@@ -13,6 +13,7 @@ use rookery_exchange::{
 
 use super::state::{HopStream, Observer};
 use crate::pool::balancing::worker_load::PoolBackend;
+use crate::pool::connection::ring_connection::RingConnection;
 use crate::pool::context::PoolContext;
 
 /// The number of written bytes after which the worker is told of them at once.
@@ -56,6 +57,12 @@ pub(super) fn report_written(pool: &PoolContext) {
     drop(lock);
     let open = streams.open.borrow();
     for (id, stream) in written.iter().filter_map(|id| Some((*id, open.get(id)?))) {
+        if stream.backend.rings.as_ref().is_some_and(RingConnection::has_unsent) {
+            // The worker takes no records, so it is told later. Otherwise the reports would pile
+            // up.
+            streams.written.0.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+            continue;
+        }
         stream.observed.store(false, Ordering::Relaxed);
         let written = stream.written();
         let more = written - stream.reported.get().min(written);

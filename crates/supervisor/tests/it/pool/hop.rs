@@ -1,7 +1,7 @@
 //! Tests of the hop in shared memory: withdrawal, streams and their flow control, bodies as files,
 //! and workers that end or write garbage.
 
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -223,4 +223,48 @@ fn late_and_foreign_records_are_ignored() {
     let mut front = front;
     front.join(1);
     assert_eq!(asking.join().unwrap().text(), "1");
+}
+
+#[test]
+fn a_worker_that_fills_what_wakes_it_does_not_block_the_front_end() {
+    if is_relaying() {
+        return;
+    }
+    let mut front = Frontend::new(0);
+    let (backend, end, wakers, _theirs) = add_puppet(&front);
+    let waker = wakers.watched_by_worker();
+    let full = u64::MAX - 1;
+    // SAFETY: the descriptor is open, and the buffer has eight bytes.
+    unsafe {
+        libc::write(waker.as_raw_fd(), (&raw const full).cast(), 8);
+        libc::fcntl(waker.as_raw_fd(), libc::F_SETFL, 0);
+    }
+    end.own_sleep.announce(Sleep::Polling);
+    let asking = front.ask("/slot");
+    wait_until("it has the request", || backend.load().0 == 1);
+    front.join(1);
+    assert_eq!(front.connect().get("/slot").text(), "1");
+    front.registry.remove(&backend);
+    assert_eq!(asking.join().unwrap().text(), "1");
+}
+
+#[test]
+fn a_worker_that_takes_nothing_but_sends_without_end_is_ended() {
+    if is_relaying() {
+        return;
+    }
+    let front = Frontend::new(0);
+    let (backend, mut end, wakers, _theirs) = add_puppet(&front);
+    // A late response, of whose end the worker is told.
+    let mut late = [77_u64.to_le_bytes(), 9_u64.to_le_bytes()].concat();
+    late.extend([0; 8]);
+    let limit = Instant::now() + Duration::from_secs(60);
+    while !backend.is_violating() {
+        let _ = end.sender.send(5, &late, None);
+        if end.peer_sleep.take_sleep() != Sleep::Awake {
+            wakers.wake_front_end();
+        }
+        assert!(Instant::now() < limit, "the records that wait for it grow without end");
+    }
+    front.registry.remove(&backend);
 }
