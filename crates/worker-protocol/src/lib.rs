@@ -51,6 +51,7 @@
 //!   follow their lengths on a stream.
 //! - On Windows, a server without a supervisor uses the [`Scoreboard`]. There are no inherited
 //!   descriptors and no control channel.
+#![allow(unexpected_cfgs)] // `loom` is set only by the models of `rings/model.rs`
 
 #[cfg(unix)]
 mod control_channel;

@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicU32, fence};
 use std::time::Duration;
 
-use rookery_system::shared_wait;
-
 use super::layout::{Mapping, Side};
+use super::sync::{AtomicU32, fence, shared_wait};
 
 /// How a side sleeps, and thus how it is woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
