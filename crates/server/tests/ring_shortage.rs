@@ -6,7 +6,9 @@
 use std::fs::File;
 
 use rookery_exchange::wire::{Down, Up, write_request};
-use rookery_exchange::{AppWaker, Command, Event, Exchange, Link, MessageKind, Payload, QueueLimits};
+use rookery_exchange::{
+    AppWaker, Command, Event, Exchange, Link, MessageKind, Payload, QueueLimits,
+};
 use rookery_server::WorkerRings;
 use rookery_worker_protocol::rings::RingEnd;
 
