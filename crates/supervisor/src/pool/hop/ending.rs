@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use rookery_exchange::{Command, StreamEnd};
 
-use super::requests::end;
+use super::requests::{end, take_back};
 use super::{MAX_RECORDS, receive};
 use crate::pool::attempt::{MAX_RETURNS, may_retry_begun};
 use crate::pool::balancing::worker_load::PoolBackend;
@@ -93,7 +93,7 @@ pub(super) fn requeue_unbegun(
     sent: SentRequest,
 ) {
     let waited = sent.waited;
-    let mut request = end(sent, backend);
+    let mut request = take_back(sent, backend);
     if request.returns >= MAX_RETURNS {
         return pool.responder.reject(request, ErrorReply::WorkersEnded);
     }

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use rookery_exchange::StreamEnd;
 use rookery_server::Config;
-use rookery_supervisor::{Availability, Backend, PoolLimits, WorkerId};
+use rookery_supervisor::{Availability, Backend, PoolLimits, SessionAffinity, WorkerId};
 use rookery_test_support::wait_until;
 use rookery_worker_protocol::rings::{RingEnd, RingWakers, Sleep};
 use rookery_worker_protocol::{RState, SharedScoreboard, now};
 
-use crate::support::fake_worker::{flood_body, is_relaying};
+use crate::support::fake_worker::{FakeWorker, flood_body, is_relaying};
 use crate::support::frontend::Frontend;
 
 fn begun(front: &Frontend, worker: usize) -> usize {
@@ -45,6 +45,40 @@ fn requests_behind_a_slow_one_go_to_a_worker_that_becomes_free() {
     for _ in 0..10 {
         assert_eq!(front.connect().get("/slot").status, 200);
     }
+}
+
+#[test]
+fn a_withdrawn_handshake_leaves_no_session_reserved() {
+    if is_relaying() {
+        return;
+    }
+    let limits = PoolLimits {
+        session_affinity: SessionAffinity::None,
+        max_sessions: 1,
+        min_ahead: 3,
+        ..PoolLimits::default()
+    };
+    let front = Frontend::with(2, limits, Config::default());
+    let held: Vec<_> = (0..2).map(|_| front.ask("/hold")).collect();
+    wait_until("both work", || begun(&front, 0) == 1 && begun(&front, 1) == 1);
+    let upgrade = || {
+        let mut client = front.connect();
+        std::thread::spawn(move || {
+            let slot = client.upgrade("/ws").header("x-slot").map(str::to_owned);
+            (client, slot)
+        })
+    };
+    let waiting = upgrade();
+    let has_it = |worker: &&FakeWorker| worker.backend.load().0 == 2;
+    wait_until("it waits behind one", || front.workers.iter().any(|it| has_it(&it)));
+    let (behind, other) = if has_it(&&front.workers[0]) { (0, 1) } else { (1, 0) };
+    front.workers[other].gate.open();
+    let (_first, slot) = waiting.join().unwrap();
+    assert_eq!(slot, Some(other.to_string()));
+    front.workers[behind].gate.open();
+    held.into_iter().for_each(|held| assert_eq!(held.join().unwrap().status, 200));
+    let (_second, slot) = upgrade().join().unwrap();
+    assert_eq!(slot, Some(behind.to_string()), "it has no session");
 }
 
 #[test]
