@@ -166,6 +166,19 @@ fn descriptors_of_a_hostile_worker_are_found() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "files and sockets")]
+fn only_the_front_end_sends_records_above_the_limit() {
+    let (mut front, mut worker) = pair();
+    let longest = vec![7; MAX_LONG_RECORD + 1];
+    let mut out = Vec::new();
+    front.sender.send(1, &longest, None).unwrap();
+    assert_eq!(take(&mut worker, &mut out), Ok(Some(1)));
+    assert!(out == longest, "a setting may allow such messages");
+    worker.sender.send(1, &longest, None).unwrap();
+    assert_eq!(take(&mut front, &mut out), Err(Malformed));
+}
+
+#[test]
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn invalid_words_of_a_hostile_worker_are_found() {
     let hostile = |word: u64| {

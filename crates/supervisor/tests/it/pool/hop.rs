@@ -2,6 +2,7 @@
 //! and workers that end or write garbage.
 
 use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use rookery_test_support::wait_until;
 use rookery_worker_protocol::rings::{RingEnd, RingWakers, Sleep};
 use rookery_worker_protocol::{RState, SharedScoreboard, now};
 
+use crate::support::admin::Admin;
 use crate::support::fake_worker::{FakeWorker, flood_body, is_relaying};
 use crate::support::frontend::Frontend;
 
@@ -257,6 +259,54 @@ fn late_and_foreign_records_are_ignored() {
     let mut front = front;
     front.join(1);
     assert_eq!(asking.join().unwrap().text(), "1");
+}
+
+#[test]
+fn any_number_on_the_scoreboard_is_accepted() {
+    for word in [u64::MAX, u64::MAX - 1, 1 << 63, u64::MAX / 3] {
+        let mut front = Frontend::new(0);
+        let admin = Admin::of_registry(&front.registry);
+        let (scoreboard, memory) = SharedScoreboard::create().unwrap();
+        let theirs = SharedScoreboard::attach(&memory).unwrap();
+        let id = WorkerId::new().unwrap();
+        let backend = Backend::new((9, 99), 1, id, "/nonexistent".into(), scoreboard);
+        let (end, wakers, handles) = RingEnd::create().unwrap();
+        backend.set_rings(Some((end, wakers)));
+        let memory = std::fs::File::from(memory);
+        let words = word.to_le_bytes().repeat(memory.metadata().unwrap().len() as usize / 8);
+        let write_all = || {
+            memory.write_all_at(&words, 0).unwrap();
+            // Otherwise the worker gets no requests.
+            theirs.set_r_state(RState::Idle, now());
+        };
+        write_all();
+        front.registry.add(&backend);
+        let (mut end, wakers) = handles.attach().unwrap();
+        let asking: Vec<_> = (0..3).map(|_| front.ask("/slot")).collect();
+        let (mut record, mut requests) = (Vec::new(), 0);
+        for _ in 0..20 {
+            write_all();
+            admin.metric("rookery_queue_length");
+            while let Some(arrived) = end.receiver.take(&mut record).unwrap() {
+                // A response with status 200, and no headers and no body, if it is a request.
+                if arrived.kind == 1 {
+                    requests += 1;
+                    record.truncate(16);
+                    record.extend([200, 0, 0, 0, 0, 0, 0, 0]);
+                    end.sender.send(5, &record, None).unwrap();
+                    wakers.wake_front_end();
+                }
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(requests > 0);
+        front.registry.remove(&backend);
+        front.join(1);
+        for asking in asking {
+            assert!(matches!(asking.join().unwrap().status, 200 | 502));
+        }
+        assert_eq!(front.connect().get("/slot").text(), "1");
+    }
 }
 
 #[test]
