@@ -15,7 +15,11 @@ const MAGIC: u64 = u64::from_le_bytes(*b"RkRings\0");
 const VERSION: u64 = 2;
 
 /// The number of words in a ring.
-pub(crate) const WORDS: usize = if IS_MODEL { 4 } else { 1024 };
+pub(crate) const WORDS: usize = match () {
+    () if IS_MODEL => 4,
+    () if IS_MIRI => 16,
+    () => 1024,
+};
 
 /// The sizes of blocks, and how many of each there are in a slab. Most requests and responses fit
 /// into the smallest.
@@ -26,10 +30,11 @@ pub(crate) const CLASSES: [Class; 3] = if IS_MODEL {
         Class { size: MAX_RECORD_LEN, count: 1 },
     ]
 } else {
+    let [small, medium, large] = if IS_MIRI { [8, 4, 2] } else { [512, 64, 16] };
     [
-        Class { size: 1 << 10, count: 512 },
-        Class { size: 8 << 10, count: 64 },
-        Class { size: MAX_RECORD_LEN, count: 16 },
+        Class { size: 1 << 10, count: small },
+        Class { size: 8 << 10, count: medium },
+        Class { size: MAX_RECORD_LEN, count: large },
     ]
 };
 
@@ -38,6 +43,9 @@ pub const MAX_RECORD_LEN: usize = if IS_MODEL { 4 } else { 80 << 10 };
 
 /// Whether loom runs the models of these rings, which must be small.
 const IS_MODEL: bool = cfg!(all(test, loom));
+
+/// Whether Miri runs the tests, which looks at all of the memory at each access.
+const IS_MIRI: bool = cfg!(all(test, miri));
 
 /// A size of blocks in a slab.
 #[derive(Debug, Clone, Copy)]
