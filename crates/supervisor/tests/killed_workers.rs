@@ -48,9 +48,9 @@ fn ask(address: SocketAddr, kind: &'static str, outcomes: &mut Outcomes) {
         if status == 101 {
             // The worker echoes messages until it is killed. Each message crosses whole.
             for round in 0..20_usize {
-                client.message(2, &body[..1 + round * 5000]);
+                client.message(2, &body[..=round * 5000]);
                 match client.frame() {
-                    Some((2, echo)) => assert!(echo == body[..1 + round * 5000]),
+                    Some((2, echo)) => assert!(echo == body[..=round * 5000]),
                     Some((8, reason)) => {
                         assert_eq!(reason[..2], 1012_u16.to_be_bytes());
                         break;
@@ -71,7 +71,7 @@ fn ask(address: SocketAddr, kind: &'static str, outcomes: &mut Outcomes) {
             assert!(
                 match kind {
                     "short" => response.body.len() == 1,
-                    "file" => response.body == [b'x'; 200_000],
+                    "file" => response.body == vec![b'x'; 200_000],
                     "body" => response.body == body,
                     "head" => response.header("x-long").unwrap().len() == 90_000,
                     _ => response.body == flood_body(60),

@@ -100,8 +100,8 @@ impl DescriptorChannel {
     ///
     /// # Errors
     /// Returns `WouldBlock` if no packet has arrived, `InvalidData` if the packet is not one that
-    /// [`send`](Self::send) sends, and otherwise the system's error. The packet is lost, and all its
-    /// descriptors are closed.
+    /// [`send`](Self::send) sends, and otherwise the system's error. The packet is lost, and all
+    /// its descriptors are closed.
     ///
     /// If this process can open no more descriptors, the error [`is_shortage`], and on Linux the
     /// packet can be received later. On other systems the packet is lost as well.

@@ -6,7 +6,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use rookery_system::shared_memory::{self, BorrowedMemory};
 
-use super::sync::{AtomicU32, AtomicU64, Slab};
+#[cfg(not(all(test, loom)))]
+use super::sync::after_store;
+use super::sync::{AtomicU32, AtomicU64};
 
 /// The first word of the rings, "RkRings\0" in ASCII.
 const MAGIC: u64 = u64::from_le_bytes(*b"RkRings\0");
@@ -180,6 +182,81 @@ pub(crate) struct Direction {
     pub(crate) records: Line<[AtomicU64; WORDS]>,
     pub(crate) returns: Line<[AtomicU64; WORDS]>,
     pub(crate) slab: Line<Slab>,
+}
+
+/// The memory of a sender's blocks.
+#[cfg(not(all(test, loom)))]
+#[repr(C)]
+pub(crate) struct Slab(std::cell::UnsafeCell<[u8; SLAB_SIZE]>);
+
+#[cfg(not(all(test, loom)))]
+impl Slab {
+    /// Copies bytes into a block.
+    ///
+    /// # Safety
+    /// - The block has at least this length, and `bytes` is not in the slab.
+    /// - Nothing else accesses the block. If a hostile process does, it receives other bytes.
+    pub(crate) unsafe fn write(&self, place: Place, bytes: &[u8]) {
+        // SAFETY: the caller guarantees that the range is inside the slab.
+        let start = unsafe { self.block(place) };
+        let (first, second) = bytes.split_at(if cfg!(test) { bytes.len() / 2 } else { 0 });
+        // SAFETY: guaranteed by the caller, see `# Safety`.
+        unsafe {
+            if cfg!(test) {
+                start.copy_from_nonoverlapping(first.as_ptr(), first.len());
+                after_store();
+            }
+            start.add(first.len()).copy_from_nonoverlapping(second.as_ptr(), second.len());
+        }
+        after_store();
+    }
+
+    /// Copies `len` bytes of a block to `out`, which is empty.
+    ///
+    /// # Safety
+    /// - The block has at least this length.
+    /// - The sender does not write to the block meanwhile. If a hostile process does, the bytes are
+    ///   copied or not, and the caller checks them.
+    pub(crate) unsafe fn read(&self, place: Place, len: usize, out: &mut Vec<u8>) {
+        out.reserve(len);
+        // SAFETY: the caller guarantees that the range is inside the slab. `out` has capacity for
+        // the bytes, all of which are written.
+        unsafe {
+            self.block(place).copy_to_nonoverlapping(out.as_mut_ptr(), len);
+            out.set_len(len);
+        }
+    }
+
+    /// Returns a pointer to a block.
+    ///
+    /// # Safety
+    /// - The place is inside the slab.
+    pub(crate) unsafe fn block(&self, place: Place) -> *mut u8 {
+        // SAFETY: guaranteed by the caller, see `# Safety`.
+        unsafe { self.0.get().cast::<u8>().add(place.offset) }
+    }
+}
+
+/// The memory of a sender's blocks, whose accesses loom checks.
+#[cfg(all(test, loom))]
+pub(crate) struct Slab(Vec<loom::cell::UnsafeCell<[u8; MAX_RECORD_LEN]>>);
+
+#[cfg(all(test, loom))]
+impl Slab {
+    pub(crate) fn new() -> Slab {
+        Slab((0..BLOCKS).map(|_| loom::cell::UnsafeCell::new([0; _])).collect())
+    }
+
+    pub(crate) unsafe fn write(&self, place: Place, bytes: &[u8]) {
+        // SAFETY: guaranteed by the caller, and checked by loom.
+        self.0[place.block]
+            .with_mut(|block| unsafe { (&mut *block)[..bytes.len()].copy_from_slice(bytes) });
+    }
+
+    pub(crate) unsafe fn read(&self, place: Place, len: usize, out: &mut Vec<u8>) {
+        // SAFETY: guaranteed by the caller, and checked by loom.
+        self.0[place.block].with(|block| unsafe { out.extend_from_slice(&(&*block)[..len]) });
+    }
 }
 
 /// A wrapper that puts a value on cache lines of its own.

@@ -1,6 +1,6 @@
-//! Models of the rings, of the sleep words and of the withdrawal of requests. Loom (a model checker)
-//! runs each model in every order of the threads' steps with at most three preemptions, and with
-//! every value that the memory orders allow a load to return. The models are run by
+//! Models of the rings, of the sleep words and of the withdrawal of requests. Loom (a model
+//! checker) runs each model in every order of the threads' steps with at most three preemptions,
+//! and with every value that the memory orders allow a load to return. The models are run by
 //! `scripts/soundness model`, or
 //! `RUSTFLAGS="--cfg loom" cargo test -p rookery-worker-protocol --lib --release rings::model`.
 //!

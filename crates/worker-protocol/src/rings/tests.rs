@@ -12,8 +12,8 @@ use super::*;
 fn pair() -> (RingEnd, RingEnd) {
     if cfg!(miri) {
         let mapping = Arc::new(Mapping::allocated());
-        // Miri has no sockets that keep the boundaries of packets, and opens no files. The tests that
-        // it runs send no descriptors.
+        // Miri has no sockets that keep the boundaries of packets, and opens no files. The tests
+        // that it runs send no descriptors.
         let channel = || {
             let (end, _) = std::os::unix::net::UnixStream::pair().unwrap();
             DescriptorChannel::from_end(end.into())

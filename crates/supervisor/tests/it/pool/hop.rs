@@ -78,7 +78,9 @@ fn a_withdrawn_handshake_leaves_no_session_reserved() {
     let (_first, slot) = waiting.join().unwrap();
     assert_eq!(slot, Some(other.to_string()));
     front.workers[behind].gate.open();
-    held.into_iter().for_each(|held| assert_eq!(held.join().unwrap().status, 200));
+    for held in held {
+        assert_eq!(held.join().unwrap().status, 200);
+    }
     let (_second, slot) = upgrade().join().unwrap();
     assert_eq!(slot, Some(behind.to_string()), "it has no session");
 }
