@@ -175,8 +175,8 @@ impl Backend {
     pub(crate) fn read_scoreboard(&self) -> Snapshot {
         let snapshot = self.scoreboard.read();
         // Read later, so that R has not taken more requests than were passed to it.
-        let handed = snapshot.handed + self.load.in_rings.load(Ordering::Acquire);
-        let streams = snapshot.streams + self.load.streams.load(Ordering::Relaxed);
+        let handed = snapshot.handed.saturating_add(self.load.in_rings.load(Ordering::Acquire));
+        let streams = snapshot.streams.saturating_add(self.load.streams.load(Ordering::Relaxed));
         Snapshot { handed, streams, ..snapshot }
     }
 

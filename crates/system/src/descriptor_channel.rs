@@ -103,9 +103,28 @@ impl DescriptorChannel {
     ///
     /// # Errors
     /// Returns `WouldBlock` if no packet has arrived, `InvalidData` if the packet is not one that
-    /// [`send`](Self::send) sends or this process can open no more descriptors, and otherwise the
-    /// system's error. The packet is lost, and all its descriptors are closed.
+    /// [`send`](Self::send) sends, and otherwise the system's error. The packet is lost, and all
+    /// its descriptors are closed.
+    ///
+    /// If this process can open no more descriptors, the error [`is_shortage`], and on Linux the
+    /// packet can be received later. On other systems the packet is lost as well.
     pub fn receive(&self) -> io::Result<(u64, Descriptors)> {
+        // A packet whose descriptors this process cannot open would arrive without them, and they
+        // would be lost. So the packet is looked at, which also opens the descriptors, and only
+        // then removed.
+        let packet = self.receive_with(PEEK);
+        let is_invalid = |error: &io::Error| error.kind() == io::ErrorKind::InvalidData;
+        if PEEK != 0 && packet.as_ref().err().is_none_or(is_invalid) {
+            let mut byte = 0_u8;
+            let start = (&raw mut byte).cast();
+            // SAFETY: the buffer has one byte. The call has no buffer for descriptors, so the
+            // system closes those of the packet.
+            unsafe { libc::recv(self.0.as_raw_fd(), start, 1, libc::MSG_DONTWAIT) };
+        }
+        packet
+    }
+
+    fn receive_with(&self, flags: libc::c_int) -> io::Result<(u64, Descriptors)> {
         let mut bytes = [0; 9];
         let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
         let mut control = [0_u64; CONTROL_WORDS];
@@ -116,7 +135,7 @@ impl DescriptorChannel {
                 libc::recvmsg(
                     self.0.as_raw_fd(),
                     &raw mut message,
-                    CLOSE_ON_EXEC | libc::MSG_DONTWAIT,
+                    CLOSE_ON_EXEC | libc::MSG_DONTWAIT | flags,
                 )
             };
             if let Ok(len) = usize::try_from(len) {
@@ -154,8 +173,13 @@ impl DescriptorChannel {
                 descriptor::set_close_on_exec(fd.as_fd(), true)?;
             }
         }
+        let count = received.len();
+        let is_valid = len == 8 && (1..=MAX_DESCRIPTORS).contains(&count);
         let is_whole = message.msg_flags & (libc::MSG_CTRUNC | libc::MSG_TRUNC) == 0;
-        let is_valid = len == 8 && (1..=MAX_DESCRIPTORS).contains(&received.len());
+        // The control buffer has capacity for all descriptors that the system passes.
+        if message.msg_flags & libc::MSG_CTRUNC != 0 && len == 8 && count < MAX_DESCRIPTORS {
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        }
         let number = bytes.first_chunk().copied().map(u64::from_le_bytes);
         let Some(number) = number.filter(|_| is_whole && is_valid) else {
             return Err(io::ErrorKind::InvalidData.into());
@@ -163,6 +187,11 @@ impl DescriptorChannel {
         let mut received = received.into_iter();
         Ok((number, std::array::from_fn(|_| received.next())))
     }
+}
+
+/// Returns true if an error says that this process, or the system, can open no more descriptors.
+pub fn is_shortage(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 impl AsFd for DescriptorChannel {
@@ -176,6 +205,11 @@ impl AsFd for DescriptorChannel {
 const CLOSE_ON_EXEC: libc::c_int = libc::MSG_CMSG_CLOEXEC;
 #[cfg(not(all(target_os = "linux", not(feature = "portable"))))]
 const CLOSE_ON_EXEC: libc::c_int = 0;
+// Only Linux is known to pass descriptors when it is asked to leave the packet where it is.
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
+const PEEK: libc::c_int = libc::MSG_PEEK;
+#[cfg(not(all(target_os = "linux", not(feature = "portable"))))]
+const PEEK: libc::c_int = 0;
 
 fn message(part: &mut libc::iovec, control: &mut [u64; CONTROL_WORDS]) -> libc::msghdr {
     // SAFETY: a zeroed message is a valid empty message.

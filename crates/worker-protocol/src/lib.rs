@@ -52,6 +52,7 @@
 //!   their lengths on a stream, and sockets wake the processes where Linux has a futex and a timer.
 //! - On Windows, a server without a supervisor uses the [`Scoreboard`]. There are no inherited
 //!   descriptors and no control channel.
+#![allow(unexpected_cfgs)] // `loom` is set only by the models of `rings/model.rs`
 
 #[cfg(unix)]
 mod control_channel;

@@ -131,7 +131,8 @@ pub fn read_response(
             exchange.response_mut().set_body(ResponseBody::File { file, len });
             reader.end()
         }
-        (STREAM, _) => {
+        // The response to an accepted handshake has no body.
+        (STREAM, _) if !(exchange.is_upgrade() && status == 101) => {
             let (flags, heartbeat) = (reader.u8()?, reader.u16()?);
             if flags & !(IS_PULLED | SENDS_HEAD_FIRST | IS_EVENTS | IS_COMPRESSIBLE) != 0 {
                 return Err(Malformed);

@@ -76,6 +76,7 @@ fn a_request_arrives_as_it_was_sent() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "files")]
 fn bodies_arrive_in_the_arena_in_a_block_or_as_a_file() {
     let large = vec![b'x'; MAX_INLINE_BODY + 1];
     let mut sent = request();
@@ -128,6 +129,7 @@ fn a_response_arrives_as_it_was_sent() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "files")]
 fn bodies_of_responses_keep_their_form() {
     let mut sent = request();
     sent.begin_response(200);
@@ -149,6 +151,17 @@ fn bodies_of_responses_keep_their_form() {
     let (pipe, _writer) = std::io::pipe().unwrap();
     let pipe = File::from(std::os::fd::OwnedFd::from(pipe));
     assert_eq!(response(&sent, Some((7, pipe))).err(), Some(Malformed));
+}
+
+#[test]
+fn the_response_to_an_accepted_handshake_has_no_stream() {
+    for (status, is_valid) in [(101, false), (200, true)] {
+        let mut sent = request();
+        sent.begin_response(status);
+        sent.set_response_stream(StreamedBody::new(StreamOptions::default(), 1 << 20));
+        // The request is an upgrade.
+        assert_eq!(response(&sent, None).is_ok(), is_valid, "{status}");
+    }
 }
 
 #[test]

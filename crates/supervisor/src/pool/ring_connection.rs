@@ -25,6 +25,15 @@ const WAKE_BATCH: u32 = 32;
 /// The maximum number of bytes that are kept for the next record.
 pub(in crate::pool) const MAX_KEPT_RECORD: usize = 256 << 10;
 
+/// The maximum number of records that wait until the worker returns blocks. No worker that takes
+/// records reaches this limit: what could be more is not sent or read before ([`has_capacity`]).
+///
+/// [`has_capacity`]: RingConnection::has_capacity
+const MAX_UNSENT_RECORDS: usize = 1 << 19;
+
+/// The number of bytes that a waiting record needs in addition to its content.
+const UNSENT_OVERHEAD: usize = 80;
+
 /// This process's end of the rings to one worker.
 pub(in crate::pool) struct RingConnection {
     pub(in crate::pool) sender: RefCell<Sender>,
@@ -34,7 +43,7 @@ pub(in crate::pool) struct RingConnection {
     pub(in crate::pool) wakers: RingWakers,
     pub(in crate::pool) requests: RefCell<SentRequests>,
     unsent: RefCell<VecDeque<Unsent>>,
-    /// The number of bytes in `unsent`.
+    /// The number of bytes that `unsent` occupies.
     pub(in crate::pool) unsent_bytes: Cell<usize>,
     /// The record that is being written.
     pub(in crate::pool) record: RefCell<Vec<u8>>,
@@ -96,6 +105,11 @@ impl RingConnection {
         !self.is_over.get() && self.unsent_bytes.get() == 0
     }
 
+    /// Returns true if records wait until the worker returns blocks.
+    pub(in crate::pool) fn has_unsent(&self) -> bool {
+        !self.is_over.get() && self.unsent_bytes.get() > 0
+    }
+
     /// Returns true if the worker has not taken all records.
     pub(in crate::pool) fn has_unread(&self) -> bool {
         let sender = self.sender.borrow();
@@ -136,7 +150,7 @@ impl RingConnection {
     }
 
     /// Sends a record, or keeps it until there is a free block. Returns false if the system refuses
-    /// a descriptor.
+    /// a descriptor to a record with a file.
     pub(in crate::pool) fn send_record(&self, kind: u8, bytes: &[u8], file: Option<&File>) -> bool {
         if self.is_over.get() {
             return true;
@@ -144,16 +158,20 @@ impl RingConnection {
         if self.unsent.borrow().is_empty() {
             match self.sender.borrow_mut().send(kind, bytes, file.map(File::as_fd)) {
                 Ok(()) => return true,
-                Err(SendError::System) => return false,
+                Err(SendError::System) if file.is_some() => return false,
                 Err(SendError::Malformed) => {
                     self.is_over.set(true);
                     return true;
                 }
-                Err(SendError::Full) => {}
+                Err(SendError::Full | SendError::System) => {}
             }
         }
+        if self.unsent.borrow().len() >= MAX_UNSENT_RECORDS {
+            self.is_over.set(true);
+            return true;
+        }
         let Ok(file) = file.map(File::try_clone).transpose() else { return false };
-        self.unsent_bytes.set(self.unsent_bytes.get() + bytes.len() + 1);
+        self.unsent_bytes.set(self.unsent_bytes.get() + bytes.len() + UNSENT_OVERHEAD);
         self.unsent.borrow_mut().push_back(Unsent { kind, bytes: bytes.to_owned(), file });
         true
     }
@@ -173,7 +191,7 @@ impl RingConnection {
                     break;
                 }
             }
-            self.unsent_bytes.set(self.unsent_bytes.get() - bytes.len() - 1);
+            self.unsent_bytes.set(self.unsent_bytes.get() - bytes.len() - UNSENT_OVERHEAD);
             unsent.pop_front();
             self.unannounced.set(self.unannounced.get() + 1);
         }
@@ -181,6 +199,13 @@ impl RingConnection {
             self.wake_worker();
         }
         unsent.is_empty() || self.is_over.get()
+    }
+
+    /// Ends the use of the rings, because the worker has ended. Nothing waits for it any more.
+    pub(in crate::pool) fn end(&self) {
+        self.is_over.set(true);
+        self.unsent.take();
+        self.unsent_bytes.set(0);
     }
 
     fn wake_worker(&self) {

@@ -1,12 +1,14 @@
 //! The layout of the rings' shared memory.
 
-use std::cell::UnsafeCell;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use rookery_system::shared_memory::{self, BorrowedMemory};
+
+#[cfg(not(all(test, loom)))]
+use super::sync::after_store;
+use super::sync::{AtomicU32, AtomicU64};
 
 /// The first word of the rings, "RkRings\0" in ASCII.
 const MAGIC: u64 = u64::from_le_bytes(*b"RkRings\0");
@@ -15,18 +17,37 @@ const MAGIC: u64 = u64::from_le_bytes(*b"RkRings\0");
 const VERSION: u64 = 2;
 
 /// The number of words in a ring.
-pub(crate) const WORDS: usize = 1024;
+pub(crate) const WORDS: usize = match () {
+    () if IS_MODEL => 4,
+    () if IS_MIRI => 16,
+    () => 1024,
+};
 
 /// The sizes of blocks, and how many of each there are in a slab. Most requests and responses fit
 /// into the smallest.
-pub(crate) const CLASSES: [Class; 3] = [
-    Class { size: 1 << 10, count: 512 },
-    Class { size: 8 << 10, count: 64 },
-    Class { size: MAX_RECORD_LEN, count: 16 },
-];
+pub(crate) const CLASSES: [Class; 3] = if IS_MODEL {
+    [
+        Class { size: 1, count: 1 },
+        Class { size: 2, count: 1 },
+        Class { size: MAX_RECORD_LEN, count: 1 },
+    ]
+} else {
+    let [small, medium, large] = if IS_MIRI { [8, 4, 2] } else { [512, 64, 16] };
+    [
+        Class { size: 1 << 10, count: small },
+        Class { size: 8 << 10, count: medium },
+        Class { size: MAX_RECORD_LEN, count: large },
+    ]
+};
 
 /// The maximum length of a record in bytes: 64 KiB of content, and its head.
-pub const MAX_RECORD_LEN: usize = 80 << 10;
+pub const MAX_RECORD_LEN: usize = if IS_MODEL { 4 } else { 80 << 10 };
+
+/// Whether loom runs the models of these rings, which must be small.
+const IS_MODEL: bool = cfg!(all(test, loom));
+
+/// Whether Miri runs the tests, which looks at all of the memory at each access.
+const IS_MIRI: bool = cfg!(all(test, miri));
 
 /// A size of blocks in a slab.
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +66,8 @@ pub(crate) const BLOCKS: usize = {
     blocks
 };
 
-const SLAB_SIZE: usize = {
+#[cfg_attr(all(test, loom), expect(dead_code, reason = "the blocks of the models are apart"))]
+pub(crate) const SLAB_SIZE: usize = {
     let (mut size, mut at) = (0, 0);
     while at < CLASSES.len() {
         size += CLASSES[at].count * CLASSES[at].size;
@@ -61,7 +83,10 @@ const _: () = assert!(BLOCKS <= WORDS && WORDS.is_power_of_two());
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) class: usize,
+    #[cfg_attr(all(test, loom), expect(dead_code, reason = "the blocks of the models are apart"))]
     pub(crate) offset: usize,
+    #[cfg(all(test, loom))]
+    pub(crate) block: usize,
 }
 
 /// Returns the place of the block with this number, or `None` if there is no such block.
@@ -69,7 +94,13 @@ pub(crate) fn place(block: usize) -> Option<Place> {
     let (mut first, mut start) = (0, 0);
     for (class, Class { size, count }) in CLASSES.into_iter().enumerate() {
         if block < first + count {
-            return Some(Place { class, offset: start + (block - first) * size });
+            let offset = start + (block - first) * size;
+            return Some(Place {
+                class,
+                offset,
+                #[cfg(all(test, loom))]
+                block,
+            });
         }
         first += count;
         start += count * size;
@@ -150,7 +181,82 @@ pub(crate) struct Shared {
 pub(crate) struct Direction {
     pub(crate) records: Line<[AtomicU64; WORDS]>,
     pub(crate) returns: Line<[AtomicU64; WORDS]>,
-    pub(crate) slab: Line<UnsafeCell<[u8; SLAB_SIZE]>>,
+    pub(crate) slab: Line<Slab>,
+}
+
+/// The memory of a sender's blocks.
+#[cfg(not(all(test, loom)))]
+#[repr(C)]
+pub(crate) struct Slab(std::cell::UnsafeCell<[u8; SLAB_SIZE]>);
+
+#[cfg(not(all(test, loom)))]
+impl Slab {
+    /// Copies bytes into a block.
+    ///
+    /// # Safety
+    /// - The block has at least this length, and `bytes` is not in the slab.
+    /// - Nothing else accesses the block. If a hostile process does, it receives other bytes.
+    pub(crate) unsafe fn write(&self, place: Place, bytes: &[u8]) {
+        // SAFETY: the caller guarantees that the range is inside the slab.
+        let start = unsafe { self.block(place) };
+        let (first, second) = bytes.split_at(if cfg!(test) { bytes.len() / 2 } else { 0 });
+        // SAFETY: guaranteed by the caller, see `# Safety`.
+        unsafe {
+            if cfg!(test) {
+                start.copy_from_nonoverlapping(first.as_ptr(), first.len());
+                after_store();
+            }
+            start.add(first.len()).copy_from_nonoverlapping(second.as_ptr(), second.len());
+        }
+        after_store();
+    }
+
+    /// Copies `len` bytes of a block to `out`, which is empty.
+    ///
+    /// # Safety
+    /// - The block has at least this length.
+    /// - The sender does not write to the block meanwhile. If a hostile process does, the bytes are
+    ///   copied or not, and the caller checks them.
+    pub(crate) unsafe fn read(&self, place: Place, len: usize, out: &mut Vec<u8>) {
+        out.reserve(len);
+        // SAFETY: the caller guarantees that the range is inside the slab. `out` has capacity for
+        // the bytes, all of which are written.
+        unsafe {
+            self.block(place).copy_to_nonoverlapping(out.as_mut_ptr(), len);
+            out.set_len(len);
+        }
+    }
+
+    /// Returns a pointer to a block.
+    ///
+    /// # Safety
+    /// - The place is inside the slab.
+    pub(crate) unsafe fn block(&self, place: Place) -> *mut u8 {
+        // SAFETY: guaranteed by the caller, see `# Safety`.
+        unsafe { self.0.get().cast::<u8>().add(place.offset) }
+    }
+}
+
+/// The memory of a sender's blocks, whose accesses loom checks.
+#[cfg(all(test, loom))]
+pub(crate) struct Slab(Vec<loom::cell::UnsafeCell<[u8; MAX_RECORD_LEN]>>);
+
+#[cfg(all(test, loom))]
+impl Slab {
+    pub(crate) fn new() -> Slab {
+        Slab((0..BLOCKS).map(|_| loom::cell::UnsafeCell::new([0; _])).collect())
+    }
+
+    pub(crate) unsafe fn write(&self, place: Place, bytes: &[u8]) {
+        // SAFETY: guaranteed by the caller, and checked by loom.
+        self.0[place.block]
+            .with_mut(|block| unsafe { (&mut *block)[..bytes.len()].copy_from_slice(bytes) });
+    }
+
+    pub(crate) unsafe fn read(&self, place: Place, len: usize, out: &mut Vec<u8>) {
+        // SAFETY: guaranteed by the caller, and checked by loom.
+        self.0[place.block].with(|block| unsafe { out.extend_from_slice(&(&*block)[..len]) });
+    }
 }
 
 /// A wrapper that puts a value on cache lines of its own.
@@ -175,12 +281,26 @@ impl Mapping {
         shared_memory::map(memory).map(Mapping)
     }
 
-    /// Allocates the memory instead of mapping it, because Miri cannot map. It is never freed.
-    #[cfg(test)]
+    /// Allocates the memory instead of mapping it, because Miri cannot map.
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn allocated() -> Mapping {
         let layout = std::alloc::Layout::new::<Shared>();
         // SAFETY: the size is not 0, and zeros are valid for all of the memory.
         Mapping(NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }.cast()).unwrap())
+    }
+
+    /// Allocates the memory from words that loom has made.
+    #[cfg(all(test, loom))]
+    pub(crate) fn modelled() -> Mapping {
+        let words = || Line(std::array::from_fn(|_| AtomicU64::new(0)));
+        let direction =
+            || Direction { records: words(), returns: words(), slab: Line(Slab::new()) };
+        let sleep = || Line(AtomicU32::new(0));
+        Mapping(NonNull::from(Box::leak(Box::new(Shared {
+            signature: Line(std::array::from_fn(|_| AtomicU64::new(0))),
+            sleep: [sleep(), sleep()],
+            sent_by: [direction(), direction()],
+        }))))
     }
 
     pub(crate) fn write_signature(&self) {
@@ -203,18 +323,23 @@ impl Mapping {
         unsafe { self.0.as_ref() }
     }
 
-    /// Returns a pointer to a block of a sender. The pointer is valid for the block's size, and as
-    /// long as `self` exists.
-    pub(crate) fn block(&self, sender: Side, place: Place) -> *mut u8 {
-        let start = self.shared().sent_by[sender as usize].slab.0.get().cast::<u8>();
-        // SAFETY: `place` returned the offset, which is inside the slab.
-        unsafe { start.add(place.offset) }
+    /// Returns the records of a sender.
+    pub(crate) fn sent_by(&self, sender: Side) -> &Direction {
+        &self.shared().sent_by[sender as usize]
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        if cfg!(miri) {
+        #[cfg(all(test, loom))]
+        // SAFETY: `modelled` has allocated the memory, and nothing refers to it any more.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+        #[cfg(all(test, miri))]
+        // SAFETY: `allocated` has allocated the memory, and nothing refers to it any more.
+        unsafe {
+            std::alloc::dealloc(self.0.as_ptr().cast(), std::alloc::Layout::new::<Shared>());
+        }
+        if cfg!(all(test, any(miri, loom))) {
             return;
         }
         // SAFETY: `shared_memory::map` has mapped the memory, and nothing refers to it any more.

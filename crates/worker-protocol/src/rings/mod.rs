@@ -43,11 +43,16 @@
 //!
 //! The bytes of blocks are copied through raw pointers, and no reference to them is ever made.
 
+#[cfg(all(test, not(loom)))]
+mod kills;
 pub(crate) mod layout;
+#[cfg(all(test, loom))]
+mod model;
 mod receiver;
 mod sender;
 mod sleep;
-#[cfg(test)]
+mod sync;
+#[cfg(all(test, not(loom)))]
 mod tests;
 #[cfg_attr(all(target_os = "linux", not(feature = "portable")), path = "wakers/linux.rs")]
 #[cfg_attr(any(not(target_os = "linux"), feature = "portable"), path = "wakers/portable.rs")]

@@ -76,12 +76,12 @@ impl Sender {
         }
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(super) fn mapping(&self) -> &Mapping {
         &self.mapping
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(super) fn channel(&self) -> &DescriptorChannel {
         &self.channel
     }
@@ -93,7 +93,7 @@ impl Sender {
 
     /// Returns true if the receiver has not taken the record with this number, counted from 1.
     pub fn is_unread(&self, number: usize) -> bool {
-        let words = &self.mapping.shared().sent_by[self.side as usize].records.0;
+        let words = &self.mapping.sent_by(self.side).records.0;
         let is_recent = number > 0 && self.sent - number < WORDS;
         is_recent && words[(number - 1) % WORDS].load(Relaxed) != 0
     }
@@ -169,12 +169,9 @@ impl Sender {
         // SAFETY: the block has at least the length of `bytes`. Nothing else accesses the block,
         // because the receiver has returned it or has never had it; if a hostile process writes to
         // it nevertheless, that process receives other bytes. `bytes` is not in the mapping.
-        unsafe {
-            let start = self.mapping.block(self.side, place);
-            start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
-        }
+        unsafe { self.mapping.sent_by(self.side).slab.0.write(place, bytes) };
         let record = Record { kind, is_long, has_descriptor, block, len: bytes.len() };
-        let words = &self.mapping.shared().sent_by[self.side as usize].records.0;
+        let words = &self.mapping.sent_by(self.side).records.0;
         let word = &words[self.sent % WORDS];
         if word.load(Relaxed) != 0 {
             // There are fewer blocks than words, so the receiver has returned a block without
@@ -208,7 +205,7 @@ impl Sender {
 
     /// Takes back all blocks that the receiver has returned.
     fn take_returns(&mut self) -> Result<(), Malformed> {
-        let words = &self.mapping.shared().sent_by[self.side as usize].returns.0;
+        let words = &self.mapping.sent_by(self.side).returns.0;
         // A hostile process could write words as fast as this loop clears them.
         for _ in 0..WORDS {
             let word = &words[self.returned % WORDS];

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicU32, fence};
 use std::time::Duration;
 
 use super::layout::{Mapping, Side};
+use super::sync::{AtomicU32, fence};
 use super::wakers::Waiter;
 
 /// How a side sleeps, and thus how it is woken.

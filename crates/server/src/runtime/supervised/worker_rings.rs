@@ -11,7 +11,6 @@ mod tests;
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,7 +20,7 @@ use rookery_exchange::{
     StreamId, StreamOptions, WebSocketId,
 };
 use rookery_worker_protocol::rings::{
-    Malformed, Receiver, RingEnd, RingWakers, SendError, Sender, Sleep, SleepWord,
+    Malformed, Receiver, RingEnd, RingWakers, Sender, Sleep, SleepWord,
 };
 
 use self::heads::Head;
@@ -36,8 +35,8 @@ const FROM_FRONT_END: u64 = 1 << 52;
 const COALESCE: Duration = Duration::from_micros(100);
 const MAX_DELAY: Duration = Duration::from_micros(500);
 
-/// The time for which the application's thread sleeps if the front end takes no records and there
-/// is nothing else to do.
+/// The time for which the application's thread sleeps if the front end takes no records, or this
+/// process lacks descriptors for the next record, and there is nothing else to do.
 const RETRY_PAUSE: Duration = Duration::from_micros(200);
 
 /// The maximum number of unused exchanges that are kept for later requests.
@@ -62,6 +61,9 @@ pub struct WorkerRings {
     blocks: Arc<BodyBufferPool>,
     /// The records that the front end does not accept yet.
     unsent: VecDeque<Unsent>,
+    /// The exchanges whose responses waited and then could not be sent. Their WebSockets and streams
+    /// have not ended yet.
+    unsendable: Vec<u64>,
     /// Whether records were sent since the front end was last seen awake or woken.
     is_unannounced: bool,
     /// The time at which the oldest unannounced record was sent to a sleeping front end.
@@ -145,6 +147,7 @@ impl WorkerRings {
             idle: Vec::new(),
             blocks: Arc::default(),
             unsent: VecDeque::new(),
+            unsendable: Vec::new(),
             is_unannounced: false,
             oldest: None,
             heads: ById::default(),
@@ -169,9 +172,11 @@ impl WorkerRings {
     }
 
     /// Returns the number of requests that the application has not answered, and of its open
-    /// WebSockets and streamed responses.
+    /// WebSockets and streamed responses. Records that the front end does not accept yet count as
+    /// one more, because they would be lost if this process ended.
     pub fn open(&self) -> usize {
-        self.unanswered + self.sockets.len() + self.streams.len()
+        let unsent = usize::from(!self.unsent.is_empty());
+        self.unanswered + self.sockets.len() + self.streams.len() + unsent
     }
 
     /// Takes the next event. If there is none, wakes the front end to take what was sent.
@@ -179,8 +184,8 @@ impl WorkerRings {
     /// requests are given back to the front end.
     ///
     /// # Errors
-    /// Returns an error if a record is invalid, or if this process has no more descriptors. No
-    /// further record can be taken.
+    /// Returns an error if a record is invalid, or if this process has had no more descriptors for
+    /// ten seconds. No further record can be taken.
     pub fn next(
         &mut self,
         listener: Option<ListenerId>,
@@ -189,7 +194,10 @@ impl WorkerRings {
         loop {
             let Some(arrived) = self.receiver.take(&mut self.record)? else {
                 self.flush();
-                if !self.unsent.is_empty() {
+                while let Some(id) = self.unsendable.pop() {
+                    self.end_unsendable(id, link);
+                }
+                if !self.unsent.is_empty() || self.receiver.lacks_descriptors() {
                     std::thread::sleep(RETRY_PAUSE);
                 }
                 return Ok(None);
@@ -301,14 +309,7 @@ impl WorkerRings {
     /// Sends what the front end did not accept before, and wakes the front end if it sleeps and
     /// records were sent.
     pub fn flush(&mut self) {
-        while let Some(Unsent { kind, bytes, file }) = self.unsent.front() {
-            let file = file.as_ref().map(File::as_fd);
-            if self.sender.send(*kind, bytes, file) == Err(SendError::Full) {
-                break;
-            }
-            self.unsent.pop_front();
-        }
-        self.queue.set_unsent(!self.unsent.is_empty());
+        self.send_unsent();
         if std::mem::take(&mut self.is_unannounced) {
             self.oldest = None;
             if self.front_end_sleep.take_sleep() != Sleep::Awake {

@@ -237,7 +237,8 @@ impl PoolBackend {
             // Requests that the worker's own server has answered never reach R.
             self.assigned.set(self.entry.scoreboard.read().taken);
         }
-        self.assigned.set(self.assigned.get() + 1);
+        // The worker writes any number to its scoreboard.
+        self.assigned.set(self.assigned.get().saturating_add(1));
         in_flight.push(InFlight { ticket: guard.ticket(), queued_since });
         self.entry.load.in_flight.fetch_add(1, Ordering::Relaxed);
         Some(guard)

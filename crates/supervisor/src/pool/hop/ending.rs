@@ -5,8 +5,8 @@ use std::rc::Rc;
 use rookery_exchange::{Command, StreamEnd};
 
 use super::closing::SERVICE_RESTART;
-use super::receive;
-use super::requests::end;
+use super::requests::{end, take_back};
+use super::{MAX_RECORDS, receive};
 use crate::pool::balancing::queue::QueuedRequest;
 use crate::pool::balancing::worker_load::PoolBackend;
 use crate::pool::context::PoolContext;
@@ -47,11 +47,14 @@ fn reject_timed_out(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>) {
 /// Deals with what a worker leaves behind that has ended and can write nothing any more.
 fn on_death(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>) {
     let hop = &backend.rings;
-    // Everything that was published completely counts.
-    while !hop.is_over.get() && hop.receiver.borrow().has_any() {
+    // Everything that was published completely counts. Another process that has the memory, such as
+    // a child of the worker, may still write to it.
+    let taken = || hop.receiver.borrow().taken();
+    let last = taken() + MAX_RECORDS;
+    while taken() < last && !hop.is_over.get() && hop.receiver.borrow().has_any() {
         receive(pool, backend);
     }
-    hop.is_over.set(true);
+    hop.end();
     let sent = hop.requests.borrow_mut().take_all(|_| true);
     for sent in sent {
         if backend.entry.scoreboard.has_begun(sent.ticket()) {
@@ -103,7 +106,7 @@ pub(super) fn requeue_unbegun(
     sent: SentRequest,
 ) {
     let waited = sent.waited;
-    let mut request = end(sent, backend);
+    let mut request = take_back(sent, backend);
     if request.returns >= MAX_RETURNS {
         return pool.responder.reject(request, ErrorReply::WorkersEnded);
     }

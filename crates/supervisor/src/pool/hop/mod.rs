@@ -48,8 +48,8 @@ const MAX_RECORDS: usize = 1024;
 /// tasks run.
 const MAX_REFUSALS: u32 = 16;
 
-/// The interval in which this thread looks whether the worker has returned blocks, while records
-/// wait for them.
+/// The interval in which this thread looks whether the worker has returned blocks or this process
+/// can open descriptors again, while records wait for them.
 const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Announces to all workers that this thread is about to sleep. Returns false if records have
@@ -91,8 +91,9 @@ pub(super) fn run(pool: &Rc<PoolContext>, dispatch: Dispatch) {
     }
     let mut is_sent = true;
     for backend in pool.hops.workers.borrow().iter() {
-        is_sent &= backend.rings.flush();
-        if backend.rings.is_over.get() {
+        let hop = &backend.rings;
+        is_sent &= hop.flush() && !hop.receiver.borrow().lacks_descriptors();
+        if hop.is_over.get() {
             // It gets nothing any more, and the supervisor kills it.
             backend.entry.set_violating();
         }

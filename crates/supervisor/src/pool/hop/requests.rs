@@ -40,6 +40,16 @@ pub(super) fn end(sent: SentRequest, backend: &PoolBackend) -> QueuedRequest {
     sent.request
 }
 
+/// Takes a request back, so that it can be sent to another worker. The session that is reserved for
+/// it at this one is not needed any more.
+pub(super) fn take_back(sent: SentRequest, backend: &PoolBackend) -> QueuedRequest {
+    let request = end(sent, backend);
+    if request.has_reservation() {
+        backend.release_reservation();
+    }
+    request
+}
+
 fn form(request: &QueuedRequest, backend: &PoolBackend) -> RequestForm {
     let exchange = &request.exchange;
     if request.is_head_only {

@@ -111,9 +111,11 @@ pub(super) fn send(
         backlog.await_drained();
     }
     let sent = backlog.written();
-    if sent.saturating_sub(reported.get()) >= REPORT_BYTES {
+    // A worker that takes no records is told later. Otherwise the reports would pile up.
+    let hop = &backend.rings;
+    if hop.has_capacity() && sent.saturating_sub(reported.get()) >= REPORT_BYTES {
         reported.set(sent);
-        backend.rings.send_quietly(Down::Sent { socket, sent });
+        hop.send_quietly(Down::Sent { socket, sent });
     }
     let mut buffer = pool.buffers.take();
     buffer.extend_from_slice(content);

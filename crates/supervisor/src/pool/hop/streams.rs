@@ -56,6 +56,12 @@ pub(super) fn report_written(pool: &PoolContext) {
     drop(lock);
     let open = streams.open.borrow();
     for (id, stream) in written.iter().filter_map(|id| Some((*id, open.get(id)?))) {
+        if stream.backend.rings.has_unsent() {
+            // The worker takes no records, so it is told later. Otherwise the reports would pile
+            // up.
+            streams.written.0.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+            continue;
+        }
         stream.observed.store(false, Ordering::Relaxed);
         let written = stream.written();
         let more = written - stream.reported.get().min(written);

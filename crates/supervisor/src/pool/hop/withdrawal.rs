@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rookery_worker_protocol::now;
 
-use super::requests::end;
+use super::requests::take_back;
 use crate::pool::context::PoolContext;
 use crate::pool::ring_connection::SentRequest;
 
@@ -80,7 +80,7 @@ pub(in crate::pool) fn withdraw_late(pool: &Rc<PoolContext>) {
             }
             if let Some(sent) = requests.borrow_mut().take(ticket) {
                 let queued_since = sent.request.queued_since;
-                let request = end(sent, backend);
+                let request = take_back(sent, backend);
                 pool.balancer.requeue(request, queued_since.elapsed());
                 free -= 1;
             }
@@ -105,7 +105,7 @@ pub(in crate::pool) fn withdraw_overdue(pool: &Rc<PoolContext>) {
         };
         let overdue = backend.rings.requests.borrow_mut().take_all(is_overdue);
         for sent in overdue {
-            pool.balancer.requeue_unbegun(end(sent, backend), backend);
+            pool.balancer.requeue_unbegun(take_back(sent, backend), backend);
         }
     }
 }

@@ -2,6 +2,7 @@
 //! and workers that end or write garbage.
 
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -9,12 +10,13 @@ use std::time::{Duration, Instant};
 use rookery_exchange::StreamEnd;
 use rookery_exchange::wire::Up;
 use rookery_server::Config;
-use rookery_supervisor::{Availability, Backend, PoolLimits, WorkerId};
+use rookery_supervisor::{Availability, Backend, PoolLimits, SessionAffinity, WorkerId};
 use rookery_test_support::wait_until;
 use rookery_worker_protocol::rings::{RingEnd, RingWakers, Sleep};
 use rookery_worker_protocol::{RState, SharedScoreboard, now};
 
-use crate::support::fake_worker::flood_body;
+use crate::support::admin::Admin;
+use crate::support::fake_worker::{FakeWorker, flood_body};
 use crate::support::frontend::Frontend;
 
 fn begun(front: &Frontend, worker: usize) -> usize {
@@ -43,6 +45,39 @@ fn requests_behind_a_slow_one_go_to_a_worker_that_becomes_free() {
     for _ in 0..10 {
         assert_eq!(front.connect().get("/slot").status, 200);
     }
+}
+
+#[test]
+fn a_withdrawn_handshake_leaves_no_session_reserved() {
+    let limits = PoolLimits {
+        session_affinity: SessionAffinity::None,
+        max_sessions: 1,
+        min_ahead: 3,
+        ..PoolLimits::default()
+    };
+    let front = Frontend::with(2, limits, Config::default());
+    let held: Vec<_> = (0..2).map(|_| front.ask("/hold")).collect();
+    wait_until("both work", || begun(&front, 0) == 1 && begun(&front, 1) == 1);
+    let upgrade = || {
+        let mut client = front.connect();
+        std::thread::spawn(move || {
+            let slot = client.upgrade("/ws").header("x-slot").map(str::to_owned);
+            (client, slot)
+        })
+    };
+    let waiting = upgrade();
+    let has_it = |worker: &&FakeWorker| worker.backend.load().0 == 2;
+    wait_until("it waits behind one", || front.workers.iter().any(|it| has_it(&it)));
+    let (behind, other) = if has_it(&&front.workers[0]) { (0, 1) } else { (1, 0) };
+    front.workers[other].gate.open();
+    let (_first, slot) = waiting.join().unwrap();
+    assert_eq!(slot, Some(other.to_string()));
+    front.workers[behind].gate.open();
+    for held in held {
+        assert_eq!(held.join().unwrap().status, 200);
+    }
+    let (_second, slot) = upgrade().join().unwrap();
+    assert_eq!(slot, Some(behind.to_string()), "it has no session");
 }
 
 #[test]
@@ -249,4 +284,70 @@ fn late_and_foreign_records_are_ignored() {
     let mut front = front;
     front.join(1);
     assert_eq!(asking.join().unwrap().text(), "1");
+}
+
+#[test]
+fn any_number_on_the_scoreboard_is_accepted() {
+    for word in [u64::MAX, u64::MAX - 1, 1 << 63, u64::MAX / 3] {
+        let mut front = Frontend::new(0);
+        let admin = Admin::of_registry(&front.registry);
+        let (scoreboard, memory) = SharedScoreboard::create().unwrap();
+        let theirs = SharedScoreboard::attach(&memory).unwrap();
+        let id = WorkerId::new().unwrap();
+        let (end, wakers, handles) = RingEnd::create().unwrap();
+        let rings = (end, wakers);
+        let backend = Backend::new((9, 99), 1, id, "/nonexistent".into(), scoreboard, rings);
+        let memory = std::fs::File::from(memory);
+        let words = word.to_le_bytes().repeat(memory.metadata().unwrap().len() as usize / 8);
+        let write_all = || {
+            memory.write_all_at(&words, 0).unwrap();
+            // Otherwise the worker gets no requests.
+            theirs.set_r_state(RState::Idle, now());
+        };
+        write_all();
+        front.registry.add(&backend);
+        let (mut end, wakers) = handles.attach().unwrap();
+        let asking: Vec<_> = (0..3).map(|_| front.ask("/slot")).collect();
+        let (mut record, mut requests) = (Vec::new(), 0);
+        for _ in 0..20 {
+            write_all();
+            admin.metric("rookery_queue_length");
+            while let Some(arrived) = end.receiver.take(&mut record).unwrap() {
+                // A response with status 200, and no headers and no body, if it is a request.
+                if arrived.kind == 1 {
+                    requests += 1;
+                    record.truncate(16);
+                    record.extend([200, 0, 0, 0, 0, 0, 0, 0]);
+                    end.sender.send(5, &record, None).unwrap();
+                    wakers.wake_front_end();
+                }
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(requests > 0);
+        front.registry.remove(&backend);
+        front.join(1);
+        for asking in asking {
+            assert!(matches!(asking.join().unwrap().status, 200 | 502));
+        }
+        assert_eq!(front.connect().get("/slot").text(), "1");
+    }
+}
+
+#[test]
+fn a_worker_that_takes_nothing_but_sends_without_end_is_ended() {
+    let front = Frontend::new(0);
+    let (backend, mut end, wakers, _theirs) = add_puppet(&front);
+    // A late response, of whose end the worker is told.
+    let mut late = [77_u64.to_le_bytes(), 9_u64.to_le_bytes()].concat();
+    late.extend([0; 8]);
+    let limit = Instant::now() + Duration::from_secs(60);
+    while !backend.is_violating() {
+        let _ = end.sender.send(5, &late, None);
+        if end.peer_sleep.take_sleep() != Sleep::Awake {
+            wakers.wake_front_end();
+        }
+        assert!(Instant::now() < limit, "the records that wait for it grow without end");
+    }
+    front.registry.remove(&backend);
 }

@@ -3,13 +3,13 @@
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use rookery_system::wake_socket::WakeSocket;
 
 use super::Sleep;
+use super::sync::AtomicU32;
 
 /// What wakes the front end and a worker.
 #[derive(Debug, Clone)]

@@ -148,7 +148,7 @@ impl WorkerRings {
     }
 
     /// Ends the WebSocket or stream of a response that cannot be sent.
-    fn end_unsendable(&mut self, id: u64, link: &Link) {
+    pub(super) fn end_unsendable(&mut self, id: u64, link: &Link) {
         if let Some(Socket { listener, backlog }) = self.sockets.remove(&id) {
             backlog.end();
             let reason = Box::default();
@@ -178,21 +178,47 @@ impl WorkerRings {
         record.clear();
         let kind = up.write(&mut record);
         if !self.push(kind, &record, None) {
-            // There is no memory or no descriptor for a long message or chunk.
-            match up {
-                Up::Message { socket, .. } => self.send_up(Up::Abort { socket }),
-                Up::Chunk { stream, .. } => {
-                    self.send_up(Up::AbortStream { stream, reason: StreamEnd::Slow, page: b"" });
-                }
-                _ => {}
+            if let Some(substitute) = substitute(kind, &record) {
+                self.send_up(substitute);
             }
         }
         self.keep_record(record);
     }
 
+    /// Sends the records that the front end did not accept before.
+    pub(super) fn send_unsent(&mut self) {
+        while let Some(Unsent { kind, bytes, file }) = self.unsent.front() {
+            match self.sender.send(*kind, bytes, file.as_ref().map(File::as_fd)) {
+                Ok(()) => {
+                    self.is_unannounced = true;
+                    self.unsent.pop_front();
+                }
+                Err(SendError::System) => self.replace_unsendable(),
+                Err(SendError::Full | SendError::Malformed) => break,
+            }
+        }
+        self.queue.set_unsent(!self.unsent.is_empty());
+    }
+
+    /// Replaces the first of the records that wait, whose files the system refuses.
+    #[cold]
+    fn replace_unsendable(&mut self) {
+        let Some(Unsent { kind, bytes, .. }) = self.unsent.pop_front() else { return };
+        let Some(substitute) = substitute(kind, &bytes) else { return };
+        if let Up::Unsendable { exchange, .. } = substitute {
+            self.unsendable.push(exchange | FROM_FRONT_END);
+        }
+        let mut bytes = Vec::new();
+        let kind = substitute.write(&mut bytes);
+        self.unsent.push_front(Unsent { kind, bytes, file: None });
+    }
+
     /// Sends a record, or keeps it until the front end accepts it. Returns false if the system
     /// refuses the files of a record.
     fn push(&mut self, kind: u8, bytes: &[u8], file: Option<File>) -> bool {
+        if !self.unsent.is_empty() {
+            self.send_unsent();
+        }
         if self.unsent.is_empty() {
             match self.sender.send(kind, bytes, file.as_ref().map(File::as_fd)) {
                 Ok(()) => return true,
@@ -203,6 +229,18 @@ impl WorkerRings {
         self.unsent.push_back(Unsent { kind, bytes: bytes.to_owned(), file });
         self.queue.set_unsent(true);
         true
+    }
+}
+
+/// Returns the record to send instead of one for whose files there is no memory or no descriptor.
+fn substitute(kind: u8, bytes: &[u8]) -> Option<Up<'static>> {
+    match Up::read(kind, bytes).ok()? {
+        Up::Response { exchange, ticket, .. } => Some(Up::Unsendable { exchange, ticket }),
+        Up::Message { socket, .. } => Some(Up::Abort { socket }),
+        Up::Chunk { stream, .. } => {
+            Some(Up::AbortStream { stream, reason: StreamEnd::Slow, page: b"" })
+        }
+        _ => None,
     }
 }
 

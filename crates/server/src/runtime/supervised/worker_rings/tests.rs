@@ -86,6 +86,11 @@ impl Test {
         self.rings.send(command, &self.link);
     }
 
+    fn send_message(&mut self, socket: WebSocketId) {
+        let (kind, payload) = (MessageKind::Binary, Payload::Pooled(b"message".to_vec()));
+        self.send(Command::Send { socket, kind, payload });
+    }
+
     /// Takes the next record that the worker has sent.
     fn sent(&mut self) -> Option<Up<'_>> {
         let arrived = self.front.receiver.take(&mut self.record).unwrap()?;
@@ -310,4 +315,65 @@ fn an_application_may_respond_before_the_body() {
         assert!(matches!(test.sent(), Some(Up::Response { .. })));
         assert_eq!((test.rings.open(), test.rings.heads.len()), (0, 0));
     }
+}
+
+/// Returns a worker's end with a WebSocket, and the socket. Messages to it wait in the worker.
+fn with_unsent_messages() -> (Test, WebSocketId) {
+    let mut test = Test::new();
+    let mut exchange = test.ask(true);
+    let socket = exchange.id();
+    exchange.begin_response(101);
+    test.send(Command::Respond(exchange));
+    for _ in 0..1000 {
+        test.send_message(socket);
+    }
+    assert!(!test.rings.unsent.is_empty());
+    (test, socket)
+}
+
+#[test]
+fn records_that_waited_are_sent_although_further_records_arrive_without_end() {
+    let (mut test, socket) = with_unsent_messages();
+    let mut sent = 0;
+    for _ in 0..2000 {
+        test.tell(Down::Message { socket: 7, kind: MessageKind::Binary, content: b"x" });
+        assert!(test.next().is_some(), "the worker is never without a record");
+        test.send_message(socket);
+        while test.sent().is_some() {
+            sent += 1;
+        }
+    }
+    assert!(sent > 2000 && test.rings.unsent.len() < 1000, "{sent}");
+}
+
+#[test]
+fn the_front_end_is_woken_for_records_that_had_to_wait() {
+    let (mut test, _) = with_unsent_messages();
+    test.front.own_sleep.announce(Sleep::Polling);
+    assert!(test.next().is_none());
+    assert!(!test.rings.front_end_sleep.is_asleep());
+    while test.sent().is_some() {}
+    test.front.own_sleep.announce(Sleep::Polling);
+    assert!(test.next().is_none());
+    assert!(test.sent().is_some(), "the rest");
+    assert!(!test.rings.front_end_sleep.is_asleep());
+}
+
+#[test]
+fn a_worker_is_not_done_while_responses_wait() {
+    let mut test = Test::new();
+    let exchanges: Vec<_> = (0..700)
+        .map(|_| {
+            let mut exchange = test.ask(false);
+            exchange.begin_response(200);
+            exchange
+        })
+        .collect();
+    for exchange in exchanges {
+        test.send(Command::Respond(exchange));
+    }
+    assert_eq!(test.rings.open(), 1);
+    while test.sent().is_some() {}
+    assert!(test.next().is_none());
+    assert_eq!(test.rings.open(), 0);
 }
