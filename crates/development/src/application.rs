@@ -210,10 +210,10 @@ impl Application for DevelopmentApplication {
         self.inner.wants_head(exchange)
     }
 
-    fn static_files<'a>(
+    fn static_files(
         &self,
         query: &[u8],
-        cookies: &mut dyn Iterator<Item = &'a [u8]>,
+        cookies: &mut dyn Iterator<Item = &[u8]>,
     ) -> Option<StaticFiles> {
         self.inner.static_files(query, cookies)
     }

@@ -60,7 +60,6 @@ pub use runtime::{
     Confirmation, ListenError, Listener, LivenessProbe, Server, Supervision, SupervisorRequest,
     WorkerRings,
 };
-#[doc(hidden)]
 
 pub mod tls {
     //! The TLS settings of a listener ([`ListenerConfig::tls`](crate::ListenerConfig::tls)), and

@@ -51,10 +51,10 @@ pub trait Application {
 
     /// Returns the static paths that apply to a request with this query and these `Cookie` headers
     /// in place of those of its listener, or `None` (the default) if the listener's apply.
-    fn static_files<'a>(
+    fn static_files(
         &self,
         _query: &[u8],
-        _cookies: &mut dyn Iterator<Item = &'a [u8]>,
+        _cookies: &mut dyn Iterator<Item = &[u8]>,
     ) -> Option<StaticFiles> {
         None
     }

@@ -135,10 +135,10 @@ impl Application for Pool {
         self.0.balancer.wants_head(exchange)
     }
 
-    fn static_files<'a>(
+    fn static_files(
         &self,
         query: &[u8],
-        cookies: &mut dyn Iterator<Item = &'a [u8]>,
+        cookies: &mut dyn Iterator<Item = &[u8]>,
     ) -> Option<StaticFiles> {
         self.0.balancer.static_files(query, cookies)
     }

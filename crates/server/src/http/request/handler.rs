@@ -80,16 +80,17 @@ async fn handle_request<B: RequestBody>(
     let own = static_file::own_files(&context, &head);
     let files = own.as_ref().unwrap_or(&context.connection.config.files);
     if !is_upgrade && !files.is_empty() {
-        let outcome = match static_file::try_respond(context, own, &mut head, has_body, options) {
-            // Boxed, so that only the few connections that need this future pay for its size.
-            StaticOutcome::Pending(context, waiting) => {
-                Box::pin(static_file::respond_when_ready(
-                    context, waiting, &mut head, has_body, options,
-                ))
-                .await
-            }
-            outcome => outcome,
-        };
+        let outcome =
+            match static_file::try_respond(context, own.as_ref(), &mut head, has_body, options) {
+                // Boxed, so that only the few connections that need this future pay for its size.
+                StaticOutcome::Pending(context, waiting) => {
+                    Box::pin(static_file::respond_when_ready(
+                        context, waiting, &mut head, has_body, options,
+                    ))
+                    .await
+                }
+                outcome => outcome,
+            };
         context = match outcome {
             StaticOutcome::Response(response) => return Ok(response),
             StaticOutcome::Application(context) | StaticOutcome::Pending(context, _) => context,

@@ -59,7 +59,7 @@ pub(crate) fn own_files(context: &RequestContext, head: &Parts) -> Option<Static
 /// map.
 pub(crate) fn try_respond(
     mut context: RequestContext,
-    own: Option<StaticFiles>,
+    own: Option<&StaticFiles>,
     head: &mut Parts,
     has_body: bool,
     options: ResponseOptions,
@@ -77,7 +77,7 @@ pub(crate) fn try_respond(
         body: framing(&head.headers),
         headers: &head.headers,
     };
-    let files = own.as_ref().unwrap_or(&context.connection.config.files);
+    let files = own.unwrap_or(&context.connection.config.files);
     let lookup = match files.route(&request) {
         Route::Application => return StaticOutcome::Application(context),
         Route::Refuse(status) => {

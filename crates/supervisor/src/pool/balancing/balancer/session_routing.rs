@@ -144,10 +144,10 @@ impl Balancer {
 
     /// Returns the static paths of the worker that a request names in its URL or cookie. Returns
     /// `None` if it names none, or if all workers have the same paths.
-    pub(in crate::pool) fn static_files<'a>(
+    pub(in crate::pool) fn static_files(
         &self,
         query: &[u8],
-        cookies: &mut dyn Iterator<Item = &'a [u8]>,
+        cookies: &mut dyn Iterator<Item = &[u8]>,
     ) -> Option<StaticFiles> {
         if !self.registry.has_different_files() || !self.is_sticky() {
             return None;
