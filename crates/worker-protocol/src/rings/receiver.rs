@@ -46,9 +46,9 @@ pub struct Malformed;
 /// its own.
 pub const MAX_LONG_RECORD: usize = 256 << 20;
 
-/// The time for which a record to a worker waits until the worker can open the record's descriptors.
-/// A record to the front end waits longer: if clients have used up the descriptors of the front
-/// end, it would not help to end the worker.
+/// The time for which a record to a worker waits until the worker can open the record's
+/// descriptors. A record to the front end waits longer: if clients have used up the descriptors of
+/// the front end, it would not help to end the worker.
 const MAX_SHORTAGE: Duration = Duration::from_secs(10);
 
 impl fmt::Display for Malformed {
@@ -75,7 +75,8 @@ impl Receiver {
     ///
     /// # Errors
     /// Returns [`Malformed`] if the sender's word describes no record, if the record's descriptors
-    /// have not arrived, or if this process is a worker that has lacked descriptors for ten seconds.
+    /// have not arrived, or if this process is a worker that has lacked descriptors for ten
+    /// seconds.
     pub fn take(&mut self, out: &mut Vec<u8>) -> Result<Option<Arrived>, Malformed> {
         let taken = self.taken.load(Relaxed);
         let value = self.next_word().load(Acquire);
