@@ -279,8 +279,8 @@ fn each_wake_up_is_a_change_although_nothing_is_read() {
     let [counter, timer] = wakers.watched_by_front_end();
     let watched = [(1, wakers.watched_by_worker()), (2, counter), (3, timer)];
     for (number, descriptor) in &watched {
-        let mut event =
-            libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLET) as u32, u64: *number };
+        let events = u32::from_ne_bytes((libc::EPOLLIN | libc::EPOLLET).to_ne_bytes());
+        let mut event = libc::epoll_event { events, u64: *number };
         let (epoll, descriptor) = (epoll.as_raw_fd(), descriptor.as_raw_fd());
         // SAFETY: the descriptors are open, and the event is valid for the call.
         unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, descriptor, &raw mut event) };
