@@ -48,10 +48,10 @@ fn what_needs_a_descriptor_fails_for_its_client_and_nothing_is_lost() {
     exchange.begin_response(101);
     let mut later = ask(&mut front, &mut rings, 2);
     later.begin_response(200);
-    later.push_response_header(b"x-long", &[b'x'; 100_000]).unwrap();
+    later.push_response_header(b"x-long", &vec![b'x'; 100_000]).unwrap();
     let mut now = ask(&mut front, &mut rings, 3);
     now.begin_response(200);
-    now.set_response_body(&[b'x'; 100_000]);
+    now.set_response_body(&vec![b'x'; 100_000]);
 
     rings.send(Command::Respond(exchange), &link);
     let message = |payload| Command::Send { socket, kind: MessageKind::Binary, payload };

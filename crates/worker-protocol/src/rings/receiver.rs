@@ -45,7 +45,9 @@ pub struct Malformed;
 /// its own.
 pub const MAX_LONG_RECORD: usize = 256 << 20;
 
-/// The time for which a record waits until this process can open the record's descriptors again.
+/// The time for which a record to a worker waits until the worker can open the record's
+/// descriptors. A record to the front end waits longer: if clients have used up the descriptors of
+/// the front end, it would not help to end the worker.
 const MAX_SHORTAGE: Duration = Duration::from_secs(10);
 
 impl fmt::Display for Malformed {
@@ -72,7 +74,8 @@ impl Receiver {
     ///
     /// # Errors
     /// Returns [`Malformed`] if the sender's word describes no record, if the record's descriptors
-    /// have not arrived, or if this process has lacked descriptors for ten seconds.
+    /// have not arrived, or if this process is a worker that has lacked descriptors for ten
+    /// seconds.
     pub fn take(&mut self, out: &mut Vec<u8>) -> Result<Option<Arrived>, Malformed> {
         let taken = self.taken.load(Relaxed);
         let value = self.next_word().load(Acquire);
@@ -110,7 +113,8 @@ impl Receiver {
             Ok(packet) => packet,
             Err(error) if descriptor_channel::is_shortage(&error) => {
                 let since = *self.lacking_since.get_or_insert_with(Instant::now);
-                return if since.elapsed() < MAX_SHORTAGE { Ok(None) } else { Err(Malformed) };
+                let may_wait = self.sender == Side::Worker || since.elapsed() < MAX_SHORTAGE;
+                return if may_wait { Ok(None) } else { Err(Malformed) };
             }
             Err(_) => return Err(Malformed),
         };

@@ -304,6 +304,40 @@ fn no_wake_up_is_lost_and_nothing_changes_between_threads() {
     echo.join().unwrap();
 }
 
+#[test]
+#[cfg_attr(miri, ignore = "timers")]
+fn each_wake_up_is_a_change_although_nothing_is_read() {
+    use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+
+    let (_, wakers, _) = RingEnd::create().unwrap();
+    // SAFETY: the call creates a descriptor, which nothing else owns.
+    let epoll = unsafe { OwnedFd::from_raw_fd(libc::epoll_create1(libc::EPOLL_CLOEXEC)) };
+    let [counter, timer] = wakers.watched_by_front_end();
+    let watched = [(1, wakers.watched_by_worker()), (2, counter), (3, timer)];
+    for (number, descriptor) in &watched {
+        let events = u32::from_ne_bytes((libc::EPOLLIN | libc::EPOLLET).to_ne_bytes());
+        let mut event = libc::epoll_event { events, u64: *number };
+        let (epoll, descriptor) = (epoll.as_raw_fd(), descriptor.as_raw_fd());
+        // SAFETY: the descriptors are open, and the event is valid for the call.
+        unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, descriptor, &raw mut event) };
+    }
+    let next = |timeout| {
+        let mut event = libc::epoll_event { events: 0, u64: 0 };
+        // SAFETY: the descriptor is open, and the event is valid for the call.
+        unsafe { libc::epoll_wait(epoll.as_raw_fd(), &raw mut event, 1, timeout) };
+        event.u64
+    };
+    for _ in 0..100 {
+        wakers.wake_worker();
+        assert_eq!(next(10_000), 1);
+        wakers.wake_front_end();
+        assert_eq!(next(10_000), 2);
+        wakers.wake_front_end_within(Duration::from_micros(50));
+        assert_eq!(next(10_000), 3);
+        assert_eq!(next(0), 0);
+    }
+}
+
 /// Waits for a record. A lost wake-up is a wait that lasts to its limit.
 fn wait(end: &RingEnd) {
     end.own_sleep.announce(Sleep::Waiting);
