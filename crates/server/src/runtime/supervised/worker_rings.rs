@@ -68,6 +68,8 @@ pub struct WorkerRings {
     is_unannounced: bool,
     /// The time at which the oldest unannounced record was sent to a sleeping front end.
     oldest: Option<Instant>,
+    /// The time at which the timer expires that wakes the front end.
+    alarm: Option<Instant>,
     /// The requests of which the application has got only the heads.
     heads: ById<Head>,
     /// The tickets of requests whose heads the application still holds, although it will get them
@@ -150,6 +152,7 @@ impl WorkerRings {
             unsendable: Vec::new(),
             is_unannounced: false,
             oldest: None,
+            alarm: None,
             heads: ById::default(),
             abandoned: Vec::new(),
             sockets: ById::default(),
@@ -326,15 +329,15 @@ impl WorkerRings {
             return;
         }
         let now = Instant::now();
-        match self.oldest {
-            None => {
-                self.oldest = Some(now);
-                if !self.wakers.wake_front_end_within(MAX_DELAY) {
-                    self.flush();
-                }
+        if now - *self.oldest.get_or_insert(now) >= COALESCE {
+            self.flush();
+        } else if self.alarm.is_none_or(|alarm| alarm <= now) {
+            // Setting a timer costs as much as everything else here, so one that is set is not
+            // set again, although it may then expire early.
+            self.alarm = Some(now + MAX_DELAY);
+            if !self.wakers.wake_front_end_within(MAX_DELAY) {
+                self.flush();
             }
-            Some(oldest) if now - oldest >= COALESCE => self.flush(),
-            Some(_) => {}
         }
     }
 }
