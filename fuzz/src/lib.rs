@@ -14,4 +14,3 @@ pub mod static_files;
 pub mod trace;
 pub mod websocket;
 pub mod worker;
-pub mod worker_response;

@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::Path;
 
+use rookery_fuzz::worker::record::record;
 use rookery_fuzz::worker::routes::routes;
-use rookery_fuzz::worker::{cookie, frames, frames_cut, header, message};
-use rookery_fuzz::worker_response;
+use rookery_fuzz::worker::{cookie, message};
 
 /// Runs the target with each seed, with each prefix of a seed, and with one byte removed or
 /// replaced.
@@ -26,11 +26,6 @@ fn replay(target: &str, run: fn(&[u8]), least: usize) {
         seeds += 1;
     }
     assert!(seeds >= least, "{seeds} seeds");
-}
-
-#[test]
-fn replay_worker_headers() {
-    replay("worker_header", header, 5);
 }
 
 #[test]
@@ -60,33 +55,6 @@ fn replay_routes() {
 }
 
 #[test]
-fn replay_worker_responses() {
-    replay("worker_response", worker_response::response, 8);
-}
-
-#[test]
-fn worker_responses_are_cut_everywhere() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/worker_response");
-    for entry in fs::read_dir(corpus).unwrap() {
-        let seed = fs::read(entry.unwrap().path()).unwrap();
-        for at in 0..seed.len() - 3 {
-            worker_response::check(&seed[3..], at, seed[0] % 2 == 1);
-        }
-    }
-}
-
-#[test]
-fn replay_frames() {
-    replay("worker_frames", frames, 6);
-}
-
-#[test]
-fn frames_are_cut_everywhere() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/worker_frames");
-    for entry in fs::read_dir(corpus).unwrap() {
-        let seed = fs::read(entry.unwrap().path()).unwrap();
-        for cut in 0..=seed.len() - 2 {
-            frames_cut(&seed[2..], cut);
-        }
-    }
+fn replay_worker_records() {
+    replay("worker_record", record, 8);
 }

@@ -44,7 +44,7 @@ format.Server <- function(x, ...) {
   if (x$isRunning()) {
     handle <- as.integer(private$handle)
     sockets <- length(.Call(ffi_websockets, handle))
-    as_worker <- if (.Call(ffi_worker_uses_socket, handle)) paste0(" as ", worker_name())
+    as_worker <- if (.Call(ffi_worker_serves, handle)) paste0(" as ", worker_name())
     state <- paste0(
       "running", as_worker, ", ", counted(.Call(ffi_connections, handle), "connection"),
       if (sockets > 0) paste0(", ", counted(sockets, "WebSocket"))

@@ -338,7 +338,7 @@ Server <- R6::R6Class(
     listen = function(app, quiet, tls, limits, what, bind) {
       check_app(app)
       check_flag(quiet, "quiet")
-      inherits_socket <- takes_worker_socket(app)
+      inherits_socket <- takes_worker_requests(app)
       prepare()
       # At its prompt, R waits in its event loop, in which only package later can call the server's
       # code. On Windows, R's event loop cannot load it later (later_scheduling.c).

@@ -30,7 +30,8 @@
 #' so that the next request uses the new paths. If the supervisor does not
 #' confirm the change within two seconds, there is a warning of class
 #' `rookery_static_paths_unconfirmed`. If a path differs between workers, such
-#' as a folder in [tempdir()], the worker that gets the request serves it.
+#' as a folder in [tempdir()], clients with session affinity get the files of
+#' their worker. For other requests, the last change of the path applies.
 #'
 #' @param path The folder or file to serve, which must exist. `as.staticPath()`
 #'   also accepts the value of `staticPath()`.

@@ -1,10 +1,10 @@
-# The R functions of a worker of `rookery serve`. src/supervised_worker.c has the sockets that the supervisor
-# passed to this process.
+# The R functions of a worker of `rookery serve`. src/supervised_worker.c has what the supervisor passed
+# to this process.
 
-# Returns whether a server for `app` listens on the worker's socket, which the first server with an
-# app does. A server without an app is usually one that looks for a free port (as Shiny and probe()
+# Returns whether a server for `app` gets the worker's requests, which the first server with an app
+# does. A server without an app is usually one that looks for a free port (as Shiny and probe()
 # do) and would respond with 404. Further servers listen on the port that they were given.
-takes_worker_socket <- function(app) {
+takes_worker_requests <- function(app) {
   has_app <- !is.null(app) && !(is.list(app) && length(app) == 0)
   state <- if (has_app) .Call(ffi_worker_state)
   if (is.character(state)) {

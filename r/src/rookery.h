@@ -134,13 +134,13 @@ int64_t rk_allocations(void);
 
 // worker of a supervisor
 
-enum rk_worker_state { RK_WORKER_NONE = 0, RK_WORKER_SOCKET_FREE = 1, RK_WORKER_SOCKET_USED = 2,
+enum rk_worker_state { RK_WORKER_NONE = 0, RK_WORKER_FREE = 1, RK_WORKER_USED = 2,
     RK_WORKER_FAILED = 3 };
 
 // the arguments are called on another thread
 void rk_worker_join(void (*interrupt)(void), void (*collect)(void), void (*end)(void));
 int rk_worker_state(void);  // an enum rk_worker_state; after RK_WORKER_FAILED, see rk_error()
-int rk_worker_uses_socket(uint32_t listener);  // whether the listener uses the worker's socket
+int rk_worker_serves(uint32_t listener);  // whether the listener gets the worker's requests
 
 // R's stack and profiles
 

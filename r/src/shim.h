@@ -537,7 +537,7 @@ SEXP ffi_refuse(SEXP listener, SEXP held);
 
 SEXP ffi_worker_state(void);
 SEXP ffi_worker_gate(SEXP gate);
-SEXP ffi_worker_uses_socket(SEXP listener);
+SEXP ffi_worker_serves(SEXP listener);
 SEXP ffi_admin_start(SEXP at, SEXP target);
 SEXP ffi_admin_set_state(SEXP state, SEXP address);
 SEXP ffi_admin_stop(void);

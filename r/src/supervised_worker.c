@@ -67,13 +67,13 @@ void worker_init(void) {
     sigaction(look_signal, &action, NULL);
 }
 
-// Returns NULL in a process that is not a worker, TRUE if a server may listen on the worker's
-// socket, FALSE if a server does, and an error message if this process cannot be a worker.
+// Returns NULL in a process that is not a worker, TRUE if a server may get the worker's
+// requests, FALSE if a server gets them, and an error message if this process cannot be a worker.
 SEXP ffi_worker_state(void) {
     switch (rk_worker_state()) {
-    case RK_WORKER_SOCKET_FREE:
+    case RK_WORKER_FREE:
         return Rf_ScalarLogical(TRUE);
-    case RK_WORKER_SOCKET_USED:
+    case RK_WORKER_USED:
         return Rf_ScalarLogical(FALSE);
     case RK_WORKER_FAILED:
         return Rf_mkString(rk_error());
@@ -110,7 +110,7 @@ SEXP ffi_worker_gate(SEXP gate) {
     return Rf_ScalarLogical(count == 1);
 }
 
-// Returns whether a listener uses the worker's socket.
-SEXP ffi_worker_uses_socket(SEXP listener) {
-    return Rf_ScalarLogical(rk_worker_uses_socket((uint32_t)Rf_asInteger(listener)));
+// Returns whether a listener gets the worker's requests.
+SEXP ffi_worker_serves(SEXP listener) {
+    return Rf_ScalarLogical(rk_worker_serves((uint32_t)Rf_asInteger(listener)));
 }

@@ -97,7 +97,7 @@ SEXP ffi_worker_gate(SEXP gate) {
     return Rf_ScalarLogical(FALSE);
 }
 
-SEXP ffi_worker_uses_socket(SEXP listener) {
+SEXP ffi_worker_serves(SEXP listener) {
     (void)listener;
     return Rf_ScalarLogical(FALSE);
 }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use rookery_exchange::{
     Command, Event, Exchange, IoWaker, MessageKind, Payload, PushError, WakeUp, WebSocketId,
 };
-use rookery_server::{Application, MakeApplication, OriginPolicy, Upstream};
+use rookery_server::static_files::StaticFiles;
+use rookery_server::{Application, MakeApplication, OriginPolicy};
 use rookery_status::{Access, AccessToken, RouteTable};
 
 use crate::live_reload::{LiveReload, SCRIPT};
@@ -209,6 +210,14 @@ impl Application for DevelopmentApplication {
         self.inner.wants_head(exchange)
     }
 
+    fn static_files(
+        &self,
+        query: &[u8],
+        cookies: &mut dyn Iterator<Item = &[u8]>,
+    ) -> Option<StaticFiles> {
+        self.inner.static_files(query, cookies)
+    }
+
     fn drops_half_closed(&self) -> bool {
         self.inner.drops_half_closed()
     }
@@ -223,10 +232,6 @@ impl Application for DevelopmentApplication {
 
     fn has_capacity_for(&self, socket: WebSocketId) -> bool {
         self.inner.has_capacity_for(socket)
-    }
-
-    fn take_upstream(&self, socket: WebSocketId) -> Option<Upstream> {
-        self.inner.take_upstream(socket)
     }
 
     fn routes(&self) -> Option<Arc<RouteTable>> {

@@ -115,3 +115,24 @@ pub enum Command {
         page: Vec<u8>,
     },
 }
+
+impl Command {
+    /// Returns the id of the exchange, the WebSocket or the stream that the command concerns.
+    pub fn id(&self) -> ExchangeId {
+        match self {
+            Command::Respond(exchange) | Command::ReadBody(exchange) => exchange.id(),
+            Command::StreamBody { exchange, .. } | Command::BodyConsumed { exchange, .. } => {
+                *exchange
+            }
+            Command::Send { socket, .. }
+            | Command::Ping { socket }
+            | Command::Close { socket, .. }
+            | Command::Abort { socket } => *socket,
+            Command::Chunk { stream, .. }
+            | Command::ResumePulls { stream }
+            | Command::SendHead { stream }
+            | Command::EndStream { stream }
+            | Command::AbortStream { stream, .. } => *stream,
+        }
+    }
+}

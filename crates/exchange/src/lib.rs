@@ -32,6 +32,7 @@ mod stream_flow_control;
 mod trace_context;
 mod wakers;
 mod websocket_backlog;
+pub mod wire;
 
 pub use budget::{Budget, Charge, Share};
 pub use command::Command;
@@ -51,9 +52,9 @@ pub use payload::{AppToken, Lease, Payload, ReleaseQueue};
 pub use request_id::{RequestId, renew_request_ids, request_id_prefix};
 pub use secret_names::is_secret_name;
 pub use stream_flow_control::{
-    ChunkAdmission, EVENTS_RETRY, HIGH_MARK, LOW_MARK, PULL_HIGH_MARK, StreamEnd, StreamFlow,
-    StreamOptions, StreamedBody, accepts_events,
+    ChunkAdmission, EVENTS_RETRY, FlowObserver, HIGH_MARK, LOW_MARK, PULL_HIGH_MARK, StreamEnd,
+    StreamFlow, StreamOptions, StreamedBody, accepts_events,
 };
 pub use trace_context::{TraceContext, is_trace_state};
-pub use wakers::{AppWaker, IoWaker};
+pub use wakers::{AppWaker, IoWaker, SideQueue};
 pub use websocket_backlog::SendBacklog;

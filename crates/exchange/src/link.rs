@@ -33,8 +33,8 @@
 //! other side did.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 mod application_side;
 mod buffer_pool;
@@ -45,7 +45,7 @@ use self::buffer_pool::BufferPool;
 use self::queues::{CommandQueue, EventQueue};
 use crate::exchange::Exchange;
 use crate::payload::ReleaseQueue;
-use crate::wakers::{AppWaker, IoWaker};
+use crate::wakers::{AppWaker, IoWaker, SideQueue};
 
 /// The current activity of the application, which tells the server how to wake it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,6 +158,10 @@ pub struct Link {
     wants_capacity: AtomicBool,
     buffers: Mutex<BufferPool>,
     releases: Arc<ReleaseQueue>,
+    /// The queue of a worker's requests from the supervisor, if there is one.
+    side: OnceLock<Arc<dyn SideQueue>>,
+    /// The number of events that the application has taken from `side`.
+    side_taken: AtomicU64,
 }
 
 impl Link {
@@ -184,7 +188,29 @@ impl Link {
             wants_capacity: AtomicBool::new(false),
             buffers: Mutex::default(),
             releases,
+            side: OnceLock::new(),
+            side_taken: AtomicU64::new(0),
         })
+    }
+
+    /// Makes the application wait for the events of `side` as well. Must be called before the
+    /// application waits.
+    pub fn set_side_queue(&self, side: Arc<dyn SideQueue>) {
+        let _ = self.side.set(side);
+    }
+
+    /// Counts an event that the application has taken from the side queue.
+    pub fn count_taken_from_side(&self) {
+        self.side_taken.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the total number of events that the application has taken from both queues.
+    pub fn all_taken(&self) -> u64 {
+        self.taken() + self.side_taken.load(Ordering::Relaxed)
+    }
+
+    fn has_side_events(&self) -> bool {
+        self.side.get().is_some_and(|side| side.has_events())
     }
 
     /// Returns an empty buffer for a message, from the pool of unused buffers if there is one.
@@ -217,5 +243,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+#[cfg(test)]
+mod side_model;
 #[cfg(test)]
 mod tests;

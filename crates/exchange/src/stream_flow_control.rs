@@ -8,8 +8,8 @@
 //!   bytes of one response may wait to be written. If few bytes are waiting, however, a chunk of
 //!   any size is accepted, because the client is not slow then.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// The number of bytes waiting to be written to the client at which the application should pause a
 /// streamed response.
@@ -50,9 +50,6 @@ pub struct StreamOptions {
     /// compression, the response has no Content-Length, and the content type is compressible.
     /// Compression never delays a chunk.
     pub is_compressible: bool,
-    /// The status code that the client gets if the streamed response fails before any of it has
-    /// been sent; 0 means 500.
-    pub failed_status: u16,
 }
 
 /// The body of a streamed response: its options and its flow control.
@@ -104,6 +101,12 @@ pub enum StreamEnd {
 }
 
 impl StreamEnd {
+    /// Converts the number of a reason back to the reason. Returns `None` if no reason has it.
+    pub fn of_number(number: u8) -> Option<StreamEnd> {
+        use StreamEnd::{Client, Done, Error, Slow, Stop, Timeout};
+        [Done, Client, Error, Slow, Timeout, Stop].into_iter().find(|end| *end as u8 == number)
+    }
+
     /// Returns the reason for the end of a stream as one word for applications and logs, such as
     /// `done` or `timeout`.
     pub fn name(self) -> &'static str {
@@ -139,6 +142,18 @@ pub struct StreamFlow {
     /// continues the streamed response.
     is_awaited: AtomicBool,
     is_over: AtomicBool,
+    /// The status code that the client gets if the streamed response fails before any of it has
+    /// been sent; 0 means 500.
+    failed_status: AtomicU16,
+    /// Called when bytes have been written, if another process counts them as well.
+    observer: OnceLock<Box<dyn FlowObserver>>,
+}
+
+/// An observer of a streamed response, which is told when bytes of it have been written to the
+/// client. It runs on the server's thread.
+pub trait FlowObserver: Send + Sync + std::fmt::Debug {
+    /// Called after bytes have been written.
+    fn on_written(&self);
 }
 
 const NO_LENGTH: u64 = u64::MAX;
@@ -163,6 +178,8 @@ impl StreamFlow {
             chunks: AtomicUsize::new(0),
             is_awaited: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
+            failed_status: AtomicU16::new(0),
+            observer: OnceLock::new(),
         }
     }
 
@@ -197,6 +214,17 @@ impl StreamFlow {
         // Set before the chunk is sent, so that the server sees the flag when it writes the chunk.
         self.is_awaited.store(true, Ordering::Release);
         ChunkAdmission::Pause
+    }
+
+    /// Sets the status code that the client gets if the streamed response fails before any of it
+    /// has been sent. The default is 500.
+    pub fn set_failed_status(&self, status: u16) {
+        self.failed_status.store(status, Ordering::Relaxed);
+    }
+
+    /// Sets the observer of the bytes that are written. Further calls have no effect.
+    pub fn set_observer(&self, observer: Box<dyn FlowObserver>) {
+        let _ = self.observer.set(observer);
     }
 
     // ---- called by both sides ----
@@ -245,7 +273,15 @@ impl StreamFlow {
     /// true if the application has paused and the server must now notify it.
     pub fn on_written(&self, len: usize) -> bool {
         let waiting = self.waiting.fetch_sub(len, Ordering::Relaxed) - len;
+        if let Some(observer) = self.observer.get().filter(|_| len > 0) {
+            observer.on_written();
+        }
         waiting < LOW_MARK && self.is_awaited.swap(false, Ordering::Acquire)
+    }
+
+    /// Returns the status code that the client gets if nothing has been sent, or 0 for 500.
+    pub fn failed_status(&self) -> u16 {
+        self.failed_status.load(Ordering::Relaxed)
     }
 
     /// Records that the streamed response has ended.

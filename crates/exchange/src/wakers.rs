@@ -25,3 +25,22 @@ pub trait IoWaker: Send + Sync {
     /// Each call replaces the timer of the previous call.
     fn wake_within(&self, delay: Duration);
 }
+
+/// A second queue of events for the application, which waits for it together with the
+/// [`Link`](crate::Link). A worker's requests arrive in it directly from the supervisor.
+pub trait SideQueue: Send + Sync {
+    /// Returns true if an event has arrived that the application has not taken.
+    fn has_events(&self) -> bool;
+
+    /// Sleeps until [`wake`](Self::wake) is called or an event arrives, but at most for `timeout`.
+    /// Returns at once if `has_others`, called after other threads can see that the application
+    /// sleeps, returns true. Called on the application's thread.
+    fn sleep(&self, timeout: Duration, has_others: &dyn Fn() -> bool);
+
+    /// Ends [`sleep`](Self::sleep). Called on any thread.
+    fn wake(&self);
+
+    /// Announces that the application waits outside the link, or no longer does. An event that
+    /// arrives meanwhile calls the application's [`AppWaker`].
+    fn set_parked(&self, is_parked: bool);
+}

@@ -47,13 +47,40 @@ impl SendBacklog {
         }
         let sent = self.sent.load(Ordering::Relaxed);
         self.sent.store(sent + len as u64, Ordering::Relaxed);
-        let is_high = self.waiting() > HIGH_MARK;
+        let is_high = self.is_high();
         if is_high {
             // Set before the message is sent, so that the server sees the flag when it writes the
             // message.
             self.is_awaited.store(true, Ordering::Release);
         }
         Some(!is_high)
+    }
+
+    /// Returns true if the application should wait for [`Event::Drained`](crate::Event::Drained).
+    pub fn is_high(&self) -> bool {
+        self.waiting() > HIGH_MARK
+    }
+
+    // ---- called on behalf of a server in another process ----
+
+    /// Records that the process that has the WebSocket's connection has written `total` bytes of
+    /// messages so far.
+    pub fn set_written(&self, total: u64) {
+        self.arrived.store(total, Ordering::Release);
+    }
+
+    // ---- called on behalf of an application in another process ----
+
+    /// Returns the number of bytes of messages that have been written so far. It is too low by the
+    /// frame headers of the messages that wait.
+    pub fn written(&self) -> u64 {
+        let arrived = self.arrived.load(Ordering::Relaxed);
+        arrived.saturating_sub(self.queued.load(Ordering::Relaxed) as u64)
+    }
+
+    /// Records that the application waits for [`Event::Drained`](crate::Event::Drained).
+    pub fn await_drained(&self) {
+        self.is_awaited.store(true, Ordering::Relaxed);
     }
 
     // ---- called by both sides ----
@@ -144,6 +171,21 @@ mod tests {
         assert!(!backlog.take_drained());
         backlog.on_arrived(2 * HIGH_MARK, 2 * HIGH_MARK);
         assert!(backlog.take_drained());
+    }
+
+    #[test]
+    fn two_processes_count_the_same_bytes() {
+        let (app, server) = (SendBacklog::default(), SendBacklog::default());
+        assert_eq!(app.count_sent(2 * HIGH_MARK), Some(false));
+        server.await_drained();
+        server.on_arrived(2 * HIGH_MARK, 2 * HIGH_MARK);
+        assert_eq!(server.written(), 0);
+        server.on_written(HIGH_MARK);
+        app.set_written(server.written());
+        assert_eq!(app.waiting(), HIGH_MARK);
+        assert!(server.take_drained());
+        app.set_written(server.written());
+        assert_eq!((app.waiting(), app.count_sent(1)), (0, Some(true)));
     }
 
     #[test]

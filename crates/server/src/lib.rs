@@ -38,11 +38,11 @@ mod runtime;
 pub mod static_files;
 mod websocket;
 
-pub use application::application::{Application, MakeApplication, Upstream};
+pub use application::application::{Application, MakeApplication};
 pub use config::{Config, LimitKind, Limits, NamedLimit, Shares};
 #[doc(hidden)]
 pub use http::http2::frames_for_fuzzer;
-pub use http::listener_config::{Downstream, ListenerConfig, Notice, Redirect};
+pub use http::listener_config::{ListenerConfig, Notice, Redirect};
 pub use http::request::session_cookie;
 pub use http::request::spool_folder::SpoolFolder;
 pub use http::response::compress;
@@ -51,10 +51,6 @@ pub use logging::{access_log, output};
 pub use net::descriptor::close_in_child;
 pub use net::inherited_sockets::{InheritedAddress, InheritedSockets};
 pub use net::literal_address::literal_address;
-#[cfg(windows)]
-pub use net::local::PipeStream;
-#[cfg(unix)]
-pub use net::local::UnixStream;
 pub use net::network_address::network_address;
 pub use net::proxy_header;
 pub use net::trusted_proxies::{InvalidProxy, TrustedProxies};
@@ -62,9 +58,8 @@ pub use rejection::Rejection;
 pub use rookery_websocket::protocol::handshake::OriginPolicy;
 pub use runtime::{
     Confirmation, ListenError, Listener, LivenessProbe, Server, Supervision, SupervisorRequest,
+    WorkerRings,
 };
-#[doc(hidden)]
-pub use websocket::tunnel::track_frames_for_fuzzer;
 
 pub mod tls {
     //! The TLS settings of a listener ([`ListenerConfig::tls`](crate::ListenerConfig::tls)), and

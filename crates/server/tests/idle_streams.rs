@@ -42,7 +42,6 @@ fn a_silent_stream_of_events_holds_little() {
         is_events: true,
         heartbeat: 0,
         is_compressible: false,
-        failed_status: 0,
     };
     let mut streams = Vec::new();
     let _application = Application::start(&server, move |link, event| {

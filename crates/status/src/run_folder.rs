@@ -1,5 +1,5 @@
-//! The run folder of a server, which contains its admin socket and the sockets and temporary files
-//! of its workers. Only the server's user has access. The folder is removed when the server ends.
+//! The run folder of a server, which contains its admin socket and the temporary files of its
+//! workers. Only the server's user has access. The folder is removed when the server ends.
 
 use std::fs::{self, File};
 use std::io;
@@ -34,8 +34,8 @@ const MOST_PATH: usize =
 /// path has 49 bytes.
 const IN_FOLDER: usize = 36;
 
-/// The run folder of a server, with its sockets and temporary files. The folder is removed when
-/// this value is dropped.
+/// The run folder of a server, with its admin socket and temporary files. The folder is removed
+/// when this value is dropped.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
@@ -85,20 +85,13 @@ impl RunFolder {
         &self.path
     }
 
-    /// Returns the path of the Unix socket on which a worker listens. `slot` is the worker's
-    /// numbered place, and `epoch` the number of its start. A new worker therefore does not listen
-    /// at the path of an old one.
-    pub fn socket(&self, slot: u32, epoch: u64) -> PathBuf {
-        self.path.join(format!("{slot}.{epoch}"))
-    }
-
     /// Creates the folder for a worker's temporary files. `slot` is the worker's numbered place,
     /// and `epoch` the number of its start. Each start therefore gets a folder of its own.
     ///
     /// # Errors
     /// Returns the system's error if the folder cannot be created.
     pub fn temporary(&self, slot: u32, epoch: u64) -> io::Result<PathBuf> {
-        let path = temporary_folder(&self.socket(slot, epoch), slot, epoch);
+        let path = self.path.join(format!("tmp-{slot}.{epoch}"));
         file::private_folder(&mut fs::DirBuilder::new()).create(&path)?;
         Ok(path)
     }
@@ -108,11 +101,6 @@ impl RunFolder {
 fn is_long(parent: &Path) -> bool {
     // `parent` is followed by a separator, and the path by a zero.
     parent.as_os_str().len() + 1 + PREFIX.len() + IN_FOLDER + 1 > MOST_PATH
-}
-
-/// Returns the path of the folder for the temporary files of the worker with this socket.
-pub fn temporary_folder(socket: &Path, slot: u32, epoch: u64) -> PathBuf {
-    socket.with_file_name(format!("tmp-{slot}.{epoch}"))
 }
 
 /// The name of the admin listener's socket in a run folder.
@@ -304,7 +292,7 @@ mod tests {
         fs::create_dir(&long).unwrap();
         let folder = RunFolder::create(&long).unwrap();
         assert!(folder.path.starts_with("/tmp"));
-        assert!(folder.socket(u32::MAX, u64::MAX).as_os_str().len() < MOST_PATH);
+        assert!(admin_socket(folder.path()).as_os_str().len() < MOST_PATH);
         // The temporary folder of a user of macOS.
         assert!(!is_long(Path::new("/var/folders/zz/zyxvpxvq6csfxvn_n0000000000000/T/")));
     }

@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rookery_server::static_files::StaticPath;
+use rookery_server::static_files::{StaticFiles, StaticPath};
 use rookery_status::Counter;
-use rookery_worker_protocol::{BegunRequests, Scoreboard, SharedScoreboard, Ticket};
+use rookery_worker_protocol::rings::{RingEnd, RingWakers};
+use rookery_worker_protocol::{BegunRequests, Scoreboard, SharedScoreboard, Snapshot, Ticket};
 
 use crate::pool_counters::QueueGauge;
 use crate::worker_id::WorkerId;
@@ -43,20 +44,23 @@ pub struct Backend {
     /// The worker's random id. Requests of a Shiny session contain it in the parameter `w=` of
     /// their URL.
     pub id: WorkerId,
-    /// The path of the Unix socket that the worker listens on.
-    pub socket: PathBuf,
+    /// The folder of the worker's temporary files.
+    pub folder: PathBuf,
     /// The worker's scoreboard: shared memory in which the worker publishes its state and counters.
     pub scoreboard: SharedScoreboard,
     pub(crate) availability: AtomicU8,
     is_sticky: AtomicBool,
     sees_heads: AtomicBool,
+    is_violating: AtomicBool,
     /// The requests that R was processing when the worker last exceeded the worker timeout.
     pub(crate) timed_out: Mutex<BegunRequests>,
     /// The time in milliseconds within which the pool closes the worker's WebSockets before the
     /// worker ends; 0 if the worker is not about to end.
     pub(crate) session_close_time: AtomicU64,
     /// The static paths (URL prefixes that are served from files) that the worker has announced.
-    static_paths: Mutex<StaticPaths>,
+    pub(crate) files: StaticFiles,
+    /// The front end's end of the rings to the worker, until the pool takes it.
+    rings: Mutex<Option<(RingEnd, RingWakers)>>,
     /// The worker's load, as counted by the pool, which assigns requests to workers.
     pub(crate) load: Load,
 }
@@ -71,6 +75,10 @@ pub(crate) type StaticPaths = BTreeMap<String, StaticPath>;
 pub(crate) struct Load {
     /// The number of requests that the worker has received and not finished.
     pub(crate) in_flight: AtomicUsize,
+    /// The number of requests that were put into the rings, and that the worker has not declined.
+    pub(crate) in_rings: AtomicU64,
+    /// The number of open streamed responses whose chunks cross in the rings.
+    pub(crate) streams: AtomicU64,
     /// The number of the worker's open WebSockets.
     pub(crate) sessions: AtomicUsize,
     /// The number of requests that the worker has responded to.
@@ -91,31 +99,45 @@ impl AsRef<Scoreboard> for Backend {
 
 impl Backend {
     /// Creates the record of a worker that is ready for requests. `slot` is the number of its slot,
-    /// and `epoch` its serial number among all started workers.
+    /// and `epoch` its serial number among all started workers. `rings` is the front end's end of
+    /// the rings to the worker.
     pub fn new(
         (slot, epoch): (u32, u64),
         pid: u32,
         id: WorkerId,
-        socket: PathBuf,
+        folder: PathBuf,
         scoreboard: SharedScoreboard,
+        rings: (RingEnd, RingWakers),
     ) -> Arc<Backend> {
         let availability = AtomicU8::new(Availability::Ready as u8);
-        let [is_sticky, sees_heads] = [false; 2].map(AtomicBool::new);
+        let [is_sticky, sees_heads, is_violating] = [false; 3].map(AtomicBool::new);
         Arc::new(Backend {
             slot,
             epoch,
             pid,
             id,
-            socket,
+            folder,
             scoreboard,
             availability,
             is_sticky,
             sees_heads,
+            is_violating,
             timed_out: Mutex::default(),
             session_close_time: AtomicU64::new(0),
-            static_paths: Mutex::default(),
+            files: StaticFiles::new(),
+            rings: Mutex::new(Some(rings)),
             load: Load::default(),
         })
+    }
+
+    /// Returns the rings that [`take_rings`](Self::take_rings) has taken.
+    pub(crate) fn return_rings(&self, rings: (RingEnd, RingWakers)) {
+        *self.rings.lock().unwrap_or_else(PoisonError::into_inner) = Some(rings);
+    }
+
+    /// Removes and returns the front end's end of the rings to the worker.
+    pub(crate) fn take_rings(&self) -> Option<(RingEnd, RingWakers)> {
+        self.rings.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Sets whether the worker's app has sessions, that is, keeps state for each client between
@@ -146,6 +168,26 @@ impl Backend {
     /// The client then gets 504, even if R still responds.
     pub(crate) fn has_timed_out(&self, ticket: Ticket) -> bool {
         self.timed_out.lock().unwrap_or_else(PoisonError::into_inner).contains(ticket)
+    }
+
+    /// Returns the numbers on the worker's scoreboard. The requests that were passed to R include
+    /// those in the rings, and so do its streams.
+    pub(crate) fn read_scoreboard(&self) -> Snapshot {
+        let snapshot = self.scoreboard.read();
+        // Read later, so that R has not taken more requests than were passed to it.
+        let handed = snapshot.handed.saturating_add(self.load.in_rings.load(Ordering::Acquire));
+        let streams = snapshot.streams.saturating_add(self.load.streams.load(Ordering::Relaxed));
+        Snapshot { handed, streams, ..snapshot }
+    }
+
+    /// Records that the worker has written something to the rings that the protocol does not allow.
+    pub(crate) fn set_violating(&self) {
+        self.is_violating.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns true if the worker has violated the protocol, so that it must be killed.
+    pub fn is_violating(&self) -> bool {
+        self.is_violating.load(Ordering::Relaxed)
     }
 
     /// Returns the time within which the worker's WebSockets are to be closed before the worker
@@ -186,7 +228,7 @@ impl Backend {
         self.load.responses.load(Ordering::Relaxed).max(self.scoreboard.read().done)
     }
 
-    pub(crate) fn lock_static_paths(&self) -> MutexGuard<'_, StaticPaths> {
-        self.static_paths.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn static_paths(&self) -> StaticPaths {
+        self.files.paths().into_iter().collect()
     }
 }

@@ -3,13 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rookery_server::session_cookie::SessionCookie;
-use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
+use rookery_server::static_files::{StaticFiles, StaticPath};
 use rookery_status::RecentErrors;
 use rookery_trace::Tracer;
 use rookery_worker_protocol::RouteTable;
@@ -19,23 +18,30 @@ use crate::backend::{Availability, Backend, StaticPaths};
 use crate::pool_counters::PoolCounters;
 use crate::report::SharedReport;
 
-/// Returns the static paths (URL prefixes that are served from files) that the supervisor's front
-/// end serves. `announced` contains the paths that each worker has announced. If the settings of a
-/// path differ between workers, the front end does not serve it, and requests for it are sent to a
-/// worker.
-fn common_static_paths(announced: &[&StaticPaths]) -> StaticPaths {
-    let excluded = || StaticPath {
-        path: PathBuf::new(),
-        overrides: Overrides { exclude: Some(true), ..Overrides::default() },
-    };
-    let keys = announced.iter().flat_map(|paths| paths.keys());
-    keys.map(|key| {
-        let first = announced[0].get(key);
-        let is_common = announced.iter().all(|paths| paths.get(key) == first);
-        let path = first.filter(|_| is_common).cloned().unwrap_or_else(excluded);
-        (key.clone(), path)
-    })
-    .collect()
+/// The static paths (URL prefixes that are served from files) that the front end serves, as the
+/// last change of a worker has set them. Each of them is a path of a worker that still serves.
+#[derive(Debug, Default)]
+struct LastPaths(StaticPaths);
+
+impl LastPaths {
+    /// Applies the change of one worker's paths.
+    fn change(&mut self, before: &StaticPaths, now: &StaticPaths) {
+        self.0.retain(|key, _| !before.contains_key(key) || now.contains_key(key));
+        let changed = now.iter().filter(|(key, path)| before.get(*key) != Some(*path));
+        self.0.extend(changed.map(|(key, path)| (key.clone(), path.clone())));
+    }
+
+    /// Replaces the paths that no worker has any more by those of other workers with the same key.
+    fn keep_only(&mut self, announced: &[&StaticPaths]) {
+        self.0.retain(|key, path| {
+            let mut others = announced.iter().filter_map(|paths| paths.get(key)).peekable();
+            let first = others.peek().copied();
+            if others.all(|other| other != path) {
+                first.inspect(|first| path.clone_from(first));
+            }
+            first.is_some()
+        });
+    }
 }
 
 /// A trait for creating session cookies, each of which names a worker.
@@ -49,12 +55,14 @@ pub(crate) trait CookieFactory: Send + Sync {
 pub struct BackendRegistry {
     /// The creator of session cookies; not set if sessions have no cookie.
     cookie_factory: OnceLock<Box<dyn CookieFactory>>,
-    backends: Mutex<Vec<Arc<Backend>>>,
+    backends: Mutex<(Vec<Arc<Backend>>, LastPaths)>,
     /// The notification that a worker has been added, removed or changed.
     pub(crate) changed: Notify,
-    /// The static paths (URL prefixes that are served from files) that the front end serves,
-    /// because they are the same in all workers.
+    /// The static paths (URL prefixes that are served from files) that the front end serves for
+    /// requests that name no worker.
     files: StaticFiles,
+    /// Whether the static paths differ between workers.
+    has_different_files: AtomicBool,
     /// The counters of the pool, which assigns requests to workers.
     pub(crate) counters: PoolCounters,
     /// The tracer of the front end, which also records the starts of workers; not set if nothing is
@@ -99,10 +107,11 @@ impl BackendRegistry {
 
     /// Adds a worker that is ready for requests to the registry.
     pub fn add(&self, backend: &Arc<Backend>) {
-        let mut backends = self.lock();
-        backends.push(Arc::clone(backend));
-        self.publish_static_paths(&backends);
-        drop(backends);
+        let mut lock = self.lock();
+        lock.0.push(Arc::clone(backend));
+        lock.1.change(&StaticPaths::new(), &backend.static_paths());
+        self.publish_static_paths(&mut lock);
+        drop(lock);
         self.changed.notify_one();
     }
 
@@ -110,6 +119,7 @@ impl BackendRegistry {
     pub fn drain(&self, backend: &Backend) {
         let from = [Availability::Ready, Availability::Suspended];
         self.transition(backend, &from, Availability::Draining);
+        self.publish_static_paths(&mut self.lock());
     }
 
     /// Suspends a worker, so that it gets no requests until [`resume`](Self::resume).
@@ -159,10 +169,10 @@ impl BackendRegistry {
     /// requests that R had begun.
     pub fn remove(&self, backend: &Backend) {
         backend.availability.store(Availability::Dead as u8, Ordering::Release);
-        let mut backends = self.lock();
-        backends.retain(|other| other.epoch != backend.epoch);
-        self.publish_static_paths(&backends);
-        drop(backends);
+        let mut lock = self.lock();
+        lock.0.retain(|other| other.epoch != backend.epoch);
+        self.publish_static_paths(&mut lock);
+        drop(lock);
         self.changed.notify_one();
     }
 
@@ -175,30 +185,44 @@ impl BackendRegistry {
     /// Replaces the static paths (URL prefixes that are served from files) that a worker has
     /// announced. They take effect once the worker has been added to the registry.
     pub fn set_static_paths(&self, backend: &Backend, paths: BTreeMap<String, StaticPath>) {
-        let backends = self.lock();
-        *backend.lock_static_paths() = paths;
-        self.publish_static_paths(&backends);
+        let mut lock = self.lock();
+        let before = backend.static_paths();
+        // The paths were checked when they were read.
+        if backend.files.replace(paths.clone()).is_err() {
+            return;
+        }
+        if lock.0.iter().any(|other| other.epoch == backend.epoch) {
+            lock.1.change(&before, &paths);
+            self.publish_static_paths(&mut lock);
+        }
     }
 
-    /// Makes the front end serve the static paths (URL prefixes that are served from files) that
-    /// are the same in all workers, including draining ones.
-    fn publish_static_paths(&self, backends: &[Arc<Backend>]) {
-        let announced: Vec<_> =
-            backends.iter().map(|backend| backend.lock_static_paths()).collect();
-        let announced: Vec<&StaticPaths> = announced.iter().map(|paths| &**paths).collect();
-        // The paths were checked when they were read. If they are refused nevertheless, the workers
-        // serve them.
-        if self.files.replace(common_static_paths(&announced)).is_err() {
-            let _ = self.files.replace(StaticPaths::new());
+    /// Makes the front end serve the static paths (URL prefixes that are served from files) of the
+    /// workers. Those of draining workers apply only to the requests that name these workers.
+    fn publish_static_paths(&self, (backends, last): &mut (Vec<Arc<Backend>>, LastPaths)) {
+        let is_staying = |it: &&Arc<Backend>| it.availability() != Availability::Draining;
+        let paths = |backend: &Arc<Backend>| backend.static_paths();
+        let mut announced: Vec<_> = backends.iter().filter(is_staying).map(paths).collect();
+        if announced.is_empty() {
+            announced = backends.iter().map(paths).collect();
         }
+        last.keep_only(&announced.iter().collect::<Vec<_>>());
+        let is_different = backends.iter().any(|backend| backend.static_paths() != last.0);
+        self.has_different_files.store(is_different, Ordering::Relaxed);
+        let _ = self.files.replace(last.0.clone());
+    }
+
+    /// Returns true if the static paths differ between workers.
+    pub(crate) fn has_different_files(&self) -> bool {
+        self.has_different_files.load(Ordering::Relaxed)
     }
 
     /// Returns all workers in the registry. A worker is in the registry until it has ended.
     pub fn backends(&self) -> Vec<Arc<Backend>> {
-        self.lock().clone()
+        self.lock().0.clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Backend>>> {
+    fn lock(&self) -> MutexGuard<'_, (Vec<Arc<Backend>>, LastPaths)> {
         self.backends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -212,38 +236,23 @@ mod tests {
         list.iter().map(|(key, at)| ((*key).to_owned(), path(at))).collect()
     }
 
-    /// Returns the URL prefixes that the front end serves, each with its folder. Each list in
-    /// `announced` is announced by one worker. The folder `-` means that the prefix is excluded.
-    fn served(announced: &[&[(&str, &str)]]) -> Vec<(String, String)> {
-        let announced: Vec<_> = announced.iter().map(|list| paths(list)).collect();
-        let announced: Vec<_> = announced.iter().collect();
-        let at = |path: StaticPath| match path.overrides.exclude {
-            Some(true) => "-".to_owned(),
-            _ => path.path.display().to_string(),
-        };
-        common_static_paths(&announced).into_iter().map(|(key, path)| (key, at(path))).collect()
-    }
-
     #[test]
-    fn excludes_paths_that_differ_between_workers() {
-        let pairs = |list: &[(&str, &str)]| {
-            list.iter().map(|(key, at)| ((*key).to_owned(), (*at).to_owned())).collect::<Vec<_>>()
-        };
-        assert!(served(&[]).is_empty());
-        assert!(served(&[&[], &[]]).is_empty());
-        assert_eq!(served(&[&[("/", "/w"), ("/a", "/x")]]), pairs(&[("/", "/w"), ("/a", "/x")]));
-        let same: &[_] = &[("/", "/w")];
-        assert_eq!(served(&[same, same, same]), pairs(same));
-        // A path with another folder or none is excluded, and the shorter path does not apply.
-        assert_eq!(
-            served(&[&[("/", "/w"), ("/a", "/1")], &[("/", "/w"), ("/a", "/2")]]),
-            pairs(&[("/", "/w"), ("/a", "-")])
-        );
-        assert_eq!(
-            served(&[&[("/", "/w")], &[("/", "/w"), ("/a", "/2")]]),
-            pairs(&[("/", "/w"), ("/a", "-")])
-        );
-        // A worker that has announced nothing serves everything itself.
-        assert_eq!(served(&[same, &[]]), pairs(&[("/", "-")]));
+    fn the_last_change_of_a_path_wins_while_its_worker_serves() {
+        let mut last = LastPaths::default();
+        let [one, two] = [paths(&[("/", "/w"), ("/a", "/1")]), paths(&[("/", "/w"), ("/a", "/2")])];
+        last.change(&StaticPaths::new(), &one);
+        last.change(&StaticPaths::new(), &two);
+        assert_eq!(last.0, two);
+        // A path that one worker removes is not served, although another worker still has it.
+        let none = paths(&[("/", "/w")]);
+        last.change(&two, &none);
+        assert_eq!(last.0, none);
+        last.change(&none, &two);
+        last.keep_only(&[&one, &two]);
+        assert_eq!(last.0, two);
+        last.keep_only(&[&one]);
+        assert_eq!(last.0, one);
+        last.keep_only(&[]);
+        assert!(last.0.is_empty());
     }
 }

@@ -31,9 +31,6 @@ pub use backend::{Availability, Backend};
 #[cfg(unix)]
 pub use backend_registry::BackendRegistry;
 #[cfg(unix)]
-#[doc(hidden)]
-pub use pool::{ParsedResponse, parse_response_for_fuzzer};
-#[cfg(unix)]
 pub use pool::{
     PoolLimits, SessionAffinity, pool, read_cookies_for_fuzzer, read_query_for_fuzzer, server_name,
 };

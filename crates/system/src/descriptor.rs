@@ -92,6 +92,13 @@ pub fn peer_user(fd: BorrowedFd<'_>) -> Option<libc::uid_t> {
     }
 }
 
+/// The flag of each call that sends: a peer that has disconnected is an error instead of SIGPIPE.
+#[cfg(not(target_vendor = "apple"))]
+pub(crate) const NO_SIGNAL: libc::c_int = libc::MSG_NOSIGNAL;
+/// The flag of each call that sends. [`disable_broken_pipe_signal`] has set what it stands for.
+#[cfg(target_vendor = "apple")]
+pub(crate) const NO_SIGNAL: libc::c_int = 0;
+
 /// Makes a write to a socket whose peer has disconnected return an error instead of raising
 /// SIGPIPE. Does nothing on systems where each write requests the same by `MSG_NOSIGNAL`.
 pub fn disable_broken_pipe_signal(fd: BorrowedFd<'_>) {

@@ -14,13 +14,27 @@
 //! On Unix systems only:
 //! - `descriptor`: properties of descriptors and sockets
 //! - `packets`: sockets that preserve message boundaries
+//! - `descriptor_channel`: sockets that pass descriptors to another process
+//! - `content_file`: files by which bytes are passed to another process
+//! - `wake_socket`: sockets that wake another process
+//!
+//! On Linux only:
+//! - `shared_wait`: waiting for another process (futex)
 //!
 //! Where systems differ, a module has one file for each kind of system, with the same functions.
 //! The feature `portable` makes Linux use the code of other systems, so that tests can run it.
 
 pub mod clock;
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
+#[path = "content_file/sealed.rs"]
+pub mod content_file;
+#[cfg(all(unix, not(all(target_os = "linux", not(feature = "portable")))))]
+#[path = "content_file/temporary.rs"]
+pub mod content_file;
 #[cfg(unix)]
 pub mod descriptor;
+#[cfg(unix)]
+pub mod descriptor_channel;
 pub mod disk;
 pub mod file;
 #[cfg(unix)]
@@ -38,8 +52,12 @@ pub mod packets;
 pub mod packets;
 pub mod random;
 pub mod shared_memory;
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
+pub mod shared_wait;
 pub mod signals;
 pub mod socket;
+#[cfg(unix)]
+pub mod wake_socket;
 
 /// Converts the result of a system call, which is -1 on failure, to a `Result`.
 #[cfg(unix)]

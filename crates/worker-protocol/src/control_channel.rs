@@ -3,23 +3,10 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use rookery_system::descriptor;
 use rookery_system::packets::PacketSocket;
 
 use crate::error_report::{ErrorReport, MAX_ERROR_REPORT_SIZE};
 use crate::message::{ANNOUNCEMENT, ERROR_REPORT, MESSAGE_BYTES, Message};
-
-/// Returns true if the process at the other end of a Unix socket runs as the user of this process
-/// or as root. A worker accepts requests only over connections from such a process.
-pub fn is_trusted_peer(connection: BorrowedFd<'_>) -> bool {
-    // SAFETY: `geteuid` takes no arguments and never fails.
-    let own = unsafe { libc::geteuid() };
-    descriptor::peer_user(connection).is_some_and(|peer| may_pass_on(peer, own))
-}
-
-fn may_pass_on(peer: libc::uid_t, own: libc::uid_t) -> bool {
-    peer == own || peer == 0
-}
 
 /// One end of the control channel, over which a supervisor and a worker exchange
 /// [messages](Message), one in each packet. No method blocks. Callers poll the descriptor, which
@@ -219,33 +206,5 @@ impl AsFd for ControlChannel {
 impl AsRawFd for ControlChannel {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_fd().as_raw_fd()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn peers_of_the_same_user_and_root_are_trusted() {
-        for (peer, own, expected) in [
-            (0, 0, true),
-            (7, 7, true),
-            (0, 7, true),
-            (7, 0, false),
-            (7, 8, false),
-            (u32::MAX, 7, false),
-        ] {
-            assert_eq!(may_pass_on(peer, own), expected, "{peer} to {own}");
-        }
-    }
-
-    #[test]
-    #[cfg(target_os = "linux")]
-    #[cfg_attr(miri, ignore = "sockets")]
-    fn the_other_end_of_a_socket_pair_is_trusted_and_a_file_is_not() {
-        let (end, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        assert!(is_trusted_peer(end.as_fd()));
-        assert!(!is_trusted_peer(std::fs::File::open("/dev/null").unwrap().as_fd()));
     }
 }

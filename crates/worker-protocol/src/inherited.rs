@@ -4,21 +4,18 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
-use std::os::unix::net::UnixListener;
 
 use rookery_system::{descriptor, shared_memory};
 
 use crate::control_channel::ControlChannel;
 use crate::public_listeners::PublicSockets;
+use crate::rings::{RingEnd, RingHandles, RingWakers};
 use crate::shared_scoreboard::SharedScoreboard;
 use crate::variables;
 
 /// The descriptors and settings that a worker process inherited from its supervisor.
 #[derive(Debug)]
 pub struct Inherited {
-    /// The Unix socket on which the worker accepts requests from its supervisor. The socket is
-    /// non-blocking.
-    pub listener: UnixListener,
     /// The control channel over which the worker exchanges messages with its supervisor.
     pub control: ControlChannel,
     /// The scoreboard, which is the shared memory in which the worker records what it is doing.
@@ -32,6 +29,8 @@ pub struct Inherited {
     /// The cookie by which clients are assigned to this worker: the value of the environment
     /// variable [`COOKIE`](crate::COOKIE).
     pub cookie: Option<String>,
+    /// The worker's end of the rings, and what wakes each side.
+    pub rings: (RingEnd, RingWakers),
 }
 
 /// The error for a worker whose inherited descriptors or settings are unusable. It names the
@@ -57,12 +56,12 @@ impl std::error::Error for InheritedError {}
 impl Inherited {
     /// Takes ownership of the descriptors that a worker inherited, and removes the environment
     /// variables that name them. Returns `None` in a process that is not a worker, that is, if none
-    /// of the three variables in [`DESCRIPTORS`](variables::DESCRIPTORS) is set. Programs that this
+    /// of the variables in [`DESCRIPTORS`](variables::DESCRIPTORS) is set. Programs that this
     /// process starts later do not inherit the descriptors.
     ///
     /// # Errors
     /// Returns an error if a variable is missing or names a descriptor of the wrong kind. The
-    /// variables are removed even then. If one of the three variables in
+    /// variables are removed even then. If one of the variables in
     /// [`DESCRIPTORS`](variables::DESCRIPTORS) is at fault, the descriptors that they name stay
     /// open without an owner.
     ///
@@ -78,15 +77,16 @@ impl Inherited {
             // SAFETY: the caller guarantees that no other thread uses the environment.
             unsafe { std::env::remove_var(name) };
         }
-        let [public, log, cookie] = [variables::PUBLIC_FDS, variables::LOG_FD, variables::COOKIE]
-            .map(|name| {
-                let value = std::env::var_os(name);
-                // SAFETY: the caller guarantees that no other thread uses the environment.
-                unsafe { std::env::remove_var(name) };
-                value
-            });
+        let [public, log, cookie, rings] =
+            [variables::PUBLIC_FDS, variables::LOG_FD, variables::COOKIE, variables::RINGS_FDS]
+                .map(|name| {
+                    let value = std::env::var_os(name);
+                    // SAFETY: the caller guarantees that no other thread uses the environment.
+                    unsafe { std::env::remove_var(name) };
+                    value
+                });
         // SAFETY: the caller guarantees that the descriptors belong to no other code.
-        let mut inherited = unsafe { Inherited::of(&values) }?;
+        let mut inherited = unsafe { Inherited::of(&values, rings.as_ref()) }?;
         if let Some(public) = public {
             let wrong = |reason| InheritedError { variable: variables::PUBLIC_FDS, reason };
             let numbers = PublicSockets::read(&public.to_string_lossy()).map_err(wrong)?;
@@ -108,15 +108,16 @@ impl Inherited {
         Ok(Some(inherited))
     }
 
-    /// Takes ownership of a worker's Unix socket, control channel and scoreboard, whose descriptors
-    /// are the values of the given variables.
+    /// Takes ownership of a worker's control channel, scoreboard and rings, whose descriptors are
+    /// the values of the given variables.
     ///
     /// # Safety
     /// The requirements are those of [`take`](Self::take).
     unsafe fn of(
-        values: &[(&'static str, Option<OsString>); 3],
+        values: &[(&'static str, Option<OsString>); 2],
+        rings: Option<&OsString>,
     ) -> Result<Inherited, InheritedError> {
-        let mut numbers = [0; 3];
+        let mut numbers = [0; 2];
         for (at, (variable, value)) in values.iter().enumerate() {
             let number =
                 number(value.as_ref()).map_err(|reason| InheritedError { variable, reason })?;
@@ -130,7 +131,7 @@ impl Inherited {
         }
         // All descriptors are checked before the first is owned, so that an error leaves all of
         // them open.
-        let looks = [is_listener, is_control, is_memory];
+        let looks = [is_control, is_memory];
         for ((number, look), (variable, _)) in numbers.into_iter().zip(looks).zip(values) {
             // SAFETY: only checks follow, and each call on a descriptor that is not open returns an
             // error.
@@ -148,22 +149,38 @@ impl Inherited {
         };
         // SAFETY: the descriptors are open, as checked above, and the caller guarantees that they
         // belong to no other code.
-        let [listener, control, scoreboard] =
-            numbers.map(|number| unsafe { OwnedFd::from_raw_fd(number) });
-        for (at, fd) in [&listener, &control, &scoreboard].into_iter().enumerate() {
+        let [control, scoreboard] = numbers.map(|number| unsafe { OwnedFd::from_raw_fd(number) });
+        for (at, fd) in [&control, &scoreboard].into_iter().enumerate() {
             descriptor::set_close_on_exec(fd.as_fd(), true).map_err(wrong(at))?;
         }
-        let listener = UnixListener::from(listener);
-        listener.set_nonblocking(true).map_err(wrong(0))?;
+        let variable = variables::RINGS_FDS;
+        let missing = || InheritedError { variable, reason: "is missing".to_owned() };
+        let rings = rings.ok_or_else(missing)?;
+        // SAFETY: the caller guarantees that the descriptors belong to no other code.
+        let rings = unsafe { own_rings(&rings.to_string_lossy()) }.map_err(|error| {
+            InheritedError { variable, reason: format!("cannot be used ({error})") }
+        })?;
         Ok(Inherited {
-            listener,
-            control: ControlChannel::attach(control).map_err(wrong(1))?,
-            scoreboard: SharedScoreboard::attach(&scoreboard).map_err(wrong(2))?,
+            control: ControlChannel::attach(control).map_err(wrong(0))?,
+            scoreboard: SharedScoreboard::attach(&scoreboard).map_err(wrong(1))?,
             public: PublicSockets::default(),
             log: None,
             cookie: None,
+            rings,
         })
     }
+}
+
+/// Takes ownership of the descriptors of the rings.
+///
+/// # Safety
+/// - The descriptors belong to no other code.
+unsafe fn own_rings(text: &str) -> io::Result<(RingEnd, RingWakers)> {
+    let numbers: Vec<RawFd> = text.split(',').filter_map(|number| number.parse().ok()).collect();
+    let numbers: [RawFd; 5] =
+        numbers.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // SAFETY: the caller guarantees that the descriptors belong to no other code.
+    unsafe { RingHandles::own(numbers) }?.attach()
 }
 
 /// Parses the number of an inherited descriptor, which must be above those of the three standard
@@ -174,15 +191,6 @@ fn number(value: Option<&OsString>) -> Result<RawFd, String> {
     text.and_then(|text| text.parse().ok())
         .filter(|number| *number > 2)
         .ok_or_else(|| format!("is {value:?}, which is not a descriptor above 2"))
-}
-
-fn is_listener(fd: BorrowedFd<'_>) -> Option<&'static str> {
-    if descriptor::socket_family(fd) != Some(libc::AF_UNIX) {
-        return Some("does not name a Unix socket");
-    }
-    let is_one = descriptor::socket_option(fd, libc::SO_TYPE) == Some(libc::SOCK_STREAM)
-        && descriptor::socket_option(fd, libc::SO_ACCEPTCONN) == Some(1);
-    (!is_one).then_some("names a socket that is not a listening stream socket")
 }
 
 fn is_control(fd: BorrowedFd<'_>) -> Option<&'static str> {
@@ -197,79 +205,54 @@ fn is_memory(fd: BorrowedFd<'_>) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use std::os::fd::{AsRawFd as _, IntoRawFd as _};
-    use std::os::unix::net::UnixStream;
 
     use super::*;
 
     fn of(values: [Option<&str>; 3]) -> Result<Inherited, String> {
-        let mut names = variables::DESCRIPTORS.into_iter();
-        let values = values.map(|value| (names.next().unwrap(), value.map(OsString::from)));
+        let [control, memory, rings] = values.map(|value| value.map(OsString::from));
+        let [c, m] = variables::DESCRIPTORS;
         // SAFETY: the descriptors that the values name belong to the test.
-        unsafe { Inherited::of(&values) }.map_err(|error| error.to_string())
+        unsafe { Inherited::of(&[(c, control), (m, memory)], rings.as_ref()) }
+            .map_err(|error| error.to_string())
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "sockets")]
     fn errors_name_the_variable_and_leave_descriptors_open() {
-        let folder = std::env::temp_dir().join(format!("rookery-worker-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let path = folder.join("socket");
-        let _ = std::fs::remove_file(&path);
-        let listener = UnixListener::bind(&path).unwrap();
         let (_ours, control) = ControlChannel::pair().unwrap();
         let (_scoreboard, memory) = SharedScoreboard::create().unwrap();
-        let (stream, _other) = UnixStream::pair().unwrap();
+        let (_end, _wakers, rings) = RingEnd::create().unwrap();
         let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let text = |fd: RawFd| fd.to_string();
-        let (l, c, m) =
-            (text(listener.as_raw_fd()), text(control.as_raw_fd()), text(memory.as_raw_fd()));
-        let (stream_fd, tcp_fd) = (text(stream.as_raw_fd()), text(tcp.as_raw_fd()));
-        // Where a control channel is a stream, a stream is no mistake.
-        let has_packets = cfg!(all(target_os = "linux", not(feature = "portable")));
-        let no_end = if has_packets { &*stream_fd } else { &*tcp_fd };
-        let long = format!("{l}{l}{l}{l}{l}{l}{l}{l}{l}{l}{l}");
+        let (c, m, tcp_fd) =
+            (text(control.as_raw_fd()), text(memory.as_raw_fd()), text(tcp.as_raw_fd()));
+        let r = rings.all().map(|fd| text(fd.as_raw_fd())).join(",");
+        let long = c.repeat(11);
         for (values, expected) in [
-            ([None, Some(&*c), Some(&*m)], "ROOKERY_INTERNAL_LISTEN_FD is missing"),
-            ([Some(&*l), None, Some(&*m)], "ROOKERY_INTERNAL_CONTROL_FD is missing"),
-            ([Some(&*l), Some(&*c), None], "ROOKERY_INTERNAL_SCOREBOARD_FD is missing"),
+            ([None, Some(&*m), Some(&*r)], "ROOKERY_INTERNAL_CONTROL_FD is missing"),
+            ([Some(&*c), None, Some(&*r)], "ROOKERY_INTERNAL_SCOREBOARD_FD is missing"),
             (
-                [Some(""), Some(&*c), Some(&*m)],
-                "ROOKERY_INTERNAL_LISTEN_FD is \"\", which is not a descriptor above 2",
+                [Some(""), Some(&*m), Some(&*r)],
+                "ROOKERY_INTERNAL_CONTROL_FD is \"\", which is not a descriptor above 2",
             ),
-            ([Some("2"), Some(&*c), Some(&*m)], "ROOKERY_INTERNAL_LISTEN_FD is \"2\""),
-            ([Some("-3"), Some(&*c), Some(&*m)], "ROOKERY_INTERNAL_LISTEN_FD is \"-3\""),
-            ([Some("+5"), Some(&*c), Some(&*m)], "ROOKERY_INTERNAL_LISTEN_FD is \"+5\""),
-            ([Some(&*long), Some(&*c), Some(&*m)], "ROOKERY_INTERNAL_LISTEN_FD is "),
+            ([Some("2"), Some(&*m), None], "ROOKERY_INTERNAL_CONTROL_FD is \"2\""),
+            ([Some("-3"), Some(&*m), None], "ROOKERY_INTERNAL_CONTROL_FD is \"-3\""),
+            ([Some("+5"), Some(&*m), None], "ROOKERY_INTERNAL_CONTROL_FD is \"+5\""),
+            ([Some(&*long), Some(&*m), None], "ROOKERY_INTERNAL_CONTROL_FD is "),
             (
-                [Some("1000000"), Some(&*c), Some(&*m)],
-                "ROOKERY_INTERNAL_LISTEN_FD does not name a Unix socket",
-            ),
-            (
-                [Some(&*tcp_fd), Some(&*c), Some(&*m)],
-                "ROOKERY_INTERNAL_LISTEN_FD does not name a Unix socket",
-            ),
-            (
-                [Some(&*stream_fd), Some(&*c), Some(&*m)],
-                "ROOKERY_INTERNAL_LISTEN_FD names a socket that is not a listening",
-            ),
-            (
-                [Some(&*c), Some(&*stream_fd), Some(&*m)],
-                "ROOKERY_INTERNAL_LISTEN_FD names a socket that is not a listening",
-            ),
-            (
-                [Some(&*l), Some(no_end), Some(&*m)],
+                [Some("1000000"), Some(&*m), None],
                 "ROOKERY_INTERNAL_CONTROL_FD does not name an end of a control channel",
             ),
             (
-                [Some(&*l), Some(&*l), Some(&*m)],
-                "ROOKERY_INTERNAL_CONTROL_FD names the same descriptor as another",
+                [Some(&*tcp_fd), Some(&*m), None],
+                "ROOKERY_INTERNAL_CONTROL_FD does not name an end of a control channel",
             ),
             (
-                [Some(&*l), Some(&*c), Some(&*c)],
+                [Some(&*c), Some(&*c), None],
                 "ROOKERY_INTERNAL_SCOREBOARD_FD names the same descriptor as another",
             ),
             (
-                [Some(&*l), Some(&*c), Some(&*stream_fd)],
+                [Some(&*c), Some(&*tcp_fd), None],
                 "ROOKERY_INTERNAL_SCOREBOARD_FD does not name a scoreboard",
             ),
         ] {
@@ -280,13 +263,29 @@ mod tests {
             );
         }
         // After all these errors, the valid descriptors are still open.
-        drop((stream, tcp));
-        for fd in [listener.into_raw_fd(), control.into_raw_fd(), memory.into_raw_fd()] {
+        drop(tcp);
+        for fd in [control.into_raw_fd(), memory.into_raw_fd()] {
             assert!(fd > 2);
         }
-        let inherited = of([Some(&*l), Some(&*c), Some(&*m)]).unwrap();
-        UnixStream::connect(&path).unwrap();
-        inherited.listener.accept().unwrap();
-        std::fs::remove_dir_all(&folder).unwrap();
+        let inherited = of([Some(&*c), Some(&*m), Some(&*r)]);
+        // They have a new owner.
+        std::mem::forget(rings);
+        assert!(inherited.is_ok());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "sockets")]
+    fn rings_that_are_missing_or_others_are_an_error() {
+        for (rings, expected) in [
+            (None, "ROOKERY_INTERNAL_RINGS_FDS is missing"),
+            (Some(""), "ROOKERY_INTERNAL_RINGS_FDS cannot be used"),
+            (Some("9,9,9"), "ROOKERY_INTERNAL_RINGS_FDS cannot be used"),
+        ] {
+            let (_ours, control) = ControlChannel::pair().unwrap();
+            let (_scoreboard, memory) = SharedScoreboard::create().unwrap();
+            let [c, m] = [control.into_raw_fd(), memory.into_raw_fd()].map(|fd| fd.to_string());
+            let said = of([Some(&*c), Some(&*m), rings]).unwrap_err();
+            assert!(said.starts_with(expected), "{said}");
+        }
     }
 }

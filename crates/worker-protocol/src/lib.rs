@@ -1,29 +1,30 @@
 //! The protocol between a supervisor and its worker processes. A worker is an R process that serves
-//! requests. A supervisor starts workers and sends them requests over Unix sockets.
+//! requests. A supervisor starts workers and sends them requests in shared memory.
 //!
 //! This crate defines the descriptors that a worker inherits, and the bytes that are sent over
 //! them. It depends on neither R nor HTTP nor an async runtime.
 //!
 //! ```text
 //! supervisor                                                      worker
-//!   binds, listens                 ── listener (Unix, stream) ──▶   accepts
+//!   [`RingEnd::create`]            ── sealed memory ────────────▶   [`RingHandles::attach`]
 //!   [`SharedScoreboard::create`]   ── sealed memory ────────────▶   [`SharedScoreboard::attach`]
 //!   [`ControlChannel`]             ◀─ socket pair (seqpacket) ──▶   [`ControlChannel`]
 //!   binds the public address       ── [`PublicSockets`] ────────▶   accepts while commanded to
-//!   [`Tickets`], [`WorkerHeader`]  ── header of each request ───▶   [`WorkerHeader::parse`],
-//!                                                                   [`Scoreboard::begin`]
+//!   [`Tickets`]                    ── number of each request ───▶   [`Scoreboard::begin`]
 //! ```
 //!
+//! [`RingEnd::create`]: rings::RingEnd::create
+//! [`RingHandles::attach`]: rings::RingHandles::attach
+//!
 //! # How a supervisor uses this crate
-//! 1. Create a [`SharedScoreboard`] and a [`ControlChannel::pair`] for each process. The listener
-//!    of an earlier worker may be used again.
+//! 1. Create a [`SharedScoreboard`], a [`ControlChannel::pair`] and [rings](mod@rings) for each
+//!    process.
 //! 2. Pass them to the [`Command`](std::process::Command) with [`WorkerEnvironment::apply`], start
 //!    the process, and then close the worker's ends.
 //! 3. Wait for [`Message::Ready`], and send a [`Message::Ping`] from time to time. The control
 //!    channel ends when the worker ends. If the supervisor closes its end, the worker shuts down
 //!    within [`EXIT_TIMEOUT`].
-//! 4. Give each request a [`Ticket`] (a number), and send the ticket in the request's
-//!    [`WORKER_HEADER`]. Remove any header of this name that the client has sent.
+//! 4. Give each request a [`Ticket`] (a number), which its record contains.
 //! 5. After a worker has ended and has been waited for, call [`Scoreboard::has_begun`] to learn
 //!    whether R had begun a request.
 //!
@@ -47,10 +48,11 @@
 //! # Systems
 //! - On Linux, the size of the memory is sealed, and the control channel has sockets that preserve
 //!   the boundaries of messages.
-//! - On macOS, the size of the memory can be set once, and the messages of the control channel
-//!   follow their lengths on a stream.
+//! - On macOS, the size of the memory can be set once, the messages of the control channel follow
+//!   their lengths on a stream, and sockets wake the processes where Linux has a futex and a timer.
 //! - On Windows, a server without a supervisor uses the [`Scoreboard`]. There are no inherited
 //!   descriptors and no control channel.
+#![allow(unexpected_cfgs)] // `loom` is set only by the models of `rings/model.rs`
 
 #[cfg(unix)]
 mod control_channel;
@@ -61,6 +63,8 @@ mod inherited;
 mod message;
 #[cfg(unix)]
 mod public_listeners;
+#[cfg(unix)]
+pub mod rings;
 mod routes;
 mod scoreboard;
 mod shared_scoreboard;
@@ -69,10 +73,9 @@ mod variables;
 mod visible_text;
 #[cfg(unix)]
 mod worker_environment;
-mod worker_header;
 
 #[cfg(unix)]
-pub use control_channel::{ControlChannel, MAX_ANNOUNCEMENT_SIZE, Received, is_trusted_peer};
+pub use control_channel::{ControlChannel, MAX_ANNOUNCEMENT_SIZE, Received};
 pub use counters::{
     Counter, HISTOGRAM_BOUNDS, Histogram, RequestCounters, SPAN_RESULTS, STATUS_CLASSES,
     SpanCounters, StatusClassCounters,
@@ -94,16 +97,12 @@ pub use scoreboard::{
 pub use shared_scoreboard::SharedScoreboard;
 pub use ticket::{MAX_TICKETS, Ticket, TicketGuard, Tickets};
 pub use variables::{
-    CONTROL_FD, COOKIE, DESCRIPTORS, GATE_FD, GENERATION, LISTEN_FD, LOG_FD, NAMES, PRELOAD,
-    PUBLIC_FDS, SCOREBOARD_FD, WORKER, WORKER_ID, WORKERS,
+    CONTROL_FD, COOKIE, DESCRIPTORS, GATE_FD, GENERATION, LOG_FD, NAMES, PRELOAD, PUBLIC_FDS,
+    RINGS_FDS, SCOREBOARD_FD, WORKER, WORKER_ID, WORKERS,
 };
 pub use visible_text::{visible_char, visible_text};
 #[cfg(unix)]
 pub use worker_environment::{Gate, WorkerEnvironment};
-pub use worker_header::{
-    BodyLength, BodyState, BorrowedWorkerHeader, ClientCertificate, HEAD_ACCEPTED, HEAD_UNDECIDED,
-    MAX_WORKER_HEADER_SIZE, WORKER_HEADER, WorkerHeader, WorkerHeaderError,
-};
 
 /// The number in [`Message::Retire`] by which a supervisor commands a worker to keep WebSockets
 /// open.

@@ -1,6 +1,7 @@
 //! The layout of the scoreboard, which is the shared memory in which a worker records what it is
 //! doing.
 
+pub(crate) mod begun_word;
 mod profile_cell;
 mod stack_cell;
 mod text_cell;
@@ -9,6 +10,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
+use self::begun_word::is_begun;
 use self::profile_cell::ProfileCell;
 pub use self::profile_cell::{ProfileProgress, ProfileRequest};
 use self::stack_cell::StackCell;
@@ -271,23 +273,6 @@ impl Snapshot {
     }
 }
 
-/// Returns the word that R writes to the scoreboard when it begins the request with this ticket.
-fn begun(ticket: Ticket) -> u64 {
-    ticket.sequence() << 1
-}
-
-/// Returns the word that the supervisor writes to the scoreboard when it withdraws the request with
-/// this ticket.
-fn withdrawn(ticket: Ticket) -> u64 {
-    begun(ticket) | 1
-}
-
-/// Returns true if `word` shows that R has begun the request with this ticket. `word` is the value
-/// at the ticket's place on the scoreboard.
-fn is_begun(word: u64, ticket: Ticket) -> bool {
-    word >= begun(ticket) && word != withdrawn(ticket)
-}
-
 /// A copy of the scoreboard's record of which requests R has begun.
 #[derive(Debug, Default)]
 pub struct BegunRequests(Box<[u64]>);
@@ -407,15 +392,7 @@ impl Scoreboard {
     /// Withdraws a request from the worker unless R has begun the request. Returns true if R will
     /// never begin it, so that another worker may receive the request.
     pub fn withdraw(&self, ticket: Ticket) -> bool {
-        let place = &self.begun[ticket.place()];
-        let mut word = place.load(SeqCst);
-        while word < begun(ticket) {
-            match place.compare_exchange_weak(word, withdrawn(ticket), SeqCst, SeqCst) {
-                Ok(_) => return true,
-                Err(current) => word = current,
-            }
-        }
-        word == withdrawn(ticket)
+        begun_word::withdraw(&self.begun[ticket.place()], ticket)
     }
 
     /// Returns the metrics of the requests over connections that the worker has accepted on the
@@ -508,18 +485,7 @@ impl Scoreboard {
     /// kills the process in between.
     #[must_use]
     pub fn begin(&self, ticket: Ticket) -> bool {
-        let place = &self.begun[ticket.place()];
-        let word = place.load(Relaxed);
-        if word == begun(ticket) {
-            // R has begun the request already, when the application inspected its head.
-            return true;
-        }
-        // The exchange is sequentially consistent: the processor completes it before any later
-        // instruction of the thread, even if a signal kills the thread in between.
-        //
-        // A later request in the same place means that nobody waits for this one. Otherwise only
-        // the supervisor can have changed the word meanwhile, by withdrawing the request.
-        word < begun(ticket) && place.compare_exchange(word, begun(ticket), SeqCst, Relaxed).is_ok()
+        begun_word::begin(&self.begun[ticket.place()], ticket)
     }
 
     /// Records that R has responded to a request at the time `now`, in nanoseconds of the clock

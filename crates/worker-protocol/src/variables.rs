@@ -20,10 +20,6 @@ pub const GENERATION: &str = "ROOKERY_GENERATION";
 /// different identifier. Shiny reads this variable.
 pub const WORKER_ID: &str = "ROOKERY_INTERNAL_WORKER_ID";
 
-/// The environment variable with the descriptor of the Unix socket on which the worker accepts
-/// requests.
-pub const LISTEN_FD: &str = "ROOKERY_INTERNAL_LISTEN_FD";
-
 /// The environment variable with the descriptor of the worker's end of the [control
 /// channel](crate::ControlChannel).
 pub const CONTROL_FD: &str = "ROOKERY_INTERNAL_CONTROL_FD";
@@ -53,10 +49,14 @@ pub const GATE_FD: &str = "ROOKERY_INTERNAL_GATE_FD";
 /// waits at its gate, separated by spaces.
 pub const PRELOAD: &str = "ROOKERY_INTERNAL_PRELOAD";
 
-/// The environment variables that name the three mandatory descriptors of a worker. A worker
-/// removes the variables from its environment once it has read them. Programs that the worker
-/// starts do not inherit the descriptors.
-pub const DESCRIPTORS: [&str; 3] = [LISTEN_FD, CONTROL_FD, SCOREBOARD_FD];
+/// The environment variable with the descriptors of the [rings](crate::rings): their memory, and
+/// those by which the two processes wake each other.
+pub const RINGS_FDS: &str = "ROOKERY_INTERNAL_RINGS_FDS";
+
+/// The environment variables that name the mandatory descriptors of a worker besides the rings. A
+/// worker removes the variables from its environment once it has read them. Programs that the
+/// worker starts do not inherit the descriptors.
+pub const DESCRIPTORS: [&str; 2] = [CONTROL_FD, SCOREBOARD_FD];
 
 /// All environment variables of a worker. When a supervisor starts a worker, it removes the values
 /// of these variables that it has itself inherited, and then sets those that apply to the worker.
@@ -66,7 +66,6 @@ pub const NAMES: [&str; 13] = [
     FORMER_WORKERS,
     GENERATION,
     WORKER_ID,
-    LISTEN_FD,
     CONTROL_FD,
     SCOREBOARD_FD,
     PUBLIC_FDS,
@@ -74,4 +73,5 @@ pub const NAMES: [&str; 13] = [
     COOKIE,
     GATE_FD,
     PRELOAD,
+    RINGS_FDS,
 ];

@@ -8,24 +8,24 @@ use std::process::Command;
 
 use rookery_system::descriptor;
 
+use crate::rings::RingHandles;
 use crate::{PublicDescriptors, variables};
 
 /// The descriptors and environment variables that a worker process is started with.
 ///
 /// ```no_run
 /// use std::os::fd::AsFd as _;
-/// use std::os::unix::net::UnixListener;
 /// use std::process::Command;
 ///
+/// use rookery_worker_protocol::rings::RingEnd;
 /// use rookery_worker_protocol::{
 ///     ControlChannel, PublicDescriptors, SharedScoreboard, WorkerEnvironment,
 /// };
 ///
-/// let listener = UnixListener::bind("/run/rookery/0.sock")?;
 /// let (control, their_control) = ControlChannel::pair()?;
 /// let (scoreboard, their_scoreboard) = SharedScoreboard::create()?;
+/// let (rings, wakers, their_rings) = RingEnd::create()?;
 /// let environment = WorkerEnvironment {
-///     listener: listener.as_fd(),
 ///     control: their_control.as_fd(),
 ///     scoreboard: their_scoreboard.as_fd(),
 ///     worker: 0,
@@ -34,6 +34,7 @@ use crate::{PublicDescriptors, variables};
 ///     id: "0123456789abcdef0123456789abcdef",
 ///     public: PublicDescriptors::default(),
 ///     gate: None,
+///     rings: &their_rings,
 /// };
 /// let mut command = Command::new("R");
 /// environment.apply(&mut command);
@@ -44,9 +45,6 @@ use crate::{PublicDescriptors, variables};
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct WorkerEnvironment<'fd> {
-    /// The Unix socket on which the worker listens for requests. The socket may be passed on again
-    /// when the worker is replaced.
-    pub listener: BorrowedFd<'fd>,
     /// The worker's end of the control channel, from
     /// [`ControlChannel::pair`](crate::ControlChannel::pair).
     pub control: BorrowedFd<'fd>,
@@ -66,6 +64,8 @@ pub struct WorkerEnvironment<'fd> {
     pub public: PublicDescriptors<'fd>,
     /// The gate of a preloaded worker.
     pub gate: Option<Gate<'fd>>,
+    /// The handles of the rings between the front end and the worker.
+    pub rings: &'fd RingHandles,
 }
 
 /// The gate of a worker that loads packages and then waits before it reads the app.
@@ -83,10 +83,9 @@ impl WorkerEnvironment<'_> {
     /// streams, the process inherits no other descriptors. The number of each descriptor must be
     /// above 2, and the descriptor must stay open until the process has been started.
     pub fn apply(&self, command: &mut Command) {
-        let descriptors = [self.listener, self.control, self.scoreboard].map(|fd| fd.as_raw_fd());
-        for (name, fd) in [variables::LISTEN_FD, variables::CONTROL_FD, variables::SCOREBOARD_FD]
-            .into_iter()
-            .zip(descriptors)
+        let descriptors = [self.control, self.scoreboard].map(|fd| fd.as_raw_fd());
+        for (name, fd) in
+            [variables::CONTROL_FD, variables::SCOREBOARD_FD].into_iter().zip(descriptors)
         {
             command.env(name, fd.to_string());
         }
@@ -109,7 +108,10 @@ impl WorkerEnvironment<'_> {
             command.env(variables::PRELOAD, gate.packages);
         }
         let gate = self.gate.map(|gate| gate.descriptor.as_raw_fd());
-        let others: Vec<_> = self.public.all().map(|fd| fd.as_raw_fd()).chain(gate).collect();
+        let rings = self.rings.all().map(|fd| fd.as_raw_fd());
+        command.env(variables::RINGS_FDS, rings.map(|fd| fd.to_string()).join(","));
+        let public = self.public.all().map(|fd| fd.as_raw_fd());
+        let others: Vec<_> = public.chain(gate).chain(rings).collect();
         let give = move || -> io::Result<()> {
             // Descriptors that the supervisor itself inherited may lack the close-on-exec flag.
             descriptor::close_on_exec_from(3);

@@ -59,7 +59,7 @@ local_supervisor <- function(
       vapply(pairs, `[[`, "", 1)
     )
   }
-  # Sends a request over the worker's socket; `call` is the worker header.
+  # Sends a request to the worker; `call` states its properties, as rings.py reads them.
   it$get <- function(path = "/", call = NULL, headers = character(), ...) {
     handle <- curl::new_handle(unix_socket_path = it$path, timeout = 60, ...)
     if (!is.null(call)) headers <- c(headers, "rookery-call" = call)
@@ -94,7 +94,7 @@ local_serving_worker <- function(path, dir = tempdir(), env = parent.frame()) {
   local_supervisor(command, folder, env, c(ROOKERY_INTERNAL_SETTINGS = asked))
 }
 
-# Returns a worker header with a ticket's number and place, and further fields.
+# Returns the properties of a request with a ticket's number and place, and further ones.
 call_of <- function(sequence, place, rest = "http - - - - -") {
   paste("1", sprintf("%x", bitwOr(bitwShiftL(sequence, 10L), place)), rest)
 }

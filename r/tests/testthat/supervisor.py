@@ -1,9 +1,9 @@
-"""A supervisor for tests, which starts a worker with a socket, a control channel and a scoreboard.
+"""A supervisor for tests, which starts a worker with rings, a control channel and a scoreboard.
 
     supervisor.py SOCKET OUTPUT PROGRAM [ARGUMENT ...]
 
 crates/worker-protocol defines the protocol. Each line on stdin is a command of `COMMANDS`, and its result is one line
-on stdout. The worker is killed when the supervisor ends.
+on stdout. Requests to SOCKET are passed on to the worker. The worker is killed when the supervisor ends.
 """
 
 import fcntl
@@ -15,6 +15,8 @@ import socket
 import struct
 import subprocess
 import sys
+
+from rings import Rings
 
 # The layout of crates/worker-protocol/src/scoreboard.rs.
 VERSION = 7
@@ -35,9 +37,7 @@ ANNOUNCEMENT = b"Rk\x01S"
 
 path, output, program = sys.argv[1], sys.argv[2], sys.argv[3:]
 
-listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-listener.bind(path)
-listener.listen(64)
+rings = Rings()
 control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 memory = os.memfd_create("rookery-scoreboard", os.MFD_CLOEXEC | 2)
 os.ftruncate(memory, SIZE)
@@ -47,7 +47,7 @@ board[0:16] = b"Rookery\0" + struct.pack("<II", VERSION, SIZE)
 
 environment = dict(
     os.environ,
-    ROOKERY_INTERNAL_LISTEN_FD=str(listener.fileno()),
+    ROOKERY_INTERNAL_RINGS_FDS=",".join(map(str, rings.inherited)),
     ROOKERY_INTERNAL_CONTROL_FD=str(theirs.fileno()),
     ROOKERY_INTERNAL_SCOREBOARD_FD=str(memory),
     ROOKERY_WORKER="1",
@@ -57,12 +57,13 @@ environment = dict(
 worker = subprocess.Popen(
     program,
     env=environment,
-    pass_fds=(listener.fileno(), theirs.fileno(), memory),
+    pass_fds=(*rings.inherited, theirs.fileno(), memory),
     stdin=subprocess.DEVNULL,
     stdout=open(output, "wb"),
     stderr=subprocess.STDOUT,
 )
 theirs.close()
+rings.listen(path, lambda: worker.poll() is None)
 
 
 def number(at):
@@ -88,7 +89,7 @@ def show(_):
             ("done", number(80)),
             ("busy_ns", number(88)),
             ("answering_ns", number(96)),
-            ("handed", number(128)),
+            ("handed", number(128) + rings.sent),
             ("sessions", number(136)),
         ]
     )

@@ -14,7 +14,7 @@ stubborn$ask("close")
 
 hello <- 'app <- function(req) list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "hello")'
 
-test_that("a server listens on the worker's socket whatever port it asks for", {
+test_that("a server gets the worker's requests whatever port it asks for", {
   # A port in use.
   holder <- startServer("127.0.0.1", 0, list())
   withr::defer(holder$stop())
@@ -52,7 +52,6 @@ test_that("a server listens on the worker's socket whatever port it asks for", {
   # For a client about which nothing is known.
   answer <- worker$get("/", call_of(3, 0))
   expect_match(answer$text, "^\\|0\\|[^|]*\\|[^|]*\\|http\\|[0-9a-f]{32}\\|TRUE\\|<WebServer")
-  expect_identical(worker$get("/", "1 nonsense")$status_code, 400L)
 })
 
 test_that("a further server, and one without an app, listen on their own address", {
@@ -83,7 +82,7 @@ test_that("a further server, and one without an app, listen on their own address
   expect_identical(worker$ask("receive 0.2"), "nothing")
 })
 
-test_that("the socket outlives a server, and the supervisor is notified when no server listens", {
+test_that("the rings outlive a server, and the supervisor is notified when no server listens", {
   worker <- local_worker(c(
     hello,
     "first <- startServer('127.0.0.1', 80, app)",
@@ -109,13 +108,13 @@ test_that("the socket outlives a server, and the supervisor is notified when no 
 test_that("a process that cannot be a worker says why, and does not serve", {
   worker <- local_r(
     c(
-      "library(rookery)", "cat(Sys.getenv('ROOKERY_INTERNAL_LISTEN_FD'), '\\n')",
+      "library(rookery)", "cat(Sys.getenv('ROOKERY_INTERNAL_CONTROL_FD'), '\\n')",
       "tryCatch(startServer('127.0.0.1', 0, identity), error = print)"
     ),
-    environment = c(ROOKERY_INTERNAL_LISTEN_FD = "0")
+    environment = c(ROOKERY_INTERNAL_CONTROL_FD = "0")
   )
   expect_identical(exit_of(worker), 0L)
-  expect_match(worker$tell(), "ROOKERY_INTERNAL_LISTEN_FD is \"0\", which is not a descriptor above 2: only `rookery serve --workers` may set this variable")
+  expect_match(worker$tell(), "ROOKERY_INTERNAL_CONTROL_FD is \"0\", which is not a descriptor above 2: only `rookery serve --workers` may set this variable")
 })
 
 test_that("plumber's run() gets the worker's clients whatever its port", {
@@ -143,15 +142,6 @@ test_that("a Shiny app gets the worker's clients, and the supervisor learns that
   worker$expect_ready(3)
   expect_match(worker$get("/", call_of(1, 0))$text, "the page")
   expect_match(worker$tell(), "Serving as worker 1")
-  expect_identical(worker$board()$sessions, 0)
-  socket <- processx::conn_connect_unix_socket(worker$path)
-  processx::conn_write(socket, gsub("\n", "\r\n", fixed = TRUE, paste0(
-    "GET /websocket/ HTTP/1.1\nHost: a\nConnection: Upgrade\nUpgrade: websocket\n",
-    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\nSec-WebSocket-Version: 13\n\n"
-  )))
-  expect_true(wait_until(function() worker$board()$sessions == 1))
-  close(socket)
-  expect_true(wait_until(function() worker$board()$sessions == 0))
   # Shiny waits in package later, whose waits are recorded as well.
   expect_true(wait_until(function() worker$board()$r == "idle"))
   since <- worker$board()$since
@@ -328,12 +318,12 @@ test_that("child processes of a worker inherit none of its descriptors", {
     "links <- function() Sys.readlink(list.files('/proc/self/fd', full.names = TRUE))",
     "app <- function(req) {",
     "  of_child <- system('readlink /proc/self/fd/*', intern = TRUE)",
-    "  variables <- Sys.getenv(c('ROOKERY_INTERNAL_LISTEN_FD', 'ROOKERY_INTERNAL_CONTROL_FD', 'ROOKERY_INTERNAL_SCOREBOARD_FD', 'ROOKERY_WORKER', 'ROOKERY_WORKER_COUNT'))",
+    "  variables <- Sys.getenv(c('ROOKERY_INTERNAL_RINGS_FDS', 'ROOKERY_INTERNAL_CONTROL_FD', 'ROOKERY_INTERNAL_SCOREBOARD_FD', 'ROOKERY_WORKER', 'ROOKERY_WORKER_COUNT'))",
     "  job <- parallel::mcparallel(Sys.sleep(300))",
     "  list(status = 200L, headers = list(), body = paste(c(of_child, variables, job$pid), collapse = '\\n'))",
     "}",
-    # When the package was loaded and no server listens: the channel and the socket. The descriptor
-    # of the shared memory is closed.
+    # When the package was loaded and no server listens: the control channel and that of the
+    # rings. The descriptors of the shared memory are closed.
     "cat(paste('has', grep('^socket|memfd', links(), value = TRUE), collapse = '\\n'), '\\n')",
     "startServer('127.0.0.1', 80, app)",
     "service(0)"

@@ -95,15 +95,22 @@ test_that("static paths that are set and removed later take effect", {
   expect_equal(it$get("/www/a.txt")$text, "www")
 })
 
-test_that("a folder that differs between R processes is served by the R process", {
+test_that("a folder that differs between R processes is served to the clients of each", {
   it <- local_static_workers(
     "{ dir <- tempfile(); dir.create(dir); writeLines(as.character(Sys.getpid()), file.path(dir, 'pid.txt')); list('/own' = dir, '/www' = 'www') }",
-    "--workers", "2"
+    "--workers", "2", "--sticky", "cookie"
   )
-  it$by_both("/own/pid.txt")
+  pids <- it$by_both("/pid")
   it$busy()
   expect_equal(it$get("/www/a.txt")$text, "www")
+  expect_true(it$get("/own/pid.txt")$text %in% pids)
   it$free()
+  handle <- curl::new_handle(cookiefile = "")
+  get <- function(path) {
+    trimws(rawToChar(curl::curl_fetch_memory(paste0(it$url, path), handle)$content))
+  }
+  pid <- get("/pid")
+  expect_equal(get("/own/pid.txt"), pid)
 })
 
 test_that("a change of static paths is in force when R continues", {

@@ -409,12 +409,13 @@ test_that("the program accepts each name that R has for a setting", {
   expect_match(told(c(lines, "nonsense=1")), "`nonsense` is not a setting")
 })
 
-# Sends the head of a POST that announces a body, and reads the head of the response.
-announce <- function(it, path, lines) {
+# Sends the head of a request, by default of one that announces a body, and reads the status line.
+announce <- function(it, path, lines, method = "POST") {
   port <- as.integer(sub(".*:([0-9]+).*", "\\1", it$url))
   socket <- socketConnection("127.0.0.1", port, blocking = TRUE, open = "r+b", timeout = 60)
   withr::defer(close(socket))
-  writeBin(charToRaw(paste0("POST ", path, " HTTP/1.1\r\nHost: a\r\n", lines, "\r\n\r\n")), socket)
+  head <- paste0(method, " ", path, " HTTP/1.1\r\nHost: a\r\n", lines, "\r\n\r\n")
+  writeBin(charToRaw(head), socket)
   readLines(socket, 1)
 }
 
@@ -466,6 +467,23 @@ test_that("an app sees each head once, and receives complete bodies", {
   expect_equal(post("/", 10), "2 10 yes")
   expect_equal(post("/receive", 3e6), "3000000")
   expect_equal(it$pid("/closed"), "client done")
+})
+
+test_that("pages of other origins cannot open a WebSocket behind workers", {
+  it <- local_workers(c(
+    "list(",
+    "  wsOrigins = 'example.org',",
+    "  call = function(req) list(status = 200L, headers = list(), body = 'hello'),",
+    "  onWSOpen = function(ws) NULL",
+    ")"
+  ), "--workers", "2")
+  for (case in list(c("example.org", "101"), c("example.net", "403"))) {
+    lines <- paste0(
+      "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n",
+      "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nOrigin: https://", case[[1]]
+    )
+    expect_match(announce(it, "/", lines, "GET"), paste0("^HTTP/1.1 ", case[[2]]))
+  }
 })
 
 test_that("with --fail-fast the program exits with status 5 when all workers end repeatedly", {

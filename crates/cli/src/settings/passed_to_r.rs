@@ -7,8 +7,7 @@ use crate::settings::combined::CombinedSettings;
 use crate::user_paths::absolute;
 
 /// The settings that a worker gets if the supervisor accepts the connections. Most other settings
-/// are applied by the supervisor itself. The limits of WebSockets are among the worker's settings,
-/// because the supervisor forwards the bytes of WebSockets without reading the messages in them.
+/// are applied by the supervisor itself.
 #[cfg(unix)]
 const WORKER_SETTINGS: [&str; 18] = [
     "spool_dir",

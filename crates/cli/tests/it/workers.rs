@@ -108,7 +108,7 @@ fn options_for_workers_apply_to_a_single_worker() {
     let installed = Installed::new();
     executable(
         &installed.r(),
-        "#!/bin/bash\necho \"${ROOKERY_WORKER_COUNT} ${ROOKERY_INTERNAL_LISTEN_FD:+listens}\" \
+        "#!/bin/bash\necho \"${ROOKERY_WORKER_COUNT} ${ROOKERY_INTERNAL_RINGS_FDS:+listens}\" \
          >&2\nexit 3\n",
     );
     let app = folder(&[("app.R", "1")]);

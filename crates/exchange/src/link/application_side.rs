@@ -52,7 +52,7 @@ impl Link {
 
     /// Returns true if no event is waiting for the application.
     pub fn is_empty(&self) -> bool {
-        lock(&self.up).events.is_empty()
+        lock(&self.up).events.is_empty() && !self.has_side_events()
     }
 
     /// Returns true if the server's thread has ended because of a failure.
@@ -94,6 +94,19 @@ impl Link {
     }
 
     fn sleep(&self, timeout: Duration) -> bool {
+        if let Some(side) = self.side.get() {
+            self.app_state.store(AppState::Waiting as u8, Ordering::SeqCst);
+            // A server that wakes the application resets the state. If it has done so before the
+            // application has announced its sleep, it wakes nothing.
+            let has_others = || {
+                self.put.load(Ordering::SeqCst) != self.taken()
+                    || self.has_failed()
+                    || self.app_state.load(Ordering::SeqCst) != AppState::Waiting as u8
+            };
+            side.sleep(timeout, &has_others);
+            self.app_state.store(AppState::Busy as u8, Ordering::SeqCst);
+            return side.has_events() || !self.is_empty();
+        }
         let mut up = lock(&self.up);
         if up.events.is_empty() && up.failure.is_none() {
             up = self
@@ -119,15 +132,16 @@ impl Link {
     /// poll until the application has taken another event.
     fn busy_poll(&self, timeout: Duration, most: Duration) -> bool {
         let taken = self.taken();
-        let has_come = || self.put.load(Ordering::SeqCst) != taken;
-        if has_come() || self.polled_at.load(Ordering::Relaxed) == taken {
+        let all_taken = self.all_taken();
+        let has_come = || self.put.load(Ordering::SeqCst) != taken || self.has_side_events();
+        if has_come() || self.polled_at.load(Ordering::Relaxed) == all_taken {
             return has_come();
         }
         self.app_state.store(AppState::BusyPolling as u8, Ordering::SeqCst);
         let until = Instant::now() + most.min(timeout);
         while !has_come() {
             if Instant::now() >= until {
-                self.polled_at.store(taken, Ordering::Relaxed);
+                self.polled_at.store(all_taken, Ordering::Relaxed);
                 break;
             }
             std::thread::yield_now();
@@ -147,7 +161,10 @@ impl Link {
             let up = lock(&self.up);
             up.events.is_empty() && up.failure.is_none()
         };
-        if may {
+        if let Some(side) = self.side.get() {
+            side.set_parked(true);
+        }
+        if may && !self.has_side_events() {
             return true;
         }
         self.resume();
@@ -157,6 +174,9 @@ impl Link {
     /// Announces that the application has ended the wait that it announced with
     /// [`try_park`](Self::try_park).
     pub fn resume(&self) {
+        if let Some(side) = self.side.get() {
+            side.set_parked(false);
+        }
         self.app_state.store(AppState::Busy as u8, Ordering::SeqCst);
     }
 

@@ -98,7 +98,10 @@ impl Link {
             .compare_exchange(waiting, busy, Ordering::SeqCst, Ordering::SeqCst)
             .is_ok()
         {
-            self.arrived.notify_one();
+            match self.side.get() {
+                Some(side) => side.wake(),
+                None => self.arrived.notify_one(),
+            }
         }
     }
 

@@ -7,23 +7,12 @@ use std::sync::Arc;
 use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, WakeUp, WebSocketId};
 use rookery_worker_protocol::RouteTable;
 
-use crate::net::local::LocalStream;
+use crate::static_files::StaticFiles;
 
 /// A function that makes the [`Application`]. The I/O thread calls it once, when the thread starts.
 /// Its argument is a handle by which other threads wake the I/O thread after they have queued a
 /// command for [`Application::take_commands`].
 pub type MakeApplication = Arc<dyn Fn(Arc<dyn IoWaker>) -> Box<dyn Application> + Send + Sync>;
-
-/// A connection to the process that serves an accepted WebSocket. The server forwards bytes between
-/// this process and the client.
-#[derive(Debug)]
-pub struct Upstream {
-    /// The socket that is connected to the process that serves the WebSocket.
-    pub socket: LocalStream,
-    /// The bytes that have already been read from the socket when forwarding starts. They are
-    /// forwarded to the client first.
-    pub read: Vec<u8>,
-}
 
 /// The I/O thread's interface to an application, which responds to requests and to WebSocket
 /// messages.
@@ -60,6 +49,16 @@ pub trait Application {
         !exchange.is_head_seen()
     }
 
+    /// Returns the static paths that apply to a request with this query and these `Cookie` headers
+    /// in place of those of its listener, or `None` (the default) if the listener's apply.
+    fn static_files(
+        &self,
+        _query: &[u8],
+        _cookies: &mut dyn Iterator<Item = &[u8]>,
+    ) -> Option<StaticFiles> {
+        None
+    }
+
     /// Returns true if a client that half-closes its connection (FIN) counts as disconnected while
     /// its request [waits](rookery_exchange::Exchange::set_waiting) for the application. If false,
     /// the client still gets its response.
@@ -84,13 +83,6 @@ pub trait Application {
     /// ([`poll_capacity`](Self::poll_capacity)).
     fn has_capacity_for(&self, _socket: WebSocketId) -> bool {
         true
-    }
-
-    /// Returns the process to which the server forwards the bytes of an accepted WebSocket, or
-    /// `None` if the application serves the WebSocket itself. If there is such a process, the
-    /// application gets no messages of the WebSocket. Called once for each WebSocket.
-    fn take_upstream(&self, _socket: WebSocketId) -> Option<Upstream> {
-        None
     }
 
     /// Returns the table in which requests are counted by route, or `None` (the default) if the

@@ -35,9 +35,6 @@ pub(crate) struct Dispatch {
     /// takes its events.
     pub(crate) watch_requested: Notify,
     is_watched: Cell<bool>,
-    /// True if a tunnel (a WebSocket whose bytes are forwarded unchanged) has passed data to
-    /// another process since the I/O thread last prepared to sleep.
-    pub(crate) has_forwarded: Cell<bool>,
     /// The scoreboard: the shared memory in which the supervisor reads how many requests the
     /// application has received.
     pub(crate) scoreboard: Option<Arc<SharedScoreboard>>,
@@ -60,7 +57,6 @@ impl Dispatch {
             wake_requested: Notify::new(),
             watch_requested: Notify::new(),
             is_watched: Cell::new(false),
-            has_forwarded: Cell::new(false),
             scoreboard,
             is_app_slow: Cell::new(false),
         })
@@ -253,11 +249,6 @@ impl Dispatch {
         if !self.is_watched.replace(true) {
             self.watch_requested.notify_one();
         }
-    }
-
-    /// Returns true if this process has forwarded data to another process since the last call.
-    pub(crate) fn take_has_forwarded(&self) -> bool {
-        self.has_forwarded.take() | self.application.take_has_forwarded()
     }
 
     /// Stops the periodic checks whether the application takes its queued events, because it has

@@ -77,11 +77,6 @@ pub(crate) trait TableEntry: fmt::Debug {
     /// Wakes the task of the connection, because an event that the task waits for has happened.
     fn wake(&self);
 
-    /// Returns true if the client is the supervisor of this process.
-    fn is_supervised(&self) -> bool {
-        false
-    }
-
     /// Makes the connection close after its next response. If `drain` is called again and the
     /// connection has had no request in between, closes it at once. WebSockets stay open.
     fn drain(&self) {}
@@ -157,13 +152,11 @@ impl ConnectionTable {
         self.public.borrow().as_ref().map(|(listener, _)| *listener)
     }
 
-    /// Returns the connections of the public listener. Connections of the supervisor are left out.
+    /// Returns the connections of the public listener.
     #[cfg_attr(not(unix), expect(dead_code, reason = "only supervised workers use it"))]
     pub(crate) fn public_clients(&self) -> Vec<Rc<dyn TableEntry>> {
         let Some(listener) = self.public_listener() else { return Vec::new() };
-        let mut clients = self.of_listener(listener);
-        clients.retain(|client| !client.is_supervised());
-        clients
+        self.of_listener(listener)
     }
 
     /// Returns the serial number for the next connection.
@@ -179,8 +172,7 @@ impl ConnectionTable {
         self.occupied.set(self.occupied.get() + 1);
         self.substreams.set(self.substreams.get() + usize::from(is_substream));
         let counted = self.public.borrow().as_ref().and_then(|(listener, scoreboard)| {
-            let is_client =
-                entry.listener() == *listener && !is_substream && !entry.is_supervised();
+            let is_client = entry.listener() == *listener && !is_substream;
             is_client.then(|| Arc::clone(scoreboard))
         });
         if let Some(scoreboard) = &counted {

@@ -52,24 +52,8 @@ pub struct ListenerConfig {
     /// supervisor then routes later requests of the client to this worker again. `None` unless the
     /// application keeps state for each client.
     pub session_cookie: Option<Arc<SessionCookie>>,
-    /// The kind of program that connects to the listener: clients, or the supervisor of this
-    /// process.
-    pub downstream: Downstream,
     /// The function that receives notices for the operator of the server.
     pub notice: Notice,
-}
-
-/// The kind of program that connects to a listener.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Downstream {
-    /// The listener accepts connections from clients, and from proxies that forward the requests of
-    /// clients.
-    #[default]
-    Clients,
-    /// The listener accepts connections only from the supervisor of this process. The supervisor
-    /// adds a worker header to each request, and its connections are not closed for being idle or
-    /// slow. [`Server::listen_supervised`](crate::Server::listen_supervised) sets this value.
-    Supervisor,
 }
 
 /// The HTTPS server that plaintext requests are redirected to.
@@ -84,11 +68,6 @@ pub struct Redirect {
 }
 
 impl ListenerConfig {
-    /// Returns true if only the supervisor of this process may connect to the listener.
-    pub(crate) fn is_supervised(&self) -> bool {
-        self.downstream == Downstream::Supervisor
-    }
-
     /// Returns true if each connection to the listener begins with a TLS handshake or a PROXY
     /// protocol header.
     pub(crate) fn has_handshake(&self) -> bool {

@@ -32,15 +32,6 @@ impl AcceptedSocket {
         }
     }
 
-    /// Returns true if the connection may come from the supervisor of this process. It must be a
-    /// Unix socket whose peer runs as the user of this process or as root.
-    pub(crate) fn is_from_supervisor(&self) -> bool {
-        match self {
-            AcceptedSocket::Tcp(..) => false,
-            AcceptedSocket::Local(socket) => socket.is_trusted(),
-        }
-    }
-
     /// Converts the accepted socket to a transport, over plaintext or TLS. `counted` is the guard
     /// that counts the connection for its IP address. An error means that the client has already
     /// disconnected.

@@ -15,13 +15,9 @@ mod unix_stream;
 #[cfg(windows)]
 pub(crate) use self::named_pipe::{AcceptedLocal, LocalListener, SocketFile, bind, path_of};
 #[cfg(windows)]
-pub use self::pipe_stream::PipeStream;
-#[cfg(windows)]
 pub(crate) use self::pipe_stream::PipeStream as LocalStream;
 #[cfg(unix)]
 pub(crate) use self::socket_file::{SocketFile, bind};
-#[cfg(unix)]
-pub use self::unix_stream::UnixStream;
 #[cfg(unix)]
 pub(crate) use self::unix_stream::UnixStream as LocalStream;
 
@@ -48,11 +44,6 @@ mod unix {
     pub(crate) struct AcceptedLocal(pub(crate) StdUnixStream);
 
     impl AcceptedLocal {
-        /// Returns true if the peer runs as the user of this process or as root.
-        pub(crate) fn is_trusted(&self) -> bool {
-            rookery_worker_protocol::is_trusted_peer(self.0.as_fd())
-        }
-
         /// Registers the connection with the async runtime. The returned guard must be dropped
         /// before the stream.
         pub(crate) fn into_stream(self) -> io::Result<(LocalStream, CloseInChild)> {

@@ -20,8 +20,8 @@ pub(super) enum IoCommand {
     /// Starts a listener on sockets that are already bound.
     Listen {
         listener: ListenerId,
-        /// The connection of this worker to its supervisor. It is needed only if `groups` contain
-        /// the socket over which the supervisor forwards requests, and otherwise `None`.
+        /// The connection of this worker to its supervisor, if the listener serves the requests
+        /// from there.
         inherited: Option<Arc<Supervision>>,
         /// All sockets of the listener that is to be started, grouped by their configuration.
         groups: Vec<SocketGroup>,

@@ -21,7 +21,7 @@ use crate::net::connections_per_ip::ConnectionsPerIp;
 use crate::net::transport::Scratch;
 use crate::rejection::Rejection;
 use crate::websocket::context::WebSocketContext;
-use crate::websocket::registry::{OpenWebSocket, WebSocketRegistry};
+use crate::websocket::registry::WebSocketRegistry;
 
 /// The state that the tasks of an I/O thread share, such as the connection table and the
 /// application.
@@ -102,25 +102,25 @@ impl IoContext {
                     self.connections.wake(key);
                 }
             }
-            Command::Send { socket, kind, payload } => match self.websockets.local(socket) {
+            Command::Send { socket, kind, payload } => match self.websockets.get(socket) {
                 Some(socket) => socket.send(kind, payload),
                 None => self.dispatch.recycle_payload(payload),
             },
             Command::Ping { socket } => {
-                if let Some(socket) = self.websockets.local(socket) {
+                if let Some(socket) = self.websockets.get(socket) {
                     socket.ping();
                 }
             }
-            Command::Close { socket, code, reason } => match self.websockets.get(socket) {
-                Some(OpenWebSocket::Local(socket)) => socket.close(code, &reason),
-                Some(OpenWebSocket::Tunneled(socket)) => socket.close(code, &reason),
-                None => {}
-            },
-            Command::Abort { socket } => match self.websockets.get(socket) {
-                Some(OpenWebSocket::Local(socket)) => socket.abort(),
-                Some(OpenWebSocket::Tunneled(socket)) => socket.abort(),
-                None => {}
-            },
+            Command::Close { socket, code, reason } => {
+                if let Some(socket) = self.websockets.get(socket) {
+                    socket.close(code, &reason);
+                }
+            }
+            Command::Abort { socket } => {
+                if let Some(socket) = self.websockets.get(socket) {
+                    socket.abort();
+                }
+            }
             Command::Chunk { stream, payload, is_pushing: goes_on } => {
                 match self.http.response_streams.get(stream) {
                     Some(stream) => stream.push(payload, goes_on),

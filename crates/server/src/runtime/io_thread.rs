@@ -191,7 +191,7 @@ fn before_sleep() {
                 // sockets meanwhile.
                 return;
             }
-            let has_forwarded = dispatch.take_has_forwarded();
+            let has_forwarded = dispatch.application.take_has_forwarded();
             if !has_yielded
                 && (is_awaited || has_forwarded || dispatch.application.has_unread_events())
             {

@@ -19,3 +19,4 @@ pub use self::listener::{Listener, LivenessProbe};
 pub use self::server::Server;
 pub use self::supervised::request::{Confirmation, SupervisorRequest};
 pub use self::supervised::supervision::Supervision;
+pub use self::supervised::worker_rings::WorkerRings;

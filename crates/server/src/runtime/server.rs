@@ -16,17 +16,15 @@ use rookery_worker_protocol::SharedScoreboard;
 use super::commands::IoCommand;
 use super::listen_error::ListenError;
 use super::listener::Listener;
-use super::listening::socket_group::SocketGroup;
 use super::server_state::ServerState;
 use super::supervised::supervision::Supervision;
 use crate::application::application::{Application, MakeApplication};
 use crate::application::closure::{ClosureApplication, ClosureConfig};
 use crate::config::Config;
-use crate::http::listener_config::{Downstream, ListenerConfig};
+use crate::http::listener_config::ListenerConfig;
 use crate::logging::access_log::AccessLog;
 use crate::net::inherited_sockets::InheritedSockets;
 use crate::net::listen::{self, ListeningSocket};
-use crate::net::trusted_proxies::TrustedProxies;
 use crate::net::{descriptor, local};
 use crate::rejection::Rejection;
 use crate::static_files::error_body;
@@ -198,14 +196,8 @@ impl Server {
         Ok(Listener::new(&self.state, id, local, None))
     }
 
-    /// Listens on the socket over which the supervisor of this process forwards requests. The
-    /// socket stays open when the listener stops, so that new connections wait for the next
-    /// listener.
-    ///
-    /// The supervisor sends the properties of each client in the
-    /// [`WorkerHeader`](rookery_worker_protocol::WorkerHeader). On this socket,
-    /// [`ListenerConfig::tls`], [`ListenerConfig::proxies`] and [`ListenerConfig::proxy_protocol`]
-    /// therefore have no effect.
+    /// Serves the requests of the supervisor's clients. The application takes those that the
+    /// supervisor's front end has accepted from [`WorkerRings`](crate::WorkerRings).
     ///
     /// If the supervisor has passed its public listeners to this process, the new listener also
     /// accepts connections on these while the supervisor requests it, and serves them according to
@@ -217,23 +209,10 @@ impl Server {
     pub fn listen_supervised(
         &self,
         supervision: &Arc<Supervision>,
-        config: ListenerConfig,
+        config: &ListenerConfig,
     ) -> Result<Listener, ListenError> {
         descriptor::raise_limit(self.state.config.limits.max_connections);
-        let bind_error =
-            |source| ListenError::Bind { address: "the worker's socket".to_owned(), source };
-        let mut groups = supervision.public_groups(&config).map_err(bind_error)?;
-        let config = ListenerConfig {
-            downstream: Downstream::Supervisor,
-            tls: None,
-            redirect: None,
-            proxies: TrustedProxies::default(),
-            proxy_protocol: false,
-            session_cookie: None,
-            ..config
-        };
-        let bound = vec![ListeningSocket::Local(supervision.socket().map_err(bind_error)?)];
-        groups.push(SocketGroup { sockets: bound, config: Box::new(config), is_public: false });
+        let groups = supervision.public_groups(config).map_err(inherited_error)?;
         let id = self.state.listen_groups(groups, Some(Arc::clone(supervision)))?;
         Ok(Listener::new(&self.state, id, None, None))
     }

@@ -87,8 +87,8 @@ impl ServerState {
     }
 
     /// Starts a listener on groups of sockets, each with its own configuration. Starts the I/O
-    /// thread if it is not running. `inherited` is the connection to the supervisor if the groups
-    /// contain the socket over which the supervisor forwards requests, and otherwise `None`.
+    /// thread if it is not running. `inherited` is the connection to the supervisor if the listener
+    /// serves the requests from there.
     pub(super) fn listen_groups(
         &self,
         groups: Vec<SocketGroup>,

@@ -42,9 +42,9 @@ impl StaticFiles {
     /// serves. It contains all paths with all their options, encoded in at most `limit` bytes.
     ///
     /// If a path does not fit, it is left out, together with every shorter path that is a prefix of
-    /// it. Otherwise the shorter path would match requests for the longer one. Requests for paths
-    /// that were left out are forwarded to a worker.
-    pub fn announcement(&self, limit: usize) -> Vec<u8> {
+    /// it. Otherwise the shorter path would match requests for the longer one. The second value is
+    /// true if no path was left out.
+    pub fn announcement(&self, limit: usize) -> (Vec<u8>, bool) {
         let (paths, options) = (self.paths(), self.options());
         let mut encoded: Vec<(&str, Vec<u8>)> = Vec::with_capacity(paths.len());
         let mut left_out: Vec<&str> = Vec::new();
@@ -60,7 +60,7 @@ impl StaticFiles {
             }
         }
         encoded.retain(|(key, _)| !left_out.iter().any(|below| is_above(key, below)));
-        encoded.into_iter().flat_map(|(_, bytes)| bytes).collect()
+        (encoded.into_iter().flat_map(|(_, bytes)| bytes).collect(), left_out.is_empty())
     }
 }
 
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn an_announced_path_keeps_all_its_options() {
         let files = files();
-        let read = read_announcement(&files.announcement(MOST)).unwrap();
+        let read = read_announcement(&files.announcement(MOST).0).unwrap();
         assert_eq!(read.len(), 4);
         for (key, path) in files.paths() {
             let (here, there) = (
@@ -254,7 +254,7 @@ mod tests {
             );
             assert_eq!((here.root, here.options), (there.root, there.options), "{key}");
         }
-        assert!(read_announcement(&StaticFiles::new().announcement(MOST)).unwrap().is_empty());
+        assert!(read_announcement(&StaticFiles::new().announcement(MOST).0).unwrap().is_empty());
     }
 
     #[test]
@@ -265,7 +265,7 @@ mod tests {
                 ((*key).to_owned(), at(&format!("/{}", "x".repeat(*len)), Overrides::default()))
             };
             files.set(keys.iter().map(long)).unwrap();
-            read_announcement(&files.announcement(1000)).unwrap().into_keys().collect::<Vec<_>>()
+            read_announcement(&files.announcement(1000).0).unwrap().into_keys().collect::<Vec<_>>()
         };
         assert_eq!(paths(&[("/a", 10), ("/b", 10)]), ["/a", "/b"]);
         assert_eq!(paths(&[("/a", 10), ("/a/b/c", 2000), ("/ab", 10), ("/c", 10)]), ["/ab", "/c"]);
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn malformed_announcements_are_refused_without_allocating_memory() {
-        let whole = files().announcement(MOST);
+        let whole = files().announcement(MOST).0;
         let ends: Vec<usize> = {
             let (mut rest, mut ends) = (&whole[..], vec![0]);
             while read(&mut rest).is_some() {

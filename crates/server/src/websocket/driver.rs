@@ -12,8 +12,7 @@ use rookery_websocket::protocol::{CloseCode, DecodedPayload, Decoder, DecoderLim
 
 use super::endpoint_config::ServerAdapter;
 use super::handle::{WebSocketHandle, WebSocketState};
-use super::registry::{OpenWebSocket, WebSocketRegistry};
-use super::tunnel::Tunnel;
+use super::registry::WebSocketRegistry;
 use crate::connections::table::Slot;
 use crate::net::transport::Transport;
 
@@ -52,13 +51,9 @@ fn max_fragments(message_bytes: u64) -> u32 {
 /// Starts the task of an open WebSocket. The much larger task of the HTTP connection can then end,
 /// which frees its memory.
 pub(crate) fn spawn(registry: &Rc<WebSocketRegistry>, id: WebSocketId, upgraded: Upgraded) {
-    let handle = match registry
+    let handle = registry
         .get(id)
-        .expect("a WebSocket is registered when it is accepted, and removed only by its task")
-    {
-        OpenWebSocket::Local(handle) => handle,
-        OpenWebSocket::Tunneled(tunnel) => return spawn_tunnel(registry, tunnel, upgraded),
-    };
+        .expect("a WebSocket is registered when it is accepted, and removed only by its task");
     let Upgraded { transport, slot, charge, read, is_ending } = upgraded;
     handle.transport.replace(Some(transport));
     slot.replace(Rc::clone(&handle) as _);
@@ -90,36 +85,6 @@ pub(crate) fn spawn(registry: &Rc<WebSocketRegistry>, id: WebSocketId, upgraded:
             driver.with_transport(Transport::shut_down);
         }
     });
-}
-
-/// Starts the task of a WebSocket whose bytes are forwarded to an upstream process.
-fn spawn_tunnel(registry: &Rc<WebSocketRegistry>, tunnel: Rc<Tunnel>, upgraded: Upgraded) {
-    let Upgraded { transport, slot, charge, read, is_ending } = upgraded;
-    tunnel.attach(transport, &read);
-    slot.replace(Rc::clone(&tunnel) as _);
-    if is_ending {
-        // The listener is stopping, as above.
-        tunnel.close(CloseCode::GOING_AWAY.get(), b"");
-    }
-    let task = TunnelTask { registry: Rc::clone(registry), tunnel, _slot: slot, _charge: charge };
-    tokio::task::spawn_local(async move { poll_fn(|cx| task.tunnel.poll(cx)).await });
-}
-
-/// The task of a WebSocket whose bytes are forwarded to an upstream process.
-struct TunnelTask {
-    registry: Rc<WebSocketRegistry>,
-    tunnel: Rc<Tunnel>,
-    _slot: Slot,
-    _charge: Charge,
-}
-
-impl Drop for TunnelTask {
-    /// Ends the forwarded WebSocket, even if its task panics or is dropped with the thread.
-    fn drop(&mut self) {
-        let closed = self.tunnel.finish();
-        self.registry.remove(self.tunnel.id);
-        self.registry.shared.dispatch.notify(closed);
-    }
 }
 
 /// The task of one WebSocket, which reads and writes its messages. It holds no buffer while the

@@ -49,9 +49,6 @@ pub(crate) struct WebSocketHandle {
     /// True if the WebSocket is an HTTP/2 stream. The HTTP/2 connection then sends the handshake
     /// response.
     is_substream: bool,
-    /// True if a supervisor forwards the WebSocket to this worker. Only the supervisor then sees
-    /// how fast the client reads, and closes the WebSocket if the client does not read.
-    is_supervised: bool,
     pub(super) shared: Rc<WebSocketContext>,
     /// The protocol core of the WebSocket, with its send queue and the state of the closing
     /// handshake.
@@ -142,7 +139,7 @@ impl WebSocketHandle {
         let agreed = compression.as_ref().map(|with| with.agreed);
         let key = exchange.header(KEY.as_bytes());
         if let Some(key) = key {
-            endpoint.send_raw(&switching_protocols(exchange, key, Extensions::Negotiated(agreed)));
+            endpoint.send_raw(&switching_protocols(exchange, key, agreed));
         }
         // The interval until the first ping starts here.
         endpoint.deadline(&shared.rules, || now);
@@ -150,7 +147,6 @@ impl WebSocketHandle {
             id: exchange.id(),
             listener: exchange.listener(),
             is_substream: key.is_none(),
-            is_supervised: exchange.ticket() != 0,
             shared: Rc::clone(shared),
             endpoint: RefCell::new(endpoint),
             transport: RefCell::default(),
@@ -187,7 +183,7 @@ impl WebSocketHandle {
 
     /// Returns the extensions that were negotiated in the WebSocket's opening handshake.
     pub(super) fn extensions(&self) -> Extensions {
-        Extensions::Negotiated(self.compression.as_ref().map(|with| with.agreed))
+        self.compression.as_ref().map(|with| with.agreed)
     }
 
     /// Sends a message to the client of the WebSocket.
@@ -381,11 +377,7 @@ impl TableEntry for WebSocketHandle {
         let ticks = &self.shared.connections.clock.ticks;
         let state = self.state();
         let is_open = state == WebSocketState::Open;
-        if is_open && self.is_supervised && self.is_write_blocked.get() {
-            // The supervisor reads in large steps what a slow client reads in small ones, so a
-            // blocked write is no sign of a slow client.
-            self.on_write_progress(Tick(now));
-        } else if state == WebSocketState::Closing || (is_open && self.is_write_blocked.get()) {
+        if state == WebSocketState::Closing || (is_open && self.is_write_blocked.get()) {
             let taken =
                 self.read_rate.taken(self.transport.borrow().as_ref().and_then(Transport::unsent));
             if taken > 0 {
@@ -474,10 +466,6 @@ impl TableEntry for WebSocketHandle {
 
     fn wake(&self) {
         WebSocketHandle::wake(self);
-    }
-
-    fn is_supervised(&self) -> bool {
-        self.is_supervised
     }
 
     fn close_for_restart(&self) {

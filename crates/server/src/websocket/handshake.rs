@@ -40,24 +40,18 @@ pub(crate) fn is_origin_allowed(policy: &OriginPolicy, headers: &HeaderMap) -> b
 /// The name of the request header with the client's key in a WebSocket handshake over HTTP/1.1.
 pub(crate) const KEY: &str = "sec-websocket-key";
 
-/// The WebSocket extensions that were negotiated in the opening handshake.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Extensions {
-    /// The WebSocket extensions that the server has negotiated with the client, or `None` if there
-    /// are none.
-    Negotiated(Option<Agreed>),
-    /// The upstream process has negotiated the WebSocket extensions, and states them in its
-    /// handshake response.
-    ByUpstream,
-}
+/// The WebSocket extensions that were negotiated in the opening handshake, or `None` if there are
+/// none.
+pub(crate) type Extensions = Option<Agreed>;
 
 /// The headers that the application cannot set in a handshake response, because the server sets
 /// them itself or because they have no meaning in it. The application's values are ignored.
-const SERVER_HEADERS: [&[u8]; 9] = [
+const SERVER_HEADERS: [&[u8]; 10] = [
     b"date",
     b"connection",
     b"upgrade",
     b"sec-websocket-accept",
+    b"sec-websocket-extensions",
     b"content-length",
     b"transfer-encoding",
     b"keep-alive",
@@ -65,15 +59,9 @@ const SERVER_HEADERS: [&[u8]; 9] = [
     b"trailer",
 ];
 
-fn app_headers(
-    exchange: &Exchange,
-    extensions: Extensions,
-) -> impl Iterator<Item = (&[u8], &[u8])> {
-    let is_negotiated = matches!(extensions, Extensions::Negotiated(_));
-    let is_set_by_server = move |name: &[u8]| {
-        SERVER_HEADERS.iter().any(|ours| name.eq_ignore_ascii_case(ours))
-            || (is_negotiated && name.eq_ignore_ascii_case(b"sec-websocket-extensions"))
-    };
+fn app_headers(exchange: &Exchange) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let is_set_by_server =
+        |name: &[u8]| SERVER_HEADERS.iter().any(|ours| name.eq_ignore_ascii_case(ours));
     exchange.response_headers().filter(move |(name, _)| !is_set_by_server(name))
 }
 
@@ -91,10 +79,10 @@ pub(super) fn switching_protocols(
         String::from_utf8_lossy(&accept_key(key)),
     )
     .into_bytes();
-    if let Extensions::Negotiated(Some(agreed)) = extensions {
+    if let Some(agreed) = extensions {
         head.extend_from_slice(format!("Sec-WebSocket-Extensions: {agreed}\r\n").as_bytes());
     }
-    for (name, value) in app_headers(exchange, extensions) {
+    for (name, value) in app_headers(exchange) {
         for part in [name, b": ", value, b"\r\n"] {
             head.extend_from_slice(part);
         }
@@ -107,12 +95,12 @@ pub(super) fn switching_protocols(
 /// HTTP/2 (RFC 8441, 5).
 pub(crate) fn accepted_headers(exchange: &Exchange, extensions: Extensions) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    if let Extensions::Negotiated(Some(agreed)) = extensions {
+    if let Some(agreed) = extensions {
         if let Ok(agreed) = HeaderValue::try_from(agreed.to_string()) {
             headers.insert(SEC_WEBSOCKET_EXTENSIONS, agreed);
         }
     }
-    for (name, value) in app_headers(exchange, extensions) {
+    for (name, value) in app_headers(exchange) {
         if let (Ok(name), Ok(value)) =
             (HeaderName::from_bytes(name), HeaderValue::from_bytes(value))
         {

@@ -9,23 +9,12 @@ use rookery_exchange::{Exchange, WebSocketId};
 use super::context::WebSocketContext;
 use super::handle::WebSocketHandle;
 use super::handshake::Extensions;
-use super::tunnel::Tunnel;
-
-/// An open WebSocket, whose protocol is implemented either by this process or by an upstream
-/// process.
-#[derive(Debug, Clone)]
-pub(crate) enum OpenWebSocket {
-    /// A WebSocket whose protocol this process implements.
-    Local(Rc<WebSocketHandle>),
-    /// A WebSocket whose bytes are forwarded to an upstream process.
-    Tunneled(Rc<Tunnel>),
-}
 
 /// The registry of the open WebSockets of an I/O thread.
 #[derive(Debug)]
 pub(crate) struct WebSocketRegistry {
     pub(crate) shared: Rc<WebSocketContext>,
-    open: RefCell<HashMap<WebSocketId, OpenWebSocket>>,
+    open: RefCell<HashMap<WebSocketId, Rc<WebSocketHandle>>>,
     /// The WebSockets that read nothing until the application has capacity for further messages.
     waiting: RefCell<Vec<Rc<WebSocketHandle>>>,
 }
@@ -38,13 +27,8 @@ impl WebSocketRegistry {
     /// Registers the WebSocket whose handshake the application has accepted.
     /// [`spawn`](super::driver::spawn) starts its task.
     pub(crate) fn open(&self, exchange: &Exchange) {
-        let open = match self.shared.dispatch.application.take_upstream(exchange.id()) {
-            Some(upstream) => {
-                OpenWebSocket::Tunneled(Tunnel::new(&self.shared, exchange, upstream))
-            }
-            None => OpenWebSocket::Local(WebSocketHandle::new(&self.shared, exchange)),
-        };
-        let before = self.open.borrow_mut().insert(exchange.id(), open);
+        let handle = WebSocketHandle::new(&self.shared, exchange);
+        let before = self.open.borrow_mut().insert(exchange.id(), handle);
         if let Some(scoreboard) =
             self.shared.dispatch.scoreboard.as_ref().filter(|_| before.is_none())
         {
@@ -53,26 +37,14 @@ impl WebSocketRegistry {
     }
 
     /// Returns the open WebSocket with this id, if there is one.
-    pub(crate) fn get(&self, id: WebSocketId) -> Option<OpenWebSocket> {
+    pub(crate) fn get(&self, id: WebSocketId) -> Option<Rc<WebSocketHandle>> {
         self.open.borrow().get(&id).cloned()
-    }
-
-    /// Returns the handle of the open WebSocket with this id, unless the WebSocket is forwarded to
-    /// an upstream process.
-    pub(crate) fn local(&self, id: WebSocketId) -> Option<Rc<WebSocketHandle>> {
-        match self.open.borrow().get(&id)? {
-            OpenWebSocket::Local(handle) => Some(Rc::clone(handle)),
-            OpenWebSocket::Tunneled(_) => None,
-        }
     }
 
     /// Returns the extensions that were negotiated in the handshake of the open WebSocket with this
     /// id.
     pub(crate) fn extensions(&self, id: WebSocketId) -> Option<Extensions> {
-        Some(match self.open.borrow().get(&id)? {
-            OpenWebSocket::Local(handle) => handle.extensions(),
-            OpenWebSocket::Tunneled(_) => Extensions::ByUpstream,
-        })
+        Some(self.open.borrow().get(&id)?.extensions())
     }
 
     /// Removes a WebSocket that has ended from the registry.

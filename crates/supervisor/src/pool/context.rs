@@ -4,7 +4,6 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rookery_exchange::IoWaker;
 use tokio::sync::Notify;
@@ -12,17 +11,22 @@ use tokio::sync::Notify;
 use super::balancing::balancer::{Assignment, Balancer};
 use super::balancing::session_affinity::Keys;
 use super::buffer_pool::BufferPool;
+use super::hop::state::Hops;
 use super::limits::PoolLimits;
-use super::open_tunnels_and_streams::Registry;
 use super::responder::Responder;
 use crate::backend_registry::BackendRegistry;
+
+/// A function that assigns queued requests to workers. It is called when a worker may be able to
+/// begin another request.
+pub(super) type Dispatch = fn(&Rc<PoolContext>);
 
 /// The shared state of the pool, which assigns requests to workers.
 pub(super) struct PoolContext {
     pub(super) limits: Rc<PoolLimits>,
     pub(super) balancer: Balancer,
     pub(super) responder: Rc<Responder>,
-    pub(super) registry: Registry,
+    /// The hop to the workers, to which requests cross in shared memory.
+    pub(super) hops: Hops,
     pub(super) buffers: BufferPool,
     /// An empty vector that is kept so that each dispatch can reuse its memory for the assignments
     /// of requests to workers.
@@ -39,7 +43,7 @@ pub(super) struct PoolContext {
 #[derive(Debug, Default)]
 pub(super) struct RetryTimer {
     pub(super) is_scheduled: Cell<bool>,
-    pub(super) pause: Cell<Duration>,
+    pub(super) wake_up: Notify,
 }
 
 /// The state of the background task that looks for requests that have waited too long at their
@@ -49,6 +53,15 @@ pub(super) struct OverdueCheck {
     /// Whether the background task sleeps until the next request is sent to a worker.
     pub(super) is_asleep: Cell<bool>,
     pub(super) wake_up: Notify,
+}
+
+impl RetryTimer {
+    /// Schedules another attempt, unless one is already scheduled.
+    pub(super) fn schedule(&self) {
+        if !self.is_scheduled.replace(true) {
+            self.wake_up.notify_one();
+        }
+    }
 }
 
 impl PoolContext {
@@ -65,7 +78,7 @@ impl PoolContext {
             limits,
             balancer,
             responder,
-            registry: Registry::default(),
+            hops: Hops::default(),
             buffers: BufferPool::default(),
             assignments: RefCell::default(),
             retry: RetryTimer::default(),

@@ -5,9 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::attempt;
 use super::balancing::balancer::Assignment;
 use super::context::PoolContext;
+#[cfg(doc)]
+use super::context::RetryTimer;
+use super::hop;
 use crate::backend_registry::BackendRegistry;
 
 /// The shortest interval after which the pool tries again to assign waiting requests, because a
@@ -34,6 +36,7 @@ const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) fn start_tasks(pool: &Rc<PoolContext>, registry: &Arc<BackendRegistry>) {
     tokio::task::spawn_local(follow_registry(Rc::clone(pool), Arc::clone(registry)));
     tokio::task::spawn_local(check_overdue(Rc::clone(pool)));
+    tokio::task::spawn_local(retry_when_scheduled(Rc::clone(pool)));
 }
 
 /// Assigns queued requests to workers and sends each request to its worker.
@@ -45,7 +48,7 @@ pub(super) fn dispatch(pool: &Rc<PoolContext>) {
     }
     pool.assignments.replace(assignments);
     if pool.balancer.take_needs_retry() {
-        schedule_retry(pool);
+        pool.retry.schedule();
     }
 }
 
@@ -55,26 +58,26 @@ fn start(pool: &Rc<PoolContext>, assignment: Assignment) {
     }
     pool.has_forwarded.set(true);
     assignment.request.exchange.set_waiting(false);
-    tokio::task::spawn_local(attempt::run(Rc::clone(pool), assignment, dispatch));
+    hop::send(pool, assignment);
 }
 
-/// Schedules another attempt to assign queued requests to workers, unless an attempt is already
-/// scheduled.
-fn schedule_retry(pool: &Rc<PoolContext>) {
-    if pool.retry.is_scheduled.replace(true) {
-        return;
-    }
-    let pool = Rc::clone(pool);
-    tokio::task::spawn_local(async move {
-        let pause = pool.retry.pause.get().max(MIN_RETRY_INTERVAL);
+/// Tries again to assign requests to workers after each [`RetryTimer::schedule`]: those that are
+/// queued, and those that wait at a worker behind a task that takes long.
+async fn retry_when_scheduled(pool: Rc<PoolContext>) {
+    let mut pause = MIN_RETRY_INTERVAL;
+    loop {
+        pool.retry.wake_up.notified().await;
         tokio::time::sleep(pause).await;
         pool.retry.is_scheduled.set(false);
         let assigned = pool.balancer.assigned();
+        hop::wake_stalled(&pool);
+        hop::withdraw_late(&pool);
         dispatch(&pool);
         let has_found = pool.balancer.assigned() != assigned;
-        let next = if has_found { MIN_RETRY_INTERVAL } else { MAX_RETRY_INTERVAL.min(pause * 2) };
-        pool.retry.pause.set(next);
-    });
+        // The first attempt after a while without waiting requests follows soon.
+        let is_new = has_found || !pool.retry.is_scheduled.get();
+        pause = if is_new { MIN_RETRY_INTERVAL } else { MAX_RETRY_INTERVAL.min(pause * 2) };
+    }
 }
 
 /// Waits for changes in the registry of workers. After each change, updates the pool's list of
@@ -82,14 +85,14 @@ fn schedule_retry(pool: &Rc<PoolContext>) {
 async fn follow_registry(pool: Rc<PoolContext>, registry: Arc<BackendRegistry>) {
     loop {
         pool.balancer.update_backends();
-        pool.registry.close_ending_tunnels(&pool.responder);
+        hop::follow_workers(&pool);
         dispatch(&pool);
         registry.changed.notified().await;
     }
 }
 
-/// Periodically looks for requests that have waited too long at their workers, and notifies the
-/// tasks that wait for the responses. Sleeps while no worker has a request.
+/// Periodically withdraws the requests that have waited too long at their workers. Sleeps while no
+/// worker has a request.
 async fn check_overdue(pool: Rc<PoolContext>) {
     let pause = (pool.limits.queue_timeout / CHECKS_PER_TIMEOUT)
         .clamp(MIN_CHECK_INTERVAL, MAX_CHECK_INTERVAL);
@@ -101,6 +104,9 @@ async fn check_overdue(pool: Rc<PoolContext>) {
             continue;
         }
         tokio::time::sleep(pause).await;
-        pool.balancer.notify_overdue();
+        if pool.balancer.has_overdue() {
+            hop::withdraw_overdue(&pool);
+            dispatch(&pool);
+        }
     }
 }

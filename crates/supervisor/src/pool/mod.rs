@@ -3,30 +3,25 @@
 //! server's I/O thread, which calls it through the trait `Application`.
 //!
 //! ```text
-//!   handle_event() -> queue -> balancer -> attempt -- Unix socket --> a worker's server -> R
-//!                                             |
-//!   take_commands() <- responder <- response -+
-//!   take_upstream() -> the server <-- bytes of each WebSocket --> a worker's server -> R
+//!   handle_event() -> queue -> balancer -> hop -- rings --> R in a worker
+//!                                           |
+//!   take_commands() <- responder <----------+
 //! ```
 //!
 //! If a worker dies, a request that its R process had not begun is sent to another worker. By
 //! default, a request that R had begun gets a 502 response. The worker's scoreboard (shared memory)
 //! shows whether R had begun the request.
 
-mod attempt;
 mod balancing;
 mod buffer_pool;
-mod connection;
 mod context;
 mod deferred_body;
 mod dispatch;
 mod error_reply;
+mod hop;
 mod limits;
-mod open_tunnels_and_streams;
 mod responder;
-mod response_forwarder;
-mod response_sink;
-mod tunnel;
+mod ring_connection;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -34,19 +29,17 @@ use std::sync::Arc;
 
 use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, WakeUp, WebSocketId};
 use rookery_server::session_cookie::SessionCookie;
-use rookery_server::{Application, MakeApplication, Upstream};
+use rookery_server::static_files::StaticFiles;
+use rookery_server::{Application, MakeApplication};
 use rookery_worker_protocol::RouteTable;
 
 use crate::backend_registry::{BackendRegistry, CookieFactory};
 use balancing::queue::QueuedRequest;
 use balancing::session_affinity::{self, CookieTarget, Keys, UrlAffinity};
 pub use balancing::session_affinity::{SessionAffinity, server_name};
-#[doc(hidden)]
-pub use connection::framing::{ParsedResponse, parse_response_for_fuzzer};
 use context::PoolContext;
 use dispatch::dispatch;
 pub use limits::PoolLimits;
-use response_sink::ResponseSink;
 
 /// Returns the function with which the server creates the pool, which sends requests to the workers
 /// in `registry`. Pass it to
@@ -119,33 +112,35 @@ impl Application for Pool {
         match event {
             Event::Request(exchange) => self.enqueue(exchange, false)?,
             Event::Head(exchange) => self.enqueue(exchange, true)?,
-            Event::Closed { socket, .. } => {
-                if let Some(tunnel) = pool.registry.remove_tunnel(socket) {
-                    tunnel.on_closed();
-                }
+            Event::Message { socket, kind, payload, .. } => {
+                hop::on_message(pool, socket, kind, payload);
             }
-            Event::Writable { stream, .. } => {
-                pool.registry.with_sink(stream, ResponseSink::on_writable);
+            Event::Closed { socket, code, reason, is_clean, .. } => {
+                hop::on_closed(pool, socket, (code, is_clean), &reason);
             }
-            Event::StreamEnded { stream, .. } => {
-                if let Some(sink) = pool.registry.remove_sink(stream) {
-                    sink.on_ended();
-                }
+            Event::Writable { stream, .. } => hop::on_writable(pool, stream),
+            Event::Pull { stream, .. } => hop::on_pull(pool, stream),
+            Event::Drained { socket, .. } => hop::on_drained(pool, socket),
+            Event::StreamEnded { stream, reason, .. } => {
+                hop::on_stream_ended(pool, stream, reason);
+                dispatch(pool);
             }
-            // These events need no action. The server passes complete bodies to the pool, the pool
-            // pushes its streams, and the server forwards the bytes of WebSockets without an event
-            // for each message.
-            Event::Body { .. }
-            | Event::BodyEnd { .. }
-            | Event::Pull { .. }
-            | Event::Message { .. }
-            | Event::Drained { .. } => {}
+            // These events need no action, because the server passes complete bodies to the pool.
+            Event::Body { .. } | Event::BodyEnd { .. } => {}
         }
         Ok(WakeUp::NotNeeded)
     }
 
     fn wants_head(&self, exchange: &Exchange) -> bool {
         self.0.balancer.wants_head(exchange)
+    }
+
+    fn static_files(
+        &self,
+        query: &[u8],
+        cookies: &mut dyn Iterator<Item = &[u8]>,
+    ) -> Option<StaticFiles> {
+        self.0.balancer.static_files(query, cookies)
     }
 
     fn drops_half_closed(&self) -> bool {
@@ -157,17 +152,17 @@ impl Application for Pool {
     }
 
     fn take_commands(&self, commands: &mut VecDeque<Command>) {
+        hop::run(&self.0, dispatch);
         self.0.responder.take_commands(commands);
     }
 
-    /// Always returns true. The limit on waiting WebSocket messages does not apply to the pool,
-    /// because the pool only forwards the bytes of WebSockets and never receives messages.
+    /// Always returns true, because each worker has a limit of its own for WebSocket messages.
     fn poll_capacity(&self) -> bool {
         true
     }
 
-    fn take_upstream(&self, socket: WebSocketId) -> Option<Upstream> {
-        self.0.registry.tunnel(socket)?.take_upstream()
+    fn has_capacity_for(&self, socket: WebSocketId) -> bool {
+        hop::has_capacity(&self.0, socket)
     }
 
     fn routes(&self) -> Option<Arc<RouteTable>> {
@@ -191,6 +186,14 @@ impl Application for Pool {
     }
 
     fn prepare_sleep(&self, _is_slow: bool) -> bool {
-        !self.0.responder.has_commands()
+        let may_sleep = !self.0.responder.has_commands() && hop::prepare_sleep(&self.0);
+        if !may_sleep {
+            self.on_wake();
+        }
+        may_sleep
+    }
+
+    fn on_wake(&self) {
+        hop::on_wake(&self.0);
     }
 }

@@ -47,6 +47,31 @@ impl Responder {
         }
     }
 
+    /// Wakes the server's I/O thread.
+    pub(super) fn wake(&self) {
+        self.waker.wake();
+    }
+
+    /// Wakes the server's I/O thread if commands are queued that were not announced.
+    pub(super) fn announce(&self) {
+        if self.has_commands() {
+            self.waker.wake();
+        }
+    }
+
+    /// Adds a command for the server to the queue, while the server takes the commands.
+    pub(super) fn send_unannounced(&self, command: Command) {
+        self.commands.borrow_mut().push_back(command);
+    }
+
+    /// Passes a request with its response to the server, while the server takes the commands.
+    pub(super) fn respond_unannounced(&self, exchange: Box<Exchange>) {
+        if !exchange.is_client_disconnected() {
+            self.counters().responses.add(exchange.response().status());
+        }
+        self.send_unannounced(Command::Respond(exchange));
+    }
+
     /// Passes a request with its response to the server, which sends the response. If the client
     /// has disconnected, the response may be missing.
     pub(super) fn respond(&self, exchange: Box<Exchange>) {

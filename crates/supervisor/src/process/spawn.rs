@@ -3,12 +3,12 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use rookery_status::RunFolder;
+use rookery_worker_protocol::rings::{RingEnd, RingWakers};
 use rookery_worker_protocol::{
     ControlChannel, Gate, PublicDescriptors, SharedScoreboard, WorkerEnvironment,
 };
@@ -60,8 +60,9 @@ pub(crate) struct Spawned {
     pub(crate) child: Child,
     pub(crate) control: ControlChannel,
     pub(crate) scoreboard: SharedScoreboard,
+    /// The front end's end of the rings, and what wakes each side.
+    pub(crate) rings: (RingEnd, RingWakers),
     pub(crate) id: WorkerId,
-    pub(crate) socket: PathBuf,
     pub(crate) temporary: PathBuf,
     /// The pipes from which the worker's stdout and stderr are read; `None` if the worker shares
     /// the streams of this process.
@@ -81,11 +82,10 @@ pub(crate) fn spawn(
     gate: Option<Gate<'_>>,
     is_on_terminal: bool,
 ) -> io::Result<Spawned> {
-    let socket = folder.socket(start.slot, start.epoch);
     let temporary = folder.temporary(start.slot, start.epoch)?;
-    let listener = UnixListener::bind(&socket)?;
     let (control, their_control) = ControlChannel::pair()?;
     let (scoreboard, memory) = SharedScoreboard::create()?;
+    let (end, wakers, handles) = RingEnd::create()?;
     let id = WorkerId::new()?;
     let called = id.to_string();
     let is_preloaded = gate.is_some();
@@ -102,7 +102,6 @@ pub(crate) fn spawn(
     }
     command.env(RESOURCE, resource_attributes(std::env::var(RESOURCE).ok(), start));
     let hand_over = WorkerEnvironment {
-        listener: listener.as_fd(),
         control: their_control.as_fd(),
         scoreboard: memory.as_fd(),
         worker: start.slot,
@@ -111,6 +110,7 @@ pub(crate) fn spawn(
         id: &called,
         public,
         gate,
+        rings: &handles,
     };
     hand_over.apply(&mut command);
     command.env("TMPDIR", &temporary);
@@ -138,9 +138,8 @@ pub(crate) fn spawn(
     match streams {
         Ok(streams) => {
             be_chosen_sooner(child.id());
-            // This process drops its copy of the listening socket. The socket thus closes when the
-            // worker ends, and connections that wait to be accepted are reset.
-            Ok(Spawned { child, control, scoreboard, id, socket, temporary, streams })
+            let rings = (end, wakers);
+            Ok(Spawned { child, control, scoreboard, rings, id, temporary, streams })
         }
         Err(error) => {
             let _ = child.kill();

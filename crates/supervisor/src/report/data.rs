@@ -51,7 +51,7 @@ impl Process {
     /// Returns the current state of the worker process for reports.
     pub(crate) fn seen(&self) -> RProcess {
         let (in_flight, sessions) = self.backend.load();
-        let read = self.backend.scoreboard.read();
+        let read = self.backend.read_scoreboard();
         let (does, lasts) = r_activity(&read, self.started);
         RProcess {
             slot: self.backend.slot,

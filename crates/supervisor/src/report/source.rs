@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rookery_server::tls::Tls;
 use rookery_status::{
     Action, HANG_TIMEOUT, NotReady, ProfiledProcess, RecentErrors, ServedCertificate, ServerInfo,
-    StatusSource, temporary_folder,
+    StatusSource,
 };
 
 use super::data::{Lifecycle, Process, READY, Report};
@@ -115,7 +115,7 @@ impl StatusSource for SupervisorStatus {
                 key: backend.epoch,
                 slot: backend.slot,
                 pid: backend.pid,
-                folder: temporary_folder(&backend.socket, backend.slot, backend.epoch),
+                folder: backend.folder.clone(),
                 scoreboard: backend,
             }
         };

@@ -368,8 +368,9 @@ impl<'a> Fleet<'a> {
     ) -> Option<Outcome> {
         let route = last_r_task(&process.backend.scoreboard);
         // Early, because requests that the worker had in flight wait for this.
-        self.registry.remove(&process.backend);
+        // Before the pool closes the worker's WebSockets, which are counted.
         let reason = self.history.on_exit(&process, end.exit);
+        self.registry.remove(&process.backend);
         process.on_start_end(self.registry.tracer(), reason);
         let now = Instant::now();
         let is_failed_start = self.config.is_dev

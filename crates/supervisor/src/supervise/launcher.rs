@@ -14,7 +14,7 @@ use crate::process::{StartOutput, WorkerStart};
 
 /// The launcher of worker processes, which counts their starts.
 pub(super) struct Launcher {
-    /// The folder of the sockets and temporary files of workers.
+    /// The folder of the temporary files of workers.
     folder: RunFolder,
     /// The number of worker starts so far.
     starts: u64,
@@ -36,13 +36,13 @@ pub(super) struct Launch {
 }
 
 impl Launcher {
-    /// Creates a launcher of worker processes. The workers' sockets and temporary files are created
-    /// in `folder`, and their events are sent to `events`.
+    /// Creates a launcher of worker processes. The workers' temporary files are created in
+    /// `folder`, and their events are sent to `events`.
     pub(super) fn new(folder: RunFolder, events: UnboundedSender<WorkerEvent>) -> Launcher {
         Launcher { folder, starts: 0, output: StartOutput::default(), events }
     }
 
-    /// Returns the folder of the sockets and temporary files of workers.
+    /// Returns the folder of the temporary files of workers.
     pub(super) fn folder(&self) -> &RunFolder {
         &self.folder
     }

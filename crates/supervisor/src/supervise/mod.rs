@@ -51,7 +51,8 @@ pub struct SupervisorConfig {
     /// configured and running, that worker accepts connections in place of the front end. With
     /// `None`, the front end always accepts.
     pub public: Option<PublicListeners>,
-    /// The folder in which the supervisor creates a folder for sockets and temporary files.
+    /// The folder in which the supervisor creates a folder for its admin socket and temporary
+    /// files.
     pub folder: PathBuf,
     /// The limit of open file descriptors of a worker. It is the limit that this process had before
     /// the server raised its own.

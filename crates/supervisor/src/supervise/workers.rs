@@ -439,6 +439,12 @@ impl Workers {
     /// Checks the health of all workers and carries out what the checks require: suspends, stops or
     /// kills workers that do not respond, and puts spares into service in their place.
     pub(super) fn check_health(&mut self, now: Instant, timeouts: Timeouts, scaling: &Scaling) {
+        for worker in self.processes.values_mut() {
+            if worker.backend.is_violating() {
+                let actions = worker.health.check_violation(worker.name());
+                carry_out(worker, actions, &self.registry, self.log, timeouts);
+            }
+        }
         for worker in self.processes.values_mut().filter(|it| it.phase == WorkerPhase::Ready) {
             let (name, pid) = (worker.name(), worker.pid);
             let actions = worker.health.check_pings(name, now, || is_stopped(pid));
@@ -504,8 +510,7 @@ impl Workers {
     }
 
     /// Applies the static paths that a worker has announced. Sends the worker a confirmation, for
-    /// which its R process waits. If the announcement is malformed, the front end serves none of
-    /// the paths, and the worker serves all of them itself.
+    /// which its R process waits. If the announcement is malformed, none of the paths is served.
     pub(super) fn on_announcement(&mut self, epoch: u64) {
         let Some(worker) = self.get(epoch) else { return };
         let Some((number, bytes)) = worker.take_announcement() else { return };

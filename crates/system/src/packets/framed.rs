@@ -314,7 +314,7 @@ mod tests {
         let (sender, receiver) = pair();
         descriptor::request_buffers(sender.as_fd(), 4096);
         descriptor::request_buffers(receiver.as_fd(), 4096);
-        sender.send(&[1; 64 << 10]).unwrap();
+        sender.send(&vec![1; 64 << 10]).unwrap();
         sender.send(b"ready").unwrap();
         assert!(sender.has_unsent());
         let mut room = vec![0; MAX_PACKET];
@@ -344,7 +344,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "sockets")]
     fn the_bytes_that_wait_are_limited() {
         let (sender, _receiver) = pair();
-        let refused = (0..100).find_map(|_| sender.send(&[0; MAX_PACKET]).err());
+        let refused = (0..100).find_map(|_| sender.send(&vec![0; MAX_PACKET]).err());
         assert_eq!(refused.unwrap().kind(), io::ErrorKind::WouldBlock);
         while sender.send(b"small").is_ok() {}
         let unsent = sender.state().unsent.len();

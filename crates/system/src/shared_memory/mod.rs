@@ -17,6 +17,8 @@ mod os;
 
 #[cfg(unix)]
 pub use mapping::{map, unmap};
+#[cfg(unix)]
+pub use os::create_on_demand;
 pub use os::{check_size, create};
 #[cfg(windows)]
 pub use os::{map, unmap};

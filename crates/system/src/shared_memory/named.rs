@@ -27,6 +27,15 @@ pub fn create(size: usize) -> io::Result<OwnedFd> {
     Ok(memory)
 }
 
+/// Creates zeroed memory like [`create`], whose pages are always allocated when they are first
+/// accessed.
+///
+/// # Errors
+/// Returns the system's error if memory or descriptors have run out.
+pub fn create_on_demand(size: usize) -> io::Result<OwnedFd> {
+    create(size)
+}
+
 /// Opens new shared memory and removes its name, so that only the descriptor leads to it.
 fn open_unnamed() -> io::Result<OwnedFd> {
     for _ in 0..MAX_ATTEMPTS {

@@ -1,7 +1,7 @@
 //! Shared memory whose size is sealed, on Linux.
 
 use std::io;
-use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 /// The seals of shared memory, which forbid changing its size and its seals.
 const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
@@ -12,6 +12,32 @@ const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEA
 /// # Errors
 /// Returns the system's error if memory or descriptors have run out.
 pub fn create(size: usize) -> io::Result<OwnedFd> {
+    create_with(size, |fd, size| {
+        // Allocates the pages now: a page that cannot be allocated on first access would raise
+        // SIGBUS.
+        // SAFETY: the descriptor is open, and the call passes no memory.
+        let refused = unsafe { libc::posix_fallocate(fd, 0, size) };
+        if refused == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(refused)) }
+    })
+}
+
+/// Creates zeroed memory like [`create`], whose pages are allocated when they are first accessed.
+/// This is for memory that is large and seldom used. If a page cannot be allocated, the system
+/// kills a process for want of memory, as for any other memory.
+///
+/// # Errors
+/// Returns the system's error if descriptors have run out.
+pub fn create_on_demand(size: usize) -> io::Result<OwnedFd> {
+    create_with(size, |fd, size| {
+        // SAFETY: the descriptor is open, and the call passes no memory.
+        crate::checked(unsafe { libc::ftruncate(fd, size) }).map(drop)
+    })
+}
+
+fn create_with(
+    size: usize,
+    set_size: impl FnOnce(RawFd, libc::off_t) -> io::Result<()>,
+) -> io::Result<OwnedFd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name is a C string.
     let fd = unsafe { libc::memfd_create(c"rookery-scoreboard".as_ptr(), flags) };
@@ -19,12 +45,7 @@ pub fn create(size: usize) -> io::Result<OwnedFd> {
     // SAFETY: the call has just created the descriptor, so nothing else owns it.
     let memory = unsafe { OwnedFd::from_raw_fd(fd) };
     let size = libc::off_t::try_from(size).map_err(io::Error::other)?;
-    // Allocates the pages now: a page that cannot be allocated on first access would raise SIGBUS.
-    // SAFETY: the descriptor is open, and the call passes no memory.
-    let refused = unsafe { libc::posix_fallocate(fd, 0, size) };
-    if refused != 0 {
-        return Err(io::Error::from_raw_os_error(refused));
-    }
+    set_size(fd, size)?;
     // SAFETY: the descriptor is open, and the call passes no memory.
     crate::checked(unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, SEALS) })?;
     Ok(memory)

@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 
 mod control_channel;
+mod rings;
 mod scoreboard;
 #[cfg(not(feature = "portable"))]
 mod sealed_memory;

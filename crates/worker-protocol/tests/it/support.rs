@@ -1,9 +1,9 @@
 //! Workers for tests: the test program itself, started again to run one function.
 
 use std::os::fd::AsFd as _;
-use std::os::unix::net::UnixListener;
 use std::process::{Child, Command, Stdio};
 
+use rookery_worker_protocol::rings::{RingEnd, RingWakers};
 use rookery_worker_protocol::{
     ControlChannel, PublicDescriptors, SharedScoreboard, WorkerEnvironment,
 };
@@ -14,8 +14,8 @@ pub(crate) struct Worker {
     pub(crate) process: Child,
     pub(crate) control: ControlChannel,
     pub(crate) scoreboard: SharedScoreboard,
-    pub(crate) listener: UnixListener,
-    _folder: tempfile::TempDir,
+    /// This process's end of the rings.
+    pub(crate) rings: Option<(RingEnd, RingWakers)>,
 }
 
 impl Drop for Worker {
@@ -33,15 +33,13 @@ pub(crate) fn start(test: &str, argument: &str) -> Worker {
 
 /// Starts a worker like [`start`], with public listeners.
 pub(crate) fn start_with(test: &str, argument: &str, public: PublicDescriptors<'_>) -> Worker {
-    let folder = tempfile::tempdir().unwrap();
-    let listener = UnixListener::bind(folder.path().join("worker")).unwrap();
     let (control, their_control) = ControlChannel::pair().unwrap();
     let (scoreboard, memory) = SharedScoreboard::create().unwrap();
+    let (end, wakers, rings) = RingEnd::create().unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
     command.env("ARGUMENT", argument).stdin(Stdio::null()).stdout(Stdio::piped());
     let hand_over = WorkerEnvironment {
-        listener: listener.as_fd(),
         control: their_control.as_fd(),
         scoreboard: memory.as_fd(),
         worker: 2,
@@ -50,8 +48,9 @@ pub(crate) fn start_with(test: &str, argument: &str, public: PublicDescriptors<'
         id: "00ff",
         public,
         gate: None,
+        rings: &rings,
     };
     hand_over.apply(&mut command);
     let process = command.spawn().unwrap();
-    Worker { process, control, scoreboard, listener, _folder: folder }
+    Worker { process, control, scoreboard, rings: Some((end, wakers)) }
 }

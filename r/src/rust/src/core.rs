@@ -6,11 +6,11 @@ use std::ffi::{CString, c_char};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-use rookery_exchange::{AppWaker, Exchange, Link, SendBacklog, StreamFlow};
+use rookery_exchange::{AppWaker, Command, Event, Exchange, Link, SendBacklog, StreamFlow};
 use rookery_server::access_log::{AccessLog, OwnedRecord};
 use rookery_server::static_files::StaticFiles;
 use rookery_server::tls::DevelopmentCertificate;
-use rookery_server::{Config, NamedLimit, Server, Supervision};
+use rookery_server::{Config, NamedLimit, OriginPolicy, Server, Supervision, WorkerRings, output};
 use rookery_status::{AdminListener, RunFolder, Standalone};
 use rookery_worker_protocol::{RState, Scoreboard, now};
 
@@ -84,11 +84,15 @@ pub(crate) struct AdminServer {
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) supervision: Arc<Supervision>,
-    /// The id of the listener that uses the socket from the supervisor. `None` until a listener
-    /// uses it.
+    /// The id of the listener that serves the requests from the supervisor. `None` until there is
+    /// one.
     pub(crate) listening: Option<u32>,
-    /// The static paths of the listener that uses the socket from the supervisor.
+    /// The static paths of the listener that serves the requests from the supervisor.
     pub(crate) files: Option<StaticFiles>,
+    /// The origins whose pages may open WebSockets. `None` allows all.
+    pub(crate) origins: Option<OriginPolicy>,
+    /// The rings in which requests arrive from the supervisor.
+    pub(crate) rings: Box<WorkerRings>,
     /// Whether this worker has told the supervisor that it accepts no new requests.
     pub(crate) is_leaving: bool,
 }
@@ -223,6 +227,9 @@ impl Core {
         let server = Server::new(config.clone(), Box::new(schedule));
         server.set_access_log(self.log.open.clone());
         self.link = Arc::clone(server.link());
+        if let WorkerState::Worker(Worker { rings, .. }) = &self.worker_state {
+            rings.attach(&self.link);
+        }
         let before = std::mem::replace(&mut self.server, server);
         self.continue_tracing();
         before
@@ -259,6 +266,50 @@ impl Core {
             scoreboard.set_r_state(r, now());
             self.publish_span_counts();
         }
+    }
+
+    /// Sends a command to the process that has the client's connection: to the supervisor, or to
+    /// this process's own server.
+    pub(crate) fn send(&mut self, command: Command) {
+        if WorkerRings::is_from_front_end(command.id()) {
+            if let WorkerState::Worker(Worker { rings, .. }) = &mut self.worker_state {
+                return rings.send(command, &self.link);
+            }
+        }
+        self.link.send(command);
+    }
+
+    /// Takes the next event of the link or of the rings.
+    pub(crate) fn next_event(&mut self) -> Option<Event> {
+        let WorkerState::Worker(Worker { rings, listening, .. }) = &mut self.worker_state else {
+            return self.link.next();
+        };
+        // Without locking the queue of the link.
+        let event = if self.link.has_events() { self.link.next() } else { None };
+        if event.is_some() {
+            return event;
+        }
+        match rings.next(*listening, &self.link) {
+            Ok(Some(event)) => Some(event),
+            Ok(None) => self.link.next(),
+            Err(error) => {
+                // The supervisor starts another worker, and other workers get the requests.
+                crate::write_log_line(&format!(
+                    "this worker cannot take further requests from its supervisor, and ends \
+                     ({error}, or it has no more file descriptors)"
+                ));
+                output::flush();
+                std::process::abort();
+            }
+        }
+    }
+
+    /// Wakes the processes and threads for which commands wait.
+    pub(crate) fn flush(&mut self) {
+        if let WorkerState::Worker(Worker { rings, .. }) = &mut self.worker_state {
+            rings.flush();
+        }
+        self.link.flush();
     }
 
     /// Returns the number by which the C code finds the R object of a WebSocket, or 0 if there is
@@ -330,8 +381,8 @@ impl Core {
 /// The C functions by which the I/O thread wakes R's event loop: one for new events, and one for
 /// memory that R can release.
 #[derive(Clone, Copy)]
-struct Schedule {
-    events: extern "C" fn(),
+pub(crate) struct Schedule {
+    pub(crate) events: extern "C" fn(),
     released: extern "C" fn(),
 }
 
@@ -362,6 +413,11 @@ pub(crate) fn with<T>(body: impl FnOnce(&mut Core) -> T) -> T {
         let new = || Core::new(SCHEDULE.get().expect("called on R's main thread after rk_init"));
         body(core.get_or_insert_with(new))
     })
+}
+
+/// Returns the C function that makes R take events.
+pub(crate) fn schedule() -> Option<extern "C" fn()> {
+    SCHEDULE.get().map(|schedule| schedule.events)
 }
 
 /// Sets the error message that `rk_error` returns to C.

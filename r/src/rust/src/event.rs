@@ -298,7 +298,7 @@ impl Core {
             self.link.recycle(buffer);
         }
         loop {
-            let Some(event) = self.link.next() else { return self.next_pull() };
+            let Some(event) = self.next_event() else { return self.next_pull() };
             match event {
                 // The client has disconnected, so R is not called.
                 Event::Request(exchange) | Event::Head(exchange)
@@ -308,7 +308,7 @@ impl Core {
                     self.return_exchange(Command::Respond(exchange));
                 }
                 mut event => {
-                    if self.begin_event(&mut event) {
+                    if self.begin_event(&mut event) && !self.refuse_origin(&mut event) {
                         let span = self.begin_span(&mut event);
                         return Some(RawEvent { span, ..self.raw_event(event) });
                     }
@@ -346,7 +346,7 @@ pub extern "C" fn rk_streams_yield() {
     entry((), || {
         core::with(|core| {
             while let Some(stream) = core.pull_queue.pop_front() {
-                core.link.send(Command::ResumePulls { stream });
+                core.send(Command::ResumePulls { stream });
             }
         });
     });
@@ -412,7 +412,7 @@ pub extern "C" fn rk_is_empty() -> i32 {
 /// Returns the number of events that R has taken from the queue.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_event_count() -> u64 {
-    entry(0, || core::with(|core| core.link.taken()))
+    entry(0, || core::with(|core| core.link.all_taken()))
 }
 
 /// Waits for an event for at most `seconds`. Returns 1 if an event is queued, otherwise 0.
@@ -422,6 +422,7 @@ pub extern "C" fn rk_wait(seconds: f64) -> i32 {
         let timeout = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         let came = core::with(|core| {
             core.set_r_activity(RState::Idle);
+            core.flush();
             let came = core.link.wait(timeout);
             core.set_r_activity(RState::Busy);
             came
@@ -459,6 +460,7 @@ pub extern "C" fn rk_fail_for_test() {
 pub extern "C" fn rk_park() -> i32 {
     entry(0, || {
         let may = core::with(|core| {
+            core.flush();
             let may = core.link.try_park();
             if may {
                 core.set_r_activity(RState::Idle);
@@ -483,7 +485,7 @@ pub extern "C" fn rk_resume() {
 /// Wakes the I/O thread, so that it sends what R has queued, such as responses.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_flush() {
-    entry((), || core::with(|core| core.link.flush()));
+    entry((), || core::with(core::Core::flush));
 }
 
 #[cfg(test)]

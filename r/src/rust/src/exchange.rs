@@ -53,7 +53,7 @@ pub extern "C" fn rk_receive_body(slot: u32, id: u64, token: u64) -> i32 {
             let (listener, place) = (exchange.listener(), exchange.slot());
             core.receivers.insert(id, Receiver { slot, token });
             core.received.insert(id);
-            core.link.send(Command::StreamBody { exchange: id, listener, slot: place });
+            core.send(Command::StreamBody { exchange: id, listener, slot: place });
             result::OK
         })
     })
@@ -63,7 +63,7 @@ pub extern "C" fn rk_receive_body(slot: u32, id: u64, token: u64) -> i32 {
 /// receives in chunks. The server then reads more of the body.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_body_consumed(id: u64, bytes: usize) {
-    entry((), || core::with(|core| core.link.send(Command::BodyConsumed { exchange: id, bytes })));
+    entry((), || core::with(|core| core.send(Command::BodyConsumed { exchange: id, bytes })));
 }
 
 /// Reads bytes of a request's body into `out`. Returns the number of bytes, 0 at the end of the
@@ -144,7 +144,7 @@ pub extern "C" fn rk_refuse_held(listener: u32) {
                 refuse(&mut exchange);
                 core.return_exchange(Command::Respond(exchange));
             }
-            core.link.flush();
+            core.flush();
         });
     });
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use rookery_exchange::ListenerId;
 use rookery_server::tls::Tls;
 use rookery_server::{
-    Downstream, ListenError, Listener, ListenerConfig, Notice, OriginPolicy, Redirect, SpoolFolder,
+    ListenError, Listener, ListenerConfig, Notice, OriginPolicy, Redirect, SpoolFolder,
     TrustedProxies, literal_address,
 };
 
@@ -119,13 +119,12 @@ unsafe fn listener_config(setup: &RawSetup) -> Option<ListenerConfig> {
         redirect: None,
         page_script: None,
         session_cookie: None,
-        downstream: Downstream::Clients,
         notice: Notice(crate::write_log_line),
     })
 }
 
-/// The value of `rk_setup.inherits` that makes a worker listen on the socket that its supervisor
-/// has opened.
+/// The value of `rk_setup.inherits` that makes a worker serve the requests of its
+/// supervisor.
 const SOCKET_OF_WORKER: i32 = 1;
 
 /// Listens on an address. If plaintext HTTP is redirected to HTTPS, also listens on a second port
@@ -171,20 +170,25 @@ fn with_renewer(
     Ok(listening)
 }
 
-/// Listens on the socket that the supervisor has opened for this worker, and notifies the
+/// Serves the requests that arrive from the supervisor of this worker, and notifies the
 /// supervisor that the worker is ready. Returns the id of the listener.
 fn listen_as_worker(setup: &RawSetup, site: ListenerConfig) -> Option<ListenerId> {
     core::with(|core| {
-        let (files, tls) = (site.files.clone(), site.tls.clone());
+        let (files, origins, tls) = (site.files.clone(), site.origins.clone(), site.tls.clone());
         let session_cookie = core.session_cookie().filter(|_| setup.is_sticky != 0).map(Arc::new);
         let site = ListenerConfig { session_cookie, ..site };
-        let started = core.listen_inherited(site).map(|listener| ActiveListener {
+        let started = core.listen_inherited(&site).map(|listener| ActiveListener {
             renewer: None,
             listener,
             redirect: None,
         });
         let (id, _) = core.started(started, tls)?;
-        core.announce_ready(id, files, setup.calls_on_headers != 0, setup.is_sticky != 0);
+        core.announce_ready(
+            id,
+            (files, origins),
+            setup.calls_on_headers != 0,
+            setup.is_sticky != 0,
+        );
         Some(id)
     })
 }
@@ -323,6 +327,7 @@ pub extern "C" fn rk_drain(listener: u32) {
     entry((), || {
         core::with(|core| {
             core.announce_leaving(listener, true);
+            core.stop_streams_in_rings(listener);
             if let Some(listening) = core.listeners.get(&listener) {
                 listening.all().for_each(Listener::drain);
             }
@@ -337,8 +342,9 @@ pub extern "C" fn rk_connections(listener: u32) -> i32 {
     entry(0, || {
         core::with(|core| {
             let listening = core.listeners.get(&listener);
-            let count =
+            let count: usize =
                 listening.map_or(0, |listening| listening.all().map(Listener::connections).sum());
+            let count = count + core.open_in_rings(listener);
             i32::try_from(count).unwrap_or(i32::MAX)
         })
     })

@@ -134,7 +134,7 @@ const SEND_CLOSED: i32 = -1;
 /// Queues a message to the client of a WebSocket. Does not queue it if the WebSocket has ended.
 /// Returns an `enum rk_send`.
 fn send(
-    core: &Core,
+    core: &mut Core,
     id: u64,
     is_text: i32,
     len: usize,
@@ -143,7 +143,8 @@ fn send(
     let Some(more) = core.sockets.get(&id).and_then(|bound| bound.backlog.count_sent(len)) else {
         return SEND_CLOSED;
     };
-    core.link.send(Command::Send { socket: id, kind: kind(is_text), payload: payload(core) });
+    let payload = payload(core);
+    core.send(Command::Send { socket: id, kind: kind(is_text), payload });
     if more { SEND_MORE } else { SEND_FULL }
 }
 
@@ -221,7 +222,7 @@ pub extern "C" fn rk_ws_queued_bytes(id: u64) -> i64 {
 /// Sends a ping to the client of a WebSocket.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_ws_ping(id: u64) {
-    entry((), || core::with(|core| core.link.send(Command::Ping { socket: id })));
+    entry((), || core::with(|core| core.send(Command::Ping { socket: id })));
 }
 
 /// Starts the closing handshake of a WebSocket. A reason that is too long is truncated between
@@ -240,14 +241,14 @@ pub unsafe extern "C" fn rk_ws_close(id: u64, code: i32, reason: *const u8, len:
             .unwrap_or(0);
         let reason = text.as_bytes()[..end].to_vec();
         let code = u16::try_from(code).unwrap_or(1001);
-        core::with(|core| core.link.send(Command::Close { socket: id, code, reason }));
+        core::with(|core| core.send(Command::Close { socket: id, code, reason }));
     });
 }
 
 /// Closes the connection of a WebSocket without a closing handshake.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_ws_abort(id: u64) {
-    entry((), || core::with(|core| core.link.send(Command::Abort { socket: id })));
+    entry((), || core::with(|core| core.send(Command::Abort { socket: id })));
 }
 
 #[cfg(test)]

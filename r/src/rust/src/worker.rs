@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rookery_exchange::{Command, Event, masked};
 use rookery_server::session_cookie::SessionCookie;
 use rookery_server::static_files::StaticFiles;
-use rookery_server::{ListenError, Listener, ListenerConfig, Supervision};
+use rookery_server::{ListenError, Listener, ListenerConfig, OriginPolicy, Supervision};
 use rookery_worker_protocol::{Message, RState, Ticket, now};
 
 use crate::core::{self, Core, Worker, WorkerState};
@@ -17,8 +17,8 @@ use crate::entry;
 
 /// The return value of `rk_worker_state` for a process that is not a worker.
 const NONE: i32 = 0;
-const SOCKET_FREE: i32 = 1;
-const SOCKET_USED: i32 = 2;
+const FREE: i32 = 1;
+const USED: i32 = 2;
 const FAILED: i32 = 3;
 
 impl Core {
@@ -44,9 +44,9 @@ impl Core {
         }
     }
 
-    /// Listens on the socket that the supervisor has opened for this worker. The caller must check
-    /// that this process is a worker and that no other listener uses the socket.
-    pub(crate) fn listen_inherited(&self, site: ListenerConfig) -> Result<Listener, ListenError> {
+    /// Serves the requests that arrive from the supervisor. The caller must check that this process
+    /// is a worker and that no other listener serves them.
+    pub(crate) fn listen_inherited(&self, site: &ListenerConfig) -> Result<Listener, ListenError> {
         let WorkerState::Worker(worker) = &self.worker_state else {
             unreachable!("R checks that this process is a worker")
         };
@@ -63,13 +63,13 @@ impl Core {
     pub(crate) fn announce_ready(
         &mut self,
         listener: u32,
-        files: StaticFiles,
+        (files, origins): (StaticFiles, Option<OriginPolicy>),
         sees_heads: bool,
         is_sticky: bool,
     ) {
         if let WorkerState::Worker(worker) = &mut self.worker_state {
-            worker.supervision.announce(&files);
-            worker.files = Some(files);
+            announce(&worker.supervision, &files);
+            (worker.files, worker.origins) = (Some(files), origins);
             (worker.listening, worker.is_leaving) = (Some(listener), false);
             // The result is ignored, because the end of the supervisor is noticed elsewhere.
             let _ = worker.supervision.send(Message::Ready { sees_heads, is_sticky });
@@ -83,7 +83,7 @@ impl Core {
     pub(crate) fn announce_paths(&self, files: &StaticFiles) -> Option<Arc<Supervision>> {
         let WorkerState::Worker(worker) = &self.worker_state else { return None };
         worker.files.as_ref().filter(|own| own.is_same(files))?;
-        worker.supervision.announce(files);
+        announce(&worker.supervision, files);
         Some(Arc::clone(&worker.supervision))
     }
 
@@ -95,12 +95,35 @@ impl Core {
                 if !std::mem::replace(&mut worker.is_leaving, true) {
                     let _ = worker.supervision.send(Message::Leaving);
                 }
-                // A listener that is stopping uses the socket until it ends.
+                // A listener that is stopping serves until it ends.
                 worker.listening = worker.listening.filter(|_| is_stopping);
             }
             if is_stopping {
                 worker.supervision.scoreboard().stop();
             }
+        }
+    }
+
+    /// Ends the streamed responses of a listener that the app pushes and whose connections are in
+    /// the supervisor.
+    pub(crate) fn stop_streams_in_rings(&mut self, listener: u32) {
+        if let WorkerState::Worker(Worker { listening, rings, .. }) = &mut self.worker_state {
+            if *listening == Some(listener) {
+                rings.stop_streams();
+            }
+        }
+    }
+
+    /// Returns the number of requests, WebSockets and streamed responses of a listener whose
+    /// connections are in the supervisor.
+    pub(crate) fn open_in_rings(&self, listener: u32) -> usize {
+        match &self.worker_state {
+            WorkerState::Worker(Worker { listening, rings, .. })
+                if *listening == Some(listener) =>
+            {
+                rings.open()
+            }
+            _ => 0,
         }
     }
 
@@ -130,8 +153,12 @@ impl Core {
         );
         self.show_task(event);
         if let Event::Request(exchange) | Event::Head(exchange) = event {
-            scoreboard.count_taken();
-            if Ticket::of_word(exchange.ticket()).is_some_and(|ticket| !scoreboard.begin(ticket)) {
+            let ticket = Ticket::of_word(exchange.ticket());
+            // A request whose head R has inspected before counts once.
+            if !ticket.is_some_and(|ticket| scoreboard.has_begun(ticket)) {
+                scoreboard.count_taken();
+            }
+            if ticket.is_some_and(|ticket| !scoreboard.begin(ticket)) {
                 return false;
             }
             if let Some(admin) = &self.admin {
@@ -144,6 +171,26 @@ impl Core {
                 }
             }
         }
+        true
+    }
+
+    /// Refuses the opening handshake of a WebSocket if the origin of its page is not allowed. The
+    /// front end does not know what the app allows. Returns true if the event was refused.
+    pub(crate) fn refuse_origin(&self, event: &mut Event) -> bool {
+        let WorkerState::Worker(Worker { origins: Some(policy), .. }) = &self.worker_state else {
+            return false;
+        };
+        let Event::Request(exchange) = event else { return false };
+        let host = exchange.header(b"host").unwrap_or_default();
+        let is_allowed = |origin| policy.allows(origin, host);
+        if !exchange.is_upgrade() || exchange.header(b"origin").is_none_or(is_allowed) {
+            return false;
+        }
+        exchange.begin_response(403);
+        // The name and the value are valid.
+        let _ = exchange.push_response_header(b"Content-Type", b"text/plain");
+        let text = b"403 Forbidden: pages of this origin may not open a WebSocket here\n";
+        exchange.set_response_body(text);
         true
     }
 
@@ -204,20 +251,30 @@ impl Core {
                 }
             }
         }
-        self.link.send(command);
+        self.send(command);
     }
 }
 
-/// Returns 0 if this process is not a worker. Returns 1 if it is a worker and no listener uses the
-/// socket from the supervisor yet, and 2 if a listener uses this socket. Returns 3 after setting
-/// the error message if this process was started as a worker but cannot work as one.
+/// Announces static paths to the supervisor, which serves them.
+fn announce(supervision: &Supervision, files: &StaticFiles) {
+    if !supervision.announce(files) && !supervision.has_public_listeners() {
+        crate::write_log_line(
+            "some static paths of this worker are not served, because all of them together are too \
+             long: set fewer or shorter ones, or serve with one worker",
+        );
+    }
+}
+
+/// Returns 0 if this process is not a worker. Returns 1 if it is a worker and no listener serves
+/// the requests from the supervisor yet, and 2 if one does. Returns 3 after setting the error
+/// message if this process was started as a worker but cannot work as one.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_worker_state() -> i32 {
     entry(NONE, || {
         core::with(|core| match &core.worker_state {
             WorkerState::NotAWorker => NONE,
-            WorkerState::Worker(Worker { listening: None, .. }) => SOCKET_FREE,
-            WorkerState::Worker(_) => SOCKET_USED,
+            WorkerState::Worker(Worker { listening: None, .. }) => FREE,
+            WorkerState::Worker(_) => USED,
             WorkerState::Failed(error) => {
                 core::set_error(error);
                 FAILED
@@ -226,10 +283,9 @@ pub extern "C" fn rk_worker_state() -> i32 {
     })
 }
 
-/// Returns 1 if this listener uses the socket that the supervisor has opened for this worker,
-/// otherwise 0.
+/// Returns 1 if this listener serves the requests from the supervisor, otherwise 0.
 #[unsafe(no_mangle)]
-pub extern "C" fn rk_worker_uses_socket(listener: u32) -> i32 {
+pub extern "C" fn rk_worker_serves(listener: u32) -> i32 {
     entry(0, || {
         core::with(|core| match &core.worker_state {
             WorkerState::Worker(worker) => i32::from(worker.listening == Some(listener)),

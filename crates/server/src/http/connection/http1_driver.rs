@@ -10,7 +10,6 @@ use bytes::Bytes;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use rookery_exchange::{Exchange, ListenerId};
-use rookery_worker_protocol::MAX_WORKER_HEADER_SIZE;
 
 use crate::connections::table::{Slot, TableEntry as _};
 use crate::http::connection::activity::Phase;
@@ -93,21 +92,10 @@ const SMALL_HEADER_TABLE: usize = 100;
 /// The maximum number of headers in an [`http::HeaderMap`], which panics beyond it.
 const MAX_HEADER_TABLE: usize = 24_576;
 
-/// The number of bytes that a supervisor may add to a request head when it forwards the request to
-/// a worker. It adds the worker header, which describes the client, and a few headers such as
-/// `X-Forwarded-For`.
-const SUPERVISOR_HEAD_BYTES: usize = MAX_WORKER_HEADER_SIZE + 4096;
-const SUPERVISOR_HEADERS: usize = 16;
-
 /// Returns the maximum size of a request head in bytes, and the maximum number of headers in it.
 fn head_limits(connection: &HttpConnection) -> (usize, usize) {
     let limits = &connection.shared.connections.limits;
-    let (bytes, lines) = if connection.config.is_supervised() {
-        (SUPERVISOR_HEAD_BYTES, SUPERVISOR_HEADERS)
-    } else {
-        (0, 0)
-    };
-    (limits.max_header_size.saturating_add(bytes), limits.max_headers.saturating_add(lines))
+    (limits.max_header_size, limits.max_headers)
 }
 
 /// The smallest read buffer that hyper accepts, in bytes.

@@ -5,8 +5,7 @@ use std::rc::Rc;
 use http::request::Parts;
 use http::{HeaderMap, Request, Response};
 use rookery_error::ErrorHookFuture;
-use rookery_exchange::{Event, Exchange, StreamEnd};
-use rookery_worker_protocol::{HEAD_ACCEPTED, HEAD_UNDECIDED, WorkerHeader};
+use rookery_exchange::{Event, Exchange};
 
 use crate::application::dispatch::{AppDecision, is_accepted, is_streamed};
 use crate::http::connection::http_connection::HttpConnection;
@@ -18,7 +17,6 @@ use crate::http::request::pending_response::{
 use crate::http::request::request_body::RequestBody;
 use crate::http::request::request_context::RequestContext;
 use crate::http::request::stream::request_stream;
-use crate::http::request::worker_header;
 use crate::http::response::builder::{self, ResponseOptions};
 use crate::http::response::https_redirect;
 use crate::http::response::page_script;
@@ -54,7 +52,7 @@ pub(crate) fn reject(
 ) -> impl Future<Output = Response<ResponseBody>> + use<> {
     let mut context = RequestContext::begin(connection);
     ErrorHookFuture::with_hook(Some(context.hook()), async move {
-        context.begin_log(&head, None);
+        context.begin_log(&head);
         builder::reject(context, head.headers, rejection)
     })
 }
@@ -65,13 +63,10 @@ async fn handle_request<B: RequestBody>(
 ) -> Result<Response<ResponseBody>, ClientDisconnected> {
     let (mut head, body) = request.into_parts();
     let has_body = !body.is_end_stream();
-    let worker_header = match check_request(&mut context, &mut head, has_body) {
-        Ok(worker_header) => worker_header,
-        Err(rejection) => {
-            context.set_unread_body(has_body);
-            return Ok(builder::reject(context, head.headers, rejection));
-        }
-    };
+    if let Err(rejection) = check_request(&mut context, &mut head, has_body) {
+        context.set_unread_body(has_body);
+        return Ok(builder::reject(context, head.headers, rejection));
+    }
     let options = ResponseOptions::of(&head, &context.connection.config);
     if let Some(redirect) = context.connection.config.redirect.clone() {
         return Ok(https_redirect::redirect(context, &redirect, head, has_body, options));
@@ -82,32 +77,31 @@ async fn handle_request<B: RequestBody>(
     }
     // Opening handshakes of WebSockets bypass static files. An `Upgrade` to any other protocol is
     // ignored.
-    if !is_upgrade && !context.connection.config.files.is_empty() {
-        let outcome = match static_file::try_respond(context, &mut head, has_body, options) {
-            // Boxed, so that only the few connections that need this future pay for its size.
-            StaticOutcome::Pending(context, waiting) => {
-                Box::pin(static_file::respond_when_ready(
-                    context, waiting, &mut head, has_body, options,
-                ))
-                .await
-            }
-            outcome => outcome,
-        };
+    let own = static_file::own_files(&context, &head);
+    let files = own.as_ref().unwrap_or(&context.connection.config.files);
+    if !is_upgrade && !files.is_empty() {
+        let outcome =
+            match static_file::try_respond(context, own.as_ref(), &mut head, has_body, options) {
+                // Boxed, so that only the few connections that need this future pay for its size.
+                StaticOutcome::Pending(context, waiting) => {
+                    Box::pin(static_file::respond_when_ready(
+                        context, waiting, &mut head, has_body, options,
+                    ))
+                    .await
+                }
+                outcome => outcome,
+            };
         context = match outcome {
             StaticOutcome::Response(response) => return Ok(response),
             StaticOutcome::Application(context) | StaticOutcome::Pending(context, _) => context,
         };
         context.begin_reading();
     }
-    let announced =
-        worker_header::apply_announced_body(worker_header.as_deref(), &mut head.headers);
-    if announced.unwrap_or_else(|| body.size_hint().lower())
-        > context.shared().connections.limits.max_body_size
-    {
+    if body.size_hint().lower() > context.shared().connections.limits.max_body_size {
         context.set_unread_body(has_body);
         return Ok(builder::reject(context, head.headers, Rejection::BodyTooLarge));
     }
-    let mut exchange = begin_exchange(&context, &head, worker_header, is_upgrade);
+    let mut exchange = begin_exchange(&context, &head, is_upgrade);
     let mut headers = head.headers;
     // A head that fits into hyper's first buffer is not charged: memory that its exchange kept from
     // earlier use belongs to the pool.
@@ -123,10 +117,6 @@ async fn handle_request<B: RequestBody>(
         }
     }
 
-    if announced.is_some() {
-        // Boxed, so that only the few connections that need this future pay for its size.
-        return Box::pin(pass_announced_head(context, exchange, headers, options)).await;
-    }
     if has_body {
         if context.connection.config.sees_heads
             && context.shared().dispatch.application.wants_head(&exchange)
@@ -195,16 +185,16 @@ async fn handle_request<B: RequestBody>(
     }
 }
 
-/// Reads the worker header that a supervisor added to the request, and validates the request head.
+/// Begins the access log record, and validates the request head.
 ///
 /// # Errors
-/// Returns the rejection to respond with if the worker header or the head is invalid.
+/// Returns the rejection to respond with if the head is invalid.
 fn check_request(
     context: &mut RequestContext,
     head: &mut Parts,
     has_body: bool,
-) -> Result<Option<Box<WorkerHeader>>, Rejection> {
-    let worker_header = worker_header::read(context, head, has_body)?;
+) -> Result<(), Rejection> {
+    context.begin_log(head);
     head::check(head, has_body)?;
     if let Some(cookie) = context.connection.config.session_cookie.as_deref() {
         let needs_cookie = cookie.remove_from(&mut head.headers);
@@ -213,7 +203,7 @@ fn check_request(
     if context.connection.config.page_script.is_some() {
         page_script::remove_conditions(head);
     }
-    Ok(worker_header)
+    Ok(())
 }
 
 /// Passes an accepted WebSocket opening handshake to the connection's driver, which completes it.
@@ -231,64 +221,16 @@ fn accept_websocket(context: &mut RequestContext, mut exchange: Box<Exchange>) {
     context.connection.accepted_websocket.replace(Some(exchange));
 }
 
-/// Passes the head of a request to the application before the supervisor sends the body. The
-/// response tells the supervisor whether to send the body.
-async fn pass_announced_head(
-    mut context: RequestContext,
-    exchange: Box<Exchange>,
-    headers: HeaderMap,
-    options: ResponseOptions,
-) -> Result<Response<ResponseBody>, ClientDisconnected> {
-    if !context.connection.config.sees_heads {
-        context.shared().dispatch.finish(exchange);
-        return Ok(worker_header::respond_to_head(context, headers, HEAD_ACCEPTED, options));
-    }
-    match send_to_application(&mut context, exchange, Event::Head).await {
-        Ok(AppDecision::ReadBody(returned)) => {
-            context.shared().dispatch.finish(returned);
-            Ok(worker_header::respond_to_head(context, headers, HEAD_ACCEPTED, options))
-        }
-        Ok(AppDecision::Respond(exchange)) => {
-            Ok(respond(context, exchange, headers, options).await)
-        }
-        Err(NoResponse::StreamsBody(pending)) => {
-            // No part of the body arrives with this request. The application sees its body stream
-            // end as if the client had disconnected, and creates a new stream once the supervisor
-            // sends the head with the body.
-            let (id, listener) = (context.id, context.connection.listener);
-            context.shared().dispatch.notify(Event::BodyEnd {
-                exchange: id,
-                listener,
-                reason: StreamEnd::Client,
-            });
-            drop(pending);
-            Ok(worker_header::respond_to_head(context, headers, HEAD_UNDECIDED, options))
-        }
-        Err(NoResponse::Disconnected) | Ok(AppDecision::StreamBody(_)) => Err(ClientDisconnected),
-        Err(NoResponse::TimedOut) => Ok(reject_timed_out(context, headers, false)),
-        Err(NoResponse::QueueFull(exchange)) => Ok(reject_busy(context, exchange, headers, false)),
-    }
-}
-
 /// Creates the exchange (the shared object of a request and its response), and fills in the request
 /// head and the information about the client.
-fn begin_exchange(
-    context: &RequestContext,
-    head: &Parts,
-    worker_header: Option<Box<WorkerHeader>>,
-    is_upgrade: bool,
-) -> Box<Exchange> {
+fn begin_exchange(context: &RequestContext, head: &Parts, is_upgrade: bool) -> Box<Exchange> {
     let connection = &context.connection;
     let mut exchange =
         context.shared().dispatch.begin(context.id, connection.listener, connection.key.get());
-    let ends =
-        worker_header.as_deref().map_or_else(|| connection.ends.get(), worker_header::addresses);
-    head::fill(&mut exchange, head, ends, is_upgrade);
+    head::fill(&mut exchange, head, connection.ends.get(), is_upgrade);
     context.apply_trace(&mut exchange, head);
     exchange.set_logged(context.is_logged() || connection.config.sends_timing);
-    if let Some(worker_header) = worker_header {
-        worker_header::apply(&mut exchange, *worker_header);
-    } else if connection.has_tls() || !connection.config.proxies.is_empty() {
+    if connection.has_tls() || !connection.config.proxies.is_empty() {
         connection.set_transport_info(&mut exchange, &head.headers);
     }
     exchange

@@ -18,17 +18,15 @@ pub(super) static TRACESTATE: HeaderName = HeaderName::from_static("tracestate")
 
 static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Returns the id of a request: the id that the supervisor or a trusted proxy has chosen, else the
-/// id of its trace, else a new id.
+/// Returns the id of a request: the id that a trusted proxy has chosen, else the id of its trace,
+/// else a new id.
 pub(crate) fn request_id(
     id: ExchangeId,
     headers: &HeaderMap,
     is_trusted: bool,
-    supervisor_id: Option<&[u8]>,
     trace: Option<&TraceContext>,
 ) -> RequestId {
-    let external_id =
-        supervisor_id.or_else(|| if is_trusted { only(headers, &X_REQUEST_ID) } else { None });
+    let external_id = if is_trusted { only(headers, &X_REQUEST_ID) } else { None };
     RequestId::choose(id, external_id, || trace.copied())
 }
 

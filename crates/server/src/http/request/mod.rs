@@ -11,4 +11,3 @@ pub(crate) mod request_span;
 pub mod session_cookie;
 pub(crate) mod spool_folder;
 pub(crate) mod stream;
-pub(crate) mod worker_header;

@@ -107,23 +107,11 @@ impl RequestContext {
         self.connection.config.tls.as_ref().filter(|_| self.has_host_name)?.hsts()
     }
 
-    /// Begins the access log record of the request and its span. The client's address and the
-    /// request id come from the worker header (by which a supervisor describes the client) if there
-    /// is one.
-    pub(crate) fn begin_log(
-        &mut self,
-        head: &Parts,
-        worker_header: Option<&rookery_worker_protocol::WorkerHeader>,
-    ) {
+    /// Begins the access log record of the request and its span.
+    pub(crate) fn begin_log(&mut self, head: &Parts) {
         self.has_host_name = self.connection.has_tls() && names_host(&head.headers);
         let RequestContext { connection, parts: Some(parts), id, .. } = self else { return };
-        if connection.config.is_supervised() {
-            // The supervisor logs the requests that it forwards. This process logs only its own
-            // clients.
-            return;
-        }
-        let remote = worker_header
-            .map_or_else(|| connection.ends.get().remote, |worker_header| worker_header.remote);
+        let remote = connection.ends.get().remote;
         let is_recorded = connection.shared.tracer.is_some() || connection.shared.log.is_on();
         let headers = if is_recorded {
             RecordedHeaders::of(&head.headers)
@@ -148,14 +136,7 @@ impl RequestContext {
         let (log, client) = (&connection.shared.log, (remote, connection.has_tls()));
         let texts = [headers.referer, headers.user_agent];
         parts.pending_record.begin(log, client, head, texts, || {
-            let id = request_id(
-                *id,
-                &head.headers,
-                connection.is_proxy,
-                worker_header
-                    .and_then(|worker_header| Some(worker_header.id.as_deref()?.as_bytes())),
-                trace.as_ref(),
-            );
+            let id = request_id(*id, &head.headers, connection.is_proxy, trace.as_ref());
             (id, trace)
         });
     }

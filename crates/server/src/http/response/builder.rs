@@ -142,8 +142,7 @@ pub(crate) fn build(
         Framing { closes: context.connection.closes_after_response(), declared_length: None };
     let config = &context.connection.config;
     let sends_id = config.sends_request_id;
-    // The supervisor of a worker adds this header.
-    let sends_timing = config.sends_timing && !config.is_supervised();
+    let sends_timing = config.sends_timing;
     let body = {
         let copied = exchange.response_copy().unwrap_or_default();
         let total =

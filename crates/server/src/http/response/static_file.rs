@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use http::header::CONTENT_ENCODING;
+use http::header::{CONTENT_ENCODING, COOKIE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use rookery_exchange::{Charge, Share};
@@ -18,7 +18,8 @@ use crate::http::response::response_body::{self, Content, ResponseBody};
 use crate::rejection::Rejection;
 use crate::static_files::{
     BodyFraming, Cacheable, CachedFile, Fetched, Found, FoundNonblocking, Header, Lookup, Outcome,
-    Reading, RequestHead, Route, WHOLE, content_range, error_body, read_up_to, unsatisfiable,
+    Reading, RequestHead, Route, StaticFiles, WHOLE, content_range, error_body, read_up_to,
+    unsatisfiable,
 };
 
 /// The number of bytes that a static file lookup counts against the memory budget while it waits
@@ -45,10 +46,20 @@ pub(crate) enum PendingLookup {
     Read(Found, Option<Box<Cacheable>>),
 }
 
-/// Responds with a static file if that is possible without waiting for a disk. The response reuses
-/// the request's header map.
+/// Returns the static paths that apply to a request in place of those of its listener, if the
+/// application has such paths.
+pub(crate) fn own_files(context: &RequestContext, head: &Parts) -> Option<StaticFiles> {
+    let query = head.uri.query().unwrap_or_default().as_bytes();
+    let mut cookies = head.headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes);
+    context.shared().dispatch.application.static_files(query, &mut cookies)
+}
+
+/// Responds with a static file if that is possible without waiting for a disk. `own` are the static
+/// paths that apply in place of those of the listener. The response reuses the request's header
+/// map.
 pub(crate) fn try_respond(
     mut context: RequestContext,
+    own: Option<&StaticFiles>,
     head: &mut Parts,
     has_body: bool,
     options: ResponseOptions,
@@ -66,7 +77,8 @@ pub(crate) fn try_respond(
         body: framing(&head.headers),
         headers: &head.headers,
     };
-    let lookup = match context.connection.config.files.route(&request) {
+    let files = own.unwrap_or(&context.connection.config.files);
+    let lookup = match files.route(&request) {
         Route::Application => return StaticOutcome::Application(context),
         Route::Refuse(status) => {
             context.set_unread_body(has_body);

@@ -192,11 +192,6 @@ pub(crate) fn path_of(listener: &LocalListener) -> io::Result<Option<PathBuf>> {
 pub(crate) struct AcceptedLocal(NamedPipeServer);
 
 impl AcceptedLocal {
-    /// Returns false, because no supervisor connects to a named pipe.
-    pub(crate) fn is_trusted(&self) -> bool {
-        false
-    }
-
     /// Returns the stream of bytes of the connection, which the async runtime already knows.
     pub(crate) fn into_stream(self) -> io::Result<(LocalStream, CloseInChild)> {
         let close_in_child = close_in_child(&self.0.as_raw_handle());

@@ -27,7 +27,7 @@ fn first_bytes<'a>(buffers: &'a [io::IoSlice<'_>]) -> &'a [u8] {
 /// A connection over a named pipe. It has the functions of a Unix socket, but no handle for the
 /// system calls on sockets.
 #[derive(Debug)]
-pub struct PipeStream {
+pub(crate) struct PipeStream {
     pipe: NamedPipeServer,
     /// A byte that [`try_peek`](Self::try_peek) has read, and that the next read returns. The
     /// system cannot leave it in the pipe, because the async runtime reads in advance.

@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 /// A connected Unix socket. The async runtime does not watch whether the socket is writable until a
 /// write finds it full. This avoids a wake-up each time that the peer has read.
 #[derive(Debug)]
-pub struct UnixStream {
+pub(crate) struct UnixStream {
     socket: AsyncFd<StdUnixStream>,
     /// A copy of the socket's descriptor, by which the async runtime watches whether the socket is
     /// writable. It is made when a write finds the socket full for the first time.
@@ -30,7 +30,7 @@ impl UnixStream {
     ///
     /// # Errors
     /// Fails if the runtime cannot register the socket.
-    pub fn new(socket: StdUnixStream) -> io::Result<UnixStream> {
+    pub(crate) fn new(socket: StdUnixStream) -> io::Result<UnixStream> {
         // SAFETY: the socket's descriptor stays open and unchanged as long as the socket exists.
         let socket = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }?;
         Ok(UnixStream { socket, writable: OnceLock::new() })

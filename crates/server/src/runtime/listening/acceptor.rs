@@ -120,10 +120,6 @@ fn admit(
     config: &ListenerConfig,
 ) -> io::Result<()> {
     let (connections, limits) = (&context.connections, &context.connections.limits);
-    if config.is_supervised() && !accepted.is_from_supervisor() {
-        // The connection is closed without a response.
-        return Ok(());
-    }
     let tls = config.tls.as_ref();
     let refusal = |response| if tls.is_some() { ALERT } else { response };
     let counted = match accepted.remote() {
@@ -136,8 +132,7 @@ fn admit(
         _ => None,
     };
     let has_memory = connections.admit(Share::Connections, 0, connection_bytes(tls.is_some()));
-    // The supervisor has already counted the clients of the requests that it forwards.
-    let is_full = connections.len() >= limits.max_connections && !config.is_supervised();
+    let is_full = connections.len() >= limits.max_connections;
     if (is_full || !has_memory) && !connections.free_slot() {
         return accepted.reject(refusal(SERVER_FULL));
     }

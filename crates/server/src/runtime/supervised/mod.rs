@@ -10,3 +10,5 @@ pub(super) mod supervision;
 #[cfg(not(unix))]
 #[path = "none.rs"]
 pub(super) mod supervision;
+#[cfg_attr(not(unix), path = "worker_rings/none.rs")]
+pub(super) mod worker_rings;

@@ -10,7 +10,6 @@ use rookery_worker_protocol::{ErrorReport, Message, SharedScoreboard};
 use super::request::Confirmation;
 use crate::connections::table::ConnectionTable;
 use crate::http::listener_config::ListenerConfig;
-use crate::net::local::LocalListener;
 use crate::runtime::listening::accept_switch::AcceptWatch;
 use crate::runtime::listening::socket_group::SocketGroup;
 use crate::static_files::StaticFiles;
@@ -21,10 +20,6 @@ use crate::static_files::StaticFiles;
 pub enum Supervision {}
 
 impl Supervision {
-    pub(in crate::runtime) fn socket(&self) -> io::Result<LocalListener> {
-        match *self {}
-    }
-
     /// Returns true if the supervisor has passed public listeners to this process.
     pub fn has_public_listeners(&self) -> bool {
         match *self {}
@@ -70,7 +65,7 @@ impl Supervision {
     }
 
     /// Announces to the supervisor which static paths this process serves.
-    pub fn announce(&self, _: &StaticFiles) {
+    pub fn announce(&self, _: &StaticFiles) -> bool {
         match *self {}
     }
 

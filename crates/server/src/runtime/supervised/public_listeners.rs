@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rookery_system::fork::CloseInChild;
 use rookery_worker_protocol::PublicSockets;
 
-use crate::http::listener_config::{Downstream, ListenerConfig, Redirect};
+use crate::http::listener_config::{ListenerConfig, Redirect};
 
 use crate::net::descriptor::close_in_child;
 use crate::net::listen::ListeningSocket;
@@ -45,8 +45,7 @@ impl PublicListeners {
         };
         let group =
             |sockets, config| SocketGroup { sockets, config: Box::new(config), is_public: true };
-        let own =
-            ListenerConfig { downstream: Downstream::Clients, redirect: None, ..config.clone() };
+        let own = ListenerConfig { redirect: None, ..config.clone() };
         let mut groups = vec![group(copies(&self.sockets)?, own)];
         let port = self.sockets.iter().find_map(ListeningSocket::port);
         if let (Some(tls), Some(port), false) = (&config.tls, port, self.redirects.is_empty()) {

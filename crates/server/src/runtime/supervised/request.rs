@@ -13,6 +13,8 @@ pub enum SupervisorRequest {
     Interrupt,
     /// Asks the worker to run the garbage collector when the application is idle.
     Collect,
+    /// Records have arrived in the rings while the application waits elsewhere.
+    RecordsArrived,
     /// Asks the worker to reopen the file of its access log.
     ReopenLog,
     /// The supervisor has disconnected, so the worker must shut down, as after

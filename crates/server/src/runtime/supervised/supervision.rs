@@ -10,12 +10,12 @@ use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::net::UnixListener;
 use std::rc::Rc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rookery_system::fork::CloseInChild;
+use rookery_worker_protocol::rings::{RingEnd, RingWakers};
 use rookery_worker_protocol::{
     ControlChannel, ErrorReport, Inherited, KEEP_WEBSOCKETS, MAX_ANNOUNCEMENT_SIZE, Message,
     Received, SharedScoreboard,
@@ -49,14 +49,13 @@ const RECONNECT_COST: Duration = Duration::from_millis(50);
 pub struct Supervision {
     // Dropped before the descriptors, because another thread may reuse the number of a closed
     // descriptor.
-    _close_in_child: [CloseInChild; 2],
+    _close_in_child: CloseInChild,
     public: Mutex<Option<PublicListeners>>,
     /// The switch by which this worker starts and stops accepting connections on the public
     /// listeners.
     accept_switch: AcceptSwitch,
     log: Option<OwnedFd>,
     cookie: Option<String>,
-    listener: UnixListener,
     control: ControlChannel,
     scoreboard: Arc<SharedScoreboard>,
     announcements: Mutex<Announcements>,
@@ -66,6 +65,9 @@ pub struct Supervision {
     /// Notifies the I/O thread that an announcement or a message did not fit into the control
     /// channel, so that the thread sends it later.
     channel_full: Notify,
+    /// What wakes the I/O thread when records arrive in the rings while the application waits
+    /// elsewhere.
+    wakers: RingWakers,
     on_request: Box<dyn Fn(SupervisorRequest) + Send + Sync>,
 }
 
@@ -77,34 +79,30 @@ const APPLY_TIMEOUT: Duration = Duration::from_secs(2);
 impl Supervision {
     /// Makes the connection to the supervisor from the descriptors that this process has inherited.
     /// `on_request` is called on the I/O thread for each request of the supervisor, and must not
-    /// block.
+    /// block. Also returns the rings, for [`WorkerRings`](crate::WorkerRings).
     pub fn new(
         inherited: Inherited,
         on_request: impl Fn(SupervisorRequest) + Send + Sync + 'static,
-    ) -> Supervision {
-        let Inherited { listener, control, scoreboard, public, log, cookie } = inherited;
+    ) -> (Supervision, (RingEnd, RingWakers)) {
+        let Inherited { control, scoreboard, public, log, cookie, rings } = inherited;
         let public = (!public.is_empty()).then(|| PublicListeners::new(public));
-        let close_in_child = [close_in_child(&control), close_in_child(&listener)];
+        let close_in_child = close_in_child(&control);
         let scoreboard = Arc::new(scoreboard);
-        Supervision {
+        let supervision = Supervision {
             _close_in_child: close_in_child,
             public: Mutex::new(public),
             accept_switch: AcceptSwitch::new(AcceptMode::Paused),
             log,
             cookie,
-            listener,
             control,
             scoreboard,
             announcements: Mutex::default(),
             confirmed: Condvar::new(),
             channel_full: Notify::new(),
+            wakers: rings.1.clone(),
             on_request: Box::new(on_request),
-        }
-    }
-
-    /// Returns a copy of the inherited socket over which the supervisor forwards requests.
-    pub(in crate::runtime) fn socket(&self) -> io::Result<UnixListener> {
-        self.listener.try_clone()
+        };
+        (supervision, rings)
     }
 
     /// Returns true if the supervisor has passed public listeners to this process.
@@ -194,17 +192,19 @@ impl Supervision {
         self.watch_unsent();
     }
 
-    /// Announces to the supervisor which static paths this process serves. Paths that do not fit
-    /// into one message are left out. The supervisor serves the announced paths itself until the
-    /// next announcement. Can be called from any thread.
-    pub fn announce(&self, files: &StaticFiles) {
+    /// Announces to the supervisor which static paths this process has. The supervisor serves them
+    /// until the next announcement. Paths that do not fit into one message are left out. Returns
+    /// false if there are such paths. Can be called from any thread.
+    pub fn announce(&self, files: &StaticFiles) -> bool {
+        let (bytes, is_complete) = files.announcement(MAX_ANNOUNCEMENT_SIZE);
         let mut announcements = self.announcements();
         // The message is sent while the lock is held, so that concurrent changes are sent in order.
-        if announcements.change(files.announcement(MAX_ANNOUNCEMENT_SIZE))
+        if announcements.change(bytes)
             && (!self.send_unsent(&mut announcements) || self.control.has_unsent())
         {
             self.channel_full.notify_one();
         }
+        is_complete
     }
 
     /// Waits, for a limited time, until the supervisor has applied the last announcement of static
@@ -342,8 +342,33 @@ pub(in crate::runtime) fn receive_messages(
     // makes sense.
     let receiving = ReceivingGuard::begin(supervision);
     async move {
+        let supervision = Arc::clone(&receiving.0);
+        let _records = AbortOnDrop(tokio::task::spawn_local(watch_rings(supervision)));
         // Each call registers the descriptor for the events that are currently of interest.
         while receiving.0.receive_until_interest_changes(&connections).await.is_continue() {}
+    }
+}
+
+/// Tells the application that records have arrived in the rings while it waits elsewhere.
+async fn watch_rings(supervision: Arc<Supervision>) {
+    let wakers = &supervision.wakers;
+    // SAFETY: the watched value owns the descriptor, which stays open and unchanged.
+    let watched =
+        unsafe { AsyncFd::register_with_interest(wakers.watched_by_worker(), Interest::READABLE) };
+    let Ok(watched) = watched else { return };
+    while let Ok(mut ready) = watched.readable().await {
+        wakers.on_worker_woken();
+        ready.clear_ready();
+        (supervision.on_request)(SupervisorRequest::RecordsArrived);
+    }
+}
+
+/// A task that ends with this value.
+struct AbortOnDrop(tokio::task::JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

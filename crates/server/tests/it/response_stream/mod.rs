@@ -23,7 +23,6 @@ const PUSHED: StreamOptions = StreamOptions {
     is_events: false,
     heartbeat: 0,
     is_compressible: false,
-    failed_status: 0,
 };
 const PULLED: StreamOptions = StreamOptions { is_pulled: true, ..PUSHED };
 

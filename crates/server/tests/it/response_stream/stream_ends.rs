@@ -33,9 +33,9 @@ fn an_error_before_the_head_is_an_ordinary_500() {
 
 #[test]
 fn an_application_may_have_another_status_for_that() {
-    let rules = rookery_exchange::StreamOptions { failed_status: 502, ..PUSHED };
-    let (app, opened) = streaming(Config::default(), rules, ok, Box::new(|_, _| unreachable!()));
+    let (app, opened) = streaming(Config::default(), PUSHED, ok, Box::new(|_, _| unreachable!()));
     let (mut client, open) = ask(&app, &opened, GET);
+    open.stream.flow.set_failed_status(502);
     open.cut(StreamEnd::Error, "502 Bad Gateway: gone\n");
     let reply = client.response().unwrap();
     assert_eq!((reply.status, reply.body.as_slice()), (502, &b"502 Bad Gateway: gone\n"[..]));
@@ -44,6 +44,7 @@ fn an_application_may_have_another_status_for_that() {
     // A response that has been begun is cut off.
     client.send(GET);
     let open = opened.recv_timeout(TEST_TIMEOUT).unwrap();
+    open.stream.flow.set_failed_status(502);
     open.give("abc");
     read_to(&mut client, "abc");
     open.cut(StreamEnd::Error, "502 Bad Gateway: gone\n");

@@ -5,5 +5,3 @@ pub(crate) mod compression;
 mod messages;
 mod send_queue;
 mod stalled_clients;
-#[cfg(unix)]
-mod tunnel;

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_exchange::Exchange;
-use rookery_server::access_log::AccessLog;
 use rookery_server::{Config, Limits, ListenerConfig, SupervisorRequest};
 use rookery_test_support::tls::client_config;
-use rookery_worker_protocol::{KEEP_WEBSOCKETS, Message, PublicSockets, Received, WORKER_HEADER};
+use rookery_worker_protocol::{KEEP_WEBSOCKETS, Message, PublicSockets, Received};
 
 use crate::support::tls::{settings, site};
 use crate::support::{App, Client, TEST_TIMEOUT, echo, hello, masked_frame, wait_until};
@@ -40,19 +39,14 @@ impl Public {
     }
 }
 
-/// Responds with whether the request came from the supervisor. The response to `/slow` is delayed.
+/// Responds. The response to `/slow` is delayed.
 fn who(exchange: &mut Exchange) {
     let is_slow = exchange.path() == b"/slow";
     if is_slow {
         std::thread::sleep(Duration::from_millis(300));
     }
     exchange.begin_response(200);
-    let text = format!(
-        "{} {}",
-        exchange.remote().is_some(),
-        exchange.header(WORKER_HEADER.as_bytes()).is_some()
-    );
-    exchange.set_response_body(text.as_bytes());
+    exchange.set_response_body(b"here");
 }
 
 fn worker(public: &Public) -> Worker {
@@ -78,24 +72,19 @@ fn connections_wait_in_the_queue_until_the_worker_is_told_to_accept() {
     // The connection waits in the socket's queue, and is not accepted yet.
     assert!(early.frame_within(Duration::from_millis(200)).is_none());
     accepts(&worker);
-    assert_eq!(early.response().unwrap().body, b"true false");
+    assert_eq!(early.response().unwrap().body, b"here");
     assert_eq!(worker.board.read().connections, 1);
-    // The worker header has no meaning in a request of a client.
-    early.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{WORKER_HEADER}: x\r\n\r\n"));
-    assert_eq!(early.response().unwrap().body, b"true true");
     says(&worker, Message::StopAccepting(2), Message::NotAccepting(2));
     // The supervisor accepts connections on the same socket.
     let late = Client::connect(public.address);
     wait_until("the supervisor accepts", || public.socket.accept().is_ok());
     // A connection stays with the process that has accepted it.
-    assert_eq!(early.get("/").body, b"true false");
+    assert_eq!(early.get("/").body, b"here");
     drop((early, late));
     wait_until("none is left", || worker.board.read().connections == 0);
     // The worker accepts again.
     says(&worker, Message::Accept(3), Message::Accepting(3));
-    assert_eq!(Client::connect(public.address).get("/").body, b"true false");
-    // The worker's own socket for the supervisor works as before.
-    assert_eq!(worker.connect().get("/").body, b"false false");
+    assert_eq!(Client::connect(public.address).get("/").body, b"here");
 }
 
 #[test]
@@ -110,7 +99,7 @@ fn nobody_is_lost_while_two_processes_take_turns_at_accepting() {
     let clients: Vec<_> = (0..4)
         .map(|_| {
             std::thread::spawn(move || {
-                let ask = |_| usize::from(Client::connect(address).get("/").body == b"true false");
+                let ask = |_| usize::from(Client::connect(address).get("/").body == b"here");
                 (0..300).map(ask).sum::<usize>()
             })
         })
@@ -159,11 +148,9 @@ fn a_worker_that_retires_ends_connections_with_their_next_reply_and_keeps_websoc
         assert_eq!(client.get("/").header("connection"), None);
     }
     assert_eq!(socket.upgrade("/ws").status, 101);
-    let mut relayed = worker.connect();
-    assert_eq!(relayed.get("/").status, 200);
     slow.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
     wait_until("all are there", || {
-        worker.board.read().connections == 4 && worker.board.read().handed == 5
+        worker.board.read().connections == 4 && worker.board.read().handed == 4
     });
     worker.control.send(Message::Retire(KEEP_WEBSOCKETS)).unwrap();
     // The worker has closed the socket, so that new connections are accepted by the supervisor,
@@ -180,8 +167,6 @@ fn a_worker_that_retires_ends_connections_with_their_next_reply_and_keeps_websoc
     assert!(idle.wait_for_close());
     socket.send(masked_frame(0x81, b"still here"));
     assert_eq!(socket.frame(), Some((1, b"still here".to_vec())));
-    // Requests that the supervisor forwards are not affected.
-    assert_eq!(relayed.get("/").header("connection"), None);
     wait_until("the WebSocket alone is left", || worker.board.read().connections == 1);
     worker.control.send(Message::Retire(200)).unwrap();
     let (opcode, payload) = socket.frame().unwrap();
@@ -212,7 +197,7 @@ fn after_the_end_of_the_supervisor_nothing_is_accepted_and_the_address_stays_tak
 }
 
 #[test]
-fn public_listeners_speak_tls_and_redirect_while_the_supervisor_is_spoken_to_in_the_clear() {
+fn public_listeners_speak_tls_and_redirect() {
     let (public, redirect) = (Public::new(), Public::new());
     let sockets = PublicSockets { sockets: vec![public.copy()], redirects: vec![redirect.copy()] };
     let mut worker = Worker::with(Config::default(), echo(who), sockets);
@@ -221,51 +206,12 @@ fn public_listeners_speak_tls_and_redirect_while_the_supervisor_is_spoken_to_in_
     accepts(&worker);
     let mut client =
         Client::connect_tls(public.address, &Arc::new(client_config(None)), "localhost").unwrap();
-    assert_eq!(client.get("/").body, b"true false");
-    assert_eq!(worker.connect().get("/").body, b"false false");
+    assert_eq!(client.get("/").body, b"here");
     let mut client = Client::connect(redirect.address);
     client.send("GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let reply = client.response().unwrap();
     let place = format!("https://localhost:{}/x", public.address.port());
     assert_eq!((reply.status, reply.header("location")), (308, Some(&*place)));
-}
-
-#[test]
-fn the_log_of_a_worker_has_the_requests_of_its_own_clients_alone() {
-    let public = Public::new();
-    let worker = worker(&public);
-    accepts(&worker);
-    let log = Arc::new(AccessLog::read());
-    worker.server.set_access_log(Some(Arc::clone(&log)));
-    worker.connect().get("/passed-on");
-    Client::connect(public.address).get("/own");
-    worker.connect().get("/passed-on");
-    let mut record = None;
-    wait_until("a line", || {
-        record = log.take();
-        record.is_some()
-    });
-    assert_eq!(record.unwrap().path, b"/own");
-    assert!(log.take().is_none());
-}
-
-#[test]
-fn clients_that_take_all_seats_leave_room_for_the_supervisor() {
-    let public = Public::new();
-    let limits = Limits { max_connections: 2, ..Limits::default() };
-    let worker = Worker::with(Config { limits, ..Config::default() }, echo(who), public.alone());
-    accepts(&worker);
-    let mut clients = [(); 2].map(|()| Client::connect(public.address));
-    for client in &mut clients {
-        client.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
-    }
-    wait_until("both are served", || worker.board.read().handed == 2);
-    let mut third = Client::connect(public.address);
-    assert_eq!(third.response().unwrap().status, 503);
-    assert_eq!(worker.connect().get("/").status, 200);
-    for client in &mut clients {
-        assert_eq!(client.response().unwrap().status, 200);
-    }
 }
 
 #[test]

@@ -11,11 +11,10 @@ use std::time::{Duration, Instant};
 
 use rookery_exchange::{Exchange, TerminationState, UpstreamLog};
 use rookery_worker_protocol::TicketGuard;
-use tokio::sync::Notify;
 
 use super::queue::{QueuedRequest, RequestQueue};
 use super::session_affinity::{Keys, SessionAffinity};
-use super::worker_load::PoolBackend;
+use super::worker_load::{Moment, PoolBackend};
 use crate::backend_registry::BackendRegistry;
 use crate::pool::deferred_body;
 use crate::pool::error_reply::ErrorReply;
@@ -28,6 +27,8 @@ pub(in crate::pool) struct Assignment {
     pub(in crate::pool) backend: Rc<PoolBackend>,
     pub(in crate::pool) ticket: TicketGuard,
     pub(in crate::pool) request: QueuedRequest,
+    /// The time at which the worker was chosen.
+    pub(in crate::pool) moment: Moment,
 }
 
 /// The balancer, which holds the queue of requests and assigns them to workers.
@@ -55,9 +56,6 @@ pub(in crate::pool) struct Balancer {
     /// that they name.
     #[cfg(test)]
     examined: Cell<u64>,
-    /// The notification for the tasks that wait for a worker's response. It is sent when the
-    /// workers change or when a request has waited too long at its worker.
-    pub(in crate::pool) changed: Notify,
 }
 
 impl Balancer {
@@ -86,7 +84,6 @@ impl Balancer {
             assigned: Cell::new(0),
             #[cfg(test)]
             examined: Cell::new(0),
-            changed: Notify::new(),
         }
     }
 
@@ -179,13 +176,8 @@ impl Balancer {
             backend.expire_reservations();
         }
         let is_shiny = self.has_sessions();
-        let is_sticky = match self.limits.session_affinity {
-            SessionAffinity::Auto => is_shiny,
-            SessionAffinity::None => false,
-            SessionAffinity::Cookie => true,
-        };
         self.update_parked();
-        if is_sticky {
+        if self.is_sticky() {
             self.assign_by_session(is_shiny, assignments);
         } else {
             self.assign_to_any(assignments);
@@ -195,6 +187,14 @@ impl Balancer {
         }
         self.queue.borrow().update_gauge(&self.counters().queue);
         self.assigned.set(self.assigned.get() + (assignments.len() - before) as u64);
+    }
+
+    fn is_sticky(&self) -> bool {
+        match self.limits.session_affinity {
+            SessionAffinity::Auto => self.has_sessions(),
+            SessionAffinity::None => false,
+            SessionAffinity::Cookie => true,
+        }
     }
 
     /// Returns true if requests have remained in the queue, so that the balancer has to examine
@@ -281,10 +281,10 @@ impl Balancer {
             self.responder.reject(request, ErrorReply::SessionsFull);
             return None;
         }
-        let Some((backend, ticket)) = self.choose(is_upgrade, false, &request) else {
+        let Some((backend, ticket, moment)) = self.choose(is_upgrade, false, &request) else {
             return Some(request);
         };
-        assignments.push(Assignment { backend, ticket, request });
+        assignments.push(Assignment { backend, ticket, request, moment });
         None
     }
 
@@ -311,14 +311,17 @@ impl Balancer {
         begins_session: bool,
         counts_sessions: bool,
         request: &QueuedRequest,
-    ) -> Option<(Rc<PoolBackend>, TicketGuard)> {
+    ) -> Option<(Rc<PoolBackend>, TicketGuard, Moment)> {
+        let moment = Moment::now();
         let backends = self.backends.borrow();
         let avoided = request.avoided_epoch.filter(|epoch| has_other(&backends, *epoch));
         let best = backends
             .iter()
             .filter(|backend| avoided != Some(backend.entry.epoch))
             .filter(|backend| !begins_session || backend.has_session_capacity(&self.limits))
-            .filter_map(|backend| Some((backend.rank(&self.limits, counts_sessions)?, backend)))
+            .filter_map(|backend| {
+                Some((backend.rank(&self.limits, counts_sessions, moment)?, backend))
+            })
             .min_by(|(a, _), (b, _)| a.cmp(b));
         let backend = best?.1;
         self.choices.set(self.choices.get() + 1);
@@ -327,7 +330,7 @@ impl Balancer {
         if begins_session {
             backend.reserve_session();
         }
-        Some((Rc::clone(backend), ticket))
+        Some((Rc::clone(backend), ticket, moment))
     }
 
     /// Returns true if at least one worker is ready and all ready workers have the maximum number
@@ -347,9 +350,6 @@ impl Balancer {
         let mut backends = self.backends.borrow_mut();
         backends.retain(|backend| {
             let exists = entries.iter().any(|entry| entry.epoch == backend.entry.epoch);
-            if !exists {
-                backend.close_connections();
-            }
             // The requests in the worker's own queue are routed again, because the change of
             // workers may have changed their destination.
             while let Some(request) = backend.queue.borrow_mut().pop() {
@@ -359,12 +359,15 @@ impl Balancer {
         });
         for entry in entries {
             if !backends.iter().any(|backend| backend.entry.epoch == entry.epoch) {
-                backends.push(PoolBackend::new(entry));
+                backends.extend(PoolBackend::new(entry));
             }
         }
         drop(backends);
         self.has_changed.set(true);
-        self.changed.notify_waiters();
+    }
+
+    pub(in crate::pool) fn backends(&self) -> Vec<Rc<PoolBackend>> {
+        self.backends.borrow().clone()
     }
 
     /// Returns true if any worker has not yet responded to a request.
@@ -372,14 +375,18 @@ impl Balancer {
         self.backends.borrow().iter().any(|backend| backend.has_in_flight())
     }
 
-    /// Checks whether any request has waited too long at its worker. If so, wakes the tasks that
-    /// wait for workers' responses, so that the task of the overdue request can withdraw it.
-    pub(in crate::pool) fn notify_overdue(&self) {
+    /// Returns true if any request has waited too long at its worker.
+    pub(in crate::pool) fn has_overdue(&self) -> bool {
         let now = Instant::now();
         let backends = self.backends.borrow();
-        if backends.iter().any(|backend| backend.has_overdue(self.limits.queue_timeout, now)) {
-            self.changed.notify_waiters();
-        }
+        backends.iter().any(|backend| backend.has_overdue(self.limits.queue_timeout, now))
+    }
+
+    /// Returns the number of workers whose R processes could begin a request now.
+    pub(in crate::pool) fn free_workers(&self) -> usize {
+        let moment = Moment::now();
+        let backends = self.backends.borrow();
+        backends.iter().filter(|backend| backend.is_free(&self.limits, moment)).count()
     }
 }
 

@@ -15,15 +15,8 @@ use super::latency_estimate::{LatencyEstimate, WorkDone};
 use super::queue::RequestQueue;
 use super::session_affinity::AffinityState;
 use crate::backend::{Availability, Backend};
-use crate::pool::connection::worker_connection::{self, Failure, WorkerConnection};
 use crate::pool::limits::PoolLimits;
-
-/// The maximum number of idle connections that are kept open to a worker.
-const MAX_IDLE_CONNECTIONS: usize = 64;
-
-/// The time for which a worker gets no requests after a connection to it has broken, because the
-/// worker may have ended.
-const SUSPECT_TIME: Duration = Duration::from_secs(1);
+use crate::pool::ring_connection::RingConnection;
 
 /// The time for which a session is reserved at a worker for a page that has not opened its
 /// WebSocket yet. A page may have to load many scripts first.
@@ -34,18 +27,18 @@ const RESERVATION_TIME: Duration = Duration::from_secs(45);
 pub(in crate::pool) struct PoolBackend {
     /// The worker's entry in the registry of workers, which the pool shares with the supervisor.
     pub(in crate::pool) entry: Arc<Backend>,
+    pub(in crate::pool) rings: RingConnection,
+    /// The number of requests that were assigned to the worker.
+    assigned: Cell<u64>,
     tickets: Tickets,
     /// The requests that were sent to the worker and have not been responded to.
     in_flight: RefCell<Vec<InFlight>>,
-    connections: RefCell<Vec<WorkerConnection>>,
     latency: Cell<LatencyEstimate>,
     /// The queue of requests that only this worker can process.
     pub(super) queue: RefCell<RequestQueue>,
     /// The expiry times of the worker's reserved sessions. A session is reserved for each page that
     /// has not opened its WebSocket yet.
     reservations: RefCell<VecDeque<Instant>>,
-    /// The time until which the worker gets no requests because a connection to it has broken.
-    suspected_until: Cell<Option<Instant>>,
     /// The number of choices that the balancer had made when it last chose this worker. Among
     /// equally suitable workers, the one with the lowest number is chosen (round-robin).
     pub(super) last_choice: Cell<u64>,
@@ -76,20 +69,37 @@ pub(super) struct Rank {
     last_choice: u64,
 }
 
+/// The time on both clocks, read once for all decisions about a request.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::pool) struct Moment {
+    pub(in crate::pool) instant: Instant,
+    /// The time of the scoreboard's clock.
+    pub(in crate::pool) nanoseconds: u64,
+}
+
+impl Moment {
+    pub(in crate::pool) fn now() -> Moment {
+        Moment { instant: Instant::now(), nanoseconds: now() }
+    }
+}
+
 impl PoolBackend {
-    pub(super) fn new(entry: Arc<Backend>) -> Rc<PoolBackend> {
+    /// Returns `None` if another pool uses the worker.
+    pub(super) fn new(entry: Arc<Backend>) -> Option<Rc<PoolBackend>> {
         let latency = LatencyEstimate::new(work_done(&entry));
-        Rc::new(PoolBackend {
+        let rings = RingConnection::new(entry.take_rings()?);
+        let taken = entry.scoreboard.read().taken;
+        Some(Rc::new(PoolBackend {
             entry,
+            rings,
+            assigned: Cell::new(taken),
             tickets: Tickets::new(),
             in_flight: RefCell::default(),
-            connections: RefCell::default(),
             latency: Cell::new(latency),
             queue: RefCell::default(),
             reservations: RefCell::default(),
-            suspected_until: Cell::new(None),
             last_choice: Cell::new(0),
-        })
+        }))
     }
 
     /// Returns the data that identify the worker in the access log.
@@ -100,18 +110,23 @@ impl PoolBackend {
 
     /// Returns the rank of the worker for a new request, or `None` if the worker cannot begin the
     /// request soon. `counts_sessions` makes the number of sessions part of the rank.
-    pub(super) fn rank(&self, limits: &PoolLimits, counts_sessions: bool) -> Option<Rank> {
+    pub(super) fn rank(
+        &self,
+        limits: &PoolLimits,
+        counts_sessions: bool,
+        moment: Moment,
+    ) -> Option<Rank> {
         if !self.is_presumed_ready() {
             return None;
         }
-        let is_busy = self.begins_soon(limits)?;
+        let is_busy = self.begins_soon(limits, moment)?;
         let in_flight = self.in_flight.borrow().len();
         Some(Rank {
             // If sessions count, a worker that has just responded is as free as an idle worker.
-            is_busy: is_busy && !(counts_sessions && self.has_just_responded(in_flight)),
+            is_busy: is_busy && !(counts_sessions && self.has_just_responded(in_flight, moment)),
             sessions: if counts_sessions { self.sessions() } else { 0 },
             in_flight,
-            is_asleep: !self.latency.get().is_polling(Instant::now()),
+            is_asleep: !self.latency.get().is_polling(moment.instant),
             last_choice: self.last_choice.get(),
         })
     }
@@ -121,8 +136,7 @@ impl PoolBackend {
     /// it sooner.
     pub(super) fn accepts_own_requests(&self, limits: &PoolLimits) -> bool {
         matches!(self.entry.availability(), Availability::Ready | Availability::Draining)
-            && !self.is_suspected()
-            && (self.begins_soon(limits).is_some()
+            && (self.begins_soon(limits, Moment::now()).is_some()
                 || (self.in_flight.borrow().len() < limits.max_in_flight && self.unbegun() == 0))
     }
 
@@ -136,21 +150,39 @@ impl PoolBackend {
 
     /// Returns `None` if the worker's R process cannot begin another request soon. Otherwise,
     /// returns whether R is busy now.
-    fn begins_soon(&self, limits: &PoolLimits) -> Option<bool> {
+    fn begins_soon(&self, limits: &PoolLimits, moment: Moment) -> Option<bool> {
         let in_flight = self.in_flight.borrow();
-        if in_flight.len() >= limits.max_in_flight {
+        if in_flight.len() >= limits.max_in_flight || !self.rings.has_capacity() {
             return None;
         }
-        let unbegun = self.unbegun();
         let snapshot = self.entry.scoreboard.read();
-        let now = now();
+        let unbegun = self.ahead(snapshot.taken, in_flight.len());
+        let now = moment.nanoseconds;
         let is_idle = snapshot.is_idle(now);
         // R is free if it has begun all its requests and is idle, which includes waiting for
         // promises, or if the worker has just sent its last response.
-        let is_free = unbegun == 0 && (is_idle || self.has_just_responded(in_flight.len()));
+        let is_free = unbegun == 0 && (is_idle || self.has_just_responded(in_flight.len(), moment));
         let elapsed = if is_idle { Duration::ZERO } else { snapshot.elapsed(now) };
         let ahead = self.latency.get().requests_ahead(elapsed);
         (is_free || unbegun < ahead.max(limits.min_ahead)).then_some(!is_idle)
+    }
+
+    /// Returns the number of requests that R has not taken. It is one word that R's thread counts
+    /// up, instead of one for each request.
+    fn ahead(&self, taken: u64, in_flight: usize) -> usize {
+        let ahead = self.assigned.get().saturating_sub(taken);
+        usize::try_from(ahead).unwrap_or(usize::MAX).min(in_flight)
+    }
+
+    /// Returns true if a request waits in the rings to the worker.
+    pub(in crate::pool) fn has_ahead(&self) -> bool {
+        let in_flight = self.in_flight.borrow().len();
+        in_flight > 0 && self.ahead(self.entry.scoreboard.read().taken, in_flight) > 0
+    }
+
+    /// Returns true if the worker's R process could begin a request now.
+    pub(super) fn is_free(&self, limits: &PoolLimits, moment: Moment) -> bool {
+        self.is_presumed_ready() && self.begins_soon(limits, moment) == Some(false)
     }
 
     /// Returns the state of this worker for requests that name it in their cookie or URL. The
@@ -171,24 +203,13 @@ impl PoolBackend {
         }
     }
 
-    /// Returns true if the worker can be expected to respond, because it is ready according to the
-    /// registry and no connection to it has broken recently.
+    /// Returns true if the worker can be expected to respond.
     pub(super) fn is_presumed_ready(&self) -> bool {
-        self.entry.availability() == Availability::Ready && !self.is_suspected()
+        self.entry.availability() == Availability::Ready && !self.entry.is_violating()
     }
 
-    fn is_suspected(&self) -> bool {
-        self.suspected_until.get().is_some_and(|until| Instant::now() < until)
-    }
-
-    /// Stops sending requests to the worker for a short time, because a broken connection suggests
-    /// that the worker has ended.
-    pub(in crate::pool) fn suspect(&self) {
-        self.suspected_until.set(Some(Instant::now() + SUSPECT_TIME));
-    }
-
-    fn has_just_responded(&self, in_flight: usize) -> bool {
-        in_flight == 0 && self.latency.get().has_just_responded(Instant::now())
+    fn has_just_responded(&self, in_flight: usize, moment: Moment) -> bool {
+        in_flight == 0 && self.latency.get().has_just_responded(moment.instant)
     }
 
     // ---- requests ----
@@ -211,16 +232,23 @@ impl PoolBackend {
     /// all tickets are in use.
     pub(super) fn start_request(&self, queued_since: Instant) -> Option<TicketGuard> {
         let guard = self.tickets.take()?;
-        self.in_flight.borrow_mut().push(InFlight { ticket: guard.ticket(), queued_since });
+        let mut in_flight = self.in_flight.borrow_mut();
+        if in_flight.is_empty() {
+            // Requests that the worker's own server has answered never reach R.
+            self.assigned.set(self.entry.scoreboard.read().taken);
+        }
+        // The worker writes any number to its scoreboard.
+        self.assigned.set(self.assigned.get().saturating_add(1));
+        in_flight.push(InFlight { ticket: guard.ticket(), queued_since });
         self.entry.load.in_flight.fetch_add(1, Ordering::Relaxed);
         Some(guard)
     }
 
     /// Records that the worker has responded to a request that was sent at `sent_at`.
-    pub(in crate::pool) fn on_response(&self, ticket: Ticket, sent_at: Instant) {
+    pub(in crate::pool) fn on_response(&self, ticket: Ticket, sent_at: Instant, now: Instant) {
         self.forget_request(ticket);
         let mut latency = self.latency.get();
-        latency.on_response(work_done(&self.entry), sent_at, Instant::now());
+        latency.on_response(work_done(&self.entry), sent_at, now);
         self.latency.set(latency);
         self.entry.load.responses.fetch_add(1, Ordering::Relaxed);
     }
@@ -275,47 +303,6 @@ impl PoolBackend {
         let reservations = self.reservations.borrow();
         let reserved = reservations.len() - expired_reservations(&reservations);
         self.entry.load.sessions.load(Ordering::Relaxed) + reserved
-    }
-
-    // ---- connections ----
-
-    /// Returns an idle connection to the worker, or opens a new one if there is none.
-    pub(in crate::pool) async fn connect(&self) -> Result<WorkerConnection, Failure> {
-        match self.take_idle_connection() {
-            Some(idle) => Ok(idle),
-            None => worker_connection::connect(&self.entry.socket).await,
-        }
-    }
-
-    /// Opens a new connection to the worker.
-    pub(in crate::pool) fn connect_new(
-        &self,
-    ) -> impl Future<Output = Result<WorkerConnection, Failure>> {
-        worker_connection::connect(&self.entry.socket)
-    }
-
-    /// Removes and returns the most recently used idle connection to the worker. Drops connections
-    /// that the worker has closed.
-    fn take_idle_connection(&self) -> Option<WorkerConnection> {
-        let mut connections = self.connections.borrow_mut();
-        std::iter::from_fn(|| connections.pop())
-            .find_map(|mut connection| connection.poll_idle().then_some(connection))
-    }
-
-    /// Keeps a connection to the worker for another request, unless too many are kept already or
-    /// the worker has ended.
-    pub(in crate::pool) fn keep_connection(&self, connection: WorkerConnection) {
-        let mut connections = self.connections.borrow_mut();
-        if connections.len() < MAX_IDLE_CONNECTIONS
-            && self.entry.availability() != Availability::Dead
-        {
-            connections.push(connection);
-        }
-    }
-
-    /// Closes all idle connections to the worker.
-    pub(super) fn close_connections(&self) {
-        self.connections.borrow_mut().clear();
     }
 }
 

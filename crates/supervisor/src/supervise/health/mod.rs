@@ -77,9 +77,26 @@ pub(crate) struct WorkerHealth {
     lost_wakeup: LostWakeup,
     /// Whether the worker gets no requests because it does not respond to pings.
     is_suspended: bool,
+    /// Whether the worker is killed because it has violated the protocol.
+    is_violating: bool,
 }
 
 impl WorkerHealth {
+    /// Returns the actions that end a worker which has written something into the memory that it
+    /// shares with the front end that the protocol does not allow.
+    pub(crate) fn check_violation(&mut self, worker: WorkerName) -> Vec<HealthAction> {
+        if std::mem::replace(&mut self.is_violating, true) {
+            return Vec::new();
+        }
+        vec![
+            HealthAction::Log(format!(
+                "{worker} has written invalid data into the memory that it shares with this \
+                 process: it is killed. Native code of a package may have overwritten the memory"
+            )),
+            HealthAction::Kill(ExitReason::Violation),
+        ]
+    }
+
     /// Returns true if the worker gets no requests because it does not respond to pings.
     pub(crate) fn is_suspended(&self) -> bool {
         self.is_suspended

@@ -95,7 +95,7 @@ impl ReportHistory {
             None => self.unrequested_exit_reason(worker, exit),
         };
         *self.exits.entry(reason.name()).or_default() += 1;
-        let sessions = worker.backend.scoreboard.read().sessions;
+        let sessions = worker.backend.load().1 as u64;
         self.past.add_all(worker.backend.scoreboard.request_counters());
         self.past_routes.add_all(worker.backend.scoreboard.routes());
         if sessions > 0 {

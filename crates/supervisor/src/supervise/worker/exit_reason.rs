@@ -17,6 +17,8 @@ pub(crate) enum ExitReason {
     Unresponsive,
     /// The R process of the worker has missed a wake-up and does not take its requests.
     LostWakeup,
+    /// The worker has written invalid data into the memory that it shares with the front end.
+    Violation,
     /// The number of workers was reduced.
     ScaleDown,
     /// A reload has replaced the worker process.
@@ -45,6 +47,7 @@ impl ExitReason {
             ExitReason::Warmup => "warmup",
             ExitReason::Unresponsive => "stuck",
             ExitReason::LostWakeup => "stalled",
+            ExitReason::Violation => "invalid",
             ExitReason::ScaleDown => "fewer",
             ExitReason::Reload => "reload",
             ExitReason::MaxRequests => "requests",

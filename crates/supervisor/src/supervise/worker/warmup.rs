@@ -1,19 +1,25 @@
 //! Warm-up requests to a new worker before it serves clients. The first requests of an app are
 //! slow, because R compiles functions and loads packages during them.
 
+use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::UnixStream;
+use rookery_exchange::wire::{Down, RequestForm, Up, read_response, write_request};
+use rookery_exchange::{Exchange, ResponseBody, StreamEnd, Version};
+use rookery_worker_protocol::now;
+use rookery_worker_protocol::rings::{RingEnd, RingWakers, Sleep};
 
-/// The number of bytes of a warm-up response that are read at a time. The response is read to its
-/// end, because only then is the app's work for the request complete.
-const READ_SIZE: usize = 16 << 10;
+use crate::backend::Backend;
 
-/// The number of bytes that are parsed at the beginning of a status line, for example
-/// `HTTP/1.1 200`.
-const STATUS_LINE_BYTES: usize = 12;
+/// The interval at which the supervisor looks for the response to a warm-up request.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
+
+/// The headers of a warm-up request.
+const HEADERS: [(&[u8], &[u8]); 3] =
+    [(b"accept", b"*/*"), (b"host", b"localhost"), (b"user-agent", b"rookery-warmup")];
 
 /// The result of the warm-up requests to a new worker.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,12 +31,18 @@ pub(crate) enum WarmupResult {
     Failed(String),
 }
 
-/// Sends warm-up requests for all `paths` to a worker's `socket`, one after the other, until one
-/// fails. The caller must limit the time.
-pub(super) async fn warm_up(socket: PathBuf, paths: Vec<String>) -> WarmupResult {
+/// Sends warm-up requests for all `paths` to a worker, one after the other, until one fails. The
+/// worker must not be in the registry yet. The caller must limit the time.
+pub(super) async fn warm_up(backend: Arc<Backend>, paths: Vec<String>) -> WarmupResult {
+    let Some((end, wakers)) = backend.take_rings() else {
+        return WarmupResult::Failed("the worker is in use".to_owned());
+    };
+    let mut rings = Rings { end, wakers };
     let mut warnings = Vec::new();
-    for path in paths {
-        match get(&socket, &path).await {
+    for (id, path) in (1..).zip(paths) {
+        // Counted before R can take the request.
+        backend.load.in_rings.fetch_add(1, Ordering::Release);
+        match rings.get(id, &path).await {
             Ok(status @ 500..) => {
                 return WarmupResult::Failed(format!("`{path}` returned status {status}"));
             }
@@ -41,93 +53,83 @@ pub(super) async fn warm_up(socket: PathBuf, paths: Vec<String>) -> WarmupResult
             }
         }
     }
+    backend.return_rings((rings.end, rings.wakers));
     WarmupResult::Succeeded(warnings)
 }
 
-/// Requests `path` from the worker at `socket`. Returns the status code when the response is
-/// complete.
-async fn get(socket: &Path, path: &str) -> io::Result<u16> {
-    let mut stream = UnixStream::connect(socket).await?;
-    let request = format!(
-        "GET {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: rookery-warmup\r\nAccept: */*\r\nConnection: close\r\n\r\n"
-    );
-    stream.write_all(request.as_bytes()).await?;
-    let mut head = Vec::with_capacity(STATUS_LINE_BYTES);
-    let mut room = vec![0; READ_SIZE];
-    loop {
-        let read = stream.read(&mut room).await?;
-        if read == 0 {
-            break;
-        }
-        head.extend_from_slice(&room[..read.min(STATUS_LINE_BYTES - head.len())]);
-    }
-    status(&head).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+/// The rings to a worker that serves no clients yet.
+struct Rings {
+    end: RingEnd,
+    wakers: RingWakers,
 }
 
-/// Returns the status code at the beginning of a response head, or `None` if the status line is
-/// malformed.
-fn status(head: &[u8]) -> Option<u16> {
-    let digits = head.strip_prefix(b"HTTP/1.1 ")?;
-    std::str::from_utf8(digits).ok()?.parse().ok().filter(|status| (200..600).contains(status))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::{Read as _, Write as _};
-    use std::os::unix::net::UnixListener;
-
-    use super::*;
-
-    #[test]
-    fn reads_the_status_code_of_a_status_line() {
-        assert_eq!(status(b"HTTP/1.1 200"), Some(200));
-        for wrong in [&b""[..], b"HTTP/1.1 20", b"HTTP/1.1 abc", b"HTTP/1.0 200", b"HTTP/1.1 999"] {
-            assert_eq!(status(wrong), None);
-        }
-    }
-
-    /// Sends warm-up requests for `paths` to a simulated worker, which sends the `replies` in
-    /// order. Returns the result of the warm-up.
-    fn warm_up_server(replies: Vec<&'static str>, paths: &[&str]) -> WarmupResult {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("s");
-        let listener = UnixListener::bind(&socket).unwrap();
-        let server = std::thread::spawn(move || {
-            for reply in replies {
-                let (mut stream, _) = listener.accept().unwrap();
-                let mut read = Vec::new();
-                while !read.ends_with(b"\r\n\r\n") {
-                    let mut byte = [0];
-                    stream.read_exact(&mut byte).unwrap();
-                    read.push(byte[0]);
+impl Rings {
+    /// Requests `path` from the worker. Returns the status code when the response is complete,
+    /// because only then is the app's work for the request complete.
+    async fn get(&mut self, id: u64, path: &str) -> io::Result<u16> {
+        let invalid = |_| io::ErrorKind::InvalidData;
+        let mut exchange = Exchange::new();
+        exchange.begin(id, 0, 0);
+        exchange.set_request_line(b"GET", path.as_bytes(), Version::Http11);
+        exchange.end_head(None, None, false);
+        let (query, times) = (exchange.query(), (0, now()));
+        let mut record = Vec::new();
+        write_request(&exchange, query, times, &mut record, &HEADERS, |_, _, _| ());
+        self.send(RequestForm::Complete.kind(), &record)?;
+        let (mut written, mut is_pulled) = (0, false);
+        loop {
+            let Some(arrived) =
+                self.end.receiver.take(&mut record).map_err(|_| io::ErrorKind::InvalidData)?
+            else {
+                tokio::time::sleep(POLL_INTERVAL).await;
+                continue;
+            };
+            match Up::read(arrived.kind, &record).map_err(invalid)? {
+                Up::Response { content, .. } => {
+                    let file = arrived.descriptor.map(File::from);
+                    read_response(content, &mut exchange, file, usize::MAX).map_err(invalid)?;
+                    match exchange.response().body() {
+                        ResponseBody::Stream(stream) => is_pulled = stream.rules.is_pulled,
+                        _ => return Ok(exchange.response().status()),
+                    }
+                    if is_pulled {
+                        self.tell(Down::Pull { stream: id, written })?;
+                    }
                 }
-                assert!(read.starts_with(b"GET /"));
-                stream.write_all(reply.as_bytes()).unwrap();
+                Up::Chunk { content, is_pushing, .. } => {
+                    written += content.len() as u64;
+                    self.tell(match is_pulled && !is_pushing {
+                        true => Down::Pull { stream: id, written },
+                        false => Down::Written { stream: id, written },
+                    })?;
+                }
+                Up::ResumePulls { .. } => self.tell(Down::Pull { stream: id, written })?,
+                Up::EndStream { .. } => {
+                    self.tell(Down::StreamEnded { stream: id, reason: StreamEnd::Done })?;
+                    return Ok(exchange.response().status());
+                }
+                Up::AbortStream { .. } => return Ok(500),
+                Up::Unsendable { .. } | Up::Declined { .. } => {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                _ => {}
             }
-        });
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
-        let warmed =
-            runtime.block_on(warm_up(socket, paths.iter().map(|&path| path.to_owned()).collect()));
-        server.join().unwrap();
-        warmed
+        }
     }
 
-    #[test]
-    fn a_server_error_fails_and_a_client_error_is_a_warning() {
-        let ok = "HTTP/1.1 200 OK\r\n\r\nbody";
-        let none = "HTTP/1.1 404 Not Found\r\n\r\n";
-        assert_eq!(warm_up_server(vec![ok, ok], &["/a", "/b"]), WarmupResult::Succeeded(vec![]));
-        assert_eq!(
-            warm_up_server(vec![none, ok], &["/a", "/b"]),
-            WarmupResult::Succeeded(vec!["`/a` returned status 404".to_owned()])
-        );
-        assert_eq!(
-            warm_up_server(vec!["HTTP/1.1 500 Oh\r\n\r\n"], &["/a", "/b"]),
-            WarmupResult::Failed("`/a` returned status 500".to_owned())
-        );
-        let WarmupResult::Failed(reason) = warm_up_server(vec![""], &["/a"]) else {
-            panic!("the request got no response")
-        };
-        assert!(reason.starts_with("`/a` got no response: "), "{reason}");
+    fn tell(&mut self, down: Down<'_>) -> io::Result<()> {
+        let mut record = Vec::new();
+        let kind = down.write(&mut record);
+        self.send(kind, &record)
+    }
+
+    fn send(&mut self, kind: u8, record: &[u8]) -> io::Result<()> {
+        self.end.sender.send(kind, record, None).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        match self.end.peer_sleep.take_sleep() {
+            Sleep::Awake => {}
+            Sleep::Waiting => self.end.peer_sleep.wake(),
+            Sleep::Polling => self.wakers.wake_worker(),
+        }
+        Ok(())
     }
 }

@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -124,8 +123,6 @@ pub(crate) struct WorkerProcess {
     /// The last announcement of the worker's static paths, until the supervisor has read it.
     announcement: Announcement,
     errors: UnreadErrors,
-    /// The folder of the worker's temporary files.
-    temporary: PathBuf,
     /// The tasks that pass on the worker's output.
     output_tasks: Vec<JoinHandle<()>>,
     /// The first argument of `kill()` for signals to the worker: the worker's process group, or
@@ -155,7 +152,7 @@ const MAX_START_REPORT: u64 = 4 << 20;
 const MAX_PACKAGES: u64 = 64 << 10;
 
 impl WorkerProcess {
-    /// Starts a worker process. Its sockets and temporary files are created in `folder`, `kept`
+    /// Starts a worker process. Its temporary files are created in `folder`, `kept`
     /// stores the output that it writes while it starts, and its events are sent to `events`.
     pub(crate) fn start(
         command: std::process::Command,
@@ -201,16 +198,18 @@ impl WorkerProcess {
             let _ = events.send(WorkerEvent::Exited(epoch, pid));
         });
         let now = Instant::now();
+        let backend = Backend::new(
+            (start.slot, epoch),
+            child_id,
+            spawned.id,
+            spawned.temporary,
+            spawned.scoreboard,
+            spawned.rings,
+        );
         Ok(WorkerProcess {
             start,
             pid,
-            backend: Backend::new(
-                (start.slot, epoch),
-                child_id,
-                spawned.id,
-                spawned.socket,
-                spawned.scoreboard,
-            ),
+            backend,
             phase: WorkerPhase::Starting { until: now + time },
             was_ready: false,
             started_at: now,
@@ -228,7 +227,6 @@ impl WorkerProcess {
             control,
             announcement,
             errors,
-            temporary: spawned.temporary,
             output_tasks,
             signal_target: if config.is_on_terminal { pid } else { -pid },
         })
@@ -296,7 +294,7 @@ impl WorkerProcess {
         now: Instant,
         scoreboard_time: impl FnOnce() -> u64,
     ) -> Observation {
-        let scoreboard = self.backend.scoreboard.read();
+        let scoreboard = self.backend.read_scoreboard();
         Observation { worker: self.name(), scoreboard, now, scoreboard_time: scoreboard_time() }
     }
 
@@ -360,12 +358,12 @@ impl WorkerProcess {
         if std::mem::replace(&mut self.is_warming, true) {
             return;
         }
-        let (socket, epoch, events) =
-            (self.backend.socket.clone(), self.start.epoch, events.clone());
+        let (backend, epoch, events) =
+            (Arc::clone(&self.backend), self.start.epoch, events.clone());
         let paths = paths.to_vec();
         tokio::task::spawn_local(async move {
             // Sending fails only if the supervisor has ended.
-            let _ = events.send(WorkerEvent::WarmedUp(epoch, warm_up(socket, paths).await));
+            let _ = events.send(WorkerEvent::WarmedUp(epoch, warm_up(backend, paths).await));
         });
     }
 
@@ -446,7 +444,7 @@ impl WorkerProcess {
     /// Reads the worker's description of its failed start. Returns `None` if it has written none.
     pub(crate) fn start_report(&self) -> Option<StartReport> {
         let read = |name: &str| {
-            let file = File::open(self.temporary.join(name)).ok()?;
+            let file = File::open(self.backend.folder.join(name)).ok()?;
             let mut bytes = Vec::new();
             file.take(MAX_START_REPORT).read_to_end(&mut bytes).ok()?;
             Some(bytes)
@@ -458,7 +456,7 @@ impl WorkerProcess {
     /// Returns the names of the packages that the worker has loaded, as it has written them.
     pub(crate) fn packages(&self) -> String {
         let mut names = String::new();
-        if let Ok(file) = File::open(self.temporary.join("rookery-packages")) {
+        if let Ok(file) = File::open(self.backend.folder.join("rookery-packages")) {
             // Names of packages are ASCII, so a failure means that there is no usable list.
             let _ = file.take(MAX_PACKAGES).read_to_string(&mut names);
         }
@@ -476,14 +474,13 @@ impl WorkerProcess {
         self.phase = WorkerPhase::Starting { until: now + times.start };
     }
 
-    /// Removes the socket and the temporary files of a reaped worker. Returns the tasks that pass
+    /// Removes the temporary files of a reaped worker. Returns the tasks that pass
     /// on the worker's last output. These tasks end by themselves, unless a process that the worker
     /// started has left the process group and holds the output open.
     pub(crate) fn clean_up(&mut self) -> Vec<JoinHandle<()>> {
-        let (socket, temporary) = (self.backend.socket.clone(), self.temporary.clone());
+        let temporary = self.backend.folder.clone();
         tokio::task::spawn_blocking(move || {
             // Files that cannot be removed now are removed with the supervisor's folder.
-            let _ = std::fs::remove_file(socket);
             let _ = std::fs::remove_dir_all(temporary);
         });
         std::mem::take(&mut self.output_tasks)

@@ -1,5 +1,7 @@
 //! Tests of apps that may refuse a request before its body has been received.
 
+use rookery_server::Config;
+use rookery_supervisor::PoolLimits;
 use rookery_test_support::client::Client;
 use rookery_test_support::wait_until;
 use std::io::Write as _;
@@ -47,7 +49,6 @@ fn the_body_of_a_refused_request_is_not_read() {
             (413, "larger than the app takes"),
             "{lines}"
         );
-        assert!(reply.header(rookery_worker_protocol::WORKER_HEADER).is_none(), "{}", reply.head);
         assert_eq!(seen(&front, 0), (at + 1, 0));
     }
     // A client that sends its body without waiting gets the response as well.
@@ -133,4 +134,40 @@ fn an_app_that_does_not_check_heads_gets_complete_requests() {
     let body = vec![7; LARGE];
     assert!(client.request("POST", "/echo", &body).body == body);
     assert_eq!(seen(&front, 0), (0, 1));
+}
+
+#[test]
+fn a_client_that_aborts_its_upload_costs_no_worker() {
+    let front = front(1);
+    for sent in [0, 1000] {
+        let mut client = front.connect();
+        let lines = format!("Content-Length: {LARGE}\r\nExpect: 100-continue\r\n");
+        announce(&mut client, "/echo", &lines);
+        assert_eq!(client.head().status, 100);
+        client.send(vec![1; sent]);
+        drop(client);
+    }
+    // A client that disconnects while the app looks at the head gets nothing.
+    let before = seen(&front, 0).0;
+    let mut client = front.connect();
+    announce(&mut client, "/hold-head", &format!("Content-Length: {LARGE}\r\n"));
+    wait_until("it has begun", || seen(&front, 0).0 == before + 1);
+    drop(client);
+    front.workers[0].gate.open();
+    wait_until("it has nothing to do", || front.workers[0].backend.load() == (0, 0));
+    assert_eq!(front.connect().get("/slot").text(), "0");
+    assert_eq!(seen(&front, 0), (before + 1, 1));
+}
+
+#[test]
+fn the_servers_own_limit_applies_before_the_app_sees_the_head() {
+    let mut config = Config::default();
+    config.limits.max_body_size = 3 << 20;
+    let mut front = Frontend::with(0, PoolLimits::default(), config);
+    front.join_seeing_heads(0);
+    let mut client = front.connect();
+    announce(&mut client, "/echo", "Content-Length: 3145729\r\n");
+    let reply = client.response_to("POST").unwrap();
+    assert!(reply.status == 413 && !reply.text().contains("the app"), "{}", reply.head);
+    assert_eq!(seen(&front, 0), (0, 0));
 }

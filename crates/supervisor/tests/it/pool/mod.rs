@@ -6,8 +6,9 @@ mod assignment;
 mod deferred_bodies;
 mod forwarding;
 mod half_closed;
+mod hop;
 mod hostile_clients;
-mod responses;
+
 mod retries;
 mod routes;
 mod session_affinity;

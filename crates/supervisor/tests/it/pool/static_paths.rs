@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rookery_server::Config;
 use rookery_server::static_files::{Header, Overrides, RequiredHeader, StaticPath, Validation};
-use rookery_supervisor::Backend;
+use rookery_supervisor::{Backend, PoolLimits, SessionAffinity};
 use rookery_test_support::client::Response;
 use rookery_test_support::wait_until;
 use tempfile::TempDir;
@@ -111,28 +112,53 @@ fn a_reload_replaces_static_paths_with_the_workers() {
         if is_of_a_worker(&reply) { "a worker".to_owned() } else { reply.text() }
     };
     assert_eq!(text(&front, "/static/a.txt"), "old");
-    // While workers of both generations serve, a path that differs between them goes to the
-    // client's worker.
+    // While workers of both generations serve, the last change of a path applies.
     for slot in 0..2 {
         front.join(slot);
         let backend = &front.workers.last().unwrap().backend;
         announce(&front, backend, &[("/static", at(&new)), ("/same", at(&old))]);
-        assert_eq!(text(&front, "/static/a.txt"), "a worker");
-        assert_eq!(text(&front, "/gone/a.txt"), "a worker");
+        assert_eq!(text(&front, "/static/a.txt"), "new");
+        assert_eq!(text(&front, "/gone/a.txt"), "old");
         assert_eq!(text(&front, "/same/a.txt"), "old");
     }
     front.registry.drain(&front.workers[0].backend);
     front.registry.drain(&front.workers[1].backend);
-    assert_eq!(
-        text(&front, "/static/a.txt"),
-        "a worker",
-        "clients of a worker that drains still come"
-    );
+    assert_eq!(text(&front, "/static/a.txt"), "new");
+    assert_eq!(text(&front, "/gone/a.txt"), "a worker");
     front.kill(0);
     front.kill(0);
     assert_eq!(text(&front, "/static/a.txt"), "new");
     assert_eq!(text(&front, "/same/a.txt"), "old");
     assert_eq!(text(&front, "/gone/a.txt"), "a worker");
+}
+
+#[test]
+fn a_request_that_names_a_worker_gets_the_files_of_that_worker() {
+    let limits = PoolLimits { session_affinity: SessionAffinity::Cookie, ..PoolLimits::default() };
+    let mut front = Frontend::with(2, limits, Config::default());
+    let folders = [folder("0"), folder("1")];
+    for (worker, folder) in front.workers.iter().zip(&folders) {
+        announce(&front, &worker.backend, &[("/own", path(folder.path(), Overrides::default()))]);
+    }
+    let mut client = front.connect();
+    assert_eq!(client.get("/own/a.txt").text(), "1", "the last change");
+    let page = client.get("/slot");
+    let cookie = page.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let at: usize = page.text().parse().unwrap();
+    let get = |front: &Frontend, path: &str| {
+        let mut client = front.connect();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nCookie: a=1; {cookie}\r\n\r\n"));
+        client.response_to("GET").unwrap().text()
+    };
+    assert_eq!(get(&front, "/own/a.txt"), page.text());
+    announce(&front, &front.workers[1 - at].backend, &[]);
+    assert_eq!(get(&front, "/own/a.txt"), page.text());
+    assert!(is_of_a_worker(&client.get("/own/a.txt")));
+    // Also of a worker that drains, but only with its name.
+    front.registry.drain(&front.workers[at].backend);
+    assert_eq!(get(&front, "/own/a.txt"), page.text());
+    front.kill(at);
+    assert_eq!(get(&front, "/own/a.txt"), "/own/a.txt");
 }
 
 #[test]

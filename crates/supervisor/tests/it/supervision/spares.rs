@@ -122,11 +122,12 @@ fn warm(paths: &[&str]) -> Wish {
 
 #[test]
 fn a_new_worker_is_warmed_up_before_it_serves() {
-    let running = Running::new(warm(&["/slot", "/slot"]));
-    assert_eq!(running.get("/begun").text(), "3");
+    let paths = ["/slot?a=b", "/flood/9", "/pulled/9", "/bytes/200000", "/slot"];
+    let running = Running::new(warm(&paths));
+    assert_eq!(running.get("/begun").text(), "6");
     running.ask(SupervisorCommand::Reload);
     wait_until("the next serves", || running.get("/environment/ROOKERY_GENERATION").text() == "1");
-    assert!(running.get("/begun").text().parse::<u32>().unwrap() >= 4);
+    assert!(running.get("/begun").text().parse::<u32>().unwrap() >= 7);
 }
 
 #[test]

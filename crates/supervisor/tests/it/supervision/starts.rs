@@ -21,7 +21,7 @@ fn workers_inherit_only_their_own_descriptors() {
         ("ROOKERY_WORKER_COUNT", &["2"]),
         ("ROOKERY_GENERATION", &["0"]),
         ("OTEL_RESOURCE_ATTRIBUTES", &["service.instance.id=0-1", "service.instance.id=1-2"]),
-        ("ROOKERY_INTERNAL_LISTEN_FD", &[""]),
+        ("ROOKERY_INTERNAL_RINGS_FDS", &[""]),
         ("ROOKERY_INTERNAL_CONTROL_FD", &[""]),
     ] {
         let value = client.get(&format!("/environment/{name}")).text();

@@ -1,19 +1,20 @@
-//! A worker without R, which is a server on a Unix socket. Its application runs on one thread and
-//! writes the scoreboard, as R does.
+//! A worker without R, in this process. Its application runs on one thread, takes requests from the
+//! rings, and writes the scoreboard, as R does.
 
-use std::path::{Path, PathBuf};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rookery_exchange::{
-    AppTimes, AppWaker, ChunkAdmission, Command, Event, Exchange, Link, Payload, StreamOptions,
-    masked,
+    AppTimes, AppWaker, ChunkAdmission, Command, Event, Exchange, Link, Payload, QueueLimits,
+    StreamEnd, StreamFlow, StreamOptions, masked,
 };
-use rookery_server::{Config, Downstream, Listener, ListenerConfig, Server};
+use rookery_server::WorkerRings;
 use rookery_supervisor::{Backend, WorkerId};
-use rookery_worker_protocol::{RState, SharedScoreboard, Ticket, WORKER_HEADER, WorkerHeader, now};
+use rookery_worker_protocol::rings::{RingEnd, RingWakers};
+use rookery_worker_protocol::{RState, SharedScoreboard, Ticket, now};
 
 struct NoWaker;
 
@@ -28,6 +29,12 @@ pub(crate) struct Gate {
     changed: Condvar,
     /// The number of requests that the application has begun.
     pub(crate) begun: AtomicUsize,
+    /// Whether the application gives requests back, as one that has stopped its server.
+    pub(crate) declines: AtomicBool,
+    /// The number of chunks that the application has sent.
+    pub(crate) chunks: AtomicUsize,
+    /// The reasons for which streamed responses have ended.
+    pub(crate) streams_ended: Mutex<Vec<StreamEnd>>,
     /// The number of heads that the application has seen before their bodies.
     pub(crate) heads: AtomicUsize,
 }
@@ -59,82 +66,51 @@ pub(crate) struct FakeWorker {
     pub(crate) gate: Arc<Gate>,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    listener: Option<Listener>,
-    server: Option<Server>,
 }
 
 impl FakeWorker {
-    pub(crate) fn start(folder: &Path, slot: u32, epoch: u64) -> FakeWorker {
-        FakeWorker::with(folder, slot, epoch, ListenerConfig::default())
-    }
-
-    /// Starts a worker whose application sees heads before bodies, as [`head`] describes.
-    pub(crate) fn start_seeing_heads(folder: &Path, slot: u32, epoch: u64) -> FakeWorker {
-        let site = ListenerConfig {
-            sees_heads: true,
-            downstream: Downstream::Supervisor,
-            ..ListenerConfig::default()
-        };
-        let worker = FakeWorker::with(folder, slot, epoch, site);
-        worker.backend.set_sees_heads(true);
-        worker
-    }
-
-    fn with(folder: &Path, slot: u32, epoch: u64, site: ListenerConfig) -> FakeWorker {
-        let socket: PathBuf = folder.join(format!("{slot}.{epoch}"));
+    pub(crate) fn start(slot: u32, epoch: u64) -> FakeWorker {
         let (scoreboard, memory) = SharedScoreboard::create().unwrap();
         let theirs = SharedScoreboard::attach(&memory).unwrap();
-        let server = Server::new(Config::default(), Box::new(NoWaker));
-        let listener = server.listen_unix(&socket, Some(0o077), site).unwrap();
+        let link = Link::new(QueueLimits::default(), Box::new(NoWaker));
         let (is_over, gate) = (Arc::new(AtomicBool::new(false)), Arc::new(Gate::default()));
         theirs.set_r_state(RState::Idle, now());
+        let (end, wakers, handles) = RingEnd::create().unwrap();
+        let rings = handles.attach().unwrap();
         let thread = std::thread::spawn({
-            let (link, is_over, gate) =
-                (Arc::clone(server.link()), Arc::clone(&is_over), Arc::clone(&gate));
+            let (is_over, gate) = (Arc::clone(&is_over), Arc::clone(&gate));
             move || {
+                let mut app = App::new(link, rings, Arc::clone(&is_over));
                 while !is_over.load(Ordering::Relaxed) {
                     theirs.set_r_state(RState::Idle, now());
-                    link.wait(Duration::from_millis(20));
-                    while let Some(event) = link.next() {
+                    app.wait(Duration::from_millis(20));
+                    app.listener = (!gate.declines.load(Ordering::Relaxed)).then_some(1);
+                    while let Some(event) = app.next() {
                         if is_over.load(Ordering::Relaxed) {
                             break;
                         }
                         theirs.set_r_state(RState::Busy, now());
-                        answer(slot, &link, &theirs, &gate, event);
+                        answer(slot, &mut app, &theirs, &gate, event);
                     }
                 }
             }
         });
-        let backend = Backend::new(
-            (slot, epoch),
-            pid_of(slot, epoch),
-            WorkerId::new().unwrap(),
-            socket,
-            scoreboard,
-        );
-        FakeWorker {
-            backend,
-            gate,
-            is_over,
-            thread: Some(thread),
-            listener: Some(listener),
-            server: Some(server),
-        }
+        let id = WorkerId::new().unwrap();
+        let pid = pid_of(slot, epoch);
+        let backend = Backend::new((slot, epoch), pid, id, "".into(), scoreboard, (end, wakers));
+        FakeWorker { backend, gate, is_over, thread: Some(thread) }
     }
 
-    /// Returns the number of open connections of the worker's server.
-    pub(crate) fn connections(&self) -> usize {
-        self.listener.as_ref().map_or(0, Listener::connections)
+    /// Starts a worker whose application sees heads before bodies, as [`head`] describes.
+    pub(crate) fn start_seeing_heads(slot: u32, epoch: u64) -> FakeWorker {
+        let worker = FakeWorker::start(slot, epoch);
+        worker.backend.set_sees_heads(true);
+        worker
     }
 
-    /// Ends the worker as SIGKILL would end a process. Its connections break, and clients get no
-    /// more of its responses.
+    /// Ends the worker as SIGKILL would end a process. Clients get no more of its responses.
     pub(crate) fn die(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // The server is dropped before the listener, which would otherwise close its connections
-        // gracefully.
-        drop(self.server.take());
-        drop(self.listener.take());
         self.gate.open();
         if let Some(thread) = self.thread.take() {
             thread.join().unwrap();
@@ -148,6 +124,109 @@ impl Drop for FakeWorker {
     }
 }
 
+/// The queues of a worker's application: the link to the worker's own server, and the rings.
+pub(crate) struct App {
+    link: Arc<Link>,
+    rings: WorkerRings,
+    listener: Option<u32>,
+    /// The streamed responses that the application continues when their clients have caught up.
+    floods: HashMap<u64, Flood>,
+    /// Whether the worker has ended, so that nothing it sends arrives.
+    is_over: Arc<AtomicBool>,
+}
+
+impl App {
+    pub(crate) fn new(
+        link: Arc<Link>,
+        rings: (RingEnd, RingWakers),
+        is_over: Arc<AtomicBool>,
+    ) -> App {
+        let rings = WorkerRings::new(rings, &link);
+        App { link, rings, listener: Some(1), floods: HashMap::new(), is_over }
+    }
+
+    pub(crate) fn wait(&mut self, timeout: Duration) {
+        self.flush();
+        self.link.wait(timeout);
+    }
+
+    pub(crate) fn next(&mut self) -> Option<Event> {
+        let event = self.link.next();
+        event.or_else(|| self.rings.next(self.listener, &self.link).unwrap())
+    }
+
+    fn send(&mut self, command: Command) {
+        if !WorkerRings::is_from_front_end(command.id()) {
+            self.link.send(command);
+        } else if !self.is_over.load(Ordering::Relaxed) {
+            self.rings.send(command, &self.link);
+        }
+    }
+
+    fn flush(&mut self) {
+        self.rings.flush();
+        self.link.flush();
+    }
+}
+
+/// A streamed response of many chunks.
+struct Flood {
+    flow: Arc<StreamFlow>,
+    sent: u32,
+    count: u32,
+}
+
+/// The length of a chunk of a [`Flood`]. It is longer than a block of the rings for some chunks.
+fn chunk_len(at: u32) -> usize {
+    [10, 5_000, 60_000, 100_000][at as usize % 4]
+}
+
+/// Returns the body of `/flood/<count>`.
+pub(crate) fn flood_body(count: u32) -> Vec<u8> {
+    (0..count).flat_map(|at| vec![(at % 251) as u8; chunk_len(at)]).collect()
+}
+
+/// Begins a streamed response. The application waits whenever the client has not caught up.
+fn begin_flood(app: &mut App, gate: &Gate, mut exchange: Box<Exchange>, is_pulled: bool) {
+    let path = String::from_utf8_lossy(exchange.path()).into_owned();
+    let count = path.rsplit_once('/').unwrap().1.parse().unwrap();
+    let stream = exchange.id();
+    exchange.begin_response(200);
+    let body = app.link.stream(StreamOptions { is_pulled, ..StreamOptions::default() });
+    let flood = Flood { flow: Arc::clone(&body.flow), sent: 0, count };
+    exchange.set_response_stream(body);
+    app.send(Command::Respond(exchange));
+    app.floods.insert(stream, flood);
+    if !is_pulled {
+        continue_flood(app, gate, stream, false);
+    }
+}
+
+/// Sends the next chunk if the server asks for it, and otherwise as many as the client takes.
+fn continue_flood(app: &mut App, gate: &Gate, stream: u64, is_pulled: bool) {
+    while let Some(flood) = app.floods.get_mut(&stream) {
+        if flood.sent == flood.count {
+            app.floods.remove(&stream);
+            app.send(Command::EndStream { stream });
+            break;
+        }
+        let chunk = vec![(flood.sent % 251) as u8; chunk_len(flood.sent)];
+        let admission = flood.flow.admit(chunk.len());
+        if !matches!(admission, ChunkAdmission::Continue | ChunkAdmission::Pause) {
+            app.floods.remove(&stream);
+            break;
+        }
+        flood.sent += 1;
+        gate.chunks.fetch_add(1, Ordering::Relaxed);
+        let payload = Payload::Pooled(chunk);
+        app.send(Command::Chunk { stream, payload, is_pushing: false });
+        if is_pulled || admission == ChunkAdmission::Pause {
+            break;
+        }
+    }
+    app.flush();
+}
+
 /// Shows the request on the scoreboard, as R does.
 fn show_task(scoreboard: &SharedScoreboard, exchange: &Exchange) {
     scoreboard.set_task([exchange.method(), b" "].into_iter().chain(masked(exchange.path())));
@@ -155,7 +234,7 @@ fn show_task(scoreboard: &SharedScoreboard, exchange: &Exchange) {
 
 pub(crate) fn answer(
     slot: u32,
-    link: &Link,
+    app: &mut App,
     scoreboard: &SharedScoreboard,
     gate: &Gate,
     event: Event,
@@ -165,38 +244,40 @@ pub(crate) fn answer(
             show_task(scoreboard, &exchange);
             scoreboard.count_taken();
             if Ticket::of_word(exchange.ticket()).is_some_and(|ticket| !scoreboard.begin(ticket)) {
-                link.send(Command::Respond(exchange));
-                return link.flush();
+                app.send(Command::Respond(exchange));
+                return app.flush();
             }
             gate.heads.fetch_add(1, Ordering::Relaxed);
-            head(link, scoreboard, gate, exchange);
-            link.flush();
+            head(app, scoreboard, gate, exchange);
+            app.flush();
         }
         Event::Request(exchange) if exchange.is_client_disconnected() => {
             // R counts a request whose client has disconnected in the same way.
             scoreboard.count_taken();
-            link.send(Command::Respond(exchange));
-            link.flush();
+            app.send(Command::Respond(exchange));
+            app.flush();
         }
         Event::Request(mut exchange) => {
             show_task(scoreboard, &exchange);
-            scoreboard.count_taken();
-            let call = exchange
-                .header(WORKER_HEADER.as_bytes())
-                .map(|value| WorkerHeader::parse(value).unwrap());
-            // A server that has a supervisor has removed the header from the request.
-            let ticket =
-                call.as_ref().and_then(|call| call.ticket).or(Ticket::of_word(exchange.ticket()));
+            // A request whose head the application has seen before counts once.
+            let ticket = Ticket::of_word(exchange.ticket());
+            if !ticket.is_some_and(|ticket| scoreboard.has_begun(ticket)) {
+                scoreboard.count_taken();
+            }
             if ticket.is_some_and(|ticket| !scoreboard.begin(ticket)) {
                 // R returns a request that the supervisor has withdrawn in the same way.
-                link.send(Command::Respond(exchange));
-                return link.flush();
+                app.send(Command::Respond(exchange));
+                return app.flush();
             }
             gate.begun.fetch_add(1, Ordering::Relaxed);
-            if exchange.path().starts_with(b"/pieces/") {
-                pieces(link, scoreboard, gate, exchange);
+            if exchange.path().starts_with(b"/flood/") || exchange.path().starts_with(b"/pulled/") {
+                let is_pulled = exchange.path().starts_with(b"/pulled/");
+                scoreboard.count_done(now());
+                begin_flood(app, gate, exchange, is_pulled);
+            } else if exchange.path().starts_with(b"/pieces/") {
+                pieces(app, scoreboard, gate, exchange);
             } else {
-                reply(slot, gate, &mut exchange, call.as_ref());
+                reply(slot, gate, &mut exchange);
                 report(scoreboard, ticket, &mut exchange);
                 scoreboard.count_done(now());
                 if ticket.is_none() {
@@ -209,20 +290,26 @@ pub(crate) fn answer(
                         now(),
                     );
                 }
-                link.send(Command::Respond(exchange));
+                app.send(Command::Respond(exchange));
             }
-            link.flush();
+            app.flush();
         }
         Event::Message { socket, kind, payload, .. } => {
             if payload.as_bytes().starts_with(b"count") {
                 let count = payload.as_bytes().len().to_string().into_bytes();
-                link.send(Command::Send { socket, kind, payload: Payload::Pooled(count) });
+                app.send(Command::Send { socket, kind, payload: Payload::Pooled(count) });
             } else if payload.as_bytes() == b"close" {
-                link.send(Command::Close { socket, code: 4000, reason: b"bye".to_vec() });
+                app.send(Command::Close { socket, code: 4000, reason: b"bye".to_vec() });
             } else {
-                link.send(Command::Send { socket, kind, payload });
+                app.send(Command::Send { socket, kind, payload });
             }
-            link.flush();
+            app.flush();
+        }
+        Event::Writable { stream, .. } => continue_flood(app, gate, stream, false),
+        Event::Pull { stream, .. } => continue_flood(app, gate, stream, true),
+        Event::StreamEnded { stream, reason, .. } => {
+            app.floods.remove(&stream);
+            gate.streams_ended.lock().unwrap().push(reason);
         }
         Event::Closed { code, .. } => {
             gate.begun.store(code.into(), Ordering::Relaxed);
@@ -248,7 +335,7 @@ fn report(scoreboard: &SharedScoreboard, ticket: Option<Ticket>, exchange: &mut 
 
 /// Refuses bodies of more than 10 MB and chunked bodies, as Shiny does, and holds requests for
 /// `/hold-head` at the gate.
-fn head(link: &Link, scoreboard: &SharedScoreboard, gate: &Gate, mut exchange: Box<Exchange>) {
+fn head(app: &mut App, scoreboard: &SharedScoreboard, gate: &Gate, mut exchange: Box<Exchange>) {
     if exchange.path() == b"/hold-head" {
         gate.pass();
     }
@@ -260,13 +347,13 @@ fn head(link: &Link, scoreboard: &SharedScoreboard, gate: &Gate, mut exchange: B
     {
         exchange.begin_response(413);
         exchange.set_response_body(b"larger than the app takes");
-        link.send(Command::Respond(exchange));
+        app.send(Command::Respond(exchange));
     } else {
-        link.send(Command::ReadBody(exchange));
+        app.send(Command::ReadBody(exchange));
     }
 }
 
-fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange, call: Option<&WorkerHeader>) {
+fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange) {
     let path = String::from_utf8(exchange.path().to_vec()).unwrap();
     let (kind, rest) = path[1..].split_once('/').unwrap_or((&path[1..], ""));
     let number = rest.parse().unwrap_or(0);
@@ -304,7 +391,12 @@ fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange, call: Option<&WorkerHe
             }
             text
         }
-        "call" => format!("{:?}", call.unwrap()).into_bytes(),
+        "client" => {
+            let (remote, local, id) = (exchange.remote(), exchange.local(), exchange.request_id());
+            let id = String::from_utf8_lossy(id.as_bytes()).into_owned();
+            let scheme = if exchange.is_https() { "https" } else { "http" };
+            format!("{remote:?} {local:?} {scheme} {id} {:?}", exchange.client()).into_bytes()
+        }
         "ws" => {
             exchange.begin_response(101);
             exchange.push_response_header(b"X-Slot", slot.to_string().as_bytes()).unwrap();
@@ -341,6 +433,18 @@ fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange, call: Option<&WorkerHe
             exchange.push_response_header(b"Cache-Control", b"max-age=60, public").unwrap();
             return;
         }
+        "lines" => {
+            exchange.begin_response(200);
+            for (name, value) in [
+                (&b"Set-Cookie"[..], &b"a=b"[..]),
+                (b"X-Mixed", b"c"),
+                (b"Set-Cookie", b"d=e"),
+                (b"Keep-Alive", b"5"),
+            ] {
+                exchange.push_response_header(name, value).unwrap();
+            }
+            return;
+        }
         "refuse" => {
             status = 403;
             b"no".to_vec()
@@ -358,27 +462,27 @@ fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange, call: Option<&WorkerHe
 
 /// Sends a streamed response of the number of chunks that the path contains. The last chunk waits
 /// at the gate.
-fn pieces(link: &Link, scoreboard: &SharedScoreboard, gate: &Gate, mut exchange: Box<Exchange>) {
+fn pieces(app: &mut App, scoreboard: &SharedScoreboard, gate: &Gate, mut exchange: Box<Exchange>) {
     let count: usize = String::from_utf8_lossy(&exchange.path()[8..]).parse().unwrap();
     let stream = exchange.id();
     exchange.begin_response(200);
-    let body = link.stream(StreamOptions::default());
+    let body = app.link.stream(StreamOptions::default());
     let flow = Arc::clone(&body.flow);
     exchange.set_response_stream(body);
     scoreboard.count_done(now());
-    link.send(Command::Respond(exchange));
+    app.send(Command::Respond(exchange));
     for at in 0..count {
         if at + 1 == count {
-            link.flush();
+            app.flush();
             gate.pass();
         }
         let piece = format!("piece {at}\n").into_bytes();
         if flow.admit(piece.len()) == ChunkAdmission::Ended {
             break;
         }
-        link.send(Command::Chunk { stream, payload: Payload::Pooled(piece), is_pushing: false });
+        app.send(Command::Chunk { stream, payload: Payload::Pooled(piece), is_pushing: false });
     }
-    link.send(Command::EndStream { stream });
+    app.send(Command::EndStream { stream });
 }
 
 /// Returns the open descriptors of a program that this process starts, which are the standard three

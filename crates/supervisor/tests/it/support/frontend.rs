@@ -9,7 +9,6 @@ use rookery_server::{Config, Listener, ListenerConfig, Server};
 use rookery_supervisor::{BackendRegistry, PoolLimits, pool};
 use rookery_test_support::client::{Client, Response};
 use rookery_test_support::wait_until;
-use tempfile::TempDir;
 
 use crate::support::admin::Admin;
 use crate::support::fake_worker::FakeWorker;
@@ -19,7 +18,6 @@ pub(crate) struct Frontend {
     pub(crate) registry: Arc<BackendRegistry>,
     pub(crate) workers: Vec<FakeWorker>,
     pub(crate) address: SocketAddr,
-    folder: TempDir,
     epochs: u64,
     pub(crate) listener: Option<Listener>,
     server: Server,
@@ -43,7 +41,6 @@ impl Frontend {
             registry,
             workers: Vec::new(),
             address: listener.local_addr().unwrap(),
-            folder: tempfile::tempdir().unwrap(),
             epochs: 0,
             listener: Some(listener),
             server,
@@ -64,7 +61,7 @@ impl Frontend {
     /// Adds a worker.
     pub(crate) fn join(&mut self, slot: u32) {
         self.epochs += 1;
-        let worker = FakeWorker::start(self.folder.path(), slot, self.epochs);
+        let worker = FakeWorker::start(slot, self.epochs);
         self.registry.add(&worker.backend);
         self.workers.push(worker);
     }
@@ -72,7 +69,7 @@ impl Frontend {
     /// Adds a worker whose application sees heads before bodies.
     pub(crate) fn join_seeing_heads(&mut self, slot: u32) {
         self.epochs += 1;
-        let worker = FakeWorker::start_seeing_heads(self.folder.path(), slot, self.epochs);
+        let worker = FakeWorker::start_seeing_heads(slot, self.epochs);
         self.registry.add(&worker.backend);
         self.workers.push(worker);
     }

@@ -16,7 +16,7 @@ use rookery_server::{
 };
 use rookery_worker_protocol::{ErrorReport, Inherited, Message, RState, now};
 
-use crate::support::fake_worker::{Gate, answer};
+use crate::support::fake_worker::{App, Gate, answer};
 
 /// The environment variable with the mode of a worker process, in which tests make it fail.
 pub(crate) const MODE: &str = "FAKE_WORKER_MODE";
@@ -93,11 +93,18 @@ fn runs_a_worker_if_started_as_one() {
     let is_over = Arc::new(AtomicBool::new(false));
     let theirs = Arc::clone(&is_over);
     let is_deaf = mode == "deaf";
-    let supervision = Arc::new(Supervision::new(inherited, move |asked| {
-        if !matches!(asked, SupervisorRequest::Interrupt | SupervisorRequest::Collect) {
+    let (supervision, rings) = Supervision::new(inherited, move |asked| {
+        let is_end = !matches!(
+            asked,
+            SupervisorRequest::Interrupt
+                | SupervisorRequest::Collect
+                | SupervisorRequest::RecordsArrived
+        );
+        if is_end {
             theirs.store(!is_deaf, Ordering::Relaxed);
         }
-    }));
+    });
+    let supervision = Arc::new(supervision);
     let server = Server::new(Config::default(), Box::new(NoWaker));
     server.watch_supervisor(Arc::clone(&supervision)).unwrap();
     let is_sticky = mode == "sticky";
@@ -106,27 +113,29 @@ fn runs_a_worker_if_started_as_one() {
         session_cookie: session_cookie.map(Arc::new),
         ..ListenerConfig::default()
     };
-    let listener = server.listen_supervised(&supervision, site).unwrap();
+    let listener = server.listen_supervised(&supervision, &site).unwrap();
     let slot = std::env::var(rookery_worker_protocol::WORKER).unwrap().parse().unwrap();
     let (gate, scoreboard) = (Gate::default(), supervision.scoreboard());
     let files = StaticFiles::new();
     gate.open();
     scoreboard.set_process(std::process::id(), std::process::id());
     supervision.send(Message::Ready { sees_heads: false, is_sticky }).unwrap();
+    let ended = Arc::new(AtomicBool::new(false));
+    let mut app = App::new(Arc::clone(server.link()), rings, ended);
     while !is_over.load(Ordering::Relaxed) {
         scoreboard.set_r_state(RState::Idle, now());
-        server.link().wait(Duration::from_millis(20));
+        app.wait(Duration::from_millis(20));
         if mode == "stalls" {
             // R in this mode never takes the events.
             continue;
         }
-        while let Some(event) = server.link().next() {
+        while let Some(event) = app.next() {
             scoreboard.set_r_state(RState::Busy, now());
             if let Event::Request(exchange) = &event {
                 set_static_path(&files, &supervision, exchange.path());
                 report_errors(&supervision, exchange.path());
             }
-            answer(slot, server.link(), scoreboard, &gate, event);
+            answer(slot, &mut app, scoreboard, &gate, event);
             // The app stops its server after its response, and starts another one.
             if mode == "starts another" {
                 supervision.send(Message::Leaving).unwrap();

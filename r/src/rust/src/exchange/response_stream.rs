@@ -40,7 +40,6 @@ pub extern "C" fn rk_response_stream(slot: u32, id: u64, rules: i32, token: u64)
                 is_events: rules & EVENTS != 0,
                 heartbeat: u16::try_from(rules >> HEARTBEAT).unwrap_or(0),
                 is_compressible: rules & COMPRESSIBLE != 0,
-                failed_status: 0,
             });
             let has_scoreboard = core.scoreboard().is_some();
             let Some(exchange) = core.held(slot, id) else { return result::STALE };
@@ -85,7 +84,7 @@ fn write_chunk(
         ChunkAdmission::Pause => WRITE_FULL,
         ChunkAdmission::Ended => return WRITE_CLOSED,
         ChunkAdmission::ClientTooSlow => {
-            core.link.send(Command::AbortStream {
+            core.send(Command::AbortStream {
                 stream: id,
                 reason: StreamEnd::Slow,
                 page: Vec::new(),
@@ -97,7 +96,8 @@ fn write_chunk(
     streamed.chunks += 1;
     let is_whole = streamed.flow.length().is_some_and(|length| streamed.flow.pushed() >= length);
     let goes_on = may_go_on != 0 && given == WRITE_MORE && len > 0 && !is_whole;
-    core.link.send(Command::Chunk { stream: id, payload: payload(core), is_pushing: goes_on });
+    let payload = payload(core);
+    core.send(Command::Chunk { stream: id, payload, is_pushing: goes_on });
     if goes_on {
         core.pull_queue.push_back(id);
     }
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn rk_stream_lend(
 /// Sends the head of a streamed response before R has written the first chunk.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_stream_send_head(id: u64) {
-    entry((), || core::with(|core| core.link.send(Command::SendHead { stream: id })));
+    entry((), || core::with(|core| core.send(Command::SendHead { stream: id })));
 }
 
 /// Ends a streamed response. Returns 0 if the body is complete or the stream has already ended. If
@@ -175,7 +175,7 @@ pub extern "C" fn rk_stream_finish(id: u64) -> u64 {
                 .unwrap_or(0)
                 .saturating_sub(flow.pushed());
             if missing == 0 {
-                core.link.send(Command::EndStream { stream: id });
+                core.send(Command::EndStream { stream: id });
             }
             missing
         })
@@ -193,7 +193,7 @@ pub unsafe extern "C" fn rk_stream_abort(id: u64, page: *const u8, len: usize) {
         // SAFETY: guaranteed by the caller, see `# Safety`.
         let page = unsafe { slice(page, len) }.to_vec();
         core::with(|core| {
-            core.link.send(Command::AbortStream { stream: id, reason: StreamEnd::Error, page });
+            core.send(Command::AbortStream { stream: id, reason: StreamEnd::Error, page });
         });
     });
 }

@@ -5,7 +5,7 @@ use std::os::fd::{IntoRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rookery_server::{Supervision, SupervisorRequest, output};
+use rookery_server::{Supervision, SupervisorRequest, WorkerRings, output};
 use rookery_worker_protocol::{EXIT_TIMEOUT, Inherited};
 
 use crate::core::{self, Core, Worker, WorkerState};
@@ -40,13 +40,24 @@ impl Core {
                 inherited.scoreboard.set_own_process();
                 // The supervisor has set it to a folder for this worker only.
                 self.profiling.folder = std::env::var_os("TMPDIR").map(Into::into);
-                let supervision = Arc::new(Supervision::new(inherited, move |asked| {
+                let schedule = core::schedule();
+                let (supervision, rings) = Supervision::new(inherited, move |asked| {
+                    if asked == SupervisorRequest::RecordsArrived {
+                        if let Some(schedule) = schedule {
+                            schedule();
+                        }
+                        return;
+                    }
                     on_supervisor_request(asked, callbacks);
-                }));
+                });
+                let supervision = Arc::new(supervision);
+                let rings = Box::new(WorkerRings::new(rings, &self.link));
                 self.worker_state = WorkerState::Worker(Worker {
                     supervision,
                     listening: None,
                     files: None,
+                    origins: None,
+                    rings,
                     is_leaving: false,
                 });
             }
@@ -78,6 +89,7 @@ fn on_supervisor_request(request: SupervisorRequest, callbacks: WorkerCallbacks)
         }
         SupervisorRequest::Interrupt => (callbacks.interrupt)(),
         SupervisorRequest::Collect => (callbacks.collect)(),
+        SupervisorRequest::RecordsArrived => {}
         SupervisorRequest::ReopenLog => access_log::reopen(),
     }
 }

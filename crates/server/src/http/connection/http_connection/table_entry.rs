@@ -72,9 +72,7 @@ impl TableEntry for HttpConnection {
             self.activity.restart_write_deadline(now);
         }
         let unsent = || self.transport.borrow().unsent();
-        if self.has_deadlines()
-            && self.activity.check_deadlines(&self.shared.connections.clock.ticks, now, unsent)
-        {
+        if self.activity.check_deadlines(&self.shared.connections.clock.ticks, now, unsent) {
             self.time_out();
         } else if self.activity.is_idle_for(PARK_TICKS, now) && !self.is_parked.replace(true) {
             self.wake();
@@ -82,7 +80,7 @@ impl TableEntry for HttpConnection {
     }
 
     fn slowness(&self, now: u32) -> Option<u32> {
-        if self.is_ending() || !self.has_deadlines() {
+        if self.is_ending() {
             return None;
         }
         match self.own_http2_state().filter(|state| state.has_streams()) {
@@ -144,10 +142,6 @@ impl TableEntry for HttpConnection {
         }
     }
 
-    fn is_supervised(&self) -> bool {
-        self.config.is_supervised()
-    }
-
     fn abort(&self) {
         self.set_end_reason(StreamEnd::Stop);
         self.may_linger.set(false);
@@ -186,13 +180,6 @@ impl TableEntry for HttpConnection {
 }
 
 impl HttpConnection {
-    /// Returns true if the connection is closed when its client exceeds a time limit. A connection
-    /// from a supervisor is exempt until it is closing, because the supervisor enforces the limits
-    /// for clients and keeps idle connections for reuse.
-    fn has_deadlines(&self) -> bool {
-        !self.config.is_supervised() || self.is_ending()
-    }
-
     /// Checks the time limits of an HTTP/2 connection. Its streams have time limits of their own.
     fn sweep_http2(&self, state: &Http2State, now: u32) {
         let ticks = &self.shared.connections.clock.ticks;

@@ -400,7 +400,7 @@ impl ResponseStream {
     /// Returns the status code and the text of the error response, if the streamed response failed
     /// before anything was sent. The status code is `None` unless the application chose one.
     pub(crate) fn take_failure(&self) -> Option<(Option<u16>, Vec<u8>)> {
-        let status = Some(self.rules.failed_status).filter(|status| *status > 0);
+        let status = Some(self.flow.failed_status()).filter(|status| *status > 0);
         (self.state.get() == State::Failed).then(|| (status, self.failure_text.take()))
     }
 

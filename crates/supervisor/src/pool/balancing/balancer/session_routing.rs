@@ -6,12 +6,13 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use rookery_exchange::{Exchange, UpstreamLog};
+use rookery_server::static_files::StaticFiles;
 
 use super::super::queue::QueuedRequest;
 use super::super::session_affinity::{
     self, Cookie, CookieTarget, Destination, Names, RequestKind, UrlAffinity,
 };
-use super::super::worker_load::PoolBackend;
+use super::super::worker_load::{Moment, PoolBackend};
 use super::{Assignment, Balancer, has_other};
 use crate::pool::error_reply::ErrorReply;
 
@@ -93,8 +94,8 @@ impl Balancer {
                 continue;
             }
             let begins_session = request.begins_session();
-            if let Some((backend, ticket)) = self.choose(begins_session, true, &request) {
-                assignments.push(Assignment { backend, ticket, request });
+            if let Some((backend, ticket, moment)) = self.choose(begins_session, true, &request) {
+                assignments.push(Assignment { backend, ticket, request, moment });
                 continue;
             }
             self.queue.borrow_mut().park(request);
@@ -139,6 +140,29 @@ impl Balancer {
         }
         exchange.update_upstream_log(|upstream| log_session(cookie, upstream));
         self.backend_of(cookie.target()?)
+    }
+
+    /// Returns the static paths of the worker that a request names in its URL or cookie. Returns
+    /// `None` if it names none, or if all workers have the same paths.
+    pub(in crate::pool) fn static_files(
+        &self,
+        query: &[u8],
+        cookies: &mut dyn Iterator<Item = &[u8]>,
+    ) -> Option<StaticFiles> {
+        if !self.registry.has_different_files() || !self.is_sticky() {
+            return None;
+        }
+        let by_url = match session_affinity::read_query(query) {
+            UrlAffinity::Worker(id) if self.has_sessions() => {
+                self.backends.borrow().iter().find(|backend| backend.entry.id == id).cloned()
+            }
+            _ => None,
+        };
+        let by_cookie = || {
+            let mut cookies = std::iter::from_fn(|| cookies.next());
+            self.backend_of(cookies.find_map(|value| self.keys.read(value).target())?)
+        };
+        Some(by_url.or_else(by_cookie)?.entry.files.clone())
     }
 
     /// Counts a WebSocket with which a page reconnects after it has lost its previous one. There
@@ -239,7 +263,12 @@ impl Balancer {
                 backend.queue.borrow_mut().push_front(request);
                 break;
             };
-            assignments.push(Assignment { backend: Rc::clone(backend), ticket, request });
+            assignments.push(Assignment {
+                backend: Rc::clone(backend),
+                ticket,
+                request,
+                moment: Moment::now(),
+            });
         }
         if !backend.queue.borrow().is_empty() {
             self.needs_retry.set(true);

@@ -2,6 +2,7 @@ use std::collections::VecDeque;
 
 use rookery_exchange::{Command, IoWaker};
 use rookery_worker_protocol::SharedScoreboard;
+use rookery_worker_protocol::rings::RingEnd;
 
 use super::*;
 use crate::backend::Backend;
@@ -20,9 +21,12 @@ fn with_a_suspended_worker(
     limits: PoolLimits,
     test: impl FnOnce(&Balancer, &BackendRegistry, &Arc<Backend>),
 ) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+    let _entered = runtime.enter();
     let (scoreboard, _memory) = SharedScoreboard::create().unwrap();
-    let backend =
-        Backend::new((0, 1), 4711, WorkerId::new().unwrap(), "/none/there".into(), scoreboard);
+    let (end, wakers, _handles) = RingEnd::create().unwrap();
+    let id = WorkerId::new().unwrap();
+    let backend = Backend::new((0, 1), 4711, id, "".into(), scoreboard, (end, wakers));
     let registry = Arc::new(BackendRegistry::default());
     registry.add(&backend);
     registry.suspend(&backend);

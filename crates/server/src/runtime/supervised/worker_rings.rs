@@ -1,0 +1,343 @@
+//! A worker's end of the rings. The application's thread takes requests and messages directly from
+//! the memory that the supervisor's front end shares with this process, and writes responses there.
+//! The I/O thread only passes on the wake-up of an application that waits elsewhere.
+
+mod commands;
+mod heads;
+mod side_queue;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, VecDeque};
+use std::fs::File;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rookery_exchange::wire::{self, Down, RequestForm};
+use rookery_exchange::{
+    BodyBufferPool, Event, Exchange, Link, ListenerId, Payload, SendBacklog, SideQueue, StreamFlow,
+    StreamId, StreamOptions, WebSocketId,
+};
+use rookery_worker_protocol::rings::{
+    Malformed, Receiver, RingEnd, RingWakers, Sender, Sleep, SleepWord,
+};
+
+use self::heads::Head;
+use self::side_queue::RingQueue;
+
+/// The bit of an exchange's id which tells that the exchange comes from the front end. The ids of
+/// this process's own server do not have it.
+// R keeps ids as doubles, which have 53 bits.
+const FROM_FRONT_END: u64 = 1 << 52;
+
+/// The times after which the front end is woken: see `Link::send`.
+const COALESCE: Duration = Duration::from_micros(100);
+const MAX_DELAY: Duration = Duration::from_micros(500);
+
+/// The time for which the application's thread sleeps if the front end takes no records, or this
+/// process lacks descriptors for the next record, and there is nothing else to do.
+const RETRY_PAUSE: Duration = Duration::from_micros(200);
+
+/// The maximum number of unused exchanges that are kept for later requests.
+const MAX_IDLE: usize = 64;
+
+/// The maximum number of bytes that are kept for the next record.
+const MAX_KEPT_RECORD: usize = 256 << 10;
+
+/// A worker's end of the rings to the supervisor's front end. It belongs to the application's
+/// thread.
+#[derive(Debug)]
+pub struct WorkerRings {
+    sender: Sender,
+    receiver: Receiver,
+    front_end_sleep: SleepWord,
+    wakers: RingWakers,
+    queue: Arc<RingQueue>,
+    /// The record that is being read or written.
+    record: Vec<u8>,
+    #[allow(clippy::vec_box, reason = "an exchange is passed on in its box")]
+    idle: Vec<Box<Exchange>>,
+    blocks: Arc<BodyBufferPool>,
+    /// The records that the front end does not accept yet.
+    unsent: VecDeque<Unsent>,
+    /// The exchanges whose responses waited and then could not be sent. Their WebSockets and streams
+    /// have not ended yet.
+    unsendable: Vec<u64>,
+    /// Whether records were sent since the front end was last seen awake or woken.
+    is_unannounced: bool,
+    /// The time at which the oldest unannounced record was sent to a sleeping front end.
+    oldest: Option<Instant>,
+    /// The time at which the timer expires that wakes the front end.
+    alarm: Option<Instant>,
+    /// The requests of which the application has got only the heads.
+    heads: ById<Head>,
+    /// The tickets of requests whose heads the application still holds, although it will get them
+    /// again.
+    abandoned: Vec<u64>,
+    sockets: ById<Socket>,
+    streams: ById<Stream>,
+    /// The number of requests that the application has taken and not answered.
+    unanswered: usize,
+}
+
+/// A record that the front end does not accept yet.
+#[derive(Debug)]
+struct Unsent {
+    kind: u8,
+    bytes: Vec<u8>,
+    file: Option<File>,
+}
+
+/// A WebSocket whose connection is in the front end.
+#[derive(Debug)]
+struct Socket {
+    listener: ListenerId,
+    backlog: Arc<SendBacklog>,
+}
+
+/// A streamed response whose connection is in the front end.
+#[derive(Debug)]
+struct Stream {
+    listener: ListenerId,
+    rules: StreamOptions,
+    flow: Arc<StreamFlow>,
+    /// The number of bytes that the front end has written.
+    written: u64,
+}
+
+type ById<T> = HashMap<u64, T, BuildHasherDefault<IdHasher>>;
+
+/// A hasher for ids, which no client chooses.
+#[derive(Debug, Default)]
+struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("ids are numbers")
+    }
+
+    fn write_u64(&mut self, id: u64) {
+        self.0 = id.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}
+
+impl Stream {
+    /// Records the number of bytes that the front end has written so far.
+    /// Returns true if the application has waited for this.
+    fn set_written(&mut self, written: u64) -> bool {
+        let more = written.saturating_sub(self.written);
+        self.written += more;
+        self.flow.on_written(usize::try_from(more).unwrap_or(usize::MAX))
+    }
+}
+
+impl WorkerRings {
+    /// Creates the worker's end, whose events the application will take beside those of `link`.
+    pub fn new((end, wakers): (RingEnd, RingWakers), link: &Link) -> WorkerRings {
+        let rings = WorkerRings {
+            queue: Arc::new(RingQueue::new(end.receiver.arrivals(), end.own_sleep)),
+            sender: end.sender,
+            receiver: end.receiver,
+            front_end_sleep: end.peer_sleep,
+            wakers,
+            record: Vec::new(),
+            idle: Vec::new(),
+            blocks: Arc::default(),
+            unsent: VecDeque::new(),
+            unsendable: Vec::new(),
+            is_unannounced: false,
+            oldest: None,
+            alarm: None,
+            heads: ById::default(),
+            abandoned: Vec::new(),
+            sockets: ById::default(),
+            streams: ById::default(),
+            unanswered: 0,
+        };
+        rings.attach(link);
+        rings
+    }
+
+    /// Makes the application wait for the rings' events together with those of `link`. Must be
+    /// called for each new link.
+    pub fn attach(&self, link: &Link) {
+        link.set_side_queue(Arc::clone(&self.queue) as Arc<dyn SideQueue>);
+    }
+
+    /// Returns true if the id is that of an exchange, a WebSocket or a stream of the front end.
+    pub fn is_from_front_end(id: u64) -> bool {
+        id & FROM_FRONT_END != 0
+    }
+
+    /// Returns the number of requests that the application has not answered, and of its open
+    /// WebSockets and streamed responses. Records that the front end does not accept yet count as
+    /// one more, because they would be lost if this process ended.
+    pub fn open(&self) -> usize {
+        let unsent = usize::from(!self.unsent.is_empty());
+        self.unanswered + self.sockets.len() + self.streams.len() + unsent
+    }
+
+    /// Takes the next event. If there is none, wakes the front end to take what was sent.
+    /// `listener` is the listener that serves the requests of the front end. If there is none,
+    /// requests are given back to the front end.
+    ///
+    /// # Errors
+    /// Returns an error if a record is invalid, or if this process has had no more descriptors for
+    /// ten seconds. No further record can be taken.
+    pub fn next(
+        &mut self,
+        listener: Option<ListenerId>,
+        link: &Link,
+    ) -> Result<Option<Event>, Malformed> {
+        loop {
+            let Some(arrived) = self.receiver.take(&mut self.record)? else {
+                self.flush();
+                while let Some(id) = self.unsendable.pop() {
+                    self.end_unsendable(id, link);
+                }
+                if !self.unsent.is_empty() || self.receiver.lacks_descriptors() {
+                    std::thread::sleep(RETRY_PAUSE);
+                }
+                return Ok(None);
+            };
+            let record = std::mem::take(&mut self.record);
+            let file = arrived.descriptor.map(File::from);
+            let event = self.event(arrived.kind, &record, file, listener, link);
+            self.keep_record(record);
+            if let Some(event) = event? {
+                link.count_taken_from_side();
+                return Ok(Some(event));
+            }
+        }
+    }
+
+    fn keep_record(&mut self, record: Vec<u8>) {
+        if record.capacity() <= MAX_KEPT_RECORD {
+            self.record = record;
+        }
+    }
+
+    fn event(
+        &mut self,
+        kind: u8,
+        record: &[u8],
+        file: Option<File>,
+        serving: Option<ListenerId>,
+        link: &Link,
+    ) -> Result<Option<Event>, Malformed> {
+        let here = |id: u64| id | FROM_FRONT_END;
+        // The listener of a message does not matter: R finds the app by the WebSocket.
+        let listener = serving.unwrap_or(0);
+        Ok(match Down::read(kind, record).map_err(|_| Malformed)? {
+            Down::Request { form, content } => {
+                let mut read = |has_body, file| {
+                    let mut exchange = self.idle.pop().unwrap_or_else(Exchange::new);
+                    let (it, blocks) = (&mut exchange, &self.blocks);
+                    wire::read_request(content, listener, here, it, (file, has_body), blocks)
+                        .map_err(|_| Malformed)?;
+                    Ok(exchange)
+                };
+                let (exchange, complete) = match form {
+                    RequestForm::HeadFirst => (read(false, None)?, Some(read(true, file)?)),
+                    RequestForm::Complete | RequestForm::HeadOnly => (read(true, file)?, None),
+                };
+                self.unanswered += 1;
+                if serving.is_none() {
+                    self.decline(exchange);
+                    return Ok(None);
+                }
+                if form == RequestForm::Complete {
+                    return Ok(Some(Event::Request(exchange)));
+                }
+                self.heads.insert(exchange.id(), Head::new(exchange.ticket(), complete));
+                Some(Event::Head(exchange))
+            }
+            Down::Message { socket, kind, content } => {
+                let mut buffer = link.buffer();
+                buffer.extend_from_slice(content);
+                let payload = Payload::Pooled(buffer);
+                Some(Event::Message { socket: here(socket), listener, kind, payload })
+            }
+            Down::Closed { socket, code, is_clean, reason } => {
+                self.sockets.remove(&here(socket)).map(|ended| {
+                    ended.backlog.end();
+                    let reason = String::from_utf8_lossy(reason).into();
+                    let (socket, listener) = (here(socket), ended.listener);
+                    Event::Closed { socket, listener, code, reason, is_clean }
+                })
+            }
+            Down::Drained { socket, sent } => self
+                .on_sent(here(socket), sent)
+                .map(|listener| Event::Drained { socket: here(socket), listener }),
+            Down::Sent { socket, sent } => {
+                self.on_sent(here(socket), sent);
+                None
+            }
+            Down::Pull { stream, written } => self
+                .on_written(here(stream), written)
+                .map(|(listener, _)| Event::Pull { stream: here(stream), listener }),
+            Down::Written { stream, written } => self
+                .on_written(here(stream), written)
+                .filter(|(_, is_awaited)| *is_awaited)
+                .map(|(listener, _)| Event::Writable { stream: here(stream), listener }),
+            Down::StreamEnded { stream, reason } => {
+                let stream = here(stream);
+                self.streams.remove(&stream).map(|ended| {
+                    ended.flow.end();
+                    Event::StreamEnded { stream, listener: ended.listener, reason }
+                })
+            }
+        })
+    }
+
+    fn on_sent(&mut self, socket: WebSocketId, sent: u64) -> Option<ListenerId> {
+        let socket = self.sockets.get(&socket)?;
+        socket.backlog.set_written(sent);
+        Some(socket.listener)
+    }
+
+    fn on_written(&mut self, stream: StreamId, written: u64) -> Option<(ListenerId, bool)> {
+        let stream = self.streams.get_mut(&stream)?;
+        let is_awaited = stream.set_written(written);
+        Some((stream.listener, is_awaited))
+    }
+
+    // ---- sending ----
+
+    /// Sends what the front end did not accept before, and wakes the front end if it sleeps and
+    /// records were sent.
+    pub fn flush(&mut self) {
+        self.send_unsent();
+        if std::mem::take(&mut self.is_unannounced) {
+            self.oldest = None;
+            if self.front_end_sleep.take_sleep() != Sleep::Awake {
+                self.wakers.wake_front_end();
+            }
+        }
+    }
+
+    /// Wakes a sleeping front end if the oldest record has waited, and otherwise makes sure that it
+    /// wakes soon. Without a timer, wakes it at once.
+    fn announce_in_time(&mut self) {
+        self.is_unannounced = true;
+        if !self.front_end_sleep.is_asleep() {
+            return;
+        }
+        let now = Instant::now();
+        if now - *self.oldest.get_or_insert(now) >= COALESCE {
+            self.flush();
+        } else if self.alarm.is_none_or(|alarm| alarm <= now) {
+            // Setting a timer costs as much as everything else here, so one that is set is not
+            // set again, although it may then expire early.
+            self.alarm = Some(now + MAX_DELAY);
+            if !self.wakers.wake_front_end_within(MAX_DELAY) {
+                self.flush();
+            }
+        }
+    }
+}

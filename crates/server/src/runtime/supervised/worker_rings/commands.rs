@@ -1,0 +1,251 @@
+//! The application's commands as records to the front end.
+
+use std::fs::File;
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+
+use rookery_exchange::wire::{MAX_INLINE_BODY, Up};
+use rookery_exchange::{
+    Command, Event, Exchange, Link, MessageKind, Payload, ResponseBody, StreamEnd, WebSocketId,
+};
+use rookery_system::content_file;
+use rookery_worker_protocol::rings::{MAX_LONG_RECORD, SendError};
+
+use super::{FROM_FRONT_END, MAX_IDLE, Socket, Stream, Unsent, WorkerRings};
+
+/// The maximum length in bytes of the head of a response.
+const MAX_HEAD: usize = 1 << 20;
+
+/// The close code for a message that is too long (RFC 6455, 7.4.1).
+const TOO_LONG: u16 = 1009;
+
+pub(super) fn there(id: u64) -> u64 {
+    id & !FROM_FRONT_END
+}
+
+/// Returns the bytes of a body that is in memory and too long for its record.
+fn long_body(exchange: &Exchange) -> Option<&[u8]> {
+    let bytes = match exchange.response().body() {
+        ResponseBody::Copied => exchange.response_copy().unwrap_or_default(),
+        ResponseBody::Lent(lease) => lease.as_bytes(),
+        ResponseBody::None | ResponseBody::File { .. } | ResponseBody::Stream(_) => return None,
+    };
+    Some(bytes).filter(|bytes| bytes.len() > MAX_INLINE_BODY)
+}
+
+impl WorkerRings {
+    /// Sends a command that concerns an exchange, a WebSocket or a stream of the front end.
+    pub fn send(&mut self, command: Command, link: &Link) {
+        match command {
+            Command::Respond(exchange) => self.respond(exchange, link),
+            Command::ReadBody(exchange) => self.read_body(exchange, link),
+            Command::StreamBody { exchange, .. } => self.stream_body(exchange, link),
+            Command::BodyConsumed { exchange, bytes } => {
+                self.continue_body(exchange, bytes, link);
+            }
+            Command::Send { socket, kind, payload } => {
+                self.send_message(socket, kind, payload.as_bytes());
+                recycle(payload, link);
+            }
+            Command::Ping { socket } => self.send_up(Up::Ping { socket: there(socket) }),
+            Command::Close { socket, code, reason } => {
+                self.send_up(Up::Close { socket: there(socket), code, reason: &reason });
+            }
+            Command::Abort { socket } => self.send_up(Up::Abort { socket: there(socket) }),
+            Command::Chunk { stream, payload, is_pushing } => {
+                if let Some(open) = self.streams.get(&stream) {
+                    open.flow.on_chunk_arrived();
+                    let is_waiting = !open.flow.has_capacity();
+                    let (stream, content) = (there(stream), payload.as_bytes());
+                    self.send_up(Up::Chunk { stream, is_pushing, is_waiting, content });
+                }
+                recycle(payload, link);
+            }
+            Command::ResumePulls { stream } => {
+                self.send_up(Up::ResumePulls { stream: there(stream) });
+            }
+            Command::SendHead { stream } => self.send_up(Up::SendHead { stream: there(stream) }),
+            Command::EndStream { stream } => {
+                self.send_up(Up::EndStream { stream: there(stream) });
+            }
+            Command::AbortStream { stream, reason, page } => {
+                self.send_up(Up::AbortStream { stream: there(stream), reason, page: &page });
+            }
+        }
+        self.announce_in_time();
+    }
+
+    /// Ends the streamed responses whose chunks the application pushes, because it stops. A
+    /// response whose chunks are requested one by one continues until the application ends it.
+    pub fn stop_streams(&mut self) {
+        let is_ended = |stream: &Stream| !stream.rules.is_pulled || stream.rules.is_events;
+        let ended = self.streams.iter().filter(|(_, stream)| is_ended(stream));
+        let ended: Vec<_> = ended.map(|(id, _)| there(*id)).collect();
+        for stream in ended {
+            self.send_up(Up::EndStream { stream });
+        }
+        self.announce_in_time();
+    }
+
+    /// Gives a request back to the front end, because no listener serves it.
+    pub(super) fn decline(&mut self, exchange: Box<Exchange>) {
+        let (id, ticket) = (there(exchange.id()), exchange.ticket());
+        self.send_up(Up::Declined { exchange: id, ticket });
+        self.recycle_exchange(exchange);
+        self.announce_in_time();
+    }
+
+    pub(super) fn recycle_exchange(&mut self, exchange: Box<Exchange>) {
+        self.unanswered = self.unanswered.saturating_sub(1);
+        self.keep_exchange(exchange);
+    }
+
+    /// Keeps an exchange for a later request.
+    pub(super) fn keep_exchange(&mut self, mut exchange: Box<Exchange>) {
+        if self.idle.len() < MAX_IDLE {
+            exchange.reset();
+            self.idle.push(exchange);
+        }
+    }
+
+    pub(super) fn respond(&mut self, mut exchange: Box<Exchange>, link: &Link) {
+        let (id, listener) = (exchange.id(), exchange.listener());
+        let ids = (there(id), exchange.ticket());
+        // The front end has withdrawn the request, or will send it again.
+        if !self.end_head(&exchange, link) || exchange.response().status() == 0 {
+            return self.recycle_exchange(exchange);
+        }
+        let (mut file, mut file_len) = (None, None);
+        if let ResponseBody::File { .. } = exchange.response().body() {
+            if let ResponseBody::File { file: body, len } = exchange.response_mut().take_body() {
+                (file, file_len) = (Some(body), Some(len));
+            }
+        } else if let Some(bytes) = long_body(&exchange) {
+            // The response crosses at once, however fast the client reads it and whatever this
+            // thread does next.
+            (file, file_len) = (content_file::create([bytes]).ok(), Some(bytes.len() as u64));
+        }
+        let mut record = std::mem::take(&mut self.record);
+        record.clear();
+        let kind = Up::write_response(&exchange, ids, file_len, &mut record);
+        let is_sendable = record.len() <= MAX_HEAD && file.is_some() == file_len.is_some();
+        if exchange.is_upgrade() && exchange.response().status() == 101 {
+            let backlog = exchange.backlog().map(Arc::clone).unwrap_or_default();
+            self.sockets.insert(id, Socket { listener, backlog });
+        } else if let ResponseBody::Stream(stream) = exchange.response().body() {
+            let (rules, flow) = (stream.rules, Arc::clone(&stream.flow));
+            let stream = Stream { listener, rules, flow, written: 0 };
+            self.streams.insert(id, stream);
+        }
+        let (exchange_id, ticket) = ids;
+        if is_sendable && self.push(kind, &record, file) {
+            self.keep_record(record);
+        } else {
+            self.send_up(Up::Unsendable { exchange: exchange_id, ticket });
+            self.end_unsendable(id, link);
+        }
+        self.recycle_exchange(exchange);
+    }
+
+    /// Ends the WebSocket or stream of a response that cannot be sent.
+    pub(super) fn end_unsendable(&mut self, id: u64, link: &Link) {
+        if let Some(Socket { listener, backlog }) = self.sockets.remove(&id) {
+            backlog.end();
+            let reason = Box::default();
+            let event = Event::Closed { socket: id, listener, code: 1006, reason, is_clean: false };
+            let _ = link.push(event);
+        }
+        if let Some(Stream { listener, flow, .. }) = self.streams.remove(&id) {
+            flow.end();
+            let reason = StreamEnd::Error;
+            let _ = link.push(Event::StreamEnded { stream: id, listener, reason });
+        }
+    }
+
+    fn send_message(&mut self, socket: WebSocketId, kind: MessageKind, content: &[u8]) {
+        let is_waiting = self.sockets.get(&socket).is_some_and(|open| open.backlog.is_high());
+        let socket = there(socket);
+        // The record also contains an id and a flag.
+        if content.len() > MAX_LONG_RECORD - 16 {
+            let reason = b"the message is too long";
+            return self.send_up(Up::Close { socket, code: TOO_LONG, reason });
+        }
+        self.send_up(Up::Message { socket, kind, is_waiting, content });
+    }
+
+    pub(super) fn send_up(&mut self, up: Up<'_>) {
+        let mut record = std::mem::take(&mut self.record);
+        record.clear();
+        let kind = up.write(&mut record);
+        if !self.push(kind, &record, None) {
+            if let Some(substitute) = substitute(kind, &record) {
+                self.send_up(substitute);
+            }
+        }
+        self.keep_record(record);
+    }
+
+    /// Sends the records that the front end did not accept before.
+    pub(super) fn send_unsent(&mut self) {
+        while let Some(Unsent { kind, bytes, file }) = self.unsent.front() {
+            match self.sender.send(*kind, bytes, file.as_ref().map(File::as_fd)) {
+                Ok(()) => {
+                    self.is_unannounced = true;
+                    self.unsent.pop_front();
+                }
+                Err(SendError::System) => self.replace_unsendable(),
+                Err(SendError::Full | SendError::Malformed) => break,
+            }
+        }
+        self.queue.set_unsent(!self.unsent.is_empty());
+    }
+
+    /// Replaces the first of the records that wait, whose files the system refuses.
+    #[cold]
+    fn replace_unsendable(&mut self) {
+        let Some(Unsent { kind, bytes, .. }) = self.unsent.pop_front() else { return };
+        let Some(substitute) = substitute(kind, &bytes) else { return };
+        if let Up::Unsendable { exchange, .. } = substitute {
+            self.unsendable.push(exchange | FROM_FRONT_END);
+        }
+        let mut bytes = Vec::new();
+        let kind = substitute.write(&mut bytes);
+        self.unsent.push_front(Unsent { kind, bytes, file: None });
+    }
+
+    /// Sends a record, or keeps it until the front end accepts it. Returns false if the system
+    /// refuses the files of a record.
+    fn push(&mut self, kind: u8, bytes: &[u8], file: Option<File>) -> bool {
+        if !self.unsent.is_empty() {
+            self.send_unsent();
+        }
+        if self.unsent.is_empty() {
+            match self.sender.send(kind, bytes, file.as_ref().map(File::as_fd)) {
+                Ok(()) => return true,
+                Err(SendError::System) => return false,
+                Err(SendError::Full | SendError::Malformed) => {}
+            }
+        }
+        self.unsent.push_back(Unsent { kind, bytes: bytes.to_owned(), file });
+        self.queue.set_unsent(true);
+        true
+    }
+}
+
+/// Returns the record to send instead of one for whose files there is no memory or no descriptor.
+fn substitute(kind: u8, bytes: &[u8]) -> Option<Up<'static>> {
+    match Up::read(kind, bytes).ok()? {
+        Up::Response { exchange, ticket, .. } => Some(Up::Unsendable { exchange, ticket }),
+        Up::Message { socket, .. } => Some(Up::Abort { socket }),
+        Up::Chunk { stream, .. } => {
+            Some(Up::AbortStream { stream, reason: StreamEnd::Slow, page: b"" })
+        }
+        _ => None,
+    }
+}
+
+fn recycle(payload: Payload, link: &Link) {
+    if let Payload::Pooled(buffer) = payload {
+        link.recycle(buffer);
+    }
+}

@@ -1,0 +1,87 @@
+//! Tests a worker's end of the rings in a process that can open no more descriptors. The limit
+//! applies to the whole process, so this is a program of its own with one test.
+
+#![cfg(target_os = "linux")]
+
+use std::fs::File;
+
+use rookery_exchange::wire::{RequestForm, Up, write_request};
+use rookery_exchange::{
+    AppWaker, Command, Event, Exchange, Link, MessageKind, Payload, QueueLimits,
+};
+use rookery_server::WorkerRings;
+use rookery_worker_protocol::rings::RingEnd;
+
+struct NoWaker;
+
+impl AppWaker for NoWaker {
+    fn wake(&self) {}
+}
+
+/// Makes this process able to open no more descriptors while the returned files are open.
+fn occupy_all() -> Vec<File> {
+    let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
+    // SAFETY: the limit is valid for the call.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+    std::iter::from_fn(|| File::open("/dev/null").ok()).collect()
+}
+
+#[test]
+fn what_needs_a_descriptor_fails_for_its_client_and_nothing_is_lost() {
+    let (mut front, _, handles) = RingEnd::create().unwrap();
+    let link = Link::new(QueueLimits::default(), Box::new(NoWaker));
+    let mut rings = WorkerRings::new(handles.attach().unwrap(), &link);
+    let ask = |front: &mut RingEnd, rings: &mut WorkerRings, id: u64| {
+        let mut exchange = Exchange::new();
+        exchange.begin(id, 1, 0);
+        exchange.end_head(None, None, id == 1);
+        let mut record = Vec::new();
+        write_request(&exchange, b"", (id << 10, 0), &mut record, &[], |_, _, _| ());
+        front.sender.send(RequestForm::Complete.kind(), &record, None).unwrap();
+        let event = rings.next(Some(1), &link).unwrap();
+        let Some(Event::Request(exchange)) = event else { panic!("{event:?}") };
+        exchange
+    };
+    let long = || Payload::Pooled(vec![b'x'; 100_000]);
+    let mut exchange = ask(&mut front, &mut rings, 1);
+    let socket = exchange.id();
+    exchange.begin_response(101);
+    let mut later = ask(&mut front, &mut rings, 2);
+    later.begin_response(200);
+    later.push_response_header(b"x-long", &vec![b'x'; 100_000]).unwrap();
+    let mut now = ask(&mut front, &mut rings, 3);
+    now.begin_response(200);
+    now.set_response_body(&vec![b'x'; 100_000]);
+
+    rings.send(Command::Respond(exchange), &link);
+    let message = |payload| Command::Send { socket, kind: MessageKind::Binary, payload };
+    for _ in 0..700 {
+        rings.send(message(Payload::Pooled(b"short".to_vec())), &link);
+    }
+    // These wait behind the others, and the system has refused nothing yet.
+    rings.send(message(long()), &link);
+    rings.send(Command::Respond(later), &link);
+    let occupied = occupy_all();
+    rings.send(Command::Respond(now), &link);
+    assert!(rings.open() > 1);
+
+    let (mut record, mut seen) = (Vec::new(), Vec::new());
+    for _ in 0..4 {
+        while let Some(arrived) = front.receiver.take(&mut record).unwrap() {
+            seen.push(match Up::read(arrived.kind, &record).unwrap() {
+                Up::Response { exchange, .. } => (1, exchange),
+                Up::Message { socket, .. } => (2, socket),
+                Up::Abort { socket } => (3, socket),
+                Up::Unsendable { exchange, ticket } => (4, exchange.min(ticket >> 10)),
+                other => panic!("{other:?}"),
+            });
+        }
+        assert!(rings.next(Some(1), &link).unwrap().is_none());
+    }
+    drop(occupied);
+    assert_eq!((seen[0], seen.len()), ((1, 1), 704));
+    assert!(seen[1..701].iter().all(|seen| *seen == (2, 1)));
+    assert_eq!(seen[701..], [(3, 1), (4, 2), (4, 3)]);
+    // The WebSocket ends once the front end says so.
+    assert_eq!(rings.open(), 1);
+}

@@ -1,0 +1,181 @@
+//! The hop: requests, streams and WebSocket messages that cross to a worker in shared memory (the
+//! rings of `rookery_worker_protocol`), while the client's connection stays in this process.
+//!
+//! ```text
+//!   server --Event--> on_*, send --Down--> worker's R thread
+//!   server <-Command- receive        <---Up--- worker's R thread
+//! ```
+//!
+//! A worker may write anything. What it sends is copied, and checked by `wire::Up`; ids and tickets
+//! that are not the worker's own are late, and are ignored. The first invalid record ends the
+//! worker.
+
+mod closing;
+mod ending;
+mod requests;
+mod responses;
+mod session_cookie;
+mod sockets;
+pub(super) mod state;
+mod streams;
+mod withdrawal;
+
+use std::fs::File;
+use std::rc::Rc;
+use std::time::Duration;
+
+use rookery_exchange::wire::Up;
+
+pub(super) use self::requests::send;
+use super::balancing::worker_load::PoolBackend;
+use super::context::{Dispatch, PoolContext};
+use super::ring_connection::{MAX_KEPT_RECORD, RingConnection};
+
+pub(super) use self::ending::follow_workers;
+pub(super) use self::sockets::{has_capacity, on_closed, on_drained, on_message};
+pub(super) use self::streams::{on_pull, on_stream_ended, on_writable};
+pub(super) use self::withdrawal::{wake_stalled, withdraw_late, withdraw_overdue};
+
+/// The maximum number of bytes of records that wait until the worker returns blocks. Above this
+/// limit, the server reads no messages from the worker's WebSockets.
+const MAX_UNSENT: usize = 8 << 20;
+
+/// The maximum number of records that are taken from one worker before other tasks of this thread
+/// run. A record that is longer than a block counts as many.
+const MAX_RECORDS: usize = 1024;
+
+/// The number of times that this thread does not sleep because records have arrived, before other
+/// tasks run.
+const MAX_REFUSALS: u32 = 16;
+
+/// The interval in which this thread looks whether the worker has returned blocks or this process
+/// can open descriptors again, while records wait for them.
+const RETRY_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Announces to all workers that this thread is about to sleep. Returns false if records have
+/// arrived.
+pub(super) fn prepare_sleep(pool: &PoolContext) -> bool {
+    let workers = pool.hops.workers.borrow();
+    let mut rings = workers.iter().map(|backend| &backend.rings);
+    let refusals = &pool.hops.refusals;
+    if rings.all(RingConnection::prepare_sleep) {
+        refusals.set(0);
+        return true;
+    }
+    refusals.set(refusals.get() + 1);
+    if refusals.get() < MAX_REFUSALS {
+        return false;
+    }
+    // A worker that sends records without end must not keep this thread from its other tasks.
+    refusals.set(0);
+    pool.responder.wake();
+    true
+}
+
+/// Announces to all workers that this thread is awake.
+pub(super) fn on_wake(pool: &PoolContext) {
+    let workers = pool.hops.workers.borrow();
+    workers.iter().for_each(|backend| backend.rings.own_sleep.set_awake());
+}
+
+/// Takes what the workers have sent, assigns further requests, and wakes the workers that have got
+/// any. Called before this thread sleeps, when the server takes the commands of the pool.
+pub(super) fn run(pool: &Rc<PoolContext>, dispatch: Dispatch) {
+    let mut has_responses = false;
+    for backend in pool.hops.workers.borrow().iter() {
+        has_responses |= receive(pool, backend);
+    }
+    streams::report_written(pool);
+    if has_responses {
+        dispatch(pool);
+    }
+    let mut is_sent = true;
+    for backend in pool.hops.workers.borrow().iter() {
+        let hop = &backend.rings;
+        is_sent &= hop.flush() && !hop.receiver.borrow().lacks_descriptors();
+        if hop.is_over.get() {
+            // It gets nothing any more, and the supervisor kills it.
+            backend.entry.set_violating();
+        }
+    }
+    if withdrawal::has_waiting(pool) {
+        pool.retry.schedule();
+    }
+    if !is_sent && !pool.hops.is_retrying.replace(true) {
+        let pool = Rc::clone(pool);
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(RETRY_INTERVAL).await;
+            pool.hops.is_retrying.set(false);
+            pool.responder.wake();
+        });
+    }
+}
+
+/// Takes what a worker has sent. Returns true if responses have arrived.
+fn receive(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>) -> bool {
+    let hop = &backend.rings;
+    if hop.is_over.get() {
+        return false;
+    }
+    let mut record = hop.received.take();
+    let mut has_responses = false;
+    for _ in 0..MAX_RECORDS {
+        let taken = hop.receiver.borrow_mut().take(&mut record);
+        let Ok(taken) = taken else {
+            hop.is_over.set(true);
+            break;
+        };
+        let Some(arrived) = taken else { break };
+        let file = arrived.descriptor.map(File::from);
+        let Ok(up) = Up::read(arrived.kind, &record) else {
+            hop.is_over.set(true);
+            break;
+        };
+        let is_valid = match up {
+            Up::Response { ticket, content, exchange } => {
+                has_responses = true;
+                responses::on_response(pool, backend, (exchange, ticket), content, file)
+            }
+            Up::Unsendable { ticket, .. } => {
+                has_responses = true;
+                responses::on_unsendable(pool, backend, ticket);
+                true
+            }
+            Up::Declined { ticket, .. } => {
+                has_responses = true;
+                responses::on_declined(pool, backend, ticket);
+                true
+            }
+            Up::ReadBody { ticket, is_head_seen, .. } => {
+                has_responses = true;
+                responses::on_read_body(pool, backend, ticket, is_head_seen)
+            }
+            Up::Message { socket, kind, is_waiting, content } => {
+                sockets::send(pool, backend, socket, (kind, is_waiting), content);
+                true
+            }
+            Up::Ping { socket } | Up::Close { socket, .. } | Up::Abort { socket } => {
+                sockets::command(pool, backend, socket, up);
+                true
+            }
+            Up::Chunk { stream, .. }
+            | Up::ResumePulls { stream }
+            | Up::SendHead { stream }
+            | Up::EndStream { stream }
+            | Up::AbortStream { stream, .. } => {
+                streams::command(pool, backend, stream, up);
+                true
+            }
+        };
+        if !is_valid {
+            hop.is_over.set(true);
+            break;
+        }
+        if record.capacity() > MAX_KEPT_RECORD {
+            record = Vec::new();
+            break;
+        }
+    }
+    hop.received.replace(record);
+    has_responses
+}

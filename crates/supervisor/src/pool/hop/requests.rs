@@ -1,0 +1,170 @@
+//! Requests on their way to a worker.
+
+use std::sync::atomic::Ordering;
+
+use rookery_exchange::wire::{self, RequestForm};
+use rookery_exchange::{BodySource, Command, Exchange};
+
+use crate::pool::balancing::balancer::Assignment;
+use crate::pool::balancing::queue::QueuedRequest;
+use crate::pool::balancing::session_affinity::is_only_affinity;
+use crate::pool::balancing::worker_load::{Moment, PoolBackend};
+use crate::pool::context::PoolContext;
+use crate::pool::error_reply::ErrorReply;
+use crate::pool::ring_connection::SentRequest;
+
+/// The request headers that are not sent to workers, because they apply to one connection or frame
+/// a message (RFC 9110, 7.6.1). Headers that a client's `Connection` header names are sent
+/// nevertheless. Otherwise, a client could remove a header that a proxy in front of this server has
+/// added.
+const HOP_BY_HOP: [&[u8]; 9] = [
+    b"connection",
+    b"content-length",
+    b"expect",
+    b"keep-alive",
+    b"proxy-connection",
+    b"te",
+    b"trailer",
+    b"transfer-encoding",
+    b"upgrade",
+];
+
+/// The headers of a WebSocket handshake, as a client of HTTP/1.1 sends them.
+const HANDSHAKE: [(&[u8], &[u8]); 3] =
+    [(b"connection", b"Upgrade"), (b"sec-websocket-version", b"13"), (b"upgrade", b"websocket")];
+
+/// Ends a worker's part in a request, without a response, and returns the request.
+pub(super) fn end(sent: SentRequest, backend: &PoolBackend) -> QueuedRequest {
+    backend.forget_request(sent.ticket());
+    backend.finish_request();
+    sent.request
+}
+
+/// Takes a request back, so that it can be sent to another worker. The session that is reserved for
+/// it at this one is not needed any more.
+pub(super) fn take_back(sent: SentRequest, backend: &PoolBackend) -> QueuedRequest {
+    let request = end(sent, backend);
+    if request.has_reservation() {
+        backend.release_reservation();
+    }
+    request
+}
+
+fn form(request: &QueuedRequest, backend: &PoolBackend) -> RequestForm {
+    let exchange = &request.exchange;
+    if request.is_head_only {
+        RequestForm::HeadOnly
+    } else if backend.entry.sees_heads() && !exchange.is_head_seen() && !exchange.body().is_empty()
+    {
+        RequestForm::HeadFirst
+    } else {
+        RequestForm::Complete
+    }
+}
+
+/// Makes the server receive the body of a request, whose head an application has accepted if
+/// `is_head_seen`.
+pub(super) fn read_body(pool: &PoolContext, request: QueuedRequest, is_head_seen: bool) {
+    let mut exchange = request.exchange;
+    if is_head_seen {
+        exchange.set_head_seen();
+    }
+    pool.responder.send_command(Command::ReadBody(exchange));
+}
+
+/// Sends a request to its worker.
+pub(in crate::pool) fn send(pool: &PoolContext, assignment: Assignment) {
+    let Assignment { backend, request, ticket, moment } = assignment;
+    let hop = &backend.rings;
+    let form = form(&request, &backend);
+    if form == RequestForm::HeadOnly && !backend.entry.sees_heads() {
+        backend.forget_request(ticket.ticket());
+        backend.finish_request();
+        return read_body(pool, request, true);
+    }
+    let exchange = &request.exchange;
+    let Moment { instant: sent_at, nanoseconds } = moment;
+    let waited = sent_at.saturating_duration_since(request.queued_since);
+    // The queue time of a request whose head is sent first counts once: with the body, or with the
+    // response if the application responds to the head.
+    if form != RequestForm::HeadOnly {
+        pool.responder.counters().queue_time.add(waited);
+    }
+    exchange.update_upstream_log(|upstream| {
+        upstream.on_assigned(backend.upstream_worker(), sent_at);
+    });
+    let mut record = hop.record.take();
+    record.clear();
+    let times = (ticket.ticket().word(), nanoseconds);
+    write(pool, exchange, (form, times), backend.entry.is_sticky(), &mut record);
+    let file = match exchange.body().source() {
+        BodySource::File(file) => Some(file),
+        BodySource::Empty | BodySource::Memory => None,
+    };
+    let in_rings = &backend.entry.load.in_rings;
+    // Before R can take the request.
+    in_rings.fetch_add(1, Ordering::Release);
+    let is_sent = hop.send_record(form.kind(), &record, file);
+    hop.keep_record(record);
+    let sent = SentRequest { request, ticket, sent_at, waited };
+    if is_sent {
+        hop.count_unannounced();
+        hop.requests.borrow_mut().keep(sent);
+    } else {
+        in_rings.fetch_sub(1, Ordering::Release);
+        pool.responder.reject(end(sent, &backend), ErrorReply::Unsendable);
+    }
+}
+
+fn write(
+    pool: &PoolContext,
+    exchange: &Exchange,
+    (form, times): (RequestForm, (u64, u64)),
+    is_sticky: bool,
+    record: &mut Vec<u8>,
+) {
+    let names = pool.balancer.cookie_names();
+    let is_upgrade = exchange.is_upgrade();
+    let query = exchange.query();
+    let query = if is_upgrade && is_sticky && is_only_affinity(query) { b"" } else { query };
+    let mut length = [0; 20];
+    let length = decimal(exchange.body().len(), &mut length);
+    // What the client says about a body that has not been received is passed on as it is.
+    let is_head_only = form == RequestForm::HeadOnly;
+    let has_length = !exchange.body().is_empty()
+        || (exchange.header(b"content-length").is_some() && !is_head_only);
+    let of_length: [(&[u8], &[u8]); 1] = [(b"content-length", length)];
+    let added = match is_upgrade {
+        true => &HANDSHAKE[..],
+        false if has_length => &of_length[..],
+        false => &[],
+    };
+    let accepts_compressed = pool.limits.accepts_compressed || is_upgrade;
+    wire::write_request(exchange, query, times, record, added, |name, value, keep| {
+        let is_framing = name == b"content-length" || name == b"transfer-encoding";
+        let is_dropped = (HOP_BY_HOP.contains(&name) && !(is_framing && is_head_only))
+            || (is_upgrade && name == b"sec-websocket-version")
+            || (!accepts_compressed && name == b"accept-encoding");
+        if is_dropped {
+            return;
+        }
+        match if name == b"cookie" { names.without_own(value) } else { None } {
+            Some(others) if others.is_empty() => {}
+            Some(others) => keep(&others),
+            None => keep(value),
+        }
+    });
+}
+
+/// Writes a number in decimal digits to the end of `text`, and returns them.
+fn decimal(mut number: u64, text: &mut [u8; 20]) -> &[u8] {
+    let mut at = text.len();
+    loop {
+        at -= 1;
+        text[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &text[at..];
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Responses of a worker, on their way to their clients.
+
+use std::fs::File;
+use std::os::fd::AsFd as _;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use rookery_exchange::wire::{self, Down};
+use rookery_exchange::{AppTimes, Exchange, ExchangeId, ResponseBody, StreamEnd};
+use rookery_system::content_file;
+use rookery_worker_protocol::Ticket;
+
+use super::requests::{end, read_body};
+use super::{session_cookie, sockets, streams};
+use crate::pool::balancing::worker_load::PoolBackend;
+use crate::pool::context::PoolContext;
+use crate::pool::error_reply::ErrorReply;
+use crate::pool::ring_connection::{RingConnection, SentRequest};
+
+fn take(backend: &PoolBackend, ticket: u64) -> Option<SentRequest> {
+    backend.rings.requests.borrow_mut().take(Ticket::of_word(ticket)?)
+}
+
+/// Sends a response to its client. Returns false if the response is invalid.
+pub(super) fn on_response(
+    pool: &Rc<PoolContext>,
+    backend: &Rc<PoolBackend>,
+    (id, ticket): (ExchangeId, u64),
+    content: &[u8],
+    file: Option<File>,
+) -> bool {
+    let Some(sent) = take(backend, ticket) else {
+        end_late(&backend.rings, id);
+        return true;
+    };
+    let ticket = sent.ticket();
+    // The timeout takes precedence over a response that has arrived meanwhile. The supervisor
+    // records the timeout before it interrupts R, and what R responds to an interrupt is not the
+    // app's response.
+    if backend.entry.has_timed_out(ticket) {
+        end_late(&backend.rings, id);
+        pool.responder.reject(end(sent, backend), ErrorReply::Timeout);
+        return true;
+    }
+    let SentRequest { mut request, ticket: guard, sent_at, waited } = sent;
+    let is_valid = request.exchange.id() == id
+        && wire::read_response(
+            content,
+            &mut request.exchange,
+            file,
+            pool.limits.max_stream_queue_size,
+        )
+        .is_ok()
+        && read_short_body(pool, &mut request.exchange);
+    let now = Instant::now();
+    let (counters, response_time) =
+        (pool.responder.counters(), now.saturating_duration_since(sent_at));
+    request.exchange.update_upstream_log(|upstream| upstream.response_time = Some(response_time));
+    // Read before the ticket is released, because the next request with it gets another report.
+    if let Some(report) = backend.entry.scoreboard.request_report(ticket) {
+        request.exchange.set_app_times(AppTimes { queue: report.queue, app: report.r });
+        if !report.route().is_empty() {
+            request.exchange.set_route(report.route());
+        }
+    }
+    if request.is_head_only {
+        counters.queue_time.add(waited);
+    }
+    counters.upstream_time.add(response_time);
+    counters.request_time.add(now.saturating_duration_since(request.received_at));
+    backend.on_response(ticket, sent_at, now);
+    drop(guard);
+    let is_stream = matches!(request.exchange.response().body(), ResponseBody::Stream(_));
+    if !is_stream || !is_valid {
+        backend.finish_request();
+    }
+    if !is_valid {
+        pool.responder.reject(request, ErrorReply::Malformed);
+        return false;
+    }
+    if request.sets_cookie {
+        let is_https = request.exchange.is_https();
+        let (cookie, session) = pool.balancer.new_cookie(backend, is_https);
+        if session_cookie::set_cookie(&mut request.exchange, &cookie) {
+            request.exchange.update_upstream_log(|upstream| upstream.session = Some(session));
+        }
+    }
+    if request.exchange.is_upgrade() {
+        backend.release_reservation();
+        if request.exchange.response().status() == 101 {
+            sockets::open(pool, backend, &request.exchange);
+        }
+    }
+    if is_stream {
+        streams::open(pool, backend, &mut request.exchange);
+    }
+    pool.responder.respond_unannounced(request.exchange);
+    true
+}
+
+/// Makes the server receive the body of a request whose head the application has inspected. Returns
+/// false if the body has been received already.
+pub(super) fn on_read_body(
+    pool: &Rc<PoolContext>,
+    backend: &Rc<PoolBackend>,
+    ticket: u64,
+    is_head_seen: bool,
+) -> bool {
+    let Some(sent) = take(backend, ticket) else { return true };
+    let has_timed_out = backend.entry.has_timed_out(sent.ticket());
+    let request = end(sent, backend);
+    let is_valid = request.is_head_only;
+    if has_timed_out {
+        pool.responder.reject(request, ErrorReply::Timeout);
+    } else if is_valid {
+        read_body(pool, request, is_head_seen);
+    } else {
+        pool.responder.reject(request, ErrorReply::Malformed);
+    }
+    is_valid
+}
+
+/// Tells the worker that the stream or WebSocket of a late response has ended. A worker ignores the
+/// end of one that it does not have.
+fn end_late(hop: &RingConnection, id: ExchangeId) {
+    hop.send(Down::StreamEnded { stream: id, reason: StreamEnd::Timeout });
+    hop.send(Down::Closed { socket: id, code: 1006, is_clean: false, reason: b"" });
+}
+
+/// Reads a short body that crossed in a file in memory, so that it is sent together with the head,
+/// and a script can be inserted into it. Returns false if it is shorter than announced.
+fn read_short_body(pool: &PoolContext, exchange: &mut Exchange) -> bool {
+    let ResponseBody::File { file, len } = exchange.response().body() else { return true };
+    let len = usize::try_from(*len).unwrap_or(usize::MAX);
+    // Any other file could make this thread wait for a disk.
+    if len as u64 > pool.limits.max_whole_body || !content_file::is_one(file.as_fd()) {
+        return true;
+    }
+    let mut body = vec![0; len];
+    let mut done = 0;
+    while done < len {
+        match rookery_system::file::read_at(file, &mut body[done..], done as u64) {
+            Ok(n) if n > 0 => done += n,
+            _ => return false,
+        }
+    }
+    exchange.set_response_body(&body);
+    true
+}
+
+/// Responds with an error, because the head of the worker's response is too long, or its body could
+/// not be sent.
+pub(super) fn on_unsendable(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, ticket: u64) {
+    if let Some(sent) = take(backend, ticket) {
+        pool.responder.reject(end(sent, backend), ErrorReply::Malformed);
+    }
+}
+
+/// Sends a request to another worker, because this one does not serve it any more. The request's
+/// limit of returns applies, so that a worker cannot decline forever.
+pub(super) fn on_declined(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, ticket: u64) {
+    // R has not taken the request, and never will.
+    let one_less = |count: u64| count.checked_sub(1);
+    let in_rings = &backend.entry.load.in_rings;
+    let _ = in_rings.fetch_update(Ordering::Release, Ordering::Relaxed, one_less);
+    let Some(sent) = take(backend, ticket) else { return };
+    if backend.entry.scoreboard.has_begun(sent.ticket()) {
+        return pool.responder.reject(end(sent, backend), ErrorReply::WorkerDied);
+    }
+    super::ending::requeue_unbegun(pool, backend, sent);
+}

@@ -1,0 +1,143 @@
+//! Streamed responses whose chunks come from a worker. This process counts the bytes that wait for
+//! the client, and the worker counts them as well: it may send as many as this process has written.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+
+use rookery_exchange::wire::{Down, Up};
+use rookery_exchange::{
+    ChunkAdmission, Command, Exchange, Payload, ResponseBody, StreamEnd, StreamId,
+};
+
+use super::state::{HopStream, Observer};
+use crate::pool::balancing::worker_load::PoolBackend;
+use crate::pool::context::PoolContext;
+
+/// The number of written bytes after which the worker is told of them at once.
+const REPORT_BYTES: u64 = 16 << 10;
+
+/// Opens the streamed response of an exchange.
+pub(super) fn open(pool: &PoolContext, backend: &Rc<PoolBackend>, exchange: &mut Exchange) {
+    let ResponseBody::Stream(mut body) = exchange.response_mut().take_body() else { return };
+    // A server that stops waits for the end of pulled streams but ends pushed ones. Only the end of
+    // the worker ends this stream, unless it consists of events.
+    let is_pulled = body.rules.is_pulled;
+    body.rules.is_pulled |= !body.rules.is_events;
+    let streams = &pool.hops.streams;
+    let is_noted = Arc::<AtomicBool>::default();
+    body.flow.set_observer(Box::new(Observer {
+        stream: exchange.id(),
+        is_noted: Arc::clone(&is_noted),
+        written: Arc::clone(&streams.written),
+    }));
+    let stream = HopStream {
+        backend: Rc::clone(backend),
+        flow: Arc::clone(&body.flow),
+        observed: is_noted,
+        is_pulled,
+        reported: Cell::new(0),
+        is_waiting: Cell::new(false),
+    };
+    exchange.response_mut().set_body(ResponseBody::Stream(body));
+    backend.entry.load.streams.fetch_add(1, Ordering::Relaxed);
+    streams.open.borrow_mut().insert(exchange.id(), stream);
+}
+
+/// Tells the workers how many bytes of their streams have been written.
+pub(super) fn report_written(pool: &PoolContext) {
+    let streams = &pool.hops.streams;
+    let mut lock = streams.written.0.lock().unwrap_or_else(PoisonError::into_inner);
+    if lock.is_empty() {
+        return;
+    }
+    let written = std::mem::take(&mut *lock);
+    drop(lock);
+    let open = streams.open.borrow();
+    for (id, stream) in written.iter().filter_map(|id| Some((*id, open.get(id)?))) {
+        if stream.backend.rings.has_unsent() {
+            // The worker takes no records, so it is told later. Otherwise the reports would pile
+            // up.
+            streams.written.0.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+            continue;
+        }
+        stream.observed.store(false, Ordering::Relaxed);
+        let written = stream.written();
+        let more = written - stream.reported.get().min(written);
+        let is_all = stream.flow.waiting() == 0;
+        let hop = &stream.backend.rings;
+        if more == 0 || (more < REPORT_BYTES && !is_all) {
+            continue;
+        }
+        stream.reported.set(written);
+        let down = Down::Written { stream: id, written };
+        if more >= REPORT_BYTES || stream.is_waiting.take() {
+            hop.send(down);
+        } else {
+            hop.send_quietly(down);
+        }
+    }
+}
+
+// ---- events of the server ----
+
+/// Asks a worker for the next chunk of a stream.
+pub(in crate::pool) fn on_pull(pool: &PoolContext, id: StreamId) {
+    let open = pool.hops.streams.open.borrow();
+    if let Some(stream) = open.get(&id).filter(|stream| stream.is_pulled) {
+        let written = stream.written();
+        stream.reported.set(written);
+        stream.backend.rings.send(Down::Pull { stream: id, written });
+        pool.has_forwarded.set(true);
+    }
+}
+
+/// Tells a worker that the client has caught up.
+pub(in crate::pool) fn on_writable(pool: &PoolContext, id: StreamId) {
+    let open = pool.hops.streams.open.borrow();
+    let Some(stream) = open.get(&id) else { return };
+    let written = stream.written();
+    stream.reported.set(written);
+    stream.backend.rings.send(Down::Written { stream: id, written });
+}
+
+/// Tells a worker that a stream has ended, so that the worker may be sent another request.
+pub(in crate::pool) fn on_stream_ended(pool: &PoolContext, id: StreamId, reason: StreamEnd) {
+    let Some(ended) = pool.hops.streams.open.borrow_mut().remove(&id) else { return };
+    ended.backend.rings.send(Down::StreamEnded { stream: id, reason });
+    ended.backend.entry.load.streams.fetch_sub(1, Ordering::Relaxed);
+    ended.backend.finish_request();
+}
+
+// ---- records of the worker ----
+
+/// Carries out a worker's command for one of its streams.
+pub(super) fn command(pool: &PoolContext, backend: &Rc<PoolBackend>, id: StreamId, up: Up<'_>) {
+    let open = pool.hops.streams.open.borrow();
+    let own = open.get(&id).filter(|stream| Rc::ptr_eq(&stream.backend, backend));
+    let Some(stream) = own else { return };
+    let abort = |reason| Command::AbortStream { stream: id, reason, page: Vec::new() };
+    pool.responder.send_unannounced(match up {
+        Up::Chunk { is_pushing, is_waiting, content, .. } => match stream.flow.admit(content.len())
+        {
+            ChunkAdmission::Continue | ChunkAdmission::Pause => {
+                stream.is_waiting.set(is_waiting);
+                let mut buffer = pool.buffers.take();
+                buffer.extend_from_slice(content);
+                let payload = Payload::Pooled(buffer);
+                Command::Chunk { stream: id, payload, is_pushing }
+            }
+            ChunkAdmission::ClientTooSlow => abort(StreamEnd::Slow),
+            ChunkAdmission::ExceedsLength => abort(StreamEnd::Error),
+            ChunkAdmission::Ended => return,
+        },
+        Up::ResumePulls { .. } => Command::ResumePulls { stream: id },
+        Up::SendHead { .. } => Command::SendHead { stream: id },
+        Up::EndStream { .. } => Command::EndStream { stream: id },
+        Up::AbortStream { reason, page, .. } => {
+            Command::AbortStream { stream: id, reason, page: page.to_vec() }
+        }
+        _ => return,
+    });
+}

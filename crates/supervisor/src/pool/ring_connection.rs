@@ -1,0 +1,278 @@
+//! The rings to a worker: this process's end, with the requests that were sent and not answered.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fmt;
+use std::fs::File;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rookery_exchange::wire::Down;
+use rookery_worker_protocol::rings::{
+    Receiver, RingEnd, RingWakers, SendError, Sender, Sleep, SleepWord,
+};
+use rookery_worker_protocol::{Ticket, TicketGuard};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::pool::balancing::queue::QueuedRequest;
+
+/// The number of records after which a sleeping worker is woken, even if this thread has more to
+/// read.
+const WAKE_BATCH: u32 = 32;
+
+/// The maximum number of bytes that are kept for the next record.
+pub(in crate::pool) const MAX_KEPT_RECORD: usize = 256 << 10;
+
+/// The maximum number of records that wait until the worker returns blocks. No worker that takes
+/// records reaches this limit: what could be more is not sent or read before ([`has_capacity`]).
+///
+/// [`has_capacity`]: RingConnection::has_capacity
+const MAX_UNSENT_RECORDS: usize = 1 << 19;
+
+/// The number of bytes that a waiting record needs in addition to its content.
+const UNSENT_OVERHEAD: usize = 80;
+
+/// This process's end of the rings to one worker.
+pub(in crate::pool) struct RingConnection {
+    pub(in crate::pool) sender: RefCell<Sender>,
+    pub(in crate::pool) receiver: RefCell<Receiver>,
+    pub(in crate::pool) own_sleep: SleepWord,
+    worker_sleep: SleepWord,
+    pub(in crate::pool) wakers: RingWakers,
+    pub(in crate::pool) requests: RefCell<SentRequests>,
+    unsent: RefCell<VecDeque<Unsent>>,
+    /// The number of bytes that `unsent` occupies.
+    pub(in crate::pool) unsent_bytes: Cell<usize>,
+    /// The record that is being written.
+    pub(in crate::pool) record: RefCell<Vec<u8>>,
+    /// The record that is being read.
+    pub(in crate::pool) received: RefCell<Vec<u8>>,
+    /// The number of records since the worker was last woken.
+    unannounced: Cell<u32>,
+    /// The number of records at the last check for a stall, and the number of checks in a row at
+    /// which the worker had taken none of those that were new at the check before.
+    pub(in crate::pool) stall: Cell<(usize, u32)>,
+    /// Whether nothing is read from the worker any more, because it has violated the protocol or
+    /// has ended.
+    pub(in crate::pool) is_over: Cell<bool>,
+    /// Ends the sleep of this thread's runtime. Nothing waits for them.
+    _registrations: Vec<AsyncFd<Arc<OwnedFd>>>,
+}
+
+/// A record that the worker has no block for yet.
+struct Unsent {
+    kind: u8,
+    bytes: Vec<u8>,
+    file: Option<File>,
+}
+
+impl fmt::Debug for RingConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RingConnection").field("sender", &self.sender).finish_non_exhaustive()
+    }
+}
+
+impl RingConnection {
+    /// Must be called within the runtime of the I/O thread.
+    pub(in crate::pool) fn new((end, wakers): (RingEnd, RingWakers)) -> RingConnection {
+        let register = |fd| {
+            // SAFETY: the value owns the descriptor, which stays open and unchanged.
+            unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }.ok()
+        };
+        let registrations = wakers.watched_by_front_end().into_iter().filter_map(register);
+        RingConnection {
+            sender: RefCell::new(end.sender),
+            receiver: RefCell::new(end.receiver),
+            own_sleep: end.own_sleep,
+            worker_sleep: end.peer_sleep,
+            requests: RefCell::default(),
+            unsent: RefCell::default(),
+            unsent_bytes: Cell::new(0),
+            record: RefCell::default(),
+            received: RefCell::default(),
+            unannounced: Cell::new(0),
+            stall: Cell::default(),
+            is_over: Cell::new(false),
+            _registrations: registrations.collect(),
+            wakers,
+        }
+    }
+
+    /// Returns true if the worker accepts records now.
+    pub(in crate::pool) fn has_capacity(&self) -> bool {
+        !self.is_over.get() && self.unsent_bytes.get() == 0
+    }
+
+    /// Returns true if records wait until the worker returns blocks.
+    pub(in crate::pool) fn has_unsent(&self) -> bool {
+        !self.is_over.get() && self.unsent_bytes.get() > 0
+    }
+
+    /// Returns true if the worker has not taken all records.
+    pub(in crate::pool) fn has_unread(&self) -> bool {
+        let sender = self.sender.borrow();
+        !self.is_over.get() && sender.is_unread(sender.sent())
+    }
+
+    // ---- sending ----
+
+    pub(in crate::pool) fn send(&self, down: Down<'_>) {
+        let mut record = self.record.take();
+        record.clear();
+        let kind = down.write(&mut record);
+        self.send_record(kind, &record, None);
+        self.keep_record(record);
+        self.count_unannounced();
+    }
+
+    /// Sends a record for which the worker need not be woken.
+    pub(in crate::pool) fn send_quietly(&self, down: Down<'_>) {
+        let mut record = self.record.take();
+        record.clear();
+        let kind = down.write(&mut record);
+        self.send_record(kind, &record, None);
+        self.keep_record(record);
+    }
+
+    pub(in crate::pool) fn keep_record(&self, record: Vec<u8>) {
+        if record.capacity() <= MAX_KEPT_RECORD {
+            self.record.replace(record);
+        }
+    }
+
+    pub(in crate::pool) fn count_unannounced(&self) {
+        self.unannounced.set(self.unannounced.get() + 1);
+        if self.unannounced.get() >= WAKE_BATCH {
+            self.wake_worker();
+        }
+    }
+
+    /// Sends a record, or keeps it until there is a free block. Returns false if the system refuses
+    /// a descriptor to a record with a file.
+    pub(in crate::pool) fn send_record(&self, kind: u8, bytes: &[u8], file: Option<&File>) -> bool {
+        if self.is_over.get() {
+            return true;
+        }
+        if self.unsent.borrow().is_empty() {
+            match self.sender.borrow_mut().send(kind, bytes, file.map(File::as_fd)) {
+                Ok(()) => return true,
+                Err(SendError::System) if file.is_some() => return false,
+                Err(SendError::Malformed) => {
+                    self.is_over.set(true);
+                    return true;
+                }
+                Err(SendError::Full | SendError::System) => {}
+            }
+        }
+        if self.unsent.borrow().len() >= MAX_UNSENT_RECORDS {
+            self.is_over.set(true);
+            return true;
+        }
+        let Ok(file) = file.map(File::try_clone).transpose() else { return false };
+        self.unsent_bytes.set(self.unsent_bytes.get() + bytes.len() + UNSENT_OVERHEAD);
+        self.unsent.borrow_mut().push_back(Unsent { kind, bytes: bytes.to_owned(), file });
+        true
+    }
+
+    /// Sends the records that waited for a free block, and wakes the worker if records were sent.
+    /// Returns false if some still wait.
+    pub(in crate::pool) fn flush(&self) -> bool {
+        let mut unsent = self.unsent.borrow_mut();
+        while let Some(Unsent { kind, bytes, file }) = unsent.front() {
+            let file = file.as_ref().map(File::as_fd);
+            match self.sender.borrow_mut().send(*kind, bytes, file) {
+                Ok(()) => {}
+                // The system refuses a descriptor: later it may not.
+                Err(SendError::Full | SendError::System) => break,
+                Err(SendError::Malformed) => {
+                    self.is_over.set(true);
+                    break;
+                }
+            }
+            self.unsent_bytes.set(self.unsent_bytes.get() - bytes.len() - UNSENT_OVERHEAD);
+            unsent.pop_front();
+            self.unannounced.set(self.unannounced.get() + 1);
+        }
+        if self.unannounced.get() > 0 {
+            self.wake_worker();
+        }
+        unsent.is_empty() || self.is_over.get()
+    }
+
+    /// Ends the use of the rings, because the worker has ended. Nothing waits for it any more.
+    pub(in crate::pool) fn end(&self) {
+        self.is_over.set(true);
+        self.unsent.take();
+        self.unsent_bytes.set(0);
+    }
+
+    fn wake_worker(&self) {
+        self.unannounced.set(0);
+        match self.worker_sleep.take_sleep() {
+            Sleep::Awake => {}
+            Sleep::Waiting => self.worker_sleep.wake(),
+            Sleep::Polling => self.wakers.wake_worker(),
+        }
+    }
+
+    // ---- sleeping ----
+
+    /// Announces that this thread is about to sleep. Returns false if records have arrived.
+    pub(in crate::pool) fn prepare_sleep(&self) -> bool {
+        self.own_sleep.announce(Sleep::Polling);
+        self.is_over.get() || !self.receiver.borrow().has_any()
+    }
+}
+
+/// A request that was sent to a worker.
+pub(in crate::pool) struct SentRequest {
+    pub(in crate::pool) request: QueuedRequest,
+    pub(in crate::pool) ticket: TicketGuard,
+    pub(in crate::pool) sent_at: Instant,
+    /// The time that the request waited in the queue.
+    pub(in crate::pool) waited: Duration,
+}
+
+/// The requests that were sent to a worker and not answered, at the places of their tickets.
+#[derive(Default)]
+pub(in crate::pool) struct SentRequests(Vec<Option<SentRequest>>);
+
+impl SentRequests {
+    pub(in crate::pool) fn keep(&mut self, request: SentRequest) {
+        let place = request.ticket().place();
+        if self.0.len() <= place {
+            self.0.resize_with(place + 1, || None);
+        }
+        self.0[place] = Some(request);
+    }
+
+    /// Removes and returns the request with this ticket. A response with another ticket is late.
+    pub(in crate::pool) fn take(&mut self, ticket: Ticket) -> Option<SentRequest> {
+        let place = self.0.get_mut(ticket.place())?;
+        place.take_if(|request| request.ticket() == ticket)
+    }
+
+    pub(in crate::pool) fn iter(&self) -> impl Iterator<Item = &SentRequest> {
+        self.0.iter().flatten()
+    }
+
+    /// Removes and returns the requests for which `is_wanted` returns true, in the order in which
+    /// they were sent.
+    pub(in crate::pool) fn take_all(
+        &mut self,
+        is_wanted: impl Fn(&SentRequest) -> bool,
+    ) -> Vec<SentRequest> {
+        let wanted = self.0.iter_mut().filter_map(|place| place.take_if(|it| is_wanted(it)));
+        let mut taken: Vec<_> = wanted.collect();
+        taken.sort_unstable_by_key(|request| request.ticket().sequence());
+        taken
+    }
+}
+
+impl SentRequest {
+    pub(in crate::pool) fn ticket(&self) -> Ticket {
+        self.ticket.ticket()
+    }
+}

@@ -1,0 +1,144 @@
+//! Sockets by which a thread wakes a thread of another process that waits for a descriptor.
+
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::descriptor;
+
+/// The maximum number of packets that one call removes, because a peer could send them as fast as
+/// they are removed.
+const MAX_CLEARED: usize = 64;
+
+/// One end of a connected pair of sockets. Each end wakes whoever waits for the other. The sockets
+/// carry packets instead of a stream, so that the end of a peer is not a wake-up that never ceases.
+#[derive(Debug, Clone)]
+pub struct WakeSocket(Arc<OwnedFd>);
+
+impl WakeSocket {
+    /// Creates a connected pair. Both ends are closed when the process executes another program.
+    ///
+    /// # Errors
+    /// Returns the system's error if no more descriptors are available.
+    pub fn pair() -> io::Result<[WakeSocket; 2]> {
+        let (one, other) = UnixDatagram::pair()?;
+        for end in [&one, &other] {
+            end.set_nonblocking(true)?;
+            descriptor::disable_broken_pipe_signal(end.as_fd());
+        }
+        Ok([one, other].map(|end| WakeSocket::from_end(end.into())))
+    }
+
+    /// Wraps the descriptor of an end that this process has inherited.
+    pub fn from_end(end: OwnedFd) -> WakeSocket {
+        WakeSocket(Arc::new(end))
+    }
+
+    /// Returns the descriptor, which is readable once the peer has woken this end. Where changes
+    /// are watched (`EPOLLET`, `EV_CLEAR`), each wake-up is a change, as long as this end is
+    /// [cleared](Self::clear) from time to time.
+    pub fn descriptor(&self) -> &Arc<OwnedFd> {
+        &self.0
+    }
+
+    /// Wakes whoever waits for the other end. Never blocks, whatever the peer does with its end.
+    pub fn wake_peer(&self) {
+        let flags = libc::MSG_DONTWAIT | descriptor::NO_SIGNAL;
+        // If the queue of packets is full, the other end is readable already. Any other error means
+        // that the peer has ended.
+        // SAFETY: the descriptor is open, and the buffer has one byte.
+        unsafe { libc::send(self.0.as_raw_fd(), [0_u8].as_ptr().cast(), 1, flags) };
+    }
+
+    /// Removes the wake-ups that have arrived at this end. Never blocks.
+    pub fn clear(&self) {
+        for _ in 0..MAX_CLEARED {
+            let mut packet = [0_u8; 1];
+            let (start, flags) = (packet.as_mut_ptr().cast(), libc::MSG_DONTWAIT);
+            // SAFETY: the descriptor is open, and the buffer has one byte.
+            if unsafe { libc::recv(self.0.as_raw_fd(), start, 1, flags) } < 0 {
+                break;
+            }
+        }
+    }
+
+    /// Sleeps until the peer wakes this end, but at most for `timeout`, and removes the wake-ups.
+    /// May return early.
+    pub fn wait(&self, timeout: Duration) {
+        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let millis = timeout.as_nanos().div_ceil(1_000_000);
+        let millis = libc::c_int::try_from(millis).unwrap_or(libc::c_int::MAX);
+        // SAFETY: `poll` is one valid entry.
+        if unsafe { libc::poll(&raw mut poll, 1, millis) } > 0 {
+            self.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(miri))]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(10);
+
+    fn time_of_wait(end: &WakeSocket, timeout: Duration) -> Duration {
+        let began = Instant::now();
+        end.wait(timeout);
+        began.elapsed()
+    }
+
+    #[test]
+    fn each_end_wakes_the_other_now_or_later() {
+        let [one, other] = WakeSocket::pair().unwrap();
+        for (waker, waiter) in [(&one, &other), (&other, &one)] {
+            waker.wake_peer();
+            waker.wake_peer();
+            assert!(time_of_wait(waiter, LONG) < LONG / 2);
+            // Both wake-ups are used up.
+            let pause = Duration::from_micros(1500);
+            assert!(time_of_wait(waiter, pause) >= pause);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(Duration::from_millis(50));
+                    waker.wake_peer();
+                });
+                assert!(time_of_wait(waiter, LONG) < LONG / 2);
+            });
+        }
+        drop(other);
+        one.wake_peer();
+        assert!(time_of_wait(&one, Duration::from_millis(1)) < LONG / 2);
+    }
+
+    #[test]
+    fn a_hostile_peer_can_block_neither_waking_nor_clearing() {
+        let [ours, theirs] = WakeSocket::pair().unwrap();
+        // Neither its queue nor its flags make this end wait.
+        for end in [&ours, &theirs] {
+            // SAFETY: the call passes no memory.
+            assert_eq!(unsafe { libc::fcntl(end.0.as_raw_fd(), libc::F_SETFL, 0) }, 0);
+        }
+        for _ in 0..100_000 {
+            ours.wake_peer();
+        }
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    theirs.wake_peer();
+                }
+            });
+            for _ in 0..1000 {
+                ours.clear();
+            }
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        // What fills the queue is a wake-up.
+        assert!(time_of_wait(&theirs, LONG) < LONG / 2);
+    }
+}

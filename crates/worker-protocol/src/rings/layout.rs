@@ -1,0 +1,348 @@
+//! The layout of the rings' shared memory.
+
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use rookery_system::shared_memory::{self, BorrowedMemory};
+
+#[cfg(not(all(test, loom)))]
+use super::sync::after_store;
+use super::sync::{AtomicU32, AtomicU64};
+
+/// The first word of the rings, "RkRings\0" in ASCII.
+const MAGIC: u64 = u64::from_le_bytes(*b"RkRings\0");
+
+/// The version of the layout. A worker rejects rings with another version.
+const VERSION: u64 = 2;
+
+/// The number of words in a ring.
+pub(crate) const WORDS: usize = match () {
+    () if IS_MODEL => 4,
+    () if IS_MIRI => 16,
+    () => 1024,
+};
+
+/// The sizes of blocks, and how many of each there are in a slab. Most requests and responses fit
+/// into the smallest.
+pub(crate) const CLASSES: [Class; 3] = if IS_MODEL {
+    [
+        Class { size: 1, count: 1 },
+        Class { size: 2, count: 1 },
+        Class { size: MAX_RECORD_LEN, count: 1 },
+    ]
+} else {
+    let [small, medium, large] = if IS_MIRI { [8, 4, 2] } else { [512, 64, 16] };
+    [
+        Class { size: 1 << 10, count: small },
+        Class { size: 8 << 10, count: medium },
+        Class { size: MAX_RECORD_LEN, count: large },
+    ]
+};
+
+/// The maximum length of a record in bytes: 64 KiB of content, and its head.
+pub const MAX_RECORD_LEN: usize = if IS_MODEL { 4 } else { 80 << 10 };
+
+/// Whether loom runs the models of these rings, which must be small.
+const IS_MODEL: bool = cfg!(all(test, loom));
+
+/// Whether Miri runs the tests, which looks at all of the memory at each access.
+const IS_MIRI: bool = cfg!(all(test, miri));
+
+/// A size of blocks in a slab.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Class {
+    pub(crate) size: usize,
+    pub(crate) count: usize,
+}
+
+/// The number of blocks in a slab.
+pub(crate) const BLOCKS: usize = {
+    let (mut blocks, mut at) = (0, 0);
+    while at < CLASSES.len() {
+        blocks += CLASSES[at].count;
+        at += 1;
+    }
+    blocks
+};
+
+#[cfg_attr(all(test, loom), expect(dead_code, reason = "the blocks of the models are apart"))]
+pub(crate) const SLAB_SIZE: usize = {
+    let (mut size, mut at) = (0, 0);
+    while at < CLASSES.len() {
+        size += CLASSES[at].count * CLASSES[at].size;
+        at += 1;
+    }
+    size
+};
+
+// A ring has a free word for each block.
+const _: () = assert!(BLOCKS <= WORDS && WORDS.is_power_of_two());
+
+/// The place of a block in its slab.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) class: usize,
+    #[cfg_attr(all(test, loom), expect(dead_code, reason = "the blocks of the models are apart"))]
+    pub(crate) offset: usize,
+    #[cfg(all(test, loom))]
+    pub(crate) block: usize,
+}
+
+/// Returns the place of the block with this number, or `None` if there is no such block.
+pub(crate) fn place(block: usize) -> Option<Place> {
+    let (mut first, mut start) = (0, 0);
+    for (class, Class { size, count }) in CLASSES.into_iter().enumerate() {
+        if block < first + count {
+            let offset = start + (block - first) * size;
+            return Some(Place {
+                class,
+                offset,
+                #[cfg(all(test, loom))]
+                block,
+            });
+        }
+        first += count;
+        start += count * size;
+    }
+    None
+}
+
+/// A word of the ring of records: the kind of a record, its block and its length. No such word is
+/// zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) kind: u8,
+    /// Whether the content of the record is in a file, and the block contains only its length.
+    pub(crate) is_long: bool,
+    /// Whether a descriptor belongs to the record.
+    pub(crate) has_descriptor: bool,
+    pub(crate) block: usize,
+    pub(crate) len: usize,
+}
+
+const IS_LONG: u64 = 1 << 55;
+const HAS_DESCRIPTOR: u64 = 1 << 54;
+
+impl Record {
+    pub(crate) fn word(self) -> u64 {
+        debug_assert!(self.kind != 0 && self.block < BLOCKS && self.len <= MAX_RECORD_LEN);
+        let flags = if self.is_long { IS_LONG } else { 0 }
+            | if self.has_descriptor { HAS_DESCRIPTOR } else { 0 };
+        u64::from(self.kind) << 56 | flags | (self.block as u64) << 32 | self.len as u64
+    }
+
+    /// Returns the record that a word describes. Returns `None` if it describes none, which only a
+    /// hostile process writes.
+    pub(crate) fn of_word(word: u64) -> Option<(Record, Place)> {
+        let record = Record {
+            kind: (word >> 56) as u8,
+            is_long: word & IS_LONG != 0,
+            has_descriptor: word & HAS_DESCRIPTOR != 0,
+            block: (word >> 32) as usize & 0x003F_FFFF,
+            len: word as u32 as usize,
+        };
+        let place = place(record.block)?;
+        let is_valid = record.kind != 0
+            && record.len <= CLASSES[place.class].size
+            && (!record.is_long || record.len == size_of::<u64>());
+        is_valid.then_some((record, place))
+    }
+}
+
+/// A process that uses the rings, and the direction of its records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    FrontEnd = 0,
+    Worker = 1,
+}
+
+impl Side {
+    pub(crate) fn other(self) -> Side {
+        match self {
+            Side::FrontEnd => Side::Worker,
+            Side::Worker => Side::FrontEnd,
+        }
+    }
+}
+
+/// The shared memory.
+#[repr(C)]
+pub(crate) struct Shared {
+    signature: Line<[AtomicU64; 3]>,
+    /// The sleep word of each side.
+    pub(crate) sleep: [Line<AtomicU32>; 2],
+    /// What each side sends.
+    pub(crate) sent_by: [Direction; 2],
+}
+
+/// The records of one sender.
+#[repr(C)]
+pub(crate) struct Direction {
+    pub(crate) records: Line<[AtomicU64; WORDS]>,
+    pub(crate) returns: Line<[AtomicU64; WORDS]>,
+    pub(crate) slab: Line<Slab>,
+}
+
+/// The memory of a sender's blocks.
+#[cfg(not(all(test, loom)))]
+#[repr(C)]
+pub(crate) struct Slab(std::cell::UnsafeCell<[u8; SLAB_SIZE]>);
+
+#[cfg(not(all(test, loom)))]
+impl Slab {
+    /// Copies bytes into a block.
+    ///
+    /// # Safety
+    /// - The block has at least this length, and `bytes` is not in the slab.
+    /// - Nothing else accesses the block. If a hostile process does, it receives other bytes.
+    pub(crate) unsafe fn write(&self, place: Place, bytes: &[u8]) {
+        // SAFETY: the caller guarantees that the range is inside the slab.
+        let start = unsafe { self.block(place) };
+        let (first, second) = bytes.split_at(if cfg!(test) { bytes.len() / 2 } else { 0 });
+        // SAFETY: guaranteed by the caller, see `# Safety`.
+        unsafe {
+            if cfg!(test) {
+                start.copy_from_nonoverlapping(first.as_ptr(), first.len());
+                after_store();
+            }
+            start.add(first.len()).copy_from_nonoverlapping(second.as_ptr(), second.len());
+        }
+        after_store();
+    }
+
+    /// Copies `len` bytes of a block to `out`, which is empty.
+    ///
+    /// # Safety
+    /// - The block has at least this length.
+    /// - The sender does not write to the block meanwhile. If a hostile process does, the bytes are
+    ///   copied or not, and the caller checks them.
+    pub(crate) unsafe fn read(&self, place: Place, len: usize, out: &mut Vec<u8>) {
+        out.reserve(len);
+        // SAFETY: the caller guarantees that the range is inside the slab. `out` has capacity for
+        // the bytes, all of which are written.
+        unsafe {
+            self.block(place).copy_to_nonoverlapping(out.as_mut_ptr(), len);
+            out.set_len(len);
+        }
+    }
+
+    /// Returns a pointer to a block.
+    ///
+    /// # Safety
+    /// - The place is inside the slab.
+    pub(crate) unsafe fn block(&self, place: Place) -> *mut u8 {
+        // SAFETY: guaranteed by the caller, see `# Safety`.
+        unsafe { self.0.get().cast::<u8>().add(place.offset) }
+    }
+}
+
+/// The memory of a sender's blocks, whose accesses loom checks.
+#[cfg(all(test, loom))]
+pub(crate) struct Slab(Vec<loom::cell::UnsafeCell<[u8; MAX_RECORD_LEN]>>);
+
+#[cfg(all(test, loom))]
+impl Slab {
+    pub(crate) fn new() -> Slab {
+        Slab((0..BLOCKS).map(|_| loom::cell::UnsafeCell::new([0; _])).collect())
+    }
+
+    pub(crate) unsafe fn write(&self, place: Place, bytes: &[u8]) {
+        // SAFETY: guaranteed by the caller, and checked by loom.
+        self.0[place.block]
+            .with_mut(|block| unsafe { (&mut *block)[..bytes.len()].copy_from_slice(bytes) });
+    }
+
+    pub(crate) unsafe fn read(&self, place: Place, len: usize, out: &mut Vec<u8>) {
+        // SAFETY: guaranteed by the caller, and checked by loom.
+        self.0[place.block].with(|block| unsafe { out.extend_from_slice(&(&*block)[..len]) });
+    }
+}
+
+/// A wrapper that puts a value on cache lines of its own.
+#[repr(C, align(64))]
+pub(crate) struct Line<T>(pub(crate) T);
+
+/// The mapping of the shared memory into this process.
+#[derive(Debug)]
+pub(crate) struct Mapping(NonNull<Shared>);
+
+// SAFETY: the mapping is not tied to a thread. Words are atomics, and blocks are only accessed by a
+// `Sender` or a `Receiver`, each of which belongs to one thread at a time, and which never access
+// the same block at the same time: a word of a ring passes the block from one to the other.
+unsafe impl Send for Mapping {}
+// SAFETY: the reason is the same as for `Send`.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    pub(crate) const SIZE: usize = size_of::<Shared>();
+
+    pub(crate) fn new(memory: BorrowedMemory<'_>) -> io::Result<Mapping> {
+        shared_memory::map(memory).map(Mapping)
+    }
+
+    /// Allocates the memory instead of mapping it, because Miri cannot map.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn allocated() -> Mapping {
+        let layout = std::alloc::Layout::new::<Shared>();
+        // SAFETY: the size is not 0, and zeros are valid for all of the memory.
+        Mapping(NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }.cast()).unwrap())
+    }
+
+    /// Allocates the memory from words that loom has made.
+    #[cfg(all(test, loom))]
+    pub(crate) fn modelled() -> Mapping {
+        let words = || Line(std::array::from_fn(|_| AtomicU64::new(0)));
+        let direction =
+            || Direction { records: words(), returns: words(), slab: Line(Slab::new()) };
+        let sleep = || Line(AtomicU32::new(0));
+        Mapping(NonNull::from(Box::leak(Box::new(Shared {
+            signature: Line(std::array::from_fn(|_| AtomicU64::new(0))),
+            sleep: [sleep(), sleep()],
+            sent_by: [direction(), direction()],
+        }))))
+    }
+
+    pub(crate) fn write_signature(&self) {
+        let [magic, version, size] = &self.shared().signature.0;
+        version.store(VERSION, Relaxed);
+        size.store(Mapping::SIZE as u64, Relaxed);
+        magic.store(MAGIC, Release);
+    }
+
+    pub(crate) fn has_valid_signature(&self) -> bool {
+        let [magic, version, size] = &self.shared().signature.0;
+        magic.load(Acquire) == MAGIC
+            && version.load(Relaxed) == VERSION
+            && size.load(Relaxed) == Mapping::SIZE as u64
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        // SAFETY: the memory stays mapped as long as `self` exists, and has this size. It consists
+        // of atomics and of bytes in an `UnsafeCell`, for all of which every value is valid.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Returns the records of a sender.
+    pub(crate) fn sent_by(&self, sender: Side) -> &Direction {
+        &self.shared().sent_by[sender as usize]
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        #[cfg(all(test, loom))]
+        // SAFETY: `modelled` has allocated the memory, and nothing refers to it any more.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+        #[cfg(all(test, miri))]
+        // SAFETY: `allocated` has allocated the memory, and nothing refers to it any more.
+        unsafe {
+            std::alloc::dealloc(self.0.as_ptr().cast(), std::alloc::Layout::new::<Shared>());
+        }
+        if cfg!(all(test, any(miri, loom))) {
+            return;
+        }
+        // SAFETY: `shared_memory::map` has mapped the memory, and nothing refers to it any more.
+        unsafe { shared_memory::unmap(self.0) };
+    }
+}

@@ -1,0 +1,98 @@
+//! Sleep words: how each side tells the other that it must be woken.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Duration;
+
+use super::layout::{Mapping, Side};
+use super::sync::{AtomicU32, fence};
+use super::wakers::Waiter;
+
+/// How a side sleeps, and thus how it is woken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Sleep {
+    /// The side is awake and looks for records by itself.
+    Awake = 0,
+    /// The side sleeps in [`SleepWord::wait`].
+    Waiting = 1,
+    /// The side sleeps where only a descriptor wakes it.
+    Polling = 2,
+}
+
+/// The sleep word of one side.
+#[derive(Debug, Clone)]
+pub struct SleepWord {
+    mapping: Arc<Mapping>,
+    side: Side,
+    waiter: Waiter,
+}
+
+impl SleepWord {
+    pub(super) fn new(mapping: Arc<Mapping>, side: Side, waiter: Waiter) -> SleepWord {
+        SleepWord { mapping, side, waiter }
+    }
+
+    fn word(&self) -> &AtomicU32 {
+        &self.mapping.shared().sleep[self.side as usize].0
+    }
+
+    // ---- called by the side that sleeps ----
+
+    /// Announces that this side is about to sleep. The caller must then look for records again, and
+    /// must not sleep if there are any.
+    pub fn announce(&self, sleep: Sleep) {
+        self.word().store(sleep as u32, Relaxed);
+        fence(SeqCst);
+    }
+
+    /// Wakes this side from another thread of the same process, if it is in [`wait`](Self::wait) or
+    /// about to be. A side that sleeps in [`Sleep::Polling`] stays marked as asleep.
+    pub fn wake_waiting(&self) {
+        fence(SeqCst);
+        let (waiting, awake) = (Sleep::Waiting as u32, Sleep::Awake as u32);
+        if self.word().compare_exchange(waiting, awake, SeqCst, SeqCst).is_ok() {
+            self.wake();
+        }
+    }
+
+    /// Announces that this side is awake.
+    pub fn set_awake(&self) {
+        self.waiter.set_awake(self.word());
+    }
+
+    /// Sleeps until the other side or another thread wakes this one, but at most for `timeout`. The
+    /// caller has [announced](Self::announce) [`Sleep::Waiting`].
+    pub fn wait(&self, timeout: Duration) {
+        self.waiter.wait(self.word(), timeout);
+        self.set_awake();
+    }
+
+    // ---- called by the other side, after it has sent records ----
+
+    /// Returns how this side sleeps, and marks it as awake. The caller wakes it: with
+    /// [`wake`](Self::wake), or by the descriptor.
+    pub fn take_sleep(&self) -> Sleep {
+        fence(SeqCst);
+        if self.word().load(Relaxed) == Sleep::Awake as u32 {
+            return Sleep::Awake;
+        }
+        match self.word().swap(Sleep::Awake as u32, SeqCst) {
+            0 => Sleep::Awake,
+            1 => Sleep::Waiting,
+            // A hostile worker can write any value, and is woken for nothing.
+            _ => Sleep::Polling,
+        }
+    }
+
+    /// Returns true if this side sleeps, and leaves it asleep.
+    pub fn is_asleep(&self) -> bool {
+        fence(SeqCst);
+        self.word().load(Relaxed) != Sleep::Awake as u32
+    }
+
+    /// Wakes this side, which was [`Sleep::Waiting`].
+    pub fn wake(&self) {
+        self.waiter.wake(self.word());
+    }
+}

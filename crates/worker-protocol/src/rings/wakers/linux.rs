@@ -1,0 +1,143 @@
+//! What wakes the two processes, on Linux: a futex, an event counter, a timer and sockets.
+
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use rookery_system::wake_socket::WakeSocket;
+
+use super::Sleep;
+use super::sync::{AtomicU32, shared_wait};
+
+/// What wakes the front end and a worker.
+#[derive(Debug, Clone)]
+pub struct RingWakers {
+    /// The end of this process of the sockets by which the front end wakes the worker's I/O thread.
+    /// They are not an event counter, because a worker could make writing to that block.
+    worker: WakeSocket,
+    /// An event counter that wakes the front end, which never writes to it.
+    front_end: Arc<OwnedFd>,
+    /// A timer that wakes the front end.
+    timer: Arc<OwnedFd>,
+}
+
+impl RingWakers {
+    /// Creates the descriptors. Returns those of the front end and those of the worker.
+    ///
+    /// # Errors
+    /// Returns the system's error if descriptors have run out.
+    pub(super) fn create() -> io::Result<[RingWakers; 2]> {
+        // SAFETY: the calls create descriptors and access no memory.
+        let [front_end, timer] = unsafe {
+            [
+                libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC),
+                libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC),
+            ]
+        };
+        let own = |fd: RawFd| {
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // SAFETY: the descriptor was just created and has no other owner.
+            Ok(Arc::new(unsafe { OwnedFd::from_raw_fd(fd) }))
+        };
+        let (front_end, timer) = (own(front_end)?, own(timer)?);
+        Ok(WakeSocket::pair()?.map(|worker| RingWakers {
+            worker,
+            front_end: Arc::clone(&front_end),
+            timer: Arc::clone(&timer),
+        }))
+    }
+
+    /// Returns the descriptors that a worker inherits.
+    pub(super) fn all(&self) -> [BorrowedFd<'_>; 3] {
+        [self.worker.descriptor().as_fd(), self.front_end.as_fd(), self.timer.as_fd()]
+    }
+
+    /// Takes ownership of the descriptors of a worker.
+    pub(super) fn own([worker, front_end, timer]: [OwnedFd; 3]) -> RingWakers {
+        RingWakers {
+            worker: WakeSocket::from_end(worker),
+            front_end: Arc::new(front_end),
+            timer: Arc::new(timer),
+        }
+    }
+
+    /// Returns what the threads of this process wait for, and what threads of the other process
+    /// wait for.
+    #[expect(clippy::unused_self, reason = "other systems have descriptors for this")]
+    pub(super) fn waiters(&self) -> [Waiter; 2] {
+        [Waiter, Waiter]
+    }
+
+    /// Returns the descriptors that the front end watches for being readable, and for changes only
+    /// (`EPOLLET`).
+    pub fn watched_by_front_end(&self) -> [Arc<OwnedFd>; 2] {
+        [Arc::clone(&self.front_end), Arc::clone(&self.timer)]
+    }
+
+    /// Returns the descriptor that the worker's I/O thread watches for being readable. The thread
+    /// calls [`on_worker_woken`](Self::on_worker_woken) whenever it is.
+    pub fn watched_by_worker(&self) -> Arc<OwnedFd> {
+        Arc::clone(self.worker.descriptor())
+    }
+
+    /// Removes the wake-ups of the worker's I/O thread.
+    pub fn on_worker_woken(&self) {
+        self.worker.clear();
+    }
+
+    /// Wakes the worker's I/O thread.
+    pub fn wake_worker(&self) {
+        self.worker.wake_peer();
+    }
+
+    /// Wakes the front end.
+    pub fn wake_front_end(&self) {
+        let one = 1_u64;
+        // A full counter is readable already, so the result does not matter.
+        // SAFETY: the descriptor is open, and the buffer has eight bytes.
+        unsafe {
+            libc::write(self.front_end.as_raw_fd(), (&raw const one).cast(), size_of::<u64>());
+        }
+    }
+
+    /// Wakes the front end after a delay. Each call replaces the delay of the previous one. Returns
+    /// false if there is no timer.
+    pub fn wake_front_end_within(&self, delay: Duration) -> bool {
+        let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let once = libc::timespec { tv_sec: 0, tv_nsec: delay.subsec_nanos().into() };
+        let setting = libc::itimerspec { it_interval: never, it_value: once };
+        let (timer, no_previous) = (self.timer.as_raw_fd(), std::ptr::null_mut());
+        // SAFETY: the timer is open, `setting` is valid, and the null pointer means that the
+        // previous setting is not returned.
+        unsafe { libc::timerfd_settime(timer, 0, &raw const setting, no_previous) == 0 }
+    }
+}
+
+/// What a thread waits for that sleeps in `Sleep::Waiting`: here, its sleep word (a futex).
+#[derive(Debug, Clone, Default)]
+pub(super) struct Waiter;
+
+impl Waiter {
+    /// Sleeps while `word` is `Sleep::Waiting`, but at most for `timeout`. May return early.
+    #[expect(clippy::unused_self, reason = "other systems have descriptors for this")]
+    pub(super) fn wait(&self, word: &AtomicU32, timeout: Duration) {
+        shared_wait::wait(word, Sleep::Waiting as u32, timeout);
+    }
+
+    /// Wakes the thread that waits.
+    #[expect(clippy::unused_self, reason = "other systems have descriptors for this")]
+    pub(super) fn wake(&self, word: &AtomicU32) {
+        // Cannot fail, because the memory is mapped.
+        let _ = shared_wait::wake(word);
+    }
+
+    /// Writes to the sleep word that its side is awake.
+    #[expect(clippy::unused_self, reason = "other systems have descriptors for this")]
+    pub(super) fn set_awake(&self, word: &AtomicU32) {
+        word.store(Sleep::Awake as u32, Relaxed);
+    }
+}

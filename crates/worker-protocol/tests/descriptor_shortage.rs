@@ -1,0 +1,66 @@
+//! Tests the rings in a process that can open no more descriptors. The limit applies to the whole
+//! process, so this is a program of its own with one test.
+
+#![cfg(target_os = "linux")]
+
+use std::fs::File;
+use std::os::fd::AsFd as _;
+
+use rookery_worker_protocol::rings::{RingEnd, SendError};
+
+/// Makes this process able to open `free` more descriptors. Returns those that occupy the others.
+fn leave(free: usize) -> Vec<File> {
+    let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
+    // SAFETY: the limit is valid for the call.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+    let mut all: Vec<_> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    all.truncate(all.len() - free);
+    all
+}
+
+#[test]
+fn records_wait_until_their_descriptors_can_be_opened() {
+    let (mut front, _, handles) = RingEnd::create().unwrap();
+    let (mut worker, _) = handles.attach().unwrap();
+    let file = tempfile::tempfile().unwrap();
+    let long = vec![b'x'; 100_000];
+    front.sender.send(1, b"a", Some(file.as_fd())).unwrap();
+    front.sender.send(2, &long, Some(file.as_fd())).unwrap();
+    front.sender.send(3, b"c", None).unwrap();
+    let mut record = Vec::new();
+    let mut take = |worker: &mut RingEnd| {
+        let arrived = worker.receiver.take(&mut record).unwrap();
+        arrived.map(|arrived| (arrived.kind, arrived.descriptor, record.len()))
+    };
+
+    let occupied = leave(0);
+    for _ in 0..100 {
+        assert!(take(&mut worker).is_none());
+        assert!(worker.receiver.lacks_descriptors() && !worker.receiver.has_any());
+        assert!(worker.receiver.arrivals().has_any(), "it is still there");
+    }
+    // A long record needs a file of its own. One with a descriptor needs nothing more.
+    assert_eq!(front.sender.send(4, &long, None), Err(SendError::System));
+    front.sender.send(5, b"e", Some(file.as_fd())).unwrap();
+
+    // The second record has two.
+    drop(occupied);
+    let occupied = leave(1);
+    let (kind, descriptor, len) = take(&mut worker).unwrap();
+    assert!(kind == 1 && descriptor.is_some() && len == 1);
+    drop(descriptor);
+    assert!(take(&mut worker).is_none() && worker.receiver.lacks_descriptors());
+
+    drop(occupied);
+    let (kind, descriptor, len) = take(&mut worker).unwrap();
+    assert!(kind == 2 && descriptor.is_some() && len == long.len());
+    assert!(!worker.receiver.lacks_descriptors());
+    assert!(matches!(take(&mut worker), Some((3, None, 1))));
+    assert!(matches!(take(&mut worker), Some((5, Some(_), 1))));
+    assert!(take(&mut worker).is_none());
+    // Nothing was opened that was not given to the caller.
+    let open = std::fs::read_dir("/proc/self/fd").unwrap().count();
+    drop((front, worker, file));
+    let rest = std::fs::read_dir("/proc/self/fd").unwrap().count();
+    assert_eq!(open - rest, 2 + 1, "the ends of the channel, and a file");
+}
