@@ -90,10 +90,11 @@ pub fn static_files_announcement(data: &[u8]) {
     let Ok(paths) = read_announcement(data) else { return };
     let files = StaticFiles::new();
     files.replace(paths.clone()).expect("it was checked as it was read");
-    let written = files.announcement(data.len());
+    let (written, is_complete) = files.announcement(data.len());
     assert_eq!(read_announcement(&written).as_ref(), Ok(&paths));
+    assert!(is_complete);
     // The paths of a part of it are a subset.
-    let part = read_announcement(&files.announcement(data.len() / 2)).expect("it is whole");
+    let part = read_announcement(&files.announcement(data.len() / 2).0).expect("it is whole");
     assert!(part.iter().all(|(key, path)| paths.get(key) == Some(path)));
 }
 

@@ -188,11 +188,11 @@ impl BackendRegistry {
         let mut lock = self.lock();
         let before = backend.static_paths();
         // The paths were checked when they were read.
-        if backend.files.replace(paths.clone()).is_err() {
+        if backend.files.replace(paths).is_err() {
             return;
         }
         if lock.0.iter().any(|other| other.epoch == backend.epoch) {
-            lock.1.change(&before, &paths);
+            lock.1.change(&before, &backend.static_paths());
             self.publish_static_paths(&mut lock);
         }
     }

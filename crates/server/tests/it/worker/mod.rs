@@ -99,12 +99,12 @@ impl Worker {
             board,
             asked,
         };
-        worker.listen(ListenerConfig::default());
+        worker.listen(&ListenerConfig::default());
         worker
     }
 
-    pub(crate) fn listen(&mut self, site: ListenerConfig) {
-        self.listener = Some(self.server.listen_supervised(&self.supervision, &site).unwrap());
+    pub(crate) fn listen(&mut self, site: &ListenerConfig) {
+        self.listener = Some(self.server.listen_supervised(&self.supervision, site).unwrap());
     }
 
     pub(crate) fn connect(&self) -> Client {
@@ -186,7 +186,7 @@ fn what_the_supervisor_asks_is_heard_with_and_without_listeners() {
     let (nobody, _) = ControlChannel::pair().unwrap();
     drop(std::mem::replace(&mut worker.control, nobody));
     assert_eq!(worker.asked.recv_timeout(TEST_TIMEOUT), Ok(SupervisorRequest::Disconnected));
-    worker.listen(ListenerConfig::default());
+    worker.listen(&ListenerConfig::default());
     assert!(worker.asked.try_recv().is_err());
 }
 

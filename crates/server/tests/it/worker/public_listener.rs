@@ -128,7 +128,7 @@ fn a_worker_without_a_listener_refuses_to_accept() {
     let _waits = Client::connect(public.address);
     wait_until("the supervisor accepts", || public.socket.accept().is_ok());
     // R starts another server.
-    worker.listen(ListenerConfig::default());
+    worker.listen(&ListenerConfig::default());
     says(&worker, Message::Accept(3), Message::Accepting(3));
     assert_eq!(Client::connect(public.address).get("/").status, 200);
     // A worker that has inherited no public listener never accepts on one.
@@ -202,7 +202,7 @@ fn public_listeners_speak_tls_and_redirect() {
     let sockets = PublicSockets { sockets: vec![public.copy()], redirects: vec![redirect.copy()] };
     let mut worker = Worker::with(Config::default(), echo(who), sockets);
     drop(worker.listener.take());
-    worker.listen(site(settings(&["localhost"])));
+    worker.listen(&site(settings(&["localhost"])));
     accepts(&worker);
     let mut client =
         Client::connect_tls(public.address, &Arc::new(client_config(None)), "localhost").unwrap();

@@ -98,9 +98,10 @@ impl Rings {
                 }
                 Up::Chunk { content, is_pushing, .. } => {
                     written += content.len() as u64;
-                    self.tell(match is_pulled && !is_pushing {
-                        true => Down::Pull { stream: id, written },
-                        false => Down::Written { stream: id, written },
+                    self.tell(if is_pulled && !is_pushing {
+                        Down::Pull { stream: id, written }
+                    } else {
+                        Down::Written { stream: id, written }
                     })?;
                 }
                 Up::ResumePulls { .. } => self.tell(Down::Pull { stream: id, written })?,
