@@ -59,10 +59,9 @@ prepare <- function() {
     shared$null_input <- nullInputStream
     shared$error_stream <- stdErrStream
     shared$httpuv_version <- httpuv_version()
-    shared$request_frame <- request_frame()
     shared$input_parts <- list(input_methods(), input_classes)
     shared$open_body <- open_body
-    shared$bind_body <- bind_body
+    shared$assign_body <- assign_body()
     shared$close_body <- close_body
     shared$websocket_parts <- list(
       WebSocket$public_methods, c(WebSocket$classname, "R6"), WebSocket$public_fields

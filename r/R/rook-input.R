@@ -48,17 +48,6 @@ InputStream <- list(
 # ---- the body of a request in the server's memory or in its file; `ticket` names the body to C
 # (src/rook_input.c) ----
 
-# Returns a function with the two bindings of a request as arguments. The environment of the
-# function that it returns is a new request, in which the second binding is an unevaluated promise.
-# The body calls `function` itself instead of its name, because the enclosing environment is empty,
-# as for httpuv's requests.
-request_frame <- function() {
-  frame <- function(rook.input, .bodyData) NULL
-  body(frame) <- as.call(list(`function`, NULL, NULL))
-  environment(frame) <- emptyenv()
-  frame
-}
-
 input_read <- local({
   .ticket <- NULL
   read <- function(l = -1L) .Call(ffi_input_read, .ticket, l)
@@ -144,17 +133,20 @@ open_spooled <- function(ticket, size, descriptor, folders = c("/proc/self/fd", 
 
 copy_block <- 1024^2
 
+# Returns the call by which C binds `.bodyData`, because only R can make a promise. The call is the
+# body of delayedAssign() with values in place of its arguments; C sets what is quoted and the last
+# one. A call of delayedAssign() would take twice as long.
+assign_body <- function() {
+  call <- body(delayedAssign)
+  call[[2]][2:5] <- list(".bodyData", call("quote", NULL), baseenv(), emptyenv())
+  call
+}
+
 # Closes the connection to a body after the response. `opened` is a list of the connection and its
 # request.
 close_body <- function(opened) {
   try(close(opened[[1]]), silent = TRUE)
   assign(".bodyData", NULL, envir = opened[[2]])
-}
-
-# Binds `.bodyData` in a request that was made before its body had arrived.
-bind_body <- function(ticket, req) {
-  force(ticket)
-  delayedAssign(".bodyData", open_body(ticket, req), assign.env = req)
 }
 
 # ---- lines ----

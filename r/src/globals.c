@@ -239,10 +239,9 @@ void globals_prepare(SEXP shared) {
     objs.error_stream = shared_object(shared, "error_stream");
     objs.httpuv_version = shared_object(shared, "httpuv_version");
     MARK_NOT_MUTABLE(objs.httpuv_version);
-    objs.request_frame = shared_object(shared, "request_frame");
     objs.input_parts = shared_object(shared, "input_parts");
     objs.open_body = shared_object(shared, "open_body");
-    objs.bind_body = shared_object(shared, "bind_body");
+    objs.assign_body = shared_object(shared, "assign_body");
     objs.close_body = shared_object(shared, "close_body");
     objs.websocket_parts = shared_object(shared, "websocket_parts");
     objs.pushed_parts = shared_object(shared, "pushed_parts");

@@ -4,6 +4,16 @@
 // are made here keep their byte code, which `environment<-` would drop.
 #include "shim.h"
 
+#if R_VERSION < R_Version(4, 5, 0)
+static SEXP R_mkClosure(SEXP formals, SEXP body, SEXP enclosing) {
+    SEXP closure = Rf_allocSExp(CLOSXP);
+    SET_FORMALS(closure, formals);
+    SET_BODY(closure, body);
+    SET_CLOENV(closure, enclosing);
+    return closure;
+}
+#endif
+
 static SEXP preserved(SEXP object) {
     R_PreserveObject(object);
     MARK_NOT_MUTABLE(object);
@@ -12,22 +22,15 @@ static SEXP preserved(SEXP object) {
 
 // The objects of a previously loaded namespace stay preserved, because an app may use them.
 void template_init(struct object_template* template, SEXP parts) {
-    SEXP closures = VECTOR_ELT(parts, 0);
-    SEXP makers = PROTECT(Rf_allocVector(VECSXP, XLENGTH(closures)));
-    SEXP names = PROTECT(Rf_allocVector(VECSXP, XLENGTH(closures)));
-    SEXP given = Rf_getAttrib(closures, R_NamesSymbol);
-    SEXP function = Rf_install("function");
-    for (R_xlen_t i = 0; i < XLENGTH(closures); i++) {
-        SEXP closure = VECTOR_ELT(closures, i);
-        SEXP formals = PROTECT(R_ClosureFormals(closure));
-        SEXP body = PROTECT(R_ClosureBody(closure));
-        SET_VECTOR_ELT(makers, i, Rf_lang3(function, formals, body));
+    SEXP methods = VECTOR_ELT(parts, 0);
+    SEXP names = PROTECT(Rf_allocVector(VECSXP, XLENGTH(methods)));
+    SEXP given = Rf_getAttrib(methods, R_NamesSymbol);
+    for (R_xlen_t i = 0; i < XLENGTH(methods); i++) {
         SET_VECTOR_ELT(names, i, Rf_installTrChar(STRING_ELT(given, i)));
-        UNPROTECT(2);
     }
-    template->methods = preserved(makers);
+    template->methods = preserved(methods);
     template->names = preserved(names);
-    UNPROTECT(2);
+    UNPROTECT(1);
     template->classes = preserved(VECTOR_ELT(parts, 1));
 }
 
@@ -42,7 +45,9 @@ SEXP template_new(const struct object_template* template, SEXP* enclosing) {
 
 void template_bind(const struct object_template* template, SEXP enclosing, SEXP self) {
     for (R_xlen_t i = 0; i < XLENGTH(template->methods); i++) {
-        SEXP method = PROTECT(Rf_eval(VECTOR_ELT(template->methods, i), enclosing));
+        SEXP method = VECTOR_ELT(template->methods, i);
+        method = R_mkClosure(R_ClosureFormals(method), R_ClosureBody(method), enclosing);
+        PROTECT(method);
         Rf_defineVar(VECTOR_ELT(template->names, i), method, self);
         UNPROTECT(1);
     }

@@ -114,15 +114,10 @@ static void bind_field(SEXP req, SEXP name, enum field field, struct rk_bytes by
 // cheaper than a hash table, in which the time for a binding does not depend on their number.
 static SEXP new_frame(const struct rk_event* event) {
     enum { LISTED_HEADERS = 24, OTHER_BINDINGS = 24 };
-    if (event->header_count > LISTED_HEADERS) {
-        // R enlarges a table that is more than 0.85 full.
-        int size = (int)(event->header_count + OTHER_BINDINGS) * 2;
-        SEXP req = PROTECT(R_NewEnv(R_EmptyEnv, TRUE, size));
-        input_bind(req, event);
-        UNPROTECT(1);
-        return req;
-    }
-    return event->body_len > 0 ? input_request(event) : R_NewEnv(R_EmptyEnv, FALSE, 0);
+    bool is_listed = event->header_count <= LISTED_HEADERS;
+    // R enlarges a table that is more than 0.85 full.
+    int size = is_listed ? 0 : (int)(event->header_count + OTHER_BINDINGS) * 2;
+    return R_NewEnv(R_EmptyEnv, !is_listed, size);
 }
 
 SEXP request_new(const struct rk_event* event) {
@@ -149,6 +144,8 @@ SEXP request_new(const struct rk_event* event) {
     Rf_defineVar(syms.httpuv_version, objs.httpuv_version, req);
     if (event->body_len == 0) {
         Rf_defineVar(syms.input, objs.null_input, req);
+    } else {
+        input_bind(req, event);
     }
     bind_field(req, syms.server_name, FIELD_LOCAL_ADDR, event->local_addr);
     bind_field(req, syms.server_port, FIELD_LOCAL_PORT, event->local_port);

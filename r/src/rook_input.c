@@ -68,29 +68,25 @@ static SEXP input_object(SEXP ticket) {
     return self;
 }
 
-// Returns the environment of a new request with both bindings. It is made by calling a function
-// with two arguments, which is the only cheap way to make a promise; delayedAssign() would take 1
-// us more. See request_frame() in R/rook-input.R.
-SEXP input_request(const struct rk_event* event) {
-    SEXP ticket = PROTECT(new_ticket(event));
-    SEXP stream = PROTECT(input_object(ticket));
-    SEXP connection = PROTECT(Rf_lang3(objs.open_body, ticket, R_NilValue));
-    SEXP call = PROTECT(Rf_lang3(objs.request_frame, stream, connection));
-    SEXP inner = PROTECT(Rf_eval(call, R_BaseEnv));
-    SEXP req = R_ClosureEnv(inner);
-    SETCADDR(connection, req);
-    UNPROTECT(5);
-    return req;
+// Binds .bodyData in a request, with a call that assign_body() in R/rook-input.R has made.
+static void bind_body_data(SEXP req, SEXP ticket) {
+    SEXP arguments = CDR(CADR(objs.assign_body));
+    SETCADR(CADR(arguments), PROTECT(Rf_lang3(objs.open_body, ticket, req)));
+    SETCADDDR(arguments, req);
+    Rf_eval(objs.assign_body, R_BaseEnv);
+    // Otherwise, the call would keep the request until the next one.
+    SETCADR(CADR(arguments), R_NilValue);
+    SETCADDDR(arguments, R_NilValue);
+    UNPROTECT(1);
 }
 
-// Sets both bindings in a request for which onHeaders was called without them.
+// Sets both bindings in a request with a body.
 void input_bind(SEXP req, const struct rk_event* event) {
     if (event->body_len > 0) {
         SEXP ticket = PROTECT(new_ticket(event));
-        SEXP call = PROTECT(Rf_lang3(objs.bind_body, ticket, req));
         Rf_defineVar(syms.input, PROTECT(input_object(ticket)), req);
-        Rf_eval(call, R_BaseEnv);
-        UNPROTECT(3);
+        bind_body_data(req, ticket);
+        UNPROTECT(2);
     }
 }
 

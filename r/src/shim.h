@@ -81,8 +81,8 @@ extern struct objects {
     SEXP empty_string, rook_version, url_scheme, url_scheme_https, no_headers;
     SEXP null_input, error_stream, httpuv_version;
     SEXP globals, ns;
-    SEXP request_frame, input_parts, open_body, bind_body, close_body, websocket_parts,
-        pushed_parts, events_parts, then;
+    SEXP input_parts, open_body, assign_body, close_body, websocket_parts, pushed_parts,
+        events_parts, then;
     SEXP on_body_chunk, body_process_queue, on_body_end;
     SEXP new_source, start_stream, await_chunk, on_stream_drained, on_stream_end;
     SEXP overflow, log_error, load_later_if_idle, handle_signals, watch_interrupts;
@@ -122,7 +122,6 @@ SEXP ffi_lent_blocks(void);
 
 // rook_input.c -------------------------------------------------------------
 
-SEXP input_request(const struct rk_event* event);
 void input_init(void);
 void input_bind(SEXP req, const struct rk_event* event);
 void input_answered(uint32_t slot, uint64_t id);
@@ -367,7 +366,7 @@ bool deferred_respond(SEXP ticket, SEXP value, SEXP req, const char* label);
 // object_template.c --------------------------------------------------------
 
 struct object_template {
-    SEXP methods;  // VECSXP of calls of `function`, whose value is a method
+    SEXP methods;  // VECSXP of closures
     SEXP names;    // VECSXP of symbols
     SEXP classes;  // STRSXP
 };
