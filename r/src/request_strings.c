@@ -12,7 +12,13 @@ enum { SYMBOL_COUNT = 64 + 4096 };
 // Longer values are not cached, which limits the full cache to about 1 MiB.
 enum { CACHED_BYTES = 256 };
 
-static SEXP cache;  // VECSXP: the last string of each field and of each header name
+// The last string of each field and of each header name, with its bytes: R's functions for them
+// would take longer than the comparison.
+static struct {
+    SEXP string;
+    struct rk_bytes bytes;
+} last_strings[FIELD_COUNT + SYMBOL_COUNT];
+static SEXP cache;  // VECSXP of these strings, which protects them
 static SEXP names[SYMBOL_COUNT];     // R never collects symbols
 static SEXP name_chars;              // VECSXP of lower-case names, each a STRSXP
 
@@ -86,18 +92,18 @@ SEXP make_string(struct rk_bytes bytes) {
 }
 
 static SEXP cached_string(R_xlen_t index, struct rk_bytes bytes, bool* was_cached) {
-    SEXP last = VECTOR_ELT(cache, index);
-    if (last != R_NilValue) {
-        SEXP text = STRING_ELT(last, 0);
-        if ((size_t)LENGTH(text) == bytes.len && memcmp(CHAR(text), bytes.start, bytes.len) == 0) {
-            return last;
-        }
+    const struct rk_bytes* last = &last_strings[index].bytes;
+    if (last_strings[index].string != NULL && last->len == bytes.len &&
+            memcmp(last->start, bytes.start, bytes.len) == 0) {
+        return last_strings[index].string;
     }
     *was_cached = false;
     SEXP string = make_string(bytes);
     MARK_NOT_MUTABLE(string);
     if (bytes.len <= CACHED_BYTES) {
         SET_VECTOR_ELT(cache, index, string);
+        last_strings[index].string = string;
+        last_strings[index].bytes = bytes_of_char(STRING_ELT(string, 0));
     }
     return string;
 }
@@ -128,14 +134,9 @@ SEXP header_symbol(const struct rk_header* header) {
     return *name;
 }
 
-// Returns whether another header may have the same HTTP_* name, as `a_b` and `a-b` do.
-bool header_is_ambiguous(const struct rk_header* header) {
-    return memchr(header->name.start, '_', header->name.len) != NULL;
-}
-
 // Returns the lower-case name for HEADERS.
 SEXP header_name(const struct rk_header* header) {
-    if (header->symbol < 0 || header_is_ambiguous(header)) {
+    if (header->symbol < 0 || header->has_underscore) {
         return make_char(header->name);
     }
     SEXP known = VECTOR_ELT(name_chars, header->symbol);

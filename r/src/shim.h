@@ -164,7 +164,6 @@ SEXP field_string(enum field field, struct rk_bytes bytes);
 SEXP header_string(const struct rk_header* header, bool* was_cached);
 SEXP header_symbol(const struct rk_header* header);
 SEXP header_name(const struct rk_header* header);
-bool header_is_ambiguous(const struct rk_header* header);
 
 // request.c ----------------------------------------------------------------
 

@@ -116,9 +116,21 @@ known_headers! {
 pub(crate) fn write_cgi(name: &[u8], out: &mut [u8]) {
     out[..PREFIX.len()].copy_from_slice(PREFIX);
     for (to, from) in out[PREFIX.len()..].iter_mut().zip(name) {
-        *to = if *from == b'-' { b'_' } else { from.to_ascii_uppercase() };
+        *to = CGI_BYTES[usize::from(*from)];
     }
 }
+
+/// The byte in a CGI name for each byte of a header name. A table takes a third of the time of
+/// comparisons, because names are too short for vector instructions.
+static CGI_BYTES: [u8; 256] = {
+    let mut bytes = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        bytes[byte] = if byte == b'-' as usize { b'_' } else { (byte as u8).to_ascii_uppercase() };
+        byte += 1;
+    }
+    bytes
+};
 
 /// The prefix of header names in CGI form.
 pub(crate) const PREFIX: &[u8] = b"HTTP_";

@@ -119,15 +119,20 @@ const BODY_CHUNK: i32 = 10;
 const BODY_END: i32 = 11;
 
 /// Returns the index of R's symbol for the CGI name of a header, such as `HTTP_X_NAME`. Returns -1
-/// if the header has no symbol; it is then only in `req$HEADERS`.
-fn symbol(names: &mut HeaderNames, before: &[Header], header: &HeaderLine<'_>) -> i32 {
+/// if the header has no symbol; it is then only in `req$HEADERS`. `has_underscore` is whether its
+/// name contains a `_`.
+fn symbol(
+    names: &mut HeaderNames,
+    before: &[Header],
+    header: &HeaderLine<'_>,
+    has_underscore: bool,
+) -> i32 {
     if let Some(known) = header.known {
         return i32::from(known);
     }
-    match names.intern(header.cgi) {
-        Interned::Index(index)
-            if header.name.contains(&b'_') && has_same_symbol(before, header.cgi, index) =>
-        {
+    let previous = before.last().map_or(-1, |header| header.symbol);
+    match names.intern_after(previous, header.cgi) {
+        Interned::Index(index) if has_underscore && has_same_symbol(before, header.cgi, index) => {
             -1
         }
         Interned::Index(index) => index,
@@ -167,12 +172,14 @@ impl Core {
         event.token = exchange.take_app_token();
         self.headers.clear();
         for header in exchange.headers() {
-            let symbol = symbol(&mut self.names, &self.headers, &header);
+            let has_underscore = header.known.is_none() && header.name.contains(&b'_');
+            let symbol = symbol(&mut self.names, &self.headers, &header, has_underscore);
             self.headers.push(Header {
                 name: Bytes::of(header.name),
                 cgi: Bytes::of(header.cgi),
                 value: Bytes::of(header.value),
                 symbol,
+                has_underscore: i32::from(has_underscore),
             });
         }
         event.headers = self.headers.as_ptr();
@@ -533,9 +540,10 @@ mod tests {
         exchange.end_head(None, None, false);
         let (mut names, mut shown, mut bound) = (HeaderNames::new(), Vec::new(), Vec::new());
         for header in exchange.headers() {
-            let symbol = symbol(&mut names, &shown, &header);
+            let has_underscore = header.name.contains(&b'_');
+            let symbol = symbol(&mut names, &shown, &header, has_underscore);
             let text = Bytes::of(header.name);
-            shown.push(Header { name: text, cgi: text, value: text, symbol });
+            shown.push(Header { name: text, cgi: text, value: text, symbol, has_underscore: 0 });
             if symbol >= 0 {
                 bound.push(String::from_utf8(header.name.to_vec()).unwrap());
             }

@@ -3,6 +3,7 @@
 //! `req$HEADERS`.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use rookery_exchange::KNOWN_HEADERS;
 
@@ -16,13 +17,20 @@ pub(crate) struct Header {
     pub(crate) cgi: Bytes,
     pub(crate) value: Bytes,
     pub(crate) symbol: i32,
+    pub(crate) has_underscore: i32,
 }
 
 /// The names of request headers that have become R symbols. Each has an index, which is the number
 /// of its symbol; indices are assigned in the order in which the names first appear.
 #[derive(Debug)]
 pub(crate) struct HeaderNames {
-    indices: HashMap<Box<[u8]>, i32>,
+    indices: HashMap<Rc<[u8]>, i32>,
+    /// The names in the order of their indices.
+    names: Vec<Rc<[u8]>>,
+    /// For each index, the index of the name that last followed it in a request. A client sends
+    /// the same names in the same order, and comparing a name takes a tenth of the time of hashing
+    /// it.
+    followers: Vec<i32>,
     bytes: usize,
     is_full: bool,
 }
@@ -55,12 +63,42 @@ const _: () = assert!(KNOWN_HEADERS.len() <= FIRST_INTERNED as usize);
 
 impl HeaderNames {
     pub(crate) fn new() -> HeaderNames {
-        HeaderNames { indices: HashMap::new(), bytes: 0, is_full: false }
+        HeaderNames {
+            indices: HashMap::new(),
+            names: Vec::new(),
+            followers: Vec::new(),
+            bytes: 0,
+            is_full: false,
+        }
+    }
+
+    /// Returns the index of a header's CGI name, as [`intern`](Self::intern) does, but more quickly
+    /// if the name followed the name with the index `previous` in an earlier request. `previous` is
+    /// negative if there is no previous name, or if that name has no index.
+    pub(crate) fn intern_after(&mut self, previous: i32, cgi: &[u8]) -> Interned {
+        let place = usize::try_from(previous + 1).unwrap_or(0);
+        let guess = self.followers.get(place).copied().unwrap_or(-1);
+        if self.name(guess) == Some(cgi) {
+            return Interned::Index(guess);
+        }
+        let interned = self.intern(cgi);
+        if let Interned::Index(index) = interned {
+            if self.followers.len() <= place {
+                self.followers.resize(place + 1, -1);
+            }
+            self.followers[place] = index;
+        }
+        interned
+    }
+
+    fn name(&self, index: i32) -> Option<&[u8]> {
+        let at = usize::try_from(index - FIRST_INTERNED).ok()?;
+        self.names.get(at).map(|name| &**name)
     }
 
     /// Returns the index of a header's CGI name, such as `HTTP_X_NAME`. A new name gets the next
     /// free index, unless a limit is reached.
-    pub(crate) fn intern(&mut self, cgi: &[u8]) -> Interned {
+    fn intern(&mut self, cgi: &[u8]) -> Interned {
         if let Some(index) = self.indices.get(cgi) {
             return Interned::Index(*index);
         }
@@ -73,7 +111,9 @@ impl HeaderNames {
         }
         let index = FIRST_INTERNED + i32::try_from(self.indices.len()).expect("at most MAX_NAMES");
         self.bytes += cgi.len();
-        self.indices.insert(cgi.into(), index);
+        let name: Rc<[u8]> = cgi.into();
+        self.names.push(Rc::clone(&name));
+        self.indices.insert(name, index);
         Interned::Index(index)
     }
 }
@@ -101,6 +141,29 @@ mod tests {
             Interned::Index(FIRST_INTERNED),
             "an early name keeps its index"
         );
+    }
+
+    #[test]
+    fn a_name_has_the_same_index_after_every_other_name() {
+        let mut names = HeaderNames::new();
+        let texts: Vec<String> = (0..20).map(|n| format!("HTTP_X_{n}")).collect();
+        let first: Vec<Interned> = texts.iter().map(|text| names.intern(text.as_bytes())).collect();
+        let mut random = 1_usize;
+        let mut previous = -1;
+        for _ in 0..2000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let at = (random >> 33) % texts.len();
+            let interned = names.intern_after(previous, texts[at].as_bytes());
+            assert_eq!(interned, first[at]);
+            previous = match interned {
+                // Sometimes a well-known name is in between.
+                Interned::Index(index) if at % 3 > 0 => index,
+                _ => i32::try_from(at).unwrap() - 1,
+            };
+        }
+        let refused = [b'X'; MAX_NAME_BYTES + 1];
+        assert_eq!(names.intern_after(previous, &refused), Interned::Refused);
+        assert!(names.followers.len() <= 64 + 20 + 1);
     }
 
     #[test]
