@@ -17,7 +17,8 @@ use super::transport::{Channel, Transport};
 /// A connection that a listener has accepted and that is not served yet.
 #[derive(Debug)]
 pub(crate) enum AcceptedSocket {
-    Tcp(std::net::TcpStream, SocketAddr),
+    /// A non-blocking TCP connection with the addresses of its client and of the server.
+    Tcp { socket: std::net::TcpStream, remote: SocketAddr, local: SocketAddr },
     /// A connection to a Unix socket, or on Windows to a named pipe.
     Local(AcceptedLocal),
 }
@@ -27,7 +28,7 @@ impl AcceptedSocket {
     /// connected without TCP.
     pub(crate) fn remote(&self) -> Option<SocketAddr> {
         match self {
-            AcceptedSocket::Tcp(_, remote) => Some(*remote),
+            AcceptedSocket::Tcp { remote, .. } => Some(*remote),
             AcceptedSocket::Local(_) => None,
         }
     }
@@ -41,11 +42,8 @@ impl AcceptedSocket {
         tls: Option<&Tls>,
     ) -> io::Result<(Transport, ConnectionAddresses)> {
         let (socket, close_in_child, addresses) = match self {
-            AcceptedSocket::Tcp(socket, remote) => {
-                socket.set_nodelay(true)?;
-                socket.set_nonblocking(true)?;
-                let local = socket.local_addr()?;
-                let socket = std::net::TcpStream::from(descriptor::move_above_select_limit(
+            AcceptedSocket::Tcp { socket, remote, local } => {
+                let socket = std::net::TcpStream::from(descriptor::leave_low_numbers(
                     OwnedSocket::from(socket),
                 ));
                 descriptor::disable_broken_pipe_signal(&socket);
@@ -69,8 +67,7 @@ impl AcceptedSocket {
     /// connection. An error means that the client has already disconnected.
     pub(crate) fn reject(self, response: &[u8]) -> io::Result<()> {
         match self {
-            AcceptedSocket::Tcp(mut socket, _) => {
-                socket.set_nonblocking(true)?;
+            AcceptedSocket::Tcp { mut socket, .. } => {
                 descriptor::disable_broken_pipe_signal(&socket);
                 socket.write_all(response)
             }

@@ -10,11 +10,15 @@ use rookery_system::fork::{CloseInChild, ForkRegistry};
 use rookery_system::socket::{AsSocket, OwnedSocket};
 use socket2::SockRef;
 
-/// The lowest file descriptor number that `select()` cannot watch. The server moves its own
-/// descriptors to this number or above. The lower numbers are left to R, which waits with
-/// `select()`.
+/// The lowest file descriptor number that `select()` cannot watch. Lower numbers are left to R,
+/// which waits with `select()`, except for a quarter of them.
 #[cfg(unix)]
 const SELECT_LIMIT: i32 = 1024;
+
+/// The numbers that the server uses as well. A server with few connections thereby saves two system
+/// calls for each connection.
+#[cfg(unix)]
+const SHARED_NUMBERS: i32 = 256;
 
 /// The number of file descriptors that are needed in addition to those of connections. They are
 /// used by the server itself, and by files that are being sent or spooled while all connections are
@@ -50,11 +54,11 @@ fn raise_limit_on_unix(connections: usize) {
     }
 }
 
-/// Moves a file descriptor to a number of 1,024 or above. Returns the original descriptor if that
-/// fails, and on Windows, where handles have no such limit.
-pub(crate) fn move_above_select_limit(socket: OwnedSocket) -> OwnedSocket {
+/// Moves a file descriptor whose number R may need to a number of 1,024 or above. Returns the
+/// original descriptor if that fails, and on Windows, where handles have no such limit.
+pub(crate) fn leave_low_numbers(socket: OwnedSocket) -> OwnedSocket {
     #[cfg(unix)]
-    if socket.as_raw_fd() < SELECT_LIMIT {
+    if (SHARED_NUMBERS..SELECT_LIMIT).contains(&socket.as_raw_fd()) {
         let (fd, least) = (socket.as_raw_fd(), SELECT_LIMIT);
         // SAFETY: `fd` is open; F_DUPFD_CLOEXEC takes a minimum number and creates a new
         // descriptor.

@@ -4,6 +4,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 
 use rookery_system::socket::{self, OwnedSocket};
+use socket2::{Domain, Protocol, Socket, Type};
 
 use super::descriptor::listen;
 use super::local::LocalListener;
@@ -75,9 +76,18 @@ impl std::os::fd::AsFd for ListeningSocket {
 /// Binds a TCP socket to an address and starts listening on it. Returns the socket and its actual
 /// address.
 pub(crate) fn bind_tcp(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
-    let socket = TcpListener::bind(address)?;
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // As the standard library does: a port whose former connections have just ended can be bound
+    // again. On Windows, the option would allow another process to take the port over.
+    if cfg!(unix) {
+        socket.set_reuse_address(true)?;
+    }
+    socket.bind(&address.into())?;
     socket.set_nonblocking(true)?;
+    // On Linux, the connections inherit the option.
+    socket.set_tcp_nodelay(true)?;
     listen(&socket)?;
+    let socket = TcpListener::from(socket);
     let local = socket.local_addr()?;
     Ok((socket, local))
 }

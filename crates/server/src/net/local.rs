@@ -37,7 +37,7 @@ mod unix {
     use rookery_system::fork::CloseInChild;
 
     use super::LocalStream;
-    use crate::net::descriptor::{close_in_child, move_above_select_limit};
+    use crate::net::descriptor::{close_in_child, leave_low_numbers};
 
     /// A connection to a Unix socket that a listener has accepted and that is not served yet.
     #[derive(Debug)]
@@ -49,7 +49,7 @@ mod unix {
         pub(crate) fn into_stream(self) -> io::Result<(LocalStream, CloseInChild)> {
             self.0.set_nonblocking(true)?;
             disable_broken_pipe_signal(self.0.as_fd());
-            let socket = StdUnixStream::from(move_above_select_limit(OwnedFd::from(self.0)));
+            let socket = StdUnixStream::from(leave_low_numbers(OwnedFd::from(self.0)));
             let close_in_child = close_in_child(&socket);
             Ok((LocalStream::new(socket)?, close_in_child))
         }

@@ -8,6 +8,7 @@ use rookery_system::fork::CloseInChild;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use super::tcp_accept::{self, SharedProperties};
 use crate::net::accepted_socket::AcceptedSocket;
 use crate::net::descriptor::close_in_child;
 use crate::net::listen::ListeningSocket;
@@ -28,6 +29,8 @@ pub(crate) struct WatchedSocket {
     // descriptor.
     close_in_child: CloseInChild,
     bound: AsyncFd<Rc<ListeningSocket>>,
+    /// The properties of the connections of a TCP listener.
+    shared: SharedProperties,
 }
 
 /// A listening socket that is not registered with the async runtime. New connections wait in the
@@ -58,9 +61,7 @@ impl WatchedSocket {
     /// No connection is lost if the future is dropped.
     pub(crate) async fn accept(&self) -> io::Result<AcceptedSocket> {
         let accept = |bound: &Rc<ListeningSocket>| match &**bound {
-            ListeningSocket::Tcp(socket) => {
-                socket.accept().map(|(socket, remote)| AcceptedSocket::Tcp(socket, remote))
-            }
+            ListeningSocket::Tcp(socket) => tcp_accept::accept(socket, self.shared),
             ListeningSocket::Local(socket) => {
                 socket.accept().map(|(socket, _)| AcceptedSocket::Local(AcceptedLocal(socket)))
             }
@@ -77,10 +78,14 @@ impl PausedSocket {
     /// Returns the socket together with the error if the runtime cannot register it.
     pub(crate) fn resume(self) -> Result<WatchedSocket, (PausedSocket, io::Error)> {
         let PausedSocket { close_in_child, bound } = self;
+        let shared = match &*bound {
+            ListeningSocket::Tcp(socket) => SharedProperties::of(socket),
+            ListeningSocket::Local(_) => SharedProperties::default(),
+        };
         // SAFETY: the socket owns its descriptor, which stays open and unchanged until the last
         // owner of `bound` drops it.
         match unsafe { AsyncFd::register_with_interest(bound, Interest::READABLE) } {
-            Ok(bound) => Ok(WatchedSocket { close_in_child, bound }),
+            Ok(bound) => Ok(WatchedSocket { close_in_child, bound, shared }),
             Err(refused) => {
                 let (bound, error) = refused.into_parts();
                 Err((PausedSocket { close_in_child, bound }, error))

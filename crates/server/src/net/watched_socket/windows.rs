@@ -4,6 +4,7 @@
 use std::io;
 use std::rc::Rc;
 
+use super::tcp_accept::{self, SharedProperties};
 use crate::net::accepted_socket::AcceptedSocket;
 use crate::net::listen::ListeningSocket;
 use crate::net::local::LocalListener;
@@ -42,7 +43,7 @@ impl WatchedSocket {
         match (&self.watched, &*self.bound) {
             (Some(watched), _) => {
                 let (socket, remote) = watched.accept().await?;
-                Ok(AcceptedSocket::Tcp(socket.into_std()?, remote))
+                tcp_accept::prepare(socket.into_std()?, remote, SharedProperties::default())
             }
             (None, ListeningSocket::Local(pipe)) => {
                 LocalListener::accept(pipe).await.map(AcceptedSocket::Local)
