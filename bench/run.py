@@ -77,7 +77,7 @@ def main() -> int:
         return 2
     chosen = [known[name] for name in asked.group or known]
     if asked.gate or asked.gate_write:
-        return gate.run(chosen, asked.gate_write)
+        return gate.run(chosen, asked.gate_write, has_r=not asked.group)
     if asked.list:
         for group in chosen:
             print(f"{group.name} ({group.kind}): {', '.join(scenario.name for scenario in group.scenarios)}")

@@ -1,5 +1,6 @@
 """The regression gate: for each micro group, allocations have to equal those in bench/gate.json, and
-instructions may differ by 2 %.
+instructions may differ by 2 %. The same holds for the instructions of R's process for a request
+(group `r-process`), which are counted with the library in ROOKERY_LIB.
 
 The result does not depend on the load of the machine. An improvement has to be stored as well
 (`--gate-write`), because otherwise the next regression up to the old figure would pass. Only the
@@ -9,7 +10,9 @@ cells of our own programs are compared.
 import json
 import platform
 import re
+import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from . import build, machine
@@ -23,6 +26,8 @@ INSTRUCTIONS_WITHIN = 0.02
 # Start-up differs by some dozens of instructions between runs, which is more than 2 % of few
 # operations.
 FEWEST = 1_000
+# The group of the requests to R, which is gated only if all groups are.
+R_GROUP = "r-process"
 EXACT = ("allocs_per_op", "bytes_per_op", "peak_bytes")
 # Cases that depend on the kernel are not exact: those in micro.SOCKETS, and those with two threads.
 UNGATED = (*micro.SOCKETS, "arena/concurrent")
@@ -55,6 +60,17 @@ def _one(binary: Path, scenario: Scenario, contender: str) -> dict[str, float]:
     return figures
 
 
+def measure_r() -> dict[str, dict[str, float]]:
+    """Returns the instructions of R's process for each request. Raises RuntimeError."""
+    # This module is imported late, because it imports the modules of this package.
+    import instructions
+
+    if not (instructions.LIBRARY / "rookery").exists():
+        raise RuntimeError(f"{instructions.LIBRARY} has no package rookery")
+    machine.log(f"{R_GROUP}: {len(instructions.LEAST_POLLS)} cases")
+    return {work: {"instructions": round(instructions.at_least_polls(work))} for work in instructions.LEAST_POLLS}
+
+
 def compare(stored: dict, found: dict, instructions: bool = True) -> list[str]:
     """Returns the differences, one line each; none if the gate is passed."""
     before, now = (
@@ -79,28 +95,36 @@ def compare(stored: dict, found: dict, instructions: bool = True) -> list[str]:
 
 
 def toolchain() -> dict[str, str]:
-    """Returns what instruction counts depend on besides the source: the compiler and libc."""
+    """Returns what instruction counts depend on besides the source: the compiler and libc, and for
+    R's process the version of R.
+    """
     compiler = machine.run(["rustc", "--version"], 60).stdout.strip()
-    return {"compiler": compiler, "libc": " ".join(platform.libc_ver()), "processor": platform.machine()}
+    r = shutil.which("R") and machine.run(["R", "--version"], 60).stdout.partition("\n")[0]
+    return {"compiler": compiler, "libc": " ".join(platform.libc_ver()), "processor": platform.machine(), "r": r or "none"}
 
 
-def run(groups: list[Group], write: bool) -> int:
-    """Returns the exit status: 0 passed (or written), 1 something differs, 3 valgrind or a group's
-    binary is missing.
+def run(groups: list[Group], write: bool, has_r: bool) -> int:
+    """Compares the groups and, with `has_r`, R's process. Returns the exit status: 0 passed (or
+    written), 1 something differs, 3 valgrind, a group's binary or the R package is missing.
     """
     if not micro.has_callgrind():
         print("gate: MISSING: valgrind, which counts the instructions, is not installed")
         return 3
     gated = [group for group in groups if group.kind in ("micro", "ablation") and group.name not in UNGATED]
-    found: dict[str, dict] = {}
-    for group in gated:
-        try:
-            found[group.name] = measure(group)
-        except RuntimeError as error:
-            print(f"{group.name}: MISSING: {error}")
     stored = json.loads(PATH.read_text(encoding="utf-8"))
     here = toolchain()
-    is_comparable = all(stored[name] == value for name, value in here.items())
+    counts = {group.name: partial(measure, group) for group in gated}
+    if has_r and (write or stored.get("r") == here["r"]):
+        counts[R_GROUP] = measure_r
+    elif has_r:
+        print(f"gate: not R's process: gate.json counts instructions of {stored.get('r')}; this is {here['r']}")
+    found: dict[str, dict] = {}
+    for name, counted in counts.items():
+        try:
+            found[name] = counted()
+        except RuntimeError as error:
+            print(f"{name}: MISSING: {error}")
+    is_comparable = all(stored.get(name) == value for name, value in here.items() if name != "r")
     if write and not found:
         print("gate: nothing was measured, gate.json is left as it is")
         return 3
@@ -111,14 +135,14 @@ def run(groups: list[Group], write: bool) -> int:
         print(f"gate: wrote {sum(map(len, found.values()))} cases to {PATH}")
         return 0
     if not is_comparable:
-        was = ", ".join(stored[name] for name in here)
+        was = ", ".join(stored.get(name, "?") for name in here)
         print(f"gate: allocations only: gate.json counts instructions of {was}; this is {', '.join(here.values())}")
-    known = {group.name: stored["groups"].get(group.name, {}) for group in gated}
+    known = {name: stored["groups"].get(name, {}) for name in counts}
     complaints = compare(known, found, is_comparable)
     for line in complaints:
         print(f"gate: {line}")
     print(f"gate: {sum(map(len, found.values()))} cases, {len(complaints)} differ")
-    return 1 if complaints else 0 if len(found) == len(gated) else 3
+    return 1 if complaints else 0 if len(found) == len(counts) else 3
 
 
 def as_text(here: dict[str, str], groups: dict[str, dict]) -> str:
