@@ -61,8 +61,8 @@ pub struct WorkerRings {
     blocks: Arc<BodyBufferPool>,
     /// The records that the front end does not accept yet.
     unsent: VecDeque<Unsent>,
-    /// The exchanges whose responses waited and then could not be sent. Their WebSockets and streams
-    /// have not ended yet.
+    /// The exchanges whose responses waited and then could not be sent. Their WebSockets and
+    /// streams have not ended yet.
     unsendable: Vec<u64>,
     /// Whether records were sent since the front end was last seen awake or woken.
     is_unannounced: bool,
