@@ -416,6 +416,7 @@ pub(crate) fn with<T>(body: impl FnOnce(&mut Core) -> T) -> T {
 }
 
 /// Returns the C function that makes R take events.
+#[cfg(unix)]
 pub(crate) fn schedule() -> Option<extern "C" fn()> {
     SCHEDULE.get().map(|schedule| schedule.events)
 }
