@@ -215,9 +215,10 @@ fn workers_do_not_inherit_the_service_managers_variables() {
         let mut it = Running::start(installed.on_path(&mut command));
         let printed = it.await_line("heard: ");
         assert!(printed.trim_end().ends_with("heard:"), "{printed}");
-        // A worker inherits its own listener, its control channel and, if it may accept
+        // A worker inherits its control channel, the sockets of its rings and, if it may accept
         // connections, the service manager's socket.
-        let count = if workers == "1" { 3 } else { 2 };
+        let own = if cfg!(feature = "portable") { 5 } else { 3 };
+        let count = own + usize::from(workers == "1");
         assert!(
             it.await_line("sockets: ").ends_with(&format!("sockets: {count}\n")),
             "{}",

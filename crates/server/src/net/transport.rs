@@ -367,21 +367,14 @@ impl Transport {
         }
     }
 
-    /// Ends this side's direction of the stream as far as the system does not do so when the socket
-    /// is closed: over TLS by the alert `close_notify` (RFC 8446, 6.1). The caller drops the
-    /// transport afterwards, which sends the FIN.
-    pub(crate) fn end(&mut self) {
+    /// Ends this side's direction of the connection by a FIN. Over TLS, the alert `close_notify` is
+    /// sent first (RFC 8446, 6.1).
+    pub(crate) fn shut_down(&mut self) {
         match &mut self.channel {
             Channel::Tls(tls) => tls.send_close_notify(),
             Channel::Multiplexed(stream) => stream.shut_down(),
             Channel::Plain(_) | Channel::Placeholder => {}
         }
-    }
-
-    /// Ends this side's direction of the connection by a FIN. Over TLS, the alert `close_notify` is
-    /// sent first (RFC 8446, 6.1).
-    pub(crate) fn shut_down(&mut self) {
-        self.end();
         if let Some(socket) = self.socket() {
             socket.shut_down();
         }

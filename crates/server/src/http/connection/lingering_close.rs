@@ -75,11 +75,10 @@ pub(crate) async fn close(connection: &HttpConnection) {
     if connection.is_slow() {
         connection.transport.borrow_mut().disconnect_pipe();
     }
+    connection.transport.borrow_mut().shut_down();
     if !connection.has_unread_input.get() || !connection.may_linger.get() {
-        connection.transport.borrow_mut().end();
         return;
     }
-    connection.transport.borrow_mut().shut_down();
     connection.close_state.set(CloseState::Open);
     // The sweep allows the idle timeout, but this loop ends after the shorter close timeout.
     connection.activity.begin_lingering(connection.shared.connections.clock.now());

@@ -115,6 +115,8 @@ impl Rings {
                 }
                 _ => {}
             }
+            // Otherwise, a worker that sends records without end would block this thread.
+            tokio::task::yield_now().await;
         }
     }
 
@@ -132,5 +134,41 @@ impl Rings {
             Sleep::Polling => self.wakers.wake_worker(),
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use rookery_worker_protocol::SharedScoreboard;
+
+    use super::*;
+    use crate::worker_id::WorkerId;
+
+    #[test]
+    fn a_worker_that_sends_records_without_end_does_not_block_the_supervisor() {
+        let (scoreboard, _memory) = SharedScoreboard::create().unwrap();
+        let (end, wakers, handles) = RingEnd::create().unwrap();
+        let id = WorkerId::new().unwrap();
+        let backend = Backend::new((0, 1), 1, id, "/nonexistent".into(), scoreboard, (end, wakers));
+        let (mut worker, _wakers) = handles.attach().unwrap();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let is_done = Arc::clone(&is_over);
+        let sending = std::thread::spawn(move || {
+            let mut record = Vec::new();
+            let kind = Up::Ping { socket: 1 }.write(&mut record);
+            while !is_done.load(Ordering::Relaxed) {
+                let _ = worker.sender.send(kind, &record, None);
+            }
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let limit = Duration::from_millis(200);
+        let result = runtime.block_on(async {
+            tokio::time::timeout(limit, warm_up(backend, vec!["/".to_owned()])).await
+        });
+        is_over.store(true, Ordering::Relaxed);
+        sending.join().unwrap();
+        assert!(result.is_err(), "{result:?}");
     }
 }
