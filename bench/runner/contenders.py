@@ -27,7 +27,7 @@ CONTENDERS_LIB = Path(os.environ.get("ROOKERY_CONTENDERS") or build.TREE / ".loc
 # The library that has each R package. R finds httpuv by itself.
 PACKAGES = {"rookery": ROOKERY_LIB, "httpuv": None, "nanonext": CONTENDERS_LIB, "drogonR": CONTENDERS_LIB, "promises": None}
 # The shapes with several R processes, and the number of processes that serve requests.
-WORKERS = {"workers": 2, "spares": 2, "four": 4, "robin": 4}
+WORKERS = {"workers": 2, "workers-tls": 2, "workers-h2": 2, "spares": 2, "four": 4, "robin": 4}
 # The prefixes of the shapes `observed` and `off`, with the number of the program's workers; 0
 # stands for R's own serve().
 OBSERVED = {"": 0, "program-": 1, "workers-": 2}
@@ -58,7 +58,8 @@ def command(contender: str, port: int, workload: str) -> list[str]:
     handler through evalq, `rookery/alone` does not use the package later, and `ablation/timer` is
     the ablation's server with that patch. `rookery/tls` terminates TLS itself, and `nginx/tls` is
     nginx in front of Rookery. `rookery/workers`, `haproxy/workers`, `nginx/workers` and
-    `faucet/workers` are two R processes behind one address. `rookery/spares` has a third process in
+    `faucet/workers` are two R processes behind one address; `rookery/workers-tls` and
+    `rookery/workers-h2` are the first of them over TLS. `rookery/spares` has a third process in
     reserve, which has been warmed up. `rookery/four`, `haproxy/four` and `haproxy/robin` have four
     processes. `rookery/observed` and `rookery/off` are R's serve() with and without metrics by
     route, JSON log, request ids and traces; `program-` and `workers-` before the shape stand for
@@ -72,7 +73,7 @@ def command(contender: str, port: int, workload: str) -> list[str]:
         return [str(build.rust_binary("hyper")), str(port), workload]
     if contender == "ablation":
         return [str(build.ablation_binary(shape)), "serve", str(port), workload]
-    if shape in TLS_SHAPES:
+    if shape.endswith(TLS_SHAPES):
         build.certificate()
     if shape in WORKERS:
         return [str(word) for word in _workers(contender, shape, port, workload)]
@@ -110,6 +111,8 @@ def _workers(contender: str, shape: str, port: int, workload: str) -> list[objec
     program = ROOKERY_LIB / "rookery" / "exec" / "rookery"
     app = folder / ("plumber" if workload == "plumber" else "workers.R")
     options = ["--spares", 1, "--warmup", "/"] if shape == "spares" else []
+    if shape.endswith(TLS_SHAPES):
+        options = ["--tls-cert", build.OUT / "tls.crt", "--tls-key", build.OUT / "tls.key"]
     return ["env", *variables, program, "serve", app, "--workers", WORKERS[shape], "--port", port, "--no-log", *options]
 
 

@@ -30,7 +30,7 @@ class Server:
     @property
     def protocols(self) -> list[str]:
         """Returns the protocols for load/wsload.c: `tls`, `h2` or neither."""
-        return [shape for shape in TLS_SHAPES if self.contender.endswith(f"/{shape}")]
+        return [shape for shape in TLS_SHAPES if self.contender.endswith((f"/{shape}", f"-{shape}"))]
 
     @property
     def scheme(self) -> str:
