@@ -81,7 +81,8 @@ impl RingConnection {
             // SAFETY: the value owns the descriptor, which stays open and unchanged.
             unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }.ok()
         };
-        let registrations = wakers.watched_by_front_end().into_iter().filter_map(register);
+        let watched = wakers.watched_by_front_end().into_iter();
+        let registrations: Option<Vec<_>> = watched.map(register).collect();
         RingConnection {
             sender: RefCell::new(end.sender),
             receiver: RefCell::new(end.receiver),
@@ -94,8 +95,9 @@ impl RingConnection {
             received: RefCell::default(),
             unannounced: Cell::new(0),
             stall: Cell::default(),
-            is_over: Cell::new(false),
-            _registrations: registrations.collect(),
+            // A worker that cannot wake this thread gets no requests, and is replaced.
+            is_over: Cell::new(registrations.is_none()),
+            _registrations: registrations.unwrap_or_default(),
             wakers,
         }
     }

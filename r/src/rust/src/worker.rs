@@ -9,7 +9,9 @@ use std::sync::Arc;
 use rookery_exchange::{Command, Event, masked};
 use rookery_server::session_cookie::SessionCookie;
 use rookery_server::static_files::StaticFiles;
-use rookery_server::{ListenError, Listener, ListenerConfig, OriginPolicy, Supervision};
+use rookery_server::{
+    ListenError, Listener, ListenerConfig, OriginPolicy, Supervision, WorkerRings,
+};
 use rookery_worker_protocol::{Message, RState, Ticket, now};
 
 use crate::core::{self, Core, Worker, WorkerState};
@@ -181,9 +183,18 @@ impl Core {
             return false;
         };
         let Event::Request(exchange) = event else { return false };
+        // The listeners of this process apply their own rules.
+        if !WorkerRings::is_from_front_end(exchange.id()) {
+            return false;
+        }
         let host = exchange.header(b"host").unwrap_or_default();
-        let is_allowed = |origin| policy.allows(origin, host);
-        if !exchange.is_upgrade() || exchange.header(b"origin").is_none_or(is_allowed) {
+        let is_allowed = {
+            let mut origins = exchange.headers().filter(|header| header.name == b"origin");
+            let (first, second) = (origins.next(), origins.next());
+            // A request with two origins is not allowed.
+            first.is_none_or(|origin| second.is_none() && policy.allows(origin.value, host))
+        };
+        if !exchange.is_upgrade() || is_allowed {
             return false;
         }
         exchange.begin_response(403);

@@ -57,6 +57,11 @@ impl Announcements {
         had_some
     }
 
+    /// Returns true if the content of the last announcement is empty.
+    pub(in crate::runtime) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
     /// Returns the number and the content of the last announcement if it has not been sent yet.
     pub(in crate::runtime) fn unsent(&self) -> Option<(u64, &[u8])> {
         self.is_pending.then_some((self.number, &self.bytes[..]))

@@ -198,13 +198,14 @@ impl Supervision {
     pub fn announce(&self, files: &StaticFiles) -> bool {
         let (bytes, is_complete) = files.announcement(MAX_ANNOUNCEMENT_SIZE);
         let mut announcements = self.announcements();
+        let has_paths = !bytes.is_empty();
         // The message is sent while the lock is held, so that concurrent changes are sent in order.
         if announcements.change(bytes)
             && (!self.send_unsent(&mut announcements) || self.control.has_unsent())
         {
             self.channel_full.notify_one();
         }
-        is_complete
+        is_complete && announcements.is_empty() != has_paths
     }
 
     /// Waits, for a limited time, until the supervisor has applied the last announcement of static
@@ -232,7 +233,7 @@ impl Supervision {
             match self.control.announce(number, bytes) {
                 Ok(()) => announcements.on_sent(),
                 // The system accepts no message of this length, so the paths are not announced, and
-                // this process serves them.
+                // nobody serves them.
                 Err(error)
                     if error.kind() == io::ErrorKind::InvalidInput && announcements.empty() => {}
                 // The channel is full, or the supervisor has disconnected, which the I/O thread
@@ -355,7 +356,11 @@ async fn watch_rings(supervision: Arc<Supervision>) {
     // SAFETY: the watched value owns the descriptor, which stays open and unchanged.
     let watched =
         unsafe { AsyncFd::register_with_interest(wakers.watched_by_worker(), Interest::READABLE) };
-    let Ok(watched) = watched else { return };
+    let Ok(watched) = watched else {
+        // Without the registration, requests would wait until R looks for them by itself.
+        (supervision.on_request)(SupervisorRequest::Disconnected);
+        return;
+    };
     while let Ok(mut ready) = watched.readable().await {
         wakers.on_worker_woken();
         ready.clear_ready();

@@ -334,8 +334,9 @@ impl WorkerRings {
         } else if self.alarm.is_none_or(|alarm| alarm <= now) {
             // Setting a timer costs as much as everything else here, so one that is set is not
             // set again, although it may then expire early.
-            self.alarm = Some(now + MAX_DELAY);
-            if !self.wakers.wake_front_end_within(MAX_DELAY) {
+            if self.wakers.wake_front_end_within(MAX_DELAY) {
+                self.alarm = Some(now + MAX_DELAY);
+            } else {
                 self.flush();
             }
         }

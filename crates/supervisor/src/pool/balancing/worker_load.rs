@@ -259,6 +259,12 @@ impl PoolBackend {
         self.in_flight.borrow_mut().retain(|other| other.ticket != ticket);
     }
 
+    /// Subtracts one from the requests that were assigned to the worker, because R will never take
+    /// this one.
+    pub(in crate::pool) fn unassign(&self) {
+        self.assigned.set(self.assigned.get().saturating_sub(1));
+    }
+
     /// Subtracts one request from the worker's load, because the pool has received its response or
     /// has given up waiting for it.
     pub(in crate::pool) fn finish_request(&self) {

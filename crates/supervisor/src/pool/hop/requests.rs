@@ -79,6 +79,7 @@ pub(in crate::pool) fn send(pool: &PoolContext, assignment: Assignment) {
     let form = form(&request, &backend);
     if form == RequestForm::HeadOnly && !backend.entry.sees_heads() {
         backend.forget_request(ticket.ticket());
+        backend.unassign();
         backend.finish_request();
         return read_body(pool, request, true);
     }
@@ -112,6 +113,7 @@ pub(in crate::pool) fn send(pool: &PoolContext, assignment: Assignment) {
         hop.requests.borrow_mut().keep(sent);
     } else {
         in_rings.fetch_sub(1, Ordering::Release);
+        backend.unassign();
         pool.responder.reject(end(sent, &backend), ErrorReply::Unsendable);
     }
 }

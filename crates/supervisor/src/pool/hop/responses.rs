@@ -164,6 +164,7 @@ pub(super) fn on_declined(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, tic
     let one_less = |count: u64| count.checked_sub(1);
     let in_rings = &backend.entry.load.in_rings;
     let _ = in_rings.fetch_update(Ordering::Release, Ordering::Relaxed, one_less);
+    backend.unassign();
     let Some(sent) = take(backend, ticket) else { return };
     if backend.entry.scoreboard.has_begun(sent.ticket()) {
         return pool.responder.reject(end(sent, backend), ErrorReply::WorkerDied);

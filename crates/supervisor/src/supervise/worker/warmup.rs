@@ -10,7 +10,7 @@ use std::time::Duration;
 use rookery_exchange::wire::{Down, RequestForm, Up, read_response, write_request};
 use rookery_exchange::{Exchange, ResponseBody, StreamEnd, Version};
 use rookery_worker_protocol::now;
-use rookery_worker_protocol::rings::{RingEnd, RingWakers, Sleep};
+use rookery_worker_protocol::rings::{RingEnd, RingWakers, SendError, Sleep};
 
 use crate::backend::Backend;
 
@@ -32,7 +32,8 @@ pub(crate) enum WarmupResult {
 }
 
 /// Sends warm-up requests for all `paths` to a worker, one after the other, until one fails. The
-/// worker must not be in the registry yet. The caller must limit the time.
+/// worker must not be in the registry yet. The caller must limit the time, because a worker that
+/// has ended sends nothing.
 pub(super) async fn warm_up(backend: Arc<Backend>, paths: Vec<String>) -> WarmupResult {
     let Some((end, wakers)) = backend.take_rings() else {
         return WarmupResult::Failed("the worker is in use".to_owned());
@@ -75,12 +76,20 @@ impl Rings {
         let (query, times) = (exchange.query(), (0, now()));
         let mut record = Vec::new();
         write_request(&exchange, query, times, &mut record, &HEADERS, |_, _, _| ());
-        self.send(RequestForm::Complete.kind(), &record)?;
+        self.send(RequestForm::Complete.kind(), &record).await?;
         let (mut written, mut is_pulled) = (0, false);
+        // Whether the worker has to be told of the bytes that were read, and asked for more.
+        let (mut has_read, mut is_asked) = (false, false);
         loop {
             let Some(arrived) =
                 self.end.receiver.take(&mut record).map_err(|_| io::ErrorKind::InvalidData)?
             else {
+                if std::mem::take(&mut is_asked) {
+                    self.tell(Down::Pull { stream: id, written }).await?;
+                } else if std::mem::take(&mut has_read) {
+                    self.tell(Down::Written { stream: id, written }).await?;
+                }
+                has_read = false;
                 tokio::time::sleep(POLL_INTERVAL).await;
                 continue;
             };
@@ -92,42 +101,46 @@ impl Rings {
                         ResponseBody::Stream(stream) => is_pulled = stream.rules.is_pulled,
                         _ => return Ok(exchange.response().status()),
                     }
-                    if is_pulled {
-                        self.tell(Down::Pull { stream: id, written })?;
-                    }
+                    is_asked = is_pulled;
                 }
                 Up::Chunk { content, is_pushing, .. } => {
                     written += content.len() as u64;
-                    self.tell(if is_pulled && !is_pushing {
-                        Down::Pull { stream: id, written }
-                    } else {
-                        Down::Written { stream: id, written }
-                    })?;
+                    has_read = true;
+                    is_asked |= is_pulled && !is_pushing;
                 }
-                Up::ResumePulls { .. } => self.tell(Down::Pull { stream: id, written })?,
+                Up::ResumePulls { .. } => is_asked = true,
+                Up::SendHead { .. } => {}
                 Up::EndStream { .. } => {
-                    self.tell(Down::StreamEnded { stream: id, reason: StreamEnd::Done })?;
+                    self.tell(Down::StreamEnded { stream: id, reason: StreamEnd::Done }).await?;
                     return Ok(exchange.response().status());
                 }
                 Up::AbortStream { .. } => return Ok(500),
                 Up::Unsendable { .. } | Up::Declined { .. } => {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
-                _ => {}
+                // No such record concerns a request of this kind.
+                _ => return Err(io::ErrorKind::InvalidData.into()),
             }
             // Otherwise, a worker that sends records without end would block this thread.
             tokio::task::yield_now().await;
         }
     }
 
-    fn tell(&mut self, down: Down<'_>) -> io::Result<()> {
+    async fn tell(&mut self, down: Down<'_>) -> io::Result<()> {
         let mut record = Vec::new();
         let kind = down.write(&mut record);
-        self.send(kind, &record)
+        self.send(kind, &record).await
     }
 
-    fn send(&mut self, kind: u8, record: &[u8]) -> io::Result<()> {
-        self.end.sender.send(kind, record, None).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    async fn send(&mut self, kind: u8, record: &[u8]) -> io::Result<()> {
+        loop {
+            match self.end.sender.send(kind, record, None) {
+                Ok(()) => break,
+                Err(SendError::Full) => tokio::time::sleep(POLL_INTERVAL).await,
+                Err(SendError::Malformed) => return Err(io::ErrorKind::InvalidData.into()),
+                Err(SendError::System) => return Err(io::ErrorKind::OutOfMemory.into()),
+            }
+        }
         match self.end.peer_sleep.take_sleep() {
             Sleep::Awake => {}
             Sleep::Waiting => self.end.peer_sleep.wake(),
@@ -157,7 +170,7 @@ mod tests {
         let is_done = Arc::clone(&is_over);
         let sending = std::thread::spawn(move || {
             let mut record = Vec::new();
-            let kind = Up::Ping { socket: 1 }.write(&mut record);
+            let kind = Up::SendHead { stream: 1 }.write(&mut record);
             while !is_done.load(Ordering::Relaxed) {
                 let _ = worker.sender.send(kind, &record, None);
             }

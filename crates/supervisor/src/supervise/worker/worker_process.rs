@@ -17,7 +17,7 @@ use rookery_worker_protocol::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::exit_reason::ExitReason;
 use super::log_timer::LogTimer;
@@ -112,8 +112,8 @@ pub(crate) struct WorkerProcess {
     pub(crate) exit_reason: Option<ExitReason>,
     /// The timer of log lines about what the worker's drain waits for.
     pub(crate) drain_log: LogTimer,
-    /// Whether the warm-up requests to the worker have been sent.
-    is_warming: bool,
+    /// The task that sends the warm-up requests, which ends with this value.
+    warm_up: JoinSet<()>,
     /// Whether the WebSockets on connections that the worker has accepted itself are being closed.
     is_closing_sessions: bool,
     busy_ratio: Utilization,
@@ -220,7 +220,7 @@ impl WorkerProcess {
             exit_reason: None,
             was_preloaded: false,
             drain_log: LogTimer::default(),
-            is_warming: false,
+            warm_up: JoinSet::new(),
             is_closing_sessions: false,
             busy_ratio: Utilization::default(),
             start_time: SystemTime::now(),
@@ -314,7 +314,7 @@ impl WorkerProcess {
         let busy_time = self.backend.scoreboard.read().busy_time(time);
         let busy_ratio = self.busy_ratio.look(busy_time, time);
         let state = match self.phase {
-            WorkerPhase::Starting { .. } if self.is_warming => "warming",
+            WorkerPhase::Starting { .. } if !self.warm_up.is_empty() => "warming",
             WorkerPhase::Starting { .. } => "starting",
             WorkerPhase::Ready if !self.is_serving => "spare",
             WorkerPhase::Ready if self.backend.availability() == Availability::Suspended => {
@@ -355,13 +355,13 @@ impl WorkerProcess {
     /// the result.
     pub(crate) fn warm_up(&mut self, paths: &[String], events: &UnboundedSender<WorkerEvent>) {
         // A worker may report more than once that it is ready.
-        if std::mem::replace(&mut self.is_warming, true) {
+        if !self.warm_up.is_empty() {
             return;
         }
         let (backend, epoch, events) =
             (Arc::clone(&self.backend), self.start.epoch, events.clone());
         let paths = paths.to_vec();
-        tokio::task::spawn_local(async move {
+        self.warm_up.spawn_local(async move {
             // Sending fails only if the supervisor has ended.
             let _ = events.send(WorkerEvent::WarmedUp(epoch, warm_up(backend, paths).await));
         });
