@@ -8,10 +8,10 @@ use crate::descriptor;
 /// The maximum number of descriptors in a packet.
 pub const MAX_DESCRIPTORS: usize = 2;
 
-/// The size in words of a control buffer. If a peer passes more than [`MAX_DESCRIPTORS`], all of
-/// them are received, and then closed. Linux passes at most 253 descriptors in one packet
-/// (`SCM_MAX_FD`), and macOS 2048 bytes of control data. macOS does not close those for which the
-/// buffer is too small.
+/// The size in words of a control buffer, which has capacity for all descriptors that a system
+/// passes in one packet: at most 253 on Linux (`SCM_MAX_FD`), and 2048 bytes of control data on
+/// macOS. If a peer passes more than [`MAX_DESCRIPTORS`], all of them are received and then closed,
+/// because macOS does not close descriptors for which a buffer is too small.
 const CONTROL_WORDS: usize = 2048 / size_of::<u64>() + 8;
 
 /// Whether a sender must keep its descriptors open until the receiver has received them. macOS may
@@ -98,20 +98,21 @@ impl DescriptorChannel {
         }
     }
 
-    /// Receives a packet, and returns its number and its descriptors. They are closed when the
-    /// process executes another program.
+    /// Receives a packet, and returns its number and its descriptors. The descriptors are closed
+    /// when the process executes another program.
     ///
     /// # Errors
     /// Returns `WouldBlock` if no packet has arrived, `InvalidData` if the packet is not one that
     /// [`send`](Self::send) sends, and otherwise the system's error. The packet is lost, and all
     /// its descriptors are closed.
     ///
-    /// If this process can open no more descriptors, the error [`is_shortage`], and on Linux the
-    /// packet can be received later. On other systems the packet is lost as well.
+    /// If this process can open no more descriptors, returns an error for which [`is_shortage`]
+    /// returns true. On Linux, the packet is then kept and can be received later. On other systems
+    /// the packet is lost.
     pub fn receive(&self) -> io::Result<(u64, Descriptors)> {
-        // A packet whose descriptors this process cannot open would arrive without them, and they
-        // would be lost. So the packet is looked at, which also opens the descriptors, and only
-        // then removed.
+        // If this process cannot open the descriptors of a packet, the packet would arrive without
+        // descriptors, and these would be lost. So the packet is first read with `MSG_PEEK`, which
+        // opens the descriptors as well, and only then removed.
         let packet = self.receive_with(PEEK);
         let is_invalid = |error: &io::Error| error.kind() == io::ErrorKind::InvalidData;
         if PEEK != 0 && packet.as_ref().err().is_none_or(is_invalid) {

@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use crate::descriptor;
 
-/// The maximum number of packets that one call removes, because a peer could send them as fast as
-/// they are removed.
+/// The maximum number of packets that one call removes. Without a limit, a peer that sends packets
+/// as fast as they are removed could keep the call from returning.
 const MAX_CLEARED: usize = 64;
 
-/// One end of a connected pair of sockets. Each end wakes whoever waits for the other. The sockets
-/// carry packets instead of a stream, so that the end of a peer is not a wake-up that never ceases.
+/// One end of a connected pair of sockets. A packet that is sent by one end wakes the thread that
+/// waits for the other end. The sockets are datagram sockets: a stream socket would stay readable
+/// after its peer has been closed, and would wake its thread again and again.
 #[derive(Debug, Clone)]
 pub struct WakeSocket(Arc<OwnedFd>);
 
@@ -36,14 +37,15 @@ impl WakeSocket {
         WakeSocket(Arc::new(end))
     }
 
-    /// Returns the descriptor, which is readable once the peer has woken this end. Where changes
-    /// are watched (`EPOLLET`, `EV_CLEAR`), each wake-up is a change, as long as this end is
-    /// [cleared](Self::clear) from time to time.
+    /// Returns the descriptor, which is readable once the peer has woken this end. A watcher of
+    /// changes (`EPOLLET`, `EV_CLEAR`) sees each wake-up as a change, provided that this end is
+    /// [cleared](Self::clear) before its queue is full.
     pub fn descriptor(&self) -> &Arc<OwnedFd> {
         &self.0
     }
 
-    /// Wakes whoever waits for the other end. Never blocks, whatever the peer does with its end.
+    /// Wakes the thread that waits for the other end. Never blocks, whatever the peer does with the
+    /// other end.
     pub fn wake_peer(&self) {
         let flags = libc::MSG_DONTWAIT | descriptor::NO_SIGNAL;
         // If the queue of packets is full, the other end is readable already. Any other error means
@@ -138,7 +140,7 @@ mod tests {
             }
             is_over.store(true, std::sync::atomic::Ordering::Relaxed);
         });
-        // What fills the queue is a wake-up.
+        // The packets that fill the queue are wake-ups.
         assert!(time_of_wait(&theirs, LONG) < LONG / 2);
     }
 }

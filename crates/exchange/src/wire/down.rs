@@ -5,7 +5,7 @@ use crate::event::MessageKind;
 use crate::ids::{StreamId, WebSocketId};
 use crate::stream_flow_control::StreamEnd;
 
-/// What of a request the application sees first, and what the record contains.
+/// The form of a request's record: what the record contains, and what the application gets first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RequestForm {
@@ -32,17 +32,18 @@ pub enum Down<'a> {
     Request { form: RequestForm, content: &'a [u8] },
     /// A message from a WebSocket.
     Message { socket: WebSocketId, kind: MessageKind, content: &'a [u8] },
-    /// A WebSocket has ended.
+    /// The end of a WebSocket.
     Closed { socket: WebSocketId, code: u16, is_clean: bool, reason: &'a [u8] },
-    /// All messages to a WebSocket have been written.
+    /// A report that all messages to a WebSocket have been written, `sent` bytes in total.
     Drained { socket: WebSocketId, sent: u64 },
     /// The number of bytes of messages to a WebSocket that have been written so far.
     Sent { socket: WebSocketId, sent: u64 },
-    /// Asks for the next chunk of a streamed response, of which `written` bytes have been written.
+    /// A request for the next chunk of a streamed response, of which `written` bytes have been
+    /// written.
     Pull { stream: StreamId, written: u64 },
     /// The number of bytes of a streamed response that have been written so far.
     Written { stream: StreamId, written: u64 },
-    /// A streamed response has ended.
+    /// The end of a streamed response.
     StreamEnded { stream: StreamId, reason: StreamEnd },
 }
 

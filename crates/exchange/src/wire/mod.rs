@@ -2,9 +2,9 @@
 //! client's connection (the front end) and the process that runs the application (the worker).
 //! Numbers are little-endian, and texts have their length before them.
 //!
-//! A record consists of a kind and bytes. [`Down`] are the records to the worker, and [`Up`] those
-//! to the front end. The functions that read an `Up` accept nothing from a hostile worker that the
-//! application of one process could not do as well.
+//! A record consists of a kind and bytes. [`Down`] is a record to the worker, and [`Up`] a record
+//! to the front end. From a hostile worker, the functions that read an `Up` accept only what an
+//! application in the server's own process could do as well.
 
 mod down;
 mod reader;

@@ -16,11 +16,12 @@ const IS_HEAD_SEEN: u8 = 8;
 const HAS_CERTIFICATE: u8 = 16;
 const IS_BODY_FILE: u8 = 32;
 
-/// Appends a request to `out`. A body in a file must be sent beside the record. `ticket` and
-/// `queued_at` are the values that the exchange has in the other process, and `query` is the query
-/// to send. The headers `added` are sent beside those of the client. `header` calls its last
-/// argument with the value to send for a header of the client, or does not call it to leave the
-/// header out.
+/// Appends a request to `out`. The caller must send a body in a file beside the record. `ticket`
+/// and `queued_at` are the values that the exchange will have in the worker, and `query` is sent
+/// instead of the query of the exchange. The headers `added` are sent in addition to those of the
+/// client. `header` is called with the name and the value of each header of the client, and with a
+/// function. If `header` calls this function, the header is sent with the value that the function
+/// is given; otherwise the header is left out.
 pub fn write_request<'a>(
     exchange: &'a Exchange,
     query: &[u8],
@@ -73,9 +74,10 @@ pub fn write_request<'a>(
     exchange.body().segments().for_each(|segment| out.extend_from_slice(segment));
 }
 
-/// Reads a request that [`write_request`] has written. `number` gives the exchange's id in this
-/// process from its id in the other one. `file` is what was sent beside the record, and `blocks`
-/// has the buffers for large bodies in memory. Without `has_body`, only the head is read.
+/// Reads a request that [`write_request`] has written. `number` converts the id that the exchange
+/// has in the front end to the id in this process. `file` is the file that was sent beside the
+/// record, and `blocks` is the pool of buffers for large bodies in memory. If not `has_body`, only
+/// the head is read.
 ///
 /// # Errors
 /// Returns an error if the bytes are no request.
@@ -127,7 +129,7 @@ pub fn read_request(
         return Err(Malformed);
     }
     if body.len() > MAX_INLINE_BODY {
-        // R can use such a body without copying it.
+        // R can use a body in a buffer of the pool without copying the body.
         if let Some(block) = blocks.take(body.len()) {
             exchange.body_mut().use_block(block);
         }

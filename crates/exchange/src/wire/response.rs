@@ -22,8 +22,8 @@ const SENDS_HEAD_FIRST: u8 = 2;
 const IS_EVENTS: u8 = 4;
 const IS_COMPRESSIBLE: u8 = 8;
 
-/// Appends a response to `out`, after its ids. If `file_len` is given, the body is a file of this
-/// length, which the caller sends beside the record.
+/// Appends a response to `out`, which already contains the ids of the response. If `file_len` is
+/// given, the body is a file of this length, which the caller sends beside the record.
 pub(super) fn write(exchange: &Exchange, file_len: Option<u64>, out: &mut Vec<u8>) {
     let response = exchange.response();
     out.extend_from_slice(&response.status().to_le_bytes());
@@ -71,9 +71,9 @@ pub(super) fn write(exchange: &Exchange, file_len: Option<u64>, out: &mut Vec<u8
     }
 }
 
-/// Reads a response into the exchange of its request, and checks it. `content` is that of
-/// [`Up::Response`](super::Up::Response), and `file` was sent beside the record. At most
-/// `max_queue` bytes of a streamed response may wait for the client.
+/// Reads a response into the exchange of its request, and checks the response. `content` is the
+/// field of [`Up::Response`](super::Up::Response), and `file` is the file that was sent beside the
+/// record. At most `max_queue` bytes of a streamed response may wait for the client.
 ///
 /// # Errors
 /// Returns an error if the bytes are no response.

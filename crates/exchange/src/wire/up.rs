@@ -1,4 +1,4 @@
-//! The records to the front end, which a worker sends and which may be hostile.
+//! The records to the front end, which come from a worker that may be hostile.
 
 use super::{Malformed, Reader, kind, response, write_text};
 use crate::event::MessageKind;
@@ -15,33 +15,36 @@ const MAX_REASON: usize = 123;
 pub enum Up<'a> {
     /// A response. [`read_response`](super::read_response) reads its content.
     Response { exchange: ExchangeId, ticket: u64, content: &'a [u8] },
-    /// A response whose head is too long, so that the client gets an error.
+    /// A report that a response cannot be sent, because its head is too long or the system lacks
+    /// memory or descriptors for its body. The client gets an error.
     Unsendable { exchange: ExchangeId, ticket: u64 },
-    /// A request is given back, because the worker does not serve it. The application has not begun
-    /// it.
+    /// A request that the worker gives back, because no listener of the worker serves the request.
+    /// The application has not begun the request.
     Declined { exchange: ExchangeId, ticket: u64 },
-    /// The application wants the body of a request of which it has got only the head. If not
-    /// `is_head_seen`, it inspects the head again when the body has been received.
+    /// A command to receive the body of a request of which the application has got only the head.
+    /// If not `is_head_seen`, the application inspects the head again when the body has been
+    /// received.
     ReadBody { exchange: ExchangeId, ticket: u64, is_head_seen: bool },
     /// A message to a WebSocket. If `is_waiting`, the application waits until all messages have
     /// been written.
     Message { socket: WebSocketId, kind: MessageKind, is_waiting: bool, content: &'a [u8] },
-    /// Sends a ping to a WebSocket.
+    /// A command to send a ping to a WebSocket.
     Ping { socket: WebSocketId },
-    /// Closes a WebSocket.
+    /// A command to start the closing handshake of a WebSocket.
     Close { socket: WebSocketId, code: u16, reason: &'a [u8] },
-    /// Closes the connection of a WebSocket.
+    /// A command to close the connection of a WebSocket without a closing handshake.
     Abort { socket: WebSocketId },
-    /// A chunk of a streamed response. If `is_waiting`, the application waits until the client has
-    /// caught up.
+    /// A chunk of a streamed response. If `is_pushing`, the application sends further chunks
+    /// without being asked. If `is_waiting`, the application waits until the client has caught up.
     Chunk { stream: StreamId, is_pushing: bool, is_waiting: bool, content: &'a [u8] },
-    /// The application no longer sends chunks by itself.
+    /// A command to ask for chunks again, because the application no longer sends them unasked.
     ResumePulls { stream: StreamId },
-    /// Sends the head of a streamed response now.
+    /// A command to send the head of a streamed response now.
     SendHead { stream: StreamId },
-    /// A streamed response is complete.
+    /// The end of a streamed response that is complete.
     EndStream { stream: StreamId },
-    /// A streamed response cannot be completed.
+    /// The end of a streamed response that cannot be completed. `page` is the error page for the
+    /// client, and may be empty.
     AbortStream { stream: StreamId, reason: StreamEnd, page: &'a [u8] },
 }
 

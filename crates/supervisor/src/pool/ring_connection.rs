@@ -25,10 +25,11 @@ const WAKE_BATCH: u32 = 32;
 /// The maximum number of bytes that are kept for the next record.
 pub(in crate::pool) const MAX_KEPT_RECORD: usize = 256 << 10;
 
-/// The maximum number of records that wait until the worker returns blocks. No worker that takes
-/// records reaches this limit: what could be more is not sent or read before ([`has_capacity`]).
+/// The maximum number of records that wait until the worker returns blocks. A worker that takes
+/// records never reaches this limit, because reports and messages from WebSockets are held back
+/// long before (see [`has_unsent`]).
 ///
-/// [`has_capacity`]: RingConnection::has_capacity
+/// [`has_unsent`]: RingConnection::has_unsent
 const MAX_UNSENT_RECORDS: usize = 1 << 19;
 
 /// The number of bytes that a waiting record needs in addition to its content.
@@ -49,19 +50,20 @@ pub(in crate::pool) struct RingConnection {
     pub(in crate::pool) record: RefCell<Vec<u8>>,
     /// The record that is being read.
     pub(in crate::pool) received: RefCell<Vec<u8>>,
-    /// The number of records since the worker was last woken.
+    /// The number of records that were sent since the worker was last woken.
     unannounced: Cell<u32>,
-    /// The number of records at the last check for a stall, and the number of checks in a row at
-    /// which the worker had taken none of those that were new at the check before.
+    /// The number of records that had been sent at some earlier check for a stall, and the number
+    /// of checks since then. The worker had not taken the last of these records at any of them.
     pub(in crate::pool) stall: Cell<(usize, u32)>,
     /// Whether nothing is read from the worker any more, because it has violated the protocol or
     /// has ended.
     pub(in crate::pool) is_over: Cell<bool>,
-    /// Ends the sleep of this thread's runtime. Nothing waits for them.
+    /// The registrations by which the worker ends the sleep of this thread's runtime. No task waits
+    /// for them: the end of the sleep is enough.
     _registrations: Vec<AsyncFd<Arc<OwnedFd>>>,
 }
 
-/// A record that the worker has no block for yet.
+/// A record that waits for a free block, or for a descriptor of its file.
 struct Unsent {
     kind: u8,
     bytes: Vec<u8>,
@@ -75,7 +77,8 @@ impl fmt::Debug for RingConnection {
 }
 
 impl RingConnection {
-    /// Must be called within the runtime of the I/O thread.
+    /// Creates this process's end from the rings of a worker. Must be called within the runtime of
+    /// the I/O thread.
     pub(in crate::pool) fn new((end, wakers): (RingEnd, RingWakers)) -> RingConnection {
         let register = |fd| {
             // SAFETY: the value owns the descriptor, which stays open and unchanged.
@@ -120,6 +123,8 @@ impl RingConnection {
 
     // ---- sending ----
 
+    /// Sends a record. The worker is woken before this thread sleeps, or after [`WAKE_BATCH`]
+    /// records.
     pub(in crate::pool) fn send(&self, down: Down<'_>) {
         let mut record = self.record.take();
         record.clear();
@@ -138,12 +143,15 @@ impl RingConnection {
         self.keep_record(record);
     }
 
+    /// Keeps the memory of a record for the next record.
     pub(in crate::pool) fn keep_record(&self, record: Vec<u8>) {
         if record.capacity() <= MAX_KEPT_RECORD {
             self.record.replace(record);
         }
     }
 
+    /// Counts a record of which the worker must be told, and wakes the worker after [`WAKE_BATCH`]
+    /// of them.
     pub(in crate::pool) fn count_unannounced(&self) {
         self.unannounced.set(self.unannounced.get() + 1);
         if self.unannounced.get() >= WAKE_BATCH {
@@ -151,8 +159,8 @@ impl RingConnection {
         }
     }
 
-    /// Sends a record, or keeps it until there is a free block. Returns false if the system refuses
-    /// a descriptor to a record with a file.
+    /// Sends a record, or keeps the record until there is a free block. Returns false if the record
+    /// has a file for which the system provides no descriptor.
     pub(in crate::pool) fn send_record(&self, kind: u8, bytes: &[u8], file: Option<&File>) -> bool {
         if self.is_over.get() {
             return true;
@@ -186,7 +194,7 @@ impl RingConnection {
             let file = file.as_ref().map(File::as_fd);
             match self.sender.borrow_mut().send(*kind, bytes, file) {
                 Ok(()) => {}
-                // The system refuses a descriptor: later it may not.
+                // The system may provide a descriptor later.
                 Err(SendError::Full | SendError::System) => break,
                 Err(SendError::Malformed) => {
                     self.is_over.set(true);
@@ -203,7 +211,7 @@ impl RingConnection {
         unsent.is_empty() || self.is_over.get()
     }
 
-    /// Ends the use of the rings, because the worker has ended. Nothing waits for it any more.
+    /// Ends the use of the rings, because the worker has ended. Drops the records that wait.
     pub(in crate::pool) fn end(&self) {
         self.is_over.set(true);
         self.unsent.take();

@@ -28,10 +28,10 @@ pub fn create<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> io::Result<File>
     Ok(file)
 }
 
-/// Returns true if a descriptor may refer to a file that [`create`] has created, in this process or
-/// in another one, so that a thread that must not wait can read the file. Here, no process can
-/// change the file, and reading it never waits for a disk.
-pub fn is_one(file: BorrowedFd<'_>) -> bool {
+/// Returns true if a descriptor refers to a file like those that [`create`] creates. A thread that
+/// must not block can read such a file: on Linux, no process can change the file, and reading the
+/// file never waits for a disk.
+pub fn is_content_file(file: BorrowedFd<'_>) -> bool {
     // SAFETY: the call passes no memory. It fails for a descriptor that is not a file in memory.
     let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
     seals >= 0 && seals & SEALS == SEALS
@@ -47,9 +47,9 @@ mod tests {
     #[test]
     fn the_file_can_only_be_read() {
         let file = create([&b"one "[..], b"two"]).unwrap();
-        assert!(is_one(file.as_fd()));
+        assert!(is_content_file(file.as_fd()));
         assert_eq!(file.metadata().unwrap().len(), 7);
         assert!((&file).write_all(b"x").is_err() && file.set_len(3).is_err());
-        assert!(!is_one(tempfile::tempfile().unwrap().as_fd()));
+        assert!(!is_content_file(tempfile::tempfile().unwrap().as_fd()));
     }
 }

@@ -21,11 +21,11 @@ pub fn create<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> io::Result<File>
     Ok(file)
 }
 
-/// Returns true if a descriptor may refer to a file that [`create`] has created, in this process or
-/// in another one, so that a thread that must not wait can read the file. Here, this is true for
-/// every regular file without a name. What was just written is in the system's cache, but a hostile
-/// process can pass a file on a slow disk. On NFS, such files keep names, and are none.
-pub fn is_one(file: BorrowedFd<'_>) -> bool {
+/// Returns true if a descriptor refers to a file like those that [`create`] creates: a regular file
+/// without a name. Reading a file that was just written does not wait, because its contents are in
+/// the system's cache. But a hostile process can pass a file on a slow disk. On NFS, this function
+/// always returns false, because a removed file that is still open keeps a name there.
+pub fn is_content_file(file: BorrowedFd<'_>) -> bool {
     // SAFETY: a stat of zeros is valid.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: `stat` is valid for writes.
@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn the_file_has_its_contents_and_no_name() {
         let file = create([&b"one "[..], b"two"]).unwrap();
-        assert!(is_one(file.as_fd()) && crate::file::has_no_name(&file));
+        assert!(is_content_file(file.as_fd()) && crate::file::has_no_name(&file));
         let mut content = [0; 7];
         crate::file::read_exact_at(&file, &mut content, 0).unwrap();
         assert_eq!((&content, file.metadata().unwrap().len()), (b"one two", 7));
@@ -51,10 +51,10 @@ mod tests {
 
     #[test]
     fn files_with_names_and_other_descriptors_are_none() {
-        assert!(!is_one(tempfile::NamedTempFile::new().unwrap().as_file().as_fd()));
+        assert!(!is_content_file(tempfile::NamedTempFile::new().unwrap().as_file().as_fd()));
         let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        assert!(!is_one(socket.as_fd()));
-        assert!(!is_one(File::open("/dev/zero").unwrap().as_fd()));
-        assert!(!is_one(File::open("/").unwrap().as_fd()));
+        assert!(!is_content_file(socket.as_fd()));
+        assert!(!is_content_file(File::open("/dev/zero").unwrap().as_fd()));
+        assert!(!is_content_file(File::open("/").unwrap().as_fd()));
     }
 }

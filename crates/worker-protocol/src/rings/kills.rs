@@ -15,13 +15,14 @@ fn pair() -> (RingEnd, RingEnd) {
     (front, handles.attach().unwrap().0)
 }
 
-/// Runs `work` with an end that stops after the first store, the second, and so on, until it is not
-/// stopped any more. Calls `check` each time. Returns the number of stores.
+/// Calls `run` with 1, 2, and so on, until `run` returns true. `run` must stop an end of the rings
+/// after this number of stores, and must return true if the end made fewer stores. Returns the last
+/// number.
 fn at_every_store(mut run: impl FnMut(usize) -> bool) -> usize {
     (1..10_000).find(|stores| run(*stores)).expect("it comes to an end")
 }
 
-/// Takes all records. Returns their kinds, and checks their contents.
+/// Takes all records, and checks their kinds and contents. Returns the number of records.
 fn take_all(end: &mut RingEnd, expected: &[(u8, Vec<u8>, bool)]) -> usize {
     let mut out = Vec::new();
     let mut taken = 0;
@@ -49,7 +50,7 @@ fn a_sender_that_ends_at_any_store_has_sent_complete_records_only() {
     let mut seen = [false; 7];
     let stores = at_every_store(|stores| {
         let (mut front, mut worker) = pair();
-        // Blocks are used again, and the ring is not at its beginning.
+        // Afterwards, the records use returned blocks, and words after the first of the ring.
         for _ in 0..2 {
             while worker.sender.send(9, b"before", None).is_ok() {}
             let mut out = Vec::new();
@@ -64,7 +65,8 @@ fn a_sender_that_ends_at_any_store_has_sent_complete_records_only() {
             }
         });
         let taken = take_all(&mut front, &records);
-        // A record counts from the store of its word on, after which nothing more is stored.
+        // The last store of a record is that of its word. If the sender is stopped after that
+        // store, the record has been sent, although `send` has not returned.
         assert!(taken == returned || taken == returned + 1, "{stores}: {taken} {returned}");
         seen[taken] = true;
         end.is_some()
@@ -85,7 +87,7 @@ fn a_receiver_that_ends_at_any_store_does_no_harm_to_the_sender() {
             let mut out = Vec::new();
             (0..3).for_each(|_| drop(worker.receiver.take(&mut out).unwrap().unwrap()));
         });
-        // Only what was returned can be used again, and that once.
+        // Only blocks that were returned can be used again, and each of them only once.
         let sent = (0..BLOCKS).take_while(|_| front.sender.send(2, b"y", None).is_ok()).count();
         assert_eq!(front.sender.send(2, b"y", None), Err(SendError::Full));
         let stored = front.sender.mapping().sent_by(Side::FrontEnd);
@@ -125,9 +127,9 @@ fn requests_of_a_worker_that_ends_at_any_store_have_one_outcome_each() {
         for ticket in &tickets {
             front.sender.send(1, &ticket.word().to_le_bytes(), None).unwrap();
         }
-        // The front end has given up waiting for the third one.
+        // The front end has withdrawn the third request.
         assert!(scoreboard.withdraw(tickets[2]));
-        // What the application has done.
+        // The number of times that the application has begun each request.
         let mut effects = [0; 4];
         let end = stop_after(stores, || {
             let mut record = Vec::new();
@@ -149,7 +151,7 @@ fn requests_of_a_worker_that_ends_at_any_store_have_one_outcome_each() {
                 after_store();
             }
         });
-        // As the front end does it, once the process has ended.
+        // These are the steps of the front end after the end of the process.
         let mut answered = [false; 4];
         let mut record = Vec::new();
         while let Some(arrived) = front.receiver.take(&mut record).unwrap() {
@@ -175,6 +177,6 @@ fn requests_of_a_worker_that_ends_at_any_store_have_one_outcome_each() {
         }
         end.is_some()
     });
-    // Each of the three that were begun had each outcome.
+    // The withdrawn request had one outcome, and each of the other three had each outcome.
     assert_eq!(seen.len(), 3 * 3 + 1, "{stores} stores: {seen:?}");
 }

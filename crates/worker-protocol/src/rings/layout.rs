@@ -23,8 +23,8 @@ pub(crate) const WORDS: usize = match () {
     () => 1024,
 };
 
-/// The sizes of blocks, and how many of each there are in a slab. Most requests and responses fit
-/// into the smallest.
+/// The sizes of the blocks in a slab, and the number of blocks of each size. Most requests and
+/// responses fit into the smallest blocks.
 pub(crate) const CLASSES: [Class; 3] = if IS_MODEL {
     [
         Class { size: 1, count: 1 },
@@ -46,10 +46,11 @@ pub const MAX_RECORD_LEN: usize = if IS_MODEL { 4 } else { 80 << 10 };
 /// Whether loom runs the models of these rings, which must be small.
 const IS_MODEL: bool = cfg!(all(test, loom));
 
-/// Whether Miri runs the tests, which looks at all of the memory at each access.
+/// Whether the tests run under Miri. The rings must then be small, because each access makes Miri
+/// look at all of the memory.
 const IS_MIRI: bool = cfg!(all(test, miri));
 
-/// A size of blocks in a slab.
+/// A size class of the blocks in a slab.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Class {
     pub(crate) size: usize,
@@ -108,8 +109,8 @@ pub(crate) fn place(block: usize) -> Option<Place> {
     None
 }
 
-/// A word of the ring of records: the kind of a record, its block and its length. No such word is
-/// zero.
+/// The contents of a word of the ring of records: the kind of a record, its block and its length.
+/// The word of a record is never zero, because no kind is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) kind: u8,
@@ -132,8 +133,8 @@ impl Record {
         u64::from(self.kind) << 56 | flags | (self.block as u64) << 32 | self.len as u64
     }
 
-    /// Returns the record that a word describes. Returns `None` if it describes none, which only a
-    /// hostile process writes.
+    /// Returns the record that a word describes. Returns `None` if the word describes no record;
+    /// only a hostile process writes such a word.
     pub(crate) fn of_word(word: u64) -> Option<(Record, Place)> {
         let record = Record {
             kind: (word >> 56) as u8,
@@ -150,7 +151,8 @@ impl Record {
     }
 }
 
-/// A process that uses the rings, and the direction of its records.
+/// One of the two processes that use the rings. A side also names the direction in which that
+/// process sends records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     FrontEnd = 0,
@@ -166,17 +168,17 @@ impl Side {
     }
 }
 
-/// The shared memory.
+/// The contents of the shared memory.
 #[repr(C)]
 pub(crate) struct Shared {
     signature: Line<[AtomicU64; 3]>,
     /// The sleep word of each side.
     pub(crate) sleep: [Line<AtomicU32>; 2],
-    /// What each side sends.
+    /// The direction in which each side sends.
     pub(crate) sent_by: [Direction; 2],
 }
 
-/// The records of one sender.
+/// The rings and the slab by which one side sends records to the other.
 #[repr(C)]
 pub(crate) struct Direction {
     pub(crate) records: Line<[AtomicU64; WORDS]>,
@@ -195,7 +197,8 @@ impl Slab {
     ///
     /// # Safety
     /// - The block has at least this length, and `bytes` is not in the slab.
-    /// - Nothing else accesses the block. If a hostile process does, it receives other bytes.
+    /// - Nothing else accesses the block, except for a hostile process, which may then receive
+    ///   other bytes.
     pub(crate) unsafe fn write(&self, place: Place, bytes: &[u8]) {
         // SAFETY: the caller guarantees that the range is inside the slab.
         let start = unsafe { self.block(place) };
@@ -215,8 +218,8 @@ impl Slab {
     ///
     /// # Safety
     /// - The block has at least this length.
-    /// - The sender does not write to the block meanwhile. If a hostile process does, the bytes are
-    ///   copied or not, and the caller checks them.
+    /// - The sender does not write to the block meanwhile, except for a hostile process. The caller
+    ///   must therefore check the copied bytes.
     pub(crate) unsafe fn read(&self, place: Place, len: usize, out: &mut Vec<u8>) {
         out.reserve(len);
         // SAFETY: the caller guarantees that the range is inside the slab. `out` has capacity for
@@ -323,7 +326,7 @@ impl Mapping {
         unsafe { self.0.as_ref() }
     }
 
-    /// Returns the records of a sender.
+    /// Returns the rings and the slab by which a side sends records.
     pub(crate) fn sent_by(&self, sender: Side) -> &Direction {
         &self.shared().sent_by[sender as usize]
     }

@@ -15,15 +15,16 @@
 //!
 //! A word of a ring is zero if it is free. Neither side reads a position from the shared memory:
 //! the sender writes to its next word if that is zero, and the receiver takes its next word if that
-//! is not zero and then clears it. So no position can be corrupted by the other process, and a
-//! record moves one cache line of the ring between the processors instead of two.
+//! is not zero and then clears it. So the other process cannot corrupt a position, and each record
+//! moves one cache line between the processors: that of the word, and none of a shared position.
 //!
 //! Each record has a block of its own, and there are fewer blocks than words in a ring. A ring is
 //! therefore never full before its slab is ([`SendError::Full`]).
 //!
 //! A descriptor that belongs to a record crosses in a packet of a separate channel, which is sent
-//! before the record. Packets are numbered, and the block is the acknowledgement. The content of
-//! a record that is longer than a block is a file, whose descriptor crosses in the same way.
+//! before the record. Packets are numbered, and the return of a record's block acknowledges the
+//! packet of that record. The content of a record that is longer than a block is a file, whose
+//! descriptor is sent in the same way.
 //!
 //! # Order of accesses
 //! - A sender writes the block, and then the word with `Release`. The receiver reads the word with
@@ -34,12 +35,14 @@
 //!
 //! # What a hostile worker can do
 //! The worker maps all of the memory for writing. Therefore:
-//! - The supervisor reads nothing from the memory that it has itself written. Its positions and its
-//!   list of free blocks are in its own memory.
-//! - It checks each word: the kind, the block, the length, and whether a returned block was in use.
-//!   A word that fails is a [`Malformed`], after which the worker should be ended.
-//! - It copies a record before it reads it, because the worker could change the bytes meanwhile.
-//! - It never waits for the worker. A worker that does not return blocks gets no more records.
+//! - The supervisor keeps its positions and its list of free blocks in its own memory, and relies
+//!   on no value that it has itself written to the shared memory.
+//! - The supervisor checks each word: the kind, the block, the length, and whether a returned block
+//!   was in use. A wrong word is the error [`Malformed`], after which the worker should be ended.
+//! - The supervisor copies a record and then reads the copy, because the worker could change the
+//!   bytes of the block meanwhile.
+//! - The supervisor never waits for the worker. A worker that does not return blocks gets no more
+//!   records.
 //!
 //! The bytes of blocks are copied through raw pointers, and no reference to them is ever made.
 
@@ -111,8 +114,8 @@ impl RingEnd {
         }
     }
 
-    /// Creates the rings of a worker that will be started. Returns the front end's end, what wakes
-    /// each side, and the handles that the worker inherits.
+    /// Creates the rings of a worker that will be started. Returns the front end's end and wakers,
+    /// and the handles that the worker inherits.
     ///
     /// # Errors
     /// Returns the system's error if memory or descriptors have run out.
@@ -132,8 +135,8 @@ impl RingHandles {
     /// Maps the rings into this process, which is the worker.
     ///
     /// # Errors
-    /// Returns [`InvalidData`](io::ErrorKind::InvalidData) if the memory is something else or the
-    /// rings have another layout, and the system's error if the memory cannot be mapped.
+    /// Returns [`InvalidData`](io::ErrorKind::InvalidData) if the memory contains no rings or rings
+    /// with another layout, and the system's error if the memory cannot be mapped.
     pub fn attach(self) -> io::Result<(RingEnd, RingWakers)> {
         let memory = shared_memory::borrow(&self.memory);
         // Checked before mapping, because truncating unsealed memory would cause a SIGBUS later.

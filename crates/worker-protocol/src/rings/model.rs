@@ -29,8 +29,9 @@ fn model(work: impl Fn(RingEnd, RingEnd) + Send + Sync + 'static) {
         // The records of the models have no descriptors.
         let channel =
             || DescriptorChannel::from_end(std::fs::File::open("/dev/null").unwrap().into());
-        let front = RingEnd::new(Arc::clone(&mapping), channel(), Side::FrontEnd);
-        work(front, RingEnd::new(mapping, channel(), Side::Worker));
+        let waiters = Default::default;
+        let front = RingEnd::new(Arc::clone(&mapping), channel(), Side::FrontEnd, waiters());
+        work(front, RingEnd::new(mapping, channel(), Side::Worker, waiters()));
     });
 }
 
@@ -78,7 +79,7 @@ fn poll(end: &RingEnd, signal: &Signal) {
     end.own_sleep.set_awake();
 }
 
-/// A descriptor that is watched for being readable, with changes reported (`EPOLLET`).
+/// A model of a descriptor whose changes to being readable are reported (`EPOLLET`).
 #[derive(Default)]
 struct Signal(Mutex<bool>, Condvar);
 

@@ -22,7 +22,7 @@ pub struct Receiver {
     channel: Arc<DescriptorChannel>,
     /// The number of packets that were received through the channel.
     packets: u64,
-    /// The number of records that were taken. Only this receiver writes it.
+    /// The number of records that were taken. Only this receiver changes the number.
     taken: Arc<AtomicUsize>,
     /// The time since which this process has lacked the descriptors to take the next record.
     lacking_since: Option<Instant>,
@@ -41,13 +41,13 @@ pub struct Arrived {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
 
-/// The maximum length in bytes of a record to the front end. Longer content is sent as a file of
-/// its own.
+/// The maximum length in bytes of a record to the front end. Only a response body may be longer,
+/// because a long body is a file beside its record.
 pub const MAX_LONG_RECORD: usize = 256 << 20;
 
-/// The time for which a record to a worker waits until the worker can open the record's
-/// descriptors. A record to the front end waits longer: if clients have used up the descriptors of
-/// the front end, it would not help to end the worker.
+/// The maximum time for which a record waits because the worker that receives it cannot open the
+/// record's descriptors. A record to the front end waits without a limit: if clients have used up
+/// the descriptors of the front end, an error that ends the worker would not help.
 const MAX_SHORTAGE: Duration = Duration::from_secs(10);
 
 impl fmt::Display for Malformed {
@@ -95,7 +95,8 @@ impl Receiver {
         // copied or not, and the copy is checked by the caller.
         unsafe { direction.slab.0.read(place, record.len, out) };
         self.next_word().store(0, Release);
-        // There are fewer blocks than words, so this word is free, or the sender has not obeyed.
+        // There are fewer blocks than words, so only a sender that violates the protocol can have
+        // left a value in this word.
         direction.returns.0[taken % WORDS].store(record.block as u64 + 1, Release);
         self.taken.store(taken.wrapping_add(1), Relaxed);
         let [content, descriptor] = beside;
@@ -131,12 +132,12 @@ impl Receiver {
     #[cold]
     fn read_content(&self, content: OwnedFd, out: &mut Vec<u8>) -> Result<(), Malformed> {
         let len = out.first_chunk().copied().map(u64::from_le_bytes).ok_or(Malformed)?;
-        // The front end is trusted, and its limits are settings.
+        // A worker trusts the front end, whose limits are settings.
         let max = if self.sender == Side::Worker { MAX_LONG_RECORD } else { usize::MAX };
         let len = usize::try_from(len).ok().filter(|len| *len <= max).ok_or(Malformed)?;
         // Any other file could make this thread wait.
         let content = Some(File::from(content))
-            .filter(|content| content_file::is_one(content.as_fd()))
+            .filter(|content| content_file::is_content_file(content.as_fd()))
             .ok_or(Malformed)?;
         let has_all = content.metadata().is_ok_and(|metadata| metadata.len() >= len as u64);
         if !has_all {

@@ -26,10 +26,12 @@ pub struct Sender {
     /// The free blocks of each class. The block that was returned last is used first, because it is
     /// most likely in the processor's cache.
     free: [Vec<u16>; CLASSES.len()],
-    /// Whether the receiver has each block. Returned blocks are checked against it.
+    /// Whether the receiver has each block. A receiver that returns another block violates the
+    /// protocol.
     is_lent: Box<[bool; BLOCKS]>,
-    /// Blocks that the receiver has, and the descriptors that were sent with their records. They
-    /// are closed when a later record is sent. Empty unless [`KEEPS_SENT`].
+    /// The blocks that the receiver has, and copies of the descriptors that were sent with their
+    /// records. When the sender finds that a block was returned, the sender closes its copies.
+    /// Empty unless [`KEEPS_SENT`].
     kept: Vec<(usize, Vec<OwnedFd>)>,
 }
 
@@ -127,8 +129,8 @@ impl Sender {
         bytes: &[u8],
         descriptor: Option<BorrowedFd<'_>>,
     ) -> Result<(), SendError> {
-        // A packet without its record would be taken for that of the next one.
-        if !self.find_free_block()? {
+        // The receiver would take a packet whose record is not sent for that of the next record.
+        if !self.ensure_free_block()? {
             return Err(SendError::Full);
         }
         let content = if bytes.len() > MAX_RECORD_LEN {
@@ -184,7 +186,7 @@ impl Sender {
     }
 
     /// Returns true if a block of the largest class is free, into which every record fits.
-    fn find_free_block(&mut self) -> Result<bool, Malformed> {
+    fn ensure_free_block(&mut self) -> Result<bool, Malformed> {
         self.take_returns()?;
         Ok(!self.free[CLASSES.len() - 1].is_empty())
     }

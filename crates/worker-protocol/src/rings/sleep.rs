@@ -8,7 +8,7 @@ use super::layout::{Mapping, Side};
 use super::sync::{AtomicU32, fence};
 use super::wakers::Waiter;
 
-/// How a side sleeps, and thus how it is woken.
+/// The way in which a side sleeps, which determines how the side must be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Sleep {
@@ -16,7 +16,7 @@ pub enum Sleep {
     Awake = 0,
     /// The side sleeps in [`SleepWord::wait`].
     Waiting = 1,
-    /// The side sleeps where only a descriptor wakes it.
+    /// The side sleeps in a call that ends only when a descriptor becomes readable.
     Polling = 2,
 }
 
@@ -46,8 +46,9 @@ impl SleepWord {
         fence(SeqCst);
     }
 
-    /// Wakes this side from another thread of the same process, if it is in [`wait`](Self::wait) or
-    /// about to be. A side that sleeps in [`Sleep::Polling`] stays marked as asleep.
+    /// Wakes the thread of this side that is in [`wait`](Self::wait) or about to call it. Called on
+    /// another thread of the same process. A side that sleeps in [`Sleep::Polling`] is not woken,
+    /// and stays marked as asleep.
     pub fn wake_waiting(&self) {
         fence(SeqCst);
         let (waiting, awake) = (Sleep::Waiting as u32, Sleep::Awake as u32);
@@ -70,8 +71,9 @@ impl SleepWord {
 
     // ---- called by the other side, after it has sent records ----
 
-    /// Returns how this side sleeps, and marks it as awake. The caller wakes it: with
-    /// [`wake`](Self::wake), or by the descriptor.
+    /// Returns how this side sleeps, and marks this side as awake. The caller must then wake this
+    /// side: from [`Sleep::Waiting`] with [`wake`](Self::wake), from [`Sleep::Polling`] by making
+    /// the descriptor readable.
     pub fn take_sleep(&self) -> Sleep {
         fence(SeqCst);
         if self.word().load(Relaxed) == Sleep::Awake as u32 {
@@ -80,7 +82,7 @@ impl SleepWord {
         match self.word().swap(Sleep::Awake as u32, SeqCst) {
             0 => Sleep::Awake,
             1 => Sleep::Waiting,
-            // A hostile worker can write any value, and is woken for nothing.
+            // A hostile worker can write any other value. The only effect is a needless wake-up.
             _ => Sleep::Polling,
         }
     }

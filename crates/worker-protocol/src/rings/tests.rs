@@ -285,7 +285,7 @@ fn no_wake_up_is_lost_and_nothing_changes_between_threads() {
     });
     let (mut out, mut received, mut sent) = (Vec::new(), 0, 0_u64);
     while received < ROUNDS {
-        // From one to sixty records on the way.
+        // The number of records that have not come back varies from 1 to 60.
         while sent < ROUNDS && sent - received < 1 + received % 60 % BLOCKS as u64 {
             front.sender.send(3, &sent.to_le_bytes(), None).unwrap();
             sent += 1;
@@ -340,7 +340,7 @@ fn each_wake_up_is_a_change_although_nothing_is_read() {
     }
 }
 
-/// Waits for a record. A lost wake-up is a wait that lasts to its limit.
+/// Waits for a record. Panics if the wait lasts until its timeout, because a wake-up was then lost.
 fn wait(end: &RingEnd) {
     end.own_sleep.announce(Sleep::Waiting);
     if end.receiver.has_any() {

@@ -1,6 +1,7 @@
 //! A worker's end of the rings. The application's thread takes requests and messages directly from
 //! the memory that the supervisor's front end shares with this process, and writes responses there.
-//! The I/O thread only passes on the wake-up of an application that waits elsewhere.
+//! The I/O thread only passes on wake-ups to an application that waits outside `service()`, for
+//! example in package later.
 
 mod commands;
 mod heads;
@@ -31,8 +32,10 @@ use self::side_queue::RingQueue;
 // R keeps ids as doubles, which have 53 bits.
 const FROM_FRONT_END: u64 = 1 << 52;
 
-/// The times after which the front end is woken: see `Link::send`.
+/// The age of the oldest unannounced record at which the next record wakes a sleeping front end.
+/// The rule is that of `Link::send`.
 const COALESCE: Duration = Duration::from_micros(100);
+/// The time after which a timer wakes the front end if the application sends no further record.
 const MAX_DELAY: Duration = Duration::from_micros(500);
 
 /// The time for which the application's thread sleeps if the front end takes no records, or this
@@ -61,8 +64,8 @@ pub struct WorkerRings {
     blocks: Arc<BodyBufferPool>,
     /// The records that the front end does not accept yet.
     unsent: VecDeque<Unsent>,
-    /// The exchanges whose responses waited and then could not be sent. Their WebSockets and
-    /// streams have not ended yet.
+    /// The ids of exchanges whose responses waited and then could not be sent. The WebSockets and
+    /// streams of these exchanges must still be ended.
     unsendable: Vec<u64>,
     /// Whether records were sent since the front end was last seen awake or woken.
     is_unannounced: bool,
@@ -72,8 +75,8 @@ pub struct WorkerRings {
     alarm: Option<Instant>,
     /// The requests of which the application has got only the heads.
     heads: ById<Head>,
-    /// The tickets of requests whose heads the application still holds, although it will get them
-    /// again.
+    /// The tickets of requests that the application still has as heads, and that the front end will
+    /// send again with their bodies. The application's response to such a head is dropped.
     abandoned: Vec<u64>,
     sockets: ById<Socket>,
     streams: ById<Stream>,
@@ -108,7 +111,7 @@ struct Stream {
 
 type ById<T> = HashMap<u64, T, BuildHasherDefault<IdHasher>>;
 
-/// A hasher for ids, which no client chooses.
+/// A hasher for ids, which need not resist attacks, because no client chooses an id.
 #[derive(Debug, Default)]
 struct IdHasher(u64);
 
@@ -127,8 +130,8 @@ impl Hasher for IdHasher {
 }
 
 impl Stream {
-    /// Records the number of bytes that the front end has written so far.
-    /// Returns true if the application has waited for this.
+    /// Records the number of bytes that the front end has written so far. Returns true if the
+    /// application has waited until so few bytes wait for the client.
     fn set_written(&mut self, written: u64) -> bool {
         let more = written.saturating_sub(self.written);
         self.written += more;
@@ -174,21 +177,21 @@ impl WorkerRings {
         id & FROM_FRONT_END != 0
     }
 
-    /// Returns the number of requests that the application has not answered, and of its open
-    /// WebSockets and streamed responses. Records that the front end does not accept yet count as
-    /// one more, because they would be lost if this process ended.
+    /// Returns the sum of the requests without a response, the open WebSockets and the open
+    /// streamed responses. Adds one if records wait for the front end, because these records would
+    /// be lost if this process ended.
     pub fn open(&self) -> usize {
         let unsent = usize::from(!self.unsent.is_empty());
         self.unanswered + self.sockets.len() + self.streams.len() + unsent
     }
 
-    /// Takes the next event. If there is none, wakes the front end to take what was sent.
-    /// `listener` is the listener that serves the requests of the front end. If there is none,
-    /// requests are given back to the front end.
+    /// Takes the next event. If there is no event, sends the records that wait and wakes the front
+    /// end to take records. `listener` is the listener that serves the requests of the front end.
+    /// Without a listener, requests are given back to the front end.
     ///
     /// # Errors
-    /// Returns an error if a record is invalid, or if this process has had no more descriptors for
-    /// ten seconds. No further record can be taken.
+    /// Returns an error if a record is invalid, or if this process has lacked descriptors for ten
+    /// seconds. After an error, no further record can be taken.
     pub fn next(
         &mut self,
         listener: Option<ListenerId>,
@@ -207,7 +210,7 @@ impl WorkerRings {
             };
             let record = std::mem::take(&mut self.record);
             let file = arrived.descriptor.map(File::from);
-            let event = self.event(arrived.kind, &record, file, listener, link);
+            let event = self.on_record(arrived.kind, &record, file, listener, link);
             self.keep_record(record);
             if let Some(event) = event? {
                 link.count_taken_from_side();
@@ -222,7 +225,8 @@ impl WorkerRings {
         }
     }
 
-    fn event(
+    /// Carries out a record. Returns the event that the record is for the application, if any.
+    fn on_record(
         &mut self,
         kind: u8,
         record: &[u8],
@@ -321,8 +325,9 @@ impl WorkerRings {
         }
     }
 
-    /// Wakes a sleeping front end if the oldest record has waited, and otherwise makes sure that it
-    /// wakes soon. Without a timer, wakes it at once.
+    /// Wakes a sleeping front end if the oldest unannounced record has waited for [`COALESCE`].
+    /// Otherwise sets a timer that wakes the front end soon. Where there is no timer, wakes the
+    /// front end at once.
     fn announce_in_time(&mut self) {
         self.is_unannounced = true;
         if !self.front_end_sleep.is_asleep() {

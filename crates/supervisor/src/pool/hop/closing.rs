@@ -13,8 +13,8 @@ use crate::pool::responder::Responder;
 pub(super) const SERVICE_RESTART: u16 = 1012;
 
 /// The average interval at which the pool closes the WebSockets of a worker that is about to end.
-/// They are not closed all at once, because their pages reconnect and R needs about this time to
-/// serve each of them.
+/// The WebSockets are not closed all at once, because their pages reconnect and R needs about this
+/// time to serve each page.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Returns the delay after which to close a WebSocket whose worker will end after the time

@@ -18,7 +18,9 @@ use crate::pool::ring_connection::SentRequest;
 /// process had begun the request. After that the client gets 503.
 const MAX_RETURNS: u32 = 2;
 
-/// Updates the list of workers after the workers or their states have changed.
+/// Updates the list of workers after the workers or their states have changed. Rejects requests
+/// that have timed out, ends everything that belongs to workers that have ended, and schedules the
+/// closing of the WebSockets of workers that are about to end.
 pub(in crate::pool) fn follow_workers(pool: &Rc<PoolContext>) {
     let workers = pool.balancer.backends();
     let before = pool.hops.workers.replace(workers);
@@ -44,11 +46,12 @@ fn reject_timed_out(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>) {
     }
 }
 
-/// Deals with what a worker leaves behind that has ended and can write nothing any more.
+/// Takes the last records of a worker whose process has ended, and then ends or moves all of its
+/// requests, streams and WebSockets.
 fn on_death(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>) {
     let hop = &backend.rings;
-    // Everything that was published completely counts. Another process that has the memory, such as
-    // a child of the worker, may still write to it.
+    // The number of records is limited, because another process that has the memory, such as a
+    // child of the worker, may still write to the memory.
     let taken = || hop.receiver.borrow().taken();
     let last = taken() + MAX_RECORDS;
     while taken() < last && !hop.is_over.get() && hop.receiver.borrow().has_any() {
@@ -76,9 +79,9 @@ fn on_death(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>) {
     }
 }
 
-/// Returns true if another worker may process a request after its worker died while R was
-/// processing it. This is allowed only once per request, because the request itself may be the
-/// cause of the death.
+/// Returns true if another worker may process a request whose worker died after R had begun the
+/// request. A request may be retried only once in this way, because the request itself may have
+/// caused the death.
 fn may_retry_begun(limits: &PoolLimits, request: &QueuedRequest) -> bool {
     let exchange = &request.exchange;
     let is_safe =
@@ -86,6 +89,7 @@ fn may_retry_begun(limits: &PoolLimits, request: &QueuedRequest) -> bool {
     limits.retry_safe_methods && is_safe && request.deaths == 1
 }
 
+/// Retries or rejects a request that R had begun when its worker ended.
 fn on_begun_lost(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, sent: SentRequest) {
     let waited = sent.waited;
     let mut request = end(sent, backend);
@@ -98,8 +102,8 @@ fn on_begun_lost(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, sent: SentRe
     }
 }
 
-/// Sends a request that its worker will not begin to another worker, or rejects it if that has
-/// happened too often.
+/// Queues a request for another worker, because its worker will not begin the request. Rejects a
+/// request that has been queued again too often.
 pub(super) fn requeue_unbegun(
     pool: &Rc<PoolContext>,
     backend: &Rc<PoolBackend>,

@@ -6,9 +6,10 @@
 //!   server <-Command- receive        <---Up--- worker's R thread
 //! ```
 //!
-//! A worker may write anything. What it sends is copied, and checked by `wire::Up`; ids and tickets
-//! that are not the worker's own are late, and are ignored. The first invalid record ends the
-//! worker.
+//! A worker may write anything to the memory. Each record of a worker is copied, and the copy is
+//! checked by `wire::Up`. A record with an id or a ticket that the worker does not have is ignored,
+//! because even a correct worker sends such a record if it does not know yet that the request,
+//! stream or WebSocket has ended. The first invalid record ends the worker.
 
 mod closing;
 mod ending;
@@ -41,15 +42,15 @@ pub(super) use self::withdrawal::{wake_stalled, withdraw_late, withdraw_overdue}
 const MAX_UNSENT: usize = 8 << 20;
 
 /// The maximum number of records that are taken from one worker before other tasks of this thread
-/// run. A record that is longer than a block counts as many.
+/// run. After a record of more than [`MAX_KEPT_RECORD`] bytes, the other tasks run at once.
 const MAX_RECORDS: usize = 1024;
 
-/// The number of times that this thread does not sleep because records have arrived, before other
-/// tasks run.
+/// The number of times in a row that this thread may refuse to sleep because records have arrived.
+/// After this number, the other tasks of this thread run first.
 const MAX_REFUSALS: u32 = 16;
 
-/// The interval in which this thread looks whether the worker has returned blocks or this process
-/// can open descriptors again, while records wait for them.
+/// The interval at which this thread tries again to send or take records that wait, because the
+/// worker has not returned blocks or this process cannot open descriptors.
 const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Announces to all workers that this thread is about to sleep. Returns false if records have
@@ -78,8 +79,9 @@ pub(super) fn on_wake(pool: &PoolContext) {
     workers.iter().for_each(|backend| backend.rings.own_sleep.set_awake());
 }
 
-/// Takes what the workers have sent, assigns further requests, and wakes the workers that have got
-/// any. Called before this thread sleeps, when the server takes the commands of the pool.
+/// Takes the records that the workers have sent, assigns further requests, and wakes the workers to
+/// which records have been sent. Called before this thread sleeps, when the server takes the
+/// commands of the pool.
 pub(super) fn run(pool: &Rc<PoolContext>, dispatch: Dispatch) {
     let mut has_responses = false;
     for backend in pool.hops.workers.borrow().iter() {
@@ -94,7 +96,7 @@ pub(super) fn run(pool: &Rc<PoolContext>, dispatch: Dispatch) {
         let hop = &backend.rings;
         is_sent &= hop.flush() && !hop.receiver.borrow().lacks_descriptors();
         if hop.is_over.get() {
-            // It gets nothing any more, and the supervisor kills it.
+            // The worker gets no more requests, and the supervisor kills the worker.
             backend.entry.set_violating();
         }
     }
@@ -111,7 +113,8 @@ pub(super) fn run(pool: &Rc<PoolContext>, dispatch: Dispatch) {
     }
 }
 
-/// Takes what a worker has sent. Returns true if responses have arrived.
+/// Takes the records that a worker has sent, and carries them out. Returns true if responses have
+/// arrived.
 fn receive(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>) -> bool {
     let hop = &backend.rings;
     if hop.is_over.get() {
@@ -155,7 +158,7 @@ fn receive(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>) -> bool {
                 true
             }
             Up::Ping { socket } | Up::Close { socket, .. } | Up::Abort { socket } => {
-                sockets::command(pool, backend, socket, up);
+                sockets::carry_out(pool, backend, socket, up);
                 true
             }
             Up::Chunk { stream, .. }
@@ -163,7 +166,7 @@ fn receive(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>) -> bool {
             | Up::SendHead { stream }
             | Up::EndStream { stream }
             | Up::AbortStream { stream, .. } => {
-                streams::command(pool, backend, stream, up);
+                streams::carry_out(pool, backend, stream, up);
                 true
             }
         };

@@ -40,8 +40,8 @@ pub(super) fn end(sent: SentRequest, backend: &PoolBackend) -> QueuedRequest {
     sent.request
 }
 
-/// Takes a request back, so that it can be sent to another worker. The session that is reserved for
-/// it at this one is not needed any more.
+/// Takes a request back from its worker, so that the request can be sent to another worker.
+/// Releases the session that was reserved for the request at its worker.
 pub(super) fn take_back(sent: SentRequest, backend: &PoolBackend) -> QueuedRequest {
     let request = end(sent, backend);
     if request.has_reservation() {
@@ -50,6 +50,7 @@ pub(super) fn take_back(sent: SentRequest, backend: &PoolBackend) -> QueuedReque
     request
 }
 
+/// Returns the form in which a request is sent to a worker.
 fn form(request: &QueuedRequest, backend: &PoolBackend) -> RequestForm {
     let exchange = &request.exchange;
     if request.is_head_only {
@@ -103,7 +104,7 @@ pub(in crate::pool) fn send(pool: &PoolContext, assignment: Assignment) {
         BodySource::Empty | BodySource::Memory => None,
     };
     let in_rings = &backend.entry.load.in_rings;
-    // Before R can take the request.
+    // R must not be able to take a request that is not counted yet.
     in_rings.fetch_add(1, Ordering::Release);
     let is_sent = hop.send_record(form.kind(), &record, file);
     hop.keep_record(record);
@@ -131,7 +132,7 @@ fn write(
     let query = if is_upgrade && is_sticky && is_only_affinity(query) { b"" } else { query };
     let mut length = [0; 20];
     let length = decimal(exchange.body().len(), &mut length);
-    // What the client says about a body that has not been received is passed on as it is.
+    // If the body has not been received, the client's own headers about the body are passed on.
     let is_head_only = form == RequestForm::HeadOnly;
     let has_length = !exchange.body().is_empty()
         || (exchange.header(b"content-length").is_some() && !is_head_only);

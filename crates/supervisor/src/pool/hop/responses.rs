@@ -18,6 +18,8 @@ use crate::pool::context::PoolContext;
 use crate::pool::error_reply::ErrorReply;
 use crate::pool::ring_connection::{RingConnection, SentRequest};
 
+/// Removes and returns the request that was sent to this worker with a ticket, or returns `None` if
+/// the response is late.
 fn take(backend: &PoolBackend, ticket: u64) -> Option<SentRequest> {
     backend.rings.requests.borrow_mut().take(Ticket::of_word(ticket)?)
 }
@@ -57,7 +59,8 @@ pub(super) fn on_response(
     let (counters, response_time) =
         (pool.responder.counters(), now.saturating_duration_since(sent_at));
     request.exchange.update_upstream_log(|upstream| upstream.response_time = Some(response_time));
-    // Read before the ticket is released, because the next request with it gets another report.
+    // The report is read before the ticket is released, because the next request at the same place
+    // overwrites the report.
     if let Some(report) = backend.entry.scoreboard.request_report(ticket) {
         request.exchange.set_app_times(AppTimes { queue: report.queue, app: report.r });
         if !report.route().is_empty() {
@@ -122,19 +125,20 @@ pub(super) fn on_read_body(
 }
 
 /// Tells the worker that the stream or WebSocket of a late response has ended. A worker ignores the
-/// end of one that it does not have.
+/// end of a stream or WebSocket that it does not have, so both ends can be sent.
 fn end_late(hop: &RingConnection, id: ExchangeId) {
     hop.send(Down::StreamEnded { stream: id, reason: StreamEnd::Timeout });
     hop.send(Down::Closed { socket: id, code: 1006, is_clean: false, reason: b"" });
 }
 
-/// Reads a short body that crossed in a file in memory, so that it is sent together with the head,
-/// and a script can be inserted into it. Returns false if it is shorter than announced.
+/// Reads a short body that was sent as a file in memory, so that the server can send the body
+/// together with the head and can insert a script into the body. Returns false if the body is
+/// shorter than announced.
 fn read_short_body(pool: &PoolContext, exchange: &mut Exchange) -> bool {
     let ResponseBody::File { file, len } = exchange.response().body() else { return true };
     let len = usize::try_from(*len).unwrap_or(usize::MAX);
     // Any other file could make this thread wait for a disk.
-    if len as u64 > pool.limits.max_whole_body || !content_file::is_one(file.as_fd()) {
+    if len as u64 > pool.limits.max_whole_body || !content_file::is_content_file(file.as_fd()) {
         return true;
     }
     let mut body = vec![0; len];
@@ -157,8 +161,8 @@ pub(super) fn on_unsendable(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, t
     }
 }
 
-/// Sends a request to another worker, because this one does not serve it any more. The request's
-/// limit of returns applies, so that a worker cannot decline forever.
+/// Queues a request for another worker, because this worker does not serve the request any more. A
+/// request that has been returned too often is rejected, so that workers cannot decline it forever.
 pub(super) fn on_declined(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, ticket: u64) {
     // R has not taken the request, and never will.
     let one_less = |count: u64| count.checked_sub(1);

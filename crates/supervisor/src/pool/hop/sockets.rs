@@ -1,4 +1,5 @@
-//! WebSockets whose messages cross to a worker. This process owns the frames.
+//! WebSockets whose messages are sent to a worker. This process reads and writes the frames, and
+//! the worker gets complete messages.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,7 +15,7 @@ use super::state::HopSocket;
 use crate::pool::balancing::worker_load::PoolBackend;
 use crate::pool::context::PoolContext;
 
-/// The number of written bytes after which the worker is told of them.
+/// The number of written bytes after which this process reports them to the worker.
 const REPORT_BYTES: u64 = 256 << 10;
 
 /// Opens a WebSocket that a worker has accepted.
@@ -111,7 +112,7 @@ pub(super) fn send(
         backlog.await_drained();
     }
     let sent = backlog.written();
-    // A worker that takes no records is told later. Otherwise the reports would pile up.
+    // A worker that takes no records gets its report later, because reports would pile up.
     let hop = &backend.rings;
     if hop.has_capacity() && sent.saturating_sub(reported.get()) >= REPORT_BYTES {
         reported.set(sent);
@@ -124,7 +125,7 @@ pub(super) fn send(
 }
 
 /// Carries out a worker's command for one of its WebSockets.
-pub(super) fn command(
+pub(super) fn carry_out(
     pool: &PoolContext,
     backend: &Rc<PoolBackend>,
     socket: WebSocketId,

@@ -28,6 +28,7 @@ pub(in crate::pool) struct Hops {
 #[derive(Default)]
 pub(in crate::pool) struct HopSockets(pub(super) RefCell<HashMap<WebSocketId, HopSocket>>);
 
+/// A WebSocket whose messages are sent to a worker.
 pub(super) struct HopSocket {
     pub(super) backend: Rc<PoolBackend>,
     pub(super) backlog: Arc<SendBacklog>,
@@ -53,10 +54,12 @@ pub(in crate::pool) struct HopStreams {
     pub(super) written: Arc<WrittenStreams>,
 }
 
+/// A streamed response whose chunks come from a worker.
 pub(super) struct HopStream {
     pub(super) backend: Rc<PoolBackend>,
     pub(super) flow: Arc<StreamFlow>,
-    pub(super) observed: Arc<AtomicBool>,
+    /// Whether the stream is in the list of [`WrittenStreams`] already.
+    pub(super) is_noted: Arc<AtomicBool>,
     /// Whether the application produces chunks on demand.
     pub(super) is_pulled: bool,
     /// The number of written bytes of which the worker was told.
@@ -65,11 +68,11 @@ pub(super) struct HopStream {
     pub(super) is_waiting: Cell<bool>,
 }
 
-/// The streams of which bytes have been written.
+/// The list of the streams of which bytes have been written since the last report.
 #[derive(Debug, Default)]
 pub(super) struct WrittenStreams(pub(super) Mutex<Vec<StreamId>>);
 
-/// Notes that bytes of a stream have been written.
+/// The observer of a stream, which adds the stream to `written` when bytes have been written.
 #[derive(Debug)]
 pub(super) struct Observer {
     pub(super) stream: StreamId,

@@ -1,5 +1,6 @@
-//! Streamed responses whose chunks come from a worker. This process counts the bytes that wait for
-//! the client, and the worker counts them as well: it may send as many as this process has written.
+//! Streamed responses whose chunks come from a worker. This process reports to the worker how many
+//! bytes have been written to the client. From these reports, the worker knows how many bytes still
+//! wait for the client, and when the application must pause.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,14 +16,16 @@ use super::state::{HopStream, Observer};
 use crate::pool::balancing::worker_load::PoolBackend;
 use crate::pool::context::PoolContext;
 
-/// The number of written bytes after which the worker is told of them at once.
+/// The number of written bytes after which this process reports them to the worker, even if more
+/// bytes still wait for the client.
 const REPORT_BYTES: u64 = 16 << 10;
 
 /// Opens the streamed response of an exchange.
 pub(super) fn open(pool: &PoolContext, backend: &Rc<PoolBackend>, exchange: &mut Exchange) {
     let ResponseBody::Stream(mut body) = exchange.response_mut().take_body() else { return };
-    // A server that stops waits for the end of pulled streams but ends pushed ones. Only the end of
-    // the worker ends this stream, unless it consists of events.
+    // A server that stops waits for the end of pulled streams but ends pushed ones. A pushed stream
+    // of a worker is therefore marked as pulled, so that the worker ends the stream and not the
+    // server. Streams of events are not marked.
     let is_pulled = body.rules.is_pulled;
     body.rules.is_pulled |= !body.rules.is_events;
     let streams = &pool.hops.streams;
@@ -35,7 +38,7 @@ pub(super) fn open(pool: &PoolContext, backend: &Rc<PoolBackend>, exchange: &mut
     let stream = HopStream {
         backend: Rc::clone(backend),
         flow: Arc::clone(&body.flow),
-        observed: is_noted,
+        is_noted,
         is_pulled,
         reported: Cell::new(0),
         is_waiting: Cell::new(false),
@@ -57,12 +60,12 @@ pub(super) fn report_written(pool: &PoolContext) {
     let open = streams.open.borrow();
     for (id, stream) in written.iter().filter_map(|id| Some((*id, open.get(id)?))) {
         if stream.backend.rings.has_unsent() {
-            // The worker takes no records, so it is told later. Otherwise the reports would pile
+            // A worker that takes no records gets its report later, because reports would pile
             // up.
             streams.written.0.lock().unwrap_or_else(PoisonError::into_inner).push(id);
             continue;
         }
-        stream.observed.store(false, Ordering::Relaxed);
+        stream.is_noted.store(false, Ordering::Relaxed);
         let written = stream.written();
         let more = written - stream.reported.get().min(written);
         let is_all = stream.flow.waiting() == 0;
@@ -113,7 +116,7 @@ pub(in crate::pool) fn on_stream_ended(pool: &PoolContext, id: StreamId, reason:
 // ---- records of the worker ----
 
 /// Carries out a worker's command for one of its streams.
-pub(super) fn command(pool: &PoolContext, backend: &Rc<PoolBackend>, id: StreamId, up: Up<'_>) {
+pub(super) fn carry_out(pool: &PoolContext, backend: &Rc<PoolBackend>, id: StreamId, up: Up<'_>) {
     let open = pool.hops.streams.open.borrow();
     let own = open.get(&id).filter(|stream| Rc::ptr_eq(&stream.backend, backend));
     let Some(stream) = own else { return };

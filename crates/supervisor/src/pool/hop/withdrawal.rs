@@ -9,8 +9,9 @@ use super::requests::take_back;
 use crate::pool::context::PoolContext;
 use crate::pool::ring_connection::SentRequest;
 
-/// The time for which R must have been busy with one task before the requests behind it are moved
-/// to a free worker. Below it, R is likely to be done before another worker has begun them.
+/// The time for which R must have been busy with one task before the requests behind that task are
+/// moved to a free worker. A shorter task is likely to end before another worker could begin the
+/// requests.
 const MIN_TASK_TIME: Duration = Duration::from_millis(1);
 
 /// The lowest rate, in bytes per second, at which a worker is assumed to take request bodies.
@@ -23,8 +24,9 @@ pub(super) fn has_waiting(pool: &PoolContext) -> bool {
     workers.iter().any(|backend| backend.rings.has_unread())
 }
 
-/// Wakes workers that are awake but take no records. R may have begun to wait without announcing
-/// it, for example in `later::run_now()`. Called repeatedly, at intervals of a millisecond or more.
+/// Wakes workers that are awake according to their sleep words but take no records. R may wait in a
+/// function that does not write the sleep word, for example in `later::run_now()`. Called
+/// repeatedly, at intervals of a millisecond or more.
 pub(in crate::pool) fn wake_stalled(pool: &PoolContext) {
     for backend in pool.hops.workers.borrow().iter() {
         let hop = &backend.rings;
@@ -34,7 +36,7 @@ pub(in crate::pool) fn wake_stalled(pool: &PoolContext) {
             continue;
         }
         hop.stall.set((last, stalled + 1));
-        // A worker that computes is woken in vain, and more and more rarely.
+        // Waking a worker that computes has no use, so the intervals become longer and longer.
         if (stalled + 1).is_power_of_two() {
             hop.wakers.wake_worker();
         }

@@ -159,29 +159,57 @@ mod tests {
     use super::*;
     use crate::worker_id::WorkerId;
 
-    #[test]
-    fn a_worker_that_sends_records_without_end_does_not_block_the_supervisor() {
+    /// Warms up a worker that runs `work` in a thread, with its end of the rings and a flag that
+    /// tells it to stop.
+    fn warm_up_with(
+        limit: Duration,
+        work: impl FnOnce(RingEnd, &AtomicBool) + Send + 'static,
+    ) -> Option<WarmupResult> {
         let (scoreboard, _memory) = SharedScoreboard::create().unwrap();
         let (end, wakers, handles) = RingEnd::create().unwrap();
         let id = WorkerId::new().unwrap();
         let backend = Backend::new((0, 1), 1, id, "/nonexistent".into(), scoreboard, (end, wakers));
-        let (mut worker, _wakers) = handles.attach().unwrap();
+        let (worker, _wakers) = handles.attach().unwrap();
         let is_over = Arc::new(AtomicBool::new(false));
         let is_done = Arc::clone(&is_over);
-        let sending = std::thread::spawn(move || {
-            let mut record = Vec::new();
-            let kind = Up::SendHead { stream: 1 }.write(&mut record);
-            while !is_done.load(Ordering::Relaxed) {
-                let _ = worker.sender.send(kind, &record, None);
-            }
-        });
+        let working = std::thread::spawn(move || work(worker, &is_done));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let limit = Duration::from_millis(200);
         let result = runtime.block_on(async {
             tokio::time::timeout(limit, warm_up(backend, vec!["/".to_owned()])).await
         });
         is_over.store(true, Ordering::Relaxed);
-        sending.join().unwrap();
-        assert!(result.is_err(), "{result:?}");
+        working.join().unwrap();
+        result.ok()
+    }
+
+    #[test]
+    fn a_worker_that_sends_records_without_end_does_not_block_the_supervisor() {
+        let result = warm_up_with(Duration::from_millis(200), |mut worker, is_over| {
+            let mut record = Vec::new();
+            let kind = Up::SendHead { stream: 1 }.write(&mut record);
+            while !is_over.load(Ordering::Relaxed) {
+                let _ = worker.sender.send(kind, &record, None);
+            }
+        });
+        assert_eq!(result, None);
+    }
+
+    #[test]
+    fn a_response_may_have_more_chunks_than_there_are_blocks_for_reports() {
+        let result = warm_up_with(Duration::from_secs(60), |mut worker, _| {
+            let mut send = |up: Up<'_>| {
+                let mut record = Vec::new();
+                let kind = up.write(&mut record);
+                while worker.sender.send(kind, &record, None).is_err() {
+                    std::thread::yield_now();
+                }
+            };
+            for _ in 0..2_000 {
+                let (is_pushing, is_waiting) = (true, false);
+                send(Up::Chunk { stream: 1, is_pushing, is_waiting, content: b"x" });
+            }
+            send(Up::EndStream { stream: 1 });
+        });
+        assert_eq!(result, Some(WarmupResult::Succeeded(Vec::new())));
     }
 }

@@ -6,19 +6,17 @@ use std::sync::atomic::Ordering;
 
 pub(crate) use std::sync::atomic::{AtomicUsize, fence};
 
-pub(crate) use rookery_system::shared_wait;
-
 thread_local! {
-    /// The number of stores that this thread still makes, if it is limited.
+    /// The number of stores after which this thread is stopped, or `None` if it is not stopped.
     static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// What a thread panics with that was stopped after a store.
+/// The payload of the panic by which a thread is stopped after a store.
 #[derive(Debug)]
 pub(crate) struct Killed;
 
-/// Runs `work`, and stops it after `stores` stores to the shared memory. Returns `None` if it was
-/// stopped.
+/// Runs `work`, and stops `work` after `stores` stores to the shared memory. Returns `None` if
+/// `work` was stopped.
 pub(crate) fn stop_after<T>(stores: usize, work: impl FnOnce() -> T) -> Option<T> {
     LEFT.set(Some(stores));
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
@@ -30,11 +28,11 @@ pub(crate) fn stop_after<T>(stores: usize, work: impl FnOnce() -> T) -> Option<T
     }
 }
 
-/// Stops this thread if it has made all its stores.
+/// Stops this thread by a panic if it has made the last of the stores that it may make.
 pub(crate) fn after_store() {
     match LEFT.get() {
         None => {}
-        // No message, and no hook is called.
+        // Unlike `panic!`, this prints no message and calls no hook.
         Some(1) => std::panic::resume_unwind(Box::new(Killed)),
         Some(left) => LEFT.set(Some(left - 1)),
     }

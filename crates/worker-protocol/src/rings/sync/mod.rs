@@ -7,14 +7,12 @@
 #[cfg(not(test))]
 mod plain;
 #[cfg(not(test))]
-pub(crate) use self::plain::{AtomicU32, AtomicU64, AtomicUsize, after_store, fence, shared_wait};
+pub(crate) use self::plain::{AtomicU32, AtomicU64, AtomicUsize, after_store, fence};
 
 #[cfg(all(test, not(loom)))]
 pub(crate) mod counted;
 #[cfg(all(test, not(loom)))]
-pub(crate) use self::counted::{
-    AtomicU32, AtomicU64, AtomicUsize, after_store, fence, shared_wait,
-};
+pub(crate) use self::counted::{AtomicU32, AtomicU64, AtomicUsize, after_store, fence};
 
 #[cfg(all(test, loom))]
 mod modelled;

@@ -1,4 +1,4 @@
-//! The atomics of loom, and a futex that is made of its locks.
+//! The atomics of loom, and a futex that consists of locks of loom.
 
 use std::sync::atomic::Ordering;
 
@@ -20,9 +20,9 @@ impl AtomicU32 {
         AtomicU32 { word, waiting: Mutex::new(0), woken: Condvar::new() }
     }
 
-    /// Stores a value by an exchange. Both sides write the word, and loom only knows the order of
-    /// two writes of which one has seen the other. It would let a load return a value that an
-    /// exchange has replaced long ago.
+    /// Stores a value by an exchange. Both sides write the word, and loom orders two writes only if
+    /// one of them has read the other. After a plain store, loom would let a load return a value
+    /// that an exchange has replaced long ago.
     pub(crate) fn store(&self, value: u32, order: Ordering) {
         self.word.swap(value, order);
     }

@@ -2,8 +2,7 @@
 
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, fence};
 
-pub(crate) use rookery_system::shared_wait;
-
-/// Called after each store to the shared memory. Only the tests need it.
+/// Does nothing. In tests, the function with this name may stop the thread after a store to the
+/// shared memory (see `counted`).
 #[inline(always)]
 pub(crate) fn after_store() {}

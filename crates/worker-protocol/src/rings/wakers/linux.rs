@@ -6,16 +6,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+#[cfg(not(all(test, loom)))]
+use rookery_system::shared_wait;
 use rookery_system::wake_socket::WakeSocket;
 
 use super::Sleep;
-use super::sync::{AtomicU32, shared_wait};
+use super::sync::AtomicU32;
+#[cfg(all(test, loom))]
+use super::sync::shared_wait;
 
-/// What wakes the front end and a worker.
+/// The descriptors by which the front end and a worker wake each other.
 #[derive(Debug, Clone)]
 pub struct RingWakers {
-    /// The end of this process of the sockets by which the front end wakes the worker's I/O thread.
-    /// They are not an event counter, because a worker could make writing to that block.
+    /// This process's end of the sockets by which the front end wakes the worker's I/O thread. An
+    /// event counter (eventfd) would not do: a worker could make the counter blocking and full, so
+    /// that the front end would wait when it writes.
     worker: WakeSocket,
     /// An event counter that wakes the front end, which never writes to it.
     front_end: Arc<OwnedFd>,
@@ -65,8 +70,7 @@ impl RingWakers {
         }
     }
 
-    /// Returns what the threads of this process wait for, and what threads of the other process
-    /// wait for.
+    /// Returns the waiter of this process, and that of the other process.
     #[expect(clippy::unused_self, reason = "other systems have descriptors for this")]
     pub(super) fn waiters(&self) -> [Waiter; 2] {
         [Waiter, Waiter]
@@ -104,8 +108,8 @@ impl RingWakers {
         }
     }
 
-    /// Wakes the front end after a delay. Each call replaces the delay of the previous one. Returns
-    /// false if there is no timer.
+    /// Sets the timer that wakes the front end after a delay of less than a second. Each call
+    /// replaces the delay of the previous call. Returns false if the timer could not be set.
     pub fn wake_front_end_within(&self, delay: Duration) -> bool {
         let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let once = libc::timespec { tv_sec: 0, tv_nsec: delay.subsec_nanos().into() };
@@ -117,7 +121,7 @@ impl RingWakers {
     }
 }
 
-/// What a thread waits for that sleeps in `Sleep::Waiting`: here, its sleep word (a futex).
+/// The object on which a thread sleeps in `Sleep::Waiting`: here, its sleep word (a futex).
 #[derive(Debug, Clone, Default)]
 pub(super) struct Waiter;
 
@@ -135,7 +139,7 @@ impl Waiter {
         let _ = shared_wait::wake(word);
     }
 
-    /// Writes to the sleep word that its side is awake.
+    /// Marks this side as awake in its sleep word.
     #[expect(clippy::unused_self, reason = "other systems have descriptors for this")]
     pub(super) fn set_awake(&self, word: &AtomicU32) {
         word.store(Sleep::Awake as u32, Relaxed);

@@ -11,15 +11,17 @@ use rookery_system::wake_socket::WakeSocket;
 use super::Sleep;
 use super::sync::AtomicU32;
 
-/// What wakes the front end and a worker.
+/// The sockets by which the front end and a worker wake each other.
 #[derive(Debug, Clone)]
 pub struct RingWakers {
     /// This process's end of the sockets by which each process wakes the other one's I/O thread.
     polled: WakeSocket,
-    /// This process's end of the sockets by which a thread is woken that waits for records only.
+    /// This process's end of the sockets by which the front end wakes a thread of the worker in
+    /// [`Waiter::wait`].
     waited: WakeSocket,
-    /// The other end of those sockets, by which other threads of a worker wake the one that waits.
-    /// The front end has `None`: none of its threads waits in this way.
+    /// A second descriptor of the front end's end of the sockets `waited`, by which other threads
+    /// of the worker wake the thread that waits. The front end has `None`, because none of its
+    /// threads waits in this way.
     own_waking: Option<WakeSocket>,
 }
 
@@ -50,8 +52,7 @@ impl RingWakers {
         RingWakers { polled, waited, own_waking: Some(own_waking) }
     }
 
-    /// Returns what the threads of this process wait for, and what threads of the other process
-    /// wait for.
+    /// Returns the waiter of this process, and that of the other process.
     pub(super) fn waiters(&self) -> [Waiter; 2] {
         let own = Waiter {
             waited: Some(self.waited.clone()),
@@ -94,7 +95,7 @@ impl RingWakers {
     }
 }
 
-/// What a thread waits for that sleeps in `Sleep::Waiting`: here, a socket.
+/// The object on which a thread sleeps in `Sleep::Waiting`: here, a socket.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Waiter {
     /// The end at which the thread waits.
@@ -120,8 +121,9 @@ impl Waiter {
         }
     }
 
-    /// Writes to the sleep word that its side is awake. If the other process has written it before,
-    /// that process has sent or is about to send a wake-up.
+    /// Marks this side as awake in its sleep word. If the other process has already done so, that
+    /// process has sent a wake-up or is about to send one, so the wake-ups that have arrived are
+    /// removed.
     pub(super) fn set_awake(&self, word: &AtomicU32) {
         if word.swap(Sleep::Awake as u32, Relaxed) == Sleep::Awake as u32 {
             if let Some(polled) = &self.polled {

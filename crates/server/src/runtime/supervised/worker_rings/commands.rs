@@ -19,7 +19,8 @@ const MAX_HEAD: usize = 1 << 20;
 /// The close code for a message that is too long (RFC 6455, 7.4.1).
 const TOO_LONG: u16 = 1009;
 
-pub(super) fn there(id: u64) -> u64 {
+/// Converts an id of this process to the id in the front end.
+pub(super) fn front_end_id(id: u64) -> u64 {
     id & !FROM_FRONT_END
 }
 
@@ -47,40 +48,43 @@ impl WorkerRings {
                 self.send_message(socket, kind, payload.as_bytes());
                 recycle(payload, link);
             }
-            Command::Ping { socket } => self.send_up(Up::Ping { socket: there(socket) }),
+            Command::Ping { socket } => self.send_up(Up::Ping { socket: front_end_id(socket) }),
             Command::Close { socket, code, reason } => {
-                self.send_up(Up::Close { socket: there(socket), code, reason: &reason });
+                self.send_up(Up::Close { socket: front_end_id(socket), code, reason: &reason });
             }
-            Command::Abort { socket } => self.send_up(Up::Abort { socket: there(socket) }),
+            Command::Abort { socket } => self.send_up(Up::Abort { socket: front_end_id(socket) }),
             Command::Chunk { stream, payload, is_pushing } => {
                 if let Some(open) = self.streams.get(&stream) {
                     open.flow.on_chunk_arrived();
                     let is_waiting = !open.flow.has_capacity();
-                    let (stream, content) = (there(stream), payload.as_bytes());
+                    let (stream, content) = (front_end_id(stream), payload.as_bytes());
                     self.send_up(Up::Chunk { stream, is_pushing, is_waiting, content });
                 }
                 recycle(payload, link);
             }
             Command::ResumePulls { stream } => {
-                self.send_up(Up::ResumePulls { stream: there(stream) });
+                self.send_up(Up::ResumePulls { stream: front_end_id(stream) });
             }
-            Command::SendHead { stream } => self.send_up(Up::SendHead { stream: there(stream) }),
+            Command::SendHead { stream } => {
+                self.send_up(Up::SendHead { stream: front_end_id(stream) });
+            }
             Command::EndStream { stream } => {
-                self.send_up(Up::EndStream { stream: there(stream) });
+                self.send_up(Up::EndStream { stream: front_end_id(stream) });
             }
             Command::AbortStream { stream, reason, page } => {
-                self.send_up(Up::AbortStream { stream: there(stream), reason, page: &page });
+                self.send_up(Up::AbortStream { stream: front_end_id(stream), reason, page: &page });
             }
         }
         self.announce_in_time();
     }
 
-    /// Ends the streamed responses whose chunks the application pushes, because it stops. A
-    /// response whose chunks are requested one by one continues until the application ends it.
+    /// Ends the streamed responses whose chunks the application sends without being asked, and all
+    /// streams of events, because the application stops. Other streamed responses continue until
+    /// the application ends them.
     pub fn stop_streams(&mut self) {
         let is_ended = |stream: &Stream| !stream.rules.is_pulled || stream.rules.is_events;
         let ended = self.streams.iter().filter(|(_, stream)| is_ended(stream));
-        let ended: Vec<_> = ended.map(|(id, _)| there(*id)).collect();
+        let ended: Vec<_> = ended.map(|(id, _)| front_end_id(*id)).collect();
         for stream in ended {
             self.send_up(Up::EndStream { stream });
         }
@@ -89,7 +93,7 @@ impl WorkerRings {
 
     /// Gives a request back to the front end, because no listener serves it.
     pub(super) fn decline(&mut self, exchange: Box<Exchange>) {
-        let (id, ticket) = (there(exchange.id()), exchange.ticket());
+        let (id, ticket) = (front_end_id(exchange.id()), exchange.ticket());
         self.send_up(Up::Declined { exchange: id, ticket });
         self.recycle_exchange(exchange);
         self.announce_in_time();
@@ -110,8 +114,9 @@ impl WorkerRings {
 
     pub(super) fn respond(&mut self, mut exchange: Box<Exchange>, link: &Link) {
         let (id, listener) = (exchange.id(), exchange.listener());
-        let ids = (there(id), exchange.ticket());
-        // The front end has withdrawn the request, or will send it again.
+        let ids = (front_end_id(id), exchange.ticket());
+        // The front end waits for no response: the front end has withdrawn the request, or will
+        // send the request again.
         if !self.end_head(&exchange, link) || exchange.response().status() == 0 {
             return self.recycle_exchange(exchange);
         }
@@ -164,7 +169,7 @@ impl WorkerRings {
 
     fn send_message(&mut self, socket: WebSocketId, kind: MessageKind, content: &[u8]) {
         let is_waiting = self.sockets.get(&socket).is_some_and(|open| open.backlog.is_high());
-        let socket = there(socket);
+        let socket = front_end_id(socket);
         // The record also contains an id and a flag.
         if content.len() > MAX_LONG_RECORD - 16 {
             let reason = b"the message is too long";
@@ -200,7 +205,8 @@ impl WorkerRings {
         self.queue.set_unsent(!self.unsent.is_empty());
     }
 
-    /// Replaces the first of the records that wait, whose files the system refuses.
+    /// Replaces the first waiting record by a substitute, because the system provides no memory or
+    /// descriptor for the record's file.
     #[cold]
     fn replace_unsendable(&mut self) {
         let Some(Unsent { kind, bytes, .. }) = self.unsent.pop_front() else { return };
@@ -213,8 +219,8 @@ impl WorkerRings {
         self.unsent.push_front(Unsent { kind, bytes, file: None });
     }
 
-    /// Sends a record, or keeps it until the front end accepts it. Returns false if the system
-    /// refuses the files of a record.
+    /// Sends a record, or keeps the record until the front end accepts it. Returns false if the
+    /// system provides no memory or descriptor for the files of the record.
     fn push(&mut self, kind: u8, bytes: &[u8], file: Option<File>) -> bool {
         if !self.unsent.is_empty() {
             self.send_unsent();
@@ -232,7 +238,8 @@ impl WorkerRings {
     }
 }
 
-/// Returns the record to send instead of one for whose files there is no memory or no descriptor.
+/// Returns the record that is sent instead of a record whose file cannot be created or sent.
+/// Returns `None` if no record is to be sent.
 fn substitute(kind: u8, bytes: &[u8]) -> Option<Up<'static>> {
     match Up::read(kind, bytes).ok()? {
         Up::Response { exchange, ticket, .. } => Some(Up::Unsendable { exchange, ticket }),

@@ -6,7 +6,7 @@ use rookery_exchange::{
 };
 
 use super::WorkerRings;
-use super::commands::there;
+use super::commands::front_end_id;
 
 /// The maximum number of bytes of a request body that wait until the application has processed
 /// them.
@@ -47,14 +47,19 @@ impl WorkerRings {
                 }
             }
             None => {
-                self.send_up(Up::ReadBody { exchange: there(id), ticket, is_head_seen: true });
+                self.send_up(Up::ReadBody {
+                    exchange: front_end_id(id),
+                    ticket,
+                    is_head_seen: true,
+                });
                 self.recycle_exchange(exchange);
             }
         }
     }
 
-    /// Gives the body of a request to the application in chunks. A body that has not been received
-    /// ends at once, and the application inspects the head again once it has been received.
+    /// Gives the body of a request to the application in chunks. If the body has not been received,
+    /// the application gets an empty body, and inspects the head again when the front end has
+    /// received the body.
     pub(super) fn stream_body(&mut self, id: ExchangeId, link: &Link) {
         let Some(head) = self.heads.get_mut(&id) else { return };
         if head.complete.is_some() {
@@ -64,7 +69,7 @@ impl WorkerRings {
         let ticket = head.ticket;
         self.abandoned.push(ticket);
         self.end_body(id, StreamEnd::Client, link);
-        self.send_up(Up::ReadBody { exchange: there(id), ticket, is_head_seen: false });
+        self.send_up(Up::ReadBody { exchange: front_end_id(id), ticket, is_head_seen: false });
     }
 
     /// Gives further chunks of a body to the application, which has processed `processed` bytes.

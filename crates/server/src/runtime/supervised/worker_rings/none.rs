@@ -26,7 +26,7 @@ impl WorkerRings {
     /// Takes the next event.
     ///
     /// # Errors
-    /// Returns none, because there are no rings.
+    /// Never returns an error, because there are no rings.
     pub fn next(
         &mut self,
         _: Option<ListenerId>,
@@ -45,7 +45,7 @@ impl WorkerRings {
         match *self {}
     }
 
-    /// Sends what waits.
+    /// Sends the records that wait.
     pub fn flush(&mut self) {
         match *self {}
     }

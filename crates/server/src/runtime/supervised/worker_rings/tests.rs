@@ -218,7 +218,7 @@ fn a_paused_application_continues_once_the_front_end_has_written() {
     test.tell(Down::StreamEnded { stream: 7, reason: StreamEnd::Client });
     assert!(matches!(test.next(), Some(Event::StreamEnded { reason: StreamEnd::Client, .. })));
     assert!(flow.is_over() && test.rings.open() == 0);
-    // The front end says it again if the response was late.
+    // If a response was late, the front end sends this record although the stream has ended.
     test.tell(Down::StreamEnded { stream: 7, reason: StreamEnd::Timeout });
     assert!(test.next().is_none());
 }
@@ -317,7 +317,8 @@ fn an_application_may_respond_before_the_body() {
     }
 }
 
-/// Returns a worker's end with a WebSocket, and the socket. Messages to it wait in the worker.
+/// Returns a worker's end with a WebSocket for which messages wait in the worker, and the id of the
+/// WebSocket.
 fn with_unsent_messages() -> (Test, WebSocketId) {
     let mut test = Test::new();
     let mut exchange = test.ask(true);
@@ -376,4 +377,17 @@ fn a_worker_is_not_done_while_responses_wait() {
     while test.sent().is_some() {}
     assert!(test.next().is_none());
     assert_eq!(test.rings.open(), 0);
+}
+
+#[test]
+#[cfg(feature = "portable")]
+fn each_record_wakes_a_front_end_for_which_no_timer_can_be_set() {
+    let mut test = Test::new();
+    for _ in 0..3 {
+        let mut exchange = test.ask(false);
+        exchange.begin_response(200);
+        test.front.own_sleep.announce(Sleep::Polling);
+        test.send(Command::Respond(exchange));
+        assert!(!test.rings.front_end_sleep.is_asleep());
+    }
 }
