@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
 """Our WebSockets under Autobahn's cases, and what they find against expected.json.
 
-  run.py server|client|tls|h2|all [full|short]
+  run.py server|client|tls|h2|workers|all [full|short]
 
 server: our WebSocket crate's server under Autobahn's fuzzing client; client: its client under Autobahn's fuzzing server; tls and h2: our HTTP server
 under the fuzzing client, over TLS and within HTTP/2 (RFC 8441), which Autobahn does not speak: a bridge of ours carries the bytes
-(crates/websocket-client/examples/websocket_bridge.rs). short leaves out sections 12 and 13 (compression), which take most of the time. Environment: CARGO_FLAGS (other than --release), CONFORMANCE_OUT (default
+(crates/websocket-client/examples/websocket_bridge.rs); workers: an R app that echoes, with two workers, from the library in
+ROOKERY_LIB (default .local/lib). short leaves out sections 12 and 13 (compression), which take most of the time. Environment: CARGO_FLAGS (other than --release), CONFORMANCE_OUT (default
 .local/conformance), CONFORMANCE_DRIVER (another program than the suite), what install.py and suite/__main__.py name.
 Exit status: 0 as expected, 1 not, 2 wrong arguments.
 """
 
+import contextlib
+import http.client
 import json
 import os
 import selectors
+import socket
 import subprocess
 import sys
 import tempfile
@@ -25,7 +29,10 @@ import install
 import judge
 
 ROOT = Path(__file__).resolve().parents[2]
-ROLES = ("server", "client", "tls", "h2")
+ROLES = ("server", "client", "tls", "h2", "workers")
+ECHO = """list(call = function(req) list(status = 404L, headers = list(), body = ""),
+  onWSOpen = function(ws) ws$onMessage(function(binary, message) ws$send(message)))
+"""
 LEFT_OUT = {"full": "", "short": "12 13"}
 # How long our server has to start, and how long past its own limit the suite has to end.
 START_LIMIT_S, GRACE_S = 20.0, 60.0
@@ -77,7 +84,38 @@ def play_bridged(way: str, driver: list[str], size: str) -> int:
                 return play(way, [*driver, "client", url, "*", LEFT_OUT[size]], size)
 
 
-PLAYS = {"server": play_server, "client": play_client, "tls": partial(play_bridged, "tls"), "h2": partial(play_bridged, "h2")}
+def play_workers(driver: list[str], size: str) -> int:
+    """Plays an R app with two workers."""
+    library = Path(os.environ.get("ROOKERY_LIB") or ROOT / ".local" / "lib")
+    with tempfile.TemporaryDirectory() as folder, socket.socket() as probe:
+        Path(folder, "app.R").write_text(ECHO, encoding="utf-8")
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+        probe.close()
+        program = library / "rookery" / "exec" / "rookery"
+        options = ["--workers", "2", "--port", str(port), "--log", "none", "--ws-compression", "threshold=1,takeover=on"]
+        environment = dict(os.environ, R_LIBS=str(library))
+        with subprocess.Popen([program, "serve", folder, *options], env=environment) as server:
+            try:
+                wait_for(port)
+                return play("workers", [*driver, "client", f"ws://127.0.0.1:{port}", "*", LEFT_OUT[size]], size)
+            finally:
+                server.terminate()
+
+
+def wait_for(port: int) -> None:
+    """Waits until an app responds at a port."""
+    end = time.monotonic() + START_LIMIT_S
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError), contextlib.closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:
+            connection.request("GET", "/")
+            connection.getresponse()
+            return
+        time.sleep(0.2)
+    raise RunError("the app did not start")
+
+
+PLAYS = {"workers": play_workers, "server": play_server, "client": play_client, "tls": partial(play_bridged, "tls"), "h2": partial(play_bridged, "h2")}
 
 
 def play(role: str, line: list[str], size: str) -> int:
@@ -102,7 +140,7 @@ def play(role: str, line: list[str], size: str) -> int:
         end = "\n".join(summary.read_text(encoding="utf-8", errors="replace").splitlines()[-20:])
         found = "an index" if index.is_file() else "no index"
         raise RunError(f"{end}\nthe driver ended with status {status} and {found}; AB_VERBOSE=1 shows each case: {line}")
-    count, wrong = judge.complaints(index, size, is_application=role in ("tls", "h2"))
+    count, wrong = judge.complaints(index, size, role)
     for text in wrong:
         print(f"judge: {text}")
     print(f"judge: {role}: {count} cases, {len(wrong)} not as expected ({index})", flush=True)

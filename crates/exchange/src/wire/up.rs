@@ -43,8 +43,8 @@ pub enum Up<'a> {
     SendHead { stream: StreamId },
     /// The end of a streamed response that is complete.
     EndStream { stream: StreamId },
-    /// The end of a streamed response that cannot be completed. `page` is the error page for the
-    /// client, and may be empty.
+    /// The end of a streamed response that cannot be completed, or that ends because the application
+    /// stops. `page` is the error page for the client, and may be empty.
     AbortStream { stream: StreamId, reason: StreamEnd, page: &'a [u8] },
 }
 
@@ -186,6 +186,7 @@ impl<'a> Up<'a> {
                 let reason = match reader.u8()? {
                     reason if reason == StreamEnd::Error as u8 => StreamEnd::Error,
                     reason if reason == StreamEnd::Slow as u8 => StreamEnd::Slow,
+                    reason if reason == StreamEnd::Stop as u8 => StreamEnd::Stop,
                     _ => return Err(Malformed),
                 };
                 Up::AbortStream { stream, reason, page: reader.text()? }

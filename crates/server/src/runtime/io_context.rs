@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rookery_error::Reports;
-use rookery_exchange::{Budget, Command, StreamId};
+use rookery_exchange::{Budget, Command, StreamEnd, StreamId};
 use rookery_trace::Tracer;
 use rookery_worker_protocol::{RouteTable, SharedScoreboard};
 
@@ -132,6 +132,9 @@ impl IoContext {
             }
             Command::SendHead { stream } => self.with_stream(stream, ResponseStream::send_head),
             Command::EndStream { stream } => self.with_stream(stream, ResponseStream::end),
+            Command::AbortStream { stream, reason: StreamEnd::Stop, .. } => {
+                self.with_stream(stream, ResponseStream::end_for_stop);
+            }
             Command::AbortStream { stream, reason, page } => {
                 self.with_stream(stream, |stream| stream.fail(reason, page));
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rookery_exchange::StreamOptions;
+use rookery_exchange::{StreamEnd, StreamOptions};
 use rookery_server::{Config, ListenerConfig};
 
 use super::{GET, PUSHED, ask, ends_with, ok, read_to, streaming};
@@ -43,12 +43,17 @@ fn no_comment_lands_within_an_event() {
 
 #[test]
 fn a_stop_tells_clients_of_events_when_to_come_again() {
-    for is_pulled in [false, true] {
+    for (is_pulled, does_server_stop) in [(false, true), (true, true), (true, false)] {
         let rules = StreamOptions { is_pulled, ..EVENTS };
         let (mut app, opened) = streaming(Config::default(), rules, ok, Box::new(|_, _| ()));
-        let (mut client, _open) = ask(&app, &opened, GET);
+        let (mut client, open) = ask(&app, &opened, GET);
         read_to(&mut client, ":\n\n");
-        app.stop();
+        // A worker's front end continues to serve when the worker stops.
+        if does_server_stop {
+            app.stop();
+        } else {
+            open.cut(StreamEnd::Stop, "");
+        }
         let body = String::from_utf8(client.response().unwrap().body).unwrap();
         let retry = body
             .strip_prefix(":\n\nretry: ")

@@ -319,16 +319,25 @@ impl ResponseStream {
     /// Called when the server stops, so that the client can reconnect to another server. A response
     /// whose chunks the server requests one by one continues until the application ends it.
     pub(crate) fn stop(&self) {
-        if self.is_open() && (!self.rules.is_pulled || self.rules.is_events) {
-            self.end_reason.set(Some(StreamEnd::Stop));
-            if self.rules.is_events && self.is_between_events.get() {
-                // The ids are not random, so they are hashed.
-                let spread = self.id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-                let retry = RETRY_MILLIS.start + spread % (RETRY_MILLIS.end - RETRY_MILLIS.start);
-                self.append_own(format!("retry: {retry}\n\n").as_bytes());
-            }
-            self.end();
+        if !self.rules.is_pulled || self.rules.is_events {
+            self.end_for_stop();
         }
+    }
+
+    /// Ends the streamed response because the application that produces it stops. Tells a client of
+    /// events when to reconnect.
+    pub(crate) fn end_for_stop(&self) {
+        if !self.is_open() {
+            return;
+        }
+        self.end_reason.set(Some(StreamEnd::Stop));
+        if self.rules.is_events && self.is_between_events.get() {
+            // The ids are not random, so they are hashed.
+            let spread = self.id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+            let retry = RETRY_MILLIS.start + spread % (RETRY_MILLIS.end - RETRY_MILLIS.start);
+            self.append_own(format!("retry: {retry}\n\n").as_bytes());
+        }
+        self.end();
     }
 
     /// Sets the reason why the streamed response ended, unless a reason is set already.

@@ -86,7 +86,7 @@ impl WorkerRings {
         let ended = self.streams.iter().filter(|(_, stream)| is_ended(stream));
         let ended: Vec<_> = ended.map(|(id, _)| front_end_id(*id)).collect();
         for stream in ended {
-            self.send_up(Up::EndStream { stream });
+            self.send_up(Up::AbortStream { stream, reason: StreamEnd::Stop, page: b"" });
         }
         self.announce_in_time();
     }

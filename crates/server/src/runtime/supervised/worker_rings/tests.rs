@@ -231,7 +231,8 @@ fn an_application_that_stops_ends_the_streams_that_it_pushes() {
     assert_eq!(test.sent(), None);
     test.open_stream(StreamOptions { is_events: true, ..StreamOptions::default() });
     test.rings.stop_streams();
-    assert_eq!(test.sent(), Some(Up::EndStream { stream: 7 }));
+    let (stream, reason) = (7, StreamEnd::Stop);
+    assert_eq!(test.sent(), Some(Up::AbortStream { stream, reason, page: b"" }));
 }
 
 #[test]
