@@ -43,8 +43,8 @@ pub enum Up<'a> {
     SendHead { stream: StreamId },
     /// The end of a streamed response that is complete.
     EndStream { stream: StreamId },
-    /// The end of a streamed response that cannot be completed, or that ends because the application
-    /// stops. `page` is the error page for the client, and may be empty.
+    /// The end of a streamed response that cannot be completed, or that ends because the
+    /// application stops. `page` is the error page for the client, and may be empty.
     AbortStream { stream: StreamId, reason: StreamEnd, page: &'a [u8] },
 }
 
