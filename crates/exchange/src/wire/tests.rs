@@ -147,10 +147,10 @@ fn bodies_of_responses_keep_their_form() {
     let arrived = response(&sent, None).unwrap();
     let ResponseBody::Stream(stream) = arrived.response().body() else { panic!("a stream") };
     assert_eq!((stream.rules, stream.flow.length()), (rules, Some(12)));
-    // A worker that passes a pipe could make the server wait.
-    let (pipe, _writer) = std::io::pipe().unwrap();
-    let pipe = File::from(std::os::fd::OwnedFd::from(pipe));
-    assert_eq!(response(&sent, Some((7, pipe))).err(), Some(Malformed));
+    // A worker that passes a socket could make the server wait.
+    let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
+    let socket = File::from(std::os::fd::OwnedFd::from(socket));
+    assert_eq!(response(&sent, Some((7, socket))).err(), Some(Malformed));
 }
 
 #[test]
