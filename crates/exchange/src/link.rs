@@ -18,9 +18,9 @@
 //!
 //! - The application finds no further event ([`Link::next`]).
 //! - The application sends a command while the oldest command has waited for
-//!   [`COALESCE`](application_side::COALESCE).
+//!   [`COALESCE`].
 //! - A timer that the first command has set ([`IoWaker::wake_within`]) expires after
-//!   [`MAX_DELAY`](application_side::MAX_DELAY). Without the timer, the command would wait for
+//!   [`MAX_DELAY`]. Without the timer, the command would wait for
 //!   seconds if the application computes that long after sending it.
 //!
 //! If the application has taken no event for a millisecond or longer, the server sleeps in
@@ -41,6 +41,7 @@ mod buffer_pool;
 mod queues;
 mod server_side;
 
+pub use self::application_side::{COALESCE, MAX_DELAY};
 use self::buffer_pool::BufferPool;
 use self::queues::{CommandQueue, EventQueue};
 use crate::exchange::Exchange;

@@ -149,8 +149,8 @@ pub struct StreamFlow {
     observer: OnceLock<Box<dyn FlowObserver>>,
 }
 
-/// An observer of a streamed response, which is told when bytes of it have been written to the
-/// client. It runs on the server's thread.
+/// An observer of the bytes of a streamed response that are written to the client. The observer
+/// runs on the server's thread.
 pub trait FlowObserver: Send + Sync + std::fmt::Debug {
     /// Called after bytes have been written.
     fn on_written(&self);

@@ -23,12 +23,12 @@ const LONG_BUSY_POLL: Duration = Duration::from_micros(200);
 
 /// The time for which a command for the server may wait for further commands, so that one wake-up
 /// of the server delivers all of them.
-pub(super) const COALESCE: Duration = Duration::from_micros(100);
+pub const COALESCE: Duration = Duration::from_micros(100);
 
 /// The maximum time from sending a command until the server is woken for it, if the application
 /// neither flushes the command nor sends another one. The timer for this delay costs one system
 /// call.
-pub(super) const MAX_DELAY: Duration = Duration::from_micros(500);
+pub const MAX_DELAY: Duration = Duration::from_micros(500);
 
 /// The time by which the server should take a command.
 enum Due {

@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 
-/// What is shared, and how far each thread is.
+/// The state of the model: the shared memory, and the next step of each thread.
 #[allow(clippy::struct_excessive_bools, reason = "they belong to different threads")]
 #[allow(clippy::struct_field_names, reason = "the field of `Link` has this name")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -30,11 +30,8 @@ pub(crate) fn is_opening_handshake(head: &Parts) -> bool {
 /// Returns true if the web page that opens a WebSocket has an allowed origin (RFC 6455, 10.2).
 /// Clients other than browsers send no origin, and are allowed.
 pub(crate) fn is_origin_allowed(policy: &OriginPolicy, headers: &HeaderMap) -> bool {
-    let mut origins = headers.get_all(ORIGIN).iter();
-    let Some(origin) = origins.next() else { return true };
-    // A request with two origins is not allowed.
-    let is_one = origins.next().is_none();
-    is_one && policy.allows(origin.as_bytes(), headers.get(HOST).map_or(b"", HeaderValue::as_bytes))
+    let host = headers.get(HOST).map_or(&b""[..], HeaderValue::as_bytes);
+    policy.allows_request(headers.get_all(ORIGIN).iter().map(HeaderValue::as_bytes), host)
 }
 
 /// The name of the request header with the client's key in a WebSocket handshake over HTTP/1.1.

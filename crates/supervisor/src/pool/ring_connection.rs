@@ -150,8 +150,8 @@ impl RingConnection {
         }
     }
 
-    /// Counts a record of which the worker must be told, and wakes the worker after [`WAKE_BATCH`]
-    /// of them.
+    /// Counts a record for which the worker must be woken, and wakes the worker after
+    /// [`WAKE_BATCH`] such records.
     pub(in crate::pool) fn count_unannounced(&self) {
         self.unannounced.set(self.unannounced.get() + 1);
         if self.unannounced.get() >= WAKE_BATCH {

@@ -108,7 +108,7 @@ fn a_receiver_that_ends_at_any_store_does_no_harm_to_the_sender() {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Outcome {
     Answered,
-    /// Another worker gets the request.
+    /// The request is queued again, for another worker.
     Requeued,
     /// The client gets 502, because the application may have had an effect.
     Lost,

@@ -188,13 +188,9 @@ impl Core {
             return false;
         }
         let host = exchange.header(b"host").unwrap_or_default();
-        let is_allowed = {
-            let mut origins = exchange.headers().filter(|header| header.name == b"origin");
-            let (first, second) = (origins.next(), origins.next());
-            // A request with two origins is not allowed.
-            first.is_none_or(|origin| second.is_none() && policy.allows(origin.value, host))
-        };
-        if !exchange.is_upgrade() || is_allowed {
+        let origins = exchange.headers().filter(|header| header.name == b"origin");
+        if !exchange.is_upgrade() || policy.allows_request(origins.map(|origin| origin.value), host)
+        {
             return false;
         }
         exchange.begin_response(403);

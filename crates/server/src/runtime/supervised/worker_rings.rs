@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use rookery_exchange::wire::{self, Down, RequestForm};
 use rookery_exchange::{
-    BodyBufferPool, Event, Exchange, Link, ListenerId, Payload, SendBacklog, SideQueue, StreamFlow,
-    StreamId, StreamOptions, WebSocketId,
+    BodyBufferPool, COALESCE, Event, Exchange, Link, ListenerId, MAX_DELAY, Payload, SendBacklog,
+    SideQueue, StreamFlow, StreamId, StreamOptions, WebSocketId,
 };
 use rookery_worker_protocol::rings::{
     Malformed, Receiver, RingEnd, RingWakers, Sender, Sleep, SleepWord,
@@ -31,12 +31,6 @@ use self::side_queue::RingQueue;
 /// this process's own server do not have it.
 // R keeps ids as doubles, which have 53 bits.
 const FROM_FRONT_END: u64 = 1 << 52;
-
-/// The age of the oldest unannounced record at which the next record wakes a sleeping front end.
-/// The rule is that of `Link::send`.
-const COALESCE: Duration = Duration::from_micros(100);
-/// The time after which a timer wakes the front end if the application sends no further record.
-const MAX_DELAY: Duration = Duration::from_micros(500);
 
 /// The time for which the application's thread sleeps if the front end takes no records, or this
 /// process lacks descriptors for the next record, and there is nothing else to do.

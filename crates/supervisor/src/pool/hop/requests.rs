@@ -1,5 +1,6 @@
 //! Requests on their way to a worker.
 
+use std::io::Write as _;
 use std::sync::atomic::Ordering;
 
 use rookery_exchange::wire::{self, RequestForm};
@@ -130,13 +131,17 @@ fn write(
     let is_upgrade = exchange.is_upgrade();
     let query = exchange.query();
     let query = if is_upgrade && is_sticky && is_only_affinity(query) { b"" } else { query };
-    let mut length = [0; 20];
-    let length = decimal(exchange.body().len(), &mut length);
     // If the body has not been received, the client's own headers about the body are passed on.
     let is_head_only = form == RequestForm::HeadOnly;
     let has_length = !exchange.body().is_empty()
         || (exchange.header(b"content-length").is_some() && !is_head_only);
-    let of_length: [(&[u8], &[u8]); 1] = [(b"content-length", length)];
+    let mut digits = [0; 20];
+    let mut free = &mut digits[..];
+    if has_length {
+        write!(free, "{}", exchange.body().len()).expect("a number has at most 20 digits");
+    }
+    let unused = free.len();
+    let of_length: [(&[u8], &[u8]); 1] = [(b"content-length", &digits[..digits.len() - unused])];
     let added = match is_upgrade {
         true => &HANDSHAKE[..],
         false if has_length => &of_length[..],
@@ -157,17 +162,4 @@ fn write(
             None => keep(value),
         }
     });
-}
-
-/// Writes a number in decimal digits to the end of `text`, and returns them.
-fn decimal(mut number: u64, text: &mut [u8; 20]) -> &[u8] {
-    let mut at = text.len();
-    loop {
-        at -= 1;
-        text[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            return &text[at..];
-        }
-    }
 }

@@ -338,7 +338,7 @@ fn any_number_on_the_scoreboard_is_accepted() {
 fn a_worker_that_takes_nothing_but_sends_without_end_is_ended() {
     let front = Frontend::new(0);
     let (backend, mut end, wakers, _theirs) = add_puppet(&front);
-    // A late response, of whose end the worker is told.
+    // The front end responds to a late response with the record that its stream has ended.
     let mut late = [77_u64.to_le_bytes(), 9_u64.to_le_bytes()].concat();
     late.extend([0; 8]);
     let limit = Instant::now() + Duration::from_secs(60);

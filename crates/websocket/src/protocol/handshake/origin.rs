@@ -20,6 +20,17 @@ pub enum OriginPolicy {
 }
 
 impl OriginPolicy {
+    /// Returns true if the request with these `Origin` headers may open a WebSocket to `host`. A
+    /// request without the header does not come from a page. A request with two is not allowed.
+    pub fn allows_request<'a>(
+        &self,
+        mut origins: impl Iterator<Item = &'a [u8]>,
+        host: &[u8],
+    ) -> bool {
+        let Some(origin) = origins.next() else { return true };
+        origins.next().is_none() && self.allows(origin, host)
+    }
+
     /// Returns true if a page of the origin `origin` may open a WebSocket to `host`.
     pub fn allows(&self, origin: &[u8], host: &[u8]) -> bool {
         if *self == OriginPolicy::Any {

@@ -58,8 +58,8 @@ impl Test {
         head
     }
 
-    /// Takes the events of the link until there is none, and returns the length of the chunks and
-    /// why the body has ended.
+    /// Takes all events of the link. Returns the total length of the chunks, and the reason for the
+    /// end of the body.
     fn chunks(&mut self) -> (usize, Option<StreamEnd>) {
         let mut len = 0;
         while let Some(event) = self.link.next() {
