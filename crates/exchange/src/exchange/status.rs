@@ -44,8 +44,8 @@ impl ExchangeStatus {
     /// no workers.
     pub fn upstream_log(&self) -> Option<UpstreamLog> {
         let mut upstream = *self.lock();
-        if let Some(upstream) = &mut upstream {
-            upstream.stop_waiting(Instant::now());
+        if let Some(waiting) = upstream.as_mut().filter(|log| log.queued_since.is_some()) {
+            waiting.stop_waiting(Instant::now());
         }
         upstream
     }

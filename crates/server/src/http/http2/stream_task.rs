@@ -68,7 +68,9 @@ pub(super) fn spawn(
         is_response_sent: Cell::new(false),
         is_wasted: false,
     };
-    tokio::task::spawn_local(serve(guard, slot, request, responder));
+    // Boxed, because the runtime moves a future of several kilobytes five times: into its task, and
+    // whenever the state of the task changes.
+    tokio::task::spawn_local(Box::pin(serve(guard, slot, request, responder)));
 }
 
 /// The result of processing the request of an HTTP/2 stream.

@@ -165,7 +165,11 @@ pub(crate) fn build(
         let body = out.split().freeze();
         if sends_id && !headers.contains_key(&REQUEST_ID) {
             out.put_slice(exchange.request_id().as_bytes());
-            if let Ok(value) = HeaderValue::from_maybe_shared(out.split().freeze()) {
+            if let Ok(mut value) = HeaderValue::from_maybe_shared(out.split().freeze()) {
+                // HTTP/2 does not add sensitive values to its compression table. This value never
+                // occurs again, so it would only displace others there, and each entry of the same
+                // name costs a comparison.
+                value.set_sensitive(true);
                 headers.insert(REQUEST_ID.clone(), value);
             }
         }

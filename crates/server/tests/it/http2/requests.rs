@@ -250,6 +250,26 @@ fn a_rejected_request_has_a_line_in_the_access_log() {
     assert!(lines.text().contains("\"GET * HTTP/2.0\" 400 "), "{}", lines.text());
 }
 
+/// The beginning of the field `x-request-id` as a literal that is never indexed.
+const NAME: &[u8] = &[0x10, 0x89, 0xf2, 0xb5, 0x85, 0xed, 0x69, 0x50, 0x95, 0x8d, 0x27];
+
+#[test]
+fn request_ids_are_not_added_to_the_compression_table() {
+    let tells = ListenerConfig { sends_request_id: true, ..site(settings(&["localhost"])) };
+    let app = App::with(Config::default(), tells, echo(hello));
+    let mut peer = Peer::with(&app, &setting(1, 4096));
+    let blocks = [1, 3, 5].map(|stream| {
+        peer.ask(stream, GET);
+        peer.frame_of(kind::HEADERS).expect("a response").payload
+    });
+    // A field that is never indexed begins with the byte 0x10, and then has its name as text, with
+    // Huffman's code (RFC 7541, 6.2.3). A field of the table would have only a number.
+    for block in &blocks {
+        let has_literal = block.windows(NAME.len()).any(|bytes| bytes == NAME);
+        assert!(has_literal, "{block:02x?}");
+    }
+}
+
 #[test]
 fn http_1_is_spoken_where_http_2_is_not_wanted() {
     let only = TlsSettings { only_http1: true, ..settings(&["localhost"]) };

@@ -26,13 +26,13 @@ const MAX_MEAN_FOR_ONE_AHEAD: Duration = Duration::from_millis(2);
 
 /// The multiple of the mean time per request after which R's current request counts as slow. No
 /// further requests are sent to wait behind a slow request.
-const SLOW_FACTOR: u32 = 4;
+const SLOW_FACTOR: u64 = 4;
 
 /// The estimated time per request for a worker that has not responded to any request yet.
 const INITIAL_MEAN: Duration = Duration::from_millis(5);
 
 /// The weight of the previous mean in the moving average of the times per request, in eighths.
-const PREVIOUS_WEIGHT: u32 = 7;
+const PREVIOUS_WEIGHT: u64 = 7;
 
 /// The maximum number of times that the moving average is updated for several responses at once.
 /// More updates would change little, because after 32 updates the previous mean has a weight of
@@ -52,7 +52,8 @@ pub(super) struct WorkDone {
 /// The estimated time that one worker needs for a request: an exponential moving average.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LatencyEstimate {
-    mean: Duration,
+    /// In nanoseconds.
+    mean: u64,
     work_done: WorkDone,
     last_response: Option<Instant>,
 }
@@ -61,7 +62,7 @@ impl LatencyEstimate {
     /// Creates the estimate of a worker's time per request. `work_done` is the work that the worker
     /// had done before it got a request from this pool.
     pub(super) fn new(work_done: WorkDone) -> LatencyEstimate {
-        LatencyEstimate { mean: INITIAL_MEAN, work_done, last_response: None }
+        LatencyEstimate { mean: nanoseconds(INITIAL_MEAN), work_done, last_response: None }
     }
 
     /// Updates the estimate of a worker's time per request when a response has arrived at `now`.
@@ -84,8 +85,7 @@ impl LatencyEstimate {
             .saturating_sub(self.work_done.busy)
             .min(now.saturating_duration_since(since));
         self.work_done = work_done;
-        let each =
-            Duration::from_nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX) / responses);
+        let each = nanoseconds(time) / responses;
         for _ in 0..responses.min(MAX_STEPS) {
             self.mean = (self.mean * PREVIOUS_WEIGHT + each) / (PREVIOUS_WEIGHT + 1);
         }
@@ -106,13 +106,19 @@ impl LatencyEstimate {
     /// Returns how many requests may wait at the worker behind R's current request. `elapsed` is
     /// the time since R began the current request.
     pub(super) fn requests_ahead(&self, elapsed: Duration) -> usize {
-        if elapsed > self.mean * SLOW_FACTOR {
+        if nanoseconds(elapsed) > self.mean * SLOW_FACTOR {
             return 0;
         }
-        let ahead = WORK_AHEAD.as_nanos() / self.mean.as_nanos().max(1);
-        let min = usize::from(self.mean <= MAX_MEAN_FOR_ONE_AHEAD);
+        let ahead = nanoseconds(WORK_AHEAD) / self.mean.max(1);
+        let min = usize::from(self.mean <= nanoseconds(MAX_MEAN_FOR_ONE_AHEAD));
         usize::try_from(ahead).unwrap_or(usize::MAX).max(min)
     }
+}
+
+/// Converts a time to nanoseconds, at most ten years, so that small multiples do not overflow.
+fn nanoseconds(time: Duration) -> u64 {
+    const MAX_SECONDS: u64 = 10 * 365 * 86_400;
+    time.as_secs().min(MAX_SECONDS) * 1_000_000_000 + u64::from(time.subsec_nanos())
 }
 
 #[cfg(test)]
@@ -259,7 +265,7 @@ mod tests {
             let (sent_at, now) =
                 (start + us(number() % 10_000_000), start + us(number() % 10_000_000));
             estimate.on_response(work, sent_at, now);
-            assert!(estimate.mean <= us(10_000_000).max(INITIAL_MEAN), "{estimate:?}");
+            assert!(estimate.mean <= nanoseconds(us(10_000_000).max(INITIAL_MEAN)), "{estimate:?}");
             let _ =
                 (estimate.requests_ahead(us(number() % 1_000)), estimate.has_just_responded(start));
         }
