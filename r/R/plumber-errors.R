@@ -74,17 +74,18 @@ plumber_hook <- function(req, res, ..., .next) {
     given <- parent.frame()$hookArgs
     .next <- given[[length(given)]]
   }
-  value <- withRestarts(
-    withCallingHandlers(
-      .next(req = req, res = res, ...),
-      error = function(condition) {
-        # Called here while the stack is complete and has no call of rookery on top.
-        trace <- trace_of(condition)
-        answer <- report_plumber_error(condition, req, trace)
-        if (!is.null(answer)) invokeRestart("rookery_answer", answer)
-      }
-    ),
-    rookery_answer = function(answer) answer_of_plumber(res, answer)
+  answer <- NULL
+  # Ends this function, from the handler below. A restart would cost as much as five handlers, for
+  # each filter and endpoint of each request.
+  delayedAssign("leave", return(answer_of_plumber(res, answer)))
+  value <- withCallingHandlers(
+    .next(req = req, res = res, ...),
+    error = function(condition) {
+      # Called here while the stack is complete and has no call of rookery on top.
+      trace <- trace_of(condition)
+      answer <<- report_plumber_error(condition, req, trace)
+      if (!is.null(answer)) leave
+    }
   )
   if (!inherits(value, "promise")) {
     return(value)
