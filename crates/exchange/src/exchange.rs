@@ -434,6 +434,12 @@ impl Exchange {
         self.tag = Some(tag);
     }
 
+    /// Returns true if the exchange has a token of the application, because the application has
+    /// inspected the head of the request in this process.
+    pub fn has_app_token(&self) -> bool {
+        self.tag.is_some()
+    }
+
     /// Returns the HTTP version of the request.
     pub fn version(&self) -> Version {
         self.version
