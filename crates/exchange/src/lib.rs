@@ -30,7 +30,6 @@ mod request_id;
 mod secret_names;
 mod stream_flow_control;
 mod trace_context;
-mod wake_schedule;
 mod wakers;
 mod websocket_backlog;
 pub mod wire;
@@ -47,7 +46,7 @@ pub use exchange::status::ExchangeStatus;
 pub use exchange::upstream_log::{TerminationState, UpstreamLog, UpstreamWorker};
 pub use exchange::{ClientCertificate, Exchange, Version};
 pub use ids::{ExchangeId, ListenerId, StreamId, WebSocketId};
-pub use link::{AppState, Link, PushError, QueueLimits, WakeUp};
+pub use link::{AppState, BufferPool, Link, PushError, QueueLimits, WakeSchedule, WakeUp};
 pub use masking::{masked, write_masked, write_masked_query};
 pub use payload::{AppToken, Lease, Payload, ReleaseQueue};
 pub use request_id::{RequestId, renew_request_ids, request_id_prefix};
@@ -57,6 +56,5 @@ pub use stream_flow_control::{
     StreamFlow, StreamOptions, StreamedBody, accepts_events,
 };
 pub use trace_context::{TraceContext, is_trace_state};
-pub use wake_schedule::WakeSchedule;
 pub use wakers::{AppWaker, IoWaker, SideQueue};
 pub use websocket_backlog::SendBacklog;

@@ -18,7 +18,7 @@
 //!
 //! - The application finds no further event ([`Link::next`]).
 //! - The application sends a command while the oldest command has waited for 0.1 ms
-//!   ([`WakeSchedule`](crate::WakeSchedule)).
+//!   ([`WakeSchedule`]).
 //! - A timer that the first command has set ([`IoWaker::wake_within`]) expires after 0.5 ms. If the
 //!   timer cannot be set, the first command wakes the server at once. Without either, the command
 //!   would wait for seconds if the application computes that long after sending it.
@@ -40,9 +40,11 @@ mod application_side;
 mod buffer_pool;
 mod queues;
 mod server_side;
+mod wake_schedule;
 
-use self::buffer_pool::BufferPool;
+pub use self::buffer_pool::BufferPool;
 use self::queues::{CommandQueue, EventQueue};
+pub use self::wake_schedule::WakeSchedule;
 use crate::exchange::Exchange;
 use crate::payload::ReleaseQueue;
 use crate::wakers::{AppWaker, IoWaker, SideQueue};
@@ -220,9 +222,7 @@ impl Link {
 
     /// Returns the buffer of a message to the pool for reuse.
     pub fn recycle(&self, buffer: Vec<u8>) {
-        if buffer_pool::is_kept(&buffer) {
-            lock(&self.buffers).give(buffer);
-        }
+        lock(&self.buffers).give(buffer);
     }
 }
 

@@ -178,7 +178,7 @@ impl Link {
                 _ if is_heavy => true,
                 state if state == IoState::Awake as u8 => false,
                 state if state == IoState::Immediate as u8 => true,
-                _ => down.schedule.is_due(|delay| {
+                _ => down.schedule.on_sent(|delay| {
                     lock(&self.io_waker).as_ref().is_some_and(|waker| waker.wake_within(delay))
                 }),
             }

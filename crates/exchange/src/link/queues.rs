@@ -3,9 +3,9 @@
 
 use std::collections::VecDeque;
 
+use super::wake_schedule::WakeSchedule;
 use crate::command::Command;
 use crate::event::Event;
-use crate::wake_schedule::WakeSchedule;
 
 /// The number of bytes in queued commands above which the server is woken at once to take the
 /// commands from the queue.

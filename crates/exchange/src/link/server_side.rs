@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::queues::EventQueue;
+use super::wake_schedule::WakeSchedule;
 use super::{AppState, IoState, Link, PushError, WakeUp, lock};
 use crate::command::Command;
 use crate::event::Event;
-use crate::wake_schedule::WakeSchedule;
 use crate::wakers::IoWaker;
 
 /// The number of queued events at which a waiting application is woken before the server has read

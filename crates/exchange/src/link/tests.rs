@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use super::queues::MANY_BYTES;
 use super::server_side::WAKE_BATCH;
+use super::wake_schedule::{COALESCE, MAX_DELAY};
 use super::*;
 use crate::command::Command;
 use crate::event::Event;
 use crate::event::MessageKind;
 use crate::payload::Payload;
-use crate::wake_schedule::{COALESCE, MAX_DELAY};
 
 struct Never;
 impl AppWaker for Never {

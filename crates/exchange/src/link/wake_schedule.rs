@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 /// The time for which something sent may wait for more, so that one wake-up of the receiver
 /// delivers all of it.
-pub(crate) const COALESCE: Duration = Duration::from_micros(100);
+pub(super) const COALESCE: Duration = Duration::from_micros(100);
 
 /// The maximum time from sending something until the receiver is woken for it, if the sender
 /// neither sends more nor waits. The timer for this delay costs one system call.
-pub(crate) const MAX_DELAY: Duration = Duration::from_micros(500);
+pub(super) const MAX_DELAY: Duration = Duration::from_micros(500);
 
 /// The times by which a sender decides when to wake a sleeping receiver.
 #[derive(Debug, Default)]
@@ -20,10 +20,11 @@ pub struct WakeSchedule {
 }
 
 impl WakeSchedule {
-    /// Returns true if the receiver, which sleeps, must be woken now for what was just sent: if the
-    /// oldest thing sent has waited for 0.1 ms, or if there is no timer. Otherwise a timer wakes
-    /// the receiver soon. `set_timer` sets this timer and returns false if it cannot be set.
-    pub fn is_due(&mut self, set_timer: impl FnOnce(Duration) -> bool) -> bool {
+    /// Records that something was sent to the receiver, which sleeps. Returns true if the receiver
+    /// must be woken now: if the oldest thing sent has waited for 0.1 ms, or if there is no timer.
+    /// Otherwise a timer wakes the receiver soon. `set_timer` sets this timer and returns false if
+    /// it cannot be set.
+    pub fn on_sent(&mut self, set_timer: impl FnOnce(Duration) -> bool) -> bool {
         let now = Instant::now();
         if now - *self.oldest.get_or_insert(now) >= COALESCE {
             return true;

@@ -20,9 +20,7 @@ use rookery_exchange::{
     BodyBufferPool, Event, Exchange, Link, ListenerId, Payload, SendBacklog, SideQueue, StreamFlow,
     StreamId, StreamOptions, WakeSchedule, WebSocketId,
 };
-use rookery_worker_protocol::rings::{
-    Malformed, Receiver, RingEnd, RingWakers, Sender, Sleep, SleepWord,
-};
+use rookery_worker_protocol::rings::{Malformed, Receiver, RingEnd, RingWakers, Sender, SleepWord};
 
 use self::heads::Head;
 use self::side_queue::RingQueue;
@@ -309,9 +307,7 @@ impl WorkerRings {
         self.send_unsent();
         if std::mem::take(&mut self.is_unannounced) {
             self.schedule.on_taken();
-            if self.front_end_sleep.take_sleep() != Sleep::Awake {
-                self.wakers.wake_front_end();
-            }
+            self.front_end_sleep.wake_sleeper(|| self.wakers.wake_front_end());
         }
     }
 
@@ -319,7 +315,7 @@ impl WorkerRings {
     fn announce_in_time(&mut self) {
         self.is_unannounced = true;
         if self.front_end_sleep.is_asleep()
-            && self.schedule.is_due(|delay| self.wakers.wake_front_end_within(delay))
+            && self.schedule.on_sent(|delay| self.wakers.wake_front_end_within(delay))
         {
             self.flush();
         }
