@@ -322,7 +322,9 @@ mod tests {
     impl IoWaker for NoWaker {
         fn wake(&self) {}
 
-        fn wake_within(&self, _delay: Duration) {}
+        fn wake_within(&self, _delay: Duration) -> bool {
+            true
+        }
     }
 
     fn application(live: &Arc<LiveReload>, token: &AccessToken) -> Box<dyn Application> {

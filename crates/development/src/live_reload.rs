@@ -149,7 +149,9 @@ mod tests {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
 
-        fn wake_within(&self, _delay: Duration) {}
+        fn wake_within(&self, _delay: Duration) -> bool {
+            true
+        }
     }
 
     #[test]

@@ -282,10 +282,8 @@ impl Exchange {
         self.route = ArenaSlice::EMPTY;
         (self.app_times, self.trace) = (None, None);
         self.is_https = false;
-        self.is_from_trusted_proxy = false;
-        self.is_head_seen = false;
-        self.client = None;
-        self.backlog = None;
+        (self.is_from_trusted_proxy, self.is_head_seen) = (false, false);
+        (self.client, self.backlog) = (None, None);
         self.method = ArenaSlice::EMPTY;
         self.path = ArenaSlice::EMPTY;
         self.query = ArenaSlice::EMPTY;
@@ -314,10 +312,7 @@ impl Exchange {
 
     /// Appends bytes to the request body in memory.
     pub fn push_body(&mut self, bytes: &[u8]) {
-        if self.body.push_to_block(bytes) {
-            return;
-        }
-        if bytes.is_empty() {
+        if self.body.push_to_block(bytes) || bytes.is_empty() {
             return;
         }
         let start = self.arena.alloc_layout(Layout::for_value(bytes));
@@ -432,6 +427,11 @@ impl Exchange {
     /// through the [`ReleaseQueue`](crate::ReleaseQueue).
     pub fn set_app_token(&mut self, tag: AppToken) {
         self.tag = Some(tag);
+    }
+
+    /// Returns true if the application has inspected the head of the request in this process.
+    pub fn has_app_token(&self) -> bool {
+        self.tag.is_some()
     }
 
     /// Returns the HTTP version of the request.

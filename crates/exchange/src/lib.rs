@@ -46,7 +46,7 @@ pub use exchange::status::ExchangeStatus;
 pub use exchange::upstream_log::{TerminationState, UpstreamLog, UpstreamWorker};
 pub use exchange::{ClientCertificate, Exchange, Version};
 pub use ids::{ExchangeId, ListenerId, StreamId, WebSocketId};
-pub use link::{AppState, COALESCE, Link, MAX_DELAY, PushError, QueueLimits, WakeUp};
+pub use link::{AppState, BufferPool, Link, PushError, QueueLimits, WakeSchedule, WakeUp};
 pub use masking::{masked, write_masked, write_masked_query};
 pub use payload::{AppToken, Lease, Payload, ReleaseQueue};
 pub use request_id::{RequestId, renew_request_ids, request_id_prefix};

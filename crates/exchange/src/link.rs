@@ -17,11 +17,11 @@
 //! It is woken by the first of these:
 //!
 //! - The application finds no further event ([`Link::next`]).
-//! - The application sends a command while the oldest command has waited for
-//!   [`COALESCE`].
-//! - A timer that the first command has set ([`IoWaker::wake_within`]) expires after
-//!   [`MAX_DELAY`]. Without the timer, the command would wait for
-//!   seconds if the application computes that long after sending it.
+//! - The application sends a command while the oldest command has waited for 0.1 ms
+//!   ([`WakeSchedule`]).
+//! - A timer that the first command has set ([`IoWaker::wake_within`]) expires after 0.5 ms. If the
+//!   timer cannot be set, the first command wakes the server at once. Without either, the command
+//!   would wait for seconds if the application computes that long after sending it.
 //!
 //! If the application has taken no event for a millisecond or longer, the server sleeps in
 //! [`IoState::Immediate`]. Every command then wakes it at once.
@@ -40,10 +40,11 @@ mod application_side;
 mod buffer_pool;
 mod queues;
 mod server_side;
+mod wake_schedule;
 
-pub use self::application_side::{COALESCE, MAX_DELAY};
-use self::buffer_pool::BufferPool;
+pub use self::buffer_pool::BufferPool;
 use self::queues::{CommandQueue, EventQueue};
+pub use self::wake_schedule::WakeSchedule;
 use crate::exchange::Exchange;
 use crate::payload::ReleaseQueue;
 use crate::wakers::{AppWaker, IoWaker, SideQueue};
@@ -221,9 +222,7 @@ impl Link {
 
     /// Returns the buffer of a message to the pool for reuse.
     pub fn recycle(&self, buffer: Vec<u8>) {
-        if buffer_pool::is_kept(&buffer) {
-            lock(&self.buffers).give(buffer);
-        }
+        lock(&self.buffers).give(buffer);
     }
 }
 

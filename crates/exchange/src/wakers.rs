@@ -22,8 +22,9 @@ pub trait IoWaker: Send + Sync {
     fn wake(&self);
 
     /// Sets a timer after which the server looks for commands from the application. Must not block.
-    /// Each call replaces the timer of the previous call.
-    fn wake_within(&self, delay: Duration);
+    /// Each call replaces the timer of the previous call. Returns false if the timer could not be
+    /// set.
+    fn wake_within(&self, delay: Duration) -> bool;
 }
 
 /// A second queue of events for the application, which waits for it together with the

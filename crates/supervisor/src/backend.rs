@@ -75,7 +75,8 @@ pub(crate) type StaticPaths = BTreeMap<String, StaticPath>;
 pub(crate) struct Load {
     /// The number of requests that the worker has received and not finished.
     pub(crate) in_flight: AtomicUsize,
-    /// The number of requests that were put into the rings, and that the worker has not declined.
+    /// The number of requests that were assigned to the worker, whether or not R has taken them,
+    /// without those that R will never take.
     pub(crate) in_rings: AtomicU64,
     /// The number of open streamed responses whose chunks cross in the rings.
     pub(crate) streams: AtomicU64,

@@ -1,5 +1,6 @@
-//! Kills workers with SIGKILL at arbitrary moments while clients send requests of all kinds. The
-//! test counts the descriptors of this process, so it is a program of its own.
+//! Kills workers with SIGKILL at arbitrary moments while clients send requests of all kinds, and
+//! during their warm-up. The tests count the descriptors of this process, so they are a program of
+//! their own, in which only one test runs at a time.
 
 #![cfg(target_os = "linux")]
 
@@ -9,8 +10,8 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rookery_supervisor::Outcome;
@@ -19,6 +20,9 @@ use rookery_test_support::wait_until;
 
 use crate::support::fake_worker::flood_body;
 use crate::support::running_supervisor::{Running, Wish, lives, send_signal};
+
+/// Locked by the test that runs.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// How a request has ended for its client.
 type Outcomes = BTreeMap<(&'static str, u16, bool), usize>;
@@ -100,6 +104,7 @@ fn descriptors() -> BTreeMap<String, usize> {
 
 #[test]
 fn every_request_has_one_outcome_while_workers_are_killed_and_nothing_is_left_behind() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let before = descriptors();
     let mut running = Running::new(Wish { workers: 3, ..Wish::default() });
     let address = running.address;
@@ -164,4 +169,21 @@ fn every_request_has_one_outcome_while_workers_are_killed_and_nothing_is_left_be
     drop(running);
     let is_left = |(kind, count): &(String, usize)| *count > before.get(kind).copied().unwrap_or(0);
     wait_until("all descriptors are closed", || !descriptors().into_iter().any(|it| is_left(&it)));
+}
+
+#[test]
+fn nothing_is_left_behind_by_workers_that_end_during_their_warm_up() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let warmup = ["/slot", "/die"].map(str::to_owned).to_vec();
+    let wish = Wish { workers: 1, warmup, start_retries: u32::MAX, ..Wish::default() };
+    let running = Running::start(wish);
+    let until_started = |count: usize| {
+        wait_until("workers start and end", || running.beside.lock().unwrap().len() >= count);
+        descriptors().values().sum::<usize>()
+    };
+    let first = until_started(3);
+    // An ended worker would leave four descriptors behind. Those of one that is being started or
+    // has not been reaped vary.
+    let last = until_started(20);
+    assert!(last < first + 17 * 2, "{first}, {last}: {:?}", descriptors());
 }

@@ -76,9 +76,7 @@ fn serve((mut end, wakers): (RingEnd, RingWakers), scoreboard: &SharedScoreboard
             _ => continue,
         };
         end.sender.send(kind, &out, None).unwrap();
-        if end.peer_sleep.take_sleep() != Sleep::Awake {
-            wakers.wake_front_end();
-        }
+        end.peer_sleep.wake_sleeper(|| wakers.wake_front_end());
     }
 }
 

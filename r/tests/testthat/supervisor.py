@@ -101,6 +101,13 @@ def begun(words):
     return str(int(number(HEADER + 8 * slot) >= sequence << 1))
 
 
+def withdraw(words):
+    """Withdraws the request with this sequence number and slot, which R has not begun."""
+    sequence, slot = int(words[1]), int(words[2])
+    struct.pack_into("<Q", board, HEADER + 8 * slot, sequence << 1 | 1)
+    return "withdrawn"
+
+
 def send(words):
     """Sends a message, which is a letter and for some messages a number."""
     value = int(words[2]) if len(words) > 2 else 0
@@ -144,7 +151,16 @@ def wait(words):
         return "runs"
 
 
-COMMANDS = {"board": show, "begun": begun, "send": send, "receive": receive, "close": close, "kill": kill, "wait": wait}
+COMMANDS = {
+    "board": show,
+    "begun": begun,
+    "withdraw": withdraw,
+    "send": send,
+    "receive": receive,
+    "close": close,
+    "kill": kill,
+    "wait": wait,
+}
 
 try:
     for line in sys.stdin:

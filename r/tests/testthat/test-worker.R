@@ -276,6 +276,16 @@ test_that("after R was killed, the scoreboard shows which requests it had begun"
   )
 })
 
+test_that("R counts a withdrawn request, also if a later one of its place was withdrawn", {
+  worker <- local_worker(c(hello, "startServer('127.0.0.1', 80, app)", "service(0)"))
+  worker$expect_ready()
+  worker$ask("withdraw 3 0")
+  # R skips this request, so nobody responds.
+  expect_error(worker$get("/", call_of(2, 0), timeout_ms = 500), "timed out")
+  expect_identical(worker$get("/", call_of(4, 0))$text, "hello")
+  expect_identical(worker$board()[c("taken", "handed")], list(taken = 2, handed = 2))
+})
+
 test_that("the scoreboard sums the time that R was busy, and the time for requests", {
   worker <- local_worker(c(
     "app <- list(",

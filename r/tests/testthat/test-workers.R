@@ -471,18 +471,30 @@ test_that("an app sees each head once, and receives complete bodies", {
 
 test_that("pages of other origins cannot open a WebSocket behind workers", {
   it <- local_workers(c(
+    "second <- NULL",
     "list(",
     "  wsOrigins = 'example.org',",
-    "  call = function(req) list(status = 200L, headers = list(), body = 'hello'),",
+    "  call = function(req) {",
+    # The first server of a worker would get its requests.
+    "    if (is.null(second)) second <<- rookery::startServer('127.0.0.1', 0, list(",
+    "      wsOrigins = 'example.net', onWSOpen = function(ws) NULL",
+    "    ))",
+    "    list(status = 200L, headers = list(), body = as.character(second$getPort()))",
+    "  },",
     "  onWSOpen = function(ws) NULL",
     ")"
   ), "--workers", "2")
-  for (case in list(c("example.org", "101"), c("example.net", "403"))) {
+  # A further server of a worker has its own rule.
+  second <- list(url = paste0("http://127.0.0.1:", it$pid()))
+  for (case in list(
+    list(it, "example.org", "101"), list(it, "example.net", "403"),
+    list(second, "example.org", "403"), list(second, "example.net", "101")
+  )) {
     lines <- paste0(
       "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n",
-      "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nOrigin: https://", case[[1]]
+      "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nOrigin: https://", case[[2]]
     )
-    expect_match(announce(it, "/", lines, "GET"), paste0("^HTTP/1.1 ", case[[2]]))
+    expect_match(announce(case[[1]], "/", lines, "GET"), paste0("^HTTP/1.1 ", case[[3]]))
   }
 })
 

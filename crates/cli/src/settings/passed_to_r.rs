@@ -6,20 +6,12 @@ use rookery_settings::{Places, Section, Setting, Source, Value, table};
 use crate::settings::combined::CombinedSettings;
 use crate::user_paths::absolute;
 
-/// The settings that a worker gets if the supervisor accepts the connections. Most other settings
-/// are applied by the supervisor itself.
+/// The settings that a worker gets if the supervisor accepts the connections. The supervisor itself
+/// applies all other settings.
 #[cfg(unix)]
-const WORKER_SETTINGS: [&str; 18] = [
-    "spool_dir",
-    "ws_max_message_size",
-    "ws_max_send_queue_size",
-    "ws_min_rate",
-    "ws_stall_timeout",
-    "ws_ping_interval",
-    "ws_ping_timeout",
-    "ws_close_timeout",
-    "kept_windows",
-    "max_client_memory",
+const WORKER_SETTINGS: [&str; 8] = [
+    // Both processes count the bytes of a streamed response.
+    "max_stream_queue_size",
     // R needs the timeout for `interrupt_requests`.
     "request_timeout",
     "ws_origins",
@@ -27,7 +19,6 @@ const WORKER_SETTINGS: [&str; 18] = [
     "interrupt_requests",
     "error_detail",
     "reconnect",
-    "request_id_header",
     "server_timing",
 ];
 
@@ -100,11 +91,12 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn passes_websocket_settings_to_workers() {
+    fn passes_only_settings_that_apply_in_r_to_workers() {
         let settings = settings_from(&[
             (Source::CommandLine, "ws_max_message_size", "1MB"),
             (Source::CommandLine, "max_body_size", "2MB"),
-            (Source::File, "ws_ping_interval", "5s"),
+            (Source::CommandLine, "max_stream_queue_size", "3MB"),
+            (Source::File, "error_detail", "full"),
             (Source::CommandLine, "ws_compression", "level=3"),
             (Source::CommandLine, "ws_origins", "same"),
             (Source::CommandLine, "trusted_proxies", "unix"),
@@ -113,12 +105,12 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "cli:number:ws_max_message_size=1000000",
                 "cli:text:ws_origins=same",
                 "cli:number:ws_compression.level=3",
                 "cli:number:ws_compression.threshold=512",
                 "cli:flag:ws_compression.takeover=FALSE",
-                "file:number:ws_ping_interval=5",
+                "cli:number:max_stream_queue_size=3000000",
+                "file:text:error_detail=full",
             ]
         );
     }
@@ -129,14 +121,7 @@ mod tests {
     #[test]
     fn settings_that_workers_get_apply_at_a_reload() {
         use rookery_settings::Applies;
-        let of_both = [
-            "spool_dir",
-            "ws_close_timeout",
-            "max_client_memory",
-            "request_timeout",
-            "request_id_header",
-            "server_timing",
-        ];
+        let of_both = ["max_stream_queue_size", "request_timeout", "server_timing"];
         for row in table::all() {
             if WORKER_SETTINGS.contains(&row.name) && !of_both.contains(&row.name) {
                 assert_eq!(row.applies, Applies::AtReload, "{}", row.name);

@@ -21,24 +21,6 @@ const BUSY_POLL: Duration = Duration::from_micros(50);
 /// than `BUSY_POLL` (50 µs).
 const LONG_BUSY_POLL: Duration = Duration::from_micros(200);
 
-/// The time for which a command for the server may wait for further commands, so that one wake-up
-/// of the server delivers all of them.
-pub const COALESCE: Duration = Duration::from_micros(100);
-
-/// The maximum time from sending a command until the server is woken for it, if the application
-/// neither flushes the command nor sends another one. The timer for this delay costs one system
-/// call.
-pub const MAX_DELAY: Duration = Duration::from_micros(500);
-
-/// The time by which the server should take a command.
-enum Due {
-    /// There is no deadline: the server takes the command when it next looks into the queue or when
-    /// the application flushes the queue.
-    Whenever,
-    Within(Duration),
-    Now,
-}
-
 impl Link {
     /// Removes and returns the next event from the server. If there is none, wakes the server so
     /// that it takes the commands that the application has sent, and returns `None`.
@@ -184,38 +166,25 @@ impl Link {
     /// [`flush`](Self::flush), or after half a millisecond if the application does not call `flush`
     /// before. Because of this delay, a single wake-up often delivers several commands.
     ///
-    /// The server is woken earlier if the waiting commands contain many bytes, or if this method is
-    /// called when the oldest command has waited for 0.1 ms.
+    /// The server is woken earlier if the waiting commands contain many bytes, if this method is
+    /// called when the oldest command has waited for 0.1 ms, or if the timer for the delay cannot
+    /// be set.
     pub fn send(&self, command: Command) {
-        let due = {
+        let is_due = {
             let mut down = lock(&self.down);
             let is_heavy = down.count_command(&command);
             down.commands.push_back(command);
             match self.io_state.load(Ordering::SeqCst) {
-                _ if is_heavy => Due::Now,
-                state if state == IoState::Awake as u8 => Due::Whenever,
-                state if state == IoState::Immediate as u8 => Due::Now,
-                _ => {
-                    let now = Instant::now();
-                    if now - *down.oldest.get_or_insert(now) >= COALESCE {
-                        Due::Now
-                    } else if down.alarm.is_none_or(|alarm| alarm <= now) {
-                        down.alarm = Some(now + MAX_DELAY);
-                        Due::Within(MAX_DELAY)
-                    } else {
-                        Due::Whenever
-                    }
-                }
+                _ if is_heavy => true,
+                state if state == IoState::Awake as u8 => false,
+                state if state == IoState::Immediate as u8 => true,
+                _ => down.schedule.on_sent(|delay| {
+                    lock(&self.io_waker).as_ref().is_some_and(|waker| waker.wake_within(delay))
+                }),
             }
         };
-        match due {
-            Due::Whenever => {}
-            Due::Now => self.wake_io(),
-            Due::Within(delay) => {
-                if let Some(waker) = &*lock(&self.io_waker) {
-                    waker.wake_within(delay);
-                }
-            }
+        if is_due {
+            self.wake_io();
         }
     }
 

@@ -7,30 +7,28 @@ pub(super) const KEPT_BUFFER_BYTES: usize = 64 << 10;
 /// The maximum total capacity of all message buffers in the pool, in bytes.
 pub(super) const KEPT_BYTES: usize = 2 << 20;
 
-/// Returns true if the pool may keep this buffer, because its capacity is neither 0 nor too large.
-pub(super) fn is_kept(buffer: &Vec<u8>) -> bool {
-    (1..=KEPT_BUFFER_BYTES).contains(&buffer.capacity())
-}
-
 /// A pool of empty message buffers, which are kept for reuse.
-#[derive(Default)]
-pub(super) struct BufferPool {
+#[derive(Debug, Default)]
+pub struct BufferPool {
     kept: Vec<Vec<u8>>,
     /// The total capacity of the buffers in the pool, in bytes.
     bytes: usize,
 }
 
 impl BufferPool {
-    pub(super) fn take(&mut self) -> Vec<u8> {
+    /// Returns an empty buffer: one of the pool, or a new one if the pool has none.
+    pub fn take(&mut self) -> Vec<u8> {
         let buffer = self.kept.pop().unwrap_or_default();
         self.bytes -= buffer.capacity();
         buffer
     }
 
-    /// Clears a buffer and adds it to the pool. The buffer is dropped if the pool is full.
-    pub(super) fn give(&mut self, mut buffer: Vec<u8>) {
+    /// Clears a buffer and adds it to the pool. The buffer is dropped instead if it has no memory
+    /// or too much, or if the pool is full.
+    pub fn give(&mut self, mut buffer: Vec<u8>) {
         let bytes = self.bytes + buffer.capacity();
-        if self.kept.len() < KEPT_BUFFERS && bytes <= KEPT_BYTES {
+        let is_kept = (1..=KEPT_BUFFER_BYTES).contains(&buffer.capacity());
+        if is_kept && self.kept.len() < KEPT_BUFFERS && bytes <= KEPT_BYTES {
             buffer.clear();
             self.bytes = bytes;
             self.kept.push(buffer);

@@ -2,8 +2,8 @@
 //! server.
 
 use std::collections::VecDeque;
-use std::time::Instant;
 
+use super::wake_schedule::WakeSchedule;
 use crate::command::Command;
 use crate::event::Event;
 
@@ -27,12 +27,7 @@ pub(super) struct EventQueue {
 #[derive(Default)]
 pub(super) struct CommandQueue {
     pub(super) commands: VecDeque<Command>,
-    /// The time at which the oldest queued command was sent while the server was asleep; `None` if
-    /// no such command is queued.
-    pub(super) oldest: Option<Instant>,
-    /// The expiry time of the timer that wakes the server, which may be in the past; `None` if the
-    /// timer has not been set.
-    pub(super) alarm: Option<Instant>,
+    pub(super) schedule: WakeSchedule,
     /// The number of bytes that the messages and chunks in the queue of commands occupy.
     pub(super) bytes: usize,
     /// Whether the server has been woken because the commands in the queue occupy many bytes.

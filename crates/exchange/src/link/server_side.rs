@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::queues::EventQueue;
+use super::wake_schedule::WakeSchedule;
 use super::{AppState, IoState, Link, PushError, WakeUp, lock};
 use crate::command::Command;
 use crate::event::Event;
@@ -25,7 +26,7 @@ impl Link {
             lock(&self.down).commands.shrink_to_fit();
         }
         *lock(&self.io_waker) = waker;
-        lock(&self.down).alarm = None;
+        lock(&self.down).schedule = WakeSchedule::default();
         self.io_state.store(IoState::Awake as u8, Ordering::SeqCst);
     }
 
@@ -173,7 +174,7 @@ impl Link {
         debug_assert!(out.is_empty());
         let mut down = lock(&self.down);
         std::mem::swap(&mut down.commands, out);
-        down.oldest = None;
+        down.schedule.on_taken();
         down.bytes = 0;
         down.is_heavy = false;
     }

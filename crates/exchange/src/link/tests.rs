@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::application_side::{COALESCE, MAX_DELAY};
 use super::queues::MANY_BYTES;
 use super::server_side::WAKE_BATCH;
+use super::wake_schedule::{COALESCE, MAX_DELAY};
 use super::*;
 use crate::command::Command;
 use crate::event::Event;
@@ -30,7 +30,9 @@ impl IoWaker for Ring {
         let _ = lock(&self.0).send(());
     }
 
-    fn wake_within(&self, _delay: Duration) {}
+    fn wake_within(&self, _delay: Duration) -> bool {
+        true
+    }
 }
 
 /// A waker for the tests, which only counts how often the server's timer is set.
@@ -39,9 +41,23 @@ struct Alarms(AtomicU64);
 impl IoWaker for Alarms {
     fn wake(&self) {}
 
-    fn wake_within(&self, delay: Duration) {
+    fn wake_within(&self, delay: Duration) -> bool {
         assert!(delay <= MAX_DELAY);
         self.0.fetch_add(1, Ordering::SeqCst);
+        true
+    }
+}
+
+/// A waker for the tests, which counts how often the server is woken, and has no timer.
+#[derive(Default)]
+struct NoTimer(AtomicU64);
+impl IoWaker for NoTimer {
+    fn wake(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn wake_within(&self, _delay: Duration) -> bool {
+        false
     }
 }
 
@@ -194,6 +210,21 @@ fn only_the_first_command_of_a_group_sets_the_timer() {
     assert!(link.prepare_sleep(false));
     link.send(Command::Abort { socket: 3 });
     assert_eq!(alarms.0.load(Ordering::SeqCst), set + 1, "the last is over");
+}
+
+#[test]
+fn without_a_timer_every_command_wakes_a_sleeping_server_at_once() {
+    let waker = Arc::new(NoTimer::default());
+    let link = Link::new(QueueLimits::default(), Box::new(Never));
+    link.set_io_waker(Some(Arc::clone(&waker) as Arc<dyn IoWaker>));
+    let mut commands = VecDeque::new();
+    for round in 1..=3 {
+        assert!(link.prepare_sleep(false));
+        link.send(Command::Abort { socket: 1 });
+        assert_eq!(waker.0.load(Ordering::SeqCst), round);
+        commands.clear();
+        link.take_commands(&mut commands);
+    }
 }
 
 /// Checks that no wake-up is lost: a server and an application that sleep whenever possible pass a

@@ -53,10 +53,8 @@ impl IoWaker for ThreadWaker {
         self.commands_available.notify_one();
     }
 
-    fn wake_within(&self, delay: Duration) {
-        if !self.wake_timer.set(delay) {
-            self.wake();
-        }
+    fn wake_within(&self, delay: Duration) -> bool {
+        self.wake_timer.set(delay)
     }
 }
 

@@ -136,7 +136,6 @@ pub(super) static ROWS: [Setting; 21] = [
     },
     Setting {
         name: "ws_max_send_queue_size",
-        applies: Applies::AtReload,
         kind: Kind::Bytes,
         default: Default::Is("64 MiB"),
         min: 1.0,
@@ -149,7 +148,6 @@ pub(super) static ROWS: [Setting; 21] = [
     },
     Setting {
         name: "ws_min_rate",
-        applies: Applies::AtReload,
         kind: Kind::Rate,
         default: Default::Is("512 B/s"),
         max: FINITE,
@@ -162,7 +160,6 @@ pub(super) static ROWS: [Setting; 21] = [
     },
     Setting {
         name: "ws_stall_timeout",
-        applies: Applies::AtReload,
         kind: Kind::Seconds,
         default: Default::Is("15 min"),
         min: 0.01,
@@ -175,7 +172,6 @@ pub(super) static ROWS: [Setting; 21] = [
     },
     Setting {
         name: "ws_ping_interval",
-        applies: Applies::AtReload,
         kind: Kind::Seconds,
         default: Default::Is("20 s"),
         min: 0.01,
@@ -186,7 +182,6 @@ pub(super) static ROWS: [Setting; 21] = [
     },
     Setting {
         name: "ws_ping_timeout",
-        applies: Applies::AtReload,
         kind: Kind::Seconds,
         default: Default::Is("15 min"),
         min: 0.01,

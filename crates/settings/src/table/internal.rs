@@ -26,7 +26,6 @@ pub(super) static ROWS: [Setting; 10] = [
     },
     Setting {
         name: "kept_windows",
-        applies: Applies::AtReload,
         kind: Kind::Count,
         default: Default::Is("64"),
         help: "Maximum WebSockets that keep a compression context",

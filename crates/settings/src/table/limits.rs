@@ -127,7 +127,6 @@ pub(super) static ROWS: [Setting; 14] = [
     },
     Setting {
         name: "ws_max_message_size",
-        applies: Applies::AtReload,
         kind: Kind::Bytes,
         default: Default::Is("64 MiB"),
         min: 1.0,

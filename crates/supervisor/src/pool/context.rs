@@ -5,12 +5,11 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use rookery_exchange::IoWaker;
+use rookery_exchange::{BufferPool, IoWaker};
 use tokio::sync::Notify;
 
 use super::balancing::balancer::{Assignment, Balancer};
 use super::balancing::session_affinity::Keys;
-use super::buffer_pool::BufferPool;
 use super::hop::state::Hops;
 use super::limits::PoolLimits;
 use super::responder::Responder;
@@ -27,7 +26,7 @@ pub(super) struct PoolContext {
     pub(super) responder: Rc<Responder>,
     /// The hop to the workers, to which requests cross in shared memory.
     pub(super) hops: Hops,
-    pub(super) buffers: BufferPool,
+    pub(super) buffers: RefCell<BufferPool>,
     /// An empty vector that is kept so that each dispatch can reuse its memory for the assignments
     /// of requests to workers.
     pub(super) assignments: RefCell<Vec<Assignment>>,
@@ -79,7 +78,7 @@ impl PoolContext {
             balancer,
             responder,
             hops: Hops::default(),
-            buffers: BufferPool::default(),
+            buffers: RefCell::default(),
             assignments: RefCell::default(),
             retry: RetryTimer::default(),
             overdue_check: OverdueCheck::default(),

@@ -21,7 +21,7 @@ pub(super) enum ErrorReply {
     WorkersEnded,
     /// The worker ended while it processed the request. The client gets 502.
     WorkerDied,
-    /// The worker's response is not valid HTTP. The client gets 502.
+    /// The worker's response is invalid, or could not be sent to this process. The client gets 502.
     Malformed,
     /// R was busy with the request for longer than the worker timeout. The client gets 504.
     Timeout,
@@ -30,7 +30,8 @@ pub(super) enum ErrorReply {
     SessionsFull,
     /// The request belongs to a session that ended with its worker. The client gets 404.
     SessionEnded,
-    /// The request cannot be written as HTTP/1.1 for a worker. The client gets 500.
+    /// The request cannot be sent to its worker, because the system provides no descriptor for its
+    /// body. The client gets 500.
     Unsendable,
 }
 

@@ -13,7 +13,6 @@
 //! shows whether R had begun the request.
 
 mod balancing;
-mod buffer_pool;
 mod context;
 mod deferred_body;
 mod dispatch;
@@ -170,11 +169,11 @@ impl Application for Pool {
     }
 
     fn take_buffer(&self) -> Vec<u8> {
-        self.0.buffers.take()
+        self.0.buffers.borrow_mut().take()
     }
 
     fn recycle_buffer(&self, buffer: Vec<u8>) {
-        self.0.buffers.put(buffer);
+        self.0.buffers.borrow_mut().give(buffer);
     }
 
     fn take_has_forwarded(&self) -> bool {

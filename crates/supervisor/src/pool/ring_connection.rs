@@ -126,11 +126,7 @@ impl RingConnection {
     /// Sends a record. The worker is woken before this thread sleeps, or after [`WAKE_BATCH`]
     /// records.
     pub(in crate::pool) fn send(&self, down: Down<'_>) {
-        let mut record = self.record.take();
-        record.clear();
-        let kind = down.write(&mut record);
-        self.send_record(kind, &record, None);
-        self.keep_record(record);
+        self.send_quietly(down);
         self.count_unannounced();
     }
 
@@ -220,11 +216,7 @@ impl RingConnection {
 
     fn wake_worker(&self) {
         self.unannounced.set(0);
-        match self.worker_sleep.take_sleep() {
-            Sleep::Awake => {}
-            Sleep::Waiting => self.worker_sleep.wake(),
-            Sleep::Polling => self.wakers.wake_worker(),
-        }
+        self.worker_sleep.wake_sleeper(|| self.wakers.wake_worker());
     }
 
     // ---- sleeping ----

@@ -53,11 +53,7 @@ fn take(end: &mut RingEnd) -> Option<u8> {
 
 /// Wakes the other side if it sleeps in [`wait`] or [`poll`].
 fn wake(end: &RingEnd, signal: &Signal) {
-    match end.peer_sleep.take_sleep() {
-        Sleep::Awake => {}
-        Sleep::Waiting => end.peer_sleep.wake(),
-        Sleep::Polling => signal.set(),
-    }
+    end.peer_sleep.wake_sleeper(|| signal.set());
 }
 
 /// Sleeps until there is a record, as an application does that waits in `service()`.

@@ -101,7 +101,7 @@ impl Sender {
     }
 
     /// Sends a record, and a copy of a descriptor with it. The receiver is not woken: see
-    /// [`SleepWord::take_sleep`](super::SleepWord::take_sleep). A record that is longer than
+    /// [`SleepWord::wake_sleeper`](super::SleepWord::wake_sleeper). A record that is longer than
     /// [`MAX_RECORD_LEN`] crosses in a file.
     ///
     /// # Errors

@@ -71,10 +71,19 @@ impl SleepWord {
 
     // ---- called by the other side, after it has sent records ----
 
+    /// Wakes this side if it sleeps. From [`Sleep::Polling`], `make_readable` wakes this side, by
+    /// making the descriptor readable.
+    pub fn wake_sleeper(&self, make_readable: impl FnOnce()) {
+        match self.take_sleep() {
+            Sleep::Awake => {}
+            Sleep::Waiting => self.wake(),
+            Sleep::Polling => make_readable(),
+        }
+    }
+
     /// Returns how this side sleeps, and marks this side as awake. The caller must then wake this
-    /// side: from [`Sleep::Waiting`] with [`wake`](Self::wake), from [`Sleep::Polling`] by making
-    /// the descriptor readable.
-    pub fn take_sleep(&self) -> Sleep {
+    /// side.
+    pub(super) fn take_sleep(&self) -> Sleep {
         fence(SeqCst);
         if self.word().load(Relaxed) == Sleep::Awake as u32 {
             return Sleep::Awake;
@@ -94,7 +103,7 @@ impl SleepWord {
     }
 
     /// Wakes this side, which was [`Sleep::Waiting`].
-    pub fn wake(&self) {
+    pub(super) fn wake(&self) {
         self.waiter.wake(self.word());
     }
 }

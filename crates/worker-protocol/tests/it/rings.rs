@@ -73,11 +73,7 @@ fn sleep(end: &RingEnd, way: Sleep, mut poll: impl FnMut()) {
 
 /// Wakes the worker if it sleeps.
 fn wake_worker(end: &RingEnd, wakers: &RingWakers) {
-    match end.peer_sleep.take_sleep() {
-        Sleep::Awake => {}
-        Sleep::Waiting => end.peer_sleep.wake(),
-        Sleep::Polling => wakers.wake_worker(),
-    }
+    end.peer_sleep.wake_sleeper(|| wakers.wake_worker());
 }
 
 fn content(number: usize) -> Vec<u8> {
@@ -132,9 +128,7 @@ fn returns_records() {
     let (mut record, mut sleeps) = (Vec::new(), 0);
     loop {
         let Some(arrived) = end.receiver.take(&mut record).unwrap() else {
-            if end.peer_sleep.take_sleep() != Sleep::Awake {
-                wakers.wake_front_end();
-            }
+            end.peer_sleep.wake_sleeper(|| wakers.wake_front_end());
             sleeps += 1;
             let way = if sleeps % 3 == 0 { Sleep::Polling } else { Sleep::Waiting };
             sleep(&end, way, || {

@@ -156,8 +156,9 @@ impl Core {
         self.show_task(event);
         if let Event::Request(exchange) | Event::Head(exchange) = event {
             let ticket = Ticket::of_word(exchange.ticket());
-            // A request whose head R has inspected before counts once.
-            if !ticket.is_some_and(|ticket| scoreboard.has_begun(ticket)) {
+            // A request of the supervisor whose head R has inspected before counts once. The record
+            // of what was begun cannot tell this: a withdrawal of a later request may hide it.
+            if ticket.is_none() || !exchange.has_app_token() {
                 scoreboard.count_taken();
             }
             if ticket.is_some_and(|ticket| !scoreboard.begin(ticket)) {

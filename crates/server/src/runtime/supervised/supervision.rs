@@ -23,6 +23,7 @@ use rookery_worker_protocol::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 
 use super::announcements::{Announcements, Wait};
 use super::public_listeners::PublicListeners;
@@ -344,7 +345,8 @@ pub(in crate::runtime) fn receive_messages(
     let receiving = ReceivingGuard::begin(supervision);
     async move {
         let supervision = Arc::clone(&receiving.0);
-        let _records = AbortOnDrop(tokio::task::spawn_local(watch_rings(supervision)));
+        let mut records = JoinSet::new();
+        records.spawn_local(watch_rings(supervision));
         // Each call registers the descriptor for the events that are currently of interest.
         while receiving.0.receive_until_interest_changes(&connections).await.is_continue() {}
     }
@@ -365,15 +367,6 @@ async fn watch_rings(supervision: Arc<Supervision>) {
         wakers.on_worker_woken();
         ready.clear_ready();
         (supervision.on_request)(SupervisorRequest::RecordsArrived);
-    }
-}
-
-/// A task that ends with this value.
-struct AbortOnDrop(tokio::task::JoinHandle<()>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 

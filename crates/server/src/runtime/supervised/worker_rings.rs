@@ -13,16 +13,14 @@ use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rookery_exchange::wire::{self, Down, RequestForm};
 use rookery_exchange::{
-    BodyBufferPool, COALESCE, Event, Exchange, Link, ListenerId, MAX_DELAY, Payload, SendBacklog,
-    SideQueue, StreamFlow, StreamId, StreamOptions, WebSocketId,
+    BodyBufferPool, Event, Exchange, Link, ListenerId, Payload, SendBacklog, SideQueue, StreamFlow,
+    StreamId, StreamOptions, WakeSchedule, WebSocketId,
 };
-use rookery_worker_protocol::rings::{
-    Malformed, Receiver, RingEnd, RingWakers, Sender, Sleep, SleepWord,
-};
+use rookery_worker_protocol::rings::{Malformed, Receiver, RingEnd, RingWakers, Sender, SleepWord};
 
 use self::heads::Head;
 use self::side_queue::RingQueue;
@@ -63,10 +61,7 @@ pub struct WorkerRings {
     unsendable: Vec<u64>,
     /// Whether records were sent since the front end was last seen awake or woken.
     is_unannounced: bool,
-    /// The time at which the oldest unannounced record was sent to a sleeping front end.
-    oldest: Option<Instant>,
-    /// The time at which the timer expires that wakes the front end.
-    alarm: Option<Instant>,
+    schedule: WakeSchedule,
     /// The requests of which the application has got only the heads.
     heads: ById<Head>,
     /// The tickets of requests that the application still has as heads, and that the front end will
@@ -148,8 +143,7 @@ impl WorkerRings {
             unsent: VecDeque::new(),
             unsendable: Vec::new(),
             is_unannounced: false,
-            oldest: None,
-            alarm: None,
+            schedule: WakeSchedule::default(),
             heads: ById::default(),
             abandoned: Vec::new(),
             sockets: ById::default(),
@@ -312,32 +306,18 @@ impl WorkerRings {
     pub fn flush(&mut self) {
         self.send_unsent();
         if std::mem::take(&mut self.is_unannounced) {
-            self.oldest = None;
-            if self.front_end_sleep.take_sleep() != Sleep::Awake {
-                self.wakers.wake_front_end();
-            }
+            self.schedule.on_taken();
+            self.front_end_sleep.wake_sleeper(|| self.wakers.wake_front_end());
         }
     }
 
-    /// Wakes a sleeping front end if the oldest unannounced record has waited for [`COALESCE`].
-    /// Otherwise sets a timer that wakes the front end soon. Where there is no timer, wakes the
-    /// front end at once.
+    /// Wakes a sleeping front end, at once or after a short delay ([`WakeSchedule`]).
     fn announce_in_time(&mut self) {
         self.is_unannounced = true;
-        if !self.front_end_sleep.is_asleep() {
-            return;
-        }
-        let now = Instant::now();
-        if now - *self.oldest.get_or_insert(now) >= COALESCE {
+        if self.front_end_sleep.is_asleep()
+            && self.schedule.on_sent(|delay| self.wakers.wake_front_end_within(delay))
+        {
             self.flush();
-        } else if self.alarm.is_none_or(|alarm| alarm <= now) {
-            // Setting a timer costs as much as everything else here, so one that is set is not
-            // set again, although it may then expire early.
-            if self.wakers.wake_front_end_within(MAX_DELAY) {
-                self.alarm = Some(now + MAX_DELAY);
-            } else {
-                self.flush();
-            }
         }
     }
 }

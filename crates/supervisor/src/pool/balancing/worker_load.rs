@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rookery_exchange::UpstreamWorker;
-use rookery_worker_protocol::{RState, Ticket, TicketGuard, Tickets, now};
+use rookery_worker_protocol::{RState, Snapshot, Ticket, TicketGuard, Tickets, now};
 
 use super::latency_estimate::{LatencyEstimate, WorkDone};
 use super::queue::RequestQueue;
@@ -28,8 +28,6 @@ pub(in crate::pool) struct PoolBackend {
     /// The worker's entry in the registry of workers, which the pool shares with the supervisor.
     pub(in crate::pool) entry: Arc<Backend>,
     pub(in crate::pool) rings: RingConnection,
-    /// The number of requests that were assigned to the worker.
-    assigned: Cell<u64>,
     tickets: Tickets,
     /// The requests that were sent to the worker and have not been responded to.
     in_flight: RefCell<Vec<InFlight>>,
@@ -88,11 +86,9 @@ impl PoolBackend {
     pub(super) fn new(entry: Arc<Backend>) -> Option<Rc<PoolBackend>> {
         let latency = LatencyEstimate::new(work_done(&entry));
         let rings = RingConnection::new(entry.take_rings()?);
-        let taken = entry.scoreboard.read().taken;
         Some(Rc::new(PoolBackend {
             entry,
             rings,
-            assigned: Cell::new(taken),
             tickets: Tickets::new(),
             in_flight: RefCell::default(),
             latency: Cell::new(latency),
@@ -155,8 +151,8 @@ impl PoolBackend {
         if in_flight.len() >= limits.max_in_flight || !self.rings.has_capacity() {
             return None;
         }
-        let snapshot = self.entry.scoreboard.read();
-        let unbegun = self.ahead(snapshot.taken, in_flight.len());
+        let snapshot = self.entry.read_scoreboard();
+        let unbegun = ahead(&snapshot, in_flight.len());
         let now = moment.nanoseconds;
         let is_idle = snapshot.is_idle(now);
         // R is free if it has begun all its requests and is idle, which includes waiting for
@@ -167,17 +163,9 @@ impl PoolBackend {
         (is_free || unbegun < ahead.max(limits.min_ahead)).then_some(!is_idle)
     }
 
-    /// Returns the number of requests that R has not taken. It is one word that R's thread counts
-    /// up, instead of one for each request.
-    fn ahead(&self, taken: u64, in_flight: usize) -> usize {
-        let ahead = self.assigned.get().saturating_sub(taken);
-        usize::try_from(ahead).unwrap_or(usize::MAX).min(in_flight)
-    }
-
     /// Returns true if a request waits in the rings to the worker.
     pub(in crate::pool) fn has_ahead(&self) -> bool {
-        let in_flight = self.in_flight.borrow().len();
-        in_flight > 0 && self.ahead(self.entry.scoreboard.read().taken, in_flight) > 0
+        self.has_in_flight() && self.entry.read_scoreboard().queued() > 0
     }
 
     /// Returns true if the worker's R process could begin a request now.
@@ -215,7 +203,7 @@ impl PoolBackend {
     // ---- requests ----
 
     /// Returns true if the worker has requests to which it has not responded.
-    pub(super) fn has_in_flight(&self) -> bool {
+    pub(in crate::pool) fn has_in_flight(&self) -> bool {
         !self.in_flight.borrow().is_empty()
     }
 
@@ -232,15 +220,11 @@ impl PoolBackend {
     /// all tickets are in use.
     pub(super) fn start_request(&self, queued_since: Instant) -> Option<TicketGuard> {
         let guard = self.tickets.take()?;
-        let mut in_flight = self.in_flight.borrow_mut();
-        if in_flight.is_empty() {
-            // Requests that the worker's own server has answered never reach R.
-            self.assigned.set(self.entry.scoreboard.read().taken);
-        }
-        // The worker writes any number to its scoreboard.
-        self.assigned.set(self.assigned.get().saturating_add(1));
-        in_flight.push(InFlight { ticket: guard.ticket(), queued_since });
-        self.entry.load.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.in_flight.borrow_mut().push(InFlight { ticket: guard.ticket(), queued_since });
+        let load = &self.entry.load;
+        load.in_flight.fetch_add(1, Ordering::Relaxed);
+        // Before the request is sent, so that R takes no request that is not counted.
+        load.in_rings.fetch_add(1, Ordering::Release);
         Some(guard)
     }
 
@@ -259,10 +243,13 @@ impl PoolBackend {
         self.in_flight.borrow_mut().retain(|other| other.ticket != ticket);
     }
 
-    /// Subtracts one from the requests that were assigned to the worker, because R will never take
-    /// this one.
-    pub(in crate::pool) fn unassign(&self) {
-        self.assigned.set(self.assigned.get().saturating_sub(1));
+    /// Subtracts one from the requests in the rings to the worker, because R has not taken this one
+    /// and never will.
+    pub(in crate::pool) fn remove_from_rings(&self) {
+        // A worker may decline more requests than it has.
+        let one_less = |count: u64| count.checked_sub(1);
+        let in_rings = &self.entry.load.in_rings;
+        let _ = in_rings.fetch_update(Ordering::Release, Ordering::Relaxed, one_less);
     }
 
     /// Subtracts one request from the worker's load, because the pool has received its response or
@@ -310,6 +297,12 @@ impl PoolBackend {
         let reserved = reservations.len() - expired_reservations(&reservations);
         self.entry.load.sessions.load(Ordering::Relaxed) + reserved
     }
+}
+
+/// Returns the number of requests that R has not taken, of which at most `in_flight` can matter. It
+/// is counted by two words, instead of one for each request.
+fn ahead(snapshot: &Snapshot, in_flight: usize) -> usize {
+    usize::try_from(snapshot.queued()).unwrap_or(usize::MAX).min(in_flight)
 }
 
 /// Returns the number of reservations that have expired. `reservations` contains the expiry times

@@ -19,6 +19,8 @@ mod session_cookie;
 mod sockets;
 pub(super) mod state;
 mod streams;
+#[cfg(test)]
+mod tests;
 mod withdrawal;
 
 use std::fs::File;

@@ -1,7 +1,6 @@
 //! Requests on their way to a worker.
 
 use std::io::Write as _;
-use std::sync::atomic::Ordering;
 
 use rookery_exchange::wire::{self, RequestForm};
 use rookery_exchange::{BodySource, Command, Exchange};
@@ -81,7 +80,7 @@ pub(in crate::pool) fn send(pool: &PoolContext, assignment: Assignment) {
     let form = form(&request, &backend);
     if form == RequestForm::HeadOnly && !backend.entry.sees_heads() {
         backend.forget_request(ticket.ticket());
-        backend.unassign();
+        backend.remove_from_rings();
         backend.finish_request();
         return read_body(pool, request, true);
     }
@@ -104,9 +103,6 @@ pub(in crate::pool) fn send(pool: &PoolContext, assignment: Assignment) {
         BodySource::File(file) => Some(file),
         BodySource::Empty | BodySource::Memory => None,
     };
-    let in_rings = &backend.entry.load.in_rings;
-    // R must not be able to take a request that is not counted yet.
-    in_rings.fetch_add(1, Ordering::Release);
     let is_sent = hop.send_record(form.kind(), &record, file);
     hop.keep_record(record);
     let sent = SentRequest { request, ticket, sent_at, waited };
@@ -114,8 +110,7 @@ pub(in crate::pool) fn send(pool: &PoolContext, assignment: Assignment) {
         hop.count_unannounced();
         hop.requests.borrow_mut().keep(sent);
     } else {
-        in_rings.fetch_sub(1, Ordering::Release);
-        backend.unassign();
+        backend.remove_from_rings();
         pool.responder.reject(end(sent, &backend), ErrorReply::Unsendable);
     }
 }

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use rookery_exchange::wire::{self, Down};
@@ -164,11 +163,7 @@ pub(super) fn on_unsendable(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, t
 /// Queues a request for another worker, because this worker does not serve the request any more. A
 /// request that has been returned too often is rejected, so that workers cannot decline it forever.
 pub(super) fn on_declined(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, ticket: u64) {
-    // R has not taken the request, and never will.
-    let one_less = |count: u64| count.checked_sub(1);
-    let in_rings = &backend.entry.load.in_rings;
-    let _ = in_rings.fetch_update(Ordering::Release, Ordering::Relaxed, one_less);
-    backend.unassign();
+    backend.remove_from_rings();
     let Some(sent) = take(backend, ticket) else { return };
     if backend.entry.scoreboard.has_begun(sent.ticket()) {
         return pool.responder.reject(end(sent, backend), ErrorReply::WorkerDied);

@@ -70,7 +70,7 @@ pub(in crate::pool) fn on_message(
         pool.has_forwarded.set(true);
     }
     if let Payload::Pooled(buffer) = payload {
-        pool.buffers.put(buffer);
+        pool.buffers.borrow_mut().give(buffer);
     }
 }
 
@@ -118,7 +118,7 @@ pub(super) fn send(
         reported.set(sent);
         hop.send_quietly(Down::Sent { socket, sent });
     }
-    let mut buffer = pool.buffers.take();
+    let mut buffer = pool.buffers.borrow_mut().take();
     buffer.extend_from_slice(content);
     let payload = Payload::Pooled(buffer);
     pool.responder.send_unannounced(Command::Send { socket, kind, payload });

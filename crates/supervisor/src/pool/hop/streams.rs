@@ -126,7 +126,7 @@ pub(super) fn carry_out(pool: &PoolContext, backend: &Rc<PoolBackend>, id: Strea
         {
             ChunkAdmission::Continue | ChunkAdmission::Pause => {
                 stream.is_waiting.set(is_waiting);
-                let mut buffer = pool.buffers.take();
+                let mut buffer = pool.buffers.borrow_mut().take();
                 buffer.extend_from_slice(content);
                 let payload = Payload::Pooled(buffer);
                 Command::Chunk { stream: id, payload, is_pushing }

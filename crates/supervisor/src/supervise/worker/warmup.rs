@@ -10,7 +10,7 @@ use std::time::Duration;
 use rookery_exchange::wire::{Down, RequestForm, Up, read_response, write_request};
 use rookery_exchange::{Exchange, ResponseBody, StreamEnd, Version};
 use rookery_worker_protocol::now;
-use rookery_worker_protocol::rings::{RingEnd, RingWakers, SendError, Sleep};
+use rookery_worker_protocol::rings::{RingEnd, RingWakers, SendError};
 
 use crate::backend::Backend;
 
@@ -141,11 +141,7 @@ impl Rings {
                 Err(SendError::System) => return Err(io::ErrorKind::OutOfMemory.into()),
             }
         }
-        match self.end.peer_sleep.take_sleep() {
-            Sleep::Awake => {}
-            Sleep::Waiting => self.end.peer_sleep.wake(),
-            Sleep::Polling => self.wakers.wake_worker(),
-        }
+        self.end.peer_sleep.wake_sleeper(|| self.wakers.wake_worker());
         Ok(())
     }
 }

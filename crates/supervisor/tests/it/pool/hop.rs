@@ -12,7 +12,7 @@ use rookery_exchange::wire::Up;
 use rookery_server::Config;
 use rookery_supervisor::{Availability, Backend, PoolLimits, SessionAffinity, WorkerId};
 use rookery_test_support::wait_until;
-use rookery_worker_protocol::rings::{RingEnd, RingWakers, Sleep};
+use rookery_worker_protocol::rings::{RingEnd, RingWakers};
 use rookery_worker_protocol::{RState, SharedScoreboard, now};
 
 use crate::support::admin::Admin;
@@ -228,9 +228,7 @@ fn a_worker_that_sends_records_without_end_does_not_stop_the_others() {
                 if end.sender.send(11, &77_u64.to_le_bytes(), None).is_ok() {
                     sent += 1;
                 }
-                if end.peer_sleep.take_sleep() != Sleep::Awake {
-                    wakers.wake_front_end();
-                }
+                end.peer_sleep.wake_sleeper(|| wakers.wake_front_end());
                 while let Ok(Some(_)) = end.receiver.take(&mut record) {}
             }
             sent
@@ -344,9 +342,7 @@ fn a_worker_that_takes_nothing_but_sends_without_end_is_ended() {
     let limit = Instant::now() + Duration::from_secs(60);
     while !backend.is_violating() {
         let _ = end.sender.send(5, &late, None);
-        if end.peer_sleep.take_sleep() != Sleep::Awake {
-            wakers.wake_front_end();
-        }
+        end.peer_sleep.wake_sleeper(|| wakers.wake_front_end());
         assert!(Instant::now() < limit, "the records that wait for it grow without end");
     }
     front.registry.remove(&backend);

@@ -261,7 +261,7 @@ pub(crate) fn answer(
             show_task(scoreboard, &exchange);
             // A request whose head the application has seen before counts once.
             let ticket = Ticket::of_word(exchange.ticket());
-            if !ticket.is_some_and(|ticket| scoreboard.has_begun(ticket)) {
+            if ticket.is_none() || !exchange.has_app_token() {
                 scoreboard.count_taken();
             }
             if ticket.is_some_and(|ticket| !scoreboard.begin(ticket)) {

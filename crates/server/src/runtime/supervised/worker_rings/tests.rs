@@ -4,6 +4,7 @@ use rookery_exchange::wire::{RequestForm, Up, write_request};
 use rookery_exchange::{
     AppToken, AppWaker, ChunkAdmission, Command, MessageKind, QueueLimits, StreamEnd, StreamOptions,
 };
+use rookery_worker_protocol::rings::Sleep;
 
 use super::*;
 

@@ -13,7 +13,9 @@ struct NoWaker;
 impl IoWaker for NoWaker {
     fn wake(&self) {}
 
-    fn wake_within(&self, _within: Duration) {}
+    fn wake_within(&self, _within: Duration) -> bool {
+        true
+    }
 }
 
 /// Runs a test with a balancer whose only worker is suspended and therefore gets no requests.

@@ -1,0 +1,192 @@
+//! A model test of the counts of a worker's requests: whatever happens to its requests, and in
+//! whatever order, the counts are those of the requests that exist.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use rookery_exchange::{AppWaker, Command, Event, Exchange, IoWaker, Link, QueueLimits, Version};
+use rookery_server::WorkerRings;
+use rookery_worker_protocol::rings::RingEnd;
+use rookery_worker_protocol::{SharedScoreboard, Ticket};
+
+use super::*;
+use crate::backend::Backend;
+use crate::backend_registry::BackendRegistry;
+use crate::pool::balancing::queue::QueuedRequest;
+use crate::pool::balancing::session_affinity::{Keys, SessionAffinity};
+use crate::pool::dispatch::dispatch;
+use crate::pool::limits::PoolLimits;
+use crate::pool::ring_connection::SentRequest;
+use crate::worker_id::WorkerId;
+
+struct NoWaker;
+
+impl AppWaker for NoWaker {
+    fn wake(&self) {}
+}
+
+impl IoWaker for NoWaker {
+    fn wake(&self) {}
+
+    fn wake_within(&self, _delay: Duration) -> bool {
+        true
+    }
+}
+
+/// A worker whose R does what the test says.
+struct Worker {
+    entry: Arc<Backend>,
+    scoreboard: SharedScoreboard,
+    link: Arc<Link>,
+    rings: WorkerRings,
+    /// The requests that R has begun and not answered, each with whether R has only its head.
+    begun: Vec<(Box<Exchange>, bool)>,
+    /// The number of withdrawn requests that R has not skipped yet.
+    withdrawn: usize,
+}
+
+impl Worker {
+    fn start(epoch: u64) -> Worker {
+        let (theirs, memory) = SharedScoreboard::create().unwrap();
+        let scoreboard = SharedScoreboard::attach(&memory).unwrap();
+        let (end, wakers, handles) = RingEnd::create().unwrap();
+        let id = WorkerId::new().unwrap();
+        let entry = Backend::new((0, epoch), 4711, id, "".into(), theirs, (end, wakers));
+        let link = Link::new(QueueLimits::default(), Box::new(NoWaker));
+        let rings = WorkerRings::new(handles.attach().unwrap(), &link);
+        Worker { entry, scoreboard, link, rings, begun: Vec::new(), withdrawn: 0 }
+    }
+
+    /// Takes the next event, as R does.
+    fn take(&mut self) {
+        let event = self.link.next().or_else(|| self.rings.next(Some(1), &self.link).unwrap());
+        let is_head = matches!(event, Some(Event::Head(_)));
+        let Some(Event::Request(exchange) | Event::Head(exchange)) = event else { return };
+        let ticket = Ticket::of_word(exchange.ticket()).unwrap();
+        let is_counted = exchange.has_app_token();
+        if !is_counted {
+            self.scoreboard.count_taken();
+        }
+        if self.scoreboard.begin(ticket) {
+            self.begun.push((exchange, is_head));
+        } else {
+            // A counted one has timed out since R inspected its head.
+            self.withdrawn -= usize::from(!is_counted);
+            self.rings.send(Command::Respond(exchange), &self.link);
+        }
+    }
+
+    /// Responds to a request that R has begun, or asks for its body.
+    fn answer(&mut self, choice: usize, wants_body: bool) {
+        if self.begun.is_empty() {
+            return;
+        }
+        let (mut exchange, is_head) = self.begun.swap_remove(choice % self.begun.len());
+        if is_head && wants_body {
+            self.rings.send(Command::ReadBody(exchange), &self.link);
+        } else {
+            exchange.begin_response(200);
+            self.rings.send(Command::Respond(exchange), &self.link);
+        }
+    }
+
+    /// Gives all requests back that R has not taken.
+    fn decline(&mut self) {
+        self.rings.next(None, &self.link).unwrap();
+        self.withdrawn = 0;
+    }
+}
+
+/// A sequence of arbitrary numbers (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        (mixed >> 33) as usize % limit
+    }
+}
+
+fn request(id: u64, random: &mut Random) -> QueuedRequest {
+    let mut exchange = Exchange::new();
+    exchange.begin(id, 1, 0);
+    exchange.set_request_line(b"POST", b"/", Version::Http11);
+    exchange.end_head(None, None, false);
+    let is_head_only = random.below(4) == 0;
+    if !is_head_only && random.below(2) == 0 {
+        exchange.push_body(b"body");
+    }
+    QueuedRequest::new(exchange, is_head_only)
+}
+
+/// Lets arbitrary things happen to the requests of a worker and its successors.
+fn run_model(seed: u64) {
+    let mut random = Random(seed);
+    let registry = Arc::new(BackendRegistry::default());
+    let limits = PoolLimits {
+        min_ahead: 5,
+        session_affinity: SessionAffinity::None,
+        queue_timeout: Duration::ZERO,
+        ..PoolLimits::default()
+    };
+    let keys = Arc::new(Keys::new(""));
+    let pool = PoolContext::new(Arc::clone(&registry), limits, keys, Arc::new(NoWaker));
+    let update = || {
+        pool.balancer.update_backends();
+        follow_workers(&pool);
+    };
+    let mut worker = Worker::start(0);
+    registry.add(&worker.entry);
+    update();
+    for step in 1..=300 {
+        let action = random.below(16);
+        match action {
+            0..=5 => {
+                let _ = pool.balancer.enqueue(request(step, &mut random));
+                dispatch(&pool);
+            }
+            6..=8 => worker.take(),
+            9..=11 => worker.answer(random.below(64), random.below(2) == 0),
+            12 => worker.entry.set_sees_heads(random.below(2) == 0),
+            13 => {
+                let requests = &pool.hops.workers.borrow()[0].rings.requests;
+                let is_waiting = |sent: &&SentRequest| !worker.scoreboard.has_begun(sent.ticket());
+                worker.withdrawn += requests.borrow().iter().filter(is_waiting).count();
+                withdraw_overdue(&pool);
+            }
+            14 => worker.decline(),
+            _ if random.below(2) == 0 => {
+                registry.time_out(&worker.entry);
+                update();
+            }
+            _ => {
+                registry.remove(&worker.entry);
+                update();
+                assert_eq!(worker.entry.load(), (0, 0), "seed {seed}, step {step}: the dead");
+                worker = Worker::start(step);
+                registry.add(&worker.entry);
+                update();
+            }
+        }
+        worker.rings.flush();
+        super::run(&pool, dispatch);
+        pool.responder.take_commands(&mut VecDeque::new());
+        let backend = Rc::clone(&pool.hops.workers.borrow()[0]);
+        let requests = backend.rings.requests.borrow();
+        let begun = requests.iter().filter(|sent| worker.scoreboard.has_begun(sent.ticket()));
+        let (sent, begun) = (requests.iter().count(), begun.count());
+        let context = format!("seed {seed}, step {step}, action {action}");
+        let waiting = backend.entry.read_scoreboard().queued() as usize;
+        assert_eq!(waiting, sent - begun + worker.withdrawn, "{context}");
+        assert_eq!(backend.entry.load(), (sent, 0), "{context}");
+        assert_eq!(backend.has_in_flight(), sent > 0, "{context}");
+    }
+}
+
+#[test]
+fn the_counts_of_requests_do_not_drift() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _entered = runtime.enter();
+    (0..100).for_each(run_model);
+}
