@@ -46,6 +46,7 @@ WAYS = {
     "h2": Way(load_generators.h2, warm_up_s=0.3),
     "handshakes": Way(load_generators.handshakes, warm_up_s=0.3),
     "http": Way(load_generators.http, warm_up_s=60.0),
+    "http-beside": Way(load_generators.http_beside, warm_up_s=0.3),
     "idle": Way(memory.idle, 1, 1, is_fresh=True),
     "idle-front": Way(memory.idle_front, 1, 1, is_fresh=True),
     "idle-cpu": Way(memory.idle_cpu, 1, 1),

@@ -6,10 +6,13 @@ What needs neither a load nor a clock is a test: r/tests/testthat/test-wake-up.R
 """
 
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from .. import build
@@ -76,6 +79,15 @@ def http(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]
         raise RuntimeError(f"{failed} of {requests} requests failed")
     rates = {"requests_per_second": requests / result["seconds"], "cpu_us_per_request": spent / requests * 1e6}
     return rates | _latencies(result)
+
+
+def http_beside(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]:
+    """Runs wrk beside a program for each processor core that computes without pause."""
+    with ExitStack() as others:
+        for _ in range(os.cpu_count() or 1):
+            program = others.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+            others.callback(program.kill)
+        return http(server, scenario, seconds)
 
 
 def h2(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]:

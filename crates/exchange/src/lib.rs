@@ -18,6 +18,7 @@
 //! most one `Respond` for each exchange that was passed to the application. The server limits the
 //! data sent to each WebSocket, and [`StreamFlow`] limits the data of each streamed response.
 
+mod backoff;
 mod budget;
 mod command;
 mod event;
@@ -34,6 +35,7 @@ mod wakers;
 mod websocket_backlog;
 pub mod wire;
 
+pub use backoff::{Backoff, LONG_YIELD, MAX_SKIPPED_YIELDS};
 pub use budget::{Budget, Charge, Share};
 pub use command::Command;
 pub use event::{Event, MessageKind};

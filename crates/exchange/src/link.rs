@@ -45,6 +45,7 @@ mod wake_schedule;
 pub use self::buffer_pool::BufferPool;
 use self::queues::{CommandQueue, EventQueue};
 pub use self::wake_schedule::WakeSchedule;
+use crate::backoff::{Backoff, MAX_SKIPPED_YIELDS};
 use crate::exchange::Exchange;
 use crate::payload::ReleaseQueue;
 use crate::wakers::{AppWaker, IoWaker, SideQueue};
@@ -149,6 +150,8 @@ pub struct Link {
     /// The total number of events that the application had [taken](Self::taken) when it last polled
     /// the queue and found no event.
     polled_at: AtomicU64,
+    /// Decides whether a waiting application polls before it sleeps.
+    polls: Backoff,
     /// Whether a waiting application may busy-poll for `LONG_BUSY_POLL` (200 µs) before it sleeps.
     is_long_busy_poll_enabled: AtomicBool,
     /// Whether the application's last wait for an event took less than `LONG_BUSY_POLL` (200 µs).
@@ -182,6 +185,7 @@ impl Link {
             has_failed: AtomicBool::new(false),
             put: AtomicU64::new(0),
             polled_at: AtomicU64::new(0),
+            polls: Backoff::new(MAX_SKIPPED_YIELDS),
             is_long_busy_poll_enabled: AtomicBool::new(false),
             was_last_wait_short: AtomicBool::new(false),
             down: Mutex::default(),

@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{AppState, IoState, Link, lock};
+use crate::backoff::LONG_YIELD;
 use crate::command::Command;
 use crate::event::Event;
 use crate::payload::ReleaseQueue;
@@ -111,23 +112,30 @@ impl Link {
 
     /// Polls for an event without sleeping, for at most the shorter of `timeout` and `most`.
     /// Returns true if an event is waiting. After a poll without an event, further calls do not
-    /// poll until the application has taken another event.
+    /// poll until the application has taken another event. Neither do some of the calls after
+    /// another program has used the processor for a whole time slice during a poll.
     fn busy_poll(&self, timeout: Duration, most: Duration) -> bool {
         let taken = self.taken();
         let all_taken = self.all_taken();
         let has_come = || self.put.load(Ordering::SeqCst) != taken || self.has_side_events();
-        if has_come() || self.polled_at.load(Ordering::Relaxed) == all_taken {
+        let has_polled = self.polled_at.load(Ordering::Relaxed) == all_taken;
+        if has_come() || has_polled || !self.polls.try_next() {
             return has_come();
         }
         self.app_state.store(AppState::BusyPolling as u8, Ordering::SeqCst);
-        let until = Instant::now() + most.min(timeout);
-        while !has_come() {
-            if Instant::now() >= until {
+        let mut now = Instant::now();
+        let until = now + most.min(timeout);
+        let mut was_long = false;
+        while !has_come() && !was_long {
+            if now >= until {
                 self.polled_at.store(all_taken, Ordering::Relaxed);
                 break;
             }
             std::thread::yield_now();
+            let since = std::mem::replace(&mut now, Instant::now());
+            was_long = now - since >= LONG_YIELD;
         }
+        self.polls.record_result(!was_long);
         self.app_state.store(AppState::Busy as u8, Ordering::SeqCst);
         has_come()
     }

@@ -5,11 +5,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rookery_error::Reports;
-use rookery_exchange::{Budget, Command, StreamEnd, StreamId};
+use rookery_exchange::{Backoff, Budget, Command, MAX_SKIPPED_YIELDS, StreamEnd, StreamId};
 use rookery_trace::Tracer;
 use rookery_worker_protocol::{RouteTable, SharedScoreboard};
 
-use super::busy_poll::BusyPoll;
 use crate::application::application::Application;
 use crate::application::dispatch::{AppDecision, Dispatch, is_accepted, is_streamed};
 use crate::config::Limits;
@@ -31,7 +30,8 @@ pub(super) struct IoContext {
     pub(super) dispatch: Rc<Dispatch>,
     pub(super) http: Rc<HttpState>,
     pub(super) connections_per_ip: Rc<ConnectionsPerIp>,
-    pub(super) busy_poll: BusyPoll,
+    /// Decides whether the thread yields the processor to the application before it sleeps.
+    pub(super) yields: Backoff,
     websockets: Rc<WebSocketRegistry>,
 }
 
@@ -45,7 +45,6 @@ impl IoContext {
         budget: Arc<Budget>,
         scoreboard: Option<Arc<SharedScoreboard>>,
     ) -> Rc<IoContext> {
-        let busy_poll = BusyPoll::new(scoreboard.is_some());
         let routes = scoreboard
             .clone()
             .map(|scoreboard| scoreboard as Arc<dyn AsRef<RouteTable>>)
@@ -67,7 +66,7 @@ impl IoContext {
             dispatch,
             http,
             connections_per_ip: Rc::default(),
-            busy_poll,
+            yields: Backoff::new(MAX_SKIPPED_YIELDS),
             websockets,
         })
     }

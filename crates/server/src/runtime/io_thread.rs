@@ -11,16 +11,15 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rookery_error::Reports;
-use rookery_exchange::{Budget, IoWaker, Link, ListenerId};
+use rookery_exchange::{Budget, IoWaker, LONG_YIELD, Link, ListenerId};
 use rookery_trace::Tracer;
 use rookery_worker_protocol::SharedScoreboard;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use super::busy_poll;
 use super::commands::{CloseOnDrop, CommandQueue, IoCommand};
 use super::io_context::IoContext;
 use super::listening::accept_switch::AcceptMode;
@@ -184,19 +183,17 @@ fn before_sleep() {
                 return;
             }
             let is_awaited = dispatch.application.has_thread() && dispatch.in_flight() > 0;
-            if is_awaited && !has_yielded && context.busy_poll.start_if_due() {
-                // The poll runs in a task and not in a loop here, so that the runtime checks the
-                // sockets meanwhile.
-                return;
-            }
             let has_forwarded = dispatch.application.take_has_forwarded();
             if !has_yielded
                 && (is_awaited || has_forwarded || dispatch.application.has_unread_events())
+                && context.yields.try_next()
             {
                 // If both threads share a processor core, the application responds during the
                 // yield, and no thread has to be woken.
                 has_yielded = true;
+                let since = Instant::now();
                 std::thread::yield_now();
+                context.yields.record_result(since.elapsed() < LONG_YIELD);
                 continue;
             }
             if is_awaited {
@@ -346,7 +343,7 @@ fn spawn_supervisor_task(context: &Rc<IoContext>, supervision: Arc<Supervision>)
 fn start_essential_tasks(
     context: &Rc<IoContext>,
     commands_available: &Arc<Notify>,
-) -> [JoinHandle<()>; 5] {
+) -> [JoinHandle<()>; 4] {
     [
         tokio::task::spawn_local(periodic_tasks::watch_application(Rc::clone(&context.dispatch))),
         tokio::task::spawn_local(periodic_tasks::sweep(Rc::clone(&context.connections))),
@@ -369,15 +366,6 @@ fn start_essential_tasks(
                     commands_available.notified().await;
                     context.run_app_commands();
                 }
-            }
-        }),
-        tokio::task::spawn_local({
-            let context = Rc::clone(context);
-            async move {
-                busy_poll::run(&context.busy_poll, &context.dispatch, || {
-                    context.run_app_commands()
-                })
-                .await;
             }
         }),
     ]

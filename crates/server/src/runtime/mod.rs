@@ -1,7 +1,6 @@
 //! The server's I/O thread. It accepts connections, executes commands, enforces deadlines, and
 //! stops and drains listeners.
 
-mod busy_poll;
 mod commands;
 mod io_context;
 mod io_thread;
