@@ -97,7 +97,7 @@ impl Worker {
     }
 }
 
-/// A sequence of arbitrary numbers (SplitMix64).
+/// A sequence of arbitrary numbers (the generator `SplitMix64`).
 struct Random(u64);
 
 impl Random {
