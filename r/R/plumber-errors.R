@@ -75,8 +75,8 @@ plumber_hook <- function(req, res, ..., .next) {
     .next <- given[[length(given)]]
   }
   answer <- NULL
-  # Ends this function, from the handler below. A restart would cost as much as five handlers, for
-  # each filter and endpoint of each request.
+  # Evaluating the promise `leave` in the handler below returns from this function. withRestarts()
+  # would do the same, but costs as much as five calling handlers for each filter and endpoint.
   delayedAssign("leave", return(answer_of_plumber(res, answer)))
   value <- withCallingHandlers(
     .next(req = req, res = res, ...),

@@ -82,7 +82,7 @@ def http(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]
 
 
 def http_beside(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]:
-    """Runs wrk beside a program for each processor core that computes without pause."""
+    """Runs wrk while other programs compute without pause, one for each processor core."""
     with ExitStack() as others:
         for _ in range(os.cpu_count() or 1):
             program = others.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))

@@ -422,14 +422,14 @@ impl Exchange {
         self.tag.take().map_or(0, AppToken::take)
     }
 
-    /// Attaches a token by which the application finds its own data about the request. If the
-    /// application has not removed the token when the request is finished, the token is returned
-    /// through the [`ReleaseQueue`](crate::ReleaseQueue).
+    /// Attaches a token by which the application finds its own data about the request. If the token
+    /// is never removed, the [`ReleaseQueue`](crate::ReleaseQueue) returns it after the request.
     pub fn set_app_token(&mut self, tag: AppToken) {
         self.tag = Some(tag);
     }
 
-    /// Returns true if the application has inspected the head of the request in this process.
+    /// Returns true if the application has attached a token to the request and not removed it, as
+    /// an application that has inspected the head and waits for the body has.
     pub fn has_app_token(&self) -> bool {
         self.tag.is_some()
     }

@@ -18,7 +18,6 @@
 //! most one `Respond` for each exchange that was passed to the application. The server limits the
 //! data sent to each WebSocket, and [`StreamFlow`] limits the data of each streamed response.
 
-mod backoff;
 mod budget;
 mod command;
 mod event;
@@ -35,7 +34,6 @@ mod wakers;
 mod websocket_backlog;
 pub mod wire;
 
-pub use backoff::{Backoff, LONG_YIELD, MAX_SKIPPED_YIELDS};
 pub use budget::{Budget, Charge, Share};
 pub use command::Command;
 pub use event::{Event, MessageKind};
@@ -48,7 +46,10 @@ pub use exchange::status::ExchangeStatus;
 pub use exchange::upstream_log::{TerminationState, UpstreamLog, UpstreamWorker};
 pub use exchange::{ClientCertificate, Exchange, Version};
 pub use ids::{ExchangeId, ListenerId, StreamId, WebSocketId};
-pub use link::{AppState, BufferPool, Link, PushError, QueueLimits, WakeSchedule, WakeUp};
+pub use link::{
+    AppState, Backoff, BufferPool, LONG_YIELD, Link, MAX_SKIPPED_YIELDS, PushError, QueueLimits,
+    WakeSchedule, WakeUp,
+};
 pub use masking::{masked, write_masked, write_masked_query};
 pub use payload::{AppToken, Lease, Payload, ReleaseQueue};
 pub use request_id::{RequestId, renew_request_ids, request_id_prefix};

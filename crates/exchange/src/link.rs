@@ -37,15 +37,16 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 mod application_side;
+mod backoff;
 mod buffer_pool;
 mod queues;
 mod server_side;
 mod wake_schedule;
 
+pub use self::backoff::{Backoff, LONG_YIELD, MAX_SKIPPED_YIELDS};
 pub use self::buffer_pool::BufferPool;
 use self::queues::{CommandQueue, EventQueue};
 pub use self::wake_schedule::WakeSchedule;
-use crate::backoff::{Backoff, MAX_SKIPPED_YIELDS};
 use crate::exchange::Exchange;
 use crate::payload::ReleaseQueue;
 use crate::wakers::{AppWaker, IoWaker, SideQueue};

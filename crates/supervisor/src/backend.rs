@@ -75,9 +75,9 @@ pub(crate) type StaticPaths = BTreeMap<String, StaticPath>;
 pub(crate) struct Load {
     /// The number of requests that the worker has received and not finished.
     pub(crate) in_flight: AtomicUsize,
-    /// The number of requests that were assigned to the worker, whether or not R has taken them,
-    /// without those that R will never take.
-    pub(crate) in_rings: AtomicU64,
+    /// The total number of requests from the supervisor that R has taken or will take. Requests
+    /// that R will never take are subtracted.
+    pub(crate) passed: AtomicU64,
     /// The number of open streamed responses whose chunks cross in the rings.
     pub(crate) streams: AtomicU64,
     /// The number of the worker's open WebSockets.
@@ -176,7 +176,7 @@ impl Backend {
     pub(crate) fn read_scoreboard(&self) -> Snapshot {
         let snapshot = self.scoreboard.read();
         // Read later, so that R has not taken more requests than were passed to it.
-        let handed = snapshot.handed.saturating_add(self.load.in_rings.load(Ordering::Acquire));
+        let handed = snapshot.handed.saturating_add(self.load.passed.load(Ordering::Acquire));
         let streams = snapshot.streams.saturating_add(self.load.streams.load(Ordering::Relaxed));
         Snapshot { handed, streams, ..snapshot }
     }

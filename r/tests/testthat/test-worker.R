@@ -276,7 +276,7 @@ test_that("after R was killed, the scoreboard shows which requests it had begun"
   )
 })
 
-test_that("R counts a withdrawn request, also if a later one of its place was withdrawn", {
+test_that("R counts a request that it skips because a later one in its place was withdrawn", {
   worker <- local_worker(c(hello, "startServer('127.0.0.1', 80, app)", "service(0)"))
   worker$expect_ready()
   worker$ask("withdraw 3 0")

@@ -475,7 +475,7 @@ test_that("pages of other origins cannot open a WebSocket behind workers", {
     "list(",
     "  wsOrigins = 'example.org',",
     "  call = function(req) {",
-    # The first server of a worker would get its requests.
+    # Started during a request, because requests go to the first server that a worker starts.
     "    if (is.null(second)) second <<- rookery::startServer('127.0.0.1', 0, list(",
     "      wsOrigins = 'example.net', onWSOpen = function(ws) NULL",
     "    ))",

@@ -5,8 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{AppState, IoState, Link, lock};
-use crate::backoff::LONG_YIELD;
+use super::{AppState, IoState, LONG_YIELD, Link, lock};
 use crate::command::Command;
 use crate::event::Event;
 use crate::payload::ReleaseQueue;
@@ -112,14 +111,14 @@ impl Link {
 
     /// Polls for an event without sleeping, for at most the shorter of `timeout` and `most`.
     /// Returns true if an event is waiting. After a poll without an event, further calls do not
-    /// poll until the application has taken another event. Neither do some of the calls after
-    /// another program has used the processor for a whole time slice during a poll.
+    /// poll until the application has taken another event. If a yield during a poll has taken
+    /// [`LONG_YIELD`] or longer, the poll ends, and some of the next calls do not poll either.
     fn busy_poll(&self, timeout: Duration, most: Duration) -> bool {
         let taken = self.taken();
         let all_taken = self.all_taken();
         let has_come = || self.put.load(Ordering::SeqCst) != taken || self.has_side_events();
         let has_polled = self.polled_at.load(Ordering::Relaxed) == all_taken;
-        if has_come() || has_polled || !self.polls.try_next() {
+        if has_come() || has_polled || !self.polls.admit() {
             return has_come();
         }
         self.app_state.store(AppState::BusyPolling as u8, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! The pool of buffers for messages, which keeps empty buffers for reuse.
+//! The pool of empty buffers for messages and chunks of streams.
 
 /// The maximum number of unused message buffers in the pool.
 pub(super) const KEPT_BUFFERS: usize = 256;
@@ -7,7 +7,7 @@ pub(super) const KEPT_BUFFER_BYTES: usize = 64 << 10;
 /// The maximum total capacity of all message buffers in the pool, in bytes.
 pub(super) const KEPT_BYTES: usize = 2 << 20;
 
-/// A pool of empty message buffers, which are kept for reuse.
+/// A pool of empty buffers for messages and chunks of streams, which are kept for reuse.
 #[derive(Debug, Default)]
 pub struct BufferPool {
     kept: Vec<Vec<u8>>,

@@ -186,7 +186,7 @@ fn before_sleep() {
             let has_forwarded = dispatch.application.take_has_forwarded();
             if !has_yielded
                 && (is_awaited || has_forwarded || dispatch.application.has_unread_events())
-                && context.yields.try_next()
+                && context.yields.admit()
             {
                 // If both threads share a processor core, the application responds during the
                 // yield, and no thread has to be woken.

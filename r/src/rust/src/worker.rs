@@ -156,8 +156,9 @@ impl Core {
         self.show_task(event);
         if let Event::Request(exchange) | Event::Head(exchange) = event {
             let ticket = Ticket::of_word(exchange.ticket());
-            // A request of the supervisor whose head R has inspected before counts once. The record
-            // of what was begun cannot tell this: a withdrawal of a later request may hide it.
+            // A request of the supervisor whose head R has inspected counts only once. `has_begun`
+            // cannot tell whether R has inspected the head: it is also true for a request that
+            // was not begun, if a later request with the same place was begun or withdrawn.
             if ticket.is_none() || !exchange.has_app_token() {
                 scoreboard.count_taken();
             }

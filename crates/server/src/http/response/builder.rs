@@ -166,9 +166,9 @@ pub(crate) fn build(
         if sends_id && !headers.contains_key(&REQUEST_ID) {
             out.put_slice(exchange.request_id().as_bytes());
             if let Ok(mut value) = HeaderValue::from_maybe_shared(out.split().freeze()) {
-                // HTTP/2 does not add sensitive values to its compression table. This value never
-                // occurs again, so it would only displace others there, and each entry of the same
-                // name costs a comparison.
+                // HTTP/2 does not add sensitive values to its compression table. A request id
+                // rarely occurs twice, so it would only displace other entries there, and each
+                // entry with the same name costs a comparison.
                 value.set_sensitive(true);
                 headers.insert(REQUEST_ID.clone(), value);
             }

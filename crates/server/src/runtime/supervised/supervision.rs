@@ -345,8 +345,9 @@ pub(in crate::runtime) fn receive_messages(
     let receiving = ReceivingGuard::begin(supervision);
     async move {
         let supervision = Arc::clone(&receiving.0);
-        let mut records = JoinSet::new();
-        records.spawn_local(watch_rings(supervision));
+        // Dropping the set aborts the task.
+        let mut tasks = JoinSet::new();
+        tasks.spawn_local(watch_rings(supervision));
         // Each call registers the descriptor for the events that are currently of interest.
         while receiving.0.receive_until_interest_changes(&connections).await.is_continue() {}
     }

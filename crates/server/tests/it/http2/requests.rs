@@ -250,7 +250,8 @@ fn a_rejected_request_has_a_line_in_the_access_log() {
     assert!(lines.text().contains("\"GET * HTTP/2.0\" 400 "), "{}", lines.text());
 }
 
-/// The beginning of the field `x-request-id` as a literal that is never indexed.
+/// The beginning of a header field that is never indexed (RFC 7541, 6.2.3): the byte 0x10, and the
+/// length and text of the Huffman-coded name `x-request-id`.
 const NAME: &[u8] = &[0x10, 0x89, 0xf2, 0xb5, 0x85, 0xed, 0x69, 0x50, 0x95, 0x8d, 0x27];
 
 #[test]
@@ -262,8 +263,7 @@ fn request_ids_are_not_added_to_the_compression_table() {
         peer.ask(stream, GET);
         peer.frame_of(kind::HEADERS).expect("a response").payload
     });
-    // A field that is never indexed begins with the byte 0x10, and then has its name as text, with
-    // Huffman's code (RFC 7541, 6.2.3). A field of the table would have only a number.
+    // If a response had added the field to the dynamic table, a later one would send its index.
     for block in &blocks {
         let has_literal = block.windows(NAME.len()).any(|bytes| bytes == NAME);
         assert!(has_literal, "{block:02x?}");

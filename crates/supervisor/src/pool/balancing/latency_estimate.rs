@@ -52,7 +52,7 @@ pub(super) struct WorkDone {
 /// The estimated time that one worker needs for a request: an exponential moving average.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LatencyEstimate {
-    /// In nanoseconds.
+    /// The mean time per request, in nanoseconds.
     mean: u64,
     work_done: WorkDone,
     last_response: Option<Instant>,
@@ -115,7 +115,8 @@ impl LatencyEstimate {
     }
 }
 
-/// Converts a time to nanoseconds, at most ten years, so that small multiples do not overflow.
+/// Converts a time to nanoseconds. Times of more than ten years count as ten years, so that small
+/// multiples do not overflow.
 fn nanoseconds(time: Duration) -> u64 {
     const MAX_SECONDS: u64 = 10 * 365 * 86_400;
     time.as_secs().min(MAX_SECONDS) * 1_000_000_000 + u64::from(time.subsec_nanos())

@@ -152,15 +152,15 @@ impl PoolBackend {
             return None;
         }
         let snapshot = self.entry.read_scoreboard();
-        let unbegun = ahead(&snapshot, in_flight.len());
+        let untaken = untaken(&snapshot, in_flight.len());
         let now = moment.nanoseconds;
         let is_idle = snapshot.is_idle(now);
         // R is free if it has begun all its requests and is idle, which includes waiting for
         // promises, or if the worker has just sent its last response.
-        let is_free = unbegun == 0 && (is_idle || self.has_just_responded(in_flight.len(), moment));
+        let is_free = untaken == 0 && (is_idle || self.has_just_responded(in_flight.len(), moment));
         let elapsed = if is_idle { Duration::ZERO } else { snapshot.elapsed(now) };
         let ahead = self.latency.get().requests_ahead(elapsed);
-        (is_free || unbegun < ahead.max(limits.min_ahead)).then_some(!is_idle)
+        (is_free || untaken < ahead.max(limits.min_ahead)).then_some(!is_idle)
     }
 
     /// Returns true if a request waits in the rings to the worker.
@@ -223,8 +223,8 @@ impl PoolBackend {
         self.in_flight.borrow_mut().push(InFlight { ticket: guard.ticket(), queued_since });
         let load = &self.entry.load;
         load.in_flight.fetch_add(1, Ordering::Relaxed);
-        // Before the request is sent, so that R takes no request that is not counted.
-        load.in_rings.fetch_add(1, Ordering::Release);
+        // Counted before the request is sent, so that R cannot take an uncounted request.
+        load.passed.fetch_add(1, Ordering::Release);
         Some(guard)
     }
 
@@ -243,13 +243,13 @@ impl PoolBackend {
         self.in_flight.borrow_mut().retain(|other| other.ticket != ticket);
     }
 
-    /// Subtracts one from the requests in the rings to the worker, because R has not taken this one
-    /// and never will.
-    pub(in crate::pool) fn remove_from_rings(&self) {
+    /// Subtracts one from the number of requests passed to the worker. The caller has a request
+    /// that R has not taken and never will.
+    pub(in crate::pool) fn uncount_request(&self) {
         // A worker may decline more requests than it has.
         let one_less = |count: u64| count.checked_sub(1);
-        let in_rings = &self.entry.load.in_rings;
-        let _ = in_rings.fetch_update(Ordering::Release, Ordering::Relaxed, one_less);
+        let passed = &self.entry.load.passed;
+        let _ = passed.fetch_update(Ordering::Release, Ordering::Relaxed, one_less);
     }
 
     /// Subtracts one request from the worker's load, because the pool has received its response or
@@ -299,9 +299,9 @@ impl PoolBackend {
     }
 }
 
-/// Returns the number of requests that R has not taken, of which at most `in_flight` can matter. It
-/// is counted by two words, instead of one for each request.
-fn ahead(snapshot: &Snapshot, in_flight: usize) -> usize {
+/// Returns the number of requests that R has not taken, but at most `in_flight`, because a worker
+/// can write any number. Reading two counters is cheaper than reading a word for each request.
+fn untaken(snapshot: &Snapshot, in_flight: usize) -> usize {
     usize::try_from(snapshot.queued()).unwrap_or(usize::MAX).min(in_flight)
 }
 

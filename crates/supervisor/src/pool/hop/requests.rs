@@ -80,7 +80,7 @@ pub(in crate::pool) fn send(pool: &PoolContext, assignment: Assignment) {
     let form = form(&request, &backend);
     if form == RequestForm::HeadOnly && !backend.entry.sees_heads() {
         backend.forget_request(ticket.ticket());
-        backend.remove_from_rings();
+        backend.uncount_request();
         backend.finish_request();
         return read_body(pool, request, true);
     }
@@ -110,7 +110,7 @@ pub(in crate::pool) fn send(pool: &PoolContext, assignment: Assignment) {
         hop.count_unannounced();
         hop.requests.borrow_mut().keep(sent);
     } else {
-        backend.remove_from_rings();
+        backend.uncount_request();
         pool.responder.reject(end(sent, &backend), ErrorReply::Unsendable);
     }
 }

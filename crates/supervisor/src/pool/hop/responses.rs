@@ -163,7 +163,7 @@ pub(super) fn on_unsendable(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, t
 /// Queues a request for another worker, because this worker does not serve the request any more. A
 /// request that has been returned too often is rejected, so that workers cannot decline it forever.
 pub(super) fn on_declined(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, ticket: u64) {
-    backend.remove_from_rings();
+    backend.uncount_request();
     let Some(sent) = take(backend, ticket) else { return };
     if backend.entry.scoreboard.has_begun(sent.ticket()) {
         return pool.responder.reject(end(sent, backend), ErrorReply::WorkerDied);

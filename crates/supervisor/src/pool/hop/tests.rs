@@ -1,5 +1,5 @@
-//! A model test of the counts of a worker's requests: whatever happens to its requests, and in
-//! whatever order, the counts are those of the requests that exist.
+//! A model test of the counts of a worker's requests. After each step of an arbitrary sequence of
+//! events, the counts must match the requests that exist.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -70,7 +70,8 @@ impl Worker {
         if self.scoreboard.begin(ticket) {
             self.begun.push((exchange, is_head));
         } else {
-            // A counted one has timed out since R inspected its head.
+            // A request that R has counted before was not withdrawn: it timed out after R had
+            // inspected its head.
             self.withdrawn -= usize::from(!is_counted);
             self.rings.send(Command::Respond(exchange), &self.link);
         }

@@ -42,7 +42,7 @@ pub(super) async fn warm_up(backend: Arc<Backend>, paths: Vec<String>) -> Warmup
     let mut warnings = Vec::new();
     for (id, path) in (1..).zip(paths) {
         // Counted before R can take the request.
-        backend.load.in_rings.fetch_add(1, Ordering::Release);
+        backend.load.passed.fetch_add(1, Ordering::Release);
         match rings.get(id, &path).await {
             Ok(status @ 500..) => {
                 return WarmupResult::Failed(format!("`{path}` returned status {status}"));

@@ -3,13 +3,14 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// The duration from which a yield of the processor counts as useless, because another program has
-/// used a whole time slice meanwhile. With 100 busy connections, the other thread of this process
-/// may need a millisecond.
+/// The duration from which a yield of the processor counts as useless. Another program has then
+/// probably used a whole time slice (1.5 to 4 ms). The threshold is above 1 ms, because with 100
+/// busy connections the other thread of this process may use the processor for that long.
 pub const LONG_YIELD: Duration = Duration::from_micros(1500);
 
 /// The maximum number of yields that are skipped in a row. A useless yield takes about 3 ms, so
-/// even at 5,000 waits per second the remaining useless ones take less than 2 % of the time.
+/// even if there are 5,000 occasions to yield per second, the useless yields that are still made
+/// take less than 2 % of the time.
 pub const MAX_SKIPPED_YIELDS: u32 = 1024;
 
 /// A counter that decides which attempts of something are skipped. After each useless attempt in a
@@ -20,7 +21,8 @@ pub struct Backoff {
     max: u32,
     /// The number of attempts that are still to be skipped.
     left: AtomicU32,
-    /// The number of attempts that were to be skipped after the last one that was made.
+    /// The number of attempts that the last recorded result has caused to be skipped. It is 0 after
+    /// a useful attempt, and doubles with each useless one.
     penalty: AtomicU32,
 }
 
@@ -32,7 +34,7 @@ impl Backoff {
 
     /// Counts an attempt that is due. Returns true if it is to be made, and false if it is to be
     /// skipped.
-    pub fn try_next(&self) -> bool {
+    pub fn admit(&self) -> bool {
         let left = self.left.load(Ordering::Relaxed);
         self.left.store(left.saturating_sub(1), Ordering::Relaxed);
         left == 0
@@ -56,7 +58,7 @@ mod tests {
     fn skipped_before(backoff: &Backoff, useful: &[bool]) -> Vec<u32> {
         let skipped = |was_useful: &bool| {
             let mut skipped = 0;
-            while !backoff.try_next() {
+            while !backoff.admit() {
                 skipped += 1;
             }
             backoff.record_result(*was_useful);
