@@ -74,19 +74,11 @@ plumber_hook <- function(req, res, ..., .next) {
     given <- parent.frame()$hookArgs
     .next <- given[[length(given)]]
   }
-  answer <- NULL
-  # Evaluating the promise `leave` in the handler below returns from this function. withRestarts()
-  # would do the same, but costs as much as five calling handlers for each filter and endpoint.
-  delayedAssign("leave", return(answer_of_plumber(res, answer)))
-  value <- withCallingHandlers(
-    .next(req = req, res = res, ...),
-    error = function(condition) {
-      # Called here while the stack is complete and has no call of rookery on top.
-      trace <- trace_of(condition)
-      answer <<- report_plumber_error(condition, req, trace)
-      if (!is.null(answer)) leave
-    }
-  )
+  value <- report_step(.next, req, res, ...)
+  # Only now, so that what the step does when it ends (`on.exit()`, `finally`) comes first.
+  if (inherits(value, "rookery_answer")) {
+    return(answer_of_plumber(res, value[[1]]))
+  }
   if (!inherits(value, "promise")) {
     return(value)
   }
@@ -96,8 +88,31 @@ plumber_hook <- function(req, res, ..., .next) {
   })
 }
 
+# Runs an endpoint or filter, and reports its errors. If `on_error` returns a response, ends the
+# endpoint or filter, and returns the response as an object of class `rookery_answer`.
+report_step <- function(.next, req, res, ...) {
+  answer <- NULL
+  withCallingHandlers(
+    .next(req = req, res = res, ...),
+    error = function(condition) {
+      # Called here while the stack is complete and has no call of rookery on top.
+      trace <- trace_of(condition)
+      answer <<- report_plumber_error(condition, req, trace)
+      if (!is.null(answer)) {
+        # Evaluating this promise returns from report_step(). withRestarts() would do the same, but
+        # costs as much as five calling handlers for each step of each request. Each error needs a
+        # promise of its own, because a promise cannot be evaluated twice.
+        frame <- parent.env(environment())
+        delayedAssign("leave", return(structure(list(answer), class = "rookery_answer")), frame)
+        leave
+      }
+    }
+  )
+}
+
+# Returns whether a function is the one that calls endpoints and filters of plumber.
 is_plumber_hook <- function(func) {
-  identical(func, plumber_hook)
+  identical(func, report_step)
 }
 
 # Reports an error, and returns the response of `on_error` or NULL.

@@ -157,6 +157,40 @@ test_that("onError is called for errors of an API, and may return the response",
   expect_match(answer$said, "TOLD /filtered in a filter call", fixed = TRUE)
 })
 
+test_that("the response of on_error replaces what an endpoint does while it ends", {
+  pr <- plumber::pr()
+  pr <- plumber::pr_get(pr, "/twice", function(res) {
+    on.exit(stop("cannot close"))
+    stop("first")
+  })
+  pr <- plumber::pr_get(pr, "/sets", function(res) {
+    on.exit({
+      res$status <- 200L
+      res$body <- "own"
+    })
+    stop("first")
+  })
+  pr <- plumber::pr_get(pr, "/rescued", function(res) {
+    on.exit(return("rescued"))
+    stop("first")
+  })
+  capture.output(type = "message", plumber_errors(pr, on_error = function(cond) {
+    list(status = 418L, headers = list("X-A" = "1"), body = "answer")
+  }))
+  ask <- function(path) {
+    req <- list2env(list(
+      REQUEST_METHOD = "GET", PATH_INFO = path, QUERY_STRING = "", HTTP_HOST = "x", pr = pr,
+      rook.input = list(read_lines = function() character(), read = function(...) raw(),
+        rewind = function() NULL)
+    ))
+    capture.output(type = "message", answer <- pr$call(req))
+    list(status = answer$status, body = answer$body, told = sum(names(answer$headers) == "X-A"))
+  }
+  expect_identical(ask("/twice"), list(status = 418L, body = "answer", told = 1L))
+  expect_identical(ask("/sets"), list(status = 418L, body = "answer", told = 1L))
+  expect_match(as.character(ask("/rescued")$body), "rescued")
+})
+
 test_that("errors of an API that is not run by serve() are reported as well", {
   it <- local_r(c(
     "library(rookery)",

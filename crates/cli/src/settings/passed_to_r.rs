@@ -9,7 +9,7 @@ use crate::user_paths::absolute;
 /// The settings that a worker gets if the supervisor accepts the connections. The supervisor itself
 /// applies all other settings.
 #[cfg(unix)]
-const WORKER_SETTINGS: [&str; 8] = [
+const WORKER_SETTINGS: [&str; 10] = [
     // Both processes count the bytes of a streamed response.
     "max_stream_queue_size",
     // R needs the timeout for `interrupt_requests`.
@@ -20,6 +20,9 @@ const WORKER_SETTINGS: [&str; 8] = [
     "error_detail",
     "reconnect",
     "server_timing",
+    // R needs these for further servers that the app starts.
+    "request_id_header",
+    "spool_dir",
 ];
 
 impl CombinedSettings {
@@ -121,7 +124,13 @@ mod tests {
     #[test]
     fn settings_that_workers_get_apply_at_a_reload() {
         use rookery_settings::Applies;
-        let of_both = ["max_stream_queue_size", "request_timeout", "server_timing"];
+        let of_both = [
+            "max_stream_queue_size",
+            "request_timeout",
+            "server_timing",
+            "request_id_header",
+            "spool_dir",
+        ];
         for row in table::all() {
             if WORKER_SETTINGS.contains(&row.name) && !of_both.contains(&row.name) {
                 assert_eq!(row.applies, Applies::AtReload, "{}", row.name);

@@ -124,7 +124,7 @@ impl Link {
         self.app_state.store(AppState::BusyPolling as u8, Ordering::SeqCst);
         let mut now = Instant::now();
         let until = now + most.min(timeout);
-        let mut was_long = false;
+        let (mut has_yielded, mut was_long) = (false, false);
         while !has_come() && !was_long {
             if now >= until {
                 self.polled_at.store(all_taken, Ordering::Relaxed);
@@ -132,9 +132,11 @@ impl Link {
             }
             std::thread::yield_now();
             let since = std::mem::replace(&mut now, Instant::now());
-            was_long = now - since >= LONG_YIELD;
+            (has_yielded, was_long) = (true, now - since >= LONG_YIELD);
         }
-        self.polls.record_result(!was_long);
+        if has_yielded {
+            self.polls.record_result(!was_long);
+        }
         self.app_state.store(AppState::Busy as u8, Ordering::SeqCst);
         has_come()
     }
