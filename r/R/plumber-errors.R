@@ -74,7 +74,7 @@ plumber_hook <- function(req, res, ..., .next) {
     given <- parent.frame()$hookArgs
     .next <- given[[length(given)]]
   }
-  value <- report_step(.next, req, res, ...)
+  value <- report_step(.next(req = req, res = res, ...), req)
   # Only now, so that what the step does when it ends (`on.exit()`, `finally`) comes first.
   if (inherits(value, "rookery_answer")) {
     return(answer_of_plumber(res, value[[1]]))
@@ -88,12 +88,12 @@ plumber_hook <- function(req, res, ..., .next) {
   })
 }
 
-# Runs an endpoint or filter, and reports its errors. If `on_error` returns a response, ends the
-# endpoint or filter, and returns the response as an object of class `rookery_answer`.
-report_step <- function(.next, req, res, ...) {
+# Evaluates `step`, the call of an endpoint or filter, and reports its errors. If `on_error` returns
+# a response, ends the call, and returns the response as an object of class `rookery_answer`.
+report_step <- function(step, req) {
   answer <- NULL
   withCallingHandlers(
-    .next(req = req, res = res, ...),
+    step,
     error = function(condition) {
       # Called here while the stack is complete and has no call of rookery on top.
       trace <- trace_of(condition)
