@@ -13,8 +13,9 @@ pub const LONG_YIELD: Duration = Duration::from_micros(1500);
 /// take less than 2 % of the time.
 pub const MAX_SKIPPED_YIELDS: u32 = 1024;
 
-/// A counter that decides which attempts of something are skipped. After each useless attempt, twice
-/// as many are skipped as before, up to a maximum. After each useful one, half as many are skipped.
+/// A counter that decides which attempts of something are skipped. After each useless attempt,
+/// twice as many are skipped as before, up to a maximum. After each useful one, half as many are
+/// skipped.
 // A useful attempt does not reset the number to 0: beside a program that computes without pause,
 // half of the yields are short.
 #[derive(Debug)]
