@@ -120,7 +120,7 @@ WORK = {work.__name__: work for work in (hello, close, post, echo)}
 # How often the I/O thread polls for events within an operation, at least, and what each further poll costs with all that
 # the two threads do until then.
 LEAST_POLLS = {"hello": 2, "post": 2, "close": 4}
-FURTHER_POLL = 5500
+FURTHER_POLL = 2500
 
 
 def count(library: Path, folder: str, is_observed: bool, work, operations: int, keep: Path | None = None, rounds: int = 1) -> list[list[float]]:
