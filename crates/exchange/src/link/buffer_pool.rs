@@ -16,7 +16,7 @@ pub struct BufferPool {
 }
 
 impl BufferPool {
-    /// Returns an empty buffer: one of the pool, or a new one if the pool has none.
+    /// Returns an empty buffer: one of the pool, or a new one if the pool is empty.
     pub fn take(&mut self) -> Vec<u8> {
         let buffer = self.kept.pop().unwrap_or_default();
         self.bytes -= buffer.capacity();
