@@ -79,6 +79,7 @@ spinning <- function(n) {
     list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "Hello, World!")
   }
 }
+rook_handlers$`spin-5ms` <- spinning(300000)
 rook_handlers$`spin-1ms` <- spinning(60000)
 rook_handlers$`spin-200us` <- spinning(12000)
 # Sleeps for as many seconds as the path says, and returns the process id

@@ -104,7 +104,7 @@ report_step <- function(step, req) {
         # promise of its own, because a promise cannot be evaluated twice.
         frame <- parent.env(environment())
         delayedAssign("leave", return(structure(list(answer), class = "rookery_answer")), frame)
-        leave
+        get("leave", inherits = FALSE)
       }
     }
   )

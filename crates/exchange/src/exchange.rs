@@ -14,6 +14,7 @@ pub(crate) mod body_buffer;
 pub(crate) mod header_names;
 mod header_sort;
 pub(crate) mod request_body;
+mod request_head;
 pub(crate) mod response;
 pub(crate) mod status;
 mod trace_headers;
@@ -21,10 +22,7 @@ pub(crate) mod upstream_log;
 
 use self::app_times::AppTimes;
 use self::arena_slice::ArenaSlice;
-use self::header_names::{
-    HeaderLine, KNOWN_HEADERS, PREFIX, StoredHeader, UNKNOWN, known_header, write_cgi,
-};
-use self::header_sort::sort_and_join;
+use self::header_names::StoredHeader;
 use self::request_body::RequestBody;
 use self::response::{HeaderError, Response, ResponseBody};
 use self::status::ExchangeStatus;
@@ -167,61 +165,6 @@ impl Exchange {
         self.slot = slot;
     }
 
-    /// Stores the request's method, target and HTTP version. The query begins at the first `?` of
-    /// `target`.
-    pub fn set_request_line(&mut self, method: &[u8], target: &[u8], version: Version) {
-        self.method = self.keep(method);
-        let at = target.iter().position(|byte| *byte == b'?').unwrap_or(target.len());
-        let target = self.keep(target);
-        // SAFETY: `target` has just been allocated in this arena.
-        let (path, query) = unsafe { target.bytes() }.split_at(at);
-        self.path = ArenaSlice::of(path);
-        self.query = ArenaSlice::of(query);
-        self.version = version;
-    }
-
-    /// Adds a header line to the request. `name` is in lower case. [`end_head`](Self::end_head)
-    /// joins the lines that have the same name.
-    pub fn push_header(&mut self, name: &[u8], value: &[u8]) {
-        let value = self.keep(value);
-        let header = if let Some(known) = known_header(name) {
-            let table = &KNOWN_HEADERS[usize::from(known)];
-            StoredHeader {
-                name: ArenaSlice::of(table.name.as_bytes()),
-                cgi: ArenaSlice::of(table.cgi.as_bytes()),
-                value,
-                known,
-            }
-        } else {
-            let cgi = self.arena.alloc_slice_fill(PREFIX.len() + name.len(), 0u8);
-            write_cgi(name, cgi);
-            let cgi = ArenaSlice::of(cgi);
-            StoredHeader { name: self.keep(name), cgi, value, known: UNKNOWN }
-        };
-        self.headers.push(header);
-    }
-
-    /// Completes the head of the request: sorts the headers by name and joins lines with the same
-    /// name. `remote` and `local` are the addresses of the client and of the server in this
-    /// connection, or `None` for a Unix socket.
-    pub fn end_head(
-        &mut self,
-        remote: Option<SocketAddr>,
-        local: Option<SocketAddr>,
-        is_upgrade: bool,
-    ) {
-        self.remote = Endpoint(remote);
-        self.local = Endpoint(local);
-        self.is_upgrade = is_upgrade;
-        self.backlog = is_upgrade.then(Arc::default);
-        // SAFETY: the slices belong to this exchange (or are static), and nothing is reset during
-        // the call.
-        let name = |header: &StoredHeader| unsafe { header.name.bytes::<'static>() };
-        if !self.headers.is_sorted_by(|a, b| name(a) < name(b)) {
-            sort_and_join(&mut self.headers, &self.arena);
-        }
-    }
-
     /// Records whether the client used `https`, and the client's certificate if it sent one. Behind
     /// a trusted proxy, the proxy's header determines whether the client used `https`.
     pub fn set_transport(&mut self, is_https: bool, client: Option<Arc<ClientCertificate>>) {
@@ -277,13 +220,17 @@ impl Exchange {
     pub fn reset(&mut self) {
         self.tag = None;
         self.ticket = 0;
-        (self.queued_at, self.started_at) = (0, 0);
+        self.queued_at = 0;
+        self.started_at = 0;
         self.supervisor_request_id = ArenaSlice::EMPTY;
         self.route = ArenaSlice::EMPTY;
-        (self.app_times, self.trace) = (None, None);
+        self.app_times = None;
+        self.trace = None;
         self.is_https = false;
-        (self.is_from_trusted_proxy, self.is_head_seen) = (false, false);
-        (self.client, self.backlog) = (None, None);
+        self.is_from_trusted_proxy = false;
+        self.is_head_seen = false;
+        self.client = None;
+        self.backlog = None;
         self.method = ArenaSlice::EMPTY;
         self.path = ArenaSlice::EMPTY;
         self.query = ArenaSlice::EMPTY;
@@ -434,35 +381,6 @@ impl Exchange {
         self.tag.is_some()
     }
 
-    /// Returns the HTTP version of the request.
-    pub fn version(&self) -> Version {
-        self.version
-    }
-
-    /// Returns true if the request is the opening handshake of a WebSocket.
-    pub fn is_upgrade(&self) -> bool {
-        self.is_upgrade
-    }
-
-    /// Returns the request method as the client sent it.
-    pub fn method(&self) -> &[u8] {
-        // SAFETY: the slice belongs to this exchange, which is borrowed.
-        unsafe { self.method.bytes() }
-    }
-
-    /// Returns the request target up to its first `?`, without decoding.
-    pub fn path(&self) -> &[u8] {
-        // SAFETY: the slice belongs to this exchange, which is borrowed.
-        unsafe { self.path.bytes() }
-    }
-
-    /// Returns the query of the request target, beginning with `?` and without decoding. Returns an
-    /// empty slice if there is no query.
-    pub fn query(&self) -> &[u8] {
-        // SAFETY: the slice belongs to this exchange, which is borrowed.
-        unsafe { self.query.bytes() }
-    }
-
     /// Returns the client's IP address and port, or `None` for a connection over a Unix socket.
     pub fn remote(&self) -> Option<SocketAddr> {
         self.remote.0
@@ -483,26 +401,6 @@ impl Exchange {
     /// certificate.
     pub fn client(&self) -> Option<&ClientCertificate> {
         self.client.as_deref()
-    }
-
-    /// Returns the headers of the request, sorted by name. Each name occurs once.
-    pub fn headers(&self) -> impl ExactSizeIterator<Item = HeaderLine<'_>> {
-        self.headers.iter().map(|header| {
-            // SAFETY: the slices belong to this exchange (or are static), which is borrowed.
-            let (name, cgi, value) =
-                unsafe { (header.name.bytes(), header.cgi.bytes(), header.value.bytes()) };
-            HeaderLine {
-                name,
-                cgi,
-                value,
-                known: (header.known != UNKNOWN).then_some(header.known),
-            }
-        })
-    }
-
-    /// Returns the value of the request header with this name. `name` must be in lower case.
-    pub fn header(&self, name: &[u8]) -> Option<&[u8]> {
-        self.headers().find(|header| header.name == name).map(|header| header.value)
     }
 
     /// Returns the request's body.

@@ -47,8 +47,7 @@ pub use exchange::upstream_log::{TerminationState, UpstreamLog, UpstreamWorker};
 pub use exchange::{ClientCertificate, Exchange, Version};
 pub use ids::{ExchangeId, ListenerId, StreamId, WebSocketId};
 pub use link::{
-    AppState, Backoff, BufferPool, LONG_YIELD, Link, MAX_SKIPPED_YIELDS, PushError, QueueLimits,
-    WakeSchedule, WakeUp,
+    AdaptiveYield, AppState, BufferPool, Link, PushError, QueueLimits, WakeSchedule, WakeUp,
 };
 pub use masking::{masked, write_masked, write_masked_query};
 pub use payload::{AppToken, Lease, Payload, ReleaseQueue};

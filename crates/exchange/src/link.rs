@@ -36,14 +36,14 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
+mod adaptive_yield;
 mod application_side;
-mod backoff;
 mod buffer_pool;
 mod queues;
 mod server_side;
 mod wake_schedule;
 
-pub use self::backoff::{Backoff, LONG_YIELD, MAX_SKIPPED_YIELDS};
+pub use self::adaptive_yield::AdaptiveYield;
 pub use self::buffer_pool::BufferPool;
 use self::queues::{CommandQueue, EventQueue};
 pub use self::wake_schedule::WakeSchedule;
@@ -152,7 +152,7 @@ pub struct Link {
     /// the queue and found no event.
     polled_at: AtomicU64,
     /// Decides whether a waiting application polls before it sleeps.
-    polls: Backoff,
+    polls: AdaptiveYield,
     /// Whether a waiting application may busy-poll for `LONG_BUSY_POLL` (200 µs) before it sleeps.
     is_long_busy_poll_enabled: AtomicBool,
     /// Whether the application's last wait for an event took less than `LONG_BUSY_POLL` (200 µs).
@@ -186,7 +186,7 @@ impl Link {
             has_failed: AtomicBool::new(false),
             put: AtomicU64::new(0),
             polled_at: AtomicU64::new(0),
-            polls: Backoff::new(MAX_SKIPPED_YIELDS),
+            polls: AdaptiveYield::default(),
             is_long_busy_poll_enabled: AtomicBool::new(false),
             was_last_wait_short: AtomicBool::new(false),
             down: Mutex::default(),

@@ -226,7 +226,9 @@ impl Backend {
     /// Returns the number of requests that the worker has responded to, including those on
     /// connections that the worker itself has accepted.
     pub fn responses(&self) -> u64 {
-        self.load.responses.load(Ordering::Relaxed).max(self.scoreboard.read().done)
+        let forwarded = self.load.responses.load(Ordering::Relaxed);
+        let direct = self.scoreboard.request_counters().responses.read();
+        forwarded + direct.iter().sum::<u64>()
     }
 
     pub(crate) fn static_paths(&self) -> StaticPaths {

@@ -439,7 +439,8 @@ test_that("an upload that Shiny refuses for its size is refused before it was se
   expect_match(announce(it, "/", "Content-Length: 5\r\nExpect: 100-continue"), "^HTTP/1.1 100 ")
 })
 
-test_that("an app sees each head once, and receives complete bodies", {
+test_that("an app sees each head once, receives complete bodies, and each request counts once", {
+  skip_if_not_installed("jsonlite")
   it <- local_workers(c(
     "heads <- 0",
     "closed <- character()",
@@ -467,6 +468,9 @@ test_that("an app sees each head once, and receives complete bodies", {
   expect_equal(post("/", 10), "2 10 yes")
   expect_equal(post("/receive", 3e6), "3000000")
   expect_equal(it$pid("/closed"), "client done")
+  program <- system.file("exec", "rookery", package = "rookery")
+  status <- system2(program, c("status", it$process$get_pid(), "--json"), stdout = TRUE)
+  expect_equal(jsonlite::fromJSON(status, simplifyVector = FALSE)$workers[[1]]$requests, 4)
 })
 
 test_that("pages of other origins cannot open a WebSocket behind workers", {

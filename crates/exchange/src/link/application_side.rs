@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{AppState, IoState, LONG_YIELD, Link, lock};
+use super::{AppState, IoState, Link, lock};
 use crate::command::Command;
 use crate::event::Event;
 use crate::payload::ReleaseQueue;
@@ -111,8 +111,9 @@ impl Link {
 
     /// Polls for an event without sleeping, for at most the shorter of `timeout` and `most`.
     /// Returns true if an event is waiting. After a poll without an event, further calls do not
-    /// poll until the application has taken another event. If a yield during a poll has taken
-    /// [`LONG_YIELD`] or longer, the poll ends, and some of the next calls do not poll either.
+    /// poll until the application has taken another event. A useless yield
+    /// ([`AdaptiveYield`](super::AdaptiveYield)) ends the poll, and some of the next calls do not
+    /// poll either.
     fn busy_poll(&self, timeout: Duration, most: Duration) -> bool {
         let taken = self.taken();
         let all_taken = self.all_taken();
@@ -122,21 +123,17 @@ impl Link {
             return has_come();
         }
         self.app_state.store(AppState::BusyPolling as u8, Ordering::SeqCst);
-        let mut now = Instant::now();
-        let until = now + most.min(timeout);
-        let (mut has_yielded, mut was_long) = (false, false);
-        while !has_come() && !was_long {
-            if now >= until {
-                self.polled_at.store(all_taken, Ordering::Relaxed);
-                break;
+        let until = Instant::now() + most.min(timeout);
+        self.polls.yield_until(|now| {
+            if has_come() {
+                return true;
             }
-            std::thread::yield_now();
-            let since = std::mem::replace(&mut now, Instant::now());
-            (has_yielded, was_long) = (true, now - since >= LONG_YIELD);
-        }
-        if has_yielded {
-            self.polls.record_result(!was_long);
-        }
+            let is_over = now >= until;
+            if is_over {
+                self.polled_at.store(all_taken, Ordering::Relaxed);
+            }
+            is_over
+        });
         self.app_state.store(AppState::Busy as u8, Ordering::SeqCst);
         has_come()
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rookery_error::Reports;
-use rookery_exchange::{Backoff, Budget, Command, MAX_SKIPPED_YIELDS, StreamEnd, StreamId};
+use rookery_exchange::{AdaptiveYield, Budget, Command, StreamEnd, StreamId};
 use rookery_trace::Tracer;
 use rookery_worker_protocol::{RouteTable, SharedScoreboard};
 
@@ -31,7 +31,7 @@ pub(super) struct IoContext {
     pub(super) http: Rc<HttpState>,
     pub(super) connections_per_ip: Rc<ConnectionsPerIp>,
     /// Decides whether the thread yields the processor to the application before it sleeps.
-    pub(super) yields: Backoff,
+    pub(super) yields: AdaptiveYield,
     websockets: Rc<WebSocketRegistry>,
 }
 
@@ -66,7 +66,7 @@ impl IoContext {
             dispatch,
             http,
             connections_per_ip: Rc::default(),
-            yields: Backoff::new(MAX_SKIPPED_YIELDS),
+            yields: AdaptiveYield::default(),
             websockets,
         })
     }

@@ -11,10 +11,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rookery_error::Reports;
-use rookery_exchange::{Budget, IoWaker, LONG_YIELD, Link, ListenerId};
+use rookery_exchange::{Budget, IoWaker, Link, ListenerId};
 use rookery_trace::Tracer;
 use rookery_worker_protocol::SharedScoreboard;
 use tokio::sync::Notify;
@@ -191,9 +191,7 @@ fn before_sleep() {
                 // If both threads share a processor core, the application responds during the
                 // yield, and no thread has to be woken.
                 has_yielded = true;
-                let since = Instant::now();
-                std::thread::yield_now();
-                context.yields.record_result(since.elapsed() < LONG_YIELD);
+                context.yields.yield_once();
                 continue;
             }
             if is_awaited {

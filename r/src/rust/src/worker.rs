@@ -253,7 +253,15 @@ impl Core {
             // Recorded before the response is sent, so that its receiver can read the updated
             // values.
             if let Some(scoreboard) = scoreboard {
-                scoreboard.count_done(now);
+                // A request of the supervisor whose head R has inspected counts only once, here as
+                // in `begin_event`.
+                let is_done = match &command {
+                    Command::ReadBody(exchange) => exchange.ticket() == 0,
+                    _ => true,
+                };
+                if is_done {
+                    scoreboard.count_done(now);
+                }
                 if let Command::Respond(exchange) = &command {
                     // R continues with the first chunk of a streamed response.
                     self.show_task(&Event::Pull { stream: exchange.id(), listener: 0 });

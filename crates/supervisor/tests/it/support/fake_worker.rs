@@ -339,7 +339,6 @@ fn head(app: &mut App, scoreboard: &SharedScoreboard, gate: &Gate, mut exchange:
     if exchange.path() == b"/hold-head" {
         gate.pass();
     }
-    scoreboard.count_done(now());
     let len =
         exchange.header(b"content-length").map(|len| String::from_utf8_lossy(len).parse::<u64>());
     if len.is_some_and(|len| len.unwrap() > 10_000_000)
@@ -347,8 +346,13 @@ fn head(app: &mut App, scoreboard: &SharedScoreboard, gate: &Gate, mut exchange:
     {
         exchange.begin_response(413);
         exchange.set_response_body(b"larger than the app takes");
+        scoreboard.count_done(now());
         app.send(Command::Respond(exchange));
     } else {
+        // A request of the supervisor counts once.
+        if exchange.ticket() == 0 {
+            scoreboard.count_done(now());
+        }
         app.send(Command::ReadBody(exchange));
     }
 }
