@@ -1,7 +1,6 @@
 """A server under measurement: its process, and the requests that check it."""
 
 import http.client
-import itertools
 import signal
 import socket
 import ssl
@@ -99,11 +98,13 @@ class Server:
         return sum(map(_cpu_ticks, self._processes())) / TICKS
 
     def _processes(self) -> list[str]:
-        """Returns the process ids of the server and of its children."""
-        own = str(self.process.pid)
-        # Of all threads, because the parent of a process is the thread that started it.
-        children = [path.read_text(encoding="utf-8").split() for path in Path(f"/proc/{own}/task").glob("*/children")]
-        return [own, *itertools.chain.from_iterable(children)]
+        """Returns the process ids of the server and of its descendants."""
+        found = [str(self.process.pid)]
+        for pid in found:
+            # Of all threads, because the parent of a process is the thread that started it.
+            for path in Path(f"/proc/{pid}/task").glob("*/children"):
+                found += path.read_text(encoding="utf-8").split()
+        return found
 
     def memory_bytes(self, name: str, is_alone: bool = False) -> int:
         """Returns `VmHWM` (the maximum) or `VmRSS` (the current memory); `is_alone` leaves out the

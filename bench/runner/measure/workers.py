@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ..contenders import WORKERS, start
 from ..figures import Missing
-from .load_generators import check, http
+from . import load_generators
 from ..machine import GENERATOR_CORE, pinned
 from .sampling import sample
 from ..scenarios import Scenario
@@ -35,28 +35,36 @@ LIFE_S = 61.0
 # The time for which the other R processes are kept busy meanwhile.
 BUSY_S = 8
 ASK_EVERY_S = 0.002
+# The requests per second of a scenario without a fixed rate; measured with the contender `ours`, and
+# used for the others as well.
+_capacities: dict[str, float] = {}
 # The time for which all R processes sleep while static files are requested.
 SLEEP_S = 3
 
 
 def steady(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]:
-    """Runs h2load over HTTP/1.1 with `rate` requests per second on each connection, and returns the
-    latencies. The connections begin one after the other; otherwise all of them would send at the
-    same time.
+    """Runs h2load over HTTP/1.1 with a fixed rate on each connection, and returns the latencies. The
+    connections begin at intervals; otherwise all of them would send at the same time.
     """
     if shutil.which("h2load") is None:
         raise Missing("h2load is not installed")
-    whole, rate = max(1, round(seconds)), scenario.rate * scenario.connections
+    whole, each = max(1, round(seconds)), scenario.rate
+    if scenario.load:
+        if not server.contender.endswith("before"):
+            # Before each sample, because the machine's speed changes.
+            _capacities[scenario.name] = load_generators.http(server, scenario, 2)["requests_per_second"]
+        each = scenario.load * _capacities[scenario.name] / scenario.connections
+    rate = round(each * scenario.connections)
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
-        line = ["h2load", "-t1", "--h1", f"-c{scenario.connections}", f"-n{rate * whole}", "-r1", "--rate-period=1ms"]
-        line += [f"--rps={scenario.rate}", f"--log-file={log}"]
+        line = ["h2load", "-t1", "--h1", f"-c{scenario.connections}", f"-n{rate * whole}", "-r1", f"--rate-period={max(1, 1000 // rate)}ms"]
+        line += [f"--rps={each:.3f}", f"--log-file={log}"]
         url = f"{server.scheme}://127.0.0.1:{server.port}{scenario.path}"
         _, spent = sample([*pinned(GENERATOR_CORE, scenario.placement), *line, url], whole + 40, server)
         rows = [row.split() for row in log.read_text(encoding="utf-8").splitlines()]
     took = sorted(int(microseconds) for _, status, microseconds in rows if status == "200")
     lasted = (max(int(began) for began, *_ in rows) - min(int(began) for began, *_ in rows)) / 1e6
-    if len(took) < rate * whole or lasted > 1.2 * whole + 0.3:
+    if len(took) < rate * whole or lasted > 1.2 * whole + 1 / each + 0.3:
         raise RuntimeError(f"{len(took)} of {rate * whole} were answered, in {lasted:.1f} s instead of {whole}")
     found = {f"{name}_us": float(took[int(share * len(took))]) for name, share in (("p50", 0.5), ("p99", 0.99), ("p999", 0.999))}
     return {"cpu_us_per_request": spent / len(took) * 1e6, **found}
@@ -149,8 +157,8 @@ def static_while_busy(server: Server, scenario: Scenario, seconds: float) -> dic
         each.start()
     time.sleep(SLEEP_S / 3)
     try:
-        check(server, scenario)
-        found = http(server, scenario, seconds)
+        load_generators.check(server, scenario)
+        found = load_generators.http(server, scenario, seconds)
     finally:
         is_over.set()
         for each in callers:
