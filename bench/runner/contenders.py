@@ -27,11 +27,11 @@ CONTENDERS_LIB = Path(os.environ.get("ROOKERY_CONTENDERS") or build.TREE / ".loc
 # The library that has each R package. R finds httpuv by itself.
 PACKAGES = {"rookery": ROOKERY_LIB, "httpuv": None, "nanonext": CONTENDERS_LIB, "drogonR": CONTENDERS_LIB, "promises": None}
 # The shapes with several R processes, and the number of processes that serve requests.
-WORKERS = {"workers": 2, "workers-tls": 2, "workers-h2": 2, "behind": 2, "behind-before": 2, "spares": 2, "four": 4, "robin": 4}
+WORKERS = {"workers": 2, "workers-tls": 2, "workers-h2": 2, "behind": 2, "behind-earlier": 2, "spares": 2, "four": 4, "robin": 4}
 # The prefixes of the shapes `observed` and `off`, with the number of the program's workers; 0
 # stands for R's own serve().
 OBSERVED = {"": 0, "program-": 1, "workers-": 2}
-# The difference between the port of a server behind nginx and that of nginx.
+# A server behind nginx listens on nginx's port plus this number.
 BEHIND_OFFSET = 10_000
 # R with its packages loads in under a second on the reference machine; a loaded machine may take
 # ten times as long.
@@ -61,8 +61,8 @@ def command(contender: str, port: int, workload: str) -> list[str]:
     the ablation's server with that patch. `rookery/tls` terminates TLS itself, and `nginx/tls` is
     nginx in front of Rookery. `rookery/workers`, `haproxy/workers`, `nginx/workers` and
     `faucet/workers` are two R processes behind one address; `rookery/workers-tls` and
-    `rookery/workers-h2` are the first of them over TLS, and `rookery/behind` is the first of them
-    behind nginx; `rookery/behind-before` is the same with an earlier build. `rookery/spares` has a third process in
+    `rookery/workers-h2` are the first of them over TLS, and `rookery/behind` is `rookery/workers`
+    behind nginx; `rookery/behind-earlier` is the same with an earlier build. `rookery/spares` has a third process in
     reserve, which has been warmed up. `rookery/four`, `haproxy/four` and `haproxy/robin` have four
     processes. `rookery/observed` and `rookery/off` are R's serve() with and without metrics by
     route, JSON log, request ids and traces; `program-` and `workers-` before the shape stand for
@@ -117,7 +117,7 @@ def _workers(contender: str, shape: str, port: int, workload: str) -> list[objec
             raise Missing("nginx is not installed")
         front = [folder / "nginx", port, port + BEHIND_OFFSET, "plain"]
         port += BEHIND_OFFSET
-    if shape.endswith("before"):
+    if shape.endswith("earlier"):
         if not (earlier := os.environ.get("ROOKERY_BEFORE")):
             raise Missing("an earlier build was not given with --before")
         library = Path(earlier)

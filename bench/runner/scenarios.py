@@ -61,7 +61,7 @@ class Scenario:
     # The size of a WebSocket message, and the number of messages per second for each connection.
     payload_bytes: int = 0
     rate: int = 0
-    # Instead of a rate: its share of the requests per second that are possible.
+    # The rate as a fraction of the server's measured maximum; used instead of `rate`.
     load: float = 0.0
     # The operations under callgrind, if the automatic choice does not fit; and whether the gate
     # compares their count.

@@ -101,7 +101,8 @@ class Server:
         """Returns the process ids of the server and of its descendants."""
         found = [str(self.process.pid)]
         for pid in found:
-            # Of all threads, because the parent of a process is the thread that started it.
+            # /proc lists a child under the thread that started it, so the children of all threads are
+            # read.
             for path in Path(f"/proc/{pid}/task").glob("*/children"):
                 found += path.read_text(encoding="utf-8").split()
         return found

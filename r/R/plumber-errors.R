@@ -101,7 +101,8 @@ report_step <- function(step, req) {
       if (!is.null(answer)) {
         # Evaluating this promise returns from report_step(). withRestarts() would do the same, but
         # costs as much as five calling handlers for each step of each request. Each error needs a
-        # promise of its own, because a promise cannot be evaluated twice.
+        # promise of its own, because a promise cannot be evaluated twice. get() instead of the
+        # name keeps R CMD check from reporting an unknown variable.
         frame <- parent.env(environment())
         delayedAssign("leave", return(structure(list(answer), class = "rookery_answer")), frame)
         get("leave", inherits = FALSE)

@@ -35,36 +35,38 @@ LIFE_S = 61.0
 # The time for which the other R processes are kept busy meanwhile.
 BUSY_S = 8
 ASK_EVERY_S = 0.002
-# The requests per second of a scenario without a fixed rate; measured with the contender `ours`, and
-# used for the others as well.
+# The maximum rate (requests per second) of each scenario that has a `load`. It is measured with the
+# current build and also used for the earlier build, so that both get the same load.
 _capacities: dict[str, float] = {}
 # The time for which all R processes sleep while static files are requested.
 SLEEP_S = 3
 
 
 def steady(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]:
-    """Runs h2load over HTTP/1.1 with a fixed rate on each connection, and returns the latencies. The
+    """Runs h2load over HTTP/1.1 with a fixed rate on each connection, and returns the latencies and the
+    server's CPU time. The rate is the scenario's `rate`, or `load` times the capacity. The
     connections begin at intervals; otherwise all of them would send at the same time.
     """
     if shutil.which("h2load") is None:
         raise Missing("h2load is not installed")
-    whole, each = max(1, round(seconds)), scenario.rate
+    whole, rate_of_each = max(1, round(seconds)), float(scenario.rate)
     if scenario.load:
-        if not server.contender.endswith("before"):
-            # Before each sample, because the machine's speed changes.
+        if not server.contender.endswith("earlier"):
+            # The capacity is measured again before each sample, because the machine's speed changes.
             _capacities[scenario.name] = load_generators.http(server, scenario, 2)["requests_per_second"]
-        each = scenario.load * _capacities[scenario.name] / scenario.connections
-    rate = round(each * scenario.connections)
+        rate_of_each = scenario.load * _capacities[scenario.name] / scenario.connections
+    rate = round(rate_of_each * scenario.connections)
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         line = ["h2load", "-t1", "--h1", f"-c{scenario.connections}", f"-n{rate * whole}", "-r1", f"--rate-period={max(1, 1000 // rate)}ms"]
-        line += [f"--rps={each:.3f}", f"--log-file={log}"]
+        line += [f"--rps={rate_of_each:.3f}", f"--log-file={log}"]
         url = f"{server.scheme}://127.0.0.1:{server.port}{scenario.path}"
         _, spent = sample([*pinned(GENERATOR_CORE, scenario.placement), *line, url], whole + 40, server)
         rows = [row.split() for row in log.read_text(encoding="utf-8").splitlines()]
     took = sorted(int(microseconds) for _, status, microseconds in rows if status == "200")
     lasted = (max(int(began) for began, *_ in rows) - min(int(began) for began, *_ in rows)) / 1e6
-    if len(took) < rate * whole or lasted > 1.2 * whole + 1 / each + 0.3:
+    # The last connection begins by one of its intervals later than the first.
+    if len(took) < rate * whole or lasted > 1.2 * whole + 1 / rate_of_each + 0.3:
         raise RuntimeError(f"{len(took)} of {rate * whole} were answered, in {lasted:.1f} s instead of {whole}")
     found = {f"{name}_us": float(took[int(share * len(took))]) for name, share in (("p50", 0.5), ("p99", 0.99), ("p999", 0.999))}
     return {"cpu_us_per_request": spent / len(took) * 1e6, **found}
@@ -116,7 +118,7 @@ def death(server: Server, _: Scenario, __: float) -> dict[str, float]:
     """Measures the time from the end of an R process to the first response of its replacement; for one
     process, from its start.
     """
-    if "/" not in server.contender:
+    if server.contender.partition("/")[2] not in WORKERS:
         return {"next_response_ms": _first_response(server)}
     # The first responses take R longer.
     for _ in range(100):
@@ -128,7 +130,7 @@ def death(server: Server, _: Scenario, __: float) -> dict[str, float]:
     victim = _asked(server)
     os.kill(int(victim), signal.SIGKILL)
     began = time.monotonic()
-    while _asked(server) in ("", victim):
+    while _asked(server) in ("", victim) and time.monotonic() - began < BUSY_S:
         time.sleep(ASK_EVERY_S)
     took = time.monotonic() - began
     other.join()

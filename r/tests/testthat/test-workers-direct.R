@@ -51,7 +51,7 @@ test_that("a single worker accepts connections itself, and no request fails duri
   expect_match(text, sprintf("\\b%s\\b", before))
   requests <- status$workers[[1]]$requests
   for (i in 1:5) it$pid()
-  # The app inspects the head of this request first.
+  # For this request with a body, R calls `onHeaders` and then `call`, but the request counts once.
   fetch(it$url, post = TRUE, postfields = "body")
   expect_equal(it$status()$workers[[1]]$requests, requests + 6)
   for (generation in 1:2) {

@@ -439,7 +439,7 @@ test_that("an upload that Shiny refuses for its size is refused before it was se
   expect_match(announce(it, "/", "Content-Length: 5\r\nExpect: 100-continue"), "^HTTP/1.1 100 ")
 })
 
-test_that("an app sees each head once, receives complete bodies, and each request counts once", {
+test_that("an app sees each head once and receives complete bodies, and each request counts once", {
   skip_if_not_installed("jsonlite")
   it <- local_workers(c(
     "heads <- 0",

@@ -1,4 +1,4 @@
-//! The head of a request as an exchange stores it: the request line and the headers.
+//! Stores and returns the head of a request: the request line and the headers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl Exchange {
         self.version = version;
     }
 
-    /// Adds a header line to the request. `name` is in lower case. [`end_head`](Self::end_head)
+    /// Adds a header line to the request. `name` must be in lower case. [`end_head`](Self::end_head)
     /// joins the lines that have the same name.
     pub fn push_header(&mut self, name: &[u8], value: &[u8]) {
         let value = self.keep(value);
@@ -47,7 +47,8 @@ impl Exchange {
 
     /// Completes the head of the request: sorts the headers by name and joins lines with the same
     /// name. `remote` and `local` are the addresses of the client and of the server in this
-    /// connection, or `None` for a Unix socket.
+    /// connection, or `None` for a Unix socket. `is_upgrade` is true for the opening handshake of a
+    /// WebSocket.
     pub fn end_head(
         &mut self,
         remote: Option<SocketAddr>,
@@ -58,7 +59,7 @@ impl Exchange {
         self.local = Endpoint(local);
         self.is_upgrade = is_upgrade;
         self.backlog = is_upgrade.then(Arc::default);
-        // SAFETY: the slices belong to this exchange (or are static), and nothing is reset during
+        // SAFETY: the slices are static or belong to this exchange, whose arena is not reset during
         // the call.
         let name = |header: &StoredHeader| unsafe { header.name.bytes::<'static>() };
         if !self.headers.is_sorted_by(|a, b| name(a) < name(b)) {
@@ -98,7 +99,7 @@ impl Exchange {
     /// Returns the headers of the request, sorted by name. Each name occurs once.
     pub fn headers(&self) -> impl ExactSizeIterator<Item = HeaderLine<'_>> {
         self.headers.iter().map(|header| {
-            // SAFETY: the slices belong to this exchange (or are static), which is borrowed.
+            // SAFETY: the slices are static or belong to this exchange, which is borrowed.
             let (name, cgi, value) =
                 unsafe { (header.name.bytes(), header.cgi.bytes(), header.value.bytes()) };
             HeaderLine {

@@ -1,34 +1,36 @@
-//! Yields of the processor, whose number is reduced while they are useless.
+//! Yielding the processor, with exponential backoff: yields become rarer while they take long.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// The duration from which a yield of the processor counts as useless. Another program has then
-/// probably used a whole time slice (1.5 to 4 ms). The threshold is above 1 ms, because with 100
-/// busy connections the other thread of this process may use the processor for that long.
+/// A yield of the processor that takes at least this long counts as useless: another program has
+/// then probably used a whole time slice (1.5 to 4 ms). The threshold is above 1 ms, because with
+/// 100 busy connections the I/O thread or the application's thread may run for that long while the
+/// other of these two threads yields.
 const LONG_YIELD: Duration = Duration::from_micros(1500);
 
-/// The maximum number of occasions that are skipped in a row. A useless yield takes about 3 ms, so
-/// even if there are 5,000 occasions to yield per second, the useless yields that are still made
+/// The maximum number of opportunities to yield that are skipped in a row. A useless yield takes
+/// about 3 ms, so even with 5,000 opportunities per second, the useless yields that are still made
 /// take less than 2 % of the time.
 const MAX_SKIPPED: u32 = 1024;
 
-/// Yields the processor, and decides which occasions to do so are skipped. After a useless yield,
-/// twice as many occasions are skipped as before, up to a maximum. After an occasion without a
-/// useless yield, half as many are skipped.
-// A useful yield does not reset the number to 0: beside a program that computes without pause,
-// half of the yields are short.
+/// Yields the processor, with exponential backoff. A yield that takes 1.5 ms or longer is useless.
+/// After a useless yield, the number of opportunities to yield that are skipped is doubled, up to
+/// 1,024. After yields that were all shorter, the number is halved.
+// A shorter yield does not reset the number to 0: beside a program that computes without pause,
+// half of the yields are short, so the number would stay near 0.
 #[derive(Debug, Default)]
 pub struct AdaptiveYield {
-    /// The number of occasions that are still to be skipped.
+    /// The number of opportunities that are still to be skipped.
     left: AtomicU32,
-    /// The number of occasions that the last recorded result has caused to be skipped.
+    /// The number of opportunities to skip after the last recorded result, from which `left` counts
+    /// down.
     penalty: AtomicU32,
 }
 
 impl AdaptiveYield {
-    /// Counts an occasion to yield. Returns true if the caller may yield, and false if the occasion
-    /// is to be skipped.
+    /// Decides whether the caller yields at this opportunity. Returns true if the caller may yield,
+    /// and false if the caller must skip this opportunity. Must be called once per opportunity.
     pub fn admit(&self) -> bool {
         let left = self.left.load(Ordering::Relaxed);
         self.left.store(left.saturating_sub(1), Ordering::Relaxed);
@@ -68,8 +70,8 @@ impl AdaptiveYield {
 mod tests {
     use super::*;
 
-    /// Yields once for each element of `useful`, with the element as the result of the yield.
-    /// Returns the number of occasions that were skipped before each yield.
+    /// Records each element of `useful` as the result of a yield. Returns the number of
+    /// opportunities that were skipped before each of these yields.
     fn skipped_before(yields: &AdaptiveYield, useful: &[bool]) -> Vec<u32> {
         let skipped = |was_useful: &bool| {
             let mut skipped = 0;
@@ -83,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn useless_yields_double_the_number_of_skipped_occasions_and_useful_yields_halve_it() {
+    fn useless_yields_double_the_number_of_skipped_opportunities_and_useful_yields_halve_it() {
         let yields = AdaptiveYield::default();
         assert_eq!(skipped_before(&yields, &[true, true, false, true, true]), [0, 0, 0, 1, 0]);
         let doubled = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 1024];
@@ -91,7 +93,7 @@ mod tests {
         // The yields have become useful again.
         let halved = [1024, 512, 256, 128, 64, 32, 16, 8, 4, 2, 1, 0, 0];
         assert_eq!(skipped_before(&yields, &[true; 13]), halved);
-        // Every second yield is useless.
+        // Useless and useful yields alternate after two useless ones.
         assert_eq!(skipped_before(&yields, &[false, false, true, false, true]), [0, 1, 2, 1, 2]);
     }
 }

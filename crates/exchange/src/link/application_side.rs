@@ -111,9 +111,9 @@ impl Link {
 
     /// Polls for an event without sleeping, for at most the shorter of `timeout` and `most`.
     /// Returns true if an event is waiting. After a poll without an event, further calls do not
-    /// poll until the application has taken another event. A useless yield
-    /// ([`AdaptiveYield`](super::AdaptiveYield)) ends the poll, and some of the next calls do not
-    /// poll either.
+    /// poll until the application has taken another event. A yield of the
+    /// processor that takes 1.5 ms or longer ends the poll, and
+    /// [`AdaptiveYield`](super::AdaptiveYield) decides how many of the next calls do not poll.
     fn busy_poll(&self, timeout: Duration, most: Duration) -> bool {
         let taken = self.taken();
         let all_taken = self.all_taken();

@@ -253,13 +253,14 @@ impl Core {
             // Recorded before the response is sent, so that its receiver can read the updated
             // values.
             if let Some(scoreboard) = scoreboard {
-                // A request of the supervisor whose head R has inspected counts only once, here as
-                // in `begin_event`.
-                let is_done = match &command {
+                // `begin_event` counts a request that the supervisor has forwarded once, even if R
+                // inspects its head and then gets it with its body. A direct request (its ticket
+                // is 0) is taken twice, so it is done twice.
+                let counts_as_done = match &command {
                     Command::ReadBody(exchange) => exchange.ticket() == 0,
                     _ => true,
                 };
-                if is_done {
+                if counts_as_done {
                     scoreboard.count_done(now);
                 }
                 if let Command::Respond(exchange) = &command {

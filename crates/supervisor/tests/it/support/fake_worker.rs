@@ -349,7 +349,8 @@ fn head(app: &mut App, scoreboard: &SharedScoreboard, gate: &Gate, mut exchange:
         scoreboard.count_done(now());
         app.send(Command::Respond(exchange));
     } else {
-        // A request of the supervisor counts once.
+        // A request that the supervisor has forwarded (its ticket is not 0) counts when the
+        // application responds.
         if exchange.ticket() == 0 {
             scoreboard.count_done(now());
         }
