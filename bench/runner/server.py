@@ -104,7 +104,9 @@ class Server:
             # /proc lists a child under the thread that started it, so the children of all threads are
             # read.
             for path in Path(f"/proc/{pid}/task").glob("*/children"):
-                found += path.read_text(encoding="utf-8").split()
+                # A thread may end meanwhile.
+                with suppress(OSError):
+                    found += path.read_text(encoding="utf-8").split()
         return found
 
     def memory_bytes(self, name: str, is_alone: bool = False) -> int:

@@ -51,10 +51,13 @@ def steady(server: Server, scenario: Scenario, seconds: float) -> dict[str, floa
         raise Missing("h2load is not installed")
     whole, rate_of_each = max(1, round(seconds)), float(scenario.rate)
     if scenario.load:
-        if not server.contender.endswith("earlier"):
-            # The capacity is measured again before each sample, because the machine's speed changes.
-            _capacities[scenario.name] = load_generators.http(server, scenario, 2)["requests_per_second"]
-        rate_of_each = scenario.load * _capacities[scenario.name] / scenario.connections
+        # The capacity is measured again before each sample, because the machine's speed changes.
+        capacity = load_generators.http(server, scenario, 2)["requests_per_second"]
+        if server.contender.endswith("earlier"):
+            # Its own load comes before its sample as well, but the rate is that of the current build.
+            capacity = _capacities.get(scenario.name, capacity)
+        _capacities[scenario.name] = capacity
+        rate_of_each = scenario.load * capacity / scenario.connections
     rate = round(rate_of_each * scenario.connections)
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"

@@ -10,7 +10,8 @@ direct_lines <- c(
   "list(onHeaders = function(req) NULL, call = function(req) {",
   "  if (req$PATH_INFO == '/slow') Sys.sleep(2)",
   "  body <- paste(Sys.getpid(), req$rook.url_scheme, req$REMOTE_ADDR)",
-  "  list(status = 200L, headers = list('Content-Type' = 'text/plain'), body = body)",
+  "  status <- if (req$PATH_INFO == '/999') 999L else 200L",
+  "  list(status = status, headers = list('Content-Type' = 'text/plain'), body = body)",
   "})"
 )
 
@@ -53,7 +54,8 @@ test_that("a single worker accepts connections itself, and no request fails duri
   for (i in 1:5) it$pid()
   # For this request with a body, R calls `onHeaders` and then `call`, but the request counts once.
   fetch(it$url, post = TRUE, postfields = "body")
-  expect_equal(it$status()$workers[[1]]$requests, requests + 6)
+  expect_equal(fetch(paste0(it$url, "/999"))$status_code, 999)
+  expect_equal(it$status()$workers[[1]]$requests, requests + 7)
   for (generation in 1:2) {
     before <- it$pid()
     it$signal(tools::SIGUSR2)

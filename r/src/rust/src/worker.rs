@@ -253,9 +253,10 @@ impl Core {
             // Recorded before the response is sent, so that its receiver can read the updated
             // values.
             if let Some(scoreboard) = scoreboard {
-                // `begin_event` counts a request that the supervisor has forwarded once, even if R
-                // inspects its head and then gets it with its body. A direct request (its ticket
-                // is 0) is taken twice, so it is done twice.
+                // A request that the supervisor has forwarded counts once as done, even if R
+                // inspects its head before it gets the body. A direct request (its ticket is 0)
+                // counts twice, here as in `begin_event`, so that the number of pending requests
+                // is right.
                 let counts_as_done = match &command {
                     Command::ReadBody(exchange) => exchange.ticket() == 0,
                     _ => true,

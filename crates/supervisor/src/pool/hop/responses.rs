@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use rookery_exchange::wire::{self, Down};
@@ -156,6 +157,7 @@ fn read_short_body(pool: &PoolContext, exchange: &mut Exchange) -> bool {
 /// not be sent.
 pub(super) fn on_unsendable(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, ticket: u64) {
     if let Some(sent) = take(backend, ticket) {
+        backend.entry.load.responses.fetch_add(1, Ordering::Relaxed);
         pool.responder.reject(end(sent, backend), ErrorReply::Malformed);
     }
 }

@@ -270,6 +270,7 @@ pub(crate) fn answer(
                 return app.flush();
             }
             gate.begun.fetch_add(1, Ordering::Relaxed);
+            exchange.set_started_at(now());
             if exchange.path().starts_with(b"/flood/") || exchange.path().starts_with(b"/pulled/") {
                 let is_pulled = exchange.path().starts_with(b"/pulled/");
                 scoreboard.count_done(now());
