@@ -24,8 +24,8 @@ impl Exchange {
         self.version = version;
     }
 
-    /// Adds a header line to the request. `name` must be in lower case. [`end_head`](Self::end_head)
-    /// joins the lines that have the same name.
+    /// Adds a header line to the request. `name` must be in lower case.
+    /// [`end_head`](Self::end_head) joins the lines that have the same name.
     pub fn push_header(&mut self, name: &[u8], value: &[u8]) {
         let value = self.keep(value);
         let header = if let Some(known) = known_header(name) {
