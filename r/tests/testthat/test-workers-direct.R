@@ -7,7 +7,7 @@ skip_if_not_installed("jsonlite")
 skip_on_os(c("mac", "solaris"))
 
 direct_lines <- c(
-  "list(onHeaders = function(req) NULL, call = function(req) {",
+  "list(call = function(req) {",
   "  if (req$PATH_INFO == '/slow') Sys.sleep(2)",
   "  body <- paste(Sys.getpid(), req$rook.url_scheme, req$REMOTE_ADDR)",
   "  status <- if (req$PATH_INFO == '/999') 999L else 200L",
@@ -16,9 +16,10 @@ direct_lines <- c(
 )
 
 local_direct <- function(
-  ..., port = 0, log = "none", dir = withr::local_tempdir(.local_envir = env), env = parent.frame()
+  ..., lines = direct_lines, port = 0, log = "none",
+  dir = withr::local_tempdir(.local_envir = env), env = parent.frame()
 ) {
-  writeLines(direct_lines, file.path(dir, "app.R"))
+  writeLines(lines, file.path(dir, "app.R"))
   log <- if (log == "none") "--no-log" else c("--log", log)
   it <- local_cli("serve", dir, "--port", port, "--workers", "1", "--reload", log, ..., env = env)
   expect_serving(it)
@@ -39,7 +40,8 @@ local_direct <- function(
 }
 
 test_that("a single worker accepts connections itself, and no request fails during a reload", {
-  it <- local_direct()
+  head_first <- sub("list(", "list(onHeaders = function(req) NULL, ", direct_lines, fixed = TRUE)
+  it <- local_direct(lines = c(head_first[[1]], direct_lines[-1]))
   before <- it$pid()
   status <- it$status()
   # Both processes get the signal.
