@@ -111,9 +111,9 @@ impl Link {
 
     /// Polls for an event without sleeping, for at most the shorter of `timeout` and `most`.
     /// Returns true if an event is waiting. After a poll without an event, further calls do not
-    /// poll until the application has taken another event. A yield of the
-    /// processor that takes 1.5 ms or longer ends the poll, and
-    /// [`AdaptiveYield`](super::AdaptiveYield) decides how many of the next calls do not poll.
+    /// poll until the application has taken another event. A yield of the processor
+    /// that takes 1.5 ms or longer ends the poll. [`AdaptiveYield`](super::AdaptiveYield) then
+    /// decides how many of the next calls do not poll.
     fn busy_poll(&self, timeout: Duration, most: Duration) -> bool {
         let taken = self.taken();
         let all_taken = self.all_taken();
@@ -123,12 +123,12 @@ impl Link {
             return has_come();
         }
         self.app_state.store(AppState::BusyPolling as u8, Ordering::SeqCst);
-        let until = Instant::now() + most.min(timeout);
+        let mut until = None;
         self.polls.yield_until(|now| {
             if has_come() {
                 return true;
             }
-            let is_over = now >= until;
+            let is_over = now >= *until.get_or_insert_with(|| now + most.min(timeout));
             if is_over {
                 self.polled_at.store(all_taken, Ordering::Relaxed);
             }
