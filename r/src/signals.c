@@ -103,6 +103,13 @@ static void die_of(int signal_number) {
     raise(signal_number);
 }
 
+// Returns whether the handler of the signal gets valid arguments besides the number. A handler that
+// was installed by signal() does not.
+static bool has_info(int signal_number) {
+    struct sigaction installed;
+    return sigaction(signal_number, NULL, &installed) == 0 && (installed.sa_flags & SA_SIGINFO);
+}
+
 // Calls the previous handler. R's handler installs itself again, so ours is restored afterwards.
 static void do_as_before(int index, siginfo_t* info, void* context) {
     int number = stop_signals[index];
@@ -110,10 +117,8 @@ static void do_as_before(int index, siginfo_t* info, void* context) {
     struct sigaction installed;
     sigaction(number, NULL, &installed);
     if (action->sa_flags & SA_SIGINFO) {
-        // A handler that was installed by signal() gets no such arguments; their places have
-        // arbitrary values.
-        bool has_info = (installed.sa_flags & SA_SIGINFO) != 0;
-        action->sa_sigaction(number, has_info ? info : NULL, has_info ? context : NULL);
+        bool is_valid = has_info(number);
+        action->sa_sigaction(number, is_valid ? info : NULL, is_valid ? context : NULL);
     } else if (action->sa_handler == SIG_DFL) {
         die_of(number);
     } else if (action->sa_handler != SIG_IGN) {
@@ -141,15 +146,27 @@ static void interrupt_overdue(void) {
     signals_interrupt();
 }
 
+// Returns whether a process with the id `pid` has sent the signal.
+static bool is_sent_by(int signal_number, const siginfo_t* info, pid_t pid) {
+    return has_info(signal_number) && info->si_code == SI_USER && info->si_pid == pid;
+}
+
+// Returns whether the signal ends a worker because its supervisor requests it or has died. If the
+// supervisor has died, the worker may get several such signals: one from signals_end(), whose
+// sender is the worker itself, and some from the system, whose sender is the supervisor. The system
+// sends one (PR_SET_PDEATHSIG) whenever the thread ends that is the parent of the worker, and while
+// the supervisor's threads end, the parent of the worker may become another of these threads.
+static bool is_sent_for_supervisor(int signal_number, const siginfo_t* info) {
+    return supervisor != 0 &&
+        (is_sent_by(signal_number, info, (pid_t)supervisor) ||
+            is_sent_by(signal_number, info, getpid()));
+}
+
 // Returns whether this is the first request to stop from its sender. If an R session has started
 // this process, a signal to all processes of a service arrives twice: directly, and forwarded by
 // the session.
 static bool is_first_of_side(int signal_number, const siginfo_t* info) {
-    struct sigaction installed;
-    bool has_info = sigaction(signal_number, NULL, &installed) == 0 &&
-        (installed.sa_flags & SA_SIGINFO);
-    bool is_of_parent = has_info && info->si_code == SI_USER && info->si_pid == (pid_t)parent;
-    int side = is_of_parent ? OF_PARENT : OF_OTHERS;
+    int side = is_sent_by(signal_number, info, (pid_t)parent) ? OF_PARENT : OF_OTHERS;
     bool is_first = (sides_heard & side) == 0;
     sides_heard |= side;
     return is_first;
@@ -157,7 +174,8 @@ static bool is_first_of_side(int signal_number, const siginfo_t* info) {
 
 static void ask_to_stop(int signal_number, const siginfo_t* info) {
     bool is_first = is_first_of_side(signal_number, info);
-    if (stage != WATCHING && parent != 0 && is_first) {
+    bool is_repetition = (parent != 0 && is_first) || is_sent_for_supervisor(signal_number, info);
+    if (stage != WATCHING && is_repetition) {
         return;
     }
     if (stage != WATCHING) {
@@ -183,14 +201,8 @@ static void ask_to_stop(int signal_number, const siginfo_t* info) {
 // Returns whether a process has sent this SIGHUP. The SIGHUP that the system sends when a terminal
 // is closed ends the process, as always.
 static bool is_sent_hangup(int signal_number, const siginfo_t* info) {
-    struct sigaction installed;
-    if (signal_number != SIGHUP) {
-        return false;
-    }
-    // A handler that was installed by signal() gets no such arguments.
-    bool has_info = sigaction(signal_number, NULL, &installed) == 0 &&
-        (installed.sa_flags & SA_SIGINFO);
-    return has_info && (info->si_code == SI_USER || info->si_code == SI_QUEUE);
+    return signal_number == SIGHUP && has_info(signal_number) &&
+        (info->si_code == SI_USER || info->si_code == SI_QUEUE);
 }
 
 // Returns whether a worker leaves the signal to its supervisor, because a second signal would end

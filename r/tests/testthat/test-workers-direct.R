@@ -7,7 +7,7 @@ skip_if_not_installed("jsonlite")
 skip_on_os(c("mac", "solaris"))
 
 direct_lines <- c(
-  "list(call = function(req) {",
+  "list(onHeaders = function(req) NULL, call = function(req) {",
   "  if (req$PATH_INFO == '/slow') Sys.sleep(2)",
   "  body <- paste(Sys.getpid(), req$rook.url_scheme, req$REMOTE_ADDR)",
   "  status <- if (req$PATH_INFO == '/999') 999L else 200L",
@@ -40,8 +40,7 @@ local_direct <- function(
 }
 
 test_that("a single worker accepts connections itself, and no request fails during a reload", {
-  head_first <- sub("list(", "list(onHeaders = function(req) NULL, ", direct_lines, fixed = TRUE)
-  it <- local_direct(lines = c(head_first[[1]], direct_lines[-1]))
+  it <- local_direct()
   before <- it$pid()
   status <- it$status()
   # Both processes get the signal.
@@ -178,6 +177,22 @@ test_that("the successor of a killed supervisor waits until the worker has finis
     expect_equal(successor$process$get_exit_status(), 0)
     expect_false(!is.null(path) && file.exists(path))
   }
+})
+
+test_that("a worker that is being replaced finishes its request if its supervisor is killed", {
+  # The worker may get several signals to stop: one from its own I/O thread, and one from the system
+  # for each thread of the supervisor.
+  it <- local_direct(lines = sub("Sys.sleep(2)", "Sys.sleep(5)", direct_lines, fixed = TRUE))
+  worker <- it$pid()
+  slow <- local_requests(paste0(it$url, "/slow"), 1)
+  expect_true(wait_until(function() identical(it$status()$workers[[1]]$route, "GET /slow")))
+  it$signal(tools::SIGUSR2)
+  expect_true(wait_until(function() identical(it$status()$workers[[1]]$state, "draining")))
+  it$signal(tools::SIGKILL)
+  it$process$wait(60000)
+  slow$wait(60000)
+  expect_equal(slow$get_result(), 200L)
+  expect_true(wait_until(function() !file.exists(file.path("/proc", worker))))
 })
 
 test_that("a worker that dies is replaced, and no connection is refused", {
