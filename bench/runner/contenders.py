@@ -81,8 +81,7 @@ def command(contender: str, port: int, workload: str) -> list[str]:
     if shape in WORKERS:
         return [str(word) for word in _workers(contender, shape, port, workload)]
     if contender == "nginx":
-        if shutil.which("nginx") is None:
-            raise Missing("nginx is not installed")
+        _require_program("nginx")
         # It starts the Rookery that it forwards to.
         _require_package("rookery")
         inner = port + BEHIND_OFFSET
@@ -107,14 +106,12 @@ def _workers(contender: str, shape: str, port: int, workload: str) -> list[objec
             raise Missing(f"no bin/faucet in {CONTENDERS_LIB}")
         return [folder / "faucet", port, workload, static]
     if contender != "rookery":
-        if shutil.which(contender) is None:
-            raise Missing(f"{contender} is not installed")
+        _require_program(contender)
         balance = "roundrobin" if shape == "robin" else "leastconn"
         return [folder / "balancer", contender, port, workload, static, WORKERS[shape], balance]
     library, front = ROOKERY_LIB, []
     if shape.startswith("behind"):
-        if shutil.which("nginx") is None:
-            raise Missing("nginx is not installed")
+        _require_program("nginx")
         front = [folder / "nginx", port, port + BEHIND_OFFSET, "plain"]
         port += BEHIND_OFFSET
     if shape.endswith("earlier"):
@@ -158,6 +155,11 @@ def _observed(prefix: str, is_observed: bool, port: int, workload: str) -> list[
     options = ["--log", log, "--log-format", "json", "--admin", admin] if is_observed else ["--no-log"]
     program = ROOKERY_LIB / "rookery" / "exec" / "rookery"
     return ["env", *variables, program, "serve", folder / "workers.R", "--workers", workers, "--port", port, *options]
+
+
+def _require_program(name: str) -> None:
+    if shutil.which(name) is None:
+        raise Missing(f"{name} is not installed")
 
 
 @functools.cache

@@ -58,7 +58,7 @@ class Report:
             "machine": self.about,
             "scenarios": [{"name": name, "cells": [self._cell(cell) for cell in row]} for name, row in self.rows.items()],
             "goals": [
-                vars(verdict.goal) | {"status": verdict.status, "figure": verdict.figure, "reason": verdict.reason}
+                vars(verdict.goal) | {"status": verdict.status, "figure": verdict.figure, "turns": verdict.turns, "reason": verdict.reason}
                 for verdict in self.verdicts
             ],
         }

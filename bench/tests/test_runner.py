@@ -235,6 +235,7 @@ class Goals(unittest.TestCase):
         ):
             self.assertEqual(self.judge(kind, floor, aim, *cells).status, status, (kind, floor, aim))
         self.assertEqual(self.judge("max", 250, 0, *cells, against="").status, figures.MET)
+        self.assertIn(" = 150 (100..200), ", self.judge("difference_max", 150, 0, *cells).line())
 
     def test_what_was_not_measured_is_not_met(self):
         missing, left_out = (self.judge("ratio_min", 1, 2, cell_of("rookery", 1), *more) for more in ([ABSENT], []))
