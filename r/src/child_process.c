@@ -119,7 +119,7 @@ SEXP ffi_child_wait(SEXP pid, SEXP seconds) {
 }
 
 SEXP ffi_child_signal(SEXP pid, SEXP signal_number) {
-    kill((pid_t)Rf_asInteger(pid), Rf_asInteger(signal_number));
+    signals_send(Rf_asInteger(pid), Rf_asInteger(signal_number));
     return R_NilValue;
 }
 

@@ -503,6 +503,7 @@ bool reload_is_requested(void);
 void take_reload_request(void);
 bool take_stop_request(void);
 void signals_pass_to(int pid);
+void signals_send(int pid, int signal_number);
 void signals_forked(void);
 void signals_have_parent(int pid);
 void signals_count_listener(int change);

@@ -12,6 +12,8 @@
 //   OVERDUE    SIGINT is passed to R's handler, others   ends the process by the first signal
 //              end the process
 //
+// Signals that repeat the first request to stop change nothing, see ask_to_stop().
+//
 // A SIGHUP that was sent to an HTTPS server is an exception: it reloads the certificates.
 //
 // A worker leaves all of these signals to its supervisor: a signal to the whole process group (from
@@ -71,7 +73,8 @@ static atomic_int is_stop_signalled;
 static volatile sig_atomic_t is_interrupting;
 
 // The process id of the R session that started this process to serve a path and that forwards
-// signals, or 0; and the senders that have requested this process to stop.
+// signals; in a worker its own id, because its I/O thread sends the signal to stop; otherwise 0.
+// And the senders that have requested this process to stop.
 enum { OF_PARENT = 1, OF_OTHERS = 2 };
 static volatile sig_atomic_t parent;
 static volatile sig_atomic_t sides_heard;
@@ -103,11 +106,16 @@ static void die_of(int signal_number) {
     raise(signal_number);
 }
 
-// Returns whether the handler of the signal gets valid arguments besides the number. A handler that
-// was installed by signal() does not.
+// Returns whether the handler of the signal gets valid arguments besides the number. It does not if
+// other code has installed it again with signal(), as R does in Sys.sleep().
 static bool has_info(int signal_number) {
     struct sigaction installed;
     return sigaction(signal_number, NULL, &installed) == 0 && (installed.sa_flags & SA_SIGINFO);
+}
+
+// Returns whether a process, and not the system, has sent the signal.
+static bool is_sent(int signal_number, const siginfo_t* info) {
+    return has_info(signal_number) && (info->si_code == SI_USER || info->si_code == SI_QUEUE);
 }
 
 // Calls the previous handler. R's handler installs itself again, so ours is restored afterwards.
@@ -146,36 +154,37 @@ static void interrupt_overdue(void) {
     signals_interrupt();
 }
 
-// Returns whether a process with the id `pid` has sent the signal.
-static bool is_sent_by(int signal_number, const siginfo_t* info, pid_t pid) {
-    return has_info(signal_number) && info->si_code == SI_USER && info->si_pid == pid;
-}
-
-// Returns whether the signal ends a worker because its supervisor requests it or has died. If the
-// supervisor has died, the worker may get several such signals: one from signals_end(), whose
-// sender is the worker itself, and some from the system, whose sender is the supervisor. The system
-// sends one (PR_SET_PDEATHSIG) whenever the thread ends that is the parent of the worker, and while
-// the supervisor's threads end, the parent of the worker may become another of these threads.
-static bool is_sent_for_supervisor(int signal_number, const siginfo_t* info) {
-    return supervisor != 0 &&
-        (is_sent_by(signal_number, info, (pid_t)supervisor) ||
-            is_sent_by(signal_number, info, getpid()));
-}
-
-// Returns whether this is the first request to stop from its sender. If an R session has started
-// this process, a signal to all processes of a service arrives twice: directly, and forwarded by
-// the session.
+// Returns whether this is the first request to stop from its sender. A signal to all processes of a
+// service arrives twice: directly, and forwarded by `parent`.
 static bool is_first_of_side(int signal_number, const siginfo_t* info) {
-    int side = is_sent_by(signal_number, info, (pid_t)parent) ? OF_PARENT : OF_OTHERS;
+    bool is_of_parent = is_sent(signal_number, info) && info->si_pid == (pid_t)parent;
+    int side = is_of_parent ? OF_PARENT : OF_OTHERS;
     bool is_first = (sides_heard & side) == 0;
     sides_heard |= side;
     return is_first;
 }
 
+// Returns whether the signal says that the parent has died. Such signals together are one request
+// to stop, because the system may send several: on Linux, a thread and not a process is the parent
+// of a process. When that thread ends, the system sends the signal of PR_SET_PDEATHSIG, and makes
+// another thread of the same process the parent, if one is left. When that one ends, the system
+// sends the signal again.
+static bool is_of_dead_parent(int signal_number, const siginfo_t* info) {
+#ifdef __linux__
+    // Signals that the parent forwards have SI_QUEUE, see signals_send().
+    return has_info(signal_number) && info->si_code == SI_USER && info->si_pid == (pid_t)parent;
+#else
+    (void)signal_number;
+    (void)info;
+    return false;
+#endif
+}
+
 static void ask_to_stop(int signal_number, const siginfo_t* info) {
     bool is_first = is_first_of_side(signal_number, info);
-    bool is_repetition = (parent != 0 && is_first) || is_sent_for_supervisor(signal_number, info);
-    if (stage != WATCHING && is_repetition) {
+    // Further signals for the first request to stop.
+    bool is_repeated = is_first || is_of_dead_parent(signal_number, info);
+    if (stage != WATCHING && parent != 0 && is_repeated) {
         return;
     }
     if (stage != WATCHING) {
@@ -201,8 +210,7 @@ static void ask_to_stop(int signal_number, const siginfo_t* info) {
 // Returns whether a process has sent this SIGHUP. The SIGHUP that the system sends when a terminal
 // is closed ends the process, as always.
 static bool is_sent_hangup(int signal_number, const siginfo_t* info) {
-    return signal_number == SIGHUP && has_info(signal_number) &&
-        (info->si_code == SI_USER || info->si_code == SI_QUEUE);
+    return signal_number == SIGHUP && is_sent(signal_number, info);
 }
 
 // Returns whether a worker leaves the signal to its supervisor, because a second signal would end
@@ -228,7 +236,7 @@ static void on_signal(int signal_number, siginfo_t* info, void* context) {
         passed_on = signal_number;
         // SIGTERM also for Ctrl-C, because R replaces the child's handler of SIGINT during
         // Sys.sleep().
-        kill((pid_t)child, SIGTERM);
+        signals_send(child, SIGTERM);
     } else if (stage == NOT_WATCHING || (stage == OVERDUE && signal_number == SIGINT)) {
         // Another handler in front of this one has called it, or an interrupt is passed on to the
         // event loop.
@@ -411,6 +419,17 @@ SEXP ffi_signals_closing(void) {
     return R_NilValue;
 }
 
+// Sends a signal to a child process that serves. On Linux, SI_QUEUE tells the child that this
+// process forwards the signal, see is_of_dead_parent().
+void signals_send(int pid, int signal_number) {
+#ifdef __linux__
+    union sigval nothing = {0};
+    sigqueue((pid_t)pid, signal_number, nothing);
+#else
+    kill((pid_t)pid, signal_number);
+#endif
+}
+
 // Forwards signals to a child process, or stops with 0 when it has ended, see child_process.c.
 // Installs the handlers unless serve() has done so.
 void signals_pass_to(int pid) {
@@ -454,11 +473,11 @@ void signals_forked(void) {
 // Notes that this process is a worker, and its parent its supervisor.
 void signals_are_supervised(void) {
     supervisor = getppid();
+    parent = getpid();
 }
 
 // Called on the I/O thread: ends the process as SIGTERM does, because the supervisor requests it or
-// has died. R's thread gets the signal, which is blocked in all other threads. A second signal
-// would end serve() at once.
+// has died. R's thread gets the signal, which is blocked in all other threads.
 void signals_end(void) {
     if (!signals_have_begun()) {
         is_stop_signalled = 1;

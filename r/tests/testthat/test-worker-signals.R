@@ -100,3 +100,35 @@ test_that("a signal to all processes loses no request of a child process of serv
   expect_identical(asking$get_result(), 200L)
   expect_equal(exit_of(it), 0)
 })
+
+test_that("repeated signals that a parent has died lose no request of a child process of serve()", {
+  skip_on_os(c("mac", "windows", "solaris"))
+  dir <- local_app(app.R = c(
+    "list(call = function(req) {",
+    "  file.create('begun')",
+    "  Sys.sleep(2)",
+    "  list(status = 200L, headers = list(), body = 'finished')",
+    "})"
+  ))
+  code <- paste(
+    ".Call(rookery:::ffi_child_follow, as.integer(Sys.getenv('PARENT')))",
+    "rookery::serve(source('app.R')$value, port = 0, log = FALSE)",
+    sep = "; "
+  )
+  # The sender and the kind of these signals are those of the system's signals.
+  script <- c(
+    "PARENT=$$ \"$0\" -e \"$1\" & child=$!",
+    "until [ -e begun ]; do sleep 0.05; done",
+    "for i in 1 2 3; do kill -TERM $child; sleep 0.2; done",
+    "wait $child; echo status $?"
+  )
+  it <- local_process(
+    c("-c", paste(script, collapse = "\n"), file.path(R.home("bin"), "Rscript"), code), dir,
+    program = "/bin/bash"
+  )
+  asking <- local_requests(expect_serving(it), 1)
+  asking$wait(60000)
+  expect_identical(asking$get_result(), 200L)
+  expect_equal(exit_of(it), 0)
+  expect_match(it$tell(), "status 0")
+})

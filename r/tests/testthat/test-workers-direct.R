@@ -7,7 +7,7 @@ skip_if_not_installed("jsonlite")
 skip_on_os(c("mac", "solaris"))
 
 direct_lines <- c(
-  "list(onHeaders = function(req) NULL, call = function(req) {",
+  "list(call = function(req) {",
   "  if (req$PATH_INFO == '/slow') Sys.sleep(2)",
   "  body <- paste(Sys.getpid(), req$rook.url_scheme, req$REMOTE_ADDR)",
   "  status <- if (req$PATH_INFO == '/999') 999L else 200L",
@@ -40,7 +40,8 @@ local_direct <- function(
 }
 
 test_that("a single worker accepts connections itself, and no request fails during a reload", {
-  it <- local_direct()
+  head_first <- sub("list(", "list(onHeaders = function(req) NULL, ", direct_lines, fixed = TRUE)
+  it <- local_direct(lines = c(head_first[[1]], direct_lines[-1]))
   before <- it$pid()
   status <- it$status()
   # Both processes get the signal.
@@ -180,16 +181,23 @@ test_that("the successor of a killed supervisor waits until the worker has finis
 })
 
 test_that("a worker that is being replaced finishes its request if its supervisor is killed", {
-  # The worker may get several signals to stop: one from its own I/O thread, and one from the system
-  # for each thread of the supervisor.
-  it <- local_direct(lines = sub("Sys.sleep(2)", "Sys.sleep(5)", direct_lines, fixed = TRUE))
+  dir <- withr::local_tempdir()
+  finish <- file.path(dir, "finish")
+  wait <- sprintf("while (!file.exists('%s')) Sys.sleep(0.05)", finish)
+  it <- local_direct(lines = sub("Sys.sleep(2)", wait, direct_lines, fixed = TRUE), dir = dir)
   worker <- it$pid()
   slow <- local_requests(paste0(it$url, "/slow"), 1)
   expect_true(wait_until(function() identical(it$status()$workers[[1]]$route, "GET /slow")))
   it$signal(tools::SIGUSR2)
   expect_true(wait_until(function() identical(it$status()$workers[[1]]$state, "draining")))
+  # The death of the supervisor, and then another signal, as systemd sends it to the processes that
+  # are left, are one request to stop.
   it$signal(tools::SIGKILL)
   it$process$wait(60000)
+  Sys.sleep(0.3)
+  tools::pskill(as.integer(worker), tools::SIGTERM)
+  Sys.sleep(0.3)
+  file.create(finish)
   slow$wait(60000)
   expect_equal(slow$get_result(), 200L)
   expect_true(wait_until(function() !file.exists(file.path("/proc", worker))))

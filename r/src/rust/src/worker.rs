@@ -33,7 +33,9 @@ impl Core {
             // request at once. Direct clients take longer.
             self.link.enable_long_busy_poll();
         }
-        if let Err(error) = self.server().watch_supervisor(Arc::clone(&worker.supervision)) {
+        let watched = self.server().watch_supervisor(Arc::clone(&worker.supervision));
+        set_death_signal(watched.is_err());
+        if let Err(error) = watched {
             self.worker_state = WorkerState::Failed(error.to_string());
         }
     }
@@ -42,6 +44,7 @@ impl Core {
     /// end.
     pub(crate) fn detach_supervisor(&self) {
         if let WorkerState::Worker(_) = &self.worker_state {
+            set_death_signal(true);
             self.server().unwatch_supervisor();
         }
     }
@@ -272,6 +275,20 @@ impl Core {
         }
         self.send(command);
     }
+}
+
+/// Sets whether the system sends SIGTERM to this process when the supervisor ends. This is needed
+/// only while the I/O thread does not read the control channel, whose end says the same. The system
+/// may repeat the signal for several threads of the supervisor. Must be called on R's main thread,
+/// because the setting belongs to a thread.
+fn set_death_signal(is_sent: bool) {
+    #[cfg(target_os = "linux")]
+    // SAFETY: the call takes no pointers.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, if is_sent { libc::SIGTERM } else { 0 });
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = is_sent;
 }
 
 /// Announces static paths to the supervisor, which serves them.

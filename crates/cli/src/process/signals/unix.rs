@@ -38,6 +38,8 @@ pub(crate) struct ReceivedSignal {
     /// The id of the process that sent the signal; 0 if the kernel sent it or if the sender is
     /// unknown.
     sender: libc::pid_t,
+    /// Whether the sender used `sigqueue()`, as an R session does that forwards a signal.
+    is_queued: bool,
     /// Whether the process was started to ignore this signal, for example by `nohup`.
     is_ignored: bool,
 }
@@ -46,7 +48,7 @@ impl ReceivedSignal {
     /// Returns a signal that another process sent, for a test.
     #[cfg(test)]
     pub(crate) const fn for_test(number: i32) -> ReceivedSignal {
-        ReceivedSignal { number, is_sent: true, sender: 0, is_ignored: false }
+        ReceivedSignal { number, is_sent: true, sender: 0, is_queued: false, is_ignored: false }
     }
 
     /// Returns true if the signal is a SIGHUP that another process sent, which requests a reload. A
@@ -139,9 +141,9 @@ impl Signals {
         let (signals, receiver) = mpsc::channel();
         let waiter = SignalWaiter::new(&handled);
         start_thread("rookery-signals", move || {
-            while let Some(Arrival { number, is_sent, sender }) = waiter.wait() {
+            while let Some(Arrival { number, is_sent, sender, is_queued }) = waiter.wait() {
                 let is_ignored = number == libc::SIGHUP && ignores_hangup;
-                let signal = ReceivedSignal { number, is_sent, sender, is_ignored };
+                let signal = ReceivedSignal { number, is_sent, sender, is_queued, is_ignored };
                 if (is_ignored && !is_sent) || signal.is_job_control() {
                     continue;
                 }
@@ -185,10 +187,14 @@ impl StopCounter {
     }
 
     /// Records a signal, and returns how many times the server was requested to stop. A signal from
-    /// the R session and one from elsewhere count as one request.
+    /// the R session and one from elsewhere count as one request. The signals that the system sends
+    /// when the session ends are not counted after another from the session: the system may send
+    /// one for each thread of the session.
     pub(crate) fn record(&mut self, signal: ReceivedSignal) -> u32 {
         if self.parent == Some(signal.sender) {
-            self.from_parent += 1;
+            let is_forwarded = signal.is_queued;
+            self.from_parent =
+                if is_forwarded { self.from_parent + 1 } else { self.from_parent.max(1) };
         } else {
             self.from_others += 1;
         }
@@ -274,35 +280,46 @@ mod tests {
     use super::*;
 
     fn term(sender: libc::pid_t) -> ReceivedSignal {
-        ReceivedSignal { number: libc::SIGTERM, is_sent: true, sender, is_ignored: false }
+        ReceivedSignal { sender, ..ReceivedSignal::for_test(libc::SIGTERM) }
+    }
+
+    fn forwarded_term() -> ReceivedSignal {
+        ReceivedSignal { is_queued: true, ..term(7) }
     }
 
     #[test]
     fn a_signal_forwarded_by_the_parent_counts_once() {
         let mut stops = StopCounter { parent: Some(7), from_parent: 0, from_others: 0 };
-        assert_eq!([7, 1].map(|sender| stops.record(term(sender))), [1, 1]);
-        assert_eq!([7, 1].map(|sender| stops.record(term(sender))), [2, 2]);
+        assert_eq!([forwarded_term(), term(1)].map(|signal| stops.record(signal)), [1, 1]);
+        assert_eq!([forwarded_term(), term(1)].map(|signal| stops.record(signal)), [2, 2]);
+    }
+
+    #[test]
+    fn repeated_signals_of_the_end_of_the_parent_count_once() {
+        let mut stops = StopCounter { parent: Some(7), from_parent: 0, from_others: 0 };
+        assert_eq!([7, 7, 1, 7].map(|sender| stops.record(term(sender))), [1; 4]);
+        let mut stops = StopCounter { parent: Some(7), from_parent: 0, from_others: 0 };
+        assert_eq!([forwarded_term(), term(7), term(7)].map(|one| stops.record(one)), [1; 3]);
+        assert_eq!(stops.record(forwarded_term()), 2);
     }
 
     #[test]
     fn job_control_signals_of_a_terminal_do_not_scale_workers() {
         for number in [libc::SIGTTIN, libc::SIGTTOU] {
             for is_sent in [true, false] {
-                let signal = ReceivedSignal { number, is_sent, sender: 0, is_ignored: false };
+                let signal = ReceivedSignal { is_sent, ..ReceivedSignal::for_test(number) };
                 assert_eq!(signal.is_job_control(), !is_sent);
                 assert!(!signal.is_stop() && !signal.is_ctrl_c());
             }
         }
-        let ctrl_c =
-            ReceivedSignal { number: libc::SIGINT, is_sent: false, sender: 0, is_ignored: false };
+        let ctrl_c = ReceivedSignal { is_sent: false, ..ReceivedSignal::for_test(libc::SIGINT) };
         assert!(ctrl_c.is_ctrl_c() && ctrl_c.is_stop() && !term(0).is_ctrl_c());
     }
 
     #[test]
     fn a_sent_sigint_is_a_ctrl_c_only_where_the_sender_is_unknown() {
         // This is the signal as a system reports it that does not know the sender.
-        let sent =
-            ReceivedSignal { number: libc::SIGINT, is_sent: true, sender: 0, is_ignored: false };
+        let sent = ReceivedSignal::for_test(libc::SIGINT);
         assert_eq!(sent.is_ctrl_c(), !KNOWS_SENDER);
     }
 

@@ -15,6 +15,8 @@ pub(super) struct Arrival {
     /// The id of the process that sent the signal; 0 if the kernel sent it or if the sender is
     /// unknown.
     pub(super) sender: libc::pid_t,
+    /// Whether the sender used `sigqueue()`.
+    pub(super) is_queued: bool,
 }
 
 /// Converts a list of signal numbers to a signal set for the operating system.
@@ -61,7 +63,8 @@ mod system {
                     let is_sent = info.si_code == libc::SI_USER || info.si_code == libc::SI_QUEUE;
                     // SAFETY: the field is valid for signals that a process sent.
                     let sender = if is_sent { unsafe { info.si_pid() } } else { 0 };
-                    return Some(Arrival { number, is_sent, sender });
+                    let is_queued = info.si_code == libc::SI_QUEUE;
+                    return Some(Arrival { number, is_sent, sender, is_queued });
                 }
                 if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
                     return None;
@@ -100,7 +103,7 @@ mod system {
             let waited = unsafe { libc::sigwait(&raw const self.set, &raw mut number) };
             // The kernel sends a SIGHUP when the terminal of the program is closed.
             let is_sent = number != libc::SIGHUP || !self.had_terminal || has_terminal();
-            (waited == 0).then_some(Arrival { number, is_sent, sender: 0 })
+            (waited == 0).then_some(Arrival { number, is_sent, sender: 0, is_queued: false })
         }
     }
 
