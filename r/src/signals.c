@@ -12,7 +12,8 @@
 //   OVERDUE    SIGINT is passed to R's handler, others   ends the process by the first signal
 //              end the process
 //
-// Signals that repeat the first request to stop change nothing, see ask_to_stop().
+// Several signals can belong to one request to stop. Those after the first change nothing, see
+// ask_to_stop().
 //
 // A SIGHUP that was sent to an HTTPS server is an exception: it reloads the certificates.
 //
@@ -73,8 +74,8 @@ static atomic_int is_stop_signalled;
 static volatile sig_atomic_t is_interrupting;
 
 // The process id of the R session that started this process to serve a path and that forwards
-// signals; in a worker its own id, because its I/O thread sends the signal to stop; otherwise 0.
-// And the senders that have requested this process to stop.
+// signals. In a worker: its own id, because its I/O thread sends it SIGTERM on behalf of the
+// supervisor. Otherwise 0. `sides_heard` has the senders that have requested this process to stop.
 enum { OF_PARENT = 1, OF_OTHERS = 2 };
 static volatile sig_atomic_t parent;
 static volatile sig_atomic_t sides_heard;
@@ -106,8 +107,9 @@ static void die_of(int signal_number) {
     raise(signal_number);
 }
 
-// Returns whether the handler of the signal gets valid arguments besides the number. It does not if
-// other code has installed it again with signal(), as R does in Sys.sleep().
+// Returns whether the handler of the signal gets valid arguments besides the number. The arguments
+// are invalid if other code has installed the handler again with signal(), as R does in
+// Sys.sleep().
 static bool has_info(int signal_number) {
     struct sigaction installed;
     return sigaction(signal_number, NULL, &installed) == 0 && (installed.sa_flags & SA_SIGINFO);
@@ -155,7 +157,7 @@ static void interrupt_overdue(void) {
 }
 
 // Returns whether this is the first request to stop from its sender. A signal to all processes of a
-// service arrives twice: directly, and forwarded by `parent`.
+// service arrives twice: directly, and from `parent`.
 static bool is_first_of_side(int signal_number, const siginfo_t* info) {
     bool is_of_parent = is_sent(signal_number, info) && info->si_pid == (pid_t)parent;
     int side = is_of_parent ? OF_PARENT : OF_OTHERS;
@@ -164,15 +166,16 @@ static bool is_first_of_side(int signal_number, const siginfo_t* info) {
     return is_first;
 }
 
-// Returns whether the signal says that the parent has died. Such signals together are one request
-// to stop, because the system may send several: on Linux, a thread and not a process is the parent
-// of a process. When that thread ends, the system sends the signal of PR_SET_PDEATHSIG, and makes
-// another thread of the same process the parent, if one is left. When that one ends, the system
-// sends the signal again.
-static bool is_of_dead_parent(int signal_number, const siginfo_t* info) {
+// Returns whether the signal comes from `parent`, but was not forwarded: the system sends it when
+// the parent has died, or the I/O thread of a worker sends it. All such signals are one request to
+// stop. Linux may send several, because the parent of a process is a thread: when that thread ends,
+// Linux sends the signal of PR_SET_PDEATHSIG and makes another thread of the same process the
+// parent, and so on.
+static bool is_unforwarded(int signal_number, const siginfo_t* info) {
 #ifdef __linux__
     // Signals that the parent forwards have SI_QUEUE, see signals_send().
-    return has_info(signal_number) && info->si_code == SI_USER && info->si_pid == (pid_t)parent;
+    return parent != 0 && has_info(signal_number) && info->si_code == SI_USER &&
+        info->si_pid == (pid_t)parent;
 #else
     (void)signal_number;
     (void)info;
@@ -182,9 +185,8 @@ static bool is_of_dead_parent(int signal_number, const siginfo_t* info) {
 
 static void ask_to_stop(int signal_number, const siginfo_t* info) {
     bool is_first = is_first_of_side(signal_number, info);
-    // Further signals for the first request to stop.
-    bool is_repeated = is_first || is_of_dead_parent(signal_number, info);
-    if (stage != WATCHING && parent != 0 && is_repeated) {
+    bool is_same_request = (parent != 0 && is_first) || is_unforwarded(signal_number, info);
+    if (stage != WATCHING && is_same_request) {
         return;
     }
     if (stage != WATCHING) {
@@ -232,6 +234,8 @@ static void on_signal(int signal_number, siginfo_t* info, void* context) {
     int saved_errno = errno;
     if (leave_to_supervisor()) {
         // The I/O thread handles requests of the supervisor.
+    } else if (child > 0 && passed_on != 0 && is_unforwarded(signal_number, info)) {
+        // The child already stops.
     } else if (child > 0) {
         passed_on = signal_number;
         // SIGTERM also for Ctrl-C, because R replaces the child's handler of SIGINT during
@@ -420,7 +424,7 @@ SEXP ffi_signals_closing(void) {
 }
 
 // Sends a signal to a child process that serves. On Linux, SI_QUEUE tells the child that this
-// process forwards the signal, see is_of_dead_parent().
+// process forwards the signal, see is_unforwarded().
 void signals_send(int pid, int signal_number) {
 #ifdef __linux__
     union sigval nothing = {0};

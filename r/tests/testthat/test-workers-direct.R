@@ -190,8 +190,8 @@ test_that("a worker that is being replaced finishes its request if its superviso
   expect_true(wait_until(function() identical(it$status()$workers[[1]]$route, "GET /slow")))
   it$signal(tools::SIGUSR2)
   expect_true(wait_until(function() identical(it$status()$workers[[1]]$state, "draining")))
-  # The death of the supervisor, and then another signal, as systemd sends it to the processes that
-  # are left, are one request to stop.
+  # The supervisor's death and a later signal (systemd sends one to the remaining processes) count
+  # as one request to stop.
   it$signal(tools::SIGKILL)
   it$process$wait(60000)
   Sys.sleep(0.3)

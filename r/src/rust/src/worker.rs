@@ -278,17 +278,18 @@ impl Core {
 }
 
 /// Sets whether the system sends SIGTERM to this process when the supervisor ends. This is needed
-/// only while the I/O thread does not read the control channel, whose end says the same. The system
-/// may repeat the signal for several threads of the supervisor. Must be called on R's main thread,
-/// because the setting belongs to a thread.
-fn set_death_signal(is_sent: bool) {
+/// only while the I/O thread does not read the control channel, whose end also shows that the
+/// supervisor has ended. Otherwise it is off, because the system may repeat the signal for several
+/// threads of the supervisor. Must be called on R's main thread, because the setting belongs to a
+/// thread.
+fn set_death_signal(is_wanted: bool) {
     #[cfg(target_os = "linux")]
     // SAFETY: the call takes no pointers.
     unsafe {
-        libc::prctl(libc::PR_SET_PDEATHSIG, if is_sent { libc::SIGTERM } else { 0 });
+        libc::prctl(libc::PR_SET_PDEATHSIG, if is_wanted { libc::SIGTERM } else { 0 });
     }
     #[cfg(not(target_os = "linux"))]
-    let _ = is_sent;
+    let _ = is_wanted;
 }
 
 /// Announces static paths to the supervisor, which serves them.

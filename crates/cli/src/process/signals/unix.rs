@@ -38,7 +38,8 @@ pub(crate) struct ReceivedSignal {
     /// The id of the process that sent the signal; 0 if the kernel sent it or if the sender is
     /// unknown.
     sender: libc::pid_t,
-    /// Whether the sender used `sigqueue()`, as an R session does that forwards a signal.
+    /// Whether the sender used `sigqueue()`. An R session forwards signals in this way. Other
+    /// signals from the session mean that the session has ended.
     is_queued: bool,
     /// Whether the process was started to ignore this signal, for example by `nohup`.
     is_ignored: bool,
@@ -187,9 +188,9 @@ impl StopCounter {
     }
 
     /// Records a signal, and returns how many times the server was requested to stop. A signal from
-    /// the R session and one from elsewhere count as one request. The signals that the system sends
-    /// when the session ends are not counted after another from the session: the system may send
-    /// one for each thread of the session.
+    /// the R session and one from elsewhere count as one request. When the session ends, Linux may
+    /// send a signal for each of its threads. All of them count as one request, and as none if the
+    /// session has already forwarded a signal.
     pub(crate) fn record(&mut self, signal: ReceivedSignal) -> u32 {
         if self.parent == Some(signal.sender) {
             let is_forwarded = signal.is_queued;
