@@ -130,9 +130,10 @@ def _verdict(goal: Goal, cells: dict[tuple[str, str], Cell]) -> Verdict:
     def reaches(bound: float) -> bool:
         return figure >= bound if goal.kind in ("ratio_min", "min") else figure <= bound
 
+    status = MET if reaches(goal.floor) else MISSED
     if goal.aim is not None and reaches(goal.aim):
-        return Verdict(goal, MET_AIM, figure, turns=tuple(turns))
-    return Verdict(goal, MET if reaches(goal.floor) else MISSED, figure, turns=tuple(turns))
+        status = MET_AIM
+    return Verdict(goal, status, figure, turns=tuple(turns))
 
 
 def count_line(verdicts: list[Verdict]) -> str:

@@ -186,11 +186,10 @@ static bool is_unforwarded(int signal_number, const siginfo_t* info) {
 static void ask_to_stop(int signal_number, const siginfo_t* info) {
     bool is_first = is_first_of_side(signal_number, info);
     bool is_same_request = (parent != 0 && is_first) || is_unforwarded(signal_number, info);
-    if (stage != WATCHING && is_same_request) {
-        return;
-    }
     if (stage != WATCHING) {
-        die_of(signal_number);
+        if (!is_same_request) {
+            die_of(signal_number);
+        }
         return;
     }
     clock_gettime(CLOCK_MONOTONIC, &seen_at);
