@@ -17,7 +17,7 @@ export ROOKERY_LIB := $(abspath $(LIB))
 # The folder in which rustup installs cargo, which a new installation has not yet added to PATH.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
-.PHONY: help setup install run test differential dependants loadtest check portable contenders peers bench soak fuzz conformance soundness docs site settings pristine stranger release clean
+.PHONY: help setup install run test differential dependants loadtest check nightly portable contenders peers bench soak fuzz conformance soundness docs site settings pristine stranger release clean
 # Two setups in parallel would run apt twice in parallel.
 .NOTPARALLEL:
 
@@ -50,6 +50,9 @@ loadtest: setup-test install ## replay a recorded Shiny session of 1, 10 and 50 
 
 check: setup-check install ## check formatting, lints, names, docs, conformance, regressions in counts, deploy/, R CMD check
 	@scripts/check
+
+nightly: setup-check install ## run the checks that a change seldom breaks: the oldest Rust, and each combination of features
+	@scripts/check oldest features
 
 portable: setup-portable ## build for macOS and Windows, and run the server's tests for Windows under Wine
 	@scripts/check portable
