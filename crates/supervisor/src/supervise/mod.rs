@@ -25,6 +25,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rookery_system::blocking::BlockingPool;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::backend_registry::BackendRegistry;
@@ -305,7 +306,13 @@ pub fn supervise(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        .max_blocking_threads(1)
         .build_local(tokio::runtime::LocalOptions::default())?;
-    runtime.block_on(async { Supervisor::new(config, registry, frontend)?.run(commands).await })
+    // It removes the files of ended workers. Its threads are joined last.
+    let pool = BlockingPool::on_demand("rookery-remove", 1);
+    let entered = pool.enter();
+    let outcome = runtime
+        .block_on(async { Supervisor::new(config, registry, frontend)?.run(commands).await });
+    drop((runtime, entered));
+    pool.join();
+    outcome
 }
