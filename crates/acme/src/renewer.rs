@@ -12,6 +12,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use rookery_server::tls::{
     CertificatePair, Challenges, IssuedCertificate, Pem, Tls, TlsError, TlsSettings,
 };
+use rookery_system::blocking::BlockingPool;
 use rookery_system::signals::with_signals_blocked;
 use rookery_websocket_client::tls_config;
 use tokio::sync::oneshot;
@@ -137,16 +138,16 @@ impl Acme {
         challenges: Vec<Challenge>,
         notice: fn(&str),
     ) -> io::Result<Renewer> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
-            .max_blocking_threads(1)
-            .thread_name("rookery-lookup")
-            .build()?;
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let (stop, stopped) = oneshot::channel();
         let task = RenewalTask { acme: self.clone(), tls, challenges, notice };
         let thread = with_signals_blocked(|| {
             std::thread::Builder::new().name("rookery-acme".to_owned()).spawn(move || {
+                // The thread does not wait for a name lookup when it ends, because the lookup may
+                // block for any length of time.
+                let lookups = BlockingPool::on_demand("rookery-lookup", 1);
+                let _entered = lookups.enter();
                 runtime.block_on(async {
                     tokio::select! {
                         biased;
@@ -154,9 +155,6 @@ impl Acme {
                         never = task.run() => match never {},
                     }
                 });
-                // The shutdown does not wait for a name lookup, which may block for any length of
-                // time.
-                runtime.shutdown_background();
             })
         })?;
         Ok(Renewer { stop: Some(stop), thread: Some(thread) })

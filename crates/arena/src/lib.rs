@@ -1,3 +1,4 @@
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test may panic"))]
 #![doc = include_str!("../README.md")]
 //!
 //! # Cost

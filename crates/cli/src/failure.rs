@@ -18,6 +18,9 @@ pub(crate) enum Failure {
     NeverReady(Option<String>),
     /// All workers keep crashing, and `--fail-fast` is set. The exit status is 5.
     CrashLoop,
+    /// A thread that the program depends on has failed. The text says which and why. The exit
+    /// status is 6.
+    Thread(String),
     /// The worker exited, and `--restart never` is set. The program exits with the worker's exit
     /// status, or with 128 plus the number of the signal that ended the worker.
     WorkerExited(u8),
@@ -41,6 +44,7 @@ impl Failure {
         match self {
             Failure::CommandLine(message)
             | Failure::Unavailable(message)
+            | Failure::Thread(message)
             | Failure::Address(message) => message.clone(),
             Failure::NeverReady(Some(message)) => {
                 format!("The app did not start: {message}\nNo worker became ready (see above).")
@@ -65,6 +69,7 @@ impl Failure {
             Failure::NeverReady(_) => 3,
             Failure::Address(_) => 4,
             Failure::CrashLoop => 5,
+            Failure::Thread(_) => 6,
             Failure::WorkerExited(status) => *status,
         }
     }

@@ -8,6 +8,8 @@
 //! package rookery, the program is a launcher (`r/src/launcher.c`) that calls [`run`] in the
 //! package's shared library.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test may panic"))]
+
 mod app_detection;
 mod command_line;
 mod commands;

@@ -12,6 +12,8 @@
 //!     tells the open pages by WebSocket, and responds while the app cannot
 //! ```
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test may panic"))]
+
 mod application;
 mod change;
 mod failure_page;

@@ -18,6 +18,8 @@
 //! most one `Respond` for each exchange that was passed to the application. The server limits the
 //! data sent to each WebSocket, and [`StreamFlow`] limits the data of each streamed response.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test may panic"))]
+
 mod budget;
 mod command;
 mod event;

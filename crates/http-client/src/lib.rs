@@ -14,6 +14,7 @@ use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::rt::ReadBufCursor;
+use rookery_system::blocking::lookup_host;
 use rookery_system::fork::ForkRegistry;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -209,7 +210,7 @@ async fn connect_and_send(
 /// so that an address that does not respond does not block the others.
 async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in tokio::net::lookup_host((host, port)).await? {
+    for address in lookup_host(host, port).await? {
         match tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
             Ok(Ok(tcp)) => return Ok(tcp),
             Ok(Err(error)) => failed = error,

@@ -1,6 +1,7 @@
 //! The access log over real connections: one line for each request, whichever part of the server
 //! has answered it.
 
+#![allow(clippy::disallowed_methods, reason = "a test may panic")]
 #![cfg_attr(not(unix), allow(unused_imports))] // Tests on Unix systems use them.
 
 mod application;

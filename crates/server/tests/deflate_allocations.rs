@@ -2,6 +2,8 @@
 //! when they are sent. The thread lends zlib's states, or the connection keeps them, and the
 //! buffers are kept.
 
+#![allow(clippy::disallowed_methods, reason = "a test may panic")]
+
 mod application;
 
 use std::io::{Read as _, Write as _};

@@ -1,6 +1,8 @@
 //! Requests, rejections and WebSocket messages allocate nothing on the I/O thread at steady state,
 //! although they are logged as JSON and counted by their routes.
 
+#![allow(clippy::disallowed_methods, reason = "a test may panic")]
+
 mod application;
 
 use std::io::{Read as _, Write as _};

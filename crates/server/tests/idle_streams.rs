@@ -1,5 +1,7 @@
 //! The heap memory of a silent stream of server-sent events.
 
+#![allow(clippy::disallowed_methods, reason = "a test may panic")]
+
 mod application;
 
 use std::io::{Read as _, Write as _};

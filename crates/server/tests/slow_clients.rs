@@ -4,6 +4,8 @@
 //! `cargo test --release -p rookery-server --test slow_clients -- --nocapture` prints how long they
 //! wait.
 
+#![allow(clippy::disallowed_methods, reason = "a test may panic")]
+
 mod application;
 
 use std::io::{ErrorKind, Read, Write};

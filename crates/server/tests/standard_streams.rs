@@ -1,6 +1,7 @@
 //! The standard streams of a process when nobody reads them. The test program starts itself again
 //! in a certain mode.
 
+#![allow(clippy::disallowed_methods, reason = "a test may panic")]
 #![cfg(unix)]
 
 use std::fs::File;

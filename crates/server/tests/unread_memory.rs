@@ -1,6 +1,8 @@
 //! The memory that clients which never read make the server hold. The budget counts all of it, and
 //! the server stops reading their WebSockets.
 
+#![allow(clippy::disallowed_methods, reason = "a test may panic")]
+
 mod application;
 
 use std::io::{ErrorKind, Read as _, Write as _};

@@ -1,6 +1,8 @@
 //! Messages that an application sends while it accepts a WebSocket arrive in order after the
 //! handshake.
 
+#![allow(clippy::disallowed_methods, reason = "a test may panic")]
+
 mod application;
 
 use std::io::{Read as _, Write as _};

@@ -118,6 +118,12 @@ impl AdminListener {
         Some(self.token.url(&format!("http://{local}")))
     }
 
+    /// Returns the reason why the listener's thread has failed, once, or `None` if it has not.
+    pub fn take_failure(&self) -> Option<String> {
+        let link = self.server.link();
+        link.has_failed().then(|| link.take_failure()).flatten()
+    }
+
     /// Opens a further Unix socket (on Windows: named pipe) of the admin listener, at the address
     /// of the server's run folder. The command
     /// `rookery status` connects to this socket.

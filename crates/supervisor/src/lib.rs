@@ -8,6 +8,8 @@
 //! Windows has neither the Unix sockets nor the inherited descriptors by which a supervisor and its
 //! workers communicate. There, this crate contains only the [restart back-off](RestartBackoff).
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test may panic"))]
+
 #[cfg(unix)]
 mod backend;
 #[cfg(unix)]

@@ -1,6 +1,7 @@
 //! Kills a supervisor with SIGKILL while clients send requests. The supervisor is a process of its
 //! own, which runs this program.
 
+#![allow(clippy::disallowed_methods, reason = "a test may panic")]
 #![cfg(target_os = "linux")]
 
 #[allow(dead_code, unused_imports, reason = "the tests of `it` use the rest")]

@@ -2,6 +2,7 @@
 //! while the workers warm up. The tests count the descriptors of this process. So they are a
 //! program of their own, and only one of them runs at a time.
 
+#![allow(clippy::disallowed_methods, reason = "a test may panic")]
 #![cfg(target_os = "linux")]
 
 #[allow(dead_code, unused_imports, reason = "the tests of `it` use the rest")]

@@ -1,6 +1,8 @@
 //! Tests of the number of allocations on the I/O thread for a request or a WebSocket message
 //! through the pool, at steady state.
 
+#![allow(clippy::disallowed_methods, reason = "a test may panic")]
+
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Arc;

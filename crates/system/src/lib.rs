@@ -1,6 +1,7 @@
 //! System calls that the standard library does not cover. Other crates of the workspace share them,
 //! so that each unsafe call is written and justified only once.
 //!
+//! - [`blocking`]: calls that may block, on a few threads of their own
 //! - [`signals`]: threads that never run a signal handler
 //! - [`fork`]: descriptors that a forked child must close
 //! - [`socket`]: the handle of a socket, by one name on all systems
@@ -24,6 +25,9 @@
 //! Where systems differ, a module has one file for each kind of system, with the same functions.
 //! The feature `portable` makes Linux use the code of other systems, so that tests can run it.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test may panic"))]
+
+pub mod blocking;
 pub mod clock;
 #[cfg(all(target_os = "linux", not(feature = "portable")))]
 #[path = "content_file/sealed.rs"]

@@ -5,6 +5,8 @@
 //! and container engines implement these protocols as well. None of them runs on Windows, where
 //! this crate does nothing.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test may panic"))]
+
 #[cfg(windows)]
 mod absent;
 #[cfg(unix)]

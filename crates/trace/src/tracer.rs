@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rookery_exchange::TraceContext;
+use rookery_system::blocking::BlockingPool;
 use rookery_system::signals::with_signals_blocked;
 
 use crate::exporter::Exporter;
@@ -44,12 +45,8 @@ impl Tracer {
     pub fn start(settings: Settings, notice: fn(&str)) -> io::Result<Arc<Tracer>> {
         let queue = Arc::new(Queue::new(settings.queue_size, settings.batch_size));
         let counters = Arc::<SpanCounters>::default();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
-            .max_blocking_threads(MAX_LOOKUPS)
-            .thread_name("rookery-lookup")
-            .build()?;
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let sampler = settings.sampler;
         let exporter = Exporter {
             settings,
@@ -61,9 +58,11 @@ impl Tracer {
         with_signals_blocked(|| {
             std::thread::Builder::new().name("rookery-trace".to_owned()).spawn(move || {
                 let _ends = ends;
+                // The thread does not wait for a name lookup when it ends, because the lookup may
+                // block for any length of time.
+                let lookups = BlockingPool::on_demand("rookery-lookup", MAX_LOOKUPS);
+                let _entered = lookups.enter();
                 runtime.block_on(exporter.run());
-                // A name lookup may block for any length of time.
-                runtime.shutdown_background();
             })
         })?;
         let ended = Mutex::new(Some(ended));

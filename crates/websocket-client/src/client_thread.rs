@@ -4,6 +4,7 @@ use std::io;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rookery_system::blocking::BlockingPool;
 use rookery_system::signals::with_signals_blocked;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinSet;
@@ -28,19 +29,16 @@ pub(crate) struct ClientThread {
 
 impl ClientThread {
     pub(crate) fn start() -> io::Result<ClientThread> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
-            .max_blocking_threads(MAX_LOOKUPS)
-            .thread_name("rookery-lookup")
-            .build()?;
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let (tasks, receiver) = mpsc::unbounded_channel();
         let handle = with_signals_blocked(|| {
             std::thread::Builder::new().name("rookery-client".to_owned()).spawn(move || {
+                // The thread does not wait for a name lookup when it ends, because the lookup may
+                // block for any length of time.
+                let lookups = BlockingPool::on_demand("rookery-lookup", MAX_LOOKUPS);
+                let _entered = lookups.enter();
                 runtime.block_on(run_tasks(receiver));
-                // The shutdown does not wait for a name lookup, which may block for any length of
-                // time.
-                runtime.shutdown_background();
             })
         })?;
         Ok(ClientThread { tasks: Some(tasks), handle: Some(handle) })

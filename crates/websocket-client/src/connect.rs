@@ -7,13 +7,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use rookery_system::blocking::lookup_host;
 use rookery_system::fork::{CloseInChild, ForkRegistry};
 use rookery_websocket::protocol::handshake::HandshakeError;
 use rookery_websocket::{Connection, Error, client, connect_any};
 use rustls::CertificateError;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::address::Address;
@@ -96,7 +97,7 @@ async fn open_transport(
     let tcp = if is_localhost(host) {
         connect_any(LOOPBACK.map(|address| SocketAddr::new(address, *port))).await
     } else {
-        connect_any(lookup_host((host.as_str(), *port)).await.map_err(unreachable)?).await
+        connect_any(lookup_host(host, *port).await.map_err(unreachable)?).await
     };
     let tcp = tcp.map_err(unreachable)?;
     // Each message is written as a whole, so Nagle's algorithm would only delay it.

@@ -52,6 +52,7 @@
 //!   their lengths on a stream, and sockets wake the processes where Linux has a futex and a timer.
 //! - On Windows, a server without a supervisor uses the [`Scoreboard`]. There are no inherited
 //!   descriptors and no control channel.
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test may panic"))]
 #![allow(unexpected_cfgs)] // `loom` is set only by the models of `rings/model.rs`
 
 #[cfg(unix)]

@@ -1,5 +1,7 @@
 //! Tests of the public interface of the arena, with an allocator that counts.
 
+#![allow(clippy::disallowed_methods, reason = "a test may panic")]
+
 mod claims;
 mod collections;
 mod cursor;

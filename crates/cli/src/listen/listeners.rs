@@ -17,6 +17,7 @@ use rookery_systemd::{ActivatedSocket, Activation};
 
 use crate::failure::Failure;
 use crate::listen::address::Address;
+use crate::process::failed_thread;
 use crate::settings::combined::CombinedSettings;
 use crate::stderr::{log_line, print_lines};
 
@@ -154,6 +155,13 @@ impl Listeners {
         self.open.iter().map(Listener::connections).sum()
     }
 
+    /// Returns the reason why a thread has failed without which the program cannot serve or react
+    /// to signals, or `None` if there is no such failure.
+    pub(crate) fn take_thread_failure(&self) -> Option<String> {
+        let front = self.open.iter().find_map(Listener::take_failure);
+        front.map(|reason| format!("the I/O thread has failed: {reason}")).or_else(failed_thread)
+    }
+
     /// Stops accepting connections, and logs how many client connections are still open.
     pub(crate) fn drain(&self) {
         self.open.iter().for_each(Listener::drain);
@@ -214,7 +222,33 @@ fn network_url(scheme: &str, listens: SocketAddr, own: Option<IpAddr>) -> Option
 
 #[cfg(test)]
 mod tests {
+    use rookery_server::Config;
+
     use super::*;
+
+    #[test]
+    fn a_failure_of_the_io_thread_is_reported_once() {
+        let server = Server::for_static_files(Config::default());
+        let address = "127.0.0.1:0".parse().unwrap();
+        let listeners = Listeners {
+            open: vec![server.listen_tcp(address, ListenerConfig::default()).unwrap()],
+            has_redirect: false,
+            addresses: String::new(),
+            url: None,
+            scheme: "http",
+            ip_addresses: Vec::new(),
+        };
+        assert_eq!(listeners.take_thread_failure(), None);
+        server.panic_io_thread();
+        let mut failure = None;
+        while failure.is_none() {
+            std::thread::yield_now();
+            failure = listeners.take_thread_failure();
+        }
+        let expected = "the I/O thread has failed: broken for a test";
+        assert_eq!(failure.as_deref(), Some(expected));
+        assert_eq!(listeners.take_thread_failure(), None);
+    }
 
     #[test]
     fn shows_network_urls_if_all_interfaces_are_listened_on() {

@@ -1,6 +1,9 @@
 //! The process that runs the program `rookery`: its signals, its memory allocator, and its duties
 //! as the first process of a container (PID 1).
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+
 #[cfg(target_os = "linux")]
 mod allocator;
 pub(crate) mod child;
@@ -15,6 +18,31 @@ pub(crate) mod signals;
 pub(crate) const TRIM: Option<fn(bool)> = Some(allocator::trim);
 #[cfg(not(target_os = "linux"))]
 pub(crate) const TRIM: Option<fn(bool)> = None;
+
+/// The failure of a thread that the program depends on.
+static FAILED_THREAD: OnceLock<String> = OnceLock::new();
+
+/// Returns the failure of a thread that [`start_essential_thread`] has started, if one has failed.
+pub(crate) fn failed_thread() -> Option<String> {
+    FAILED_THREAD.get().cloned()
+}
+
+/// Starts a thread without which the program cannot be controlled. If the thread panics, the
+/// program ends ([`failed_thread`]).
+///
+/// # Errors
+/// Fails if the system has no resources for another thread.
+pub(crate) fn start_essential_thread(
+    name: &'static str,
+    body: impl FnOnce() + Send + 'static,
+) -> Result<(), crate::failure::Failure> {
+    start_thread(name, move || {
+        // The panic has been printed.
+        if catch_unwind(AssertUnwindSafe(body)).is_err() {
+            let _ = FAILED_THREAD.set(format!("the thread `{name}` has failed"));
+        }
+    })
+}
 
 /// Starts a thread of the program.
 ///

@@ -30,6 +30,9 @@ const DRAIN_TIMEOUT: Duration = Duration::from_millis(8500);
 /// The interval at which the stopping program checks whether all responses are finished.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
+/// The interval at which the running program checks whether a thread has failed.
+const FAILURE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Serves the static site until a signal stops the server.
 ///
 /// # Errors
@@ -104,7 +107,7 @@ pub(crate) fn serve(
         log.as_ref().map(Log::reopener).as_ref(),
         &listeners,
         &manager,
-    ) {
+    )? {
         stops.record(signal);
     }
     drop(renewer);
@@ -124,7 +127,7 @@ pub(crate) fn serve(
     Ok(())
 }
 
-/// Waits for the signal that stops the server. Meanwhile, SIGHUP makes the server read the
+/// Waits for the signal that stops the server, or for the failure of a thread. Meanwhile, SIGHUP makes the server read the
 /// certificates again, and SIGUSR1 makes it open the log file again.
 fn run_until_stopped(
     signals: &Signals,
@@ -132,21 +135,20 @@ fn run_until_stopped(
     log: Option<&Reopener>,
     listeners: &Listeners,
     manager: &ServiceManager,
-) -> Option<ReceivedSignal> {
+) -> Result<Option<ReceivedSignal>, Failure> {
     loop {
-        // The I/O thread responds to `connections`, so its hang stops the pings of the watchdog.
-        let signal = match manager.watchdog_interval() {
-            None => signals.recv(),
-            Some(time) => {
-                listeners.connections();
-                manager.ping_watchdog();
-                match signals.recv_timeout((time / 2).max(CHECK_INTERVAL)) {
-                    None => continue,
-                    signal => signal,
-                }
-            }
-        };
-        match (signal, tls) {
+        if let Some(failure) = listeners.take_thread_failure() {
+            return Err(Failure::Thread(format!("The server cannot continue: {failure}.")));
+        }
+        let mut pause = FAILURE_CHECK_INTERVAL;
+        if let Some(time) = manager.watchdog_interval() {
+            // The I/O thread responds to `connections`, so its hang stops the pings.
+            listeners.connections();
+            manager.ping_watchdog();
+            pause = pause.min((time / 2).max(CHECK_INTERVAL));
+        }
+        let Some(signal) = signals.recv_timeout(pause) else { continue };
+        match (Some(signal), tls) {
             (Some(signal), _) if signal.is_log_reopen() => {
                 if let Some(log) = log {
                     log.reopen();
@@ -159,7 +161,7 @@ fn run_until_stopped(
                 tls::reload(tls);
                 manager.ready(&format!("Serving on {}", listeners.addresses));
             }
-            (signal, _) => return signal,
+            (signal, _) => return Ok(signal),
         }
     }
 }

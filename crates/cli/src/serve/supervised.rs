@@ -182,5 +182,8 @@ fn result_of(outcome: Outcome, failure: Option<String>) -> Result<(), Failure> {
         }
         Outcome::NeverReady => Err(Failure::NeverReady(failure)),
         Outcome::CrashLoop => Err(Failure::CrashLoop),
+        Outcome::ThreadFailed => {
+            Err(Failure::Thread("A thread of this program has failed (see above).".to_owned()))
+        }
     }
 }

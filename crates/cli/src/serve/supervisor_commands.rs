@@ -9,7 +9,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::failure::Failure;
 use crate::process::signals::{ReceivedSignal, Signals, StopCounter};
-use crate::process::start_thread;
+use crate::process::start_essential_thread;
 use crate::serve::development;
 use crate::serve::reload::Reload;
 use crate::terminal::r_prompt::PromptWatcher;
@@ -66,7 +66,7 @@ pub(crate) fn send_commands(
     terminal: Option<PromptWatcher>,
     commands: UnboundedSender<SupervisorCommand>,
 ) -> Result<(), Failure> {
-    start_thread("rookery-control", move || {
+    start_essential_thread("rookery-control", move || {
         forward_signals(&signals, &reload, log.as_ref(), terminal.as_ref(), &commands);
     })
 }

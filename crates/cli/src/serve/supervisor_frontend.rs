@@ -169,6 +169,13 @@ impl Frontend for SupervisorFrontend {
         output::lines_lost()
     }
 
+    fn take_thread_failure(&self) -> Option<String> {
+        self.listeners.take_thread_failure().or_else(|| {
+            let reason = self.admin.take_failure()?;
+            Some(format!("the thread of the admin listener has failed: {reason}"))
+        })
+    }
+
     fn heartbeat_interval(&self) -> Duration {
         // A ping is due after three quarters of the interval, so with half of it no ping is late.
         self.manager.watchdog_interval().map_or(Duration::MAX, |time| time / 2)

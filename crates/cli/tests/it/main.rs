@@ -1,5 +1,7 @@
 //! Tests of the program as users start it from a shell.
 
+#![allow(clippy::disallowed_methods, reason = "a test may panic")]
+
 #[path = "../../../acme/tests/authority/mod.rs"]
 mod authority;
 mod config_and_check;

@@ -1,6 +1,8 @@
 //! Tests of the crate, except allocation counts (`tests/allocations.rs`, which needs an allocator
 //! of its own).
 
+#![allow(clippy::disallowed_methods, reason = "a test may panic")]
+
 mod convert;
 mod drops;
 mod hook;

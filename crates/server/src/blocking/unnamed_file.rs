@@ -4,6 +4,8 @@
 use std::fs::File;
 use std::ops::Deref;
 
+use rookery_system::blocking;
+
 /// An open temporary file whose name was removed. Its disk space is freed when it is closed.
 #[derive(Debug)]
 pub(crate) struct UnnamedFile(Option<File>);
@@ -33,14 +35,8 @@ impl Deref for UnnamedFile {
 
 impl Drop for UnnamedFile {
     fn drop(&mut self) {
-        let Some(file) = self.0.take() else { return };
-        // A thread must not be started while a panic unwinds, because a failure to start it would
-        // panic again and abort the process.
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) if !std::thread::panicking() => {
-                drop(runtime.spawn_blocking(move || drop(file)));
-            }
-            _ => drop(file),
+        if let Some(file) = self.0.take() {
+            blocking::run_detached(move || drop(file));
         }
     }
 }
@@ -50,6 +46,8 @@ mod tests {
     use std::io::Read as _;
     use std::os::fd::{FromRawFd as _, OwnedFd};
     use std::sync::mpsc;
+
+    use rookery_system::blocking::BlockingPool;
 
     use super::*;
 
@@ -61,19 +59,20 @@ mod tests {
         assert_eq!(status, 0);
         // SAFETY: both were just made and are owned by nobody else.
         let [mut read, write] = ends.map(|fd| File::from(unsafe { OwnedFd::from_raw_fd(fd) }));
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        let pool = BlockingPool::start("test", 1).unwrap();
+        let entered = pool.enter();
+        // The only thread is busy: nothing is closed until it is free.
         let (goes_on, waits) = mpsc::channel::<()>();
-        runtime.block_on(async {
-            // The only such thread is busy: nothing is closed until it is free.
-            let busy = tokio::task::spawn_blocking(move || waits.recv());
-            drop(UnnamedFile::new(write));
-            let is_open = |read: &mut File| read.read(&mut [0]).is_err();
-            assert!(is_open(&mut read), "closed on this thread");
-            goes_on.send(()).unwrap();
-            busy.await.unwrap().unwrap();
-            tokio::task::spawn_blocking(|| ()).await.unwrap();
-            assert!(!is_open(&mut read));
-        });
+        blocking::run_detached(move || _ = waits.recv());
+        drop(UnnamedFile::new(write));
+        let is_open = |read: &mut File| read.read(&mut [0]).is_err();
+        assert!(is_open(&mut read), "closed on this thread");
+        let (closed, wait_until_closed) = mpsc::channel();
+        blocking::run_detached(move || closed.send(()).unwrap());
+        goes_on.send(()).unwrap();
+        wait_until_closed.recv().unwrap();
+        assert!(!is_open(&mut read));
+        drop(entered);
+        pool.join();
     }
 }

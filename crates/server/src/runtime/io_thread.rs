@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use rookery_error::Reports;
 use rookery_exchange::{Budget, IoWaker, Link, ListenerId};
+use rookery_system::blocking::BlockingPool;
 use rookery_trace::Tracer;
 use rookery_worker_protocol::SharedScoreboard;
 use tokio::sync::Notify;
@@ -37,9 +38,6 @@ use crate::rejection::Rejection;
 /// The number of threads that perform blocking calls on files. More threads would only wait for the
 /// same disk.
 const BLOCKING_THREADS: usize = 4;
-
-/// The time after which a thread for blocking calls on files ends if it has nothing to do.
-const BLOCKING_IDLE: Duration = Duration::from_secs(2);
 
 /// The waker that an application uses to wake the I/O thread after it has sent commands.
 struct ThreadWaker {
@@ -107,17 +105,16 @@ pub(super) fn run(config: IoThreadConfig, commands: &CommandQueue) {
         // Tasks that other threads have woken run first. By default they wait for 31 polls of
         // tasks that this thread has woken, such as an HTTP/2 connection that reads without pause.
         .global_queue_interval(1)
-        .max_blocking_threads(BLOCKING_THREADS)
-        .thread_keep_alive(BLOCKING_IDLE)
-        .thread_name("rookery-disk")
         .on_thread_park(before_sleep)
         .on_thread_unpark(after_sleep)
         .build_local(tokio::runtime::LocalOptions::default());
-    let runtime = match runtime {
-        Ok(runtime) => runtime,
+    let pool = BlockingPool::start("rookery-disk", BLOCKING_THREADS);
+    let (runtime, pool) = match runtime.and_then(|runtime| Ok((runtime, pool?))) {
+        Ok(started) => started,
         // The error is reported to the thread that started this one.
         Err(error) => return commands.fail(error),
     };
+    let entered_pool = pool.enter();
     let commands_available = Arc::new(Notify::new());
     let wake_timer = WakeTimer::new();
     let registration = {
@@ -148,8 +145,10 @@ pub(super) fn run(config: IoThreadConfig, commands: &CommandQueue) {
         commands.fail(io::Error::other(failure.clone()));
     }
     drop(registration);
-    // Tasks and their sockets are dropped here. Running threads for blocking calls are joined.
+    // Tasks and their sockets are dropped here. Files that were open are closed by the pool.
     let dropped = catch_unwind(AssertUnwindSafe(|| drop(runtime)));
+    drop(entered_pool);
+    pool.join();
     let failure = failure.or(dropped.err().map(|panic| panic_message(&*panic)));
     link.set_io_waker(None);
     if let Some(failure) = failure {

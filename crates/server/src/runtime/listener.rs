@@ -81,6 +81,13 @@ impl Listener {
             .unwrap_or(0)
     }
 
+    /// Returns the reason why the I/O thread of the listener's server has failed, or `None` if it
+    /// has not failed. All connections of a failed server are closed, and nothing accepts new ones.
+    /// The reason is returned once.
+    pub fn take_failure(&self) -> Option<String> {
+        self.state.link.has_failed().then(|| self.state.link.take_failure()).flatten()
+    }
+
     /// Returns a probe that tests whether the listener's I/O thread responds.
     pub fn liveness_probe(&self) -> LivenessProbe {
         LivenessProbe { state: Arc::clone(&self.state), id: self.id }

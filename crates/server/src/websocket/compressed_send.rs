@@ -7,12 +7,12 @@
 use std::rc::Rc;
 
 use rookery_exchange::{MessageKind, Payload, Share};
+use rookery_system::blocking;
 use rookery_websocket::protocol::deflate::{Deflater, Fin};
 use rookery_websocket::protocol::{OpCode, encode_message};
 
 use super::compression::{DEFLATE_STEP, Deferred};
 use super::handle::{WebSocketHandle, opcode_of};
-use crate::blocking::blocking_task::BlockingTask;
 
 impl WebSocketHandle {
     /// Returns true while a message of this WebSocket is being compressed on another thread.
@@ -106,7 +106,7 @@ impl WebSocketHandle {
         drop(endpoint);
         compression.send_state.borrow_mut().compressing = Some(len);
         self.deferred_bytes.set(self.deferred_bytes.get() + len);
-        let job = BlockingTask::start(move || {
+        let job = blocking::start(move || {
             let mut frame = Vec::new();
             encode_message(
                 &mut frame,

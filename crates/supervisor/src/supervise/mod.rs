@@ -25,6 +25,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rookery_system::blocking::BlockingPool;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::backend_registry::BackendRegistry;
@@ -230,6 +231,13 @@ pub trait Frontend {
         Duration::MAX
     }
 
+    /// Returns the reason why a thread has failed without which the server cannot serve or be
+    /// controlled, or `None` if there is no such failure. The supervisor calls this in each
+    /// iteration of its loop, and ends the server after a failure.
+    fn take_thread_failure(&self) -> Option<String> {
+        None
+    }
+
     /// Handles an event of the supervisor.
     fn on_event(&self, _event: SupervisorEvent<'_>) {}
 }
@@ -239,7 +247,8 @@ pub trait Frontend {
 pub enum SupervisorEvent<'a> {
     /// The supervisor runs, and has created this folder for its private files.
     Started(&'a Path),
-    /// The supervisor has completed an iteration of its loop, as it does at least every second.
+    /// The supervisor has completed an iteration of its loop, as it does at least every second
+    /// until a thread fails ([`Frontend::take_thread_failure`]).
     Heartbeat {
         /// The number of workers that get requests.
         ready: usize,
@@ -286,6 +295,8 @@ pub enum Outcome {
     NeverReady,
     /// All workers ended repeatedly without having answered a request.
     CrashLoop,
+    /// A thread that the server depends on has failed ([`Frontend::take_thread_failure`]).
+    ThreadFailed,
     /// A worker ended by itself and is not started again, because it has finished (status 0) or
     /// because [`SupervisorConfig::restarts`] is false.
     Ended(Exit),
@@ -305,7 +316,13 @@ pub fn supervise(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        .max_blocking_threads(1)
         .build_local(tokio::runtime::LocalOptions::default())?;
-    runtime.block_on(async { Supervisor::new(config, registry, frontend)?.run(commands).await })
+    // It removes the files of ended workers. Its threads are joined last.
+    let pool = BlockingPool::on_demand("rookery-remove", 1);
+    let entered = pool.enter();
+    let outcome = runtime
+        .block_on(async { Supervisor::new(config, registry, frontend)?.run(commands).await });
+    drop((runtime, entered));
+    pool.join();
+    outcome
 }

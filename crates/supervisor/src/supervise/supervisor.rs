@@ -86,6 +86,10 @@ impl<'a> Supervisor<'a> {
         let mut has_commands = true;
         self.frontend.on_event(SupervisorEvent::Started(self.fleet.launcher().folder().path()));
         loop {
+            if let Some(failure) = self.frontend.take_thread_failure() {
+                self.log(&format!("{failure}. The server cannot continue: it ends"));
+                self.fleet.end(Outcome::ThreadFailed);
+            }
             self.check_timers();
             self.fleet.apply_scaling();
             self.update_acceptor();
@@ -369,6 +373,9 @@ impl<'a> Supervisor<'a> {
         self.registry.report.change(|published| *published = report);
         let failures = self.fleet.recent_failures(now);
         let workers = self.fleet.wanted() as usize;
-        self.frontend.on_event(SupervisorEvent::Heartbeat { ready, workers, failures });
+        // After a failed stop, a service manager whose watchdog is not pinged ends the process.
+        if self.fleet.outcome() != Some(Outcome::ThreadFailed) {
+            self.frontend.on_event(SupervisorEvent::Heartbeat { ready, workers, failures });
+        }
     }
 }

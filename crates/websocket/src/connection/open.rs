@@ -202,6 +202,7 @@ pub async fn connect(
 }
 
 /// Connects to `host[:port]`, at `default_port` if there is no port.
+#[allow(clippy::disallowed_methods, reason = "the runtime and its threads belong to the caller")]
 pub(crate) async fn connect_tcp(authority: &str, default_port: u16) -> io::Result<TcpStream> {
     let host = host_of(authority);
     let io = if has_port(authority) {

@@ -1,5 +1,6 @@
 //! Tests with supervisors and workers as real processes that share descriptors.
 
+#![allow(clippy::disallowed_methods, reason = "a test may panic")]
 #![cfg(target_os = "linux")]
 
 mod control_channel;

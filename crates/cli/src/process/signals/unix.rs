@@ -13,6 +13,8 @@ use rookery_server::output;
 use super::Signals;
 use super::wait::{Arrival, KNOWS_SENDER, SignalWaiter, signal_set};
 use crate::failure::Failure;
+use crate::process::start_essential_thread;
+#[cfg(not(all(target_os = "linux", not(feature = "portable"))))]
 use crate::process::start_thread;
 use crate::stderr::output_deadline;
 
@@ -141,7 +143,7 @@ impl Signals {
         block(&handled);
         let (signals, receiver) = mpsc::channel();
         let waiter = SignalWaiter::new(&handled);
-        start_thread("rookery-signals", move || {
+        start_essential_thread("rookery-signals", move || {
             while let Some(Arrival { number, is_sent, sender, is_queued }) = waiter.wait() {
                 let is_ignored = number == libc::SIGHUP && ignores_hangup;
                 let signal = ReceivedSignal { number, is_sent, sender, is_queued, is_ignored };

@@ -8,8 +8,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use rookery_exchange::{Charge, Exchange, Share};
+use rookery_system::blocking;
 
-use crate::blocking::blocking_task::BlockingTask;
 use crate::blocking::unnamed_file::UnnamedFile;
 use crate::http::request::request_body::RequestBody;
 use crate::http::request::request_context::RequestContext;
@@ -124,7 +124,7 @@ impl Spool {
             Arc::clone(&context.connection.config.spool),
         );
         context.connection.activity.background_bytes.set(charge.bytes());
-        let job = BlockingTask::start(move || {
+        let job = blocking::start(move || {
             let file = folder.create_file().inspect_err(|error| folder.report_failure(error))?;
             Spool { file: UnnamedFile::new(file), batch, charge, reserve, folder }.write()
         });
@@ -138,13 +138,13 @@ impl Spool {
             return Ok(self);
         }
         context.connection.activity.background_bytes.set(self.charge.bytes());
-        let spool = BlockingTask::start(move || self.write()).await;
+        let spool = blocking::start(move || self.write()).await;
         context.connection.activity.background_bytes.set(0);
         spool
     }
 
     async fn finish(self) -> io::Result<File> {
-        BlockingTask::start(move || self.write()).await.map(|spool| spool.file.into_file())
+        blocking::start(move || self.write()).await.map(|spool| spool.file.into_file())
     }
 
     fn write(mut self) -> io::Result<Spool> {

@@ -8,9 +8,9 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use rookery_exchange::Charge;
+use rookery_system::blocking::{self, BlockingTask};
 use rookery_system::file::read_exact_at;
 
-use crate::blocking::blocking_task::BlockingTask;
 use crate::http::connection::http_connection::HttpConnection;
 use crate::http::response::compress::Gzip;
 use crate::http::response::sendfile::{READ_CHUNK, SentFile};
@@ -95,7 +95,7 @@ impl FileSource {
                 Some(chunk) => Ok(chunk),
                 None => {
                     let (file, at) = (Arc::clone(&self.file), self.at);
-                    self.read_job = Some(BlockingTask::start(move || file.read(at, len)));
+                    self.read_job = Some(blocking::start(move || file.read(at, len)));
                     return self.poll_chunk(cx);
                 }
             },
@@ -156,7 +156,7 @@ impl GzipSource {
 
     pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Vec<u8>>>> {
         if let Some(task) = self.task.take() {
-            self.job = Some(BlockingTask::start(move || task.run()));
+            self.job = Some(blocking::start(move || task.run()));
         }
         let Some(job) = &mut self.job else { return Poll::Ready(None) };
         let compressed = ready!(Pin::new(job).poll(cx));
@@ -238,7 +238,7 @@ impl GzipStream {
                     self.stream.begin_compression(bytes.len(), was_unflushed);
                     let is_last = !self.stream.has_queued();
                     if bytes.len() > GZIP_INLINE {
-                        self.job = Some(BlockingTask::start(move || {
+                        self.job = Some(blocking::start(move || {
                             Ok(compressor.compress_chunk(&bytes, is_last))
                         }));
                         continue;

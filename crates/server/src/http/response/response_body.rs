@@ -13,8 +13,8 @@ use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderValue, Response};
 use http_body::{Frame, SizeHint};
 use rookery_exchange::Charge;
+use rookery_system::blocking;
 
-use crate::blocking::blocking_task::BlockingTask;
 use crate::blocking::unnamed_file::UnnamedFile;
 use crate::http::request::request_context::RequestContext;
 use crate::http::response::body_source::{FileSource, GZIP_CHUNK, GzipSource, GzipStream, Input};
@@ -303,7 +303,7 @@ pub(crate) async fn compress_body(mut response: Response<ResponseBody>) -> Respo
             drop(charge);
             Ok(out)
         };
-        let bytes = match BlockingTask::start(work).await {
+        let bytes = match blocking::start(work).await {
             Ok(bytes) => bytes,
             // If no thread is available, the body is compressed here.
             Err(_) => gzip_bytes(&mut context.shared().gzip.borrow_mut(), &bytes),

@@ -19,9 +19,9 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use rookery_system::blocking::{self, BlockingTask};
 use rookery_system::file;
 
-use crate::blocking::blocking_task::BlockingTask;
 use crate::blocking::nonblocking_file;
 use crate::blocking::unnamed_file::UnnamedFile;
 use crate::net::transport::{Scratch, Transport};
@@ -262,7 +262,7 @@ impl SendfileQueue {
             }
             self.chunk = Vec::new();
             let (file, at) = (Arc::clone(&part.file), part.at);
-            self.read_job = Some(BlockingTask::start(move || file.read(at, len)));
+            self.read_job = Some(blocking::start(move || file.read(at, len)));
         };
         if let Poll::Ready(Ok(n)) = sent {
             part.at += n as u64;
@@ -299,12 +299,14 @@ mod tests {
     use std::os::fd::AsRawFd as _;
     use std::sync::mpsc;
 
+    use rookery_system::blocking::BlockingPool;
+
     use super::*;
 
     #[test]
     fn closes_a_replaced_file_on_another_thread() {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        let pool = BlockingPool::start("test", 1).unwrap();
+        let entered = pool.enter();
         let (goes_on, waits) = mpsc::channel::<()>();
         let dir = tempfile::tempdir().unwrap();
         let open = |name: &str| {
@@ -317,20 +319,21 @@ mod tests {
             };
             (SentFile::named(file, true), is_open)
         };
-        runtime.block_on(async {
-            // The only blocking thread is busy, so nothing can be closed there.
-            let busy = tokio::task::spawn_blocking(move || waits.recv());
-            let (named, is_named_open) = open("rookery-named");
-            drop(named);
-            assert!(!is_named_open("rookery-named"), "closed here");
-            let (replaced, is_replaced_open) = open("rookery-replaced");
-            std::fs::remove_file(dir.path().join("rookery-replaced")).unwrap();
-            drop(replaced);
-            assert!(is_replaced_open("rookery-replaced"), "closed on this thread");
-            goes_on.send(()).unwrap();
-            busy.await.unwrap().unwrap();
-            tokio::task::spawn_blocking(|| ()).await.unwrap();
-            assert!(!is_replaced_open("rookery-replaced"));
-        });
+        // The only blocking thread is busy, so nothing can be closed there.
+        blocking::run_detached(move || _ = waits.recv());
+        let (named, is_named_open) = open("rookery-named");
+        drop(named);
+        assert!(!is_named_open("rookery-named"), "closed here");
+        let (replaced, is_replaced_open) = open("rookery-replaced");
+        std::fs::remove_file(dir.path().join("rookery-replaced")).unwrap();
+        drop(replaced);
+        assert!(is_replaced_open("rookery-replaced"), "closed on this thread");
+        let (closed, wait_until_closed) = mpsc::channel();
+        blocking::run_detached(move || closed.send(()).unwrap());
+        goes_on.send(()).unwrap();
+        wait_until_closed.recv().unwrap();
+        assert!(!is_replaced_open("rookery-replaced"));
+        drop(entered);
+        pool.join();
     }
 }

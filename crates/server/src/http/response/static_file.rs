@@ -8,8 +8,8 @@ use http::header::{CONTENT_ENCODING, COOKIE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use rookery_exchange::{Charge, Share};
+use rookery_system::blocking;
 
-use crate::blocking::blocking_task::BlockingTask;
 use crate::http::request::request_context::RequestContext;
 use crate::http::response::builder::{self, Framing, ResponseOptions};
 use crate::http::response::compress;
@@ -147,8 +147,7 @@ pub(crate) async fn respond_when_ready(
     };
     let now = SystemTime::now();
     let is_page = options.inserts_script();
-    let Ok(fetched) = BlockingTask::start(move || fetch(*pending, now, is_page, charge)).await
-    else {
+    let Ok(fetched) = blocking::start(move || fetch(*pending, now, is_page, charge)).await else {
         return StaticOutcome::Response(builder::reject(
             context,
             HeaderMap::new(),

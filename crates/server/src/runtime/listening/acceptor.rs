@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
 use rookery_exchange::{ListenerId, Share};
+use rookery_system::blocking;
 
 use super::accept_switch::{AcceptMode, AcceptWatch};
 use crate::http::connection::http_connection::connection_bytes;
@@ -46,9 +47,10 @@ pub(in crate::runtime) async fn watch_certificates(tls: Tls) {
         tokio::time::sleep(CERTIFICATE_CHECK_INTERVAL).await;
         let tls = tls.clone();
         // After a panic in the closure the certificates stay as they are.
-        let _ = tokio::task::spawn_blocking(move || {
+        let _ = blocking::start(move || {
             tls.check_files(Instant::now());
             tls.warn_about_dates(SystemTime::now());
+            Ok(())
         })
         .await;
     }

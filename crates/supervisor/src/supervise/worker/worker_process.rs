@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rookery_server::output;
 use rookery_status::{RunFolder, Utilization};
+use rookery_system::blocking;
 use rookery_trace::{Kind, Span, Tracer};
 use rookery_worker_protocol::{
     ControlChannel, ErrorReport, Gate, KEEP_WEBSOCKETS, Message, PublicDescriptors, Received,
@@ -479,7 +480,7 @@ impl WorkerProcess {
     /// started has left the process group and holds the output open.
     pub(crate) fn clean_up(&mut self) -> Vec<JoinHandle<()>> {
         let temporary = self.backend.folder.clone();
-        tokio::task::spawn_blocking(move || {
+        blocking::run_detached(move || {
             // Files that cannot be removed now are removed with the supervisor's folder.
             let _ = std::fs::remove_dir_all(temporary);
         });

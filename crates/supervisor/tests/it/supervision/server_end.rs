@@ -3,7 +3,7 @@
 use rookery_supervisor::{Exit, Outcome, SupervisorCommand};
 use rookery_test_support::wait_until;
 
-use crate::support::running_supervisor::{Running, Wish, is_told, send_signal};
+use crate::support::running_supervisor::{Running, Wish, is_told, lives, send_signal};
 
 #[test]
 fn a_worker_that_finishes_ends_the_server_after_its_response() {
@@ -31,6 +31,19 @@ fn a_worker_that_starts_another_server_keeps_serving() {
     }
     assert_eq!(running.stop(), Outcome::Stopped);
     assert_eq!(running.beside.lock().unwrap().len(), 1);
+}
+
+#[test]
+fn a_failure_of_the_io_thread_ends_the_server_and_its_heartbeat() {
+    let mut running = Running::new(Wish::default());
+    let pids = running.pids();
+    running.server.panic_io_thread();
+    // The workers take a moment to end.
+    wait_until("it ends", || running.has_told(&["broken for a test", "it ends"]));
+    let turns = running.turns();
+    assert_eq!(running.outcome(), Outcome::ThreadFailed);
+    assert_eq!(running.turns(), turns);
+    assert!(!pids.into_iter().any(lives));
 }
 
 #[test]

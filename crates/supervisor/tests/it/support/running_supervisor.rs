@@ -109,6 +109,10 @@ impl Frontend for Door {
         self.listener.lock().unwrap().as_ref().unwrap().connections()
     }
 
+    fn take_thread_failure(&self) -> Option<String> {
+        self.listener.lock().unwrap().as_ref().unwrap().take_failure()
+    }
+
     fn heartbeat_interval(&self) -> Duration {
         std::thread::sleep(self.delay);
         self.turns_every
@@ -175,7 +179,7 @@ pub(crate) struct Running {
     door: Arc<Door>,
     requests: UnboundedSender<SupervisorCommand>,
     supervisor: Option<JoinHandle<Outcome>>,
-    _server: Server,
+    pub(crate) server: Server,
 }
 
 impl Running {
@@ -236,7 +240,7 @@ impl Running {
             door,
             requests,
             supervisor: Some(supervisor),
-            _server: server,
+            server,
         }
     }
 
