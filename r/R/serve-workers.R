@@ -180,7 +180,8 @@ serve_with_workers <- function(path, address, dots, log, settings, workers, open
   )
   command <- list(
     program = system.file("exec", "rookery", package = "rookery", mustWork = TRUE),
-    arguments = c("serve", "--", normalizePath(path, winslash = "/", mustWork = TRUE)),
+    # Not normalized, because each reload resolves symbolic links in the path again.
+    arguments = c("serve", "--", path.expand(path)),
     dir = getwd(),
     environment = c(
       # The R installation and the libraries of this session.

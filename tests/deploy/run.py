@@ -2,7 +2,7 @@
 """The files of deploy/, used: HAProxy and nginx before a real Rookery, systemd's own check of the units, Kubernetes' own types for the
 manifests, and what they name asked of a server.
 
-    tests/deploy/run.py [haproxy|nginx|systemd|kubernetes|prometheus ...]      default: all
+    tests/deploy/run.py [haproxy|replicas|nginx|systemd|kubernetes|prometheus ...]      default: all
 
 ROOKERY_LIB is the library with the R package (default .local/lib). What is not installed is said, and no failure. Exit status: 0 all that
 ran passed; 1 not.
@@ -13,6 +13,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -166,11 +167,11 @@ def check_events(port):
 class Server:
     """A real Rookery, with workers."""
 
-    def __init__(self, folder, *options):
+    def __init__(self, folder, *options, app_file="app.R"):
         self.port, self.admin = free_port(), free_port()
         app = Path(folder) / "app"
-        app.mkdir()
-        shutil.copy(HERE / "app.R", app / "app.R")
+        app.mkdir(parents=True)
+        shutil.copy(HERE / app_file, app / "app.R")
         words = [ROOKERY, "serve", app, "--workers", "2", "--port", self.port, "--admin", f"127.0.0.1:{self.admin}", "--no-log"]
         self.words = [*words, *options]
 
@@ -276,13 +277,119 @@ def seconds(text):
     return int(text[:-1])
 
 
+def words_of_pod(words, server):
+    """The words of the pod, with the address and the ports of a server of this machine."""
+    own = {"--port": f"--port={server.port}", "--admin": f"--admin=127.0.0.1:{server.admin}"}
+    return [own.get(word.split("=", 1)[0], word) for word in words]
+
+
+# Makes the file system read-only, in a name space of its own.
+READ_ONLY = "mount --make-rprivate / && mount -o remount,bind,ro / && ! touch /rookery-test 2>/dev/null"
+
+
+def may_confine(user):
+    """Whether a process can be confined: only as root, not in every container, and if the user may read the program."""
+    script = f"{READ_ONLY} && exec setpriv --reuid={user} --clear-groups test -x {ROOKERY}"
+    return subprocess.run(["unshare", "--mount", "sh", "-c", script], capture_output=True, check=False).returncode == 0
+
+
+def confined(folder, user):
+    """The words that run a program as the pod does: as a user without privileges, with one writable folder for temporary files."""
+    own = Path(folder) / "tmp"
+    own.mkdir(mode=0o777)
+    own.chmod(0o1777)
+    script = f"mount --bind {own} {own} && {READ_ONLY} && export HOME={own} TMPDIR={own} && exec setpriv --reuid={user} --regid={user}"
+    return ["unshare", "--mount", "sh", "-c", f'{script} --clear-groups --no-new-privs --bounding-set=-all --inh-caps=-all "$@"', "sh"]
+
+
+def affinity_cookie():
+    """The name of the cookie for session affinity in deploy/haproxy.cfg."""
+    (line,) = [line for line in (DEPLOY / "haproxy.cfg").read_text().splitlines() if line.strip().startswith("#cookie ")]
+    return line.split()[1]
+
+
+class Session:
+    """A page of Shiny: its cookies, its WebSocket and the URL of its download."""
+
+    def __init__(self, port):
+        self.port, self.cookies = port, {}
+        check(self.get("/")[0] == 200, "the page is not served")
+        self.client = connect(port)
+        key = base64.b64encode(b"0123456789abcdef").decode()
+        self.client.sendall(
+            (
+                "GET /websocket/ HTTP/1.1\r\nHost: app.example.org\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+                f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n{self.cookie_line()}\r\n"
+            ).encode()
+        )
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += whole(self.client, 1)
+        check(head.startswith(b"HTTP/1.1 101 "), f"a handshake is answered with {head!r}")
+        self.client.sendall(frame('{"method":"init","data":{".clientdata_output_file_hidden":false}}'))
+        while not (found := re.search(r'session/[0-9a-f]+/download/file\?w=[^"\\]*', self.message())):
+            pass
+        self.url = f"/{found[0]}"
+
+    def cookie_line(self):
+        return f"Cookie: {'; '.join(f'{name}={value}' for name, value in self.cookies.items())}\r\n" if self.cookies else ""
+
+    def get(self, path):
+        """The status and the body of a reply; its cookies are kept."""
+        status, head, body = ask(self.port, path, headers=self.cookie_line())
+        for line in head.split("\r\n"):
+            name, _, value = line.partition(":")
+            if name.lower() == "set-cookie":
+                self.cookies.update([value.strip().split(";")[0].split("=", 1)])
+        return status, body
+
+    def message(self):
+        """The text of the next frame of the server."""
+        _, length = whole(self.client, 2)
+        if length > 125:
+            (length,) = struct.unpack("!H" if length == 126 else "!Q", whole(self.client, 2 if length == 126 else 8))
+        return whole(self.client, length).decode()
+
+
+def replicas(folder):
+    """The pods of kubernetes.yaml, two of them, behind HAProxy with session affinity: downloads of Shiny's sessions reach their pod."""
+    words = re.findall(r"^ +- (--\S+)$", (DEPLOY / "kubernetes.yaml").read_text(), re.MULTILINE)
+    servers = [Server(Path(folder) / name, app_file="download.R") for name in ("one", "two")]
+    for name, server in zip(("one", "two"), servers):
+        server.words = [ROOKERY, "serve", Path(folder) / name / "app", *words_of_pod(words, server), "--proxy-protocol", "--trusted-proxies=127.0.0.1"]
+    front, file = free_port(), Path(folder) / "haproxy.cfg"
+    lines = [f"    server {name} 127.0.0.1:{server.port} cookie {name} check port {server.admin}\n" for name, server in zip(("one", "two"), servers)]
+    file.write_text(
+        shipped(
+            "haproxy.cfg",
+            {"bind :80\n": f"bind 127.0.0.1:{front}\n", "    #cookie": "    cookie", "    server one 127.0.0.1:8000\n": "".join(lines), "check port 9100 ": "", " slowstart 10s": ""},
+        )
+    )
+    with contextlib.ExitStack() as stack:
+        for server in servers:
+            stack.enter_context(server.run())
+        for server in servers:
+            until("workers are ready", server.is_ready)
+        stack.enter_context(running(["haproxy", "-db", "-f", file]))
+        until("both pods are in use", lambda: len({Session(front).cookies[affinity_cookie()] for _ in range(2)}) == 2)
+        sessions = [Session(front) for _ in range(4)]
+        check(len({it.cookies[affinity_cookie()] for it in sessions}) == 2, "all sessions are in one pod")
+        for session in sessions * 2:
+            status, body = session.get(session.url)
+            check((status, body) == (200, "downloaded"), f"a download is answered with {status} {body!r}")
+        # Without its cookie, a download finds its session only by luck.
+        found = [ask(front, sessions[0].url)[0] for _ in range(8)]
+        check(404 in found, f"session affinity is not needed: {found}")
+
+
 def kubernetes(folder):
     program = Path(folder) / "manifests"
     done = subprocess.run(["go", "build", "-o", program, "."], cwd=HERE / "kubernetes", check=False)
     check(done.returncode == 0, "the reader of manifests cannot be built: Go's module proxy (GOPROXY) has to be reachable")
     done = subprocess.run([program, DEPLOY / "kubernetes.yaml"], capture_output=True, text=True, check=False)
     check(done.returncode == 0, f"deploy/kubernetes.yaml: {done.stderr}")
-    objects = {it["kind"]: it["spec"] for it in map(json.loads, done.stdout.splitlines())}
+    documents = {it["kind"]: it for it in map(json.loads, done.stdout.splitlines())}
+    objects = {kind: it["spec"] for kind, it in documents.items()}
     # A field that Kubernetes has not is found.
     wrong = Path(folder) / "wrong.yaml"
     wrong.write_text((DEPLOY / "kubernetes.yaml").read_text().replace("periodSeconds", "periodSecond"))
@@ -294,17 +401,35 @@ def kubernetes(folder):
     check(pod["terminationGracePeriodSeconds"] >= grace, f"the grace period is shorter than {grace} s")
     check(objects["Deployment"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0, "a roll-out takes away what serves")
     check(option(words, "--port") == str(ports["http"]), "the port is another")
-    check(option(words, "--admin") == f"0.0.0.0:{ports['admin']}", "the port of --admin is another")
+    # The port of the probes is open at the address of the pod alone.
+    check(option(words, "--admin") == f"$(POD_IP):{ports['admin']}", "--admin is not at the address of the pod")
+    variables = {it["name"]: it for it in container["env"]}
+    check(variables["POD_IP"]["valueFrom"]["fieldRef"]["fieldPath"] == "status.podIP", "POD_IP is not the address of the pod")
     labels = objects["Deployment"]["template"]["metadata"]["labels"]
     check(objects["Service"]["selector"].items() <= labels.items(), "the service selects nothing")
     check({it["targetPort"] for it in objects["Service"]["ports"]} <= ports.keys(), "the service's port leads nowhere")
+    # A client stays with its pod, with an Ingress and without one.
+    check(objects["Deployment"]["replicas"] > 1 and objects["Service"]["sessionAffinity"] == "ClientIP", "the service has no session affinity")
+    annotations = documents["Ingress"]["metadata"]["annotations"]
+    cookie = affinity_cookie()
+    check(annotations["haproxy.org/cookie-persistence"] == cookie, "the Ingress has no cookie for HAProxy")
+    check(annotations["nginx.ingress.kubernetes.io/session-cookie-name"] == cookie, "the Ingress has no cookie for nginx")
+    (rule,) = objects["Ingress"]["rules"]
+    backend = rule["http"]["paths"][0]["backend"]["service"]
+    check(backend == {"name": documents["Service"]["metadata"]["name"], "port": {"name": "http"}}, "the Ingress leads nowhere")
+    budget = objects["PodDisruptionBudget"]
+    check(budget["selector"]["matchLabels"].items() <= labels.items(), "the budget selects nothing")
+    check(0 < budget["maxUnavailable"] < objects["Deployment"]["replicas"], "the budget allows no disruption, or any")
+    user, own = pod["securityContext"]["runAsUser"], container["securityContext"]
+    check(pod["securityContext"]["runAsNonRoot"] and user > 0, "the pod may run as root")
+    check(own["readOnlyRootFilesystem"] and not own["allowPrivilegeEscalation"] and own["capabilities"]["drop"] == ["ALL"], "the container has privileges")
     # Its words, to a real server: with other ports, and an app that is here.
     server = Server(folder)
-    own = {str(ports["http"]): str(server.port), f"0.0.0.0:{ports['admin']}": f"0.0.0.0:{server.admin}"}
-    given = [word if "=" not in word else f"{word.split('=', 1)[0]}={own.get(word.split('=', 1)[1], word.split('=', 1)[1])}" for word in words[2:]]
-    server.words = [ROOKERY, "serve", Path(folder) / "app", *given]
+    server.words = [ROOKERY, "serve", Path(folder) / "app", *words_of_pod(words[2:], server)]
     paths = [container[f"{probe}Probe"]["httpGet"] for probe in ("startup", "liveness", "readiness")]
     check(all(it["port"] == "admin" for it in paths), "a probe asks another port")
+    if may_confine(user):
+        server.words = [*confined(folder, user), *server.words]
     with server.run() as process:
         until("workers are ready", server.is_ready)
         for path in [*(it["path"] for it in paths), objects["Deployment"]["template"]["metadata"]["annotations"]["prometheus.io/path"]]:
@@ -369,7 +494,7 @@ def prometheus(folder):
         check(tool.returncode == 0 and not tool.stderr, f"promtool: {tool.stdout}{tool.stderr}")
 
 
-NEEDS = {haproxy: "haproxy", nginx: "nginx", systemd: "systemd-analyze", kubernetes: "go", prometheus: "prometheus"}
+NEEDS = {haproxy: "haproxy", replicas: "haproxy", nginx: "nginx", systemd: "systemd-analyze", kubernetes: "go", prometheus: "prometheus"}
 
 
 def main():

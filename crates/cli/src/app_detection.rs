@@ -4,12 +4,12 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use rookery_settings::similar_names;
 
 use crate::failure::Failure;
-use crate::user_paths::{expand_tilde, parent_folder};
+use crate::user_paths::{absolute, expand_tilde, parent_folder};
 
 /// The maximum number of lines at the start of a document that are searched for its front matter.
 /// The R package uses the same number.
@@ -28,6 +28,9 @@ const MAX_SCRIPT_SIZE: u64 = 64 << 10;
 /// The app, document or folder that the user wants to serve.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
+    /// The absolute path that the user gave. Its symbolic links are not resolved, because a
+    /// deployment may change where they lead (`/srv/app/current`). Each reload resolves it again.
+    pub(crate) given: PathBuf,
     /// The absolute path of the app, document or folder to serve, with symbolic links resolved.
     pub(crate) path: PathBuf,
     /// The folder to serve, or the folder of the app or document to serve. The R process starts in
@@ -55,11 +58,60 @@ impl Target {
                     path_given.display()
                 )),
             })?;
-        if path.is_dir() {
-            let is_site = is_site(&path);
-            return Ok(Target { folder: path.clone(), path, is_site });
+        let is_site = path.is_dir() && is_site(&path);
+        Ok(Target { given: absolute(path_given), folder: folder_of(&path), path, is_site })
+    }
+
+    /// Resolves the path that the user gave again, because its symbolic links may lead elsewhere
+    /// since then.
+    ///
+    /// # Errors
+    /// Fails if the path does not exist any more, or if it was a static site and leads to an app
+    /// now, or the other way round, since another process would have to serve it.
+    pub(crate) fn resolve_again(&self) -> Result<Target, Failure> {
+        let now = Target::find(&self.given)?;
+        if now.is_site == self.is_site {
+            return Ok(now);
         }
-        Ok(Target { folder: parent_folder(&path).into(), path, is_site: false })
+        let (before, after) =
+            if self.is_site { ("a static site", "an app") } else { ("an app", "a static site") };
+        Err(Failure::Unavailable(format!(
+            "{} is {after} and not {before} any more: restart the server.",
+            now.show(&now.path)
+        )))
+    }
+
+    /// Returns true if the path that the user gave leads to another folder or file now.
+    pub(crate) fn has_moved(&self) -> bool {
+        fs::canonicalize(&self.given).is_ok_and(|path| path != self.path)
+    }
+
+    /// Returns the folder of the app to which the path leads now. Returns `None` if the path does
+    /// not exist.
+    pub(crate) fn folder_now(&self) -> Option<PathBuf> {
+        fs::canonicalize(&self.given).ok().map(|path| folder_of(&path))
+    }
+
+    /// Returns the text that shows the user `path`, the resolved path or folder, together with the
+    /// path that the user gave if that path contains a symbolic link.
+    pub(crate) fn show(&self, path: &Path) -> String {
+        if self.is_linked() {
+            format!("{} (`{}`)", path.display(), self.given.display())
+        } else {
+            path.display().to_string()
+        }
+    }
+
+    /// Returns true if the path that the user gave contains a symbolic link.
+    pub(crate) fn is_linked(&self) -> bool {
+        let mut plain = PathBuf::new();
+        for part in self.given.components() {
+            match part {
+                Component::ParentDir => drop(plain.pop()),
+                part => plain.push(part),
+            }
+        }
+        plain != self.path
     }
 
     /// Returns the kind of app, such as a Shiny app, judged by the names of its files.
@@ -142,6 +194,11 @@ impl Target {
             }
         }
     }
+}
+
+/// Returns the folder of an app, document or folder.
+fn folder_of(path: &Path) -> PathBuf {
+    if path.is_dir() { path.into() } else { parent_folder(path).into() }
 }
 
 /// Returns the kind of a document that uses Shiny, judged by its file extension.

@@ -2,7 +2,9 @@
 //! `~` in an argument such as `--log=~/access.log`. A path may also be relative to the folder in
 //! which the program was started.
 
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// The environment variable that names the user's home folder.
 const HOME: &str = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
@@ -19,7 +21,20 @@ pub(crate) fn expand_tilde(path: &Path) -> PathBuf {
 /// Returns an absolute path, with a leading `~` expanded. The file need not exist.
 pub(crate) fn absolute(path: &Path) -> PathBuf {
     let path = expand_tilde(path);
+    let path = start_folder().map_or(path.clone(), |folder| folder.join(&path));
     std::path::absolute(&path).unwrap_or(path)
+}
+
+/// Returns the folder in which the program was started, as the shell names it in `PWD`. That path
+/// may contain a symbolic link such as `/srv/app/current`, which leads to another folder after a
+/// deployment. Returns `None` if `PWD` does not name the folder.
+fn start_folder() -> Option<&'static Path> {
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let find = || {
+        let named = std::env::var_os("PWD").map(PathBuf::from).filter(|path| path.is_absolute())?;
+        (fs::canonicalize(&named).ok()? == std::env::current_dir().ok()?).then_some(named)
+    };
+    FOLDER.get_or_init(find).as_deref()
 }
 
 /// Returns the folder part of a path without accessing the file system. The result is `.` if the

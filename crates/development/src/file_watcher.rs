@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,9 +37,12 @@ const QUIET_AFTER_CLOSE: Duration = Duration::from_millis(30);
 const MAX_COLLECTION: Duration = Duration::from_secs(1);
 
 /// A watcher that detects changes to the files in an app's folder.
-#[derive(Debug)]
 pub struct FileWatcher {
+    /// The folder that is watched.
     folder: PathBuf,
+    /// Returns the folder that should be watched now. The app's path may contain a symbolic link,
+    /// which a deployment changes.
+    find_folder: Box<dyn Fn() -> Option<PathBuf> + Send>,
     last: Scan,
     scan_interval: Duration,
     /// The source of events; `None` if the kernel reports none. Each folder is watched on its own,
@@ -51,10 +55,23 @@ pub struct FileWatcher {
     is_closed: Arc<AtomicBool>,
 }
 
+impl fmt::Debug for FileWatcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileWatcher").field("folder", &self.folder).finish_non_exhaustive()
+    }
+}
+
 impl FileWatcher {
-    /// Returns a watcher of a folder, which detects changes that happen after this call. `notice`
-    /// is called with a message for the user if the kernel cannot report changes.
-    pub fn new(folder: &Path, notice: impl FnOnce(&str)) -> FileWatcher {
+    /// Returns a watcher of a folder, which detects changes that happen after this call.
+    ///
+    /// Before each further scan, `find_folder` is called. If it returns another folder, all files
+    /// of that folder count as changed, and that folder is watched from then on. `notice` is called
+    /// with a message for the user if the kernel cannot report changes.
+    pub fn new(
+        folder: PathBuf,
+        find_folder: impl Fn() -> Option<PathBuf> + Send + 'static,
+        notice: impl FnOnce(&str),
+    ) -> FileWatcher {
         // One waiting event suffices, because an event only causes a scan.
         let (sender, events) = sync_channel(1);
         let is_closed = Arc::<AtomicBool>::default();
@@ -62,7 +79,8 @@ impl FileWatcher {
         let source =
             notify::recommended_watcher(move |event| on_event(event, &is_last_closed, &sender));
         let mut watcher = FileWatcher {
-            folder: folder.into(),
+            folder,
+            find_folder: Box::new(find_folder),
             last: Scan::default(),
             scan_interval: MIN_SCAN_INTERVAL,
             source: None,
@@ -108,6 +126,9 @@ impl FileWatcher {
             if is_event {
                 while Instant::now() < until && self.events.recv_timeout(self.quiet()).is_ok() {}
             }
+            if let Some(folder) = (self.find_folder)() {
+                self.folder = folder;
+            }
             let mut now = self.scan();
             if now.changed_since(&self.last).is_empty() {
                 self.last = now;
@@ -139,8 +160,14 @@ impl FileWatcher {
         let scan = Scan::of(&self.folder);
         self.scan_interval = MIN_SCAN_INTERVAL.max(started.elapsed() * SCAN_RATIO);
         if let Some(source) = &mut self.source {
-            // The kernel forgets deleted folders by itself.
-            self.watched.retain(|folder| scan.folders.contains(folder));
+            self.watched.retain(|folder| {
+                let is_kept = scan.folders.contains(folder);
+                if !is_kept {
+                    // Fails if the folder was deleted, which the kernel forgets by itself.
+                    let _ = source.unwatch(folder);
+                }
+                is_kept
+            });
             for folder in &scan.folders {
                 if !self.watched.contains(folder)
                     && source.watch(folder, RecursiveMode::NonRecursive).is_ok()
@@ -194,7 +221,7 @@ mod tests {
 
     /// Watches a folder on another thread, and returns the changes.
     fn watch(folder: &Path, has_events: bool) -> mpsc::Receiver<Vec<PathBuf>> {
-        let mut watcher = FileWatcher::new(folder, |notice| panic!("{notice}"));
+        let mut watcher = FileWatcher::new(folder.into(), || None, |notice| panic!("{notice}"));
         if !has_events {
             watcher.source = None;
         }
@@ -279,6 +306,28 @@ mod tests {
         fs::write(folder.path().join("app.R~"), "333").unwrap();
         fs::rename(folder.path().join("app.R~"), folder.path().join("app.R")).unwrap();
         assert_eq!(changes.recv_timeout(TIMEOUT).unwrap(), [Path::new("app.R")]);
+    }
+
+    #[test]
+    fn a_folder_that_a_link_leads_to_later_is_watched_in_place_of_the_first_one() {
+        let root = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(root.path()).unwrap();
+        for release in ["1", "2"] {
+            fs::create_dir(root.join(release)).unwrap();
+            fs::write(root.join(release).join("app.R"), "1").unwrap();
+        }
+        let (switched, link) = (Arc::<AtomicBool>::default(), root.clone());
+        let is_switched = Arc::clone(&switched);
+        let find =
+            move || Some(link.join(if is_switched.load(Ordering::Relaxed) { "2" } else { "1" }));
+        let mut watcher = FileWatcher::new(root.join("1"), find, |notice| panic!("{notice}"));
+        switched.store(true, Ordering::Relaxed);
+        // This event causes the scan, before the time of the next one.
+        fs::write(root.join("1/app.R"), "22").unwrap();
+        assert_eq!(watcher.wait_for_changes(), [Path::new("app.R")]);
+        assert_eq!(watcher.watched, BTreeSet::from([root.join("2")]));
+        fs::write(root.join("2/b.R"), "2").unwrap();
+        assert_eq!(watcher.wait_for_changes(), [Path::new("b.R")]);
     }
 
     #[test]

@@ -316,6 +316,9 @@ test_that("the number of workers can be given in a _server.yml and in serve()", 
 test_that("serve() starts several workers, and stops them at its end", {
   dir <- withr::local_tempdir()
   writeLines(app_lines, file.path(dir, "app.R"))
+  # The path is passed on with its symbolic links, which each reload of the program resolves again.
+  link <- file.path(withr::local_tempdir(), "current")
+  file.symlink(dir, link)
   serving <- function(text) {
     it <- local_r(text, env = parent.frame())
     expect_serving(it)
@@ -326,9 +329,10 @@ test_that("serve() starts several workers, and stops them at its end", {
     expect_true(wait_until(function() length(it$pids()) == 2))
     it
   }
-  call <- paste0("rookery::serve('", dir, "', port = 0, log = FALSE, workers = rookery::workers_config(2, drain = '5s', retry_safe_methods = TRUE))")
+  call <- paste0("rookery::serve('", link, "', port = 0, log = FALSE, workers = rookery::workers_config(2, drain = '5s', retry_safe_methods = TRUE))")
   for (signal in c(tools::SIGTERM, tools::SIGKILL)) {
     it <- serving(call)
+    expect_match(it$tell(), paste0("(`", link, "`) with 2 workers"), fixed = TRUE)
     pids <- it$pids()
     it$signal(signal)
     expect_true(wait_until(function() !any(file.exists(file.path("/proc", pids)))))

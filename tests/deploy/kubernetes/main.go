@@ -10,6 +10,8 @@ import (
 
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+	policy "k8s.io/api/policy/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -27,6 +29,10 @@ func read(document []byte) (any, error) {
 		object = new(apps.Deployment)
 	case "v1 Service":
 		object = new(core.Service)
+	case "networking.k8s.io/v1 Ingress":
+		object = new(networking.Ingress)
+	case "policy/v1 PodDisruptionBudget":
+		object = new(policy.PodDisruptionBudget)
 	default:
 		return nil, fmt.Errorf("%q %q is of no kind that is known here", kind.APIVersion, kind.Kind)
 	}

@@ -89,7 +89,12 @@ mod tests {
             given(Source::Environment, "error_detail", "full", None),
         ]);
         let serve = ServeSettings::of(settings).unwrap();
-        let target = Target { path: "/srv".into(), folder: "/srv".into(), is_site: false };
+        let target = Target {
+            given: "/srv".into(),
+            path: "/srv".into(),
+            folder: "/srv".into(),
+            is_site: false,
+        };
         let text = String::from_utf8(config(&serve, &target)).unwrap();
         let has = |name: &str, value: &str, source: &str| {
             let line = text.lines().find(|line| line.split_whitespace().next() == Some(name));

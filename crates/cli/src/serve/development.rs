@@ -1,7 +1,6 @@
 //! Serving an app that is being developed (`rookery dev`): which addresses are allowed, how files
 //! are watched, and which messages the open pages get.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use rookery_development::{Change, FileWatcher, LiveReload, development_application};
@@ -10,6 +9,7 @@ use rookery_server::{MakeApplication, PageScript};
 use rookery_settings::EDITORS;
 use rookery_status::AccessToken;
 
+use crate::app_detection::Target;
 use crate::failure::Failure;
 use crate::listen::address::Address;
 use crate::process::start_thread;
@@ -110,11 +110,17 @@ fn editor_url_in(
     known.or(Some(name).filter(|url| url.contains("{file}"))).map(str::to_owned)
 }
 
-/// Starts the thread that watches the files of a static site.
-pub(crate) fn watch_site(folder: &Path, live: Arc<LiveReload>) -> Result<(), Failure> {
+/// Starts the thread that watches the files of a static site. `on_change` is called before the open
+/// pages are reloaded.
+pub(crate) fn watch_site(
+    target: &Target,
+    live: Arc<LiveReload>,
+    on_change: impl Fn() + Send + 'static,
+) -> Result<(), Failure> {
     watch(
-        folder,
+        target,
         move |change| {
+            on_change();
             match change {
                 Change::Styles(names) => live.on_styles_changed(&names),
                 Change::Page | Change::App { .. } => live.on_page_changed(),
@@ -128,11 +134,12 @@ pub(crate) fn watch_site(folder: &Path, live: Arc<LiveReload>) -> Result<(), Fai
 /// Starts the thread that calls `on_change` whenever files of the app have changed, until
 /// `on_change` returns false.
 pub(crate) fn watch(
-    folder: &Path,
+    target: &Target,
     on_change: impl Fn(Change) -> bool + Send + 'static,
     is_site: bool,
 ) -> Result<(), Failure> {
-    let mut watcher = FileWatcher::new(folder, log_line);
+    let (target, folder) = (target.clone(), target.folder.clone());
+    let mut watcher = FileWatcher::new(folder, move || target.folder_now(), log_line);
     start_thread("rookery-changes", move || {
         loop {
             let changed = watcher.wait_for_changes();

@@ -22,7 +22,8 @@ use crate::stderr::log_line;
 /// The settings of the running server, and the sources from which a reload reads them again.
 pub(crate) struct Reload {
     pub(crate) sources: Sources,
-    pub(crate) target: Target,
+    /// The app, document or folder that the workers of the current generation serve.
+    pub(crate) target: Mutex<Target>,
     /// The settings that the server was started with.
     pub(crate) start: ServeSettings,
     pub(crate) builder: ConfigBuilder,
@@ -38,14 +39,24 @@ impl Reload {
     /// command that makes the supervisor report the error.
     pub(crate) fn request(&self) -> SupervisorCommand {
         match self.read() {
-            Ok(serve) => SupervisorCommand::Change(Box::new(self.builder.build(&serve, None))),
+            Ok((serve, target)) => {
+                SupervisorCommand::Change(Box::new(self.builder.build(&serve, target, None)))
+            }
             Err(failure) => SupervisorCommand::RefuseReload(failure.message()),
         }
     }
 
-    fn read(&self) -> Result<ServeSettings, Failure> {
-        let LoadedSettings { serve, notes } = self.sources.read(&self.target)?;
-        let (_, address) = check::check_settings(&serve, &self.target)?;
+    /// Returns true if the path that the user gave leads to another folder or file than at the
+    /// last reload.
+    pub(crate) fn has_moved(&self) -> bool {
+        self.target.lock().unwrap_or_else(PoisonError::into_inner).has_moved()
+    }
+
+    fn read(&self) -> Result<(ServeSettings, Target), Failure> {
+        let mut current = self.target.lock().unwrap_or_else(PoisonError::into_inner);
+        let target = current.resolve_again()?;
+        let LoadedSettings { serve, notes } = self.sources.read(&target)?;
+        let (_, address) = check::check_settings(&serve, &target)?;
         self.check_addresses(&serve, &address)?;
         let is_kept = |row: &Setting| needs_restart(row, &self.start, &serve);
         let (settings, differ) =
@@ -60,7 +71,11 @@ impl Reload {
         }
         self.status.set_readiness(readiness(&serve.workers));
         self.report(notes, &differ);
-        Ok(serve)
+        if target.is_linked() {
+            log_line(&format!("the new workers serve {}", target.show(&target.path)));
+        }
+        current.clone_from(&target);
+        Ok((serve, target))
     }
 
     /// Checks the server's addresses in the new settings if they have changed. A changed address

@@ -1,7 +1,7 @@
 //! Serves a static site (a folder with an `index.html`) in this process, without R.
 
 use std::iter;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rookery_server::access_log::Reopener;
@@ -47,14 +47,12 @@ pub(crate) fn serve(
     let signals = Signals::start()?;
     let opened = tls::load(&serve.settings)?;
     let tls = opened.as_ref().map(|opened| opened.tls.clone());
-    let files = StaticFiles::new();
-    let folder = StaticPath { path: target.path.clone(), ..StaticPath::default() };
-    let overrides = Overrides { exclude: Some(true), ..Overrides::default() };
-    let excluded = StaticPath { overrides, ..StaticPath::default() };
-    let own = serve.is_dev.then(|| ("/__rookery__".to_owned(), excluded));
-    files
-        .set(iter::once(("/".to_owned(), folder)).chain(own))
-        .map_err(|error| Failure::Unavailable(format!("{error}.")))?;
+    let site = Arc::new(Site {
+        files: StaticFiles::new(),
+        target: Mutex::new(target.clone()),
+        is_dev: serve.is_dev,
+    });
+    site.publish(target)?;
     let settings = serve.settings.server_settings()?;
     let dev = Development::of(serve, address)?;
     let server = match &dev {
@@ -71,8 +69,8 @@ pub(crate) fn serve(
     let log = log.open(serve.format)?;
     server.set_access_log(log.as_ref().map(Log::access_log));
     let spool = Arc::new(SpoolFolder::new(settings.spool_folder, log_line));
-    let site = ListenerConfig {
-        files,
+    let listener_config = ListenerConfig {
+        files: site.files.clone(),
         tls: tls.clone(),
         spool,
         proxies: settings.proxies,
@@ -86,7 +84,8 @@ pub(crate) fn serve(
         std::iter::once(address).chain(redirect_address),
         &signals,
     );
-    let listeners = Listeners::open(&server, address, redirect_address, site, &serve.settings)?;
+    let listeners =
+        Listeners::open(&server, address, redirect_address, listener_config, &serve.settings)?;
     let development = opened.as_ref().and_then(|opened| opened.development.as_ref());
     let reloads = dev.is_some();
     let screen = StartupScreen { development, reloads, ..StartupScreen::of(target, &listeners) };
@@ -95,7 +94,8 @@ pub(crate) fn serve(
         browser::open(listeners.url.as_deref());
     }
     if let Some(dev) = dev {
-        watch_site(&target.folder, dev.live)?;
+        let site = Arc::clone(&site);
+        watch_site(target, dev.live, move || site.follow_link())?;
     }
     let renewer = opened.as_ref().map_or(Ok(None), TlsSetup::start_renewer)?;
     let manager = ServiceManager::from_environment();
@@ -103,6 +103,7 @@ pub(crate) fn serve(
     let mut stops = StopCounter::new();
     if let Some(signal) = run_until_stopped(
         &signals,
+        &site,
         tls.as_ref(),
         log.as_ref().map(Log::reopener).as_ref(),
         &listeners,
@@ -127,10 +128,67 @@ pub(crate) fn serve(
     Ok(())
 }
 
-/// Waits for the signal that stops the server, or for the failure of a thread. Meanwhile, SIGHUP makes the server read the
-/// certificates again, and SIGUSR1 makes it open the log file again.
+/// The files of the site.
+struct Site {
+    files: StaticFiles,
+    /// The folder that is served.
+    target: Mutex<Target>,
+    is_dev: bool,
+}
+
+impl Site {
+    /// Serves the files of the folder `target` from now on.
+    fn publish(&self, target: &Target) -> Result<(), Failure> {
+        let folder = StaticPath { path: target.path.clone(), ..StaticPath::default() };
+        let overrides = Overrides { exclude: Some(true), ..Overrides::default() };
+        let excluded = StaticPath { overrides, ..StaticPath::default() };
+        let own = self.is_dev.then(|| ("/__rookery__".to_owned(), excluded));
+        self.files
+            .replace(iter::once(("/".to_owned(), folder)).chain(own))
+            .map_err(|error| Failure::Unavailable(format!("{error}.")))
+    }
+
+    /// Serves the folder to which the path of the site leads now, because a deployment may have
+    /// changed a symbolic link. Logs that folder. The previous folder stays if there is no site any
+    /// more.
+    fn resolve_again(&self) {
+        let mut target = self.target.lock().unwrap_or_else(PoisonError::into_inner);
+        if !target.is_linked() {
+            return;
+        }
+        match target.resolve_again().and_then(|now| self.publish(&now).map(|()| now)) {
+            Ok(now) => {
+                log_line(&format!("the site is served from {}", now.show(&now.path)));
+                *target = now;
+            }
+            Err(failure) => log_line(&format!("the reload is refused: {}", failure.message())),
+        }
+    }
+
+    /// Serves another folder if the path of the site leads to one now.
+    fn follow_link(&self) {
+        let has_moved = self.target.lock().unwrap_or_else(PoisonError::into_inner).has_moved();
+        if has_moved {
+            self.resolve_again();
+        }
+    }
+
+    /// Carries out a reload: resolves the path of the site and reads the certificates again. No
+    /// other setting of a site can change while the server runs.
+    fn reload(&self, tls: Option<&Tls>) {
+        self.resolve_again();
+        match tls {
+            Some(tls) => tls::reload(tls),
+            None => log_line("reloaded: the files of a site are read for each request"),
+        }
+    }
+}
+
+/// Waits for the signal that stops the server, or for the failure of a thread. Meanwhile, SIGHUP
+/// makes the server reload the site, and SIGUSR1 makes it open the log file again.
 fn run_until_stopped(
     signals: &Signals,
+    site: &Site,
     tls: Option<&Tls>,
     log: Option<&Reopener>,
     listeners: &Listeners,
@@ -148,20 +206,19 @@ fn run_until_stopped(
             pause = pause.min((time / 2).max(CHECK_INTERVAL));
         }
         let Some(signal) = signals.recv_timeout(pause) else { continue };
-        match (Some(signal), tls) {
-            (Some(signal), _) if signal.is_log_reopen() => {
+        match signal {
+            signal if signal.is_log_reopen() => {
                 if let Some(log) = log {
                     log.reopen();
                 }
             }
-            (Some(signal), _) if signal.is_for_workers_only() => {}
-            (Some(signal), None) if signal.is_ignored_reload() => {}
-            (Some(signal), Some(tls)) if signal.is_reload() => {
-                manager.reloading("Reading the certificates again");
-                tls::reload(tls);
+            signal if signal.is_for_workers_only() => {}
+            signal if signal.is_reload() => {
+                manager.reloading("Reloading the site");
+                site.reload(tls);
                 manager.ready(&format!("Serving on {}", listeners.addresses));
             }
-            (signal, _) => return Ok(signal),
+            signal => return Ok(Some(signal)),
         }
     }
 }

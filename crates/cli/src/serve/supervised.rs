@@ -98,7 +98,7 @@ pub(crate) fn serve(
     let mut status = SupervisorStatus::new(
         Arc::clone(&registry),
         ServerInfo {
-            target: target.path.display().to_string(),
+            target: target.given.display().to_string(),
             address: listeners.addresses.clone(),
         },
         readiness(workers),
@@ -124,16 +124,11 @@ pub(crate) fn serve(
     let (requests, receiver) = unbounded_channel();
     let reopener = log.as_ref().map(Log::reopener);
     let terminal = if workers.is_interactive { PromptWatcher::start() } else { None };
-    let builder = ConfigBuilder {
-        target: target.clone(),
-        address: address.clone(),
-        log: log_target.clone(),
-        files,
-    };
-    let config = builder.build(serve, public);
+    let builder = ConfigBuilder { address: address.clone(), log: log_target.clone(), files };
+    let config = builder.build(serve, target.clone(), public);
     let reload = Arc::new(Reload {
         sources,
-        target: target.clone(),
+        target: Mutex::new(target.clone()),
         start: serve.clone(),
         builder,
         status,
@@ -141,7 +136,7 @@ pub(crate) fn serve(
         notes: Mutex::new(loaded.notes.clone()),
     });
     if workers.reload {
-        watch_files(Arc::clone(&reload), live, requests.clone())?;
+        watch_files(target, Arc::clone(&reload), live, requests.clone())?;
     }
     send_commands(signals, reload, reopener, terminal.clone(), requests)?;
     let outcome = supervise(config, registry, receiver, &frontend);

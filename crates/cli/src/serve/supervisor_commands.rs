@@ -7,6 +7,7 @@ use rookery_server::access_log::Reopener;
 use rookery_supervisor::SupervisorCommand;
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::app_detection::Target;
 use crate::failure::Failure;
 use crate::process::signals::{ReceivedSignal, Signals, StopCounter};
 use crate::process::start_essential_thread;
@@ -26,20 +27,23 @@ pub(crate) fn second_stop() -> Option<ReceivedSignal> {
 /// being developed, `live` are its open pages. Changes of files that only browsers use then do not
 /// cause a reload.
 pub(crate) fn watch_files(
+    target: &Target,
     reload: Arc<Reload>,
     live: Option<Arc<LiveReload>>,
     commands: UnboundedSender<SupervisorCommand>,
 ) -> Result<(), Failure> {
-    let folder = reload.target.folder.clone();
     let request = move |change| {
         let Some(live) = &live else { return Some(reload.request()) };
         match change {
             Change::Styles(names) => live.on_styles_changed(&names),
             Change::Page => live.on_page_changed(),
             Change::App { is_environment_kept } => {
-                // With the same settings, a preloaded worker can be used.
-                let command =
-                    if is_environment_kept { SupervisorCommand::Reload } else { reload.request() };
+                // With the same settings and folder, a preloaded worker can be used.
+                let command = if is_environment_kept && !reload.has_moved() {
+                    SupervisorCommand::Reload
+                } else {
+                    reload.request()
+                };
                 if !matches!(command, SupervisorCommand::RefuseReload(_)) {
                     live.on_restarting();
                 }
@@ -49,7 +53,7 @@ pub(crate) fn watch_files(
         None
     };
     development::watch(
-        &folder,
+        target,
         move |change| request(change).is_none_or(|command| commands.send(command).is_ok()),
         false,
     )

@@ -1,6 +1,7 @@
 //! The configuration of the supervisor and of its workers, made from the settings.
 
 use std::os::fd::AsFd as _;
+use std::sync::{Mutex, PoisonError};
 
 use rookery_server::access_log::Format;
 use rookery_server::{Config, MAX_PAGE_SIZE};
@@ -22,22 +23,23 @@ use crate::stderr::log_line;
 /// The values that, together with the settings, determine the configuration of the supervisor.
 /// Unlike the settings, they do not change at a reload.
 pub(crate) struct ConfigBuilder {
-    pub(crate) target: Target,
     pub(crate) address: Address,
     pub(crate) log: LogTarget,
     pub(crate) files: Option<libc::rlimit>,
 }
 
 impl ConfigBuilder {
-    /// Returns the configuration of the supervisor for the settings `serve`. `public` contains the
-    /// listening sockets for a worker that accepts connections itself.
+    /// Returns the configuration of the supervisor for the settings `serve` and a generation of
+    /// workers that serve `target`. `public` contains the listening sockets for a worker that
+    /// accepts connections itself.
     pub(crate) fn build(
         &self,
         serve: &ServeSettings,
+        target: Target,
         public: Option<PublicListeners>,
     ) -> SupervisorConfig {
         let workers = &serve.workers;
-        let (of_worker, target) = (serve.clone(), self.target.clone());
+        let (of_worker, target) = (serve.clone(), Mutex::new(target));
         let (address, log) = (self.address.clone(), self.log.clone());
         SupervisorConfig {
             workers: workers.count,
@@ -45,7 +47,12 @@ impl ConfigBuilder {
             surges: workers.surge > 0,
             warmup: workers.warmup.clone(),
             command: Box::new(move |is_public| {
-                r_command::worker_command(&of_worker, &target, &address, is_public.then_some(&log))
+                let mut target = target.lock().unwrap_or_else(PoisonError::into_inner);
+                follow_if_deleted(&mut target)
+                    .and_then(|()| {
+                        let log = is_public.then_some(&log);
+                        r_command::worker_command(&of_worker, &target, &address, log)
+                    })
                     .map_err(|failure| failure.message())
             }),
             public,
@@ -76,6 +83,27 @@ impl ConfigBuilder {
     }
 }
 
+/// Resolves the path of the app again if the folder that the workers of this generation serve was
+/// deleted, so that a worker can still be started after a crash. The settings stay those of the
+/// generation until a reload.
+///
+/// # Errors
+/// Fails if the path does not lead to an app any more.
+fn follow_if_deleted(target: &mut Target) -> Result<(), Failure> {
+    if target.path.exists() {
+        return Ok(());
+    }
+    let now = target.resolve_again()?;
+    log_line(&format!(
+        "{} does not exist any more, so workers are started in {}: a reload also applies its \
+         settings",
+        target.path.display(),
+        now.show(&now.path)
+    ));
+    *target = now;
+    Ok(())
+}
+
 pub(crate) fn pool_limits(
     serve: &ServeSettings,
     config: &Config,
@@ -103,7 +131,7 @@ pub(crate) fn pool_limits(
             .unwrap_or(usize::MAX),
         retry_safe_methods: workers.retry_safe_methods,
         keep_half_closed: workers.keep_half_closed,
-        cookie_suffix: cookie_suffix.unwrap_or_else(|| server_name(&target.path, &of_address)),
+        cookie_suffix: cookie_suffix.unwrap_or_else(|| server_name(&target.given, &of_address)),
         session_affinity: match workers.sticky {
             workers::Sticky::Auto => SessionAffinity::Auto,
             workers::Sticky::None => SessionAffinity::None,

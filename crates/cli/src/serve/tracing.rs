@@ -6,6 +6,7 @@ use rookery_trace::{FLUSH_TIMEOUT, Settings, Tracer};
 
 use crate::app_detection::Target;
 use crate::stderr::log_line;
+use crate::user_paths::parent_folder;
 
 /// Starts the tracer if the environment turns tracing on. The end of the returned value exports
 /// the last spans.
@@ -27,9 +28,11 @@ pub(crate) fn start(target: &Target) -> Option<RunningTracer> {
 }
 
 /// Returns the name of the service in traces, unless `OTEL_SERVICE_NAME` is set: the name of the
-/// app's folder.
+/// app's folder, as the user gave it, because all generations of workers have the same name.
 pub(crate) fn service_name(target: &Target) -> String {
-    let name = target.folder.file_name().unwrap_or_default().to_string_lossy();
+    let given = &target.given;
+    let folder = if target.path == target.folder { given } else { parent_folder(given) };
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
     if name.is_empty() { "rookery".to_owned() } else { name.into_owned() }
 }
 

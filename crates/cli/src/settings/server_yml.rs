@@ -58,7 +58,12 @@ mod tests {
     #[test]
     fn finds_the_file_like_r_and_reads_it_for_this_engine_only() {
         let folder = tempfile::tempdir().unwrap();
-        let target = |path: PathBuf| Target { folder: path.clone(), path, is_site: false };
+        let target = |path: PathBuf| Target {
+            given: path.clone(),
+            folder: path.clone(),
+            path,
+            is_site: false,
+        };
         assert!(file_of(&target(folder.path().into())).is_none());
         std::fs::write(folder.path().join("a.R"), "1").unwrap();
         let path = folder.path().join("_Server.yml");
@@ -79,7 +84,12 @@ mod tests {
     fn reports_mistakes_with_file_and_position() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("_server.yml");
-        let target = Target { folder: folder.path().into(), path: path.clone(), is_site: false };
+        let target = Target {
+            given: path.clone(),
+            folder: folder.path().into(),
+            path: path.clone(),
+            is_site: false,
+        };
         let message = |text: &[u8]| {
             std::fs::write(&path, text).unwrap();
             message_of(read(&target)).replace(&format!("{}/", folder.path().display()), "")

@@ -37,7 +37,7 @@ impl<'a> StartupScreen<'a> {
     /// that serve it.
     pub(crate) fn of(target: &Target, listeners: &'a Listeners) -> StartupScreen<'a> {
         StartupScreen {
-            what: format!("{} in {}", target.label(), target.folder.display()),
+            what: format!("{} in {}", target.label(), target.show(&target.folder)),
             workers: None,
             address: &listeners.addresses,
             network: listeners.network_urls(network_address()),

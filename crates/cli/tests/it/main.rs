@@ -13,6 +13,7 @@ mod pebble;
 #[cfg(target_os = "linux")]
 mod pid1;
 mod r_processes;
+mod releases;
 mod reload;
 mod server_yml;
 #[cfg(target_os = "linux")]

@@ -105,6 +105,11 @@ fn a_static_site_notifies_its_state_and_pings_the_watchdog() {
     for _ in 0..3 {
         manager.hears_a_sign();
     }
+    // As ExecReload= of the systemd unit does.
+    it.signal(libc::SIGHUP);
+    let printed = manager.next();
+    assert!(printed.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{printed}");
+    assert!(manager.next().starts_with("READY=1\nSTATUS=Serving on "));
     it.signal(libc::SIGQUIT);
     assert_eq!(manager.next(), "STOPPING=1\nSTATUS=Finishing the responses in progress");
     assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);

@@ -175,21 +175,26 @@ fn uses_limits_and_proxies_from_options_and_environment() {
 }
 
 #[test]
-fn sighup_stops_a_static_site_unless_ignored() {
+fn sighup_never_ends_a_static_site() {
     let folder = folder(&[("index.html", "home")]);
     let mut it = serve(&folder, &["--port", "0", "--log=none"]);
-    it.port();
-    it.signal(libc::SIGHUP);
+    let port = it.port();
+    for _ in 0..2 {
+        it.signal(libc::SIGHUP);
+        it.await_line("reloaded: the files of a site are read for each request");
+        assert!(get(port, "/").ends_with("home"));
+    }
+    it.signal(libc::SIGTERM);
     assert_eq!(it.end().0.code(), Some(0));
 
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", "trap '' HUP INT; exec \"$0\" serve \"$1\" --port 0 --no-log"]);
     let mut it = Running::start(shell.arg(env!("CARGO_BIN_EXE_rookery")).arg(folder.path()));
     let port = it.port();
-    for number in [libc::SIGHUP, libc::SIGINT] {
+    for number in [libc::SIGINT, libc::SIGHUP] {
         it.signal(number);
     }
-    std::thread::sleep(Duration::from_millis(200));
+    it.await_line("reloaded: ");
     assert!(get(port, "/").ends_with("home"));
     it.signal(libc::SIGTERM);
     assert_eq!(it.end().0.code(), Some(0));

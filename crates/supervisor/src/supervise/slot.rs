@@ -128,6 +128,34 @@ mod tests {
         assert!(slot.is_misconfigured());
     }
 
+    /// A start that times out takes longer than a minute, so it counts as a long life, which ends
+    /// the back-off. `--fail-fast` then has no effect for an app that hangs while it loads. Whoever
+    /// repairs this in "One way to accept connections" removes the attribute.
+    #[test]
+    #[should_panic(expected = "One way to accept connections: no start counts as a long life")]
+    fn starts_that_time_out_are_a_crash_loop() {
+        let (mut slot, now) = (Slot::default(), Instant::now());
+        let life = Duration::from_secs(61);
+        for epoch in 1..=10 {
+            let failure = WorkerFailure {
+                epoch,
+                life,
+                has_answered: false,
+                is_failed_start: true,
+                exit: Exit::Signal(libc::SIGTERM),
+            };
+            let pause = slot.on_failure(failure, now + life * u32::try_from(epoch).unwrap());
+            assert!(
+                pause.time > Duration::ZERO,
+                "One way to accept connections: no start counts as a long life"
+            );
+        }
+        assert!(
+            slot.is_in_crash_loop(Duration::ZERO),
+            "One way to accept connections: no start counts as a long life"
+        );
+    }
+
     #[test]
     fn a_failure_of_a_worker_that_was_ready_is_no_failed_start() {
         let mut slot = Slot::default();

@@ -43,15 +43,13 @@ pub(crate) struct ReceivedSignal {
     /// Whether the sender used `sigqueue()`. An R session forwards signals in this way. Other
     /// signals from the session mean that the session has ended.
     is_queued: bool,
-    /// Whether the process was started to ignore this signal, for example by `nohup`.
-    is_ignored: bool,
 }
 
 impl ReceivedSignal {
     /// Returns a signal that another process sent, for a test.
     #[cfg(test)]
     pub(crate) const fn for_test(number: i32) -> ReceivedSignal {
-        ReceivedSignal { number, is_sent: true, sender: 0, is_queued: false, is_ignored: false }
+        ReceivedSignal { number, is_sent: true, sender: 0, is_queued: false }
     }
 
     /// Returns true if the signal is a SIGHUP that another process sent, which requests a reload. A
@@ -64,12 +62,6 @@ impl ReceivedSignal {
     /// rotation.
     pub(crate) fn is_log_reopen(self) -> bool {
         self.number == libc::SIGUSR1
-    }
-
-    /// Returns true if the signal is a SIGHUP that another process sent, and this process was
-    /// started to ignore SIGHUP. A server that cannot reload ignores such a signal.
-    pub(crate) fn is_ignored_reload(self) -> bool {
-        self.is_reload() && self.is_ignored
     }
 
     /// Returns true if the signal is SIGUSR2, which requests that all workers are replaced.
@@ -146,7 +138,7 @@ impl Signals {
         start_essential_thread("rookery-signals", move || {
             while let Some(Arrival { number, is_sent, sender, is_queued }) = waiter.wait() {
                 let is_ignored = number == libc::SIGHUP && ignores_hangup;
-                let signal = ReceivedSignal { number, is_sent, sender, is_queued, is_ignored };
+                let signal = ReceivedSignal { number, is_sent, sender, is_queued };
                 if (is_ignored && !is_sent) || signal.is_job_control() {
                     continue;
                 }

@@ -43,11 +43,6 @@ impl ReceivedSignal {
         false
     }
 
-    /// Returns false, because a process cannot be started to ignore a Ctrl-Break.
-    pub(crate) fn is_ignored_reload(self) -> bool {
-        false
-    }
-
     /// Returns false, because there are no events for servers with workers.
     pub(crate) fn is_for_workers_only(self) -> bool {
         false

@@ -97,12 +97,14 @@ fn check_settings(serve: &ServeSettings) -> Result<(), Failure> {
 }
 
 /// Returns how R is started with the settings of the environment and of `_server.yml` as they are
-/// now. `current` is the address at which R has listened until now.
+/// now, and in the folder to which the path of the app leads now. `current` is the address at which
+/// R has listened until now.
 fn read_new_settings(
     sources: &Sources,
     target: &Target,
     current: &Address,
 ) -> Result<Start, Failure> {
+    let target = &target.resolve_again()?;
     let LoadedSettings { serve, notes } = sources.read(target)?;
     for note in &notes {
         log_line(note);
@@ -172,6 +174,10 @@ impl SingleProcess {
         let mut backoff = RestartBackoff::default();
         for epoch in 1.. {
             let started = Instant::now();
+            // The path of the app may lead to another folder since this one was deleted.
+            if self.start.command.get_current_dir().is_some_and(|folder| !folder.exists()) {
+                self.start = read_settings(&self.start.address)?;
+            }
             let mut child = OwnedChild::start(&mut self.start.command).map_err(|error| {
                 let program = self.start.command.get_program().to_string_lossy();
                 Failure::Unavailable(format!("R could not be started ({program}): {error}."))

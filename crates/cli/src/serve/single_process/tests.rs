@@ -9,7 +9,8 @@ fn settings(args: &[&str]) -> ServeSettings {
 /// Returns the settings that an R process gets for these command-line arguments, for a test.
 fn lines_for_r(args: &[&str]) -> String {
     let serve = settings(args);
-    let target = Target { path: "/app".into(), folder: "/app".into(), is_site: false };
+    let target =
+        Target { given: "/app".into(), path: "/app".into(), folder: "/app".into(), is_site: false };
     let address = Address::parse(&serve.host, serve.port).unwrap();
     let log = serve.log.checked().unwrap();
     String::from_utf8(settings_for_r(&serve, &target, &address, &log).into_bytes()).unwrap()
@@ -280,7 +281,8 @@ fn a_reload_keeps_the_port_that_was_chosen_for_port_0() {
     assert!(is_listening(&chosen));
     // R receives this port.
     let serve = settings(&["--port", "0"]);
-    let target = Target { path: "/app".into(), folder: "/app".into(), is_site: false };
+    let target =
+        Target { given: "/app".into(), path: "/app".into(), folder: "/app".into(), is_site: false };
     let log = serve.log.checked().unwrap();
     let lines = settings_for_r(&serve, &target, &chosen, &log).into_bytes();
     let text = String::from_utf8(lines).unwrap();

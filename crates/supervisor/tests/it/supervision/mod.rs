@@ -2,6 +2,7 @@
 
 mod acceptor;
 mod development;
+mod expected_failures;
 mod log_lines;
 mod reloads;
 mod scaling;

@@ -144,9 +144,13 @@ fn plan_of(wish: Wish, beside: Arc<Mutex<Vec<usize>>>) -> SupervisorConfig {
     let make = move |_| -> Result<Command, String> {
         beside.lock().unwrap().push(processes());
         let mut starts = starts.lock().unwrap();
-        let mut command = command();
-        command.env(MODE, (wish.mode)(*starts));
+        let mode = (wish.mode)(*starts);
         *starts += 1;
+        if mode == "no command" {
+            return Err("there is no command".to_owned());
+        }
+        let mut command = command();
+        command.env(MODE, mode);
         Ok(command)
     };
     SupervisorConfig {
