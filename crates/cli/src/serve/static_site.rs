@@ -14,6 +14,7 @@ use crate::app_detection::Target;
 use crate::failure::Failure;
 use crate::listen::address::Address;
 use crate::listen::listeners::Listeners;
+use crate::listen::service_sockets::{RequestedListeners, ServiceSockets};
 use crate::process::signals::{ReceivedSignal, Signals, StopCounter};
 use crate::serve::access_log::{Log, LogTarget};
 use crate::serve::development::{Development, watch_site};
@@ -42,6 +43,13 @@ pub(crate) fn serve(
     log: &LogTarget,
 ) -> Result<(), Failure> {
     let signals = Signals::start()?;
+    let requested = RequestedListeners::of(serve, address, redirect_address, target.is_site);
+    // SAFETY: this function is called only once, and no other code uses the descriptors that the
+    // variables of the service manager name.
+    #[cfg(unix)]
+    let given = unsafe { ServiceSockets::take(requested) }?;
+    #[cfg(windows)]
+    let given = ServiceSockets::default();
     let opened = tls::load(&serve.settings)?;
     let tls = opened.as_ref().map(|opened| opened.tls.clone());
     let files = StaticFiles::new();
@@ -80,10 +88,10 @@ pub(crate) fn serve(
     };
     #[cfg(unix)]
     crate::listen::orphaned_worker::wait_for_orphaned_workers(
-        std::iter::once(address).chain(redirect_address),
+        given.addresses_to_open(requested),
         &signals,
     );
-    let listeners = Listeners::open(&server, address, redirect_address, site, &serve.settings)?;
+    let listeners = Listeners::open(&server, requested, &given, site, &serve.settings)?;
     let development = opened.as_ref().and_then(|opened| opened.development.as_ref());
     let reloads = dev.is_some();
     let screen = StartupScreen { development, reloads, ..StartupScreen::of(target, &listeners) };
