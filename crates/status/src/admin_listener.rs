@@ -71,8 +71,14 @@ impl AdminListener {
         answers: AdminHandler,
         at: Option<&AdminAddress>,
     ) -> Result<AdminListener, AdminListenerError> {
-        let limits =
-            Limits { max_connections: CONNECTIONS, max_body_size: BODY_BYTES, ..Limits::default() };
+        let limits = Limits {
+            max_connections: CONNECTIONS,
+            // Only viewers of the live page keep their connections, and there are fewer of them than
+            // connections, so that a probe always gets one.
+            evicts_at_once: true,
+            max_body_size: BODY_BYTES,
+            ..Limits::default()
+        };
         let config = Config { limits, ..Config::default() };
         let token = answers.token().clone();
         let viewers = Viewers::start(&answers).map_err(|source| AdminListenerError {
