@@ -73,7 +73,7 @@ impl AdminListener {
     ) -> Result<AdminListener, AdminListenerError> {
         let limits = Limits {
             max_connections: CONNECTIONS,
-            // Only viewers of the live page keep their connections, and there are fewer of them than
+            // Only viewers of the live page keep their connections. There are fewer viewers than
             // connections, so that a probe always gets one.
             evicts_at_once: true,
             max_body_size: BODY_BYTES,
