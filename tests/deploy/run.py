@@ -261,6 +261,43 @@ def systemd(folder):
     values = dict(line.split("=", 1) for line in unit.splitlines() if "=" in line and not line.startswith("#"))
     drain = seconds(option(values["ExecStart"].split(), "--drain"))
     check(int(values["TimeoutStopSec"]) >= drain + 15, "TimeoutStopSec is shorter than what ending may take")
+    socket_activation(folder, values["ExecStart"].split(), (DEPLOY / "systemd" / "rookery.socket").read_text())
+
+
+def socket_activation(folder, words, unit):
+    """The words of rookery.service with the port of rookery.socket, and then with the two ports that its comment names for HTTPS."""
+    if shutil.which("systemd-socket-activate") is None:
+        print("deploy: systemd: sockets NOT RUN: there is no systemd-socket-activate")
+        return
+    check("ListenStream=80\n" in unit and "`ListenStream=443`" in unit, "rookery.socket has other ports")
+    app = Path(folder) / "app"
+    app.mkdir()
+    shutil.copy(HERE / "app.R", app / "app.R")
+    own = {"/srv/app": app, "auto": "1", "unix:/run/rookery/admin.sock": f"unix:{folder}/admin.sock", "/var/log/rookery/access.log": f"{folder}/access.log"}
+    words = [str(own.get(word, word)) for word in words]
+    environment = {**os.environ, "R_LIBS": f"{LIBRARY}:{os.environ.get('R_LIBS', '')}"}
+
+    def activated(ports, options):
+        listen = [f"--listen=127.0.0.1:{port}" for port in ports]
+        # The name that systemd gives to the sockets of a unit without FileDescriptorName=.
+        names = f"--fdname={':'.join('rookery.socket' for _ in ports)}"
+        setenv = f"--setenv=R_LIBS={environment['R_LIBS']}"
+        return running(["systemd-socket-activate", *listen, names, setenv, *words, *options], env=environment)
+
+    http, https = free_port(), free_port()
+    with activated([http], []) as process:
+        until("the app answers on the inherited port", lambda: ask(http, "/")[::2] == (200, "hello"))
+        process.terminate()
+        check(process.wait(PATIENCE) == 0, f"it ends with status {process.returncode}")
+    # No authority is needed for this.
+    options = ["--domain=app.example.org", "--agree-tos", "--acme-directory=https://127.0.0.1:1/", f"--acme-dir={folder}/acme", f"--port={https}", f"--redirect-from={http}"]
+    with activated([http, https], options) as process:
+        until("the port for HTTP redirects", lambda: f"\r\nLocation: https://app.example.org:{https}/x\r\n" in ask(http, "/x")[1])
+        with connect(https) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nHost: app.example.org\r\nConnection: close\r\n\r\n")
+            check(client.recv(4096).startswith(b"HTTP/1.1 400"), "the port for HTTPS answers to plain HTTP")
+        process.terminate()
+        check(process.wait(PATIENCE) == 0, f"it ends with status {process.returncode}")
 
 
 def option(words, name):

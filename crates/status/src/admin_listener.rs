@@ -7,7 +7,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rookery_server::{Config, Limits, ListenError, Listener, ListenerConfig, Server};
+use rookery_server::{
+    Config, InheritedSockets, Limits, ListenError, Listener, ListenerConfig, Server,
+};
 
 use crate::access_token::AccessToken;
 use crate::admin_handler::AdminHandler;
@@ -69,8 +71,14 @@ impl AdminListener {
         answers: AdminHandler,
         at: Option<&AdminAddress>,
     ) -> Result<AdminListener, AdminListenerError> {
-        let limits =
-            Limits { max_connections: CONNECTIONS, max_body_size: BODY_BYTES, ..Limits::default() };
+        let limits = Limits {
+            max_connections: CONNECTIONS,
+            // Only viewers of the live page keep their connections. There are fewer viewers than
+            // connections, so that a probe always gets one.
+            evicts_at_once: true,
+            max_body_size: BODY_BYTES,
+            ..Limits::default()
+        };
         let config = Config { limits, ..Config::default() };
         let token = answers.token().clone();
         let viewers = Viewers::start(&answers).map_err(|source| AdminListenerError {
@@ -96,6 +104,18 @@ impl AdminListener {
         let local = listener.as_ref().and_then(Listener::local_addr);
         let listeners = Mutex::new(listener.into_iter().collect());
         Ok(AdminListener { server, listeners, local, token })
+    }
+
+    /// Accepts connections also on sockets that another process, such as a service manager, has
+    /// opened and passed to this process.
+    ///
+    /// # Errors
+    /// Returns an error if the sockets cannot be used.
+    pub fn listen_inherited(&mut self, sockets: &InheritedSockets) -> Result<(), ListenError> {
+        let listener = self.server.listen_inherited(sockets, ListenerConfig::default())?;
+        self.local = self.local.or(listener.local_addr());
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(listener);
+        Ok(())
     }
 
     /// Returns the address of the admin listener over TCP, with the port that the system has chosen

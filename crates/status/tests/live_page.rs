@@ -278,6 +278,42 @@ fn too_many_viewers_are_refused_and_probes_are_still_answered() {
 }
 
 #[test]
+fn clients_that_hold_connections_do_not_keep_out_a_probe() {
+    let admin = Admin::new(Source { padding: "x".repeat(4 << 20), ..Source::default() });
+    // More connections than the admin listener admits, in each state that a client can prolong.
+    for (state, sent, is_answered) in [
+        ("new", "", false),
+        ("in a head", "GET /-/live HTTP/1.1\r\n", false),
+        ("idle", "GET /-/live HTTP/1.1\r\nHost: localhost\r\n\r\n", true),
+        ("in a body", "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n", false),
+        ("refused", "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999999\r\n\r\n", true),
+        ("in a response", "GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n", true),
+        (
+            "refused as a WebSocket",
+            "GET /live/ HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n\
+          Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+          Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n",
+            true,
+        ),
+    ] {
+        let mut held = Vec::new();
+        for _ in 0..70 {
+            let mut stream = TcpStream::connect(admin.address()).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            stream.write_all(sent.as_bytes()).unwrap();
+            if is_answered {
+                // An earlier connection may have been closed for this one, but this one is served.
+                stream.read_exact(&mut [0; 12]).unwrap();
+            }
+            held.push(stream);
+        }
+        for _ in 0..3 {
+            assert_eq!(admin.status("GET", "/-/live", ""), "200", "the connections are {state}");
+        }
+    }
+}
+
+#[test]
 fn viewers_that_do_not_read_hold_one_snapshot_each_and_delay_nobody() {
     // Each snapshot is about as large as the buffers of a socket.
     let admin = Admin::new(Source { padding: "x".repeat(900_000), ..Source::default() });

@@ -127,7 +127,9 @@ impl Address {
     /// another server uses the port or path.
     pub(crate) fn try_to_bind(&self) -> io::Result<()> {
         let path = match self {
-            Address::Tcp { socket, .. } => return TcpListener::bind(socket).map(drop),
+            Address::Tcp { socket, .. } => {
+                return TcpListener::bind(socket).map(drop).map_err(|error| in_use(error, *socket));
+            }
             Address::Unix(path) => path,
         };
         #[cfg(unix)]
@@ -165,6 +167,14 @@ impl Address {
                 "`--redirect-from` cannot be used with a Unix socket: leave it out, or use a port."
                     .to_owned(),
             )),
+        }
+    }
+
+    /// Returns the port, or `None` for a Unix socket.
+    pub(crate) fn port(&self) -> Option<u16> {
+        match self {
+            Address::Tcp { socket, .. } => Some(socket.port()),
+            Address::Unix(_) => None,
         }
     }
 
@@ -232,6 +242,17 @@ impl Address {
             }
         }
     }
+}
+
+/// Returns the error [`AddrInUse`](io::ErrorKind::AddrInUse) in place of a refused permission to
+/// bind a port on which a process already listens. That process may be a service manager, which has
+/// opened the port for this server. Linux checks the permission before the use of the port.
+fn in_use(error: io::Error, socket: SocketAddr) -> io::Error {
+    let is_taken = || port_owner::is_listening_on_port(socket.port());
+    if error.kind() == io::ErrorKind::PermissionDenied && is_taken() {
+        return io::ErrorKind::AddrInUse.into();
+    }
+    error
 }
 
 /// Checks that a server can listen on a Unix socket with this path.
@@ -345,6 +366,18 @@ mod tests {
         }
         drop(busy);
         assert_eq!(Address::parse("127.0.0.1", port).unwrap().check().unwrap(), None);
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(feature = "portable")))]
+    fn a_privileged_port_of_a_service_manager_is_in_use_and_not_forbidden() {
+        let busy = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = busy.local_addr().unwrap();
+        let kind = |error: io::ErrorKind| in_use(error.into(), address).kind();
+        assert_eq!(kind(io::ErrorKind::PermissionDenied), io::ErrorKind::AddrInUse);
+        assert_eq!(kind(io::ErrorKind::AddrNotAvailable), io::ErrorKind::AddrNotAvailable);
+        drop(busy);
+        assert_eq!(kind(io::ErrorKind::PermissionDenied), io::ErrorKind::PermissionDenied);
     }
 
     #[test]

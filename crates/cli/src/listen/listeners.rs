@@ -12,11 +12,10 @@ use std::sync::Arc;
 use rookery_server::{
     InheritedAddress, InheritedSockets, Listener, ListenerConfig, Notice, Redirect, Server,
 };
-#[cfg(unix)]
-use rookery_systemd::{ActivatedSocket, Activation};
 
 use crate::failure::Failure;
 use crate::listen::address::Address;
+use crate::listen::service_sockets::{RequestedListeners, ServiceSockets};
 use crate::process::failed_thread;
 use crate::settings::combined::CombinedSettings;
 use crate::stderr::{log_line, print_lines};
@@ -40,30 +39,25 @@ pub(crate) struct Listeners {
 }
 
 impl Listeners {
-    /// Opens listeners on the server's addresses, or on the sockets that a service manager has
-    /// opened.
+    /// Opens listeners on the sockets `given` of the service manager, and on the server's addresses
+    /// where the service manager has opened none.
     ///
     /// # Errors
     /// Fails if the server cannot listen on an address or an inherited socket.
     pub(crate) fn open(
         server: &Server,
-        address: &Address,
-        redirect_address: Option<&Address>,
+        requested: RequestedListeners<'_>,
+        given: &ServiceSockets,
         site: ListenerConfig,
         settings: &CombinedSettings,
     ) -> Result<Listeners, Failure> {
+        let address = requested.address;
         let scheme = if site.tls.is_some() { "https" } else { "http" };
         let domains = settings.0.list("domain");
         let domain = domains.first().map(String::as_str);
         // A proxy in front of one port is also in front of the other.
         let (proxies, proxy_protocol) = (site.proxies.clone(), site.proxy_protocol);
         let opened = site.tls.clone();
-        // SAFETY: this function is called only once, and no other code uses the descriptors that
-        // the variables of the service manager name.
-        #[cfg(unix)]
-        let given = unsafe { inherited_sockets() }?;
-        #[cfg(windows)]
-        let given = InheritedSockets::default();
         let mut addresses = Vec::new();
         let mut ip_addresses = Vec::new();
         let mut add = |at: &Address, port: Option<u16>| {
@@ -72,29 +66,26 @@ impl Listeners {
                 ip_addresses.push(SocketAddr::new(socket.ip(), port.unwrap_or(socket.port())));
             }
         };
-        let mut listeners = if given.is_empty() {
+        let mut listeners = if given.app.is_empty() {
             let listener = address.listen(server, site)?;
             let port = listener.local_addr().map(|local| local.port());
             add(address, port);
             vec![listener]
         } else {
-            for address in given.addresses() {
+            for address in given.app.addresses() {
                 let (at, port) = shown_address(address);
                 add(&at, port);
             }
             log_line(
                 "serving on the sockets of the service manager; --host and --port are not used",
             );
-            let listener = server.listen_inherited(&given, site).map_err(|error| {
-                Failure::Address(format!(
-                    "The sockets of the service manager cannot be used: {error}."
-                ))
-            })?;
-            vec![listener]
+            vec![listen_inherited(server, &given.app, site)?]
         };
         let port = listeners.iter().find_map(|listener| Some(listener.local_addr()?.port()));
+        let port = port.or(address.port());
         let mut has_redirect = false;
-        if let (Some(redirect_address), Some(tls), Some(port)) = (redirect_address, opened, port) {
+        if let (Some(redirect_address), Some(tls), Some(port)) = (requested.redirect, opened, port)
+        {
             has_redirect = true;
             let redirect = Some(Arc::new(Redirect { tls, port }));
             let site = ListenerConfig {
@@ -104,7 +95,12 @@ impl Listeners {
                 notice: Notice(log_line),
                 ..ListenerConfig::default()
             };
-            listeners.insert(0, redirect_address.listen(server, site)?);
+            let listener = if given.redirect.is_empty() {
+                redirect_address.listen(server, site)?
+            } else {
+                listen_inherited(server, &given.redirect, site)?
+            };
+            listeners.insert(0, listener);
         }
         let url = addresses.iter().find(|address| address.contains("://")).cloned();
         Ok(Listeners {
@@ -179,23 +175,15 @@ impl Listeners {
     }
 }
 
-/// Takes the listening sockets that a service manager has opened.
-///
-/// # Safety
-/// The requirements are those of [`Activation::take`].
-#[cfg(unix)]
-unsafe fn inherited_sockets() -> Result<InheritedSockets, Failure> {
-    // SAFETY: guaranteed by the caller, see `# Safety`.
-    let activation = unsafe { Activation::take() };
-    let activation = activation.map_err(|error| Failure::Address(format!("{error}.")))?;
-    let mut given = InheritedSockets::default();
-    for (_, socket) in activation.sockets {
-        match socket {
-            ActivatedSocket::Tcp(socket) => given.push_tcp(socket),
-            ActivatedSocket::Unix(socket) => given.push_unix(socket),
-        }
-    }
-    Ok(given)
+/// Opens a listener on sockets of the service manager.
+fn listen_inherited(
+    server: &Server,
+    sockets: &InheritedSockets,
+    site: ListenerConfig,
+) -> Result<Listener, Failure> {
+    server.listen_inherited(sockets, site).map_err(|error| {
+        Failure::Address(format!("The sockets of the service manager cannot be used: {error}."))
+    })
 }
 
 fn shown_address(address: InheritedAddress) -> (Address, Option<u16>) {

@@ -11,3 +11,4 @@ pub(crate) mod port_owner;
 #[cfg(not(all(target_os = "linux", not(feature = "portable"))))]
 #[path = "port_owner_unknown.rs"]
 pub(crate) mod port_owner;
+pub(crate) mod service_sockets;

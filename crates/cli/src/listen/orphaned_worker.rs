@@ -23,9 +23,6 @@ pub(crate) fn wait_for_orphaned_workers<'a>(
     addresses: impl IntoIterator<Item = &'a Address>,
     signals: &Signals,
 ) {
-    if rookery_systemd::Activation::has_sockets() {
-        return;
-    }
     let timeout = Timeouts::default().stop + GRACE;
     let deadline = Instant::now() + timeout;
     let mut is_logged = false;

@@ -18,6 +18,11 @@ pub(crate) fn port_owner(port: u16) -> Option<String> {
     owners(&inodes_of_port(port)).next().map(|process| describe(&process))
 }
 
+/// Returns true if a process listens on a TCP port.
+pub(crate) fn is_listening_on_port(port: u16) -> bool {
+    !inodes_of_port(port).is_empty()
+}
+
 /// Returns a description of the process that listens on a TCP port. Returns `None` unless that
 /// process is a worker whose supervisor no longer exists.
 pub(crate) fn orphaned_worker_on_port(port: u16) -> Option<String> {

@@ -11,6 +11,11 @@ pub(crate) fn port_owner(_port: u16) -> Option<String> {
     None
 }
 
+/// Returns false, because it is unknown whether a process listens on a TCP port.
+pub(crate) fn is_listening_on_port(_port: u16) -> bool {
+    false
+}
+
 /// Returns `None`, because the process that listens on a TCP port is unknown. A worker whose
 /// supervisor was killed therefore keeps its port, and the next server does not wait for it.
 #[cfg(unix)]

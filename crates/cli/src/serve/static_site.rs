@@ -14,6 +14,7 @@ use crate::app_detection::Target;
 use crate::failure::Failure;
 use crate::listen::address::Address;
 use crate::listen::listeners::Listeners;
+use crate::listen::service_sockets::{RequestedListeners, ServiceSockets};
 use crate::process::signals::{ReceivedSignal, Signals, StopCounter};
 use crate::serve::access_log::{Log, LogTarget};
 use crate::serve::development::{Development, watch_site};
@@ -45,6 +46,13 @@ pub(crate) fn serve(
     log: &LogTarget,
 ) -> Result<(), Failure> {
     let signals = Signals::start()?;
+    let requested = RequestedListeners::of(serve, address, redirect_address, target.is_site);
+    // SAFETY: this function is called only once, and no other code uses the descriptors that the
+    // variables of the service manager name.
+    #[cfg(unix)]
+    let given = unsafe { ServiceSockets::take(requested) }?;
+    #[cfg(windows)]
+    let given = ServiceSockets::default();
     let opened = tls::load(&serve.settings)?;
     let tls = opened.as_ref().map(|opened| opened.tls.clone());
     let site = Arc::new(Site {
@@ -81,11 +89,10 @@ pub(crate) fn serve(
     };
     #[cfg(unix)]
     crate::listen::orphaned_worker::wait_for_orphaned_workers(
-        std::iter::once(address).chain(redirect_address),
+        given.addresses_to_open(requested),
         &signals,
     );
-    let listeners =
-        Listeners::open(&server, address, redirect_address, listener_config, &serve.settings)?;
+    let listeners = Listeners::open(&server, requested, &given, listener_config, &serve.settings)?;
     let development = opened.as_ref().and_then(|opened| opened.development.as_ref());
     let reloads = dev.is_some();
     let screen = StartupScreen { development, reloads, ..StartupScreen::of(target, &listeners) };
@@ -206,19 +213,16 @@ fn run_until_stopped(
             pause = pause.min((time / 2).max(CHECK_INTERVAL));
         }
         let Some(signal) = signals.recv_timeout(pause) else { continue };
-        match signal {
-            signal if signal.is_log_reopen() => {
-                if let Some(log) = log {
-                    log.reopen();
-                }
+        if signal.is_log_reopen() {
+            if let Some(log) = log {
+                log.reopen();
             }
-            signal if signal.is_for_workers_only() => {}
-            signal if signal.is_reload() => {
-                manager.reloading("Reloading the site");
-                site.reload(tls);
-                manager.ready(&format!("Serving on {}", listeners.addresses));
-            }
-            signal => return Ok(Some(signal)),
+        } else if signal.is_reload() {
+            manager.reloading("Reloading the site");
+            site.reload(tls);
+            manager.ready(&format!("Serving on {}", listeners.addresses));
+        } else if !signal.is_for_workers_only() {
+            return Ok(Some(signal));
         }
     }
 }

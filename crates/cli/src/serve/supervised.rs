@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::listen::address::Address;
 use crate::listen::listeners::Listeners;
 use crate::listen::orphaned_worker;
+use crate::listen::service_sockets::{RequestedListeners, ServiceSockets};
 use crate::process::signals::Signals;
 use crate::serve::access_log::{Log, LogTarget};
 use crate::serve::development::Development;
@@ -48,6 +49,10 @@ pub(crate) fn serve(
     let serve = &loaded.serve;
     let workers = &serve.workers;
     let signals = Signals::start()?;
+    let requested = RequestedListeners::of(serve, address, redirect_address, target.is_site);
+    // SAFETY: this function is called only once, and no other code uses the descriptors that the
+    // variables of the service manager name.
+    let given = unsafe { ServiceSockets::take(requested) }?;
     // Fails here rather than in each worker if R is not installed.
     r_command::worker_command(serve, target, address, None)?;
     let (_, package) = r_command::find_r_and_package(&target.folder)?;
@@ -87,12 +92,8 @@ pub(crate) fn serve(
         page_script: development.as_ref().map(Development::script),
         ..ListenerConfig::default()
     };
-    orphaned_worker::wait_for_orphaned_workers(
-        std::iter::once(address).chain(redirect_address),
-        &signals,
-    );
-    let listeners =
-        Listeners::open(&server, address, redirect_address, listener_config, &serve.settings)?;
+    orphaned_worker::wait_for_orphaned_workers(given.addresses_to_open(requested), &signals);
+    let listeners = Listeners::open(&server, requested, &given, listener_config, &serve.settings)?;
     let public =
         if serve.may_accept() { Some(public_listeners(&listeners, log_target)?) } else { None };
     let mut status = SupervisorStatus::new(
@@ -106,11 +107,11 @@ pub(crate) fn serve(
     status.tls.clone_from(&tls);
     status.perform = Some(perform);
     let status = Arc::new(status);
-    let admin = start_admin(&status, serve.admin.as_ref())?;
+    let admin = start_admin(&status, serve.admin.as_ref(), &given.admin)?;
     let screen = StartupScreen {
         workers: Some(workers.count),
         development: tls_setup.as_ref().and_then(|setup| setup.development.as_ref()),
-        admin: serve.admin.as_ref(),
+        admin: given.shown_admin(requested),
         live_page: admin.page_url(),
         reloads: workers.reload,
         errors: development.as_ref().and_then(|it| it.url(listeners.url.as_deref())),

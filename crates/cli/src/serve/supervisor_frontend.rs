@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_development::StartFailure;
-use rookery_server::output;
+use rookery_server::{InheritedSockets, output};
 use rookery_status::{Action, AdminAddress, AdminHandler, AdminListener};
 use rookery_supervisor::{Frontend, SupervisorEvent, SupervisorStatus};
 use rookery_systemd::ServiceManager;
@@ -109,17 +109,27 @@ impl SupervisorFrontend {
     }
 }
 
-/// Starts the admin listener, which serves status, metrics and the live page.
+/// Starts the admin listener, which serves status, metrics and the live page. The listener accepts
+/// connections on the sockets `given` of the service manager, or else at the address `at`.
 ///
 /// # Errors
-/// Fails if the admin address is not available.
+/// Fails if the admin address or a socket is not available.
 pub(crate) fn start_admin(
     status: &Arc<SupervisorStatus>,
     at: Option<&AdminAddress>,
+    given: &InheritedSockets,
 ) -> Result<AdminListener, Failure> {
     let handler = AdminHandler::new(Arc::clone(status) as _)
         .map_err(|error| Failure::Unavailable(format!("There is no access token: {error}.")))?;
-    AdminListener::start(handler, at).map_err(|error| Failure::Address(error.to_string()))
+    let at = at.filter(|_| given.is_empty());
+    let mut admin =
+        AdminListener::start(handler, at).map_err(|error| Failure::Address(error.to_string()))?;
+    if !given.is_empty() {
+        admin.listen_inherited(given).map_err(|error| {
+            Failure::Address(format!("The sockets of the service manager cannot be used: {error}."))
+        })?;
+    }
+    Ok(admin)
 }
 
 /// Performs an action of the live page by sending this process the signal that stands for it.

@@ -23,7 +23,7 @@ pub(crate) struct StartupScreen<'a> {
     pub(crate) network: Vec<String>,
     /// The self-signed certificate of `--tls dev`, if the server uses it.
     pub(crate) development: Option<&'a DevelopmentCertificate>,
-    pub(crate) admin: Option<&'a AdminAddress>,
+    pub(crate) admin: Option<AdminAddress>,
     /// The URL of the live page, with its access token.
     pub(crate) live_page: Option<String>,
     /// Whether the workers are restarted when a file of the app changes.
@@ -90,7 +90,7 @@ impl<'a> StartupScreen<'a> {
                 detail("", &line);
             }
         }
-        match self.admin {
+        match &self.admin {
             Some(AdminAddress::Tcp(address)) => {
                 detail("Admin", &pen.address(&format!("http://{address}")));
             }

@@ -19,6 +19,7 @@ mod server_yml;
 #[cfg(target_os = "linux")]
 mod service_manager;
 mod signals;
+mod socket_activation;
 mod startup_screen;
 mod static_site;
 mod support;

@@ -3,9 +3,12 @@
 
 use rookery_test_support::tls_file;
 use std::fs;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::process::Command;
 
 use crate::authority::{Pebble, free_port};
+use crate::socket_activation::{hand_over, with_own_pid};
 use crate::support::{Running, ask, folder, rookery};
 
 fn curl(words: &[&str]) -> (String, bool) {
@@ -39,13 +42,16 @@ fn a_static_site_orders_and_stores_a_certificate() {
         &format!("--acme-directory={directory}"),
         &format!("--acme-ca={ca}"),
     ];
-    let serve = || {
-        let mut command = rookery();
+    let serve = |inherited: Vec<TcpListener>| {
+        let mut command = with_own_pid(env!("CARGO_BIN_EXE_rookery").as_ref());
         command.arg("serve").arg(site.path()).args(options).env("R_USER_DATA_DIR", data.path());
+        hand_over(&mut command, inherited.into_iter().map(OwnedFd::from).collect());
         Running::start(&mut command)
     };
+    // At first, a service manager has opened both ports.
+    let inherited = [http, tls].map(|port| TcpListener::bind(("127.0.0.1", port)).unwrap());
     pebble.run((http, tls), 5, 60);
-    let mut it = serve();
+    let mut it = serve(inherited.into());
     it.await_line(&format!("Serving on https://app.example.org:{tls} "));
     it.await_line("ACME: ordering a certificate for app.example.org from 127.0.0.1");
     it.await_line("ACME: received a certificate for app.example.org, valid until ");
@@ -72,7 +78,7 @@ fn a_static_site_orders_and_stores_a_certificate() {
     // The authority no longer runs, and the server starts with the stored certificate.
     assert_eq!(pebble.orders(), 1);
     drop(pebble);
-    let mut it = serve();
+    let mut it = serve(Vec::new());
     it.await_line("Serving on ");
     let (text, done) = get();
     assert!(done && text.ends_with("home"), "{text}");

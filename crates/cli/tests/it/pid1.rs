@@ -77,7 +77,7 @@ fn sockets_and_watchdog_of_pid_1_reach_the_server() {
     let manager = std::os::unix::net::UnixDatagram::bind(&notify).unwrap();
     manager.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let port = tcp.local_addr().unwrap().port();
-    crate::service_manager::hand_over(&mut command, vec![tcp.into()]);
+    crate::socket_activation::hand_over(&mut command, vec![tcp.into()]);
     command.envs([("LISTEN_PID", "1"), ("WATCHDOG_PID", "1"), ("WATCHDOG_USEC", "200000")]);
     command
         .env("NOTIFY_SOCKET", &notify)

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -11,6 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::r_processes::Installed;
+use crate::socket_activation::{hand_over, with_own_pid};
 use crate::support::{Running, TEST_TIMEOUT, executable, folder, get, rookery};
 
 /// The socket of a service manager.
@@ -45,44 +45,6 @@ impl Manager {
             }
         }
     }
-}
-
-/// Makes a command inherit these sockets, as a service manager does.
-pub(crate) fn hand_over(command: &mut Command, sockets: Vec<OwnedFd>) {
-    command.env("LISTEN_FDS", sockets.len().to_string());
-    let hand_over = move || {
-        // Copied first to numbers above those that the sockets will have.
-        let mut above = Vec::new();
-        for socket in &sockets {
-            // SAFETY: the calls take no pointers.
-            above.push(unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_DUPFD, 100) });
-        }
-        for (to, from) in (3..).zip(above) {
-            // SAFETY: as above. The copy stays open after `exec`.
-            unsafe { libc::dup2(from, to) };
-            // SAFETY: as above.
-            unsafe { libc::close(from) };
-        }
-        Ok(())
-    };
-    // SAFETY: at most one more thread exists, and it takes no lock that allocating needs.
-    unsafe { command.pre_exec(hand_over) };
-}
-
-/// Returns a command that sets `LISTEN_PID` to its own process id, which is not known in advance.
-fn with_own_pid(program: &Path) -> Command {
-    let mut command = Command::new("/bin/sh");
-    command.args(["-c", "LISTEN_PID=$$ exec \"$0\" \"$@\""]).arg(program);
-    command
-}
-
-fn ask_unix(path: &Path) -> String {
-    let mut stream = UnixStream::connect(path).unwrap();
-    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
 }
 
 #[test]
@@ -131,72 +93,6 @@ fn a_failure_is_reported_with_its_exit_status() {
             && printed.ends_with("\nEXIT_STATUS=4"),
         "{printed}"
     );
-}
-
-#[test]
-fn inherited_sockets_are_served_and_not_removed() {
-    let site = folder(&[("index.html", "home")]);
-    let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let path = site.path().join("web.sock");
-    let unix = UnixListener::bind(&path).unwrap();
-    let port = tcp.local_addr().unwrap().port();
-    for round in 0..2 {
-        // A client that connects before the server runs has to wait.
-        let waits = std::thread::spawn(move || get(port, "/"));
-        let mut command = with_own_pid(env!("CARGO_BIN_EXE_rookery").as_ref());
-        command.arg("serve").arg(site.path()).args(["--no-log", "--port", "1"]);
-        hand_over(
-            &mut command,
-            vec![tcp.try_clone().unwrap().into(), unix.try_clone().unwrap().into()],
-        );
-        let mut it = Running::start(&mut command);
-        let printed = it.await_line("Serving on ");
-        assert!(
-            printed.contains(&format!("http://127.0.0.1:{port} and {}", path.display())),
-            "{printed}"
-        );
-        assert!(waits.join().unwrap().ends_with("home"), "{round}");
-        assert!(ask_unix(&path).ends_with("home"));
-        it.signal(libc::SIGTERM);
-        assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
-        // The socket file belongs to the service manager.
-        assert!(path.exists());
-    }
-}
-
-#[test]
-fn an_inherited_descriptor_that_is_no_socket_is_reported() {
-    let site = folder(&[("index.html", "home")]);
-    let mut command = with_own_pid(env!("CARGO_BIN_EXE_rookery").as_ref());
-    command.arg("serve").arg(site.path()).args(["--no-log", "--port", "0"]);
-    hand_over(&mut command, vec![fs::File::open(site.path().join("index.html")).unwrap().into()]);
-    let mut it = Running::start(&mut command);
-    assert_eq!(it.end().0.code(), Some(4));
-    assert!(
-        it.stderr.contains(
-            "descriptor 3, inherited from the service manager, is not a listening stream socket"
-        ),
-        "{}",
-        it.stderr
-    );
-}
-
-#[test]
-fn works_with_systemd_socket_activate() {
-    let has_it = Command::new("systemd-socket-activate").arg("--version").output();
-    if !has_it.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: no systemd-socket-activate");
-        return;
-    }
-    let site = folder(&[("index.html", "home")]);
-    let path = site.path().join("web.sock");
-    let mut command = Command::new("systemd-socket-activate");
-    command.arg("--listen").arg(&path).arg("--fdname=web").arg(env!("CARGO_BIN_EXE_rookery"));
-    let mut it = Running::start(command.arg("serve").arg(site.path()).args(["--no-log"]));
-    it.await_line("Listening on ");
-    assert!(ask_unix(&path).ends_with("home"));
-    it.signal(libc::SIGTERM);
-    assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
 }
 
 #[test]

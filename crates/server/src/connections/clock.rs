@@ -24,6 +24,8 @@ pub(crate) struct TimeLimits {
     pub(crate) ping: u32,
     pub(crate) pong: u32,
     pub(crate) close: u32,
+    /// The value of [`Limits::evicts_at_once`].
+    pub(crate) evicts_at_once: bool,
 }
 
 impl TimeLimits {
@@ -58,6 +60,7 @@ impl TimeLimits {
             ping: count(limits.ws_ping_interval),
             pong: count(limits.ws_ping_timeout),
             close: count(limits.ws_close_timeout),
+            evicts_at_once: limits.evicts_at_once,
         }
     }
 }

@@ -50,7 +50,7 @@ fn several_workers_on_all_interfaces_show_network_and_admin_addresses() {
     let four = StartupScreen {
         workers: Some(4),
         network: vec!["http://192.168.1.7:8000".to_owned()],
-        admin: Some(&at),
+        admin: Some(at.clone()),
         live_page: Some("http://127.0.0.1:9100/?token=5f3a".to_owned()),
         ..screen("http://127.0.0.1:8000")
     };
@@ -94,7 +94,7 @@ fn development_https_shows_how_to_trust_the_certificate() {
     let (certificate, at) = (certificate(), AdminAddress::Unix("/run/admin".into()));
     let dev = StartupScreen {
         development: Some(&certificate),
-        admin: Some(&at),
+        admin: Some(at.clone()),
         reloads: true,
         ..screen("https://127.0.0.1:8000")
     };

@@ -304,16 +304,25 @@ impl Activity {
     /// Returns the number of clock ticks for which the connection has been idle or its client has
     /// been too slow, or `None` if neither is the case. To admit a new connection, the server
     /// closes the connection with the highest number.
+    ///
+    /// With [`Limits::evicts_at_once`](crate::Limits::evicts_at_once), a client is too slow as soon
+    /// as the server waits for it, except for the client of a streamed response.
     pub(crate) fn slowness(&self, ticks: &TimeLimits, now: u32) -> Option<u32> {
-        let lag = |min_rate| Some(self.rate.lag(min_rate)).filter(|lag| *lag > 0);
+        let at_once = ticks.evicts_at_once;
+        let lag = |min_rate| self.rate.lag(min_rate);
         match self.phase.get() {
             // A phase that just began is not slow, because the current tick may end immediately.
             Phase::Handshake | Phase::Idle | Phase::Head => {
-                Some(self.phase_age(now)).filter(|passed| *passed > 1)
+                Some(self.phase_age(now)).filter(|passed| at_once || *passed > 1)
             }
-            Phase::Body if self.is_read_blocked.get() => lag(ticks.body_rate),
-            Phase::Response | Phase::Stream | Phase::Flush if self.is_write_blocked.get() => {
-                lag(ticks.reply_rate)
+            Phase::Body if self.is_read_blocked.get() => {
+                Some(lag(ticks.body_rate)).filter(|lag| at_once || *lag > 0)
+            }
+            Phase::Response | Phase::Flush if self.is_write_blocked.get() => {
+                Some(lag(ticks.reply_rate)).filter(|lag| at_once || *lag > 0)
+            }
+            Phase::Stream if self.is_write_blocked.get() => {
+                Some(lag(ticks.reply_rate)).filter(|lag| *lag > 0)
             }
             Phase::Application | Phase::Body | Phase::Response | Phase::Stream | Phase::Flush => {
                 None

@@ -85,6 +85,10 @@ pub(in crate::runtime) async fn accept(
                 }
                 // An error means that the client has already disconnected.
                 let _ = admit(&context, accepted, listener, &config);
+                if context.connections.limits.evicts_at_once {
+                    // Serves the connection before the next ones could replace it.
+                    tokio::task::yield_now().await;
+                }
             }
             Err(error) if descriptor::is_exhausted(&error) => tokio::time::sleep(RETRY_PAUSE).await,
             // The client disconnected before the connection was accepted.
