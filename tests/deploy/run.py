@@ -491,14 +491,53 @@ def queries():
             yield panel["title"], query
 
 
+# The first crash, in a series that begins with 0, as the server writes it.
+FIRST_CRASH = """
+rule_files: [alerts.yml]
+evaluation_interval: 1m
+tests:
+  - interval: 1m
+    input_series:
+      - series: 'rookery_worker_exits_total{reason="crash",instance="a"}'
+        values: "0 0 0 1 1 1"
+      - series: 'rookery_worker_exits_total{reason="reload",instance="a"}'
+        values: "0 0 0 2 2 2"
+    alert_rule_test:
+      - {eval_time: 2m, alertname: WorkersEnd}
+      - {eval_time: 4m, alertname: WorkersEnd, exp_alerts: [{exp_labels: {}}]}
+"""
+
+
+def check_alerts(folder):
+    """The alerts are those of the vignette, and the first crash of a worker triggers one."""
+    alerts = (DEPLOY / "alerts.yml").read_text()
+    vignette = (ROOT / "r" / "vignettes" / "production.Rmd").read_text()
+    check(alerts[alerts.index("groups:") :] in vignette, "the vignette has other alerts than deploy/alerts.yml")
+    test = Path(folder) / "alerts-test.yml"
+    test.write_text(FIRST_CRASH)
+    tool = subprocess.run(["promtool", "test", "rules", test], capture_output=True, text=True, check=False)
+    check(tool.returncode == 0, tool.stdout + tool.stderr)
+
+
+def series_of(text):
+    """The names and labels of the series of a metrics text."""
+    return {line.rsplit(" ", 1)[0] for line in text.splitlines() if line and not line.startswith("#")}
+
+
+def metric_names(query):
+    return set(re.findall(r"\b(rookery_\w+|http_server_\w+)", query))
+
+
 def prometheus(folder):
     server, port = Server(folder), free_port()
     config = Path(folder) / "prometheus.yml"
     config.write_text(
         shipped("prometheus.yml", {"127.0.0.1:9100": f"127.0.0.1:{server.admin}", "scrape_interval: 15s": "scrape_interval: 1s"})
     )
+    shutil.copy(DEPLOY / "alerts.yml", folder)
     tool = subprocess.run(["promtool", "check", "config", config], capture_output=True, text=True, check=False)
     check(tool.returncode == 0, tool.stdout + tool.stderr)
+    check_alerts(folder)
     words = ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{port}"]
 
     def result(query):
@@ -525,8 +564,10 @@ def prometheus(folder):
         # A rate needs two samples.
         until("there is a rate", lambda: value("sum(rate(rookery_requests_total[1m]))") is not None)
         empty = [title for title, query in queries() if not result(query)]
-        # There are none of these yet.
-        check(set(empty) <= {"Ends of workers"}, f"panels of the dashboard are empty: {empty}")
+        check(not empty, f"panels of the dashboard are empty: {empty}")
+        known = {name.split("{")[0] for name in series_of(server.tell("/metrics")[1])}
+        unknown = metric_names((DEPLOY / "alerts.yml").read_text()) - known
+        check(not unknown, f"alerts use metrics that do not exist: {unknown}")
         tool = subprocess.run(["promtool", "check", "metrics"], input=server.tell("/metrics")[1], capture_output=True, text=True, check=False)
         check(tool.returncode == 0 and not tool.stderr, f"promtool: {tool.stdout}{tool.stderr}")
 

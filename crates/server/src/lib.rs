@@ -56,7 +56,7 @@ pub use net::literal_address::literal_address;
 pub use net::network_address::network_address;
 pub use net::proxy_header;
 pub use net::trusted_proxies::{InvalidProxy, TrustedProxies};
-pub use rejection::Rejection;
+pub use rejection::{Rejection, RejectionReports};
 pub use rookery_websocket::protocol::handshake::OriginPolicy;
 pub use runtime::{
     Confirmation, ListenError, Listener, LivenessProbe, Server, Supervision, SupervisorRequest,

@@ -3,7 +3,8 @@
 
 use std::fmt;
 
-use rookery_error::{Error, Kind, StaticError};
+use rookery_error::{Error, Kind, Reports, StaticError};
+use rookery_worker_protocol::MAX_REJECTIONS;
 
 /// Defines the enum of rejections together with the list of all its variants, so that the list
 /// cannot be incomplete.
@@ -92,8 +93,19 @@ rejections! {
         /// ([`Limits::max_client_memory`](crate::Limits::max_client_memory)). Status 503, or close
         /// code 1013.
         Overload,
+        /// The server has its maximum number of connections
+        /// ([`Limits::max_connections`](crate::Limits::max_connections)) or no memory for another
+        /// one. Status 503, or a TLS alert.
+        TooManyConnections,
+        /// The address of the client has its maximum number of connections
+        /// ([`Limits::max_connections_per_ip`](crate::Limits::max_connections_per_ip)). Status 503,
+        /// or a TLS alert.
+        TooManyFromIp,
     }
 }
+
+/// The errors of a server, counted by rejection.
+pub type RejectionReports = Reports<Rejection>;
 
 static ERRORS: [StaticError<Rejection>; ALL.len()] = {
     let mut errors = [const { StaticError::new(Rejection::Application) }; ALL.len()];
@@ -129,10 +141,53 @@ impl Rejection {
             Rejection::HeadTooLarge => 431,
             Rejection::Application => 500,
             Rejection::TransferCoding | Rejection::Protocol => 501,
-            Rejection::Busy | Rejection::Unread | Rejection::Overload => 503,
+            Rejection::Busy
+            | Rejection::Unread
+            | Rejection::Overload
+            | Rejection::TooManyConnections
+            | Rejection::TooManyFromIp => 503,
             Rejection::RequestTimeout => 504,
             Rejection::DiskFull => 507,
         }
+    }
+
+    /// Returns the name of the rejection in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Rejection::Unreadable => "invalid_head",
+            Rejection::Host => "invalid_host",
+            Rejection::Target => "invalid_target",
+            Rejection::BodyUnreadable => "invalid_body",
+            Rejection::TransferCoding => "transfer_coding",
+            Rejection::Protocol => "connect_protocol",
+            Rejection::HeadTimeout => "head_timeout",
+            Rejection::BodyTooLarge => "body_too_large",
+            Rejection::HeadTooLarge => "head_too_large",
+            Rejection::Application => "app_failed",
+            Rejection::Busy => "queue_full",
+            Rejection::DiskFull => "disk_full",
+            Rejection::Unread => "websocket_unread",
+            Rejection::BodyTimeout => "body_timeout",
+            Rejection::RequestTimeout => "request_timeout",
+            Rejection::MessageTimeout => "websocket_message_timeout",
+            Rejection::Silent => "websocket_silent",
+            Rejection::Origin => "websocket_origin",
+            Rejection::Handshake => "tls_handshake",
+            Rejection::PlainOnTls => "plain_on_tls",
+            Rejection::Proxy => "proxy_header",
+            Rejection::TlsOnPlain => "tls_on_plain",
+            Rejection::Http2 => "http2",
+            Rejection::Misdirected => "misdirected",
+            Rejection::Elsewhere => "redirect_host",
+            Rejection::Overload => "memory",
+            Rejection::TooManyConnections => "max_connections",
+            Rejection::TooManyFromIp => "max_connections_per_ip",
+        }
+    }
+
+    /// Returns all rejections, in the order of their [indices](Kind::index).
+    pub fn all() -> &'static [Rejection] {
+        ALL
     }
 
     /// Converts the rejection to an [`Error`], without allocating memory.
@@ -192,6 +247,10 @@ impl Rejection {
             Rejection::Busy | Rejection::Unread | Rejection::Overload => {
                 "503 Service Unavailable\n"
             }
+            Rejection::TooManyConnections => "503 Service Unavailable: too many connections\n",
+            Rejection::TooManyFromIp => {
+                "503 Service Unavailable: too many connections from this address\n"
+            }
             Rejection::RequestTimeout => "504 Gateway Timeout: the application took too long\n",
             Rejection::DiskFull => "507 Insufficient Storage\n",
         }
@@ -245,11 +304,16 @@ impl fmt::Display for Rejection {
             Rejection::Silent => "the client of a WebSocket did not respond to pings",
             Rejection::Origin => "the origin of the page may not open a WebSocket",
             Rejection::Unread => "the client of a WebSocket does not read its messages",
+            Rejection::TooManyConnections => "there are too many connections",
+            Rejection::TooManyFromIp => "there are too many connections from one address",
         })
     }
 }
 
 impl std::error::Error for Rejection {}
+
+// The scoreboard of a worker has a counter for each rejection.
+const _: () = assert!(ALL.len() <= MAX_REJECTIONS);
 
 impl Kind for Rejection {
     const COUNT: usize = ALL.len();
@@ -277,5 +341,8 @@ mod tests {
             assert_eq!(Rejection::of(&rejection.error()), rejection);
             assert!(rejection.text().starts_with(&rejection.status().to_string()));
         }
+        let names: std::collections::HashSet<_> =
+            ALL.iter().map(|rejection| rejection.name()).collect();
+        assert_eq!(names.len(), ALL.len());
     }
 }

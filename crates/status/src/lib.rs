@@ -36,5 +36,5 @@ pub use rookery_worker_protocol::{
     StatusClassCounters, visible_text,
 };
 pub use run_folder::{ADMIN_SOCKET, RunFolder, admin_socket, run_folders};
-pub use standalone::{Lifecycle, Standalone, StandaloneInputs};
+pub use standalone::{Lifecycle, Standalone};
 pub use utilization::Utilization;

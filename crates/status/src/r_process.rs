@@ -3,9 +3,10 @@
 
 use std::time::{Duration, SystemTime};
 
+use rookery_server::Rejection;
 use rookery_worker_protocol::{
-    Histogram, RState, SPAN_RESULTS, STATUS_CLASSES, Scoreboard, Snapshot, SpanCounters,
-    StatusClassCounters, now,
+    Histogram, RState, RejectionCounters, SPAN_RESULTS, STATUS_CLASSES, Scoreboard, Snapshot,
+    SpanCounters, StatusClassCounters, now,
 };
 use serde_json::{Value, json};
 
@@ -177,7 +178,8 @@ impl Metrics {
     /// Adds the metrics of each R process, such as its requests, memory and processor time.
     pub fn r_processes(&mut self, processes: &[RProcess]) {
         let mut each = |name: &str, help: &str, value: &dyn Fn(&RProcess) -> Option<String>| {
-            self.family(name, "gauge", help);
+            let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
+            self.family(name, kind, help);
             for process in processes {
                 if let Some(value) = value(process) {
                     self.value(name, &format!("slot=\"{}\"", process.slot), value);
@@ -186,7 +188,7 @@ impl Metrics {
         };
         let busy = |process: &RProcess| process.busy().unwrap_or_default().as_secs_f64();
         each(
-            "worker_requests",
+            "worker_requests_total",
             "Requests that the worker in a slot has responded to since the worker was started.",
             &|it| Some(it.requests.to_string()),
         );
@@ -207,7 +209,7 @@ impl Metrics {
         let memory = "Anonymous, swapped and shared memory of the worker's processes, in bytes.";
         each("worker_memory_bytes", memory, &|it| Some(own_memory(it.pid)?.to_string()));
         let time = "Processor time that the worker has used since its start, in seconds.";
-        each("worker_cpu_seconds", time, &|it| {
+        each("worker_cpu_seconds_total", time, &|it| {
             Some(processor_time(it.pid)?.as_secs_f64().to_string())
         });
         let longest = processes.iter().map(busy).fold(0.0, f64::max);
@@ -229,6 +231,17 @@ impl Metrics {
         .values("trace_spans_total", "result", SPAN_RESULTS.into_iter().zip(spans.read()));
     }
 
+    /// Adds the numbers of requests and connections that the server has rejected, by reason.
+    pub fn rejections(&mut self, rejections: &RejectionCounters) {
+        let help = "Requests, WebSockets and connections that the server has rejected or ended \
+                    because of a rule, a limit or a failure, by reason.";
+        self.family("rejections_total", "counter", help).values(
+            "rejections_total",
+            "reason",
+            Rejection::all().iter().map(|rejection| rejection.name()).zip(rejections.read()),
+        );
+    }
+
     /// Adds the metrics of the process that accepts connections from clients.
     pub fn accepting_process(
         &mut self,
@@ -236,6 +249,14 @@ impl Metrics {
         log_lines_lost: u64,
         started: Option<SystemTime>,
     ) {
+        let help = "The version of the server, as a label of the value 1.";
+        let labels = format!(
+            "version=\"{}\",os=\"{}\",arch=\"{}\"",
+            env!("CARGO_PKG_VERSION"),
+            std::env::consts::OS,
+            std::env::consts::ARCH
+        );
+        self.family("build_info", "gauge", help).value("build_info", &labels, 1);
         let help = "Lines of the access log, of messages and of the workers' output that were \
                     dropped because the output failed or was too slow.";
         self.family("log_lines_lost_total", "counter", help).value(

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-use rookery_error::Reports;
+use rookery_error::Kind as _;
 use rookery_exchange::{Exchange, ListenerId};
 use rookery_server::{LivenessProbe, Rejection, output};
 use rookery_system::signals::with_signals_blocked;
@@ -61,24 +61,15 @@ impl Lifecycle {
 /// reports on workers.
 const STATES: [&str; 3] = ["starting", "ready", "draining"];
 
-/// The inputs of a status report, which other components of the server keep up to date.
-#[derive(Debug)]
-pub struct StandaloneInputs {
-    /// The scoreboard, which is the memory to which R's thread writes what it is doing.
-    pub scoreboard: Arc<SharedScoreboard>,
-    /// The counts of the requests that the server rejected, by reason.
-    pub reports: Arc<Reports<Rejection>>,
-    /// The maximum number of requests that wait for R.
-    pub queue_limit: usize,
-}
-
 /// The status of an R process that serves without a supervisor.
 #[derive(Debug)]
 pub struct Standalone {
     about: Mutex<ServerInfo>,
     started: SystemTime,
-    seen: Mutex<StandaloneInputs>,
+    /// The memory to which R's thread writes what it is doing.
     scoreboard: Arc<SharedScoreboard>,
+    /// The maximum number of requests that wait for R.
+    queue_limit: Counter,
     course: AtomicU8,
     listening: Mutex<Vec<(ListenerId, Vec<LivenessProbe>)>>,
     /// The time at which the server's I/O threads were last found to make progress, in nanoseconds
@@ -101,12 +92,16 @@ impl Standalone {
     ///
     /// # Errors
     /// Returns the system's error if the thread cannot be started.
-    pub fn new(about: ServerInfo, seen: StandaloneInputs) -> std::io::Result<Arc<Standalone>> {
+    pub fn new(
+        about: ServerInfo,
+        scoreboard: Arc<SharedScoreboard>,
+        queue_limit: usize,
+    ) -> std::io::Result<Arc<Standalone>> {
         let one = Arc::new(Standalone {
             about: Mutex::new(about),
             started: SystemTime::now(),
-            scoreboard: Arc::clone(&seen.scoreboard),
-            seen: Mutex::new(seen),
+            scoreboard,
+            queue_limit: Counter::default(),
             course: AtomicU8::new(Lifecycle::Starting as u8),
             listening: Mutex::default(),
             heard: AtomicU64::new(now()),
@@ -118,6 +113,7 @@ impl Standalone {
             errors: RecentErrors::default(),
             profile_folder: Mutex::default(),
         });
+        one.set_queue_limit(queue_limit);
         let watched = Arc::downgrade(&one);
         // The thread runs no signal handlers, like the server's threads.
         let watching = with_signals_blocked(|| {
@@ -150,11 +146,10 @@ impl Standalone {
         &self.scoreboard
     }
 
-    /// Makes the status show the counts of rejected requests and the queue limit of a new server,
-    /// which replaces the previous server in this process.
-    pub fn look_at(&self, reports: Arc<Reports<Rejection>>, queue_limit: usize) {
-        let mut seen = lock(&self.seen);
-        (seen.reports, seen.queue_limit) = (reports, queue_limit);
+    /// Sets the maximum number of requests that wait for R, which a new server in this process may
+    /// change.
+    pub fn set_queue_limit(&self, queue_limit: usize) {
+        self.queue_limit.set(queue_limit as u64);
     }
 
     // ---- phase and listeners ----
@@ -296,7 +291,7 @@ impl StatusSource for Standalone {
             "state": self.course().name(),
             "wanted": { "workers": 1, "spares": 0 },
             "connections": self.connections.get(),
-            "queue": { "length": process.queued, "limit": lock(&self.seen).queue_limit },
+            "queue": { "length": process.queued, "limit": self.queue_limit.get() },
             "workers": [process.json()],
             "route_buckets": HISTOGRAM_BOUNDS,
             "routes": routes_json(&self.routes()),
@@ -326,7 +321,7 @@ impl StatusSource for Standalone {
             about.address,
             format_count(self.connections.get() as usize, "connection"),
             format_count(process.queued as usize, "request"),
-            lock(&self.seen).queue_limit,
+            self.queue_limit.get(),
             process.requests,
             process.in_flight,
             format_count(process.sessions as usize, "session"),
@@ -339,15 +334,15 @@ impl StatusSource for Standalone {
     fn metrics(&self) -> String {
         let mut text = Metrics::default();
         let process = self.process();
-        let RequestCounters { responses, queue_time, upstream_time, request_time, spans } =
+        // The server's I/O thread counts its rejections in the scoreboard.
+        let rejections = &self.scoreboard.request_counters().rejections;
+        let RequestCounters { responses, queue_time, upstream_time, request_time, spans, .. } =
             &self.counters;
         text.requests(responses, queue_time, upstream_time, request_time);
         text.gauge("queue_length", "Requests that wait for R.", process.queued);
-        let (limit, refused) = {
-            let seen = lock(&self.seen);
-            (seen.queue_limit, seen.reports.count(Rejection::Busy))
-        };
-        text.gauge("queue_limit", "Maximum number of requests that may wait for R.", limit);
+        let refused = rejections.read()[Rejection::Busy.index()];
+        let help = "Maximum number of requests that may wait for R.";
+        text.gauge("queue_limit", help, self.queue_limit.get());
         text.family(
             "queue_rejected_total",
             "counter",
@@ -362,6 +357,7 @@ impl StatusSource for Standalone {
             STATES.map(|state| (state, u64::from(state == process.state))),
         );
         text.r_processes(&[process]);
+        text.rejections(rejections);
         text.spans(spans);
         text.routes(&self.routes());
         text.accepting_process(self.connections.get(), output::lines_lost(), Some(self.started));
@@ -431,12 +427,8 @@ mod tests {
 
     fn one() -> Arc<Standalone> {
         let (scoreboard, _) = SharedScoreboard::create().unwrap();
-        let seen = StandaloneInputs {
-            scoreboard: Arc::new(scoreboard),
-            reports: Arc::default(),
-            queue_limit: 7,
-        };
-        Standalone::new(ServerInfo { target: "/app".into(), address: String::new() }, seen).unwrap()
+        let about = ServerInfo { target: "/app".into(), address: String::new() };
+        Standalone::new(about, Arc::new(scoreboard), 7).unwrap()
     }
 
     fn probes(one: &Standalone) -> [bool; 3] {
@@ -541,7 +533,7 @@ mod tests {
             "upstream_seconds_sum 0.005",
             "request_seconds_sum 0.007",
             "requests_total{class=\"4xx\"} 1",
-            "worker_requests{slot=\"0\"} 1",
+            "worker_requests_total{slot=\"0\"} 1",
             "queue_limit 7",
         ] {
             assert!(text.contains(&format!("\nrookery_{line}\n")), "{line}: {text}");

@@ -141,6 +141,33 @@ impl SpanCounters {
     }
 }
 
+/// The maximum number of reasons for which a server rejects requests and connections.
+pub const MAX_REJECTIONS: usize = 32;
+
+/// The number of rejections by a server for each reason. The reasons are numbered from 0.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct RejectionCounters([Counter; MAX_REJECTIONS]);
+
+impl RejectionCounters {
+    /// Counts `n` rejections. A reason of [`MAX_REJECTIONS`] or higher is not counted.
+    pub fn add(&self, reason: usize, n: u64) {
+        if let Some(counter) = self.0.get(reason) {
+            counter.add(n);
+        }
+    }
+
+    /// Adds the counts of another set of counters to this one.
+    pub fn add_all(&self, other: &RejectionCounters) {
+        self.0.iter().zip(&other.0).for_each(|(count, more)| count.add(more.get()));
+    }
+
+    /// Returns the number of rejections for each reason.
+    pub fn read(&self) -> [u64; MAX_REJECTIONS] {
+        std::array::from_fn(|at| self.0[at].get())
+    }
+}
+
 /// Metrics of the requests that an application has responded to: the number of responses by class
 /// of status code, and histograms of the times in the queue, in the application and in total.
 #[derive(Debug, Default)]
@@ -158,6 +185,9 @@ pub struct RequestCounters {
     pub request_time: Histogram,
     /// The spans of the process, most of which belong to requests.
     pub spans: SpanCounters,
+    /// The number of requests and connections that the server has rejected, by reason. The server's
+    /// I/O thread counts them.
+    pub rejections: RejectionCounters,
 }
 
 impl RequestCounters {
@@ -187,6 +217,7 @@ impl RequestCounters {
     pub fn add_all(&self, other: &RequestCounters) {
         self.responses.add_all(&other.responses);
         self.spans.add_all(&other.spans);
+        self.rejections.add_all(&other.rejections);
         self.queue_time.add_all(&other.queue_time);
         self.upstream_time.add_all(&other.upstream_time);
         self.request_time.add_all(&other.request_time);

@@ -78,8 +78,8 @@ mod worker_environment;
 #[cfg(unix)]
 pub use control_channel::{ControlChannel, MAX_ANNOUNCEMENT_SIZE, Received};
 pub use counters::{
-    Counter, HISTOGRAM_BOUNDS, Histogram, RequestCounters, SPAN_RESULTS, STATUS_CLASSES,
-    SpanCounters, StatusClassCounters,
+    Counter, HISTOGRAM_BOUNDS, Histogram, MAX_REJECTIONS, RejectionCounters, RequestCounters,
+    SPAN_RESULTS, STATUS_CLASSES, SpanCounters, StatusClassCounters,
 };
 pub use error_report::{ErrorReport, MAX_ERROR_REPORT_SIZE};
 #[cfg(unix)]

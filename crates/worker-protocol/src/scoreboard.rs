@@ -24,7 +24,7 @@ use crate::ticket::{MAX_TICKETS, Ticket};
 const MAGIC: u64 = u64::from_le_bytes(*b"Rookery\0");
 
 /// The version of the scoreboard's layout. A worker rejects a scoreboard with another version.
-const VERSION: u32 = 7;
+const VERSION: u32 = 8;
 
 /// The number of machine words for the method and path of a request on the scoreboard.
 const TASK_WORDS: usize = 12;
@@ -113,7 +113,8 @@ pub struct Scoreboard {
     /// sequence number `n`, or `2 * n + 1` if the supervisor has withdrawn that request.
     begun: [AtomicU64; MAX_TICKETS],
     /// Metrics of the requests over connections that this worker has accepted on the public
-    /// listeners. R's thread writes them.
+    /// listeners. R's thread writes them, except for the rejections, which the worker's I/O thread
+    /// writes.
     counters: RequestCounters,
     /// The method and path of the request that R is processing. R's thread writes them.
     task: Line<TextCell<TASK_WORDS>>,
@@ -170,7 +171,7 @@ struct Ios {
 // layout.
 const _: () = {
     const ROUTES_SIZE: usize = 274_976;
-    const REPORTS: usize = 192 + 8 * MAX_TICKETS + 448 + 128 + ROUTES_SIZE;
+    const REPORTS: usize = 192 + 8 * MAX_TICKETS + 704 + 128 + ROUTES_SIZE;
     const STACK: usize = (REPORTS + 144 * MAX_TICKETS).next_multiple_of(64);
     assert!(size_of::<Rs>() == 40 && size_of::<Line<Rs>>() == 64);
     assert!(
@@ -179,14 +180,14 @@ const _: () = {
     assert!(std::mem::offset_of!(Scoreboard, begun) == 192);
     assert!(
         std::mem::offset_of!(Scoreboard, counters) == 192 + 8 * MAX_TICKETS
-            && size_of::<RequestCounters>() == 8 * 56
+            && size_of::<RequestCounters>() == 8 * 88
     );
-    assert!(std::mem::offset_of!(Scoreboard, task) == 192 + 8 * MAX_TICKETS + 448);
+    assert!(std::mem::offset_of!(Scoreboard, task) == 192 + 8 * MAX_TICKETS + 704);
     assert!(
         size_of::<TextCell<TASK_WORDS>>() == 104 && size_of::<Line<TextCell<TASK_WORDS>>>() == 128
     );
     assert!(
-        std::mem::offset_of!(Scoreboard, routes) == 192 + 8 * MAX_TICKETS + 448 + 128
+        std::mem::offset_of!(Scoreboard, routes) == 192 + 8 * MAX_TICKETS + 704 + 128
             && size_of::<RouteTable>() == ROUTES_SIZE
             && size_of::<StoredReport>() == 144
             && align_of::<Scoreboard>() == 64

@@ -105,6 +105,7 @@ pub(crate) fn serve(
         readiness(workers),
     );
     status.tls.clone_from(&tls);
+    status.rejections = Some(Arc::clone(server.reports()));
     status.perform = Some(perform);
     let status = Arc::new(status);
     let admin = start_admin(&status, serve.admin.as_ref(), &given.admin)?;

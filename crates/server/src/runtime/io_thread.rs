@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use rookery_error::Reports;
 use rookery_exchange::{Budget, IoWaker, Link, ListenerId};
 use rookery_system::blocking::BlockingPool;
 use rookery_trace::Tracer;
@@ -22,6 +21,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::commands::{CloseOnDrop, CommandQueue, IoCommand};
+use super::counted_rejections::CountedRejections;
 use super::io_context::IoContext;
 use super::listening::accept_switch::AcceptMode;
 use super::listening::active_listener::ActiveListener;
@@ -33,7 +33,7 @@ use crate::application::application::{Application, MakeApplication};
 use crate::config::Limits;
 use crate::connections::table::ConnectionTable;
 use crate::logging::access_log::pending_record::CurrentLog;
-use crate::rejection::Rejection;
+use crate::rejection::RejectionReports;
 
 /// The number of threads that perform blocking calls on files. More threads would only wait for the
 /// same disk.
@@ -71,7 +71,8 @@ pub(super) struct IoThreadConfig {
     pub(super) limits: Limits,
     pub(super) trim: Option<fn(bool)>,
     pub(super) log: Arc<CurrentLog>,
-    pub(super) reports: Arc<Reports<Rejection>>,
+    pub(super) reports: Arc<RejectionReports>,
+    pub(super) counted: CountedRejections,
     pub(super) budget: Arc<Budget>,
     pub(super) tracer: Option<Arc<Tracer>>,
     pub(super) supervision: Option<Arc<Supervision>>,
@@ -94,6 +95,7 @@ pub(super) fn run(config: IoThreadConfig, commands: &CommandQueue) {
         trim,
         log,
         reports,
+        counted,
         budget,
         tracer,
         supervision,
@@ -133,6 +135,7 @@ pub(super) fn run(config: IoThreadConfig, commands: &CommandQueue) {
     };
     let supervised = supervision.as_ref().map(|supervision| Arc::clone(supervision.scoreboard()));
     let scoreboard = supervised.or(own_scoreboard);
+    counted.set_scoreboard(scoreboard.clone());
     let context =
         IoContext::new(application, limits, trim, (log, tracer), reports, budget, scoreboard);
     IO_CONTEXT.set(Some((Rc::clone(&context), Arc::clone(&commands_available))));

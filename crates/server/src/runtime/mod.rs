@@ -2,6 +2,7 @@
 //! stops and drains listeners.
 
 mod commands;
+mod counted_rejections;
 mod io_context;
 mod io_thread;
 mod listen_error;

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
-use rookery_error::Reports;
 use rookery_exchange::{AppWaker, Budget, Link, ListenerId};
 use rookery_system::signals::with_signals_blocked;
 use rookery_trace::Tracer;
 use rookery_worker_protocol::SharedScoreboard;
 
 use super::commands::{CommandQueue, IoCommand};
+use super::counted_rejections::CountedRejections;
 use super::io_thread::{IoThreadConfig, run};
 use super::listen_error::ListenError;
 use super::listening::socket_group::SocketGroup;
@@ -24,7 +24,7 @@ use crate::connections::memory_budget;
 use crate::http::listener_config::ListenerConfig;
 use crate::logging::access_log::pending_record::CurrentLog;
 use crate::net::listen::ListeningSocket;
-use crate::rejection::Rejection;
+use crate::rejection::RejectionReports;
 
 /// The state that a server and its listeners share: the configuration, the link to the application,
 /// and the handle of the I/O thread.
@@ -33,7 +33,8 @@ pub(super) struct ServerState {
     application: Option<MakeApplication>,
     pub(super) config: Config,
     pub(super) log: Arc<CurrentLog>,
-    pub(super) reports: Arc<Reports<Rejection>>,
+    pub(super) reports: Arc<RejectionReports>,
+    counted: CountedRejections,
     pub(super) budget: Arc<Budget>,
     supervision: OnceLock<Arc<Supervision>>,
     own_scoreboard: Mutex<Option<Arc<SharedScoreboard>>>,
@@ -55,6 +56,7 @@ impl ServerState {
         app_waker: Box<dyn AppWaker>,
         application: Option<MakeApplication>,
     ) -> ServerState {
+        let counted = CountedRejections::default();
         let waiting = memory_budget::message_queue_bytes(&config.limits)
             .min(config.queue.ws_max_receive_queue_size);
         let queue =
@@ -65,7 +67,8 @@ impl ServerState {
             budget: memory_budget::budget(&config.limits),
             config,
             log: Arc::default(),
-            reports: Arc::new(Reports::new()),
+            reports: Arc::new(counted.reports()),
+            counted,
             supervision: OnceLock::new(),
             own_scoreboard: Mutex::default(),
             tracer: Mutex::default(),
@@ -155,6 +158,7 @@ impl ServerState {
             trim: self.config.trim,
             log: Arc::clone(&self.log),
             reports: Arc::clone(&self.reports),
+            counted: self.counted.clone(),
             budget: Arc::clone(&self.budget),
             tracer: self.tracer.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             supervision: self.supervision.get().cloned(),

@@ -2,20 +2,34 @@
 //! format. The metrics of a worker are labelled with the number of its slot (its numbered place). A
 //! replacement takes over the slot of the old worker, so the number of time series does not grow.
 
+use std::collections::BTreeMap;
+
+use rookery_server::{Rejection, RejectionReports};
 use rookery_status::{Metrics, RProcess, RequestCounters};
 
 use super::data::{Process, READY, Report};
 use crate::backend_registry::BackendRegistry;
+use crate::supervise::ExitReason;
 
 /// The names of all states of workers. The number of workers in each state is reported, even if it
 /// is 0.
 const STATES: [&str; 8] =
     ["starting", "warming", "spare", READY, "draining", "stopping", "backing_off", "suspended"];
 
-pub(super) fn of(report: &Report, registry: &BackendRegistry) -> String {
+/// Returns the metrics. `rejections` are those of the front end.
+pub(super) fn of(
+    report: &Report,
+    registry: &BackendRegistry,
+    rejections: Option<&RejectionReports>,
+) -> String {
     let mut text = Metrics::default();
     let counts = &registry.counters;
     let all = answered(report, registry);
+    if let Some(rejections) = rejections {
+        for (index, rejection) in Rejection::all().iter().enumerate() {
+            all.rejections.add(index, rejections.count(*rejection));
+        }
+    }
     text.requests(&all.responses, &counts.queue_time, &counts.upstream_time, &all.request_time);
     let queue = counts.queue.read();
     let own: u64 = report.processes.iter().map(|it| it.backend.load.queue.read().length).sum();
@@ -68,7 +82,7 @@ pub(super) fn of(report: &Report, registry: &BackendRegistry) -> String {
     text.family("worker_exits_total", "counter", "Workers that have ended, by reason.").values(
         "worker_exits_total",
         "reason",
-        report.exits.iter().map(|(reason, count)| (*reason, *count)),
+        by_exit_reason(&report.exits),
     );
     let help = "Seconds from the start of a worker until it is ready.";
     text.family("worker_start_seconds", "summary", help);
@@ -79,8 +93,7 @@ pub(super) fn of(report: &Report, registry: &BackendRegistry) -> String {
         "counter",
         "WebSockets that were lost because their worker ended, by the reason for its end.",
     );
-    let lost = report.sessions_lost.iter().map(|(reason, count)| (*reason, *count));
-    text.values("sessions_lost_total", "reason", lost);
+    text.values("sessions_lost_total", "reason", by_exit_reason(&report.sessions_lost));
     text.family(
         "reconnects_total",
         "counter",
@@ -101,11 +114,23 @@ pub(super) fn of(report: &Report, registry: &BackendRegistry) -> String {
         "result",
         [("done", report.reload.succeeded), ("failed", report.reload.failed)],
     );
-    text.gauge("generation", "Reloads that have been requested.", report.generation);
+    let help =
+        "Number of the current generation of workers. Each requested reload begins the next.";
+    text.gauge("generation", help, report.generation);
+    text.rejections(&all.rejections);
     text.spans(&all.spans);
     text.routes(&super::routes(report, registry));
     text.accepting_process(report.connections as u64, report.log_lines_lost, report.started);
     text.into_text()
+}
+
+/// Returns the counts for all exit reasons of workers, also for those that have not occurred. A
+/// series that began with its first event would show no increase at that event.
+fn by_exit_reason(
+    counts: &BTreeMap<&'static str, u64>,
+) -> impl Iterator<Item = (&'static str, u64)> {
+    let count = |name| (name, counts.get(name).copied().unwrap_or(0));
+    ExitReason::ALL.iter().map(move |reason| count(reason.name()))
 }
 
 /// Returns the request counters of the whole server. They include requests through the front end

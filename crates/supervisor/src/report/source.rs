@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rookery_server::RejectionReports;
 use rookery_server::tls::Tls;
 use rookery_status::{
     Action, HANG_TIMEOUT, NotReady, ProfiledProcess, RecentErrors, ServedCertificate, ServerInfo,
@@ -38,6 +39,8 @@ pub struct SupervisorStatus {
     about: ServerInfo,
     /// The TLS configuration of the server, if it serves HTTPS.
     pub tls: Option<Tls>,
+    /// The rejections by the front end, if they are counted.
+    pub rejections: Option<Arc<RejectionReports>>,
     /// The function that makes the supervisor perform an action, if there is one. It must not
     /// block.
     pub perform: Option<fn(Action)>,
@@ -55,6 +58,7 @@ impl SupervisorStatus {
             readiness: Mutex::new(readiness),
             about,
             tls: None,
+            rejections: None,
             perform: None,
         }
     }
@@ -75,7 +79,8 @@ impl StatusSource for SupervisorStatus {
     }
 
     fn metrics(&self) -> String {
-        metrics::of(&self.registry.report.read(), &self.registry)
+        let rejections = self.rejections.as_deref();
+        metrics::of(&self.registry.report.read(), &self.registry, rejections)
     }
 
     fn not_live(&self) -> Option<&'static str> {

@@ -32,6 +32,7 @@ use crate::backend_registry::BackendRegistry;
 use crate::process::Exit;
 pub use replacing::{MemoryLimit, RecyclePolicy};
 use supervisor::Supervisor;
+pub(crate) use worker::ExitReason;
 
 /// The configuration of a supervisor.
 #[allow(clippy::struct_excessive_bools, reason = "choices that have nothing to do with each other")]

@@ -12,7 +12,6 @@ use rookery_exchange::{AppTimes, Exchange, ListenerId};
 use rookery_server::Config;
 use rookery_status::{
     AdminAddress, AdminHandler, AdminListener, Lifecycle, RunFolder, ServerInfo, Standalone,
-    StandaloneInputs,
 };
 use rookery_worker_protocol::{RState, SharedScoreboard, Ticket};
 
@@ -30,13 +29,9 @@ impl Core {
             .map_err(|error| format!("`admin` is not available: {error}."))?;
         let scoreboard = Arc::new(scoreboard);
         scoreboard.set_own_process();
-        let seen = StandaloneInputs {
-            scoreboard: Arc::clone(&scoreboard),
-            reports: Arc::clone(self.server().reports()),
-            queue_limit: self.config().queue.max_queued_requests,
-        };
+        let queue_limit = self.config().queue.max_queued_requests;
         let about = ServerInfo { target, address: String::new() };
-        let one = Standalone::new(about, seen)
+        let one = Standalone::new(about, Arc::clone(&scoreboard), queue_limit)
             .map_err(|error| format!("A thread cannot be started: {error}."))?;
         let handler =
             AdminHandler::new(Arc::clone(&one) as Arc<_>).map_err(|error| error.to_string())?;
@@ -69,7 +64,7 @@ impl Core {
     pub(crate) fn observe_server(&self, config: &Config) {
         if let Some(AdminServer { one, .. }) = &self.admin {
             self.server().set_scoreboard(Some(Arc::clone(one.scoreboard())));
-            one.look_at(Arc::clone(self.server().reports()), config.queue.max_queued_requests);
+            one.set_queue_limit(config.queue.max_queued_requests);
         }
     }
 

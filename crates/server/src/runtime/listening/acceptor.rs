@@ -16,6 +16,7 @@ use crate::net::accepted_socket::AcceptedSocket;
 use crate::net::descriptor;
 use crate::net::tls::certificate_store::Tls;
 use crate::net::watched_socket::WatchedSocket;
+use crate::rejection::Rejection;
 use crate::runtime::io_context::IoContext;
 
 /// The time for which a listener pauses accepting after file descriptors or memory have run out.
@@ -131,7 +132,10 @@ fn admit(
     let counted = match accepted.remote() {
         Some(remote) if limits.max_connections_per_ip < usize::MAX => {
             match context.connections_per_ip.admit(remote.ip(), limits.max_connections_per_ip) {
-                None => return accepted.reject(refusal(TOO_MANY_FROM_IP)),
+                None => {
+                    context.http.report(Rejection::TooManyFromIp);
+                    return accepted.reject(refusal(TOO_MANY_FROM_IP));
+                }
                 admitted => admitted,
             }
         }
@@ -140,6 +144,7 @@ fn admit(
     let has_memory = connections.admit(Share::Connections, 0, connection_bytes(tls.is_some()));
     let is_full = connections.len() >= limits.max_connections;
     if (is_full || !has_memory) && !connections.free_slot() {
+        context.http.report(Rejection::TooManyConnections);
         return accepted.reject(refusal(SERVER_FULL));
     }
     let (transport, addresses) = accepted.into_transport(counted, tls)?;

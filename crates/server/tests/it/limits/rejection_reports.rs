@@ -33,6 +33,7 @@ use Told::{Alert, CloseCode, Closed, Dropped, Over2, Status};
 /// Returns the limits, and the bytes by which a client causes each rejection. Bytes that concern a
 /// WebSocket are sent after its handshake. A rejection without a row is a compile error, because
 /// the length of the array is the number of rejections.
+#[allow(clippy::too_many_lines, reason = "a table with a row for each rejection")]
 fn rows() -> [(Rejection, Limits, Vec<u8>, Told); <Rejection as Kind>::COUNT] {
     let usual = Limits::default;
     let soon = Duration::from_secs(20);
@@ -151,6 +152,19 @@ fn rows() -> [(Rejection, Limits, Vec<u8>, Told); <Rejection as Kind>::COUNT] {
         (Rejection::Protocol, usual(), over_two(END_HEADERS, &tunnel), Over2(Some(501))),
         (Rejection::Elsewhere, usual(), get("Host: a\r\n"), Status(421)),
         (Rejection::TlsOnPlain, usual(), vec![22, 3, 1, 0, 4, 1, 0, 0, 0], Closed),
+        // These connections are rejected before the server reads.
+        (
+            Rejection::TooManyConnections,
+            Limits { max_connections: 0, ..usual() },
+            Vec::new(),
+            Status(503),
+        ),
+        (
+            Rejection::TooManyFromIp,
+            Limits { max_connections_per_ip: 0, ..usual() },
+            Vec::new(),
+            Status(503),
+        ),
     ]
 }
 

@@ -321,8 +321,15 @@ fn metrics_count_requests_of_the_front_end_and_of_workers_that_have_ended() {
     let count = || admin.metric("rookery_requests_total{class=\"4xx\"}").unwrap().to_string();
     assert_eq!(count(), "7");
     assert!(admin.metric("rookery_request_seconds_count").unwrap() >= 7.0);
+    // The worker itself rejects this request, which has no Host header.
+    let rejected = || admin.metric("rookery_rejections_total{reason=\"invalid_host\"}").unwrap();
+    assert_eq!(rejected().to_string(), "0");
+    client.send("GET / HTTP/1.1\r\n\r\n");
+    assert_eq!(client.response().unwrap().status, 400);
+    wait_until("it has been counted", || rejected().to_string() == "1");
     send_signal(pid, libc::SIGKILL);
     assert!(!client.fill());
+    wait_until("the count survives the worker", || rejected().to_string() == "1");
     assert_eq!(running.get("/status/404").status, 404);
     wait_until("it has been counted", || count() == "8");
 }

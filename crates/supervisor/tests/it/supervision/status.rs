@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rookery_server::Rejection;
 use rookery_supervisor::{Outcome, ReadinessPolicy, SupervisorCommand, Timeouts};
 use rookery_test_support::wait_until;
 
@@ -33,6 +34,44 @@ fn the_documentation_lists_every_metric_and_no_other() {
     // This metric exists only once the supervisor has started.
     named.retain(|name| *name != "start_time_seconds");
     assert_eq!(named, told);
+}
+
+#[test]
+fn counters_start_at_zero_for_every_reason() {
+    let admin = Admin::of_registry(&Arc::default());
+    for name in [
+        "requests_total{class=\"5xx\"}",
+        "queue_rejected_total{reason=\"full\"}",
+        "rejections_total{reason=\"body_too_large\"}",
+        "worker_exits_total{reason=\"crash\"}",
+        "worker_exits_total{reason=\"oom\"}",
+        "sessions_lost_total{reason=\"stuck\"}",
+        "reloads_total{result=\"failed\"}",
+    ] {
+        assert_eq!(admin.metric(&format!("rookery_{name}")), Some(0.0), "{name}");
+    }
+}
+
+#[test]
+fn the_names_of_counters_and_only_of_counters_end_with_total() {
+    let text = Admin::of_registry(&Arc::default()).get("/metrics").text();
+    for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+        let (name, kind) = line.split_once(' ').unwrap();
+        assert_eq!(name.ends_with("_total"), kind == "counter", "{line}");
+    }
+    let info = text.lines().find(|line| line.starts_with("rookery_build_info{")).unwrap();
+    assert!(info.contains(concat!("version=\"", env!("CARGO_PKG_VERSION"), "\"")), "{info}");
+    assert!(info.ends_with("} 1"), "{info}");
+}
+
+#[test]
+fn the_documentation_lists_every_reason_of_a_rejection() {
+    let page = include_str!("../../../../../docs/metrics.md");
+    let section = page.split_once("\n## Rejections\n").unwrap().1.split_once("\n## ").unwrap().0;
+    let documented: Vec<&str> =
+        section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+    let reasons: Vec<&str> = Rejection::all().iter().map(|rejection| rejection.name()).collect();
+    assert_eq!(documented, reasons);
 }
 
 #[test]
