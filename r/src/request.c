@@ -60,8 +60,7 @@ static struct sameness bind_headers(SEXP req, const struct rk_event* event) {
         default:
             break;
         }
-        is_same.names = is_same.names && header->symbol == last_symbols[i] &&
-            !header->has_underscore;
+        is_same.names = is_same.names && header->symbol == last_symbols[i];
         is_same.values = is_same.values && is_same.names && was_cached;
         UNPROTECT(1);
     }
@@ -84,7 +83,7 @@ static SEXP headers_vector(const struct rk_event* event, bool has_last_names) {
             SET_STRING_ELT(names, i, header_name(header));
         }
         // A value that is too long for the cache would never compare as equal.
-        is_cacheable = is_cacheable && was_cached && !header->has_underscore;
+        is_cacheable = is_cacheable && was_cached;
         if (i < LAST_MAX) {
             last_symbols[i] = header->symbol;
         }

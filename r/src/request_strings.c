@@ -136,7 +136,7 @@ SEXP header_symbol(const struct rk_header* header) {
 
 // Returns the lower-case name for HEADERS.
 SEXP header_name(const struct rk_header* header) {
-    if (header->symbol < 0 || header->has_underscore) {
+    if (header->symbol < 0) {
         return make_char(header->name);
     }
     SEXP known = VECTOR_ELT(name_chars, header->symbol);

@@ -22,11 +22,9 @@ struct rk_bytes {
 
 struct rk_header {
     struct rk_bytes name;  // lower case
-    struct rk_bytes cgi;   // its CGI name, HTTP_X_NAME
+    struct rk_bytes cgi;   // its CGI name, HTTP_X_NAME; empty if the name contains a `_`
     struct rk_bytes value;
     int32_t symbol;        // index in the caches of symbols and values; -1: not to be interned
-    // whether another header may have the same HTTP_* name, as `a_b` and `a-b` do
-    int32_t has_underscore;
 };
 
 enum rk_kind {

@@ -37,9 +37,14 @@ impl Exchange {
                 known,
             }
         } else {
-            let cgi = self.arena.alloc_slice_fill(PREFIX.len() + name.len(), 0u8);
-            write_cgi(name, cgi);
-            let cgi = ArenaSlice::of(cgi);
+            // With a CGI name, a client's `X_User` could be mistaken for the `X-User` of a proxy.
+            let cgi = if name.contains(&b'_') {
+                ArenaSlice::EMPTY
+            } else {
+                let cgi = self.arena.alloc_slice_fill(PREFIX.len() + name.len(), 0u8);
+                write_cgi(name, cgi);
+                ArenaSlice::of(cgi)
+            };
             StoredHeader { name: self.keep(name), cgi, value, known: UNKNOWN }
         };
         self.headers.push(header);

@@ -34,6 +34,9 @@ fn headers_are_sorted_and_joined() {
             &[("x-b", "1"), ("x-a", "2"), ("x-b", "3"), ("host", "h")],
             &[("HTTP_HOST", "h"), ("HTTP_X_A", "2"), ("HTTP_X_B", "1,3")],
         ),
+        // A name with an underscore has no CGI name.
+        (&[("x_user", "eve"), ("x-user", "ada")], &[("HTTP_X_USER", "ada"), ("", "eve")]),
+        (&[("x_user", "eve"), ("_", "1")], &[("", "1"), ("", "eve")]),
     ];
     for (lines, expected) in table {
         assert_eq!(head(lines), pairs(expected), "{lines:?}");

@@ -5,9 +5,7 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use rookery_exchange::{
-    BodySource, Command, Event, Exchange, HeaderLine, KNOWN_HEADERS, MessageKind, Payload,
-};
+use rookery_exchange::{BodySource, Command, Event, Exchange, HeaderLine, MessageKind, Payload};
 use rookery_worker_protocol::RState;
 
 use crate::core::{self, Core};
@@ -119,22 +117,16 @@ const BODY_CHUNK: i32 = 10;
 const BODY_END: i32 = 11;
 
 /// Returns the index of R's symbol for the CGI name of a header, such as `HTTP_X_NAME`. Returns -1
-/// if the header has no symbol; it is then only in `req$HEADERS`. `has_underscore` is whether its
-/// name contains a `_`.
-fn symbol(
-    names: &mut HeaderNames,
-    before: &[Header],
-    header: &HeaderLine<'_>,
-    has_underscore: bool,
-) -> i32 {
+/// if the header has no symbol; it is then only in `req$HEADERS`.
+fn symbol(names: &mut HeaderNames, before: &[Header], header: &HeaderLine<'_>) -> i32 {
     if let Some(known) = header.known {
         return i32::from(known);
     }
+    if header.cgi.is_empty() {
+        return -1;
+    }
     let previous = before.last().map_or(-1, |header| header.symbol);
     match names.intern_after(previous, header.cgi) {
-        Interned::Index(index) if has_underscore && has_same_symbol(before, header.cgi, index) => {
-            -1
-        }
         Interned::Index(index) => index,
         Interned::FirstRefused => {
             crate::write_log_line(&format!(
@@ -146,16 +138,6 @@ fn symbol(
         }
         Interned::Refused => -1,
     }
-}
-
-/// Returns true if an earlier header of the same request (in `before`) already uses the symbol of
-/// the CGI name `cgi`. `index` is the index of this symbol. For example, `x-a` and `x_a` have the
-/// same CGI name `HTTP_X_A`. Only the first of them in the sorted headers, `x-a`, gets the symbol,
-/// so a client's `x_a` cannot replace the `x-a` of a proxy.
-fn has_same_symbol(before: &[Header], cgi: &[u8], index: i32) -> bool {
-    let known = KNOWN_HEADERS.iter().position(|known| known.cgi.as_bytes() == cgi);
-    let known = known.and_then(|known| i32::try_from(known).ok());
-    before.iter().any(|other| other.symbol == index || Some(other.symbol) == known)
 }
 
 impl Core {
@@ -172,14 +154,12 @@ impl Core {
         event.token = exchange.take_app_token();
         self.headers.clear();
         for header in exchange.headers() {
-            let has_underscore = header.known.is_none() && header.name.contains(&b'_');
-            let symbol = symbol(&mut self.names, &self.headers, &header, has_underscore);
+            let symbol = symbol(&mut self.names, &self.headers, &header);
             self.headers.push(Header {
                 name: Bytes::of(header.name),
                 cgi: Bytes::of(header.cgi),
                 value: Bytes::of(header.value),
                 symbol,
-                has_underscore: i32::from(has_underscore),
             });
         }
         event.headers = self.headers.as_ptr();
@@ -518,8 +498,9 @@ mod tests {
             );
         }
     }
+
     #[test]
-    fn a_header_name_with_underscores_does_not_replace_one_with_hyphens() {
+    fn a_header_name_with_an_underscore_gets_no_symbol() {
         let mut exchange = Exchange::new();
         exchange.begin(1, 1, 0);
         exchange.set_request_line(b"GET", b"/", rookery_exchange::Version::Http11);
@@ -540,16 +521,14 @@ mod tests {
         exchange.end_head(None, None, false);
         let (mut names, mut shown, mut bound) = (HeaderNames::new(), Vec::new(), Vec::new());
         for header in exchange.headers() {
-            let has_underscore = header.name.contains(&b'_');
-            let symbol = symbol(&mut names, &shown, &header, has_underscore);
+            let symbol = symbol(&mut names, &shown, &header);
             let text = Bytes::of(header.name);
-            shown.push(Header { name: text, cgi: text, value: text, symbol, has_underscore: 0 });
+            shown.push(Header { name: text, cgi: text, value: text, symbol });
             if symbol >= 0 {
                 bound.push(String::from_utf8(header.name.to_vec()).unwrap());
             }
         }
-        // A header with `_` binds no name that another header has.
-        assert_eq!(bound, ["content_type", "host", "only_one", "x-a-b", "x-c", "x-forwarded-for"]);
+        assert_eq!(bound, ["host", "x-a-b", "x-c", "x-forwarded-for"]);
         assert_eq!(shown.len(), lines.len());
     }
 }

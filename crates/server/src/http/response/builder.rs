@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH,
-    CONTENT_TYPE, RETRY_AFTER, STRICT_TRANSPORT_SECURITY,
+    CONTENT_TYPE, RETRY_AFTER, STRICT_TRANSPORT_SECURITY, TRANSFER_ENCODING,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use hyper::ext::ReasonPhrase;
@@ -133,10 +133,15 @@ pub(crate) fn build(
     let Ok(status) = StatusCode::from_u16(exchange.response().status()) else {
         return reject(context, headers, Rejection::Application);
     };
+    let is_stream = matches!(exchange.response().body(), AppBody::Stream(_));
     // hyper obeys this header itself, but a stream that continues without hyper needs to know.
     let requests_close =
         || headers.get_all(CONNECTION).iter().any(|value| has_token(value.as_bytes(), b"close"));
-    let is_last = matches!(exchange.response().body(), AppBody::Stream(_)) && requests_close();
+    let is_last = is_stream && requests_close();
+    // hyper closes the connection after a request with both Transfer-Encoding and Content-Length
+    // (RFC 9112, 6.1), and removes its Content-Length. Only hyper can therefore decide whether the
+    // connection may be reused after a request with a Transfer-Encoding.
+    let needs_hyper = is_stream && headers.contains_key(TRANSFER_ENCODING);
     headers.clear();
     let mut framing =
         Framing { closes: context.connection.closes_after_response(), declared_length: None };
@@ -200,7 +205,8 @@ pub(crate) fn build(
                 // Over HTTP/1.0, a body without a length ends when the connection closes.
                 let is_old = exchange.version() == rookery_exchange::Version::Http10;
                 framing.closes |= is_old && stream.length().is_none();
-                if !is_old && stream.length().is_none() && !context.connection.is_http2_stream() {
+                let is_chunked = !is_old && stream.length().is_none();
+                if is_chunked && !needs_hyper && !context.connection.is_http2_stream() {
                     stream.set_detachable(if framing.closes || is_last {
                         Detachable::Close
                     } else {

@@ -4,13 +4,14 @@
 use std::time::Duration;
 
 use rookery_exchange::Exchange;
-use rookery_server::{Limits, Rejection};
+use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
+use rookery_server::{Config, Limits, ListenerConfig, Rejection};
 
 use crate::support::http2::{
     END_HEADERS, END_STREAM, GET, Heard, Peer, block, code, frame, kind, ordinary, post,
 };
 use crate::support::tls::app;
-use crate::support::{App, TEST_TIMEOUT, hello, in_own_process};
+use crate::support::{App, TEST_TIMEOUT, echo, hello, in_own_process};
 
 /// Responds with the number of lines of certain headers that the application sees, and the size of
 /// the body.
@@ -248,4 +249,46 @@ fn a_413_has_one_name() {
         assert_eq!(reply.head.lines().next(), Some("HTTP/1.1 413 Content Too Large"));
         assert_eq!(reply.body, body);
     }
+}
+
+#[test]
+fn a_request_with_both_framings_is_the_last_one_on_every_path() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("small"), "small").unwrap();
+    let files = StaticFiles::new();
+    let path = StaticPath { path: dir.path().into(), overrides: Overrides::default() };
+    files.set([("/s".to_owned(), path)]).unwrap();
+    let limits = Limits { max_body_size: 100, ..Limits::default() };
+    let app = App::with(
+        Config { limits, ..Config::default() },
+        ListenerConfig { files, ..ListenerConfig::default() },
+        echo(hello),
+    );
+    let smuggled = "GET /smuggled HTTP/1.1\r\nHost: victim\r\n\r\n";
+    let body = "0\r\n\r\n".to_owned() + smuggled;
+    let long = "99\r\n".to_owned() + &"x".repeat(0x99) + "\r\n" + &body;
+    let length = format!("Content-Length: {}\r\n", body.len());
+    let chunked = "Transfer-Encoding: chunked\r\n";
+    let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                   Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
+    let keep_alive = "Connection: keep-alive\r\n";
+    for fields in [length.clone() + chunked, chunked.to_owned() + &length] {
+        for (line, more, body, expected) in [
+            ("POST / HTTP/1.1", "", &body, 200),
+            ("POST / HTTP/1.1", keep_alive, &body, 200),
+            ("POST / HTTP/1.1", "Host: b\r\n", &body, 400),
+            ("POST / HTTP/1.1", "", &long, 413),
+            ("GET / HTTP/1.1", upgrade, &body, 200),
+            // Static paths refuse requests with a body.
+            ("GET /s/small HTTP/1.1", "", &body, 400),
+            ("POST / HTTP/1.0", keep_alive, &body, 400),
+        ] {
+            let mut client = app.connect();
+            client.send(format!("{line}\r\nHost: a\r\n{more}{fields}\r\n{body}"));
+            assert_eq!(client.response().unwrap().status, expected, "{line} {more}");
+            assert!(client.wait_for_close(), "{line} {more}");
+        }
+    }
+    let log = app.log.lock().unwrap();
+    assert!(!log.iter().any(|line| line.contains("smuggled")), "{log:?}");
 }

@@ -9,9 +9,10 @@ use rookery_exchange::{ChunkAdmission, Command, Event, Exchange, Payload, Stream
 use rookery_server::{Config, Limits, ListenerConfig};
 
 use super::{
-    GET, PULLED, PUSHED, ask, departures, ends_with, ok, pulling, pushing, read_to, streaming, ten,
+    GET, Open, PULLED, PUSHED, ask, departures, ends_with, ok, pulling, pushing, read_to,
+    streaming, ten,
 };
-use crate::support::{App, wait_until};
+use crate::support::{App, TEST_TIMEOUT, wait_until};
 
 #[test]
 fn a_pipelined_request_waits_for_the_end_of_a_stream() {
@@ -191,6 +192,45 @@ fn nothing_is_waited_for_where_the_length_is_none() {
         }));
         assert_eq!(client.get("/plain").status, 200);
         app.await_event("departed Done");
+    }
+}
+
+#[test]
+fn a_request_with_both_framings_closes_the_connection() {
+    let smuggled = "GET /plain HTTP/1.1\r\nHost: victim\r\n\r\n";
+    let body = "1\r\nx\r\n0\r\n\r\n".to_owned() + smuggled;
+    let length = format!("Content-Length: {}\r\n", body.len());
+    let chunked = "Transfer-Encoding: chunked\r\n";
+    for (rules, head) in
+        [(PUSHED, ok as fn(&mut Exchange)), (PULLED, ok), (PUSHED, ten), (PULLED, ten)]
+    {
+        let give = |open: &Open, n| match n {
+            0..10 => {
+                open.give("x");
+            }
+            _ => open.end(),
+        };
+        let (app, opened) = streaming(Config::default(), rules, head, Box::new(give));
+        for fields in [length.clone() + chunked, chunked.to_owned() + &length] {
+            for (method, path) in [("POST", "/"), ("HEAD", "/"), ("POST", "/plain")] {
+                let mut client = app.connect();
+                client.send(format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n{body}"));
+                if path == "/" && !rules.is_pulled {
+                    let open = opened.recv_timeout(TEST_TIMEOUT).unwrap();
+                    for _ in 0..10 {
+                        // The server writes each chunk by itself, and the later ones without hyper
+                        // where it may.
+                        app.advance(Duration::ZERO);
+                        open.give("x");
+                    }
+                    open.end();
+                }
+                let (bytes, _) = client.read_to_end();
+                let text = String::from_utf8_lossy(&bytes).into_owned();
+                assert_eq!(text.matches("HTTP/1.1 ").count(), 1, "{method} {path} {text}");
+                assert!(text.contains("\r\nConnection: close\r\n"), "{method} {path} {text}");
+            }
+        }
     }
 }
 

@@ -17,7 +17,6 @@ pub(crate) struct Header {
     pub(crate) cgi: Bytes,
     pub(crate) value: Bytes,
     pub(crate) symbol: i32,
-    pub(crate) has_underscore: i32,
 }
 
 /// The names of request headers that have become R symbols. Each has an index, which is the number
