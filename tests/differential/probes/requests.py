@@ -12,6 +12,7 @@ TARGETS = [
     "/a<b>", "/a`b", "/static\\index.html", "/a[b]", "/?", "/??", "/=&", "/a//b//", "/%E2%82%AC", "*", "http://foo.com/env",
     "http://foo.com", "http://foo.com/env?x=1", "https://foo.com/a", "HTTP://foo.com/a", "http://u:p@foo.com:8/a",
     "env", "", "?x", "#x", "ftp://foo/a", "foo.com:80", "/a b", "/a\tb", "/\x7f", "/\x01",
+    "/a?{\"b\": \"c\"}", "/a?{\"b\":[\"<c>\",1]}", "/a?x=\"<>{}|^`\\'[]y", "/a?<#>", "/a?\tb", "/a?\x7f",
 ]
 
 VERSIONS = ["HTTP/1.1", "HTTP/1.0", "HTTP/0.9", "HTTP/1.2", "HTTP/1.9", "HTTP/2.0", "HTTP/2", "HTTP/3.0", "HTTP/1", "HTTP/11.1",

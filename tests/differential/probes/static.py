@@ -8,7 +8,7 @@ from wire import Wire
 
 SINCE_THEN = "Tue, 14 Nov 2023 22:13:20 GMT"
 BEFORE = "Mon, 13 Nov 2023 22:13:20 GMT"
-AFTER = "Wed, 15 Nov 2023 22:13:20 GMT"
+AFTER = "Fri, 01 Jan 2100 00:00:00 GMT"
 
 WHOLE = "logged(staticPaths = list(`/s` = DIR))"
 FALLING = "logged(staticPaths = list(`/s` = staticPath(DIR, fallthrough = TRUE)))"

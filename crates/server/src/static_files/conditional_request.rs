@@ -25,12 +25,14 @@ pub(crate) struct Conditions {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Representation<'a> {
     /// The value of the file's `ETag` header, with its quotes, and with `W/` if the tag is weak.
-    pub(crate) etag: &'a [u8],
-    /// The time when the file was last modified, in seconds since 1970, or `None` if an HTTP date
-    /// cannot represent it.
-    pub(crate) modified: Option<u64>,
-    /// True if the file was last modified so long ago that a further modification would certainly
-    /// change its modification time.
+    /// `None` if the file has no tag.
+    pub(crate) etag: Option<&'a [u8]>,
+    /// The time when the content or the attributes of the file last changed, in seconds since 1970.
+    /// `None` if the file system does not record it, or if an HTTP date cannot represent it. The
+    /// value of `Last-Modified` may be earlier, because programs can set it.
+    pub(crate) changed: Option<u64>,
+    /// True if the file last changed so long ago that a further change would certainly change its
+    /// times.
     pub(crate) is_settled: bool,
     /// The length of the file in bytes.
     pub(crate) len: u64,
@@ -86,17 +88,17 @@ impl Conditions {
     /// Decides which response a request for an existing file gets, in the order of RFC 9110,
     /// section 13.2.2.
     pub(crate) fn evaluate(&self, representation: &Representation<'_>) -> Outcome {
-        let is_meant = match (&self.matches, self.unmodified_since, representation.modified) {
+        let is_meant = match (&self.matches, self.unmodified_since, representation.changed) {
             (Some(tags), _, _) => any_tag_matches(tags, representation.etag, Comparison::Strong),
-            (None, Some(since), Some(modified)) => modified <= since,
+            (None, Some(since), Some(changed)) => changed <= since,
             _ => true,
         };
         if !is_meant {
             return Outcome::Failed;
         }
-        let unmodified = match (&self.none_match, self.modified_since, representation.modified) {
+        let unmodified = match (&self.none_match, self.modified_since, representation.changed) {
             (Some(tags), _, _) => any_tag_matches(tags, representation.etag, Comparison::Weak),
-            (None, Some(since), Some(modified)) => modified <= since,
+            (None, Some(since), Some(changed)) => changed <= since,
             _ => false,
         };
         if unmodified {
@@ -117,10 +119,10 @@ impl Conditions {
         match &self.if_range {
             None => true,
             Some(IfRange::Date(date)) => {
-                representation.is_settled && representation.modified == Some(*date)
+                representation.is_settled && representation.changed == Some(*date)
             }
             Some(IfRange::Never) => false,
-            Some(IfRange::Tag(tag)) => **tag == *representation.etag,
+            Some(IfRange::Tag(tag)) => Some(&**tag) == representation.etag,
         }
     }
 }
@@ -215,12 +217,13 @@ enum Comparison {
 
 /// Returns true if `etag` is in a comma-separated list of entity tags (RFC 9110, 13.1.1 and
 /// 13.1.2). The list is read up to the first syntax error.
-fn any_tag_matches(list: &[u8], etag: &[u8], comparison: Comparison) -> bool {
+fn any_tag_matches(list: &[u8], etag: Option<&[u8]>, comparison: Comparison) -> bool {
     let list = list.trim_ascii();
     if list == b"*" {
         return true;
     }
     let is_strong = |tag: &[u8]| !tag.starts_with(b"W/");
+    let Some(etag) = etag else { return false };
     let Some((wanted, _)) = opaque_tag(etag) else { return false };
     let mut rest = list;
     while let Some((tag, tail)) = opaque_tag(rest) {
@@ -260,8 +263,8 @@ mod tests {
     use super::*;
 
     const FILE: Representation<'static> = Representation {
-        etag: b"\"t-1\"",
-        modified: Some(784_111_777),
+        etag: Some(b"\"t-1\""),
+        changed: Some(784_111_777),
         is_settled: true,
         len: 100,
     };
@@ -313,7 +316,7 @@ mod tests {
     #[test]
     fn a_range_is_ignored_unless_if_range_matches_strongly() {
         let date = "Sun, 06 Nov 1994 08:49:37 GMT";
-        let weak = Representation { etag: b"W/\"t-1\"", is_settled: false, ..FILE };
+        let weak = Representation { etag: Some(b"W/\"t-1\""), is_settled: false, ..FILE };
         for (value, strong_applies) in [
             ("\"t-1\"", true),
             ("\"t-2\"", false),
@@ -353,15 +356,20 @@ mod tests {
             ("w/\"t-1\"", false),
             ("rubbish, \"t-1\"", false),
         ] {
-            let weakly = |etag: &[u8]| any_tag_matches(list.as_bytes(), etag, Comparison::Weak);
+            let weakly =
+                |etag: &[u8]| any_tag_matches(list.as_bytes(), Some(etag), Comparison::Weak);
             assert_eq!(weakly(b"\"t-1\""), matches, "{list}");
             assert_eq!(weakly(b"W/\"t-1\""), matches, "{list}, weak");
-            let strongly = |etag: &[u8]| any_tag_matches(list.as_bytes(), etag, Comparison::Strong);
+            let strongly =
+                |etag: &[u8]| any_tag_matches(list.as_bytes(), Some(etag), Comparison::Strong);
             let is_strong = matches && list != "W/\"t-1\"";
             assert_eq!(strongly(b"\"t-1\""), is_strong, "{list}, strongly");
             assert_eq!(strongly(b"W/\"t-1\""), list.trim() == "*", "{list}, strongly and weak");
         }
-        assert!(!any_tag_matches(b"abc", b"abc", Comparison::Weak), "a tag without quotes is none");
+        assert!(
+            !any_tag_matches(b"abc", Some(b"abc"), Comparison::Weak),
+            "a tag without quotes is none"
+        );
     }
 
     #[test]
@@ -392,7 +400,7 @@ mod tests {
         assert_eq!(since(784_111_777).evaluate(&FILE), Outcome::NotModified);
         assert_eq!(since(784_111_776).evaluate(&FILE), Outcome::Whole);
         assert_eq!(
-            since(u64::MAX).evaluate(&Representation { modified: None, ..FILE }),
+            since(u64::MAX).evaluate(&Representation { changed: None, ..FILE }),
             Outcome::Whole
         );
         let other = Conditions { none_match: Some((*b"\"other\"").into()), ..since(u64::MAX) };
@@ -434,7 +442,7 @@ mod tests {
                 if expected == Outcome::Failed { expected } else { Outcome::NotModified };
             assert_eq!(both.evaluate(&FILE), expected, "{both:?}");
         }
-        let undated = Representation { modified: None, ..FILE };
+        let undated = Representation { changed: None, ..FILE };
         let since = Conditions { unmodified_since: Some(0), ..Conditions::default() };
         assert_eq!(since.evaluate(&undated), Outcome::Whole, "there is no date to compare");
     }

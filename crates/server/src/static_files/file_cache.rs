@@ -3,7 +3,7 @@
 //! For each request, the server compares the device, inode, length and times of the file on disk
 //! with those of the cached file. If they differ, the cached file is not used. A file that changed
 //! within the last two seconds is not cached, because a further change could leave its times as
-//! they are.
+//! they are. A file on a file system that does not record changes (ctime) is not cached either.
 //!
 //! A response therefore contains every earlier change of the file, with one exception: changes that
 //! a program makes through a memory mapping, because the kernel does not update the file's times at
@@ -109,7 +109,8 @@ struct Kept {
 
 impl Cacheable {
     /// Describes a file for the cache. Returns `None` for a file that must not be cached, because
-    /// it is large, its path is long, or it changed a moment ago.
+    /// it is large, its path is long, it changed a moment ago, or the file system does not record
+    /// changes.
     pub(super) fn new(
         path: FilePath,
         mapping: Arc<Mapping>,
@@ -117,7 +118,8 @@ impl Cacheable {
         file_headers: FileHeaders,
         now: SystemTime,
     ) -> Option<Cacheable> {
-        (state.len <= WHOLE && path.len() <= PATH_BYTES && state.is_older_than(SETTLED, now))
+        let is_small = state.len <= WHOLE && path.len() <= PATH_BYTES;
+        (is_small && state.has_meaningful_change() && state.is_older_than(SETTLED, now))
             .then_some(Cacheable { path, mapping, state, file_headers })
     }
 }
@@ -143,8 +145,8 @@ impl CachedFile {
         self.not_modified_gzip.get_or_init(make)
     }
 
-    /// Returns the `ETag` header of the cached file, which a 412 response includes.
-    pub(crate) fn etag(&self) -> &Header {
+    /// Returns the `ETag` header of the cached file, if it has one. A 412 response includes it.
+    pub(crate) fn etag(&self) -> Option<&Header> {
         self.file_headers.etag()
     }
 

@@ -13,8 +13,11 @@ use crate::blocking::file_state::FileState;
 /// its response headers are made.
 #[derive(Debug)]
 pub(crate) struct FileHeaders {
-    etag: Header,
+    etag: Option<Header>,
+    /// The value of `Last-Modified` in seconds since 1970.
     modified: Option<u64>,
+    /// The time of the last change of the file in seconds since 1970.
+    changed: Option<u64>,
     is_settled: bool,
     len: u64,
     content_type: Header,
@@ -29,18 +32,18 @@ impl FileHeaders {
         state: &FileState,
         now: SystemTime,
     ) -> FileHeaders {
-        let modified = state.modified();
-        let is_settled = now.duration_since(modified).is_ok_and(|age| age >= SETTLED);
+        let is_settled = state.is_older_than(SETTLED, now);
         let given_etag = mapping.options.headers.iter().find(|header| header.is("etag"));
         let etag = match given_etag {
-            Some(header) => header.clone(),
-            None => Header::own("ETag", etag(modified, state.len, is_settled)),
+            Some(header) => Some(header.clone()),
+            None => etag(state, is_settled).map(|value| Header::own("ETag", value)),
         };
         let path = as_path(path);
         FileHeaders {
             etag,
             // RFC 9110, 8.8.2.1: Last-Modified must not be later than the time of the response.
-            modified: http_seconds(modified.min(now)),
+            modified: state.modified().and_then(|modified| http_seconds(modified.min(now))),
+            changed: state.changed().and_then(|changed| http_seconds(changed.min(now))),
             is_settled,
             len: state.len,
             content_type: Header::own(
@@ -52,8 +55,8 @@ impl FileHeaders {
 
     pub(crate) fn representation(&self) -> Representation<'_> {
         Representation {
-            etag: self.etag.value(),
-            modified: self.modified,
+            etag: self.etag.as_ref().map(Header::value),
+            changed: self.changed,
             is_settled: self.is_settled,
             len: self.len,
         }
@@ -75,15 +78,17 @@ impl FileHeaders {
             let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds));
             add("last-modified", Header::own("Last-Modified", date));
         }
-        add("etag", self.etag.clone());
+        if let Some(etag) = &self.etag {
+            add("etag", etag.clone());
+        }
         add("accept-ranges", Header::own("Accept-Ranges", &b"bytes"[..]));
         headers
     }
 
-    /// Returns the `ETag` header of the file. A 412 response includes it, so that the client learns
-    /// the current version of the file.
-    pub(crate) fn etag(&self) -> &Header {
-        &self.etag
+    /// Returns the `ETag` header of the file, if it has one. A 412 response includes it, so that
+    /// the client learns the current version of the file.
+    pub(crate) fn etag(&self) -> Option<&Header> {
+        self.etag.as_ref()
     }
 
     /// Returns the headers of a 304 response for the file.
@@ -94,25 +99,29 @@ impl FileHeaders {
             .cloned()
             .collect();
         if !mapping.has_header("etag") {
-            headers.push(self.etag.clone());
+            headers.extend(self.etag.clone());
         }
         headers
     }
 }
 
-/// Returns the entity tag of a file, which consists of its time of modification and its length. The
-/// tag is strong if `is_settled` is true, that is, if any further change is certain to give the
-/// file a new time. Otherwise the tag is weak (RFC 9110, 8.8.1).
-fn etag(modified: SystemTime, len: u64, is_settled: bool) -> String {
-    let nanos = match modified.duration_since(UNIX_EPOCH) {
-        Ok(since) => since.as_nanos(),
-        Err(before) => before.duration().as_nanos(),
-    };
-    format!("{}\"{nanos:x}-{len:x}\"", if is_settled { "" } else { "W/" })
+/// Returns the entity tag of a file, which depends on its device, inode, length and both of its
+/// times. Returns `None` if both times are meaningless, because another content could have the same
+/// tag.
+///
+/// The tag is strong if both times are meaningful and `is_settled` is true, that is, if any further
+/// change is certain to give the file a new time. Otherwise the tag is weak (RFC 9110, 8.8.1). A
+/// file that is not settled has another tag than afterwards, so that a client whose copy is older
+/// than the last change does not keep it.
+fn etag(state: &FileState, is_settled: bool) -> Option<String> {
+    state.changed()?;
+    let is_strong = is_settled && state.has_meaningful_times();
+    let (weak, suffix) = (if is_strong { "" } else { "W/" }, if is_settled { "" } else { "-new" });
+    Some(format!("{weak}\"{:016x}-{:x}{suffix}\"", state.fingerprint(), state.len))
 }
 
-/// The minimum age of a file's time of modification at which any further change is certain to give
-/// the file a new time. It is two seconds, because the file system with the coarsest time stamps in
+/// The minimum age of a file's times at which any further change is certain to give the file a new
+/// time. It is two seconds, because the file system with the coarsest time stamps in
 /// use (FAT) has this resolution.
 pub(crate) const SETTLED: Duration = Duration::from_secs(2);
 
@@ -124,3 +133,18 @@ const OWN_HEADERS: usize = 5;
 /// 15.4.5). Date is missing from the list because the HTTP implementation adds it.
 const NOT_MODIFIED_HEADERS: [&str; 5] =
     ["cache-control", "content-location", "etag", "expires", "vary"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_a_meaningful_time_has_no_tag() {
+        const NOW: i64 = 1_700_000_000;
+        let etag_at = |modified, changed| etag(&FileState::with_times(modified, changed), true);
+        let is_strong = |etag: Option<String>| etag.unwrap().starts_with('"');
+        assert!(is_strong(etag_at(NOW, NOW)));
+        assert!(!is_strong(etag_at(0, NOW)) && !is_strong(etag_at(NOW, 0)));
+        assert_eq!(etag_at(1, 1), None);
+    }
+}

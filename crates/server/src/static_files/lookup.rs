@@ -241,9 +241,8 @@ impl Lookup {
         let outcome = self.conditions.evaluate(&file_headers.representation());
         let (status, range) = match outcome {
             Outcome::Failed => {
-                let (status, headers) =
-                    (StatusCode::PRECONDITION_FAILED, vec![file_headers.etag().clone()]);
-                return (Found::Status { status, headers }, None);
+                let headers = file_headers.etag().cloned().into_iter().collect();
+                return (Found::Status { status: StatusCode::PRECONDITION_FAILED, headers }, None);
             }
             Outcome::NotModified => {
                 let headers = file_headers.not_modified(&self.mapping);

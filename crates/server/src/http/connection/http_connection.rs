@@ -20,6 +20,7 @@ use rookery_exchange::{
 use crate::connections::admission::{CONNECTION_BYTES, UNCHARGED_BYTES};
 use crate::connections::table::TableEntry;
 use crate::http::connection::activity::{Activity, Phase};
+use crate::http::connection::request_line::RequestLine;
 use crate::http::http_state::HttpState;
 use crate::http::http2::connection_state::Http2State;
 use crate::http::listener_config::ListenerConfig;
@@ -115,6 +116,8 @@ pub(crate) struct HttpConnection {
     /// The state that all streams of this HTTP/2 connection share. Unset for HTTP/1.1.
     http2_state: OnceCell<Rc<Http2State>>,
     is_http2_stream: bool,
+    /// The request line of the current request head. Unused by HTTP/2.
+    pub(crate) request_line: RequestLine,
     /// True if a part of a response chunk has not been passed to h2 yet. The response is then
     /// incomplete even if h2 has written all bytes that it got.
     pub(crate) has_partial_chunk: Cell<bool>,
@@ -209,6 +212,7 @@ impl HttpConnection {
             reset_mode: Cell::new(ResetMode::None),
             http2_state: OnceCell::new(),
             is_http2_stream: false,
+            request_line: RequestLine::default(),
             has_partial_chunk: Cell::new(false),
         }
     }
@@ -320,6 +324,17 @@ impl HttpConnection {
     /// arrived.
     pub(crate) fn is_between_requests(&self) -> bool {
         self.activity.phase() == Phase::Idle
+    }
+
+    /// Returns true if the next byte that hyper reads from the client begins a request head.
+    pub(crate) fn begins_head(&self) -> bool {
+        self.is_between_requests() || (self.is_reading_head() && self.activity.head_bytes() == 0)
+    }
+
+    /// Returns true if the server has received a part of a request head, or is waiting for the
+    /// first head on a new connection.
+    pub(crate) fn is_reading_head(&self) -> bool {
+        self.activity.phase() == Phase::Head
     }
 
     /// Records that `bytes` bytes (possibly 0) of the next request head had already been read when

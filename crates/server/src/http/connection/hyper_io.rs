@@ -11,6 +11,7 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use tokio::io::ReadBuf;
 
 use crate::http::connection::http_connection::HttpConnection;
+use crate::http::connection::request_line::{Encoded, next_request_line};
 
 /// The adapter through which hyper reads from and writes to a connection's transport.
 #[derive(Debug)]
@@ -21,11 +22,14 @@ pub(crate) struct HyperIo {
     replay: Bytes,
     /// The number of bytes of `replay` that the current hyper instance has read.
     replayed: usize,
+    /// The number of bytes of `replay` that hyper may read as they are. The others are encoded
+    /// first, if hyper then expects a request head.
+    encoded: usize,
 }
 
 impl HyperIo {
     pub(crate) fn new(connection: &Rc<HttpConnection>, replay: Bytes) -> HyperIo {
-        HyperIo { connection: Rc::clone(connection), replay, replayed: 0 }
+        HyperIo { connection: Rc::clone(connection), replay, replayed: 0, encoded: 0 }
     }
 
     /// Returns all bytes that were received from the client but not parsed by hyper. `read`
@@ -36,6 +40,34 @@ impl HyperIo {
         }
         // hyper may have been dropped before it read all bytes after the request.
         self.replay.slice(self.replayed - read.len()..)
+    }
+
+    /// Passes bytes of `replay` to hyper.
+    fn give_replay(&mut self, mut buffer: ReadBufCursor<'_>) {
+        if self.replayed == self.encoded {
+            self.encode_replay();
+        }
+        let rest = &self.replay[self.replayed..self.encoded];
+        let take = rest.len().min(buffer.remaining());
+        buffer.put_slice(&rest[..take]);
+        self.replayed += take;
+        if self.replayed == self.replay.len() {
+            (self.replay, self.replayed, self.encoded) = (Bytes::new(), 0, 0);
+        }
+    }
+
+    /// Determines how many further bytes of `replay` hyper may read, and encodes them if hyper
+    /// expects a request head.
+    fn encode_replay(&mut self) {
+        let (read, rest) = self.replay.split_at(self.replayed);
+        if self.connection.is_between_requests() || self.connection.is_reading_head() {
+            if let Some(rest) = self.connection.request_line.encode(true, rest) {
+                self.encoded = read.len() + rest.ready;
+                self.replay = [read, &rest.bytes].concat().into();
+                return;
+            }
+        }
+        self.encoded = read.len() + next_request_line(rest).unwrap_or(rest.len());
     }
 }
 
@@ -58,13 +90,7 @@ impl Read for HyperIo {
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         if !self.replay.is_empty() {
-            let rest = &self.replay[self.replayed..];
-            let take = rest.len().min(buffer.remaining());
-            buffer.put_slice(&rest[..take]);
-            self.replayed += take;
-            if self.replayed == self.replay.len() {
-                self.replay = Bytes::new();
-            }
+            self.give_replay(buffer);
             return Poll::Ready(Ok(()));
         }
         // hyper reads a head into one buffer, and `buffer` is its unfilled part.
@@ -78,12 +104,23 @@ impl Read for HyperIo {
         let polled = self.connection.transport.borrow_mut().poll_read_buf(cx, &mut unfilled);
         let n = unfilled.filled().len();
         let read = polled.map_ok(|()| n);
+        let begins_head = self.connection.begins_head();
+        let encoded = if n > 0 && (begins_head || self.connection.is_reading_head()) {
+            self.connection.request_line.encode(begins_head, unfilled.filled())
+        } else {
+            None
+        };
         if n > 0 && self.connection.is_between_requests() && is_blank(unfilled.filled()) {
             self.connection.on_blank_lines(n);
         } else {
             self.connection.on_read(&read);
         }
         ready!(read)?;
+        if let Some(Encoded { bytes, ready }) = encoded {
+            (self.replay, self.replayed, self.encoded) = (bytes.into(), 0, ready);
+            self.give_replay(buffer);
+            return Poll::Ready(Ok(()));
+        }
         // SAFETY: the read has initialised `n` bytes of the unfilled part.
         unsafe { buffer.advance(n) };
         Poll::Ready(Ok(()))

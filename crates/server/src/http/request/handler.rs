@@ -227,7 +227,8 @@ fn begin_exchange(context: &RequestContext, head: &Parts, is_upgrade: bool) -> B
     let connection = &context.connection;
     let mut exchange =
         context.shared().dispatch.begin(context.id, connection.listener, connection.key.get());
-    head::fill(&mut exchange, head, connection.ends.get(), is_upgrade);
+    let sent_query = connection.request_line.take_sent_query(head.uri.query());
+    head::fill(&mut exchange, head, sent_query.as_deref(), connection.ends.get(), is_upgrade);
     context.apply_trace(&mut exchange, head);
     exchange.set_logged(context.is_logged() || connection.config.sends_timing);
     if connection.has_tls() || !connection.config.proxies.is_empty() {

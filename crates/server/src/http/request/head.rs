@@ -195,22 +195,28 @@ pub(crate) fn has_token(list: &[u8], token: &[u8]) -> bool {
     list.split(|byte| *byte == b',').any(|item| item.trim_ascii().eq_ignore_ascii_case(token))
 }
 
-/// Copies the head of a request into its exchange, which the application reads.
+/// Copies the head of a request into its exchange, which the application reads. `sent_query` is the
+/// query as the client sent it, if it differs from that in `head`.
 pub(crate) fn fill(
     exchange: &mut Exchange,
     head: &Parts,
+    sent_query: Option<&[u8]>,
     ends: ConnectionAddresses,
     is_upgrade: bool,
 ) {
     let version =
         if head.version == http::Version::HTTP_10 { Version::Http10 } else { Version::Http11 };
     let method = head.method.as_str().as_bytes();
-    if head.uri.scheme().is_some() {
-        // The absolute form keeps its scheme and authority, as in httpuv. Only clients of proxies
-        // send it.
-        exchange.set_request_line(method, head.uri.to_string().as_bytes(), version);
+    // The absolute form keeps its scheme and authority, as in httpuv. Only clients of proxies send
+    // it.
+    let absolute = head.uri.scheme().map(|_| head.uri.to_string());
+    let origin_form = || head.uri.path_and_query().map_or("/", |target| target.as_str());
+    let target = absolute.as_deref().unwrap_or_else(origin_form);
+    if let Some(query) = sent_query {
+        let path = target.split('?').next().unwrap_or_default();
+        let target = [path.as_bytes(), b"?", query].concat();
+        exchange.set_request_line(method, &target, version);
     } else {
-        let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
         exchange.set_request_line(method, target.as_bytes(), version);
     }
     for (name, value) in &head.headers {

@@ -223,8 +223,10 @@ fn respond_from_memory(
     let plain = file.plain();
     let (status, content) = match outcome {
         Outcome::Failed => {
-            let (name, value) = file.etag().clone().into_http();
-            headers.append(name, value);
+            if let Some(etag) = file.etag() {
+                let (name, value) = etag.clone().into_http();
+                headers.append(name, value);
+            }
             (StatusCode::PRECONDITION_FAILED, error_content(StatusCode::PRECONDITION_FAILED))
         }
         Outcome::NotModified if options.accepts_gzip() => {

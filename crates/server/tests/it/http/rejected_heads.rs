@@ -7,7 +7,7 @@ use rookery_server::static_files::{
 };
 use rookery_server::{Config, Limits, ListenerConfig};
 
-use crate::support::{App, echo, hello};
+use crate::support::{App, Client, echo, hello};
 
 #[test]
 fn a_host_that_is_none_is_refused() {
@@ -111,6 +111,68 @@ fn the_host_of_an_absolute_target_is_the_host() {
         );
         assert!(client.wait_for_close(), "{target} {host:?}");
     }
+}
+
+/// Responds with the request target that the application sees, and with the request body.
+fn target_and_body(exchange: &mut Exchange) {
+    let mut seen = exchange.path().to_vec();
+    seen.extend_from_slice(exchange.query());
+    seen.extend_from_slice(b" ");
+    seen.extend(exchange.body().segments().flatten());
+    exchange.begin_response(200);
+    exchange.set_response_body(&seen);
+}
+
+#[test]
+fn a_query_reaches_the_application_as_it_was_sent() {
+    let app = App::new(Limits::default(), target_and_body);
+    let mut client = app.connect();
+    let seen = |client: &mut Client| {
+        String::from_utf8(client.response().expect("an answer").body).unwrap()
+    };
+    // Every character that httpuv accepts, each alone and all together.
+    let all: String = ('!'..='~').filter(|char| *char != '#').collect();
+    let each = all.chars().map(String::from).chain([all.clone(), "%22\"%zz<".to_owned()]);
+    for query in each.filter(|query| query != "?") {
+        let target = format!("/a?{query}");
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\nX: \"<>\"\r\n\r\n"));
+        assert_eq!(seen(&mut client), format!("{target} "));
+        client.send(format!("GET http://a{target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        assert_eq!(seen(&mut client), format!("http://a{target} "));
+    }
+    // Requests that arrive together, a body with the same characters, and a target in two parts.
+    let body = "{\"a\": \"<\"}\r\n\r\nGET /?\" HTTP/1.1\r\n\r\n";
+    let post =
+        format!("POST /?<1 HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let get = "GET /?\"2\" HTTP/1.1\r\nHost: a\r\n\r\n";
+    client.send(format!("{post}{get}{get}{post}"));
+    for expected in [&format!("/?<1 {body}"), "/?\"2\" ", "/?\"2\" ", &format!("/?<1 {body}")] {
+        assert_eq!(seen(&mut client), *expected);
+    }
+    for at in [1, 4, 6, 7, 8, get.len() - 1] {
+        client.send(&get[..at]);
+        client.wait_until_server_has_read();
+        client.send(&get[at..]);
+        assert_eq!(seen(&mut client), "/?\"2\" ", "{at}");
+    }
+    // The same head is parsed again, with a larger table.
+    let lines = "X: \"<>\"\r\n".repeat(150);
+    client.send(format!("GET /?\"3 HTTP/1.1\r\nHost: a\r\n{lines}\r\n{get}"));
+    assert_eq!(seen(&mut client), "/?\"3 ");
+    assert_eq!(seen(&mut client), "/?\"2\" ");
+}
+
+#[test]
+fn a_query_with_a_space_or_a_control_character_is_refused() {
+    let app = App::new(Limits::default(), hello);
+    for byte in (0..=b' ').chain([0x7F, 0x80, 0xFF]) {
+        for query in [&[byte, b'y'][..], &[b'"', byte, b'y']] {
+            let mut client = app.connect();
+            client.send([b"GET /?x=", query, b" HTTP/1.1\r\nHost: a\r\n\r\n"].concat());
+            assert_eq!(client.response().expect("an answer").status, 400, "{byte:#x}");
+        }
+    }
+    assert_eq!(app.requests(), 0);
 }
 
 #[test]
