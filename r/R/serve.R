@@ -241,6 +241,8 @@ serve_here <- function(
   # Reports the repeated errors that have been counted and not reported yet.
   on.exit(flush_all_error_reports(), add = TRUE)
   if (is.null(object)) {
+    # Before the app loads packages that use httpuv.
+    prefer_compat()
     # Makes error reports show line numbers, because Rscript does not keep source references.
     keep <- options(keep.source = TRUE)
     on.exit(options(keep), add = TRUE)
