@@ -47,7 +47,7 @@ app_fields <- c(
 misspelt_fields <- function(app) {
   names <- if (is.list(app) || is.environment(app)) names(app)
   missing <- setdiff(app_fields, names)
-  plain <- function(names) tolower(gsub("[_.]", "", names))
+  plain <- function(names) ascii_lower(gsub("[_.]", "", names))
   names <- setdiff(names, c(app_fields, ""))
   found <- vapply(names, function(name) missing[is_near(plain(name), plain(missing), 1)][1], "")
   found[!is.na(found)]

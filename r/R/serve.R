@@ -210,7 +210,7 @@ serve <- function(
 # arguments of serve().
 check_serve_dots <- function(names) {
   own <- setdiff(names(formals(serve)), c("target", "..."))
-  plain <- function(names) tolower(gsub("[_.]", "", names))
+  plain <- function(names) ascii_lower(gsub("[_.]", "", names))
   for (name in setdiff(names, "")) {
     text <- plain(name)
     # The beginning of a name counts as misspelt as well, because R does not complete the names of

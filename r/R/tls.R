@@ -384,7 +384,7 @@ tls_development <- function() {
 }
 
 format_fingerprint <- function(text) {
-  paste(substring(toupper(text), seq(1, nchar(text), 2), seq(2, nchar(text), 2)), collapse = ":")
+  paste(substring(ascii_upper(text), seq(1, nchar(text), 2), seq(2, nchar(text), 2)), collapse = ":")
 }
 
 # Returns the proxies whose X-Forwarded-Proto and X-Request-Id are used.

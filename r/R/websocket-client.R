@@ -414,7 +414,7 @@ client_headers <- function(headers) {
     "host", "upgrade", "connection", "sec-websocket-key", "sec-websocket-version",
     "sec-websocket-protocol", "sec-websocket-extensions"
   )
-  taken <- intersect(tolower(names), own)
+  taken <- intersect(ascii_lower(names), own)
   if (length(taken) > 0) {
     abort_argument(
       "`headers` has ", taken[[1]],

@@ -16,8 +16,19 @@ static SEXP element(SEXP value, SEXP name) {
     return TYPEOF(value) == VECSXP ? list_element(value, name) : R_NilValue;
 }
 
+// Compares without strncasecmp(), which depends on the locale.
 static bool is_content_length(struct rk_bytes name) {
-    return name.len == 14 && strncasecmp(name.start, "content-length", 14) == 0;
+    static const char wanted[] = "content-length";
+    if (name.len != sizeof wanted - 1) {
+        return false;
+    }
+    for (size_t i = 0; i < name.len; i++) {
+        char letter = name.start[i];
+        if ((letter >= 'A' && letter <= 'Z' ? letter + ('a' - 'A') : letter) != wanted[i]) {
+            return false;
+        }
+    }
+    return true;
 }
 
 // Calls a function of package base; `value` is quoted, so that it is not evaluated.
