@@ -135,10 +135,21 @@ describe <- function(value) {
 # Returns each value as text, with numbers in full: "100000", not "1e+05".
 plain_text <- function(values) {
   if (!is.numeric(values)) {
-    return(as.character(values))
+    return(sent_text(values))
   }
   vapply(
     seq_along(values),
-    function(at) format(values[[at]], scientific = FALSE, trim = TRUE, digits = 15), ""
+    function(at) {
+      format(values[[at]], scientific = FALSE, trim = TRUE, digits = 15, decimal.mark = ".")
+    }, ""
   )
+}
+
+# Returns as.character() with the default values of R's options about numbers. The session's values,
+# such as `OutDec = ","`, are for people, and must not change what is sent. Also called by
+# src/response.c and src/websocket.c.
+sent_text <- function(value) {
+  former <- options(OutDec = ".", scipen = 0L)
+  on.exit(options(former))
+  as.character(value)
 }

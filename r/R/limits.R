@@ -152,9 +152,9 @@ format_limit <- function(value, kind) {
     )
     if (value == 0 || !any(fits)) return(NULL)
     unit <- names(units)[fits][[1]]
-    paste(format(value / units[[unit]], scientific = FALSE), unit)
+    paste(plain_text(value / units[[unit]]), unit)
   }
-  plain <- format(value, scientific = FALSE, trim = TRUE, digits = 15)
+  plain <- plain_text(value)
   binary <- c(TiB = 1024^4, GiB = 1024^3, MiB = 1024^2, KiB = 1024)
   decimal <- c(TB = 1e12, GB = 1e9, MB = 1e6, KB = 1e3)
   switch(

@@ -111,7 +111,7 @@ detect_file <- function(file) {
 # file is evaluated for its value.
 detect_script <- function(file) {
   name <- basename(file)
-  lines <- readLines(file, warn = FALSE, encoding = "UTF-8")
+  lines <- read_utf8_lines(file)
   annotation <- paste0(
     "^\\s*#[*']\\s*@",
     "(get|post|put|delete|patch|head|options|use|filter|assets|plumber|api[A-Z]\\w*)\\b"
@@ -170,7 +170,7 @@ detect_server_yml <- function(file) {
 # Returns whether the front matter of a document requests Shiny. As in rmarkdown, front matter is
 # enclosed in two lines of three dashes; the last line may have dots.
 is_shiny_document <- function(file) {
-  lines <- readLines(file, n = front_matter_lines, warn = FALSE, encoding = "UTF-8")
+  lines <- read_utf8_lines(file, front_matter_lines)
   if (length(lines) == 0 || !grepl("^---\\s*$", lines[[1]])) {
     return(FALSE)
   }
@@ -186,11 +186,19 @@ is_shiny_document <- function(file) {
   (is.character(runtime) && isTRUE(startsWith(runtime, "shiny"))) || identical(type, "shiny")
 }
 
+# Returns the first `n` lines of a file in UTF-8. `options(encoding = )` would make R convert the
+# lines from another encoding.
+read_utf8_lines <- function(file, n = -1L) {
+  con <- file(file, "r", encoding = "native.enc")
+  on.exit(close(con))
+  readLines(con, n, warn = FALSE, encoding = "UTF-8")
+}
+
 # The number of lines in which front matter is searched.
 front_matter_lines <- 200L
 
 read_yaml_file <- function(file) {
-  read_yaml(readLines(file, warn = FALSE, encoding = "UTF-8"), file)
+  read_yaml(read_utf8_lines(file), file)
 }
 
 # Returns the fields of a YAML file as a named list. Code in the file is not evaluated.

@@ -289,7 +289,7 @@ open_key <- function(key, password) {
     key
   } else {
     tryCatch(
-      readLines(key, warn = FALSE), error = function(error) "", warning = function(warning) ""
+      read_utf8_lines(key), error = function(error) "", warning = function(warning) ""
     )
   }
   if (!any(grepl("ENCRYPTED", lines, fixed = TRUE))) {

@@ -421,7 +421,7 @@ client_headers <- function(headers) {
       ", which the handshake sends itself: use `protocols` for subprotocols."
     )
   }
-  texts <- vapply(values, as.character, "")
+  texts <- vapply(values, sent_text, "")
   is_wrong <- !grepl("^[-!#$%&'*+.^_`|~0-9A-Za-z]+$", names) | grepl(
     "[\\x01-\\x08\\x0a-\\x1f\\x7f]", texts, perl = TRUE, useBytes = TRUE
   )
