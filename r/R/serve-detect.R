@@ -120,7 +120,7 @@ detect_script <- function(file) {
     return(new_target("plumber", file, dirname(file), paste0("plumber API (", name, ")")))
   }
   parsed <- tryCatch(
-    parse(text = lines, keep.source = FALSE, encoding = "UTF-8"),
+    with_utf8_locale(parse(text = lines, keep.source = FALSE, encoding = "UTF-8")),
     error = function(error) {
       abort(
         paste0("`", file, "` is not valid R:\n", conditionMessage(error)),
