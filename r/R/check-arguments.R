@@ -47,7 +47,7 @@ app_fields <- c(
 misspelt_fields <- function(app) {
   names <- if (is.list(app) || is.environment(app)) names(app)
   missing <- setdiff(app_fields, names)
-  plain <- function(names) tolower(gsub("[_.]", "", names))
+  plain <- function(names) ascii_lower(gsub("[_.]", "", names))
   names <- setdiff(names, c(app_fields, ""))
   found <- vapply(names, function(name) missing[is_near(plain(name), plain(missing), 1)][1], "")
   found[!is.na(found)]
@@ -135,10 +135,21 @@ describe <- function(value) {
 # Returns each value as text, with numbers in full: "100000", not "1e+05".
 plain_text <- function(values) {
   if (!is.numeric(values)) {
-    return(as.character(values))
+    return(sent_text(values))
   }
   vapply(
     seq_along(values),
-    function(at) format(values[[at]], scientific = FALSE, trim = TRUE, digits = 15), ""
+    function(at) {
+      format(values[[at]], scientific = FALSE, trim = TRUE, digits = 15, decimal.mark = ".")
+    }, ""
   )
+}
+
+# Returns as.character() with the default values of R's options about numbers. The session's values,
+# such as `OutDec = ","`, are for people, and must not change what is sent. Also called by
+# src/response.c and src/websocket.c.
+sent_text <- function(value) {
+  former <- options(OutDec = ".", scipen = 0L)
+  on.exit(options(former))
+  as.character(value)
 }

@@ -10,10 +10,7 @@ cli_main <- function(text) {
   status <- tryCatch(
     withCallingHandlers(
       {
-        # Adds rookery's httpuv to the library paths of this process and of R processes that the app
-        # starts.
-        .libPaths(c(find_compat_library(), .libPaths()))
-        Sys.setenv(R_LIBS = paste(.libPaths(), collapse = .Platform$path.sep))
+        begin_app_process(arguments$target)
         dev_wait_at_gate()
         if (!validEnc(arguments$target)) {
           # R's functions for paths do not accept such a path.

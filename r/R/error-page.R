@@ -139,7 +139,7 @@ parse_html <- function(message, hide) {
   if (is.null(place)) {
     return(NULL)
   }
-  source <- srcfile(place$file)
+  source <- srcfile(place$file, encoding = "UTF-8")
   c(
     "<h2>Source</h2>",
     paste0(

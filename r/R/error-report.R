@@ -547,7 +547,7 @@ json_object <- function(fields) {
   values <- vapply(names(fields), function(name) {
     value <- fields[[name]]
     if (is.numeric(value)) {
-      format(value)
+      plain_text(value)
     } else if (name == "trace") {
       paste0("[", paste(json_string(value), collapse = ","), "]")
     } else {

@@ -15,15 +15,19 @@ build_compat <- function(source, library) {
   output <- file.path(work, "output")
   into <- file.path(work, "library")
   dir.create(into)
+  # The R process of this command evaluates no profile, and neither do the R processes that it
+  # starts. A profile could call use_compat() or install packages.
+  none <- paste0("=", shQuote(file.path(work, "none")))
   status <- system2(
     file.path(R.home("bin"), "R"),
     c(
-      "CMD", "INSTALL", "--no-test-load", "--no-docs", "--no-lock", "-l", shQuote(into),
-      shQuote(copy)
+      "CMD", "INSTALL", "--use-vanilla", "--no-test-load", "--no-docs", "--no-lock",
+      "-l", shQuote(into), shQuote(copy)
     ),
     stdout = output,
     stderr = output,
     env = c(
+      paste0(c("R_PROFILE", "R_PROFILE_USER", "R_ENVIRON", "R_ENVIRON_USER"), none),
       "R_TESTS=", paste0("R_LIBS=", shQuote(paste(.libPaths(), collapse = .Platform$path.sep)))
     )
   )

@@ -16,7 +16,8 @@
 #' bytes per second; `0` means no minimum.
 #'
 #' All servers of a process have the limits of the first one. Starting a server
-#' with other limits while a server runs is an error.
+#' with other limits while a server runs is an error, or a warning if these
+#' limits are set by R options or in the environment.
 #'
 #' @eval section_of_settings(
 #'   "Further limits",
@@ -151,9 +152,9 @@ format_limit <- function(value, kind) {
     )
     if (value == 0 || !any(fits)) return(NULL)
     unit <- names(units)[fits][[1]]
-    paste(format(value / units[[unit]], scientific = FALSE), unit)
+    paste(plain_text(value / units[[unit]]), unit)
   }
-  plain <- format(value, scientific = FALSE, trim = TRUE, digits = 15)
+  plain <- plain_text(value)
   binary <- c(TiB = 1024^4, GiB = 1024^3, MiB = 1024^2, KiB = 1024)
   decimal <- c(TB = 1e12, GB = 1e9, MB = 1e6, KB = 1e3)
   switch(
@@ -197,11 +198,11 @@ apply_limits <- function(limits) {
   is_set <- .Call(ffi_limits_set, values)
   if (is_set) {
     .globals$limits <- set_names(found, table$name)
-  } else if (is_asked_for(found) &&
-      !identical(
-        lapply(.globals$limits, `[[`, "value"),
-        set_names(lapply(found, `[[`, "value"), table$name)
-      )) {
+    return(invisible())
+  }
+  found <- set_names(found, table$name)
+  is_same <- identical(lapply(.globals$limits, `[[`, "value"), lapply(found, `[[`, "value"))
+  if (!is_same && is_asked_for(found)) {
     abort(
       paste0(
         "All servers of a process have the same limits, and a server with other limits runs or ",
@@ -213,12 +214,32 @@ apply_limits <- function(limits) {
       argument = "limits"
     )
   }
+  warn_of_other_limits(found)
 }
 
 # Returns whether limits were meant for this server. An option may have been set for another server,
 # or after a server was started.
 is_asked_for <- function(found) {
   any(vapply(found, `[[`, "", "origin") %in% c("argument", "command line", "_server.yml"))
+}
+
+# Warns about limits that are set, in the environment or as options, and that this server does not
+# have.
+warn_of_other_limits <- function(found) {
+  in_force <- .globals$limits[names(found)]
+  is_other <- vapply(found, `[[`, "", "origin") != "default" &
+    !mapply(function(one, other) identical(one$value, other$value), found, in_force)
+  for (name in names(found)[is_other]) {
+    kind <- limit_table()$kind[limit_table()$name == name]
+    warn(
+      paste0(
+        found[[name]]$where, " has no effect on this server, whose `", name, "` is ",
+        format_limit(in_force[[name]]$value, kind), ": all servers of a process have the limits of ",
+        "the first one. Stop all servers and call service(NA) before you start the server."
+      ),
+      "rookery_bad_limit"
+    )
+  }
 }
 
 check_shares <- function(values, table) {

@@ -41,6 +41,20 @@ use_later <- function(...) {
   if (!isTRUE(.globals$is_unloaded)) .Call(ffi_later_use, later::run_now, later::current_loop)
 }
 
+# Begins an R process that serve() or the program started for the app of a path. Loads the packages
+# that rookery imports and that the libraries of this process lack, from the library of rookery. The
+# app's .Rprofile may have chosen other libraries, as renv's does.
+begin_app_process <- function(path) {
+  .globals$is_app_process <- TRUE
+  # R accepts any bytes as a path only in the C locale.
+  if (validUTF8(path)) leave_c_locale()
+  for (package in c("later", "promises", "R6")) {
+    if (length(find.package(package, quiet = TRUE)) == 0) {
+      loadNamespace(package, lib.loc = c(.libPaths(), dirname(getNamespaceInfo("rookery", "path"))))
+    }
+  }
+}
+
 # Calls use_later() if R is idle; returns whether R is idle.
 load_later_if_idle <- function() {
   is_idle <- sys.nframe() == 1

@@ -36,7 +36,7 @@ rook_response <- function(value) {
   if (!is.list(value)) {
     abort_argument("A response must be a list, not ", class(value)[[1]], ".", argument = "func")
   }
-  value$headers <- lapply(as.list(value$headers), paste)
+  value$headers <- lapply(as.list(value$headers), sent_text)
   if (length(value$headers) == 0) {
     value["headers"] <- list(structure(list(), names = character(0)))
   }

@@ -1,5 +1,5 @@
 # The R process that serves a path. It starts in the app's folder, so that R reads the app's
-# .Rprofile, and has this session's library paths, preceded by the library with rookery's httpuv.
+# .Rprofile, and has this session's library paths.
 
 # Runs the child process and waits for it. The child writes to this process's stdout and stderr.
 # SIGINT, SIGTERM and SIGHUP are forwarded to it.
@@ -80,7 +80,7 @@ child_command <- function(
     dir = found$dir,
     environment = c(
       ROOKERY_INTERNAL_CHILD_SPEC = child_spec_write(spec),
-      R_LIBS = paste(unique(c(find_compat_library(), .libPaths())), collapse = .Platform$path.sep),
+      R_LIBS = paste(.libPaths(), collapse = .Platform$path.sep),
       # R CMD check sets it for its own R process, and other processes must not have it.
       R_TESTS = ""
     )
@@ -153,6 +153,7 @@ child_main <- function(text) {
   spec <- child_spec_read(text)
   # Ends this process if its parent is killed.
   .Call(ffi_child_follow, spec$parent)
+  begin_app_process(spec$found$path)
   options(spec$options)
   status <- tryCatch(
     {

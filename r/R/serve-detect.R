@@ -27,8 +27,8 @@ detect_target <- function(path) {
 
 detect_folder <- function(dir) {
   entries <- list.files(dir)
-  has <- function(name) tolower(name) %in% tolower(entries)
-  actual <- function(name) file.path(dir, entries[match(tolower(name), tolower(entries))])
+  has <- function(name) ascii_lower(name) %in% ascii_lower(entries)
+  actual <- function(name) file.path(dir, entries[match(ascii_lower(name), ascii_lower(entries))])
   if (has("_server.yml")) {
     return(detect_server_yml(actual("_server.yml")))
   }
@@ -46,10 +46,10 @@ detect_folder <- function(dir) {
     }
   }
   documents <- Filter(
-    is_shiny_document, file.path(dir, entries[grepl("[.](rmd|qmd)$", entries, ignore.case = TRUE)])
+    is_shiny_document, file.path(dir, entries[grepl("[.](rmd|qmd)$", ascii_lower(entries))])
   )
   if (length(documents) > 1) {
-    index <- tolower(basename(documents)) == "index.rmd"
+    index <- ascii_lower(basename(documents)) == "index.rmd"
     documents <- if (any(index)) documents[index][1] else documents
   }
   if (length(documents) == 1) {
@@ -64,7 +64,7 @@ detect_folder <- function(dir) {
     )
   }
   # The program `rookery` serves such a folder without R (crates/cli/src/app_detection.rs).
-  if ("index.html" %in% entries && !any(grepl("[.]r$", entries, ignore.case = TRUE))) {
+  if ("index.html" %in% entries && !any(grepl("[.]r$", ascii_lower(entries)))) {
     return(new_target("site", dir, dir, "site"))
   }
   abort_unknown(
@@ -76,8 +76,8 @@ detect_folder <- function(dir) {
 detect_file <- function(file) {
   dir <- dirname(file)
   name <- basename(file)
-  extension <- tolower(sub("^.*[.]", "", name))
-  if (tolower(name) %in% c("_server.yml", "_server.yaml")) {
+  extension <- ascii_lower(sub("^.*[.]", "", name))
+  if (ascii_lower(name) %in% c("_server.yml", "_server.yaml")) {
     return(detect_server_yml(file))
   }
   if (extension %in% c("rmd", "qmd")) {
@@ -101,7 +101,7 @@ detect_file <- function(file) {
   if (extension != "r") {
     abort_unknown(file, paste0("files with the extension .", extension, " are not supported"))
   }
-  if (tolower(name) == "server.r") {
+  if (ascii_lower(name) == "server.r") {
     return(new_target("shiny", dir, dir, "Shiny app (server.R)"))
   }
   detect_script(file)
@@ -111,7 +111,7 @@ detect_file <- function(file) {
 # file is evaluated for its value.
 detect_script <- function(file) {
   name <- basename(file)
-  lines <- readLines(file, warn = FALSE, encoding = "UTF-8")
+  lines <- read_utf8_lines(file)
   annotation <- paste0(
     "^\\s*#[*']\\s*@",
     "(get|post|put|delete|patch|head|options|use|filter|assets|plumber|api[A-Z]\\w*)\\b"
@@ -120,7 +120,7 @@ detect_script <- function(file) {
     return(new_target("plumber", file, dirname(file), paste0("plumber API (", name, ")")))
   }
   parsed <- tryCatch(
-    parse(text = lines, keep.source = FALSE, encoding = "UTF-8"),
+    with_utf8_locale(parse(text = lines, keep.source = FALSE, encoding = "UTF-8")),
     error = function(error) {
       abort(
         paste0("`", file, "` is not valid R:\n", conditionMessage(error)),
@@ -156,7 +156,7 @@ detect_server_yml <- function(file) {
   if (!is.character(engine) || length(engine) != 1 || !grepl("^[A-Za-z][A-Za-z0-9.]*$", engine)) {
     abort_unknown(file, "it has no `engine:` that names a package")
   }
-  if (tolower(engine) == "rookery" && engine != "rookery") {
+  if (ascii_lower(engine) == "rookery" && engine != "rookery") {
     abort_file(
       file,
       paste0("its `engine:` is `", engine, "`, but package names are case-sensitive: `rookery`")
@@ -170,7 +170,7 @@ detect_server_yml <- function(file) {
 # Returns whether the front matter of a document requests Shiny. As in rmarkdown, front matter is
 # enclosed in two lines of three dashes; the last line may have dots.
 is_shiny_document <- function(file) {
-  lines <- readLines(file, n = front_matter_lines, warn = FALSE, encoding = "UTF-8")
+  lines <- read_utf8_lines(file, front_matter_lines)
   if (length(lines) == 0 || !grepl("^---\\s*$", lines[[1]])) {
     return(FALSE)
   }
@@ -186,11 +186,19 @@ is_shiny_document <- function(file) {
   (is.character(runtime) && isTRUE(startsWith(runtime, "shiny"))) || identical(type, "shiny")
 }
 
+# Returns the first `n` lines of a file in UTF-8. `options(encoding = )` would make R convert the
+# lines from another encoding.
+read_utf8_lines <- function(file, n = -1L) {
+  con <- file(file, "r", encoding = "native.enc")
+  on.exit(close(con))
+  readLines(con, n, warn = FALSE, encoding = "UTF-8")
+}
+
 # The number of lines in which front matter is searched.
 front_matter_lines <- 200L
 
 read_yaml_file <- function(file) {
-  read_yaml(readLines(file, warn = FALSE, encoding = "UTF-8"), file)
+  read_yaml(read_utf8_lines(file), file)
 }
 
 # Returns the fields of a YAML file as a named list. Code in the file is not evaluated.
@@ -295,9 +303,9 @@ close_names <- function(name, candidates) {
   if (length(candidates) == 0) {
     return(character())
   }
-  distance <- edits(tolower(name), tolower(candidates))
+  distance <- edits(ascii_lower(name), ascii_lower(candidates))
   is_close <- distance <=
-    max(1, nchar(name) / 3) | (nchar(name) >= 4 & startsWith(tolower(candidates), tolower(name)))
+    max(1, nchar(name) / 3) | (nchar(name) >= 4 & startsWith(ascii_lower(candidates), ascii_lower(name)))
   utils::head(candidates[is_close][order(distance[is_close])], 3)
 }
 

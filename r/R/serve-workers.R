@@ -186,7 +186,7 @@ serve_with_workers <- function(path, address, dots, log, settings, workers, open
     environment = c(
       # The R installation and the libraries of this session.
       PATH = paste(R.home("bin"), Sys.getenv("PATH"), sep = .Platform$path.sep),
-      R_LIBS = paste(unique(c(find_compat_library(), .libPaths())), collapse = .Platform$path.sep),
+      R_LIBS = paste(.libPaths(), collapse = .Platform$path.sep),
       ROOKERY_INTERNAL_ARGUMENTS = paste(encode_lines(lines), collapse = "\n"),
       ROOKERY_INTERNAL_PARENT_PID = Sys.getpid(),
       R_TESTS = ""

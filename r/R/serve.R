@@ -210,7 +210,7 @@ serve <- function(
 # arguments of serve().
 check_serve_dots <- function(names) {
   own <- setdiff(names(formals(serve)), c("target", "..."))
-  plain <- function(names) tolower(gsub("[_.]", "", names))
+  plain <- function(names) ascii_lower(gsub("[_.]", "", names))
   for (name in setdiff(names, "")) {
     text <- plain(name)
     # The beginning of a name counts as misspelt as well, because R does not complete the names of
@@ -241,6 +241,8 @@ serve_here <- function(
   # Reports the repeated errors that have been counted and not reported yet.
   on.exit(flush_all_error_reports(), add = TRUE)
   if (is.null(object)) {
+    # Before the app loads packages that use httpuv.
+    prefer_compat()
     # Makes error reports show line numbers, because Rscript does not keep source references.
     keep <- options(keep.source = TRUE)
     on.exit(options(keep), add = TRUE)

@@ -229,5 +229,5 @@ event_headers <- function(headers) {
     "Content-Type" = "text/event-stream", "Cache-Control" = "no-store, no-transform",
     "X-Accel-Buffering" = "no"
   )
-  c(own[!tolower(names(own)) %in% tolower(names(headers))], headers)
+  c(own[!ascii_lower(names(own)) %in% ascii_lower(names(headers))], headers)
 }

@@ -184,7 +184,7 @@ find_option <- function(name) {
 
 find_variable <- function(name) {
   find_name(
-    name, function(name) paste0("ROOKERY_", toupper(name)),
+    name, function(name) paste0("ROOKERY_", ascii_upper(name)),
     function(variable) !is.null(environment_value(variable)),
     "The environment variable "
   )

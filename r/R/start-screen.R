@@ -92,7 +92,9 @@ check_open <- function(open) {
 # and the app is still served.
 open_place <- function(open, place) {
   if (is.character(open)) {
-    writeLines(place, paste0(open, ".new"))
+    con <- file(paste0(open, ".new"), "w", encoding = "native.enc")
+    writeLines(enc2utf8(place), con, useBytes = TRUE)
+    close(con)
     file.rename(paste0(open, ".new"), open)
     return(invisible())
   }
@@ -126,7 +128,7 @@ open_browser <- function(place, viewer = getOption("viewer"), browse = utils::br
 opener <- function(open, file) {
   function() {
     if (!isFALSE(open) && file.exists(file)) {
-      place <- readLines(file, n = 1L, encoding = "UTF-8")
+      place <- read_utf8_lines(file, 1L)
       unlink(file)
       open_place(open, place)
     }

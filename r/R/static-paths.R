@@ -215,7 +215,7 @@ read_headers <- function(value, name) {
     abort_argument("`", name, "` option has a name or a value that a header cannot have.")
   }
   # These headers describe the length of a message, which only the server knows.
-  framing <- keys[tolower(keys) %in% c("content-length", "content-range", "transfer-encoding")]
+  framing <- keys[ascii_lower(keys) %in% c("content-length", "content-range", "transfer-encoding")]
   if (length(framing) > 0) {
     abort_argument("`", name, "` option cannot have ", framing[[1]], ", which the server sets.")
   }

@@ -289,7 +289,7 @@ open_key <- function(key, password) {
     key
   } else {
     tryCatch(
-      readLines(key, warn = FALSE), error = function(error) "", warning = function(warning) ""
+      read_utf8_lines(key), error = function(error) "", warning = function(warning) ""
     )
   }
   if (!any(grepl("ENCRYPTED", lines, fixed = TRUE))) {
@@ -384,7 +384,7 @@ tls_development <- function() {
 }
 
 format_fingerprint <- function(text) {
-  paste(substring(toupper(text), seq(1, nchar(text), 2), seq(2, nchar(text), 2)), collapse = ":")
+  paste(substring(ascii_upper(text), seq(1, nchar(text), 2), seq(2, nchar(text), 2)), collapse = ":")
 }
 
 # Returns the proxies whose X-Forwarded-Proto and X-Request-Id are used.

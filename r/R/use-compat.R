@@ -1,11 +1,21 @@
 #' Let packages written for httpuv use rookery
 #'
 #' Rookery includes a package that is *named* httpuv and calls rookery for
-#' everything. It is installed in a library of its own,
-#' `system.file("compat", package = "rookery")`, so that R does not find it by
-#' accident. `use_compat()` puts that library first in `.libPaths()` for this
-#' session. Shiny, plumber and all other packages that import httpuv then run on
-#' rookery. [serve()] does this by itself.
+#' everything. It is in a folder of its own,
+#' `system.file("compat", package = "rookery")`, in which R does not look for
+#' packages. `use_compat()` loads it from there. Shiny, plumber and all other
+#' packages that import httpuv then run on rookery, because R does not load a
+#' second package of the same name. [serve()] does this by itself.
+#'
+#' @section Libraries:
+#' `use_compat()` does not change `.libPaths()`, installs nothing and replaces no
+#' installed httpuv. An R process that this session starts looks for httpuv in
+#' the same libraries as any other R process. It uses rookery if it calls
+#' `use_compat()` as well, for example in its `.Rprofile`.
+#'
+#' `packageVersion("httpuv")`, `sessionInfo()` and tools for deployment, such as
+#' rsconnect and renv, still report the httpuv that is installed in the
+#' libraries. `which_httpuv()` returns which one is used.
 #'
 #' @section For every session:
 #' If the following line is in the `.Rprofile` of your home folder or of a
@@ -14,10 +24,10 @@
 #' ```
 #' rookery::use_compat(quiet = TRUE)
 #' ```
-#' It loads only rookery and takes a few milliseconds. In a project that uses
-#' renv, the line must follow `source("renv/activate.R")`, which sets the
-#' library paths. If an earlier line loads httpuv, `use_compat()` has no effect
-#' and gives a warning.
+#' It takes a few milliseconds, and has no effect in the R processes of
+#' `R CMD INSTALL`. In a project that uses renv, the line must follow
+#' `source("renv/activate.R")`, which sets the library paths. If an earlier line
+#' loads httpuv, `use_compat()` has no effect and gives a warning.
 #'
 #' @param ... Must be empty. The arguments that follow `...` must be given by
 #'   name.
@@ -28,38 +38,43 @@
 #' package named httpuv. Rookery's package of that name is then published as a
 #' separate source package, one of the files of each release of rookery, which
 #' `install_compat()` installs. The package goes
-#' into rookery's own library and never replaces an installed httpuv. Without
+#' into rookery's own folder and never replaces an installed httpuv. Without
 #' this package, rookery still serves apps that do not use httpuv, and
 #' `use_compat()` raises an error of class `rookery_no_compat`.
 #'
-#' @return `use_compat()` returns the path of the library with rookery's httpuv,
+#' @return `use_compat()` returns the path of the folder with rookery's httpuv,
 #'   invisibly. If another httpuv has already been loaded, it raises an error of
 #'   class `rookery_httpuv_loaded`, because a loaded package cannot be replaced.
-#'   In `.Rprofile`, this is only a warning, so that the rest of the file is
-#'   evaluated.
+#'   In `.Rprofile`, errors are only warnings, so that the rest of the file is
+#'   evaluated, and the value is `NULL`.
 #' @examples
 #' which_httpuv()
 #' @export
 use_compat <- function(..., quiet = FALSE) {
   check_dots("use_compat()", ..., known = "quiet")
   check_flag(quiet, "quiet")
-  library <- compat_library()
-  if (isNamespaceLoaded("httpuv") && !is_compat(getNamespaceInfo("httpuv", "path"))) {
-    if (is_starting()) warn_loaded() else abort_loaded()
+  if (is_r_command()) {
+    # R CMD INSTALL of rookery or of httpuv fails if the package is loaded.
+    unloadNamespace("rookery")
+    return(invisible())
   }
-  .libPaths(c(library, .libPaths()))
-  if (!quiet) {
+  library <- tryCatch(load_compat(), rookery_error = function(error) {
+    if (!is_starting()) stop(error)
+    warn(conditionMessage(error), class(error)[[1]])
+  })
+  if (!quiet && stands_in_for_httpuv()) {
     message(
       "Packages that use httpuv run on rookery ", utils::packageVersion("rookery"),
       " in this session.\n",
       "For every session, put this line into .Rprofile: rookery::use_compat(quiet = TRUE)"
     )
   }
-  invisible(library)
+  invisible(if (stands_in_for_httpuv()) library)
 }
 
 #' @param file The source package of rookery's httpuv: the path or the URL of a
-#'   file such as `httpuv_1.6.17.1.tar.gz`.
+#'   file such as `httpuv_1.6.17.1.tar.gz`. `NULL` installs the one that rookery
+#'   itself contains, if it could not be installed together with rookery.
 #' @return `install_compat()` returns the path of the library with rookery's
 #'   httpuv, invisibly.
 #' @examples
@@ -68,7 +83,11 @@ use_compat <- function(..., quiet = FALSE) {
 #' }
 #' @rdname use_compat
 #' @export
-install_compat <- function(file) {
+install_compat <- function(file = NULL) {
+  if (is.null(file)) {
+    if (!has_compat_source()) abort_no_compat()
+    return(invisible(fill_compat_library(compat_source())))
+  }
   check_string(file, "file")
   work <- tempfile("compat-")
   dir.create(work)
@@ -99,7 +118,10 @@ install_compat <- function(file) {
 #' @export
 which_httpuv <- function() {
   is_loaded <- isNamespaceLoaded("httpuv")
-  path <- if (is_loaded) {
+  is_ours <- stands_in_for_httpuv()
+  path <- if (is_ours) {
+    asNamespace("httpuv")$own_path
+  } else if (is_loaded) {
     getNamespaceInfo("httpuv", "path")
   } else {
     found <- find.package("httpuv", quiet = TRUE)
@@ -109,7 +131,7 @@ which_httpuv <- function() {
     return(new_which("none", NA_character_, NA_character_, FALSE))
   }
   version <- utils::packageDescription("httpuv", lib.loc = dirname(path), fields = "Version")
-  new_which(if (is_compat(path)) "rookery" else "httpuv", version, path, is_loaded)
+  new_which(if (is_ours || (!is_loaded && is_compat(path))) "rookery" else "httpuv", version, path, is_loaded)
 }
 
 new_which <- function(kind, version, path, loaded) {
@@ -144,38 +166,65 @@ is_compat <- function(path) {
     identical(read.dcf(description, fields = "Config/rookery/compat")[[1]], "true")
 }
 
-# Returns the library with rookery's httpuv. It is normally created when rookery is installed, or by
-# install_compat(). If the installation failed, it is created now.
+# Loads rookery's httpuv from its folder, and returns its library. A package that is loaded later
+# and imports httpuv gets this one, because R looks for a package only if its namespace is not
+# loaded. No library path changes, so other packages are found, and installed, as before.
+load_compat <- function() {
+  library <- compat_library()
+  if (!isNamespaceLoaded("httpuv")) loadNamespace("httpuv", lib.loc = library)
+  if (!stands_in_for_httpuv()) abort_loaded()
+  library
+}
+
+# Loads rookery's httpuv if it is installed and no httpuv is loaded. Returns whether it did. An app
+# that needs no httpuv runs without it. For other apps, use_compat() reports what to do.
+prefer_compat <- function() {
+  if (isNamespaceLoaded("httpuv")) {
+    return(FALSE)
+  }
+  tryCatch(is.character(load_compat()), rookery_no_compat = function(error) FALSE)
+}
+
+# Returns the library with rookery's httpuv, which was created when rookery was installed, or by
+# install_compat(). Another httpuv in these folders is not accepted.
 compat_library <- function() {
-  home <- getNamespaceInfo("rookery", "path")
-  # The usual place is checked first, because .Rprofile waits for this function.
-  inside <- file.path(home, "compat")
-  if (file.exists(file.path(inside, "httpuv", "DESCRIPTION"))) {
+  inside <- file.path(getNamespaceInfo("rookery", "path"), "compat")
+  if (is_compat(file.path(inside, "httpuv"))) {
     return(inside)
   }
   if (is_compat(file.path(compat_cache(), "httpuv"))) {
     return(compat_cache())
   }
-  source <- file.path(home, "compat-src", "httpuv")
-  if (!dir.exists(source)) {
-    abort(
+  abort_no_compat()
+}
+
+abort_no_compat <- function() {
+  needed <- "Shiny, plumber and other packages that use httpuv need rookery's package of that name, "
+  abort(
+    if (has_compat_source()) {
       paste0(
-        "Shiny, plumber and other packages that use httpuv need rookery's package of that name, ",
-        "which this build of rookery does not contain. Get its source package, httpuv_",
+        needed, "which could not be installed together with rookery. rookery::install_compat() ",
+        "installs it, or reports the reason."
+      )
+    } else {
+      paste0(
+        needed, "which this build of rookery does not contain. Get its source package, httpuv_",
         httpuv_version(), ".tar.gz, from the files of rookery's release ",
         utils::packageVersion("rookery"), ", and install it ",
         "with rookery::install_compat(\"httpuv_", httpuv_version(), ".tar.gz\")."
-      ),
-      "rookery_no_compat"
-    )
-  }
-  fill_compat_library(source)
+      )
+    },
+    "rookery_no_compat"
+  )
 }
 
-# Returns the library with rookery's httpuv, or NULL if there is none. An app that needs no httpuv
-# runs without this library. For other apps, use_compat() reports what to do.
-find_compat_library <- function() {
-  tryCatch(compat_library(), rookery_no_compat = function(error) NULL)
+# Returns the folder with the source of rookery's httpuv, which some builds of rookery do not have.
+compat_source <- function() {
+  file.path(getNamespaceInfo("rookery", "path"), "compat-src", "httpuv")
+}
+
+has_compat_source <- function() {
+  dir.exists(compat_source())
 }
 
 # Installs rookery's httpuv from its source into rookery's own folder or, if that is not writable,
@@ -199,14 +248,12 @@ compat_cache <- function() {
 }
 
 # Evaluates an expression that creates an app, such as shiny::shinyApp(). Packages that the
-# expression loads find rookery's httpuv first. If it loads none, the library paths are restored.
+# expression loads get rookery's httpuv. If it loads no package that uses httpuv, the session is as
+# before.
 with_compat <- function(body) {
-  if (isNamespaceLoaded("httpuv")) {
-    return(body)
+  if (prefer_compat()) {
+    on.exit(if (length(who_uses("httpuv")) == 0) unloadNamespace("httpuv"))
   }
-  before <- .libPaths()
-  .libPaths(c(find_compat_library(), before))
-  on.exit(if (!isNamespaceLoaded("httpuv")) .libPaths(before))
   body
 }
 
@@ -217,13 +264,10 @@ is_starting <- function() {
   length(default) > 0 && !any(paste0("package:", default) %in% search())
 }
 
-# A warning, because an error would skip the rest of .Rprofile.
-warn_loaded <- function() {
-  problem <- tryCatch(abort_loaded(), error = identity)
-  warning(structure(
-    list(message = conditionMessage(problem), call = NULL, users = problem$users),
-    class = c("rookery_httpuv_loaded", "rookery_warning", "warning", "condition")
-  ))
+# Returns whether this is an R process of a command such as R CMD INSTALL, which evaluates .Rprofile
+# as well. These commands set the variable to an empty value.
+is_r_command <- function() {
+  identical(Sys.getenv("R_DEFAULT_PACKAGES", NA), "") && is_starting()
 }
 
 abort_loaded <- function() {
@@ -234,12 +278,19 @@ abort_loaded <- function() {
   } else {
     " It was loaded explicitly in this session (`library(httpuv)` or `httpuv::`)."
   }
+  line <- if (is_starting() || isTRUE(.globals$is_app_process)) {
+    "Put `rookery::use_compat(quiet = TRUE)` into .Rprofile before the line that loads httpuv."
+  } else {
+    paste0(
+      "Start a new R session and call `rookery::use_compat()` before anything else",
+      if (length(users) > 0) paste0(", such as `library(", users[[1]], ")`"),
+      ". Or give rookery::serve() the path of the app, which then runs in a separate R process."
+    )
+  }
   abort(
     paste0(
-      "httpuv ", found$version, " from `", found$path,
-      "` is loaded already, and a loaded package cannot be exchanged.",
-      by, "\nStart a new R session and call rookery::use_compat() before anything else, ",
-      "or give rookery::serve() the path of the app, which then runs in a separate R process."
+      line, "\nhttpuv ", found$version, " from `", found$path,
+      "` is loaded already, and a loaded package cannot be exchanged.", by
     ),
     "rookery_httpuv_loaded",
     users = users

@@ -47,9 +47,8 @@ accept_ws <- function(protocol = NULL, ..., headers = list()) {
       "`headers` must be a named list or a named character vector, not ", describe(headers), "."
     )
   }
-  own <- grep(
-    "^(sec-websocket-|upgrade$|connection$)", names(headers), ignore.case = TRUE, value = TRUE
-  )
+  is_own <- grepl("^(sec-websocket-|upgrade$|connection$)", ascii_lower(names(headers)))
+  own <- names(headers)[is_own]
   if (length(own) > 0) {
     abort_argument(
       "`headers` must not have ", own[[1]],

@@ -414,14 +414,14 @@ client_headers <- function(headers) {
     "host", "upgrade", "connection", "sec-websocket-key", "sec-websocket-version",
     "sec-websocket-protocol", "sec-websocket-extensions"
   )
-  taken <- intersect(tolower(names), own)
+  taken <- intersect(ascii_lower(names), own)
   if (length(taken) > 0) {
     abort_argument(
       "`headers` has ", taken[[1]],
       ", which the handshake sends itself: use `protocols` for subprotocols."
     )
   }
-  texts <- vapply(values, as.character, "")
+  texts <- vapply(values, sent_text, "")
   is_wrong <- !grepl("^[-!#$%&'*+.^_`|~0-9A-Za-z]+$", names) | grepl(
     "[\\x01-\\x08\\x0a-\\x1f\\x7f]", texts, perl = TRUE, useBytes = TRUE
   )

@@ -87,6 +87,16 @@ SEXP utf8_text(SEXP text, struct rk_bytes* bytes) {
     return text;
 }
 
+// Returns the text that is sent for a value, by the R function sent_text().
+SEXP sent_text(SEXP value) {
+    // Quoted, so that a symbol or a call is not evaluated.
+    SEXP quoted = PROTECT(Rf_lang2(R_QuoteSymbol, value));
+    SEXP call = PROTECT(Rf_lang2(Rf_install("sent_text"), quoted));
+    SEXP text = Rf_eval(call, objs.ns);
+    UNPROTECT(2);
+    return text;
+}
+
 SEXP make_string(struct rk_bytes bytes) {
     return bytes.len == 0 ? objs.empty_string : Rf_ScalarString(make_char(bytes));
 }

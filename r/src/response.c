@@ -16,40 +16,51 @@ static SEXP element(SEXP value, SEXP name) {
     return TYPEOF(value) == VECSXP ? list_element(value, name) : R_NilValue;
 }
 
+// Compares without strncasecmp(), which depends on the locale.
 static bool is_content_length(struct rk_bytes name) {
-    return name.len == 14 && strncasecmp(name.start, "content-length", 14) == 0;
+    static const char wanted[] = "content-length";
+    if (name.len != sizeof wanted - 1) {
+        return false;
+    }
+    for (size_t i = 0; i < name.len; i++) {
+        char letter = name.start[i];
+        if ((letter >= 'A' && letter <= 'Z' ? letter + ('a' - 'A') : letter) != wanted[i]) {
+            return false;
+        }
+    }
+    return true;
 }
 
-// Calls a function of package base; `value` is quoted, so that it is not evaluated.
-static SEXP base_call(const char* function, SEXP value) {
+// Calls as.list(); `value` is quoted, so that it is not evaluated.
+static SEXP as_list(SEXP value) {
     SEXP quoted = PROTECT(Rf_lang2(R_QuoteSymbol, value));
-    SEXP call = PROTECT(Rf_lang2(Rf_install(function), quoted));
+    SEXP call = PROTECT(Rf_lang2(Rf_install("as.list"), quoted));
     SEXP result = Rf_eval(call, R_BaseEnv);
     UNPROTECT(2);
     return result;
 }
 
-// Returns the text of a header's value, formatted as by paste(); R_NilValue if it does not have
-// length one.
+// Returns the text of a header's value, formatted as by paste() with R's default options;
+// R_NilValue if it does not have length one.
 static SEXP header_text(SEXP value, struct rk_bytes name) {
-    switch (Rf_isObject(value) ? ANYSXP : TYPEOF(value)) {
-    case LGLSXP:
-    case INTSXP:
-    case REALSXP:
-    case CPLXSXP:
-    case STRSXP:
-        break;
-    default:
-        value = base_call("as.character", value);
-    }
-    if (!Rf_isVectorAtomic(value) || XLENGTH(value) != 1) {
-        return R_NilValue;
-    }
-    if (TYPEOF(value) == REALSXP && is_content_length(name) && R_FINITE(REAL(value)[0])) {
+    bool is_plain = !Rf_isObject(value);
+    if (is_plain && TYPEOF(value) == REALSXP && XLENGTH(value) == 1 && is_content_length(name)
+        && R_FINITE(REAL(value)[0])) {
         // as.character(1e5) is "1e+05", which is not a valid length.
         char digits[32];
         snprintf(digits, sizeof digits, "%.0f", REAL(value)[0]);
         return Rf_mkChar(digits);
+    }
+    switch (is_plain ? TYPEOF(value) : ANYSXP) {
+    case LGLSXP:
+    case INTSXP:
+    case STRSXP:
+        break;
+    default:
+        value = sent_text(value);
+    }
+    if (!Rf_isVectorAtomic(value) || XLENGTH(value) != 1) {
+        return R_NilValue;
     }
     if (TYPEOF(value) == STRSXP) {
         return STRING_ELT(value, 0);
@@ -82,7 +93,7 @@ const char* response_headers(uint32_t slot, uint64_t id, SEXP headers) {
     }
     if (TYPEOF(headers) == ENVSXP || TYPEOF(headers) == LISTSXP ||
         (Rf_isVectorAtomic(headers) && TYPEOF(headers) != STRSXP)) {
-        headers = base_call("as.list", headers);
+        headers = as_list(headers);
     }
     if (TYPEOF(headers) != VECSXP && TYPEOF(headers) != STRSXP) {
         return "`headers` must be a named list or a named character vector";

@@ -160,6 +160,7 @@ struct rk_bytes bytes_of_char(SEXP text);
 SEXP make_char(struct rk_bytes bytes);
 SEXP make_string(struct rk_bytes bytes);
 SEXP utf8_text(SEXP text, struct rk_bytes* bytes);
+SEXP sent_text(SEXP value);
 SEXP field_string(enum field field, struct rk_bytes bytes);
 SEXP header_string(const struct rk_header* header, bool* was_cached);
 SEXP header_symbol(const struct rk_header* header);

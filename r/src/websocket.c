@@ -284,15 +284,6 @@ static SEXP sent(int status) {
     return Rf_ScalarLogical(status == RK_SEND_MORE);
 }
 
-// Returns as.character(message), evaluated in the package's namespace.
-static SEXP as_strings(SEXP message) {
-    SEXP quoted = PROTECT(Rf_lang2(R_QuoteSymbol, message));
-    SEXP call = PROTECT(Rf_lang2(Rf_install("as.character"), quoted));
-    SEXP strings = Rf_eval(call, objs.ns);
-    UNPROTECT(2);
-    return strings;
-}
-
 // Sends a message. Returns TRUE if more may be sent at once, FALSE if too much is queued or the
 // connection has ended.
 SEXP ffi_ws_send(SEXP handle, SEXP message) {
@@ -303,7 +294,7 @@ SEXP ffi_ws_send(SEXP handle, SEXP message) {
     bool is_text = TYPEOF(message) != RAWSXP;
     // Nearly every message is a string, and is used directly; checking this in R takes two calls.
     bool is_string = TYPEOF(message) == STRSXP && !Rf_isObject(message);
-    message = PROTECT(is_text && !is_string ? as_strings(message) : message);
+    message = PROTECT(is_text && !is_string ? sent_text(message) : message);
     const void* start;
     size_t len;
     SEXP owner = message;

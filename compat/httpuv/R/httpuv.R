@@ -10,14 +10,30 @@ internal_names <- c(
 # Binds rookery's objects in this namespace, so that both `::` and `:::` find them. This is done
 # when the package is loaded, because building the package would copy the objects. The list of
 # servers, and classes that others inherit from, must be the same objects, and those of the
-# installed rookery.
+# installed rookery. Each object is looked up when it is first used, because .Rprofile may load this
+# package in every session.
 .onLoad <- function(libname, pkgname) {
-  # Packages that import httpuv expect later to be loaded, and R6 prints the classes.
-  loadNamespace("later")
-  loadNamespace("R6")
   rookery <- asNamespace("rookery")
   httpuv <- topenv()
-  for (name in c(getNamespaceExports(rookery), internal_names)) {
-    assign(name, get(name, envir = rookery, inherits = FALSE), envir = httpuv)
+  bind <- function(name) {
+    delayedAssign(name, get(name, envir = rookery, inherits = FALSE), assign.env = httpuv)
+  }
+  for (name in c(getNamespaceExports(rookery), internal_names)) bind(name)
+  assign("own_path", file.path(libname, pkgname), envir = httpuv)
+  describe_installed(httpuv)
+}
+
+# Sets the path and the version of this namespace to those of the httpuv that is installed in the
+# session's libraries, if there is one. packageVersion(), sessionInfo() and tools that record the
+# versions of packages for a deployment prefer a loaded namespace to the libraries, and would record
+# a version that no repository has. library(httpuv) would unload a namespace whose version differs.
+describe_installed <- function(httpuv) {
+  paths <- file.path(.libPaths(), "httpuv")
+  installed <- file.path(paths, "Meta", "package.rds")
+  first <- match(TRUE, file.exists(installed))
+  if (!is.na(first)) {
+    version <- readRDS(installed[[first]])$DESCRIPTION[["Version"]]
+    setNamespaceInfo(httpuv, "path", paths[[first]])
+    setNamespaceInfo(httpuv, "spec", c(name = "httpuv", version = version))
   }
 }

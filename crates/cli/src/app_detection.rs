@@ -126,7 +126,8 @@ impl Target {
             Err(Failure::Unavailable(format!("`{}` cannot be served: {why}.", self.path.display())))
         };
         if !self.path.is_dir() {
-            let name = self.path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+            let name =
+                self.path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
             return match name.rsplit_once('.').map(|(_, extension)| extension) {
                 Some("yml" | "yaml") if name.starts_with("_server.") => {
                     Ok("what _server.yml describes")

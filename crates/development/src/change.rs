@@ -76,7 +76,7 @@ fn is_replaceable(path: &Path) -> bool {
 }
 
 fn extension(path: &Path) -> String {
-    path.extension().unwrap_or_default().to_string_lossy().to_lowercase()
+    path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase()
 }
 
 #[cfg(test)]

@@ -85,7 +85,7 @@ pub(crate) fn is_app_file(name: &str) -> bool {
         return true;
     }
     let extension =
-        Path::new(name).extension().unwrap_or_default().to_string_lossy().to_lowercase();
+        Path::new(name).extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     !name.starts_with('.') && EXTENSIONS.contains(&&*extension)
 }
 

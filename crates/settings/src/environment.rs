@@ -43,7 +43,7 @@ pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Environment, 
         let mut found = variable(&own)?.map(|value| (own.clone(), value));
         for former in setting.former.iter().filter(|former| former.places.has(Places::ENVIRONMENT))
         {
-            let old = format!("ROOKERY_{}", former.name.to_uppercase());
+            let old = format!("ROOKERY_{}", former.name.to_ascii_uppercase());
             let Some(value) = variable(&old)? else { continue };
             if found.is_some() {
                 return Err(format!(

@@ -143,7 +143,7 @@ impl Setting {
 
     /// Returns the name of the setting's environment variable, such as `ROOKERY_PORT`.
     pub fn variable(&self) -> String {
-        format!("ROOKERY_{}", self.name.to_uppercase())
+        format!("ROOKERY_{}", self.name.to_ascii_uppercase())
     }
 
     /// Returns the path of the setting's key in `_server.yml`, such as `tls.acme.dir`.

@@ -11,13 +11,13 @@ pub fn similar_names<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Vec<&'a str> {
-    let name = name.to_lowercase();
+    let name = name.to_ascii_lowercase();
     let letters = name.chars().count();
     let most = (letters / 3).max(1);
     let mut found: Vec<(usize, &str)> = candidates
         .into_iter()
         .filter_map(|candidate| {
-            let other = candidate.to_lowercase();
+            let other = candidate.to_ascii_lowercase();
             let distance = strsim::osa_distance(&name, &other);
             let is_beginning = letters >= MIN_PREFIX_LENGTH && other.starts_with(&name);
             (distance <= most || is_beginning).then_some((distance, candidate))

@@ -4,5 +4,5 @@ local({
   # Processes that the app starts must not inherit it.
   Sys.unsetenv("ROOKERY_INTERNAL_CHILD_SPEC")
   library <- unserialize(charToRaw(text))$library
-  loadNamespace("rookery", lib.loc = c(library, .libPaths()))$child_main(text)
+  loadNamespace("rookery", lib.loc = library)$child_main(text)
 })

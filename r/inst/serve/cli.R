@@ -7,8 +7,5 @@ local({
   library <- dirname(dirname(dirname(normalizePath(gsub("~+~", " ", file, fixed = TRUE)))))
   # Processes that the app starts must not inherit them.
   Sys.unsetenv(c("ROOKERY_INTERNAL_SETTINGS", "ROOKERY_INTERNAL_SERVE_DIR"))
-  if (!library %in% .libPaths()) {
-    .libPaths(c(library, .libPaths()))
-  }
-  loadNamespace("rookery", lib.loc = c(library, .libPaths()))$cli_main(text)
+  loadNamespace("rookery", lib.loc = library)$cli_main(text)
 })

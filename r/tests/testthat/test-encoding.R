@@ -64,3 +64,98 @@ test_that("numbers in events have no exponent", {
   Encoding(wrong) <- "UTF-8"
   expect_error(sse_event(wrong), class = "rookery_bad_argument")
 })
+
+test_that("options of R about numbers and text do not change what is sent and read", {
+  odd <- list(OutDec = ",", scipen = -10L, digits = 3L, encoding = "latin1")
+  app <- list(
+    call = function(req) {
+      list(
+        status = 200L, body = "abc",
+        headers = list(
+          "X-Number" = 1.23456789, "X-Large" = 100000, "X-Count" = 100000L, "X-Complex" = 1 + 2.5i,
+          "X-Object" = structure(1.5, class = "difftime", units = "secs")
+        )
+      )
+    },
+    onWSOpen = function(ws) {
+      ws$onMessage(function(binary, message) withr::with_options(odd, ws$send(1.5)))
+    }
+  )
+  server <- startServer("127.0.0.1", 0, app)
+  withr::defer(server$stop())
+  url <- paste0("http://127.0.0.1:", server$getPort(), "/")
+  answer <- withr::with_options(odd, fetch_here(url))
+  headers <- curl::parse_headers_list(answer$headers)
+  expect_equal(
+    unlist(headers[c("x-number", "x-large", "x-count", "x-complex", "x-object")]),
+    # As paste() formats the numbers with R's default options.
+    c(
+      "x-number" = "1.23456789", "x-large" = "1e+05", "x-count" = "100000",
+      "x-complex" = "1+2.5i", "x-object" = "1.5"
+    )
+  )
+  client <- local_client(server)
+  upgrade(client)
+  send(client, frame("x"))
+  expect_equal(rawToChar(next_frame(client)$payload), "1.5")
+  withr::local_options(odd)
+  expect_equal(as.character(sse_event(1.5, id = 2.5)), "id: 2.5\ndata: 1.5\n\n")
+  skip_if_not_installed("jsonlite")
+  expect_equal(as.character(sse_event(list(a = 1.5, b = 1e5))), 'data: {"a":1.5,"b":100000}\n\n')
+  limits <- server_limits(max_body_size = 1500000, request_timeout = 0.5, header_timeout = 12.345)
+  expect_equal(limits$request_timeout, 0.5)
+  # The printed limits can be given again.
+  expect_match(format(limits), "max_body_size +1[.]5 MB", all = FALSE)
+  expect_match(format(limits), "request_timeout +500 ms", all = FALSE)
+  expect_match(format(limits), "header_timeout +12345 ms", all = FALSE)
+  withr::local_options(rookery.header_timeout = 2.5)
+  expect_equal(rookery_options()["header_timeout"]$value, "2.5 s")
+  file <- withr::local_tempfile()
+  writeBin(charToRaw("caf\xc3\xa9\n"), file)
+  expect_equal(read_utf8_lines(file), "caf\u00e9")
+})
+
+test_that("in a C locale, sources are read as UTF-8", {
+  skip_if_not_installed("processx")
+  # Writes a file in UTF-8 to a new folder, and returns the folder.
+  writes <- function(name, ..., env = parent.frame()) {
+    dir <- local_app(env = env)
+    path <- file.path(dir, name)
+    dir.create(dirname(path), showWarnings = FALSE)
+    con <- file(path, "wb")
+    writeLines(enc2utf8(c(...)), con, useBytes = TRUE)
+    close(con)
+    dir
+  }
+  comment <- "# \u00e9"
+  text <- "caf\u00e9 <- 'caf\u00e9 \u4e2d'"
+  dirs <- c(
+    script = writes(
+      "app.R", comment, text,
+      "function(req) list(status = 200L, headers = list(), body = caf\u00e9)"
+    ),
+    shiny = if (requireNamespace("shiny", quietly = TRUE)) {
+      dir <- writes("R/text.R", comment, "own_text <- 'caf\u00e9 \u4e2d'")
+      app <- "shiny::shinyApp(shiny::fluidPage(own_text), function(input, output) NULL)"
+      writeLines(app, file.path(dir, "app.R"))
+      dir
+    },
+    plumber = if (requireNamespace("plumber", quietly = TRUE)) {
+      writes("plumber.R", comment, text, "#* @get /", "#* @serializer text", "function() caf\u00e9")
+    }
+  )
+  test <- environment()
+  started <- lapply(dirs, function(dir) {
+    local_cli(
+      "serve", dir, "--port", "0", "--log", "none", environment = c(LC_ALL = "C"), env = test
+    )
+  })
+  started$from_r <- local_r(
+    sprintf("rookery::serve('%s', port = 0, log = FALSE)", dirs[["script"]]),
+    environment = c(LC_ALL = "C")
+  )
+  for (it in started) {
+    content <- fetch(expect_serving(it))$content
+    expect_length(grepRaw(charToRaw("caf\xc3\xa9 \xe4\xb8\xad"), content, fixed = TRUE), 1)
+  }
+})

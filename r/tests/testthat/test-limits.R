@@ -208,6 +208,65 @@ test_that("a server without limits serves, and one with all minimums stops clean
   expect_equal(get(local_client(server), "/")$status, 200)
 })
 
+test_that("limits that the running servers do not have are reported, wherever they were set", {
+  first <- startServer("127.0.0.1", 0, list())
+  withr::defer({
+    first$stop()
+    service(NA)
+  })
+  second <- function() startServer("127.0.0.1", 0, list())$stop()
+  withr::with_options(list(rookery.max_body_size = "1 KB"), {
+    warned <- expect_warning(second(), class = "rookery_bad_limit")
+    expect_match(
+      conditionMessage(warned),
+      "^The option `rookery.max_body_size` has no effect on this server, whose `max_body_size` is Inf"
+    )
+    # An error has no warning besides.
+    expect_no_warning(
+      expect_error(startServer("127.0.0.1", 0, list(), limits = list(idle_timeout = "7 s")))
+    )
+  })
+  withr::with_envvar(c(ROOKERY_IDLE_TIMEOUT = "7 s"), {
+    expect_warning(second(), "variable ROOKERY_IDLE_TIMEOUT has no effect", class = "rookery_bad_limit")
+  })
+  for (place in c("cli", "file", "argument")) {
+    assign("settings", set_names(list(list(max_body_size = 1000)), place), envir = .globals)
+    expect_error(second(), "same limits", class = "rookery_bad_limit")
+  }
+  .globals$settings <- NULL
+  # The same values, or none, are no reason for a warning.
+  withr::local_options(rookery.max_body_size = Inf)
+  expect_no_warning(second())
+})
+
+test_that("the environment variables of settings have the same names in a Turkish locale", {
+  skip_if(Sys.which("localedef") == "", "localedef is not installed")
+  locales <- withr::local_tempdir()
+  made <- system2(
+    "localedef",
+    c("-i", "tr_TR", "-f", "UTF-8", "--no-archive", file.path(locales, "tr_TR.UTF-8")),
+    stdout = FALSE, stderr = FALSE
+  )
+  withr::local_envvar(LOCPATH = locales, ROOKERY_MAX_BODY_SIZE = "1 KB")
+  former <- Sys.getlocale("LC_CTYPE")
+  withr::defer(Sys.setlocale("LC_CTYPE", former))
+  skip_if(suppressWarnings(Sys.setlocale("LC_CTYPE", "tr_TR.UTF-8")) == "", "no Turkish locale")
+  expect_false(toupper("i") == "I")
+  expect_equal(setting_of("max_body_size")$value, 1000)
+  expect_equal(ascii_lower("CONTENT-DISPOSITION"), "content-disposition")
+  expect_error(staticPath("/usr", headers = list("TRANSFER-ENCODING" = "x")), "cannot have")
+  expect_error(accept_ws(headers = list("CONNECTION" = "x")), "must not have CONNECTION")
+})
+
+test_that("no case mapping of the package depends on the locale", {
+  sources <- test_path("..", "..", c("R", "src"))
+  skip_if_not(all(dir.exists(sources)), "the source of the package")
+  files <- list.files(sources, "[.](R|c|h)$", full.names = TRUE)
+  mapping <- "^[^#/]*\\b(to(upper|lower)|casefold|strn?casecmp|ignore[.]case) *[(=]"
+  found <- unlist(lapply(files, function(file) grep(mapping, readLines(file), value = TRUE)))
+  expect_equal(grep("#'", found, value = TRUE, invert = TRUE), character())
+})
+
 test_that("ten limits are arguments, and every limit can be given by name", {
   arguments <- setdiff(names(formals(server_limits)), "...")
   expect_length(arguments, 10)

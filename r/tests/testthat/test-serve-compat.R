@@ -14,23 +14,46 @@ run_r <- function(text, ...) {
   )
 }
 
-test_that("use_compat() puts the compat library first for a session", {
+test_that("use_compat() loads rookery's httpuv and changes no library", {
   skip_if_not_installed("processx")
   did <- run_r(c(
-    "before <- rookery::which_httpuv()",
+    "before <- list(.libPaths(), installed.packages()[, c('LibPath', 'Version')])",
+    "found <- rookery::which_httpuv()",
     "library <- rookery::use_compat()",
     "after <- rookery::which_httpuv()",
-    "stopifnot(before$kind != 'rookery', after$kind == 'rookery', !after$loaded, .libPaths()[[1]] == library)",
-    "httpuv::service(NA)",
-    "stopifnot(rookery::which_httpuv()$loaded, identical(httpuv::startServer, rookery::startServer))",
+    "stopifnot(found$kind != 'rookery', after$kind == 'rookery', after$loaded)",
+    "stopifnot(after$path == file.path(library, 'httpuv'), as.character(after$version) >= '1.6.17')",
+    "stopifnot(identical(httpuv::startServer, rookery::startServer))",
     "stopifnot(identical(httpuv:::unsafe_ports, rookery:::unsafe_ports))",
     "rookery::use_compat(quiet = TRUE)",
-    "stopifnot(sum(.libPaths() == library) == 1)",
+    "stopifnot(identical(list(.libPaths(), installed.packages()[, c('LibPath', 'Version')]), before))",
+    # As if the httpuv of the libraries was loaded, for tools that record versions.
+    "if (found$kind == 'httpuv') {",
+    "  stopifnot(packageVersion('httpuv') == found$version, find.package('httpuv') == found$path)",
+    "  suppressPackageStartupMessages(library(httpuv))",
+    "  stopifnot(sessionInfo()$otherPkgs$httpuv$Version == found$version)",
+    "  stopifnot(identical(startServer, rookery::startServer))",
+    "}",
     "print(rookery::which_httpuv())"
   ))
   expect_equal(did$status, 0, info = did$stdout)
   expect_match(did$stdout, "put this line into .Rprofile: rookery::use_compat\\(quiet = TRUE\\)")
   expect_match(did$stdout, "This session uses rookery's httpuv 1\\.6\\.")
+})
+
+test_that("tools for deployment record the httpuv of the libraries", {
+  skip_if_not_installed("processx")
+  skip_if_not_installed("rsconnect")
+  skip_if_not_installed("shiny")
+  dir <- local_app(app.R = "shiny::shinyApp(shiny::fluidPage(), function(input, output) NULL)")
+  did <- run_r(c(
+    "found <- packageVersion('httpuv')",
+    "rookery::use_compat(quiet = TRUE)",
+    "loadNamespace('shiny')",
+    sprintf("apps <- rsconnect::appDependencies('%s')", dir),
+    "cat('version', apps[apps$package == 'httpuv', 'version'] == found)"
+  ))
+  expect_match(did$stdout, "version TRUE")
 })
 
 test_that("serve() evaluates a Shiny app object with rookery's httpuv", {
@@ -52,7 +75,7 @@ test_that("use_compat() fails if another httpuv is loaded, and names the package
   expect_equal(did$status, 1)
   expect_match(did$stdout, "httpuv [0-9.]+ from `[^`]+` is loaded already")
   expect_match(did$stdout, "used by .*shiny")
-  expect_match(did$stdout, "Start a new R session")
+  expect_match(did$stdout, "Error: Start a new R session and call `rookery::use_compat\\(\\)` before")
   did <- run_r(c("loadNamespace('httpuv')", "rookery::use_compat()"))
   expect_equal(did$status, 1)
   expect_match(did$stdout, "loaded explicitly in this session")
@@ -60,6 +83,11 @@ test_that("use_compat() fails if another httpuv is loaded, and names the package
     "library(shiny)", "rookery::serve(shinyApp(1, function(input, output) 1), port = 0)"
   ))
   expect_equal(did$status, 1)
+  # The message begins with what to write.
+  expect_match(
+    did$stdout,
+    "Error: Start a new R session and call `rookery::use_compat\\(\\)` before .*`library\\(shiny\\)`"
+  )
   expect_match(did$stdout, "give rookery::serve\\(\\) the path of the app")
 })
 
@@ -95,18 +123,18 @@ test_that("in .Rprofile, use_compat() loads rookery without the parts for server
       "unread <- function(names) unname(rlang::env_binding_are_lazy(ns, names))",
       "classes <- c('WebSocket', 'WebServer', 'Server', 'AppWrapper', 'nullInputStream', 'stdErrStream', 'input_methods')",
       "stopifnot(unread(classes), !unread('compat_library'))",
-      "stopifnot(rookery::which_httpuv()$kind == 'rookery', 'later' %in% { loadNamespace('httpuv'); loadedNamespaces() })"
+      "stopifnot(rookery::which_httpuv()$kind == 'rookery', !'later' %in% loadedNamespaces())"
     )
   )
   expect_equal(did$status, 0, info = did$stdout)
   told <- function(what) {
     strsplit(trimws(sub(paste0("^.*", what, ":([^\n]*)\n.*$"), "\\1", did$stdout)), " +")[[1]]
   }
-  expect_equal(told("more"), "rookery")
+  expect_equal(told("more"), c("rookery", "httpuv"))
   expect_equal(told("shared"), "rookery")
 })
 
-test_that("in .Rprofile, use_compat() reads few files, and none of other packages", {
+test_that("in .Rprofile, use_compat() reads few files", {
   skip_if_not_installed("processx")
   skip_if(Sys.which("strace") == "", "strace is not installed")
   trace <- withr::local_tempfile()
@@ -133,8 +161,10 @@ test_that("in .Rprofile, use_compat() reads few files, and none of other package
   packages <- opened[basename(dirname(dirname(opened))) != "base"]
   packages <- packages[grepl("/(Meta|R|libs)/[^/]*$", packages) & !startsWith(packages, R.home())]
   expect_gt(length(packages), 0)
-  expect_true(all(startsWith(packages, system.file(package = "rookery"))), info = packages)
-  expect_lt(length(packages), 20)
+  # The version of the installed httpuv is read as well.
+  is_ours <- startsWith(packages, system.file(package = "rookery"))
+  expect_true(all(is_ours | grepl("/httpuv/Meta/package[.]rds$", packages)), info = packages)
+  expect_lt(length(packages), 40)
 })
 
 test_that("in .Rprofile, a use_compat() that is too late warns, and the rest is evaluated", {
@@ -148,7 +178,7 @@ test_that("in .Rprofile, a use_compat() that is too late warns, and the rest is 
   expect_match(did$stdout, "the rest")
 })
 
-test_that("a project library with httpuv comes after rookery's", {
+test_that("a project library with httpuv stays first, and packages use rookery's", {
   skip_if_not_installed("processx")
   # The project library comes first, as with renv, which is not needed here.
   project <- withr::local_tempdir()
@@ -158,27 +188,153 @@ test_that("a project library with httpuv comes after rookery's", {
   found <- "f <- rookery::which_httpuv(); cat('found', f$kind, as.character(f$version), '\\n')"
   expect_match(run_with_profile(activate, found)$stdout, "found httpuv 1.6.5")
   with_line <- run_with_profile(
-    c(activate, "rookery::use_compat(quiet = TRUE)"), c(found, "httpuv::service(NA)")
+    c(activate, "rookery::use_compat(quiet = TRUE)"),
+    c(found, "httpuv::service(NA)", "cat('first', .libPaths()[[1]])")
   )
   expect_match(with_line$stdout, "found rookery 1.6.17")
+  expect_match(with_line$stdout, paste("first", normalizePath(project)), fixed = TRUE)
   expect_equal(with_line$status, 0, info = with_line$stdout)
   # The package of renv.lock is unchanged, in case that the line is removed.
   expect_equal(list.files(file.path(project, "httpuv")), "DESCRIPTION")
   expect_match(run_with_profile(activate, found)$stdout, "found httpuv 1.6.5")
 })
 
-test_that("a missing compat package is installed at first use", {
-  skip_if_not_installed("processx")
-  home <- withr::local_tempdir()
+# Copies the installed rookery, without its httpuv, to a new library, and returns the library.
+local_rookery <- function(env = parent.frame()) {
+  home <- withr::local_tempdir(.local_envir = env)
   file.copy(system.file(package = "rookery"), home, recursive = TRUE)
-  copy <- file.path(home, "rookery")
-  unlink(file.path(copy, "compat"), recursive = TRUE)
+  unlink(file.path(home, "rookery", "compat"), recursive = TRUE)
+  normalizePath(home)
+}
+
+test_that("in .Rprofile, use_compat() starts no R process if rookery's httpuv is missing", {
+  skip_if_not_installed("processx")
+  home <- local_rookery()
+  count <- withr::local_tempfile(lines = character())
+  did <- run_with_profile(
+    c(
+      # Ends the recursion of the former version, in which each R process started the next one.
+      sprintf("cat('x\\n', file = '%s', append = TRUE)", count),
+      sprintf("if (length(readLines('%s')) > 3) quit('no', 1)", count),
+      sprintf(".libPaths(c('%s', .libPaths()))", home), "rookery::use_compat(quiet = TRUE)"
+    ),
+    "cat('kind', rookery::which_httpuv()$kind)",
+    R_USER_CACHE_DIR = withr::local_tempdir()
+  )
+  expect_equal(readLines(count), "x")
+  expect_equal(did$status, 0, info = did$stdout)
+  expect_match(did$stdout, "Warning.*rookery::install_compat\\(\\) installs it")
+  expect_match(did$stdout, "kind (httpuv|none)$")
+})
+
+test_that("another httpuv in rookery's folder is not taken for rookery's", {
+  skip_if_not_installed("processx")
+  home <- local_rookery()
+  inside <- file.path(home, "rookery", "compat")
+  local_package("httpuv", "f <- function() 1", "f", imports = character())
+  dir.create(inside)
+  file.copy(file.path(.libPaths()[[1]], "httpuv"), inside, recursive = TRUE)
   load <- sprintf("invisible(loadNamespace('rookery', lib.loc = '%s'))", home)
+  did <- run_r(
+    c(load, "rookery::use_compat(quiet = TRUE)"), R_USER_CACHE_DIR = withr::local_tempdir()
+  )
+  expect_equal(did$status, 1)
+  expect_match(did$stdout, "rookery::install_compat\\(\\) installs it")
+  # Nor is one that was loaded from there, as by a library path of an earlier version.
   did <- run_r(c(
-    sprintf(".libPaths(c('%s', .libPaths()))", home), load, "cat(rookery::use_compat(quiet = TRUE))"
+    load, sprintf("invisible(loadNamespace('httpuv', lib.loc = '%s'))", inside),
+    "cat('kind', rookery::which_httpuv()$kind)"
   ))
-  expect_equal(did$stdout, file.path(normalizePath(copy), "compat"))
-  expect_true(is_compat(file.path(copy, "compat", "httpuv")))
+  expect_match(did$stdout, "kind httpuv$")
+})
+
+test_that("R CMD INSTALL of a package named httpuv works with use_compat() in .Rprofile", {
+  skip_if_not_installed("processx")
+  source <- local_app(
+    DESCRIPTION = c(
+      "Package: httpuv", "Version: 2.0", "Title: T", "Description: D.", "License: MIT",
+      "Author: A", "Maintainer: A <a@example.org>"
+    ),
+    NAMESPACE = "export(f)", "R/f.R" = "f <- function() 1"
+  )
+  library <- withr::local_tempdir()
+  did <- processx::run(
+    file.path(R.home("bin"), "R"),
+    c("CMD", "INSTALL", "--no-test-load", "--no-docs", "-l", library, source),
+    error_on_status = FALSE, stderr_to_stdout = TRUE,
+    env = c(
+      "current", R_TESTS = "",
+      R_PROFILE_USER = withr::local_tempfile(lines = c(
+        # R CMD INSTALL leaves out libraries of R_LIBS.
+        sprintf(
+          ".libPaths(c(%s, .libPaths()))",
+          paste0("'", setdiff(.libPaths(), compat_library()), "'", collapse = ", ")
+        ),
+        "rookery::use_compat(quiet = TRUE)"
+      ))
+    )
+  )
+  expect_equal(did$status, 0, info = did$stdout)
+  expect_equal(version_of(file.path(library, "httpuv")), "2.0")
+})
+
+test_that("install_compat() without a file installs the httpuv that rookery contains", {
+  skip_if_not_installed("processx")
+  skip_if_not(
+    dir.exists(system.file("compat-src", package = "rookery")), "rookery's httpuv is not installed"
+  )
+  home <- local_rookery()
+  did <- run_r(c(
+    sprintf(".libPaths(c('%s', .libPaths()))", home), "cat(rookery::install_compat(), '\\n')",
+    "rookery::use_compat(quiet = TRUE)", "cat(rookery::which_httpuv()$kind)"
+  ), R_PROFILE_USER = withr::local_tempfile(lines = "stop('a profile')"))
+  expect_match(did$stdout, paste0(home, "/rookery/compat"), fixed = TRUE)
+  expect_match(did$stdout, "rookery$")
+})
+
+# An app that responds with what an R process of its own, and its R processes, use.
+libraries_app <- c(
+  "child <- callr::r(function() list(.libPaths(), requireNamespace('later', quietly = TRUE)))",
+  "own <- rookery::which_httpuv()$kind",
+  "function(req) {",
+  "  lines <- c(own, child[[2]], .libPaths(), '--', child[[1]])",
+  "  list(status = 200L, headers = list(), body = paste(lines, collapse = '\\n'))",
+  "}"
+)
+
+test_that("the R process of a path uses rookery's httpuv and the libraries of the app", {
+  skip_if_not_installed("processx")
+  skip_if_not_installed("callr")
+  project <- normalizePath(withr::local_tempdir())
+  dir <- local_app(
+    app.R = libraries_app, .Rprofile = sprintf(".libPaths(c('%s', .libPaths()))", project)
+  )
+  libraries <- c(R_LIBS = paste(setdiff(.libPaths(), compat_library()), collapse = .Platform$path.sep))
+  from_r <- sprintf("rookery::serve('%s', port = 0, log = FALSE)", dir)
+  for (it in list(
+    local_r(from_r, environment = libraries),
+    local_cli("serve", dir, "--port", "0", "--log", "none", environment = libraries)
+  )) {
+    lines <- strsplit(fetch(expect_serving(it))$text, "\n")[[1]]
+    expect_equal(lines[1:3], c("rookery", "TRUE", project))
+    both <- split(lines[-(1:2)], cumsum(lines[-(1:2)] == "--"))
+    expect_equal(setdiff(both[[2]], "--"), both[[1]])
+    expect_false(any(grepl("/compat$", lines)))
+  }
+})
+
+test_that("an app whose .Rprofile loads another httpuv gets an error that names the line", {
+  skip_if_not_installed("processx")
+  skip_if_not_installed("shiny")
+  own <- run_r("cat(length(find.package('httpuv', quiet = TRUE)))")
+  skip_if(own$stdout == "0", "httpuv itself is not installed")
+  dir <- local_app(
+    app.R = "shiny::shinyApp(1, function(input, output) 1)", .Rprofile = "loadNamespace('httpuv')"
+  )
+  libraries <- c(R_LIBS = paste(setdiff(.libPaths(), compat_library()), collapse = .Platform$path.sep))
+  it <- local_cli("serve", dir, "--port", "0", "--restart", "never", environment = libraries)
+  expect_gt(exit_of(it), 0)
+  expect_match(it$tell(), "Put `rookery::use_compat\\(quiet = TRUE\\)` into .Rprofile before the line")
 })
 
 test_that("a build without httpuv says how to install it, and install_compat() does so", {
@@ -186,12 +342,11 @@ test_that("a build without httpuv says how to install it, and install_compat() d
   skip_if_not(
     dir.exists(system.file("compat-src", package = "rookery")), "rookery's httpuv is not installed"
   )
-  home <- withr::local_tempdir()
-  file.copy(system.file(package = "rookery"), home, recursive = TRUE)
+  home <- local_rookery()
   copy <- file.path(home, "rookery")
   source <- withr::local_tempdir()
   file.copy(file.path(copy, "compat-src", "httpuv"), source, recursive = TRUE)
-  unlink(file.path(copy, c("compat", "compat-src")), recursive = TRUE)
+  unlink(file.path(copy, "compat-src"), recursive = TRUE)
   withr::with_dir(source, {
     utils::tar("rookerys.tar.gz", "httpuv", compression = "gzip")
     description <- file.path("httpuv", "DESCRIPTION")

@@ -146,9 +146,6 @@ pub(crate) fn r_command(target: &Target, settings: Lines) -> Result<Command, Fai
         .env(SETTINGS_VARIABLE, os_string(settings.into_bytes()))
         // R CMD check sets `R_TESTS` for its own R process, in which other R processes would fail.
         .env("R_TESTS", "");
-    if let Some(libraries) = library_path(&package) {
-        command.env("R_LIBS", libraries);
-    }
     if std::env::var_os("OTEL_SERVICE_NAME").is_none_or(|name| name.is_empty()) {
         command.env("OTEL_SERVICE_NAME", service_name(target));
     }
@@ -201,22 +198,6 @@ fn usual_folders() -> Vec<PathBuf> {
 fn version_of(folder: &Path) -> Vec<u32> {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     name.split(|it: char| !it.is_ascii_digit()).filter_map(|it| it.parse().ok()).collect()
-}
-
-/// Returns a value for `R_LIBS` that begins with the library of rookery's own version of httpuv, so
-/// that R prefers this version. Returns `None` if the library is not in its usual folder; R then
-/// searches for it (`compat_library()`).
-fn library_path(package: &Path) -> Option<OsString> {
-    let compat = package.join("compat");
-    if !compat.join("httpuv").join("DESCRIPTION").is_file() {
-        return None;
-    }
-    let mut libraries = compat.into_os_string();
-    if let Some(others) = std::env::var_os("R_LIBS").filter(|others| !others.is_empty()) {
-        libraries.push(if cfg!(windows) { ";" } else { ":" });
-        libraries.push(others);
-    }
-    Some(libraries)
 }
 
 /// Adds the destination and the format of the access log to the settings for the R process.

@@ -136,7 +136,7 @@ pub(crate) fn shell_word(text: &str) -> String {
 
 /// Returns a certificate's fingerprint in the form that browsers show, `AB:CD:...`.
 fn with_colons(fingerprint: &str) -> String {
-    let upper = fingerprint.to_uppercase();
+    let upper = fingerprint.to_ascii_uppercase();
     let pairs: Vec<&str> =
         (0..upper.len()).step_by(2).filter_map(|at| upper.get(at..at + 2)).collect();
     pairs.join(":")
