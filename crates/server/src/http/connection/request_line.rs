@@ -48,10 +48,12 @@ impl RequestLine {
             self.part.set(Part::Start);
         }
         if !has_rejected(bytes) {
-            let is_whole_line = bytes.last() == Some(&b'\n') && bytes[0] > b'\r';
-            if is_whole_line {
+            let part = self.part.get();
+            let has_line = || bytes[0] > b'\r' && bytes.contains(&b'\n');
+            if part == Part::Start && has_line() {
+                // The usual case: the whole request line is in one part.
                 self.part.set(Part::Rest);
-            } else if self.part.get() != Part::Rest {
+            } else if part != Part::Rest {
                 self.advance(bytes, &mut Vec::new());
             }
             return None;
