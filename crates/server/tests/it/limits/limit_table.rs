@@ -113,7 +113,7 @@ const TABLE: &[Row] = &[
     ),
     (
         "connections",
-        &["max_connections"],
+        &["max_connections", "evicts_at_once"],
         "limits/eviction.rs",
         "a_newcomer_is_told_503_when_all_are_being_served",
     ),
