@@ -287,7 +287,7 @@ run_target <- function(found, object, address, dots) {
   switch(
     found$kind,
     shiny = run_shiny(object %||% found$path, address, dots),
-    plumber = run_plumber(object %||% plumber::plumb(found$path), address, dots),
+    plumber = run_plumber(object %||% plumb_path(found$path), address, dots),
     rmarkdown = run_rmarkdown(found$path, address, dots),
     quarto = run_quarto(found$path, address, dots),
     engine = run_engine(found, address, dots),
@@ -319,6 +319,12 @@ run_app <- function(app, address, dots) {
   on.exit(stopServer(server))
   service(0)
   NULL
+}
+
+# Returns the router of a file with annotations, or of a folder, in which plumber looks for
+# `entrypoint.R`, a script that returns a router, and then for `plumber.R`, a file with annotations.
+plumb_path <- function(path) {
+  if (dir.exists(path)) plumber::plumb(dir = path) else plumber::plumb(path)
 }
 
 run_plumber <- function(router, address, dots) {
