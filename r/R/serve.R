@@ -87,9 +87,11 @@
 #'   `launch_server()` of the package that a `_server.yml` names as `engine`. A
 #'   name that is similar to an argument of `serve()`, such as `worker`, is an
 #'   error, because it is probably misspelt.
-#' @param log The destination of the access log: `TRUE` for stdout, `FALSE` for
-#'   none, a string for a file to append to, or a function that is called with
-#'   the fields of each line. If `target` is a path, the function is called in
+#' @param log The destination of the access log of the R process that serves. The
+#'   log has the requests to all servers of that process, also to those that the
+#'   app or this session starts with [startServer()], while `serve()` runs:
+#'   `TRUE` for stdout, `FALSE` for none, a string for a file to append to, or a
+#'   function that is called with the fields of each line. If `target` is a path, the function is called in
 #'   the R process of the app. It can use its enclosing environment there, but
 #'   not your global variables.
 #' @param log_format The format of the access log: `"common"` for the Common Log
@@ -113,8 +115,10 @@
 #'   RStudio or Positron, otherwise in a browser. Over SSH without a display,
 #'   the address is only printed. The value may also be a function, which is
 #'   called with the address (not possible with `workers`).
-#' @param limits The limits of the server: the value of [server_limits()].
-#'   `NULL` uses the limits in [rookery_options()].
+#' @param limits The limits of the R process that serves: the value of
+#'   [server_limits()]. They apply to all servers of that process, also to those
+#'   that the app or this session starts with [startServer()]. `NULL` uses the
+#'   limits in [rookery_options()].
 #' @return Invisibly, the value that the app returned if it ended by itself,
 #'   otherwise `NULL`. If `target` is a path, an R process that ends with an
 #'   exit status other than 0 causes an error of class `rookery_exit` with a
