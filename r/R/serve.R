@@ -28,7 +28,8 @@
 #'
 #' If `target` is a path, it is served by a new R process, which starts in the
 #' folder of the app with the libraries of this session; its output appears in
-#' this session. If `target` is an object, this R process serves it. For an
+#' this session. The sources of the app are read as UTF-8. A process without a
+#' locale, or with the C locale, gets a locale with UTF-8 for this purpose. If `target` is an object, this R process serves it. For an
 #' object of Shiny, plumber, plumber2, fiery or ambiorix, rookery must replace
 #' httpuv before the framework is loaded. In a session that has not loaded the
 #' framework, write the call that creates the object as the argument:
@@ -247,6 +248,8 @@ serve_here <- function(
   if (is.null(object)) {
     # Before the app loads packages that use httpuv.
     prefer_compat()
+    # R accepts any bytes as a path only in the C locale.
+    if (validUTF8(found$path)) leave_c_locale()
     # Makes error reports show line numbers, because Rscript does not keep source references.
     keep <- options(keep.source = TRUE)
     on.exit(options(keep), add = TRUE)
