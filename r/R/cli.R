@@ -10,7 +10,7 @@ cli_main <- function(text) {
   status <- tryCatch(
     withCallingHandlers(
       {
-        begin_app_process(arguments$target)
+        begin_app_process()
         dev_wait_at_gate()
         if (!validEnc(arguments$target)) {
           # R's functions for paths do not accept such a path.

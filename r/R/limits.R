@@ -1,12 +1,14 @@
 # The limits of a server. The Rust core defines their names and defaults
 # (crates/server/src/config/named_limits.rs).
 
-#' Limits of a server
+#' Limits of the servers of a process
 #'
 #' `server_limits()` collects limits on what clients may send and on how long
 #' operations may take. Pass the result as `limits =` to [startServer()] or
-#' [serve()]. Each limit can also be set as an R option, as described for
-#' [rookery_options()]. Limits that are not given have their defaults.
+#' [serve()]. The limits apply to all servers of the R process together, for
+#' example `max_connections` to the sum of their connections. Each limit can
+#' also be set as an R option, as described for [rookery_options()]. Limits that
+#' are not given have their defaults.
 #'
 #' @details
 #' Sizes are numbers of bytes, or strings with a unit: `"10 MB"` is ten million

@@ -44,10 +44,8 @@ use_later <- function(...) {
 # Begins an R process that serve() or the program started for the app of a path. Loads the packages
 # that rookery imports and that the libraries of this process lack, from the library of rookery. The
 # app's .Rprofile may have chosen other libraries, as renv's does.
-begin_app_process <- function(path) {
+begin_app_process <- function() {
   .globals$is_app_process <- TRUE
-  # R accepts any bytes as a path only in the C locale.
-  if (validUTF8(path)) leave_c_locale()
   for (package in c("later", "promises", "R6")) {
     if (length(find.package(package, quiet = TRUE)) == 0) {
       loadNamespace(package, lib.loc = c(.libPaths(), dirname(getNamespaceInfo("rookery", "path"))))

@@ -17,6 +17,7 @@
 #' @export
 randomPort <- function(min = 1024L, max = 49151L, host = "127.0.0.1", n = 20) {
   call <- sys.call()
+  host <- literal_host(host)
   if (ipFamily(host) == -1L) {
     text <- paste0(
       "`host` must be an IP address of this machine, such as \"127.0.0.1\", not ", describe(host),

@@ -28,9 +28,7 @@ serve_address <- function(host, port, tls = NULL) {
       )[with_tls]
     )
   }
-  if (host == "localhost") {
-    host <- "127.0.0.1"
-  }
+  host <- literal_host(host)
   if (ipFamily(host) == -1L) {
     abort_argument(
       "`host` must be \"localhost\" or an IP address of this machine, not \"", host,
@@ -73,32 +71,19 @@ probe <- function(address) {
     if (is.null(address$socket)) address$port <- chosen_port(address)
     return(address)
   }
-  reason <- NULL
-  server <- NULL
   # Without HTTPS, because a listener with ACME would order a certificate, and this one is closed at
   # once.
   tls <- .globals$tls
   .globals$tls <- NULL
   on.exit(.globals$tls <- tls)
-  output <- utils::capture.output(
-    type = "message",
-    tryCatch(
-      server <- if (is.null(address$socket)) {
-        startServer(address$host, address$port, list())
-      } else {
-        startPipeServer(address$socket, NULL, list())
-      },
-      error = function(error) {
-        reason <<- conditionMessage(error)
-        if (reason != "Failed to create server") {
-          stop(error)
-        }
-      }
-    )
+  server <- tryCatch(
+    if (is.null(address$socket)) {
+      startServer(address$host, address$port, list(), quiet = TRUE)
+    } else {
+      startPipeServer(address$socket, NULL, list(), quiet = TRUE)
+    },
+    rookery_no_server = function(error) abort_address(address, error$reason)
   )
-  if (is.null(server)) {
-    abort_address(address, sub("^create(Tcp|Pipe)Server: ", "", c(output, reason)[[1]]))
-  }
   if (is.null(address$socket) && address$port == 0) {
     address$port <- as.integer(server$getPort())
   }

@@ -153,7 +153,7 @@ child_main <- function(text) {
   spec <- child_spec_read(text)
   # Ends this process if its parent is killed.
   .Call(ffi_child_follow, spec$parent)
-  begin_app_process(spec$found$path)
+  begin_app_process()
   options(spec$options)
   status <- tryCatch(
     {

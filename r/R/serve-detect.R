@@ -40,9 +40,9 @@ detect_folder <- function(dir) {
   }
   for (name in c("entrypoint.R", "plumber.R")) {
     if (has(name)) {
-      return(new_target(
-        "plumber", actual(name), dir, paste0("plumber API (", basename(actual(name)), ")")
-      ))
+      # The folder is the path, because plumb() applies plumber's own rule to a folder.
+      label <- paste0("plumber API (", basename(actual(name)), ")")
+      return(new_target("plumber", dir, dir, label))
     }
   }
   documents <- Filter(

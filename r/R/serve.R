@@ -28,7 +28,8 @@
 #'
 #' If `target` is a path, it is served by a new R process, which starts in the
 #' folder of the app with the libraries of this session; its output appears in
-#' this session. If `target` is an object, this R process serves it. For an
+#' this session. The sources of the app are read as UTF-8. A process without a
+#' locale, or with the C locale, gets a locale with UTF-8 for this purpose. If `target` is an object, this R process serves it. For an
 #' object of Shiny, plumber, plumber2, fiery or ambiorix, rookery must replace
 #' httpuv before the framework is loaded. In a session that has not loaded the
 #' framework, write the call that creates the object as the argument:
@@ -87,9 +88,11 @@
 #'   `launch_server()` of the package that a `_server.yml` names as `engine`. A
 #'   name that is similar to an argument of `serve()`, such as `worker`, is an
 #'   error, because it is probably misspelt.
-#' @param log The destination of the access log: `TRUE` for stdout, `FALSE` for
-#'   none, a string for a file to append to, or a function that is called with
-#'   the fields of each line. If `target` is a path, the function is called in
+#' @param log The destination of the access log of the R process that serves. The
+#'   log has the requests to all servers of that process, also to those that the
+#'   app or this session starts with [startServer()], while `serve()` runs:
+#'   `TRUE` for stdout, `FALSE` for none, a string for a file to append to, or a
+#'   function that is called with the fields of each line. If `target` is a path, the function is called in
 #'   the R process of the app. It can use its enclosing environment there, but
 #'   not your global variables.
 #' @param log_format The format of the access log: `"common"` for the Common Log
@@ -113,8 +116,10 @@
 #'   RStudio or Positron, otherwise in a browser. Over SSH without a display,
 #'   the address is only printed. The value may also be a function, which is
 #'   called with the address (not possible with `workers`).
-#' @param limits The limits of the server: the value of [server_limits()].
-#'   `NULL` uses the limits in [rookery_options()].
+#' @param limits The limits of the R process that serves: the value of
+#'   [server_limits()]. They apply to all servers of that process, also to those
+#'   that the app or this session starts with [startServer()]. `NULL` uses the
+#'   limits in [rookery_options()].
 #' @return Invisibly, the value that the app returned if it ended by itself,
 #'   otherwise `NULL`. If `target` is a path, an R process that ends with an
 #'   exit status other than 0 causes an error of class `rookery_exit` with a
@@ -243,6 +248,8 @@ serve_here <- function(
   if (is.null(object)) {
     # Before the app loads packages that use httpuv.
     prefer_compat()
+    # R accepts any bytes as a path only in the C locale.
+    if (validUTF8(found$path)) leave_c_locale()
     # Makes error reports show line numbers, because Rscript does not keep source references.
     keep <- options(keep.source = TRUE)
     on.exit(options(keep), add = TRUE)
@@ -287,7 +294,7 @@ run_target <- function(found, object, address, dots) {
   switch(
     found$kind,
     shiny = run_shiny(object %||% found$path, address, dots),
-    plumber = run_plumber(object %||% plumber::plumb(found$path), address, dots),
+    plumber = run_plumber(object %||% plumb_path(found$path), address, dots),
     rmarkdown = run_rmarkdown(found$path, address, dots),
     quarto = run_quarto(found$path, address, dots),
     engine = run_engine(found, address, dots),
@@ -319,6 +326,12 @@ run_app <- function(app, address, dots) {
   on.exit(stopServer(server))
   service(0)
   NULL
+}
+
+# Returns the router of a file with annotations, or of a folder, in which plumber looks for
+# `entrypoint.R`, a script that returns a router, and then for `plumber.R`, a file with annotations.
+plumb_path <- function(path) {
+  if (dir.exists(path)) plumber::plumb(dir = path) else plumber::plumb(path)
 }
 
 run_plumber <- function(router, address, dots) {

@@ -115,8 +115,8 @@
 #' handlers that [withCallingHandlers()] has established around `service()`.
 #'
 #' @param host The address to listen on, as a literal IPv4 or IPv6 address:
-#'   `"127.0.0.1"` accepts connections from this machine only, `"0.0.0.0"` or
-#'   `"::"` from all networks.
+#'   `"127.0.0.1"`, or `"localhost"`, accepts connections from this machine only,
+#'   `"0.0.0.0"` or `"::"` from all networks.
 #' @param port The port to listen on, from 0 to 65535. With 0, the system
 #'   chooses a free port, which `$getPort()` returns.
 #' @param app The app, as described in the section *The app*. With `NULL` or an
@@ -127,15 +127,16 @@
 #' @param tls The certificates for HTTPS: the value of [tls_config()], or
 #'   `"dev"` for a self-signed certificate for this machine. With `NULL`, the
 #'   server uses plaintext HTTP.
-#' @param limits The limits of the server: the value of [server_limits()]. All
-#'   servers of a process must have the same limits. `NULL` uses the limits in
-#'   [rookery_options()].
+#' @param limits The limits of this R process: the value of [server_limits()].
+#'   They apply to all servers of the process, so a further server must have the
+#'   limits of those that run. `NULL` uses the limits in [rookery_options()].
 #' @return A server object with `$stop()`, `$isRunning()`, `$getHost()`,
 #'   `$getPort()`, `$reload_tls()` (see [tls_config()]) and, for static paths,
 #'   `$getStaticPaths()`, `$setStaticPath()`, `$removeStaticPath()`,
 #'   `$getStaticPathOptions()` and `$setStaticPathOption()`. If the server
 #'   cannot be started, `startServer()` raises an error of class
-#'   `rookery_no_server`, whose `$reason` is the cause.
+#'   `rookery_no_server`, whose message ends with the cause, which is also in
+#'   `$reason`.
 #' @examples
 #' server <- startServer("127.0.0.1", 0, function(req) {
 #'   list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "Hello, World!")
@@ -195,8 +196,9 @@ runServer <- function(host, port, app, interruptIntervalMs = NULL, tls = NULL, l
 #' @return `stopServer()` returns `NULL`, invisibly. `listServers()` returns the
 #'   running servers in the order in which they were started.
 #' @examples
+#' server <- startServer("127.0.0.1", 0, list())
 #' listServers()
-#' stopAllServers()
+#' stopServer(server)
 #' @export
 stopServer <- function(server) {
   if (!inherits(server, "Server")) {
@@ -373,8 +375,8 @@ Server <- R6::R6Class(
         if (!quiet) {
           cat(what, ": ", bound, "\n", sep = "", file = stderr())
         }
-        # The message is the one of httpuv, for which packages search.
-        abort("Failed to create server", "rookery_no_server", reason = bound)
+        # The message begins with that of httpuv, for which packages search.
+        abort(paste0("Failed to create server: ", bound), "rookery_no_server", reason = bound)
       }
       private$handle <- as.character(bound[[1]])
       private$appWrapper$connect(private$handle)
@@ -404,7 +406,7 @@ WebServer <- R6::R6Class(
       private$port <- port
       tls <- tls %||% tls_of_serve(port = port)
       bound <- private$listen(app, quiet, tls, limits, "createTcpServer", function(setup) {
-        .Call(ffi_listen_tcp, host, if (is.na(port)) 0 else port, setup)
+        .Call(ffi_listen_tcp, literal_host(host), if (is.na(port)) 0 else port, setup)
       })
       if (is.na(port) || port == 0) {
         private$port <- bound[[2]]
@@ -456,6 +458,11 @@ PipeServer <- R6::R6Class(
     mask = NULL
   )
 )
+
+# Returns the address for `localhost`. Other names are not looked up.
+literal_host <- function(host) {
+  if (identical(host, "localhost")) "127.0.0.1" else host
+}
 
 check_host <- function(host) {
   if (!is.character(host) || length(host) != 1 || is.na(host)) {

@@ -18,9 +18,16 @@ const MAX_FRONT_MATTER_LINES: usize = 200;
 /// with very long lines.
 const MAX_FRONT_MATTER_SIZE: u64 = 64 << 10;
 
-/// The annotations, such as `@get`, by which an R file is recognized as a plumber API.
-const PLUMBER_TAGS: [&str; 9] =
-    ["get", "post", "put", "delete", "patch", "head", "options", "use", "plumber"];
+/// The annotations, such as `@get`, by which an R file is recognized as a plumber API. The function
+/// `detect_script()` in the R package uses the same ones, and those that begin with `api` and an
+/// upper-case letter.
+const PLUMBER_TAGS: [&str; 11] = [
+    "get", "post", "put", "delete", "patch", "head", "options", "use", "filter", "assets",
+    "plumber",
+];
+/// The calls by which an R file is recognized as a Shiny app, as in `detect_script()`.
+const SHINY_CALLS: [&str; 5] =
+    ["shinyApp(", "shinyAppDir(", "shinyAppFile(", "shinyUI(", "shinyServer("];
 /// The number of bytes at the start of an R file that are searched to determine the kind of its
 /// app.
 const MAX_SCRIPT_SIZE: u64 = 64 << 10;
@@ -256,9 +263,13 @@ fn kind_of_script(path: &Path) -> &'static str {
         let words = line.strip_prefix("#*").or_else(|| line.strip_prefix("#'"))?;
         words.trim_start().strip_prefix('@')?.split_whitespace().next()
     });
-    if annotations.into_iter().any(|word| PLUMBER_TAGS.contains(&word)) {
+    let is_plumber_tag = |word: &str| {
+        PLUMBER_TAGS.contains(&word)
+            || word.strip_prefix("api").is_some_and(|rest| rest.starts_with(char::is_uppercase))
+    };
+    if annotations.into_iter().any(is_plumber_tag) {
         "a plumber API"
-    } else if code().any(|line| line.contains("shinyApp(") || line.contains("shinyAppDir(")) {
+    } else if code().any(|line| SHINY_CALLS.iter().any(|call| line.contains(call))) {
         "a Shiny app"
     } else if code().any(|line| line.contains("Ambiorix$new(")) {
         "an ambiorix app"
@@ -311,6 +322,11 @@ mod tests {
         fs::remove_dir_all(folder.path().join("app-R")).unwrap();
         assert_eq!(kind("app.R", "# x\nshinyApp(ui, server)\n"), (shiny_app, shiny_app));
         assert_eq!(kind("api.R", "#* @get /\nfunction() 1\n").1, Some("a plumber API"));
+        assert_eq!(kind("files.R", "#' @assets ./www\nlist()\n").1, Some("a plumber API"));
+        assert_eq!(kind("titled.R", "#* @apiTitle A title\n").1, Some("a plumber API"));
+        assert_eq!(kind("other.R", "#* @apiary\n1\n").1, Some("an R app"));
+        assert_eq!(kind("ui.R", "shinyUI(fluidPage())\n").1, shiny_app);
+        assert_eq!(kind("entrypoint.R", "").0, Some("a plumber API"));
         assert_eq!(kind("not.R", "# shinyApp(ui, server)\n1\n").1, Some("an R app"));
         assert_eq!(kind("Server.R", "").0, Some("a Shiny app"));
         assert_eq!(kind("plumber.R", "").0, Some("a plumber API"));

@@ -46,8 +46,13 @@ test_that("errors have a specific class and rookery_error", {
   error <- expect_class(
     startServer("127.0.0.1", server$getPort(), list(), quiet = TRUE), "rookery_no_server"
   )
-  expect_equal(conditionMessage(error), "Failed to create server")
+  # httpuv's message, for which packages search, and the reason.
+  expect_equal(conditionMessage(error), paste0("Failed to create server: ", error$reason))
   expect_match(error$reason, "in use")
+  missing <- expect_class(
+    startPipeServer("/no/such/folder/socket", NULL, list(), quiet = TRUE), "rookery_no_server"
+  )
+  expect_match(conditionMessage(missing), "Failed to create server: .+")
   ws <- WebSocketClient$new("ws://127.0.0.1:1", autoConnect = FALSE)
   expect_class(ws$send("a"), "rookery_bad_state")
 })

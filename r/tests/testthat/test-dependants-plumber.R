@@ -275,3 +275,47 @@ test_that("hooks run, and the exit hook runs after a signal", {
   expect_equal(exit_of(it), 0)
   expect_match(it$tell(), "exit hook ran")
 })
+
+test_that("each form of an API in plumber's documentation is served by plumber's own rule", {
+  routes <- c("#* @serializer text", "#* @get /said", "function() paste(greeting, getwd())")
+  api <- c("greeting <- 'annotated'", routes)
+  hook <- "pr$registerHook('preroute', function(req) req$HTTP_X <- 'x')"
+  forms <- list(
+    # An entrypoint.R returns a router, in the working directory of the folder.
+    list(said = "annotated", files = list(
+      entrypoint.R = c("library(plumber)", "pr <- plumb('api.R')", hook, "pr"), api.R = api
+    )),
+    list(said = "programmatic", files = list(
+      Entrypoint.r = c(
+        "greeting <- 'programmatic'",
+        "router <- plumber::pr()",
+        "plumber::pr_get(router, '/said', function() paste(greeting, getwd()), serializer = plumber::serializer_text())"
+      ),
+      # An entrypoint.R takes precedence.
+      plumber.R = c("greeting <- 'other'", routes)
+    )),
+    list(said = "annotated", path = "entrypoint.R", files = list(
+      entrypoint.R = "plumber::plumb('api.R')", api.R = api
+    )),
+    list(said = "annotated mounted", files = list(
+      plumber.R = c("#* @plumber", "function(pr) plumber::pr_mount(pr, '/', plumber::plumb('users.R'))"),
+      users.R = c("greeting <- 'annotated mounted'", routes)
+    ))
+  )
+  test <- environment()
+  started <- lapply(forms, function(form) {
+    dir <- do.call(local_app, c(form$files, env = test))
+    it <- local_cli(
+      "serve", file.path(dir, form$path %||% ""), "--port", "0", "--log", "none", env = test
+    )
+    list(it = it, said = paste(form$said, dir))
+  })
+  for (one in started) {
+    answer <- fetch(paste0(expect_serving(one$it), "/said"))
+    expect_equal(answer$text, one$said, info = one$it$tell())
+  }
+  dir <- local_app(entrypoint.R = "1", plumber.R = api)
+  it <- local_cli("serve", dir, "--port", "0", "--log", "none", "--restart", "never")
+  expect_gt(exit_of(it), 0)
+  expect_match(it$tell(), "'entrypoint.R' must return a runnable Plumber router", fixed = TRUE)
+})

@@ -132,6 +132,8 @@ test_that("in a C locale, sources are read as UTF-8", {
   dirs <- c(
     script = writes(
       "app.R", comment, text,
+      # Processes that the app starts have a locale with UTF-8 as well.
+      "stopifnot(grepl('UTF-8', system('echo $LC_ALL', intern = TRUE)))",
       "function(req) list(status = 200L, headers = list(), body = caf\u00e9)"
     ),
     shiny = if (requireNamespace("shiny", quietly = TRUE)) {

@@ -6,7 +6,8 @@ test_that("folders are detected by their files", {
   expect_equal(kind_of(plumber.R = "#* @get /\nfunction() 1"), "plumber")
   expect_equal(kind_of(entrypoint.R = "plumber::pr()", plumber.R = "#* @get /"), "plumber")
   expect_equal(
-    basename(detect_target(local_app(entrypoint.R = "1", plumber.R = "1"))$path), "entrypoint.R"
+    detect_target(local_app(entrypoint.R = "1", plumber.R = "1"))$label,
+    "plumber API (entrypoint.R)"
   )
   expect_equal(
     kind_of(index.Rmd = c("---", "title: x", "runtime: shiny", "---", "text")), "rmarkdown"

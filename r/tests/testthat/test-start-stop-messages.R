@@ -13,6 +13,26 @@ test_that("a port in use is reported with httpuv's message", {
   expect_match(said, "^createPipeServer: address already in use: ")
 })
 
+test_that("the examples of the help pages stop no server of the user", {
+  server <- local_server(list())
+  for (topic in c("startServer", "stopServer", "service", "interrupt", "runStaticServer")) {
+    run <- function() utils::example(topic, "rookery", character.only = TRUE, echo = FALSE, local = TRUE)
+    utils::capture.output(suppressMessages(run()))
+    expect_true(server$isRunning(), info = topic)
+  }
+})
+
+test_that("localhost is this machine's own address", {
+  server <- startServer("localhost", 0, list())
+  withr::defer(server$stop())
+  expect_identical(server$getHost(), "localhost")
+  expect_error(
+    startServer("127.0.0.1", server$getPort(), list(), quiet = TRUE), "already in use"
+  )
+  expect_gt(randomPort(host = "localhost"), 0)
+  expect_error(startServer("example.org", 0, list(), quiet = TRUE), "example.org is not a valid")
+})
+
 test_that("an IPv6 address may have a zone", {
   skip_if_not(file.exists("/proc/net/if_inet6"), "no IPv6 here")
   server <- startServer("::1%lo", 0, list())
