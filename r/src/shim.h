@@ -271,17 +271,21 @@ struct error_report {
 
 SEXP error_report_emit(const struct error_report* report, SEXP caught, const char* text);
 void error_report_respond(const struct error_report* report, SEXP caught, const char* text);
-void error_report_note_500(uint32_t slot, uint64_t id);
+void error_report_note_500(uint32_t slot, uint64_t id, int status);
 
 // response.c ---------------------------------------------------------------
+
+// The facts about a response that are needed after it was written.
+struct written {
+    int status;
+    bool lacks_file;  // the response names a file that cannot be opened
+    uint64_t stream;  // the token of a stream's source, for stream_start(); 0: no stream
+};
 
 // Write the app's response to an exchange. They return NULL, or a description of what is wrong.
 const char* response_headers(uint32_t slot, uint64_t id, SEXP headers);
 void response_time_rendering(bool is_timed);
-const char* response_write(uint32_t slot, uint64_t id, SEXP value);
-// The status of the last response_write().
-int response_status(void);
-bool response_lacks_file(void);
+const char* response_write(uint32_t slot, uint64_t id, SEXP value, struct written* written);
 void response_send(uint32_t slot, uint64_t id);
 void response_text(uint32_t slot, uint64_t id, int status, const char* type, const char* text,
     size_t len);
@@ -412,8 +416,8 @@ SEXP ffi_stream_object(SEXP source, SEXP status, SEXP headers, SEXP is_events);
 
 // Returns a variable of a source, or R_NilValue.
 SEXP stream_field(SEXP source, SEXP name);
-const char* stream_set_body(uint32_t slot, uint64_t id, SEXP body);
-void stream_start(void);
+const char* stream_set_body(uint32_t slot, uint64_t id, SEXP body, uint64_t* token);
+void stream_start(uint64_t token);
 
 // response_stream.c --------------------------------------------------------
 
@@ -462,13 +466,13 @@ void later_release(void);
 void later_schedule_in(int loop, enum later_task task);
 void later_expect(void);
 bool later_is_expected(void);
-bool later_run(double seconds);
+bool later_run(double seconds, SEXP loop);
 int later_current(void);
 int later_loop_use(int id);
 void later_loop_release(int at);
 int later_add_server(void);
 void later_remove_server(int at);
-int later_begin_wait(void);
+int later_begin_wait(SEXP* loop);
 int later_wait_loop(void);
 void later_set_wait_loop(int outer);
 void later_close(void);
@@ -563,6 +567,9 @@ SEXP ffi_log_close(void);
 
 // Copies text that Rust lends into an R string, and ends the loan.
 SEXP copy_lent_text(struct rk_bytes text, cetype_t encoding);
+// The maximum length of a message of rk_error(), with its NUL.
+enum { ERROR_MAX = 4096 };
+SEXP last_error(void);
 SEXP ffi_ip_family(SEXP ip);
 SEXP ffi_base64(SEXP bytes);
 SEXP ffi_mask_tokens(SEXP target);

@@ -147,7 +147,7 @@ static struct rk_bytes* all_bytes(SEXP strings) {
 // Returns NULL, or an error message for an invalid URL.
 SEXP ffi_client_check(SEXP url) {
     return rk_client_check(bytes_of_char(STRING_ELT(url, 0))) == RK_OK ? R_NilValue
-        : Rf_mkString(rk_error());
+        : last_error();
 }
 
 // Starts a client. `setup` is list(url, ca, protocols, headers, numbers), with strings in UTF-8 and
@@ -181,7 +181,7 @@ SEXP ffi_client_open(SEXP core, SEXP setup) {
     if (rk_client_open(&how, wake, token, &id) != RK_OK) {
         release(token);
         later_loop_release((int)how.group);
-        return Rf_mkString(rk_error());
+        return last_error();
     }
     return handle_new(id);
 }
