@@ -461,3 +461,56 @@ test_that("package websocket has the same events in the same order", {
   }
   expect_equal(told_by(WebSocketClient), told_by(getExportedValue("websocket", "WebSocket")))
 })
+
+test_that("an interrupted callback does not stop the clients of the session", {
+  echo <- local_echo()
+  first <- local_ws(echo$url)
+  second <- local_ws(echo$url)
+  for (it in list(first, second)) wait_for(it, "open")
+  first$ws$onMessage(function(event) {
+    if (event$data == "stop") {
+      tools::pskill(Sys.getpid(), tools::SIGINT)
+      Sys.sleep(60)
+    }
+  })
+  # Only package later runs from here on, as in a session that has no server.
+  run_until <- function(done) {
+    until <- Sys.time() + 20
+    while (!done() && Sys.time() < until) later::run_now(0.05)
+    done()
+  }
+  interrupted <- 0
+  lines <- stderr_of({
+    for (it in list(first, second)) for (text in c("stop", "a", "b")) it$ws$send(text)
+    while (interrupted == 0) {
+      tryCatch(
+        expect_true(run_until(function() length(first$seen) == 4)),
+        interrupt = function(condition) interrupted <<- interrupted + 1
+      )
+    }
+  })
+  expect_identical(interrupted, 1)
+  expect_match(lines, "a callback of a WebSocketClient: interrupted", all = FALSE)
+  expect_true(run_until(function() length(first$seen) == 4 && length(second$seen) == 4))
+})
+
+test_that("the package can be unloaded after an interrupted callback of a client", {
+  skip_if_not_installed("processx")
+  it <- local_r(c(
+    "library(rookery)",
+    "server <- startServer('127.0.0.1', 0, list(onWSOpen = function(ws) {",
+    "  for (i in 1:40) ws$send('message')",
+    "}))",
+    "client <- WebSocketClient$new(paste0('ws://127.0.0.1:', server$getPort()))",
+    "seen <- 0",
+    "client$onMessage(function(event) {",
+    "  seen <<- seen + 1",
+    "  if (seen == 3) { tools::pskill(Sys.getpid(), tools::SIGINT); Sys.sleep(60) }",
+    "})",
+    "while (seen < 3) tryCatch(service(10), interrupt = function(condition) cat('interrupted\\n'))",
+    "tryCatch(unloadNamespace('rookery'), interrupt = function(condition) cat('again\\n'))",
+    "cat('unloaded\\n')"
+  ))
+  expect_identical(exit_of(it, 20), 0L)
+  expect_match(it$tell(), "interrupted\nunloaded", fixed = TRUE)
+})
