@@ -164,7 +164,9 @@ startDaemonizedServer <- startServer
 #' Run a server until it is interrupted
 #'
 #' Starts a server, serves until [interrupt()] is called or Ctrl-C is pressed,
-#' and stops the server.
+#' and stops the server. An error in a callback of package later also stops the
+#' server, and `runServer()` raises it, as with httpuv. [serve()] reports such an
+#' error and continues.
 #'
 #' @inheritParams startServer
 #' @param interruptIntervalMs Ignored. This argument exists only for

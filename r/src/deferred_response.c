@@ -2,6 +2,7 @@
 // receive_body(). A ticket names the request to R code until then.
 #include "shim.h"
 
+// Returns a ticket, which names a request to R code.
 SEXP ticket_new(uint32_t slot, uint64_t id) {
     SEXP ticket = Rf_allocVector(REALSXP, 3);
     REAL(ticket)[0] = (double)slot;
@@ -43,6 +44,7 @@ static void respond_with_error(SEXP ticket, SEXP req, SEXP caught, const char* t
     error_report_respond(&report, caught, text);
 }
 
+// Responds to a request outside of its event. Returns whether the value was a response.
 bool deferred_respond(SEXP ticket, SEXP value, SEXP req, const char* label) {
     struct writing writing = {
         .slot = (uint32_t)REAL(ticket)[0], .id = (uint64_t)REAL(ticket)[1], .value = value};

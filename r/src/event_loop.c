@@ -196,15 +196,50 @@ static bool run_batch(double start) {
     return true;
 }
 
-// Runs `later` for up to `seconds`, waiting in `loop`. Returns whether a callback ran. May raise the
-// callback's error.
+struct callback {
+    double seconds;
+    SEXP loop;
+    bool has_run;
+};
+
+static SEXP run_callback(void* data) {
+    struct callback* callback = data;
+    callback->has_run = later_run(callback->seconds, callback->loop);
+    return R_NilValue;
+}
+
+// Runs `later` in serve(), which an error in a callback does not end. The error is reported.
+static bool run_later_guarded(double seconds, SEXP loop) {
+    struct callback callback = {.seconds = seconds, .loop = loop};
+    struct guard guard = {.body = run_callback, .data = &callback};
+    guard_begin();
+    enum failure failure = guard_run(&guard);
+    guard_end();
+    if (failure == FAILURE_NONE) {
+        return callback.has_run;
+    }
+    SEXP caught = PROTECT(guard_caught(&guard));
+    if (failure != FAILURE_INTERRUPT) {
+        struct error_report report = {.stage = "callback",
+            .label = "a callback of package later", .request_id = objs.empty_string};
+        error_report_emit(&report, caught, caught_text(caught));
+    }
+    UNPROTECT(1);
+    guard_propagate_interrupt(failure);
+    return true;
+}
+
+// Runs `later` for up to `seconds`, waiting in `loop`. Returns whether a callback ran. May raise
+// the callback's error, except in serve().
 static bool run_later(double seconds, SEXP loop) {
     later_has_more = false;
     if (later_is_loaded()) {
         unsigned outer = activity_begin();
-        pumping++;
-        later_has_more = later_run(seconds, loop);
-        pumping--;
+        int outer_pumping = pumping++;
+        bool is_served = signals_are_watched();
+        later_has_more =
+            is_served ? run_later_guarded(seconds, loop) : later_run(seconds, loop);
+        pumping = outer_pumping;
         activity_end(outer);
     }
     later_at = monotonic_seconds();

@@ -253,8 +253,8 @@ void guard_forked(void) {
 // Runs our own code that may raise an error, also where no event is being handled. Returns whether
 // the code has ended without an error.
 //
-// Before R enters the code, it may run a finalizer of the app, which may call this function as well.
-// The address of the entry is therefore in the call that R evaluates and not in a variable, and
+// Before R enters the code, it may run a finalizer of the app that calls this function as well. The
+// address of the entry is therefore in the call that R evaluates and not in a variable, and
 // until the code is entered, the call is not in `spare_call`.
 bool run_quietly(SEXP (*body)(void* data), void* data) {
     int error = 0;

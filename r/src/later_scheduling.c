@@ -266,9 +266,10 @@ void later_remove_server(int at) {
     later_loop_release(at);
 }
 
-// Makes the current loop the one in which arriving events are scheduled, whatever loop their servers
-// belong to. This lasts until later_set_wait_loop() is called with the returned index. `*loop` is
-// set to the loop for later_run(), not protected. May raise the errors of later::current_loop().
+// Makes the current loop the one in which arriving events are scheduled, whatever loop their
+// servers belong to. This lasts until later_set_wait_loop() is called with the returned index. Sets
+// `*loop` to the loop for later_run(), not protected. May raise the errors of
+// later::current_loop().
 int later_begin_wait(SEXP* loop) {
     int outer = waits_in;
     *loop = PROTECT(Rf_eval(current_call, R_BaseEnv));

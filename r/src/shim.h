@@ -170,7 +170,6 @@ SEXP header_name(const struct rk_header* header);
 SEXP request_new(const struct rk_event* event);
 void request_bind_id(SEXP req, const struct rk_event* event);
 void request_bind_trace(SEXP req, const struct rk_event* event);
-// passes `req$ROUTE` on, if the app has set it; may jump
 void request_report_route(SEXP req, const struct rk_event* event);
 SEXP request_save(SEXP req);
 void request_restore(SEXP req, SEXP saved);
@@ -303,7 +302,6 @@ bool event_is_being_read(void);
 // Sets when the handling of the current event began, a value of monotonic_seconds().
 void event_set_start(double now);
 double event_start(void);
-// Returns the R name of an enum rk_stream_end.
 const char* stream_end_name(int32_t code);
 
 // app_values.c -------------------------------------------------------------
@@ -313,9 +311,7 @@ SEXP app_field(SEXP app, SEXP name);
 SEXP list_element(SEXP list, SEXP name);
 // Returns a copy of a list (VECSXP) with one more element, without names.
 SEXP list_with(SEXP list, SEXP element);
-// Whether a value is what accept_ws() returns.
 bool is_accepted_ws(SEXP value);
-// Whether a value is what receive_body() returns.
 bool is_receiver(SEXP value);
 // Whether a response's `body` is a streamed one: a function, a source or a stream object.
 bool is_stream(SEXP body);
@@ -349,8 +345,7 @@ struct app_facts {
 };
 
 void app_set(uint32_t listener, SEXP app, SEXP settings, SEXP websocket_rules);
-// Copies the app of a listener to `out`; returns false if the listener has no
-// app.
+// Copies the app of a listener to `out`; returns false if the listener has no app.
 bool app_find(uint32_t listener, struct app* out);
 struct app_facts app_facts(uint32_t listener);
 void app_remove(uint32_t listener);
@@ -361,9 +356,7 @@ void on_request(const struct rk_event* event);
 
 // deferred_response.c -----------------------------------------------------
 
-// Names a request to R code that responds to it later.
 SEXP ticket_new(uint32_t slot, uint64_t id);
-// Responds to a request outside of its event; returns whether the value was a response.
 bool deferred_respond(SEXP ticket, SEXP value, SEXP req, const char* label);
 
 // object_template.c --------------------------------------------------------
@@ -502,6 +495,7 @@ extern int interrupts;
 
 bool stop_is_requested(void);
 bool signals_have_begun(void);
+bool signals_are_watched(void);
 bool interrupt_is_pending(void);
 bool reload_is_requested(void);
 void take_reload_request(void);

@@ -228,8 +228,8 @@ pub extern "C" fn rk_tls_reload(listener: u32) -> i32 {
 }
 
 /// Creates the development certificate in `folder`, or reads the existing one. Writes the path of
-/// its file and its fingerprint to `file` and `fingerprint`, in this order. Each text is valid until
-/// `rk_text_free`.
+/// its file and its fingerprint to `file` and `fingerprint`, in this order. Each text is valid
+/// until `rk_text_free`.
 ///
 /// # Safety
 /// - `folder` is a C string; the other arguments can be written to.
