@@ -57,7 +57,8 @@
 #' with `status`, a number; `headers`, a named list or character vector; and
 #' `body`: a string, a raw vector, `NULL`, `list(file = path, owned = FALSE)`, a
 #' function that returns chunks as described for [stream_body()], or the object
-#' of [stream_response()]. A promise of a response is allowed as well. Any other
+#' of [stream_response()]. A promise of a response is allowed as well, and so is
+#' any object that [promises::is.promising()] accepts, such as a future. Any other
 #' value, and any error, results in status 500 and a message on stderr with the
 #' route, the request id, and the calls that led to the error.
 #'

@@ -254,6 +254,7 @@ void globals_prepare(SEXP shared) {
     objs.pushed_parts = shared_object(shared, "pushed_parts");
     objs.events_parts = shared_object(shared, "events_parts");
     objs.then = shared_object(shared, "then");
+    objs.as_promise = shared_object(shared, "as_promise");
     objs.complete_error_report = shared_object(shared, "complete_error_report");
     objs.call_on_error = shared_object(shared, "call_on_error");
     objs.write_error_report = shared_object(shared, "write_error_report");

@@ -37,21 +37,24 @@ static void use_result(struct invocation* invocation, SEXP value) {
     uint64_t id = invocation->event->id;
     invocation->stage = STAGE_RESPONSE;
     request_report_route(invocation->req, invocation->event);
-    if (Rf_inherits(value, "promise")) {
-        SEXP fulfilled = promise_value(value);
+    SEXP promise = as_promise(value);
+    if (promise != NULL) {
+        PROTECT(promise);
+        SEXP fulfilled = promise_value(promise);
         if (fulfilled == NULL) {
             SEXP ticket = PROTECT(ticket_new(slot, id));
             // A reference from the promise, because `req` could be collected before the response.
             SEXP req = invocation->app->keeps_req ? invocation->req : R_NilValue;
-            SEXP call = PROTECT(Rf_lang4(objs.then, value, ticket, req));
+            SEXP call = PROTECT(Rf_lang4(objs.then, promise, ticket, req));
             Rf_eval(call, R_BaseEnv);
-            UNPROTECT(2);
             later_expect();
-            otel_follow(invocation->span, value);
+            otel_follow(invocation->span, promise);
+            UNPROTECT(3);
             return;
         }
         invocation->stage = STAGE_PROMISE;
         value = fulfilled;
+        UNPROTECT(1);
     }
     struct written written;
     invocation->problem = response_write(slot, id, PROTECT(value), &written);

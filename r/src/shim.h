@@ -82,7 +82,7 @@ extern struct objects {
     SEXP null_input, error_stream, httpuv_version;
     SEXP globals, ns;
     SEXP input_parts, open_body, assign_body, close_body, websocket_parts, pushed_parts,
-        events_parts, then;
+        events_parts, then, as_promise;
     SEXP on_body_chunk, body_process_queue, on_body_end;
     SEXP new_source, start_stream, await_chunk, on_stream_drained, on_stream_end;
     SEXP overflow, log_error, load_later_if_idle, handle_signals, watch_interrupts;
@@ -318,6 +318,7 @@ bool is_stream(SEXP body);
 
 // promise.c ----------------------------------------------------------------
 
+SEXP as_promise(SEXP value);
 SEXP promise_value(SEXP promise);
 SEXP ffi_promise_attach(SEXP promise, SEXP on_fulfilled, SEXP on_rejected);
 
@@ -561,8 +562,7 @@ SEXP ffi_log_close(void);
 
 // Copies text that Rust lends into an R string, and ends the loan.
 SEXP copy_lent_text(struct rk_bytes text, cetype_t encoding);
-// The maximum length of a message of rk_error(), with its NUL.
-enum { ERROR_MAX = 4096 };
+enum { ERROR_MAX = 4096 };  // the maximum length of a message of rk_error(), with its NUL
 SEXP last_error(void);
 SEXP ffi_ip_family(SEXP ip);
 SEXP ffi_base64(SEXP bytes);
