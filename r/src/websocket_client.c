@@ -11,6 +11,9 @@ enum { BATCH = 16 };
 // run finalizers of the app, which may run `later`.
 static bool is_reading;
 
+// For each event loop, whether its clients have let events of servers of this process go first.
+static bool has_yielded[LATER_LOOPS];
+
 static void client_callback(int loop);
 
 // Makes an event loop take the events of its clients. Called by Rust on the thread of the clients,
@@ -103,9 +106,21 @@ static bool handle_delivery(const struct rk_client_event* event, int loop) {
     return is_interrupted;
 }
 
+// Lets events of servers go first if there are any. The event of a client may be the consequence of
+// an event of a server of this process, which is then the older one although R is woken for it
+// later. Returns whether the events of the clients have to wait.
+static bool yield(int loop) {
+    has_yielded[loop] = !has_yielded[loop] && !rk_is_empty();
+    if (has_yielded[loop]) {
+        later_schedule();
+        wake((uint32_t)loop);
+    }
+    return has_yielded[loop];
+}
+
 // Runs as a callback of `later` in a loop whose clients have events.
 static void client_callback(int loop) {
-    if (is_reading) {
+    if (is_reading || yield(loop)) {
         // The callback that reads an event will take the other events.
         return;
     }

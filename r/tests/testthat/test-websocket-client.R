@@ -513,3 +513,28 @@ test_that("the package can be unloaded after an interrupted callback of a client
   serve_until(function() !it$process$is_alive(), 20)
   expect_match(it$tell(), "interrupted\n.*unloaded")
 })
+
+test_that("in one R process, the close of the server's WebSocket precedes that of its client", {
+  loops <- list(
+    function() service(5), function() service(NA), function() later::run_now(0.01),
+    function() later::run_now(0.01, all = FALSE)
+  )
+  for (step in loops) for (is_by_client in c(TRUE, FALSE)) for (i in 1:3) {
+    order <- c()
+    accepted <- NULL
+    server <- local_server(list(onWSOpen = function(ws) {
+      accepted <<- ws
+      ws$onClose(function() order <<- c(order, "server"))
+    }))
+    client <- local_ws(paste0("ws://127.0.0.1:", server$getPort()))
+    client$ws$onClose(function(event) order <<- c(order, "client"))
+    run_until <- function(done) {
+      until <- Sys.time() + 20
+      while (!done() && Sys.time() < until) step()
+    }
+    run_until(function() !is.null(accepted) && length(client$seen) == 1)
+    if (is_by_client) client$ws$close() else accepted$close()
+    run_until(function() length(order) == 2)
+    expect_identical(order, c("server", "client"))
+  }
+})
