@@ -74,6 +74,19 @@ open_sockets <- function(listener) {
   )
 }
 
+# Returns a value that package promises accepts as a promise, such as a future, as a promise.
+# Returns NULL for other values.
+as_promise <- function(value) {
+  if (inherits(value, "promise")) {
+    return(value)
+  }
+  # Package promises is loaded only for an object that cannot be a response.
+  if (!is.object(value) || (!isNamespaceLoaded("promises") && is_answer(value))) {
+    return(NULL)
+  }
+  if (promises::is.promising(value)) promises::as.promise(value)
+}
+
 # Sends the response once a promise is fulfilled or rejected. `req` is passed to `onError`; it is
 # NULL for apps without.
 respond_later <- function(promise, ticket, req) {

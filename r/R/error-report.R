@@ -296,7 +296,7 @@ call_on_error <- function(report) {
       NULL
     }
   )
-  if (inherits(value, "promise")) {
+  if (!is.null(as_promise(value))) {
     log_error("onError", NULL, "its response must not be a promise")
   }
   is_response <- (is.list(value) || is.environment(value)) &&

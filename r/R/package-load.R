@@ -83,6 +83,7 @@ prepare <- function() {
       c(push_methods, event_methods), c("rookery_events", "rookery_stream")
     )
     shared$then <- respond_later
+    shared$as_promise <- as_promise
     shared$complete_error_report <- complete_error_report
     shared$call_on_error <- call_on_error
     shared$write_error_report <- write_error_report

@@ -79,10 +79,11 @@ plumber_hook <- function(req, res, ..., .next) {
   if (inherits(value, "rookery_answer")) {
     return(answer_of_plumber(res, value[[1]]))
   }
-  if (!inherits(value, "promise")) {
+  promise <- as_promise(value)
+  if (is.null(promise)) {
     return(value)
   }
-  promises::then(value, onRejected = function(reason) {
+  promises::then(promise, onRejected = function(reason) {
     answer <- report_plumber_error(reason, req, NULL, "promise")
     if (is.null(answer)) value else answer_of_plumber(res, answer)
   })

@@ -116,9 +116,10 @@ body_consume <- function(receiver, bytes) {
 # Uses the value that `on_data` returned for `n` bytes. Returns whether the value is a promise,
 # which delays the next chunk.
 body_finish_chunk <- function(receiver, value, n) {
-  if (inherits(value, "promise")) {
+  promise <- as_promise(value)
+  if (!is.null(promise)) {
     promises::then(
-      value,
+      promise,
       onFulfilled = function(value) body_on_fulfilled(receiver, value, n),
       onRejected = function(reason) {
         receiver$doing <- doing_data
@@ -203,8 +204,9 @@ doing_close <- "receive_body: on_close"
 
 body_respond <- function(receiver, value) {
   receiver$is_answered <- TRUE
-  if (inherits(value, "promise")) {
-    respond_later(value, receiver$.ticket, receiver$req)
+  promise <- as_promise(value)
+  if (!is.null(promise)) {
+    respond_later(promise, receiver$.ticket, receiver$req)
   } else if (!.Call(ffi_receive_respond, receiver, value)) {
     receiver$has_failed <- TRUE
   }

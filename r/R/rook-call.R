@@ -19,8 +19,9 @@ rookCall <- function(func, req, data = NULL, dataLength = -1) {
   tryCatch(
     {
       value <- func(req)
-      if (inherits(value, "promise")) {
-        promises::then(value, rook_response, rook_error)
+      promise <- as_promise(value)
+      if (!is.null(promise)) {
+        promises::then(promise, rook_response, rook_error)
       } else {
         rook_response(value)
       }

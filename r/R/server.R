@@ -57,7 +57,8 @@
 #' with `status`, a number; `headers`, a named list or character vector; and
 #' `body`: a string, a raw vector, `NULL`, `list(file = path, owned = FALSE)`, a
 #' function that returns chunks as described for [stream_body()], or the object
-#' of [stream_response()]. A promise of a response is allowed as well. Any other
+#' of [stream_response()]. A promise of a response is allowed as well, and so is
+#' any object that [promises::is.promising()] accepts, such as a future. Any other
 #' value, and any error, results in status 500 and a message on stderr with the
 #' route, the request id, and the calls that led to the error.
 #'
@@ -165,7 +166,9 @@ startDaemonizedServer <- startServer
 #' Run a server until it is interrupted
 #'
 #' Starts a server, serves until [interrupt()] is called or Ctrl-C is pressed,
-#' and stops the server.
+#' and stops the server. An error in a callback of package later also stops the
+#' server, and `runServer()` raises it, as with httpuv. [serve()] reports such an
+#' error and continues.
 #'
 #' @inheritParams startServer
 #' @param interruptIntervalMs Ignored. This argument exists only for

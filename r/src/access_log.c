@@ -51,7 +51,7 @@ SEXP ffi_log_open(SEXP path, SEXP format) {
         }
     }
     if (rk_log_open(file, fd, format_of(CHAR(STRING_ELT(format, 0)))) != RK_OK) {
-        return Rf_mkString(rk_error());
+        return last_error();
     }
     is_read = is_called;
     return R_NilValue;

@@ -5,7 +5,7 @@
 SEXP ffi_admin_start(SEXP at, SEXP target) {
     if (rk_admin_start(Rf_translateCharUTF8(STRING_ELT(at, 0)),
             Rf_translateCharUTF8(STRING_ELT(target, 0))) != RK_OK) {
-        return Rf_mkString(rk_error());
+        return last_error();
     }
     stack_sampling_watch(rk_profile_word());
     return R_NilValue;

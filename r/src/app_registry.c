@@ -30,14 +30,7 @@ static bool is_true(SEXP settings, int at) {
 void app_set(uint32_t listener, SEXP app, SEXP settings, SEXP websocket_rules) {
     int loop = later_add_server();
     response_time_rendering(is_true(settings, 5));
-    struct app* more = realloc(apps, sizeof(struct app) * (app_count + 1));
-    if (more == NULL) {
-        later_remove_server(loop);
-        Rf_error("rookery: out of memory");
-    }
-    apps = more;
-    struct app* set = &apps[app_count++];
-    *set = (struct app){
+    struct app set = {
         .listener = listener,
         .token = keep(app),
         .websocket_rules = keep(websocket_rules),
@@ -48,12 +41,22 @@ void app_set(uint32_t listener, SEXP app, SEXP settings, SEXP websocket_rules) {
         .loop = loop,
     };
     const char* detail = CHAR(STRING_ELT(VECTOR_ELT(settings, 3), 0));
-    while (set->detail < DETAIL_COUNT - 1 && strcmp(details[set->detail], detail) != 0) {
-        set->detail++;
+    while (set.detail < DETAIL_COUNT - 1 && strcmp(details[set.detail], detail) != 0) {
+        set.detail++;
     }
-    if (set->detail == DETAIL_FULL) {
-        set->keeps_req = true;
+    if (set.detail == DETAIL_FULL) {
+        set.keeps_req = true;
     }
+    // The last allocation was before, because a finalizer may start a server, which moves `apps`.
+    struct app* more = realloc(apps, sizeof(struct app) * (app_count + 1));
+    if (more == NULL) {
+        release(set.token);
+        release(set.websocket_rules);
+        later_remove_server(loop);
+        Rf_error("rookery: out of memory");
+    }
+    apps = more;
+    apps[app_count++] = set;
 }
 
 bool app_find(uint32_t listener, struct app* out) {

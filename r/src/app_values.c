@@ -34,10 +34,12 @@ SEXP app_field(SEXP app, SEXP name) {
     return value;
 }
 
+// Returns whether a value is what accept_ws() returns.
 bool is_accepted_ws(SEXP value) {
     return TYPEOF(value) == VECSXP && Rf_inherits(value, "rookery_accept_ws");
 }
 
+// Returns whether a value is what receive_body() returns.
 bool is_receiver(SEXP value) {
     return TYPEOF(value) == ENVSXP && Rf_inherits(value, "rookery_receiver");
 }

@@ -2,6 +2,7 @@
 // receive_body(). A ticket names the request to R code until then.
 #include "shim.h"
 
+// Returns a ticket, which names a request to R code.
 SEXP ticket_new(uint32_t slot, uint64_t id) {
     SEXP ticket = Rf_allocVector(REALSXP, 3);
     REAL(ticket)[0] = (double)slot;
@@ -15,11 +16,13 @@ struct writing {
     uint64_t id;
     SEXP value;
     const char* problem;
+    struct written written;
 };
 
 static SEXP run_write(void* data) {
     struct writing* writing = data;
-    writing->problem = response_write(writing->slot, writing->id, writing->value);
+    writing->problem = response_write(writing->slot, writing->id, writing->value,
+        &writing->written);
     return R_NilValue;
 }
 
@@ -41,8 +44,10 @@ static void respond_with_error(SEXP ticket, SEXP req, SEXP caught, const char* t
     error_report_respond(&report, caught, text);
 }
 
+// Responds to a request outside of its event. Returns whether the value was a response.
 bool deferred_respond(SEXP ticket, SEXP value, SEXP req, const char* label) {
-    struct writing writing = {(uint32_t)REAL(ticket)[0], (uint64_t)REAL(ticket)[1], value, NULL};
+    struct writing writing = {
+        .slot = (uint32_t)REAL(ticket)[0], .id = (uint64_t)REAL(ticket)[1], .value = value};
     if (!rk_is_held(writing.slot, writing.id)) {
         return true;
     }
@@ -53,9 +58,9 @@ bool deferred_respond(SEXP ticket, SEXP value, SEXP req, const char* label) {
     SEXP caught = PROTECT(guard_caught(&guard));
     bool is_response = failure == FAILURE_NONE && writing.problem == NULL;
     if (is_response) {
-        error_report_note_500(writing.slot, writing.id);
+        error_report_note_500(writing.slot, writing.id, writing.written.status);
         response_send(writing.slot, writing.id);
-        stream_start();
+        stream_start(writing.written.stream);
     } else {
         const char* text = writing.problem == NULL ? caught_text(caught) : writing.problem;
         respond_with_error(ticket, req, caught, text, "response", label);

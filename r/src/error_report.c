@@ -27,6 +27,8 @@ static SEXP error_report_list(const struct error_report* report, SEXP caught, co
     static const char* const formats[] = {"text", "json", "page"};
     struct app_facts facts = app_facts(report->listener);
     bool failed;
+    // A finalizer may stop the server, which releases the app.
+    PROTECT(facts.app);
     SEXP list = PROTECT(Rf_mkNamed(VECSXP, names));
     SET_VECTOR_ELT(list, 0, facts.app);
     SET_VECTOR_ELT(list, 1, Rf_mkString(facts.detail));
@@ -44,7 +46,7 @@ static SEXP error_report_list(const struct error_report* report, SEXP caught, co
     SET_VECTOR_ELT(list, 12, Rf_mkString(formats[rk_error_format(report->slot, report->id)]));
     SEXP call = PROTECT(Rf_lang2(objs.complete_error_report, list));
     SEXP complete = call_quietly(call, &failed);
-    UNPROTECT(2);
+    UNPROTECT(3);
     return failed ? list : complete;
 }
 
@@ -126,25 +128,29 @@ struct response_attempt {
     const struct error_report* report;
     SEXP response;
     const char* problem;
+    struct written* written;
 };
 
 static SEXP run_response_write(void* data) {
     struct response_attempt* attempt = data;
     const struct error_report* report = attempt->report;
-    attempt->problem = response_write(report->slot, report->id, attempt->response);
+    attempt->problem = response_write(report->slot, report->id, attempt->response,
+        attempt->written);
     return R_NilValue;
 }
 
 // Writes a response; returns whether that was possible. If a response of onError cannot be written,
 // this is logged. Does not jump.
-static bool try_response(const struct error_report* report, SEXP response, bool is_apps) {
-    struct response_attempt attempt = {.report = report, .response = response};
+static bool try_response(const struct error_report* report, SEXP response, bool is_apps,
+    struct written* written) {
+    struct response_attempt attempt = {
+        .report = report, .response = response, .written = written};
     struct guard guard = {.body = run_response_write, .data = &attempt};
     guard_begin();
     bool is_written = guard_run(&guard) == FAILURE_NONE && attempt.problem == NULL;
     guard_end();
     SEXP why = PROTECT(guard_caught(&guard));
-    if (is_written && response_lacks_file()) {
+    if (is_written && written->lacks_file) {
         // The missing file was logged before, and the default response says more than the page for
         // missing files.
         UNPROTECT(1);
@@ -161,11 +167,12 @@ static bool try_response(const struct error_report* report, SEXP response, bool 
 void error_report_respond(const struct error_report* report, SEXP caught, const char* text) {
     SEXP list = PROTECT(error_report_list(report, caught, text));
     enum failure failure;
+    struct written written = {0};
     SEXP response = PROTECT(report_error(report, list, text, &failure));
-    bool is_written = response != R_NilValue && try_response(report, response, true);
+    bool is_written = response != R_NilValue && try_response(report, response, true, &written);
     if (!is_written) {
         response = PROTECT(default_response(list));
-        is_written = response != R_NilValue && try_response(report, response, false);
+        is_written = response != R_NilValue && try_response(report, response, false, &written);
         UNPROTECT(1);
     }
     if (!is_written) {
@@ -176,15 +183,15 @@ void error_report_respond(const struct error_report* report, SEXP caught, const 
     }
     rk_response_mark_failed(report->slot, report->id);
     response_send(report->slot, report->id);
-    stream_start();
+    stream_start(is_written ? written.stream : 0);
     guard_propagate_interrupt(failure);
     UNPROTECT(2);
 }
 
 // Logs a response with status 500 that the app made itself, with the request id that the client may
 // know. Jumps only when memory runs out.
-void error_report_note_500(uint32_t slot, uint64_t id) {
-    if (response_status() != 500 || app_facts(rk_listener_of(slot, id)).is_httpuv) {
+void error_report_note_500(uint32_t slot, uint64_t id, int status) {
+    if (status != 500 || app_facts(rk_listener_of(slot, id)).is_httpuv) {
         return;
     }
     bool failed;

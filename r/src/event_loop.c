@@ -154,6 +154,8 @@ static bool run_batch(double start) {
         return false;
     }
     event_begin();
+    // This batch may run within a handler, which goes on with its own event.
+    double outer_start = event_start();
     event_set_start(start);
     int seen_interrupts = interrupts;
     guard_forget_interrupt();
@@ -180,6 +182,7 @@ static bool run_batch(double start) {
         }
     } while (rk_next(&event));
     guard_end();
+    event_set_start(outer_start);
     if (has_pulled) {
         rk_streams_yield();
     }
@@ -193,14 +196,50 @@ static bool run_batch(double start) {
     return true;
 }
 
-// Runs `later` for up to `seconds`. Returns whether a callback ran. May raise the callback's error.
-static bool run_later(double seconds) {
+struct callback {
+    double seconds;
+    SEXP loop;
+    bool has_run;
+};
+
+static SEXP run_callback(void* data) {
+    struct callback* callback = data;
+    callback->has_run = later_run(callback->seconds, callback->loop);
+    return R_NilValue;
+}
+
+// Runs `later` in serve(), which an error in a callback does not end. The error is reported.
+static bool run_later_guarded(double seconds, SEXP loop) {
+    struct callback callback = {.seconds = seconds, .loop = loop};
+    struct guard guard = {.body = run_callback, .data = &callback};
+    guard_begin();
+    enum failure failure = guard_run(&guard);
+    guard_end();
+    if (failure == FAILURE_NONE) {
+        return callback.has_run;
+    }
+    SEXP caught = PROTECT(guard_caught(&guard));
+    if (failure != FAILURE_INTERRUPT) {
+        struct error_report report = {.stage = "callback",
+            .label = "a callback of package later", .request_id = objs.empty_string};
+        error_report_emit(&report, caught, caught_text(caught));
+    }
+    UNPROTECT(1);
+    guard_propagate_interrupt(failure);
+    return true;
+}
+
+// Runs `later` for up to `seconds`, waiting in `loop`. Returns whether a callback ran. May raise
+// the callback's error, except in serve().
+static bool run_later(double seconds, SEXP loop) {
     later_has_more = false;
     if (later_is_loaded()) {
         unsigned outer = activity_begin();
-        pumping++;
-        later_has_more = later_run(seconds);
-        pumping--;
+        int outer_pumping = pumping++;
+        bool is_served = signals_are_watched();
+        later_has_more =
+            is_served ? run_later_guarded(seconds, loop) : later_run(seconds, loop);
+        pumping = outer_pumping;
         activity_end(outer);
     }
     later_at = monotonic_seconds();
@@ -237,12 +276,15 @@ static void pass_without_events(double deadline) {
         bool has_run = false;
         double seconds = rest < 0 ? 0 : rest < park_seconds ? rest : park_seconds;
         if (later_is_loaded()) {
-            int outer = later_begin_wait();
+            SEXP loop;
+            int outer = later_begin_wait(&loop);
+            PROTECT(loop);
             has_turned_away = false;
             // Our own callback that requests event handling is not an event that the caller waits
             // for.
-            has_run = run_later(seconds) && !has_turned_away;
+            has_run = run_later(seconds, loop) && !has_turned_away;
             later_set_wait_loop(outer);
+            UNPROTECT(1);
         } else {
             struct timespec pause = {0, (long)(seconds * 1e9)};
             nanosleep(&pause, NULL);
@@ -269,14 +311,14 @@ static void pass(double seconds) {
         if (run_batch(monotonic_seconds())) {
             // Callbacks run even if the event queue is never empty.
             if (later_has_more || monotonic_seconds() - later_at >= later_seconds) {
-                run_later(0);
+                run_later(0, R_NilValue);
             }
             return;
         }
         double time = monotonic_seconds();
         bool is_due = later_has_more || later_is_expected() || time - later_at >= later_seconds;
         if (is_due || seconds == 0) {
-            bool has_run = run_later(0);
+            bool has_run = run_later(0, R_NilValue);
             if (run_batch(monotonic_seconds()) || has_run || interrupts != seen_interrupts) {
                 return;
             }
@@ -300,12 +342,15 @@ static void pass(double seconds) {
             release_returned();
             R_CheckUserInterrupt();
         } else if (rest > 0) {
-            int outer = later_begin_wait();
+            SEXP loop;
+            int outer = later_begin_wait(&loop);
             if (!rk_park()) {
                 later_set_wait_loop(outer);
                 continue;
             }
-            bool has_run = run_later(rest < park_seconds ? rest : park_seconds);
+            PROTECT(loop);
+            bool has_run = run_later(rest < park_seconds ? rest : park_seconds, loop);
+            UNPROTECT(1);
             rk_resume();
             later_set_wait_loop(outer);
             R_CheckUserInterrupt();
@@ -388,7 +433,7 @@ SEXP ffi_service(SEXP timeout_ms) {
 
 // Returns why the I/O thread has ended; NULL if it runs, or if the reason was returned before.
 SEXP ffi_take_failure(void) {
-    return rk_take_failure() ? Rf_mkString(rk_error()) : R_NilValue;
+    return rk_take_failure() ? last_error() : R_NilValue;
 }
 
 // Makes the I/O thread fail, for tests.

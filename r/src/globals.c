@@ -26,30 +26,37 @@ static uint64_t* spare;   // a stack of free indices
 static size_t spare_count;
 static const R_xlen_t first_table = 64;
 
+// Doubles the table if no index is free. Allocating may run a finalizer of the app, which may keep
+// and release other objects and thereby enlarge the table as well, so the state is checked again
+// after the last allocation.
 static void table_grow(void) {
     R_xlen_t old = XLENGTH(table);
     SEXP bigger = PROTECT(Rf_allocVector(VECSXP, old * 2));
+    R_PreserveObject(bigger);
+    UNPROTECT(1);
+    if (spare_count > 0 || XLENGTH(table) != old) {
+        R_ReleaseObject(bigger);
+        return;
+    }
     uint64_t* more = realloc(spare, sizeof(uint64_t) * (size_t)old * 2);
     if (more == NULL) {
+        R_ReleaseObject(bigger);
         Rf_error("rookery: out of memory for %ld kept objects", (long)old * 2);
     }
-    // realloc() has freed the old array, and the next calls may raise an error.
     spare = more;
     for (R_xlen_t i = 0; i < old; i++) {
         SET_VECTOR_ELT(bigger, i, VECTOR_ELT(table, i));
     }
-    R_PreserveObject(bigger);
     R_ReleaseObject(table);
     table = bigger;
     for (R_xlen_t i = old * 2; i > old; i--) {
         spare[spare_count++] = (uint64_t)i - 1;
     }
-    UNPROTECT(1);
 }
 
 // A token is the index plus one, so that 0 stands for none.
 uint64_t keep(SEXP object) {
-    if (spare_count == 0) {
+    while (spare_count == 0) {
         PROTECT(object);
         table_grow();
         UNPROTECT(1);
@@ -247,6 +254,7 @@ void globals_prepare(SEXP shared) {
     objs.pushed_parts = shared_object(shared, "pushed_parts");
     objs.events_parts = shared_object(shared, "events_parts");
     objs.then = shared_object(shared, "then");
+    objs.as_promise = shared_object(shared, "as_promise");
     objs.complete_error_report = shared_object(shared, "complete_error_report");
     objs.call_on_error = shared_object(shared, "call_on_error");
     objs.write_error_report = shared_object(shared, "write_error_report");

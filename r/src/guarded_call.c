@@ -16,10 +16,10 @@
 // R_interrupts_pending is declared only there.
 #include <R_ext/GraphicsEngine.h>
 
-static SEXP trampoline_call;     // .Call(<trampoline>), evaluated for each guarded call
-static SEXP quiet_call;          // .Call(<quiet_trampoline>), the same for run_quietly()
-// passed from guard_run() to trampoline(); no other code runs in between
-static struct guard* entering;
+static SEXP trampoline_symbol;  // the native symbol of trampoline()
+static SEXP dot_call;           // the function .Call()
+// A list of one call of trampoline(), see run_quietly(), or of R_NilValue while that call is taken.
+static SEXP spare_call;
 static SEXP error_symbol;
 static SEXP interrupt_symbol;
 static int depth;
@@ -38,6 +38,13 @@ static bool is_interrupt;  // R has been interrupted and has called the option
 
 static volatile sig_atomic_t is_supervisor_interrupt;  // the pending interrupt is the supervisor's
 static bool is_at_terminal;  // a worker whose R a person may interrupt at a prompt
+
+// A function and its argument, and the call of trampoline() that has the address of this object.
+struct entry {
+    SEXP (*body)(void* data);
+    void* data;
+    SEXP call;
+};
 
 static SEXP run_body(void* data) {
     struct guard* guard = data;
@@ -100,26 +107,30 @@ SEXP caught_of(SEXP condition) {
     return condition == R_NilValue ? R_NilValue : new_caught(condition);
 }
 
-static SEXP trampoline(void) {
-    struct guard* guard = entering;
-    return R_withCallingErrorHandler(run_body, guard, on_error, guard);
-}
-
-static SEXP quiet_trampoline(void);
-
-static SEXP call_of(DL_FUNC function) {
-    SEXP address =
-        PROTECT(R_MakeExternalPtrFn(function, Rf_install("native symbol"), R_NilValue));
-    SEXP dot_call = PROTECT(Rf_eval(Rf_install(".Call"), R_BaseEnv));
-    SEXP call = Rf_lang2(dot_call, address);
-    R_PreserveObject(call);
-    UNPROTECT(2);
+// Returns a call .Call(<trampoline>, <an external pointer>).
+static SEXP new_call(void) {
+    SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, R_NilValue, R_NilValue));
+    SEXP call = Rf_lang3(dot_call, trampoline_symbol, pointer);
+    UNPROTECT(1);
     return call;
 }
 
+// Runs the function of an entry, and makes the call available for another entry before.
+static SEXP trampoline(SEXP pointer) {
+    struct entry* entry = R_ExternalPtrAddr(pointer);
+    SETCAR(spare_call, entry->call);
+    return entry->body(entry->data);
+}
+
 void guard_init(void) {
-    trampoline_call = call_of((DL_FUNC)trampoline);
-    quiet_call = call_of((DL_FUNC)quiet_trampoline);
+    trampoline_symbol =
+        R_MakeExternalPtrFn((DL_FUNC)trampoline, Rf_install("native symbol"), R_NilValue);
+    R_PreserveObject(trampoline_symbol);
+    dot_call = Rf_eval(Rf_install(".Call"), R_BaseEnv);
+    R_PreserveObject(dot_call);
+    spare_call = Rf_cons(R_NilValue, R_NilValue);
+    R_PreserveObject(spare_call);
+    SETCAR(spare_call, new_call());
     error_symbol = Rf_install("error");
     interrupt_symbol = Rf_install("interrupt");
     SEXP quoted = PROTECT(Rf_lang2(R_QuoteSymbol, R_NilValue));
@@ -187,7 +198,9 @@ void guard_end(void) {
     if (depth == 1) {
         forget_supervisor_interrupt();
     }
-    if (--depth == 0 && is_taken) {
+    // Restored while `depth` is 1, so that a finalizer that runs another batch does not set the
+    // option meanwhile.
+    if (depth == 1 && is_taken) {
         // Unless a handler has set another value meanwhile. If the value cannot be restored now,
         // the next guard_end() restores it.
         if (Rf_GetOption1(error_symbol) != R_NilValue ||
@@ -196,6 +209,7 @@ void guard_end(void) {
             SETCAR(saved_error_option, R_NilValue);
         }
     }
+    depth--;
 }
 
 // Makes R report interrupts, see watch_interrupts() in R/package-load.R. Called before R serves. R
@@ -236,25 +250,22 @@ void guard_forked(void) {
     depth_at_fork = depth;
 }
 
-struct quiet {
-    SEXP (*body)(void* data);
-    void* data;
-};
-
-// passed from run_quietly() to quiet_trampoline(); no other code runs in between
-static struct quiet entering_quiet;
-
-static SEXP quiet_trampoline(void) {
-    struct quiet quiet = entering_quiet;
-    return quiet.body(quiet.data);
-}
-
-// Runs our own code that may raise an error, also where no event is being handled. No function of R
-// is called in between. Returns whether the code has ended without an error.
+// Runs our own code that may raise an error, also where no event is being handled. Returns whether
+// the code has ended without an error.
+//
+// Before R enters the code, it may run a finalizer of the app that calls this function as well. The
+// address of the entry is therefore in the call that R evaluates and not in a variable, and
+// until the code is entered, the call is not in `spare_call`.
 bool run_quietly(SEXP (*body)(void* data), void* data) {
     int error = 0;
-    entering_quiet = (struct quiet){body, data};
-    R_tryEvalSilent(quiet_call, R_BaseEnv, &error);
+    SEXP call = CAR(spare_call);
+    SETCAR(spare_call, R_NilValue);
+    PROTECT(call = call == R_NilValue ? new_call() : call);
+    struct entry entry = {body, data, call};
+    R_SetExternalPtrAddr(CADDR(call), &entry);
+    R_tryEvalSilent(call, R_BaseEnv, &error);
+    SETCAR(spare_call, call);
+    UNPROTECT(1);
     return error == 0;
 }
 
@@ -287,14 +298,19 @@ static enum failure classify(struct guard* guard) {
     return FAILURE_OTHER;
 }
 
+static SEXP run_with_handler(void* data) {
+    struct guard* guard = data;
+    return R_withCallingErrorHandler(run_body, guard, on_error, guard);
+}
+
 // Runs guard->body. After a failure, the caller gets the condition from guard_caught().
 enum failure guard_run(struct guard* guard) {
-    int error = 0;
+    // Code that R runs on the way out of an interrupted call may run another guarded call.
+    bool was_interrupt = is_interrupt;
     guard->token = 0;
     is_interrupt = false;
-    entering = guard;
-    R_tryEvalSilent(trampoline_call, R_BaseEnv, &error);
-    if (error) {
+    bool has_failed = !run_quietly(run_with_handler, guard);
+    if (has_failed) {
         guard->failure = classify(guard);
     } else {
         // The app has handled the condition itself.
@@ -302,6 +318,7 @@ enum failure guard_run(struct guard* guard) {
         guard->token = 0;
         guard->failure = FAILURE_NONE;
     }
+    is_interrupt = was_interrupt;
     return guard->failure;
 }
 

@@ -17,6 +17,8 @@ static const char* const stage_labels[] = {"reading the request", "onHeaders", "
 struct invocation {
     const struct rk_event* event;
     const struct app* app;
+    SEXP object;           // the app's R object; protected here, because R code may stop the server
+    SEXP websocket_rules;  // the same for the rules of the app
     enum stage stage;
     const char* problem;
     SEXP req;        // valid while guarded code runs
@@ -35,28 +37,32 @@ static void use_result(struct invocation* invocation, SEXP value) {
     uint64_t id = invocation->event->id;
     invocation->stage = STAGE_RESPONSE;
     request_report_route(invocation->req, invocation->event);
-    if (Rf_inherits(value, "promise")) {
-        SEXP fulfilled = promise_value(value);
+    SEXP promise = as_promise(value);
+    if (promise != NULL) {
+        PROTECT(promise);
+        SEXP fulfilled = promise_value(promise);
         if (fulfilled == NULL) {
             SEXP ticket = PROTECT(ticket_new(slot, id));
             // A reference from the promise, because `req` could be collected before the response.
             SEXP req = invocation->app->keeps_req ? invocation->req : R_NilValue;
-            SEXP call = PROTECT(Rf_lang4(objs.then, value, ticket, req));
+            SEXP call = PROTECT(Rf_lang4(objs.then, promise, ticket, req));
             Rf_eval(call, R_BaseEnv);
-            UNPROTECT(2);
             later_expect();
-            otel_follow(invocation->span, value);
+            otel_follow(invocation->span, promise);
+            UNPROTECT(3);
             return;
         }
         invocation->stage = STAGE_PROMISE;
         value = fulfilled;
+        UNPROTECT(1);
     }
-    invocation->problem = response_write(slot, id, PROTECT(value));
+    struct written written;
+    invocation->problem = response_write(slot, id, PROTECT(value), &written);
     UNPROTECT(1);
     if (invocation->problem == NULL) {
-        error_report_note_500(slot, id);
+        error_report_note_500(slot, id, written.status);
         response_send(slot, id);
-        stream_start();
+        stream_start(written.stream);
     }
 }
 
@@ -118,9 +124,8 @@ static void run_handshake(struct invocation* invocation, SEXP app, SEXP req) {
     }
     invocation->stage = STAGE_RESPONSE;
     SEXP protocol = R_NilValue;
-    SEXP rules = kept(invocation->app->websocket_rules);
-    invocation->problem =
-        websocket_accept(event, is_accepted ? value : R_NilValue, rules, &protocol);
+    invocation->problem = websocket_accept(event, is_accepted ? value : R_NilValue,
+        invocation->websocket_rules, &protocol);
     if (invocation->problem == NULL) {
         PROTECT(protocol);
         request_report_route(req, event);
@@ -165,7 +170,7 @@ static SEXP run_no_limit(void* data) {
 static SEXP run_invocation(void* data) {
     struct invocation* invocation = data;
     const struct rk_event* event = invocation->event;
-    SEXP app = PROTECT(kept(invocation->app->token));
+    SEXP app = invocation->object;
     bool is_second = event->kind == RK_REQUEST && event->token != 0;
     SEXP req = PROTECT(is_second ? kept(event->token) : request_new(event));
     if (invocation->app->shows_id && !is_second) {
@@ -178,6 +183,7 @@ static SEXP run_invocation(void* data) {
     }
     if (is_second) {
         request_bind_trace(req, event);
+        input_bind(req, event);
     }
     event_release();
     invocation->span = otel_begin_call(event->kind == RK_HANDSHAKE ? "rookery.on_ws_open"
@@ -198,15 +204,12 @@ static SEXP run_invocation(void* data) {
         run_handshake(invocation, app, req);
         break;
     default:
-        if (is_second) {
-            input_bind(req, event);
-        }
         if (is_second || event->is_head_seen || !respond_early(invocation, app, req)) {
             call_app(invocation, app, req);
         }
         break;
     }
-    UNPROTECT(2);
+    UNPROTECT(1);
     return R_NilValue;
 }
 
@@ -270,6 +273,8 @@ void on_request(const struct rk_event* event) {
         rk_route(event->slot, event->id, route, sizeof route);
     }
     double began = event_start();
+    PROTECT(invocation.object = kept(app.token));
+    PROTECT(invocation.websocket_rules = kept(app.websocket_rules));
     PROTECT_WITH_INDEX(R_NilValue, &invocation.protected);
     struct guard guard = {.body = run_invocation, .data = &invocation};
     enum failure failure = guard_run(&guard);
@@ -287,7 +292,7 @@ void on_request(const struct rk_event* event) {
         }
         fail(&invocation, &guard, route, began);
     }
-    UNPROTECT(1);
+    UNPROTECT(3);
     release(invocation.token);
     // The token of a request for which onHeaders was called; 0 for all others.
     release(event->token);

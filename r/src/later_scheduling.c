@@ -25,7 +25,6 @@ static exec_later_t exec_later;  // NULL while package later is not loaded
 static int is_closed;
 
 static SEXP run_call;      // later::run_now(0, all = FALSE)
-static SEXP wait_call;     // the same call with arguments for the time and the loop
 static SEXP current_call;  // later::current_loop()
 static SEXP id_symbol;
 
@@ -267,14 +266,14 @@ void later_remove_server(int at) {
     later_loop_release(at);
 }
 
-// Makes the current loop the one in which later_run() waits, and in which arriving events are
-// scheduled, whatever loop their servers belong to. This lasts until later_set_wait_loop() is
-// called with the returned index. May raise the errors of later::current_loop().
-int later_begin_wait(void) {
+// Makes the current loop the one in which arriving events are scheduled, whatever loop their
+// servers belong to. This lasts until later_set_wait_loop() is called with the returned index. Sets
+// `*loop` to the loop for later_run(), not protected. May raise the errors of
+// later::current_loop().
+int later_begin_wait(SEXP* loop) {
     int outer = waits_in;
-    SEXP loop = PROTECT(Rf_eval(current_call, R_BaseEnv));
-    SETCADDDR(wait_call, loop);
-    SEXP id = variable(loop, id_symbol);
+    *loop = PROTECT(Rf_eval(current_call, R_BaseEnv));
+    SEXP id = variable(*loop, id_symbol);
     atomic_set(&waits_in, place_of(id == NULL ? 0 : Rf_asInteger(id)));
     UNPROTECT(1);
     return outer;
@@ -390,32 +389,25 @@ void later_forked(void) {
 }
 #endif
 
-// Returns the call run_now(0, all = FALSE); with `waits`, with arguments for the time and the loop.
-static SEXP run_now_call(SEXP run_now, bool waits, SEXP before) {
-    SEXP zero = PROTECT(Rf_ScalarReal(0));
-    SEXP no = PROTECT(Rf_ScalarLogical(FALSE));
-    SEXP call = waits ? Rf_lang4(run_now, zero, no, R_NilValue) : Rf_lang3(run_now, zero, no);
+// Makes a call constant, instead of another one.
+static void set_call(SEXP* constant, SEXP call) {
     R_PreserveObject(call);
-    SET_TAG(CDDR(call), Rf_install("all"));
-    if (waits) {
-        SET_TAG(CDDDR(call), Rf_install("loop"));
+    if (*constant != NULL) {
+        R_ReleaseObject(*constant);
     }
-    if (before != NULL) {
-        R_ReleaseObject(before);
-    }
-    UNPROTECT(2);
-    return call;
+    *constant = call;
 }
 
 // Called when package later was loaded. Schedules the task for which the pipe was used.
 SEXP ffi_later_use(SEXP run_now, SEXP current_loop) {
-    run_call = run_now_call(run_now, false, run_call);
-    wait_call = run_now_call(run_now, true, wait_call);
+    SEXP zero = PROTECT(Rf_ScalarReal(0));
+    SEXP no = PROTECT(Rf_ScalarLogical(FALSE));
+    SEXP call = PROTECT(Rf_lang3(run_now, zero, no));
+    SET_TAG(CDDR(call), Rf_install("all"));
+    set_call(&run_call, call);
+    set_call(&current_call, PROTECT(Rf_lang1(current_loop)));
+    UNPROTECT(4);
     id_symbol = Rf_install("id");
-    if (current_call != NULL) {
-        R_ReleaseObject(current_call);
-    }
-    R_PreserveObject(current_call = Rf_lang1(current_loop));
     exec_later_t exec = (exec_later_t)R_GetCCallable("later", "execLaterNative2");
     __atomic_store_n(&exec_later, exec, __ATOMIC_SEQ_CST);
     // A thread that calls later_schedule() from here on uses package later; one that has used the
@@ -438,17 +430,19 @@ bool later_is_expected(void) {
     return is_expected;
 }
 
-// Runs one callback of the current loop. After later_begin_wait() it waits for a callback for up to
-// `seconds`. Returns whether one ran. May raise the callback's error.
-bool later_run(double seconds) {
+// Runs one callback of the current loop. After later_begin_wait() it waits for a callback of `loop`
+// for up to `seconds`. Returns whether one ran. May raise the callback's error.
+bool later_run(double seconds, SEXP loop) {
     is_expected = false;
     SEXP call = run_call;
     if (seconds > 0) {
-        // Changed in place: the call is not evaluated again before it returns with this value.
-        SETCADR(wait_call, PROTECT(Rf_ScalarReal(seconds)));
-        call = wait_call;
+        // A new call, because a finalizer may wait as well before this one is evaluated.
+        SEXP time = PROTECT(Rf_ScalarReal(seconds));
+        call = Rf_lang4(CAR(run_call), time, CADDR(run_call), loop);
+        SET_TAG(CDDR(call), TAG(CDDR(run_call)));
         UNPROTECT(1);
     }
-    SEXP ran = Rf_eval(call, R_BaseEnv);
+    SEXP ran = Rf_eval(PROTECT(call), R_BaseEnv);
+    UNPROTECT(1);
     return TYPEOF(ran) == LGLSXP && XLENGTH(ran) == 1 && LOGICAL(ran)[0] == TRUE;
 }

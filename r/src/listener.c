@@ -45,7 +45,7 @@ SEXP ffi_listen_tcp(SEXP host, SEXP port, SEXP setup) {
     struct rk_setup how = setup_of(setup);
     if (rk_listen_tcp(CHAR(STRING_ELT(host, 0)), Rf_asInteger(port), &how, &listener,
             &bound_port) != RK_OK) {
-        return Rf_mkString(rk_error());
+        return last_error();
     }
     signals_count_listener(1);
     app_set(listener, VECTOR_ELT(setup, 1), VECTOR_ELT(setup, 2), VECTOR_ELT(setup, 7));
@@ -62,7 +62,7 @@ SEXP ffi_listen_unix(SEXP path, SEXP mask, SEXP setup) {
     struct rk_setup how = setup_of(setup);
     if (rk_listen_unix(Rf_translateChar(STRING_ELT(path, 0)), Rf_asInteger(mask), &how,
             &listener) != RK_OK) {
-        return Rf_mkString(rk_error());
+        return last_error();
     }
     signals_count_listener(1);
     app_set(listener, VECTOR_ELT(setup, 1), VECTOR_ELT(setup, 2), VECTOR_ELT(setup, 7));

@@ -47,6 +47,9 @@ static SEXP run_stop(void* data) {
 static SEXP route_call;
 static SEXP route_list;
 static char route_name[RK_PROFILE_ROUTE_MAX];
+// Whether the list has a call that its function has not taken yet. Until then, a finalizer may run
+// another handler, which is called without the name of its route.
+static bool is_entering;
 
 static void forget_route(void) {
     if (route_call != NULL) {
@@ -90,6 +93,7 @@ void profile_handle(uint64_t request) {
     }
     if (start.progress == RK_PROFILE_RUNNING) {
         number = wanted.number;
+        is_entering = false;
         uses_timer = timer_interval() == interval;
     }
     rk_profile_set_progress(wanted.number, start.progress);
@@ -102,6 +106,7 @@ void profile_handle(uint64_t request) {
 static SEXP call_in_global(SEXP list) {
     SEXP call = PROTECT(VECTOR_ELT(list, 0));
     SET_VECTOR_ELT(list, 0, R_NilValue);
+    is_entering = false;
     SEXP value = Rf_eval(call, R_GlobalEnv);
     UNPROTECT(1);
     return value;
@@ -137,9 +142,10 @@ static void make_route(const char* name) {
 // Evaluates a call of a handler. While a profile runs, a function with the name of the route makes
 // the call, so that the route is a frame of the samples.
 SEXP profile_call(SEXP call, const char* name) {
-    if (number == 0) {
+    if (number == 0 || is_entering) {
         return Rf_eval(call, R_GlobalEnv);
     }
+    is_entering = true;
     if (route_call == NULL || strcmp(name, route_name) != 0) {
         make_route(name);
     }

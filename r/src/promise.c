@@ -31,6 +31,22 @@ static bool is_in_state(SEXP private, const char* name) {
         strcmp(CHAR(STRING_ELT(state, 0)), name) == 0;
 }
 
+// Returns a value that package promises accepts as a promise, such as a future, as a promise.
+// Returns NULL for other values. May jump.
+SEXP as_promise(SEXP value) {
+    if (Rf_inherits(value, "promise")) {
+        return value;
+    }
+    if (!Rf_isObject(value)) {
+        return NULL;
+    }
+    SEXP quoted = PROTECT(Rf_lang2(R_QuoteSymbol, value));
+    SEXP call = PROTECT(Rf_lang2(objs.as_promise, quoted));
+    SEXP promise = Rf_eval(call, R_BaseEnv);
+    UNPROTECT(2);
+    return promise == R_NilValue ? NULL : promise;
+}
+
 // Returns the value of a fulfilled promise, and NULL for others. The value can be used at once,
 // because an app cannot observe when its response is written.
 SEXP promise_value(SEXP promise) {

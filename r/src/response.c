@@ -130,20 +130,16 @@ static void write_bytes(uint32_t slot, uint64_t id, SEXP owner, const void* star
     }
 }
 
-static bool lacks_file;
-
-// Returns whether the last response names a file that cannot be opened.
-bool response_lacks_file(void) {
-    return lacks_file;
-}
-
 // Sends a file. If it cannot be opened, the response is httpuv's error page, and a line is written
 // to stderr.
-static void write_file(uint32_t slot, uint64_t id, const char* path, bool is_owned) {
+static void write_file(uint32_t slot, uint64_t id, const char* path, bool is_owned,
+    struct written* written) {
     if (rk_response_file(slot, id, path, is_owned) != RK_OK) {
         static const char page[] = "500 Internal Server Error\n";
-        lacks_file = true;
-        log_error("a response's `body$file`", R_NilValue, rk_error());
+        written->lacks_file = true;
+        char text[ERROR_MAX];
+        snprintf(text, sizeof text, "%s", rk_error());
+        log_error("a response's `body$file`", R_NilValue, text);
         rk_response_begin(slot, id, 500);
         rk_response_copy(slot, id, page, sizeof page - 1);
     }
@@ -155,20 +151,21 @@ static bool as_flag(SEXP value) {
 
 // Sends the file that a list or an environment names.
 static const char* write_named_file(
-    uint32_t slot, uint64_t id, SEXP value, SEXP file_name, SEXP owned_name) {
+    uint32_t slot, uint64_t id, SEXP value, SEXP file_name, SEXP owned_name,
+    struct written* written) {
     SEXP file = PROTECT(element(value, file_name));
     const char* problem = NULL;
     if (TYPEOF(file) != STRSXP || XLENGTH(file) < 1 || STRING_ELT(file, 0) == NA_STRING) {
         problem = "`body` is a list without a path in `file`";
     } else {
         bool is_owned = as_flag(element(value, owned_name));
-        write_file(slot, id, Rf_translateChar(STRING_ELT(file, 0)), is_owned);
+        write_file(slot, id, Rf_translateChar(STRING_ELT(file, 0)), is_owned, written);
     }
     UNPROTECT(1);
     return problem;
 }
 
-static const char* write_text(uint32_t slot, uint64_t id, SEXP body) {
+static const char* write_text(uint32_t slot, uint64_t id, SEXP body, struct written* written) {
     SEXP names = Rf_getAttrib(body, R_NamesSymbol);
     if (XLENGTH(body) == 0) {
         rk_response_copy(slot, id, "", 0);
@@ -179,7 +176,7 @@ static const char* write_text(uint32_t slot, uint64_t id, SEXP body) {
         if (text == NA_STRING) {
             return "`body` is a list without a path in `file`";
         }
-        write_file(slot, id, Rf_translateChar(text), false);
+        write_file(slot, id, Rf_translateChar(text), false, written);
         return NULL;
     }
     if (XLENGTH(body) > 1) {
@@ -193,29 +190,30 @@ static const char* write_text(uint32_t slot, uint64_t id, SEXP body) {
     return NULL;
 }
 
-static const char* write_body(uint32_t slot, uint64_t id, SEXP body, SEXP value) {
+static const char* write_body(uint32_t slot, uint64_t id, SEXP body, SEXP value,
+    struct written* written) {
     switch (TYPEOF(body)) {
     case NILSXP: {
         bool has_file = element(value, syms.body_file) != R_NilValue;
-        return has_file ? write_named_file(slot, id, value, syms.body_file, syms.body_file_owned)
-            : NULL;
+        return has_file ? write_named_file(slot, id, value, syms.body_file, syms.body_file_owned,
+            written) : NULL;
     }
     case RAWSXP:
         write_bytes(slot, id, body, RAW(body), (size_t)XLENGTH(body));
         return NULL;
     case STRSXP:
-        return write_text(slot, id, body);
+        return write_text(slot, id, body, written);
     case ENVSXP:
         if (is_stream(body)) {
-            return stream_set_body(slot, id, body);
+            return stream_set_body(slot, id, body, &written->stream);
         }
-        return write_named_file(slot, id, body, syms.file, syms.owned);
+        return write_named_file(slot, id, body, syms.file, syms.owned, written);
     case VECSXP:
-        return write_named_file(slot, id, body, syms.file, syms.owned);
+        return write_named_file(slot, id, body, syms.file, syms.owned, written);
     case CLOSXP:
     case BUILTINSXP:
     case SPECIALSXP:
-        return stream_set_body(slot, id, body);
+        return stream_set_body(slot, id, body, &written->stream);
     default:
         return "`body` must be a string, a raw vector, NULL, list(file = path), a function or a "
         "stream";
@@ -238,30 +236,22 @@ static const char* read_status(SEXP value, int* status) {
     return NULL;
 }
 
-static int last_status;
-
-int response_status(void) {
-    return last_status;
-}
-
 // The caller protects `value`.
-static const char* write_parts(uint32_t slot, uint64_t id, SEXP value) {
-    int status = 0;
-    const char* problem = read_status(value, &status);
-    last_status = status;
+static const char* write_parts(uint32_t slot, uint64_t id, SEXP value, struct written* written) {
+    const char* problem = read_status(value, &written->status);
     if (problem == NULL) {
-        rk_response_begin(slot, id, status);
+        rk_response_begin(slot, id, written->status);
         problem = response_headers(slot, id, PROTECT(element(value, syms.response_headers)));
         UNPROTECT(1);
     }
     if (problem == NULL) {
-        problem = write_body(slot, id, PROTECT(element(value, syms.body)), value);
+        problem = write_body(slot, id, PROTECT(element(value, syms.body)), value, written);
         UNPROTECT(1);
     }
     return problem;
 }
 
-static const char* write_value(uint32_t slot, uint64_t id, SEXP value) {
+static const char* write_value(uint32_t slot, uint64_t id, SEXP value, struct written* written) {
     const char* problem;
     if (is_accepted_ws(value)) {
         return "accept_ws() can only be returned by `onHeaders` for a WebSocket handshake, and "
@@ -273,9 +263,9 @@ static const char* write_value(uint32_t slot, uint64_t id, SEXP value) {
     case VECSXP:
     case ENVSXP:
     case S4SXP:
-        return write_parts(slot, id, value);
+        return write_parts(slot, id, value, written);
     case LISTSXP:
-        problem = write_parts(slot, id, PROTECT(Rf_coerceVector(value, VECSXP)));
+        problem = write_parts(slot, id, PROTECT(Rf_coerceVector(value, VECSXP)), written);
         UNPROTECT(1);
         return problem;
     default:
@@ -290,10 +280,10 @@ void response_time_rendering(bool is_timed) {
     times_rendering = is_timed;
 }
 
-const char* response_write(uint32_t slot, uint64_t id, SEXP value) {
+const char* response_write(uint32_t slot, uint64_t id, SEXP value, struct written* written) {
     double began = times_rendering ? monotonic_seconds() : 0;
-    lacks_file = false;
-    const char* problem = write_value(slot, id, value);
+    *written = (struct written){0, false, 0};
+    const char* problem = write_value(slot, id, value, written);
     if (problem == NULL && times_rendering) {
         static const char name[] = "Server-Timing";
         char text[48];

@@ -184,16 +184,18 @@ static SEXP run_pull(void* data) {
     }
     pull->has_given = true;
     PROTECT(value);
-    if (pull->value == NULL && Rf_inherits(value, "promise")) {
-        SEXP fulfilled = promise_value(value);
+    SEXP promise = pull->value == NULL ? as_promise(value) : NULL;
+    if (promise != NULL) {
+        PROTECT(promise);
+        SEXP fulfilled = promise_value(promise);
         if (fulfilled == NULL) {
-            SEXP call = PROTECT(Rf_lang3(objs.await_chunk, value, pull->source));
+            SEXP call = PROTECT(Rf_lang3(objs.await_chunk, promise, pull->source));
             Rf_eval(call, R_BaseEnv);
-            UNPROTECT(2);
+            UNPROTECT(3);
             later_expect();
             return R_NilValue;
         }
-        UNPROTECT(1);
+        UNPROTECT(2);
         value = PROTECT(fulfilled);
     }
     // After a promise the source is not pulled at once, because this may not run in the event loop.

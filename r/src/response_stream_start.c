@@ -2,16 +2,13 @@
 // stream's life is in response_stream.c.
 #include "shim.h"
 
-// The token of the source whose response is about to be sent; 0: none.
-static uint64_t begun;
-
 SEXP stream_field(SEXP source, SEXP name) {
     SEXP value = TYPEOF(source) == ENVSXP ? variable(source, name) : NULL;
     return value == NULL ? R_NilValue : value;
 }
 
-// Sets a stream as the body of a response. Runs guarded.
-const char* stream_set_body(uint32_t slot, uint64_t id, SEXP body) {
+// Sets a stream as the body of a response, and `*token` for stream_start(). Runs guarded.
+const char* stream_set_body(uint32_t slot, uint64_t id, SEXP body, uint64_t* token) {
     char where[256];
     SEXP source = body;
     if (Rf_isFunction(body)) {
@@ -49,23 +46,22 @@ const char* stream_set_body(uint32_t slot, uint64_t id, SEXP body) {
     REAL(origin)[1] = event_start();
     Rf_defineVar(syms.origin, origin, source);
     Rf_defineVar(syms.handle, PROTECT(handle_new(id)), source);
-    uint64_t token = keep(source);
-    if (rk_response_stream(slot, id, rules, token) == RK_OK) {
-        begun = token;
+    uint64_t kept_source = keep(source);
+    if (rk_response_stream(slot, id, rules, kept_source) == RK_OK) {
+        *token = kept_source;
     } else {
-        release(token);
+        release(kept_source);
     }
     UNPROTECT(5);
     return NULL;
 }
 
 // Called after the response was sent: sends what the app has written to the stream before.
-void stream_start(void) {
-    if (begun == 0) {
+void stream_start(uint64_t token) {
+    if (token == 0) {
         return;
     }
-    SEXP source = PROTECT(kept(begun));
-    begun = 0;
+    SEXP source = PROTECT(kept(token));
     if (stream_field(source, syms.pull) == R_NilValue) {
         bool failed;
         SEXP call = PROTECT(Rf_lang2(objs.start_stream, source));

@@ -187,7 +187,9 @@ SEXP ffi_body_opened(SEXP ticket, SEXP both) {
         // Left over from a request to which R has not responded.
         close_opened(&opened[slot]);
     }
-    opened[slot] = (struct opened){id_of(ticket), keep(both)};
+    // keep() may run a finalizer, which may move `opened`.
+    uint64_t token = keep(both);
+    opened[slot] = (struct opened){id_of(ticket), token};
     opened_count++;
     return R_NilValue;
 }

@@ -432,7 +432,7 @@ int rk_site_publish(void* site);
 
 // text ---------------------------------------------------------------------
 //
-// A returned text is valid until the next call of one of these functions.
+// A returned text is valid until rk_text_free(), which frees the last one.
 
 int rk_ip_family(struct rk_bytes text);  // 4, 6, or -1 if it is not an address
 struct rk_bytes rk_base64(struct rk_bytes bytes);

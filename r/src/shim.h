@@ -82,7 +82,7 @@ extern struct objects {
     SEXP null_input, error_stream, httpuv_version;
     SEXP globals, ns;
     SEXP input_parts, open_body, assign_body, close_body, websocket_parts, pushed_parts,
-        events_parts, then;
+        events_parts, then, as_promise;
     SEXP on_body_chunk, body_process_queue, on_body_end;
     SEXP new_source, start_stream, await_chunk, on_stream_drained, on_stream_end;
     SEXP overflow, log_error, load_later_if_idle, handle_signals, watch_interrupts;
@@ -171,7 +171,6 @@ SEXP header_name(const struct rk_header* header);
 SEXP request_new(const struct rk_event* event);
 void request_bind_id(SEXP req, const struct rk_event* event);
 void request_bind_trace(SEXP req, const struct rk_event* event);
-// passes `req$ROUTE` on, if the app has set it; may jump
 void request_report_route(SEXP req, const struct rk_event* event);
 SEXP request_save(SEXP req);
 void request_restore(SEXP req, SEXP saved);
@@ -272,17 +271,21 @@ struct error_report {
 
 SEXP error_report_emit(const struct error_report* report, SEXP caught, const char* text);
 void error_report_respond(const struct error_report* report, SEXP caught, const char* text);
-void error_report_note_500(uint32_t slot, uint64_t id);
+void error_report_note_500(uint32_t slot, uint64_t id, int status);
 
 // response.c ---------------------------------------------------------------
+
+// The facts about a response that are needed after it was written.
+struct written {
+    int status;
+    bool lacks_file;  // the response names a file that cannot be opened
+    uint64_t stream;  // the token of a stream's source, for stream_start(); 0: no stream
+};
 
 // Write the app's response to an exchange. They return NULL, or a description of what is wrong.
 const char* response_headers(uint32_t slot, uint64_t id, SEXP headers);
 void response_time_rendering(bool is_timed);
-const char* response_write(uint32_t slot, uint64_t id, SEXP value);
-// The status of the last response_write().
-int response_status(void);
-bool response_lacks_file(void);
+const char* response_write(uint32_t slot, uint64_t id, SEXP value, struct written* written);
 void response_send(uint32_t slot, uint64_t id);
 void response_text(uint32_t slot, uint64_t id, int status, const char* type, const char* text,
     size_t len);
@@ -300,7 +303,6 @@ bool event_is_being_read(void);
 // Sets when the handling of the current event began, a value of monotonic_seconds().
 void event_set_start(double now);
 double event_start(void);
-// Returns the R name of an enum rk_stream_end.
 const char* stream_end_name(int32_t code);
 
 // app_values.c -------------------------------------------------------------
@@ -310,15 +312,14 @@ SEXP app_field(SEXP app, SEXP name);
 SEXP list_element(SEXP list, SEXP name);
 // Returns a copy of a list (VECSXP) with one more element, without names.
 SEXP list_with(SEXP list, SEXP element);
-// Whether a value is what accept_ws() returns.
 bool is_accepted_ws(SEXP value);
-// Whether a value is what receive_body() returns.
 bool is_receiver(SEXP value);
 // Whether a response's `body` is a streamed one: a function, a source or a stream object.
 bool is_stream(SEXP body);
 
 // promise.c ----------------------------------------------------------------
 
+SEXP as_promise(SEXP value);
 SEXP promise_value(SEXP promise);
 SEXP ffi_promise_attach(SEXP promise, SEXP on_fulfilled, SEXP on_rejected);
 
@@ -346,8 +347,7 @@ struct app_facts {
 };
 
 void app_set(uint32_t listener, SEXP app, SEXP settings, SEXP websocket_rules);
-// Copies the app of a listener to `out`; returns false if the listener has no
-// app.
+// Copies the app of a listener to `out`; returns false if the listener has no app.
 bool app_find(uint32_t listener, struct app* out);
 struct app_facts app_facts(uint32_t listener);
 void app_remove(uint32_t listener);
@@ -358,9 +358,7 @@ void on_request(const struct rk_event* event);
 
 // deferred_response.c -----------------------------------------------------
 
-// Names a request to R code that responds to it later.
 SEXP ticket_new(uint32_t slot, uint64_t id);
-// Responds to a request outside of its event; returns whether the value was a response.
 bool deferred_respond(SEXP ticket, SEXP value, SEXP req, const char* label);
 
 // object_template.c --------------------------------------------------------
@@ -413,8 +411,8 @@ SEXP ffi_stream_object(SEXP source, SEXP status, SEXP headers, SEXP is_events);
 
 // Returns a variable of a source, or R_NilValue.
 SEXP stream_field(SEXP source, SEXP name);
-const char* stream_set_body(uint32_t slot, uint64_t id, SEXP body);
-void stream_start(void);
+const char* stream_set_body(uint32_t slot, uint64_t id, SEXP body, uint64_t* token);
+void stream_start(uint64_t token);
 
 // response_stream.c --------------------------------------------------------
 
@@ -463,13 +461,13 @@ void later_release(void);
 void later_schedule_in(int loop, enum later_task task);
 void later_expect(void);
 bool later_is_expected(void);
-bool later_run(double seconds);
+bool later_run(double seconds, SEXP loop);
 int later_current(void);
 int later_loop_use(int id);
 void later_loop_release(int at);
 int later_add_server(void);
 void later_remove_server(int at);
-int later_begin_wait(void);
+int later_begin_wait(SEXP* loop);
 int later_wait_loop(void);
 void later_set_wait_loop(int outer);
 void later_close(void);
@@ -499,6 +497,7 @@ extern int interrupts;
 
 bool stop_is_requested(void);
 bool signals_have_begun(void);
+bool signals_are_watched(void);
 bool interrupt_is_pending(void);
 bool reload_is_requested(void);
 void take_reload_request(void);
@@ -564,6 +563,8 @@ SEXP ffi_log_close(void);
 
 // Copies text that Rust lends into an R string, and ends the loan.
 SEXP copy_lent_text(struct rk_bytes text, cetype_t encoding);
+enum { ERROR_MAX = 4096 };  // the maximum length of a message of rk_error(), with its NUL
+SEXP last_error(void);
 SEXP ffi_ip_family(SEXP ip);
 SEXP ffi_base64(SEXP bytes);
 SEXP ffi_mask_tokens(SEXP target);

@@ -342,6 +342,11 @@ void signals_interrupt(void) {
     }
 }
 
+// Returns whether serve() runs in this process.
+bool signals_are_watched(void) {
+    return stage != NOT_WATCHING;
+}
+
 // Returns whether R has received an interrupt that has not interrupted R code yet.
 bool interrupt_is_pending(void) {
     return R_interrupts_pending != 0;

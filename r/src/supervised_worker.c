@@ -76,7 +76,7 @@ SEXP ffi_worker_state(void) {
     case RK_WORKER_USED:
         return Rf_ScalarLogical(FALSE);
     case RK_WORKER_FAILED:
-        return Rf_mkString(rk_error());
+        return last_error();
     default:
         return R_NilValue;
     }

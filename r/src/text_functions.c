@@ -1,10 +1,11 @@
 // IP addresses, base64, percent-encoding and secrets. The work is done in Rust; R has checked types
 // and encodings.
 #include <limits.h>
+#include <stdio.h>
 
 #include "shim.h"
 
-// If R raises an error here, Rust keeps the text until the next call.
+// Copies a text of Rust. R may run a finalizer meanwhile that uses another one.
 SEXP copy_lent_text(struct rk_bytes text, cetype_t encoding) {
     if (text.len > INT_MAX) {
         rk_text_free();
@@ -14,6 +15,13 @@ SEXP copy_lent_text(struct rk_bytes text, cetype_t encoding) {
     SEXP made = Rf_mkCharLenCE(text.start, (int)text.len, encoding);
     rk_text_free();
     return made;
+}
+
+// Returns the message of the last error of Rust, which a finalizer may replace while R copies it.
+SEXP last_error(void) {
+    char text[ERROR_MAX];
+    snprintf(text, sizeof text, "%s", rk_error());
+    return Rf_mkString(text);
 }
 
 SEXP ffi_ip_family(SEXP ip) {

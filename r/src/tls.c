@@ -29,7 +29,7 @@ static struct rk_bytes* texts_of(SEXP strings) {
 // or an error message.
 SEXP ffi_acme_check(SEXP settings) {
     size_t count = (size_t)XLENGTH(settings) / 2;
-    return rk_acme_check(texts_of(settings), count) == RK_OK ? R_NilValue : Rf_mkString(rk_error());
+    return rk_acme_check(texts_of(settings), count) == RK_OK ? R_NilValue : last_error();
 }
 
 // Makes a TLS configuration. `pairs` are alternating certificates and keys; `hsts` is empty, or
@@ -54,7 +54,7 @@ SEXP ffi_tls_new(SEXP pairs, SEXP client_ca, SEXP is_optional, SEXP is_new_only,
                        XLENGTH(hsts) == 3 ? INTEGER_RO(hsts) : NULL, Rf_asInteger(redirect_from),
                    settings, (size_t)XLENGTH(acme) / 2);
     R_SetExternalPtrAddr(tls, made);
-    SEXP result = made == NULL ? Rf_mkString(rk_error()) : tls;
+    SEXP result = made == NULL ? last_error() : tls;
     UNPROTECT(1);
     return result;
 }
@@ -74,12 +74,12 @@ SEXP ffi_tls_development_certificate(SEXP folder) {
     int is_new;
     if (rk_tls_development_certificate(Rf_translateChar(STRING_ELT(folder, 0)), &file,
             &fingerprint, &is_new) != RK_OK) {
-        return Rf_mkString(rk_error());
+        return last_error();
     }
     SEXP result = PROTECT(Rf_allocVector(VECSXP, 3));
-    SET_VECTOR_ELT(result, 0, Rf_ScalarString(Rf_mkCharLen(file.start, (int)file.len)));
-    SET_VECTOR_ELT(result, 1, Rf_ScalarString(
-        Rf_mkCharLen(fingerprint.start, (int)fingerprint.len)));
+    // The text that was lent last is freed first.
+    SET_VECTOR_ELT(result, 1, Rf_ScalarString(copy_lent_text(fingerprint, CE_NATIVE)));
+    SET_VECTOR_ELT(result, 0, Rf_ScalarString(copy_lent_text(file, CE_NATIVE)));
     SET_VECTOR_ELT(result, 2, Rf_ScalarLogical(is_new));
     UNPROTECT(1);
     return result;

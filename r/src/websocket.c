@@ -364,15 +364,22 @@ SEXP ffi_ws_ping(SEXP handle) {
 // objects. The indices are reused, because R never frees a symbol, and converting the list to an
 // environment makes symbols of the names.
 SEXP ffi_websockets(SEXP listener) {
-    size_t count = rk_ws_list((uint32_t)Rf_asInteger(listener), NULL, 0);
-    uint64_t* tokens = (uint64_t*)R_alloc(count + 1, sizeof(uint64_t));
-    rk_ws_list((uint32_t)Rf_asInteger(listener), tokens, count);
-    SEXP sockets = PROTECT(Rf_allocVector(VECSXP, (R_xlen_t)count));
+    size_t capacity = rk_ws_list((uint32_t)Rf_asInteger(listener), NULL, 0);
+    uint64_t* tokens = (uint64_t*)R_alloc(capacity + 1, sizeof(uint64_t));
+    SEXP sockets = PROTECT(Rf_allocVector(VECSXP, (R_xlen_t)capacity));
+    // The allocations may have run finalizers, which may have opened and closed WebSockets.
+    size_t count = rk_ws_list((uint32_t)Rf_asInteger(listener), tokens, capacity);
+    count = count < capacity ? count : capacity;
+    for (size_t i = 0; i < count; i++) {
+        SET_VECTOR_ELT(sockets, (R_xlen_t)i, kept(tokens[i]));
+    }
+    sockets = Rf_xlengthgets(sockets, (R_xlen_t)count);
+    UNPROTECT(1);
+    PROTECT(sockets);
     SEXP names = PROTECT(Rf_allocVector(STRSXP, (R_xlen_t)count));
     for (size_t i = 0; i < count; i++) {
         char name[24];
         snprintf(name, sizeof name, "%llu", (unsigned long long)tokens[i]);
-        SET_VECTOR_ELT(sockets, (R_xlen_t)i, kept(tokens[i]));
         SET_STRING_ELT(names, (R_xlen_t)i, Rf_mkChar(name));
     }
     Rf_setAttrib(sockets, R_NamesSymbol, names);

@@ -11,6 +11,9 @@ enum { BATCH = 16 };
 // run finalizers of the app, which may run `later`.
 static bool is_reading;
 
+// For each event loop, whether its clients have let events of servers of this process go first.
+static bool has_yielded[LATER_LOOPS];
+
 static void client_callback(int loop);
 
 // Makes an event loop take the events of its clients. Called by Rust on the thread of the clients,
@@ -69,7 +72,8 @@ static SEXP run_function(void* data) {
     return R_NilValue;
 }
 
-static void run_guarded(SEXP (*body)(void* data), void* data) {
+// Returns whether the function was interrupted. Does not jump.
+static bool run_guarded(SEXP (*body)(void* data), void* data) {
     struct guard guard = {.body = body, .data = data};
     enum failure failure = guard_run(&guard);
     if (failure != FAILURE_NONE) {
@@ -78,45 +82,60 @@ static void run_guarded(SEXP (*body)(void* data), void* data) {
         UNPROTECT(1);
         guard_propagate_interrupt(failure);
     }
+    return failure == FAILURE_INTERRUPT;
 }
 
-// Calls all callbacks for an event. An error in one does not keep the others from running. Does not
-// jump.
-static void handle_delivery(const struct rk_client_event* event, int loop) {
+// Calls all callbacks for an event. An error in one does not keep the others from running. Returns
+// whether one was interrupted. Does not jump.
+static bool handle_delivery(const struct rk_client_event* event, int loop) {
     SEXP core = PROTECT(kept(event->token));
     if ((event->kind == RK_CLIENT_CLOSED || event->kind == RK_CLIENT_FAILED) && event->token != 0) {
         release(event->token);
         later_loop_release(loop);
     }
     struct delivery delivery = {.event = event, .core = core};
-    if (core != R_NilValue) {
-        run_guarded(run_delivery, &delivery);
-    }
+    bool is_interrupted = core != R_NilValue && run_guarded(run_delivery, &delivery);
     is_reading = false;
     SEXP functions = PROTECT(kept(delivery.functions));
     release(delivery.functions);
     for (R_xlen_t i = 0; TYPEOF(functions) == VECSXP && i < XLENGTH(functions); i++) {
         SEXP function = VECTOR_ELT(functions, i);
-        run_guarded(run_function, &function);
+        is_interrupted |= run_guarded(run_function, &function);
     }
     UNPROTECT(2);
+    return is_interrupted;
+}
+
+// Lets events of servers go first if there are any. The event of a client may be the consequence of
+// an event of a server of this process, which is then the older one although R is woken for it
+// later. Returns whether the events of the clients have to wait.
+static bool yield(int loop) {
+    has_yielded[loop] = !has_yielded[loop] && !rk_is_empty();
+    if (has_yielded[loop]) {
+        later_schedule();
+        wake((uint32_t)loop);
+    }
+    return has_yielded[loop];
 }
 
 // Runs as a callback of `later` in a loop whose clients have events.
 static void client_callback(int loop) {
-    if (is_reading) {
+    if (is_reading || yield(loop)) {
         // The callback that reads an event will take the other events.
         return;
     }
     struct rk_client_event event;
     guard_watch_interrupts();
     guard_begin();
-    for (int i = 0; i < BATCH && !guard_is_interrupted(); i++) {
+    // An interrupt ends this batch only. Afterwards it belongs to the event loop, and the next call
+    // takes further events.
+    bool is_interrupted = false;
+    for (int i = 0; i < BATCH && !is_interrupted; i++) {
         if (!rk_client_next((uint32_t)loop, &event)) {
             break;
         }
         is_reading = true;
-        handle_delivery(&event, loop);
+        is_interrupted = handle_delivery(&event, loop);
     }
     guard_end();
     if (rk_client_has_events((uint32_t)loop)) {
@@ -127,7 +146,8 @@ static void client_callback(int loop) {
 // Handles the last events of clients that ffi_close() has ended.
 void client_last_events(void) {
     for (int loop = 0; loop < LATER_LOOPS; loop++) {
-        while (rk_client_has_events((uint32_t)loop)) {
+        // Each batch takes at least one event.
+        while (!is_reading && rk_client_has_events((uint32_t)loop)) {
             client_callback(loop);
         }
     }
@@ -147,7 +167,7 @@ static struct rk_bytes* all_bytes(SEXP strings) {
 // Returns NULL, or an error message for an invalid URL.
 SEXP ffi_client_check(SEXP url) {
     return rk_client_check(bytes_of_char(STRING_ELT(url, 0))) == RK_OK ? R_NilValue
-        : Rf_mkString(rk_error());
+        : last_error();
 }
 
 // Starts a client. `setup` is list(url, ca, protocols, headers, numbers), with strings in UTF-8 and
@@ -181,7 +201,7 @@ SEXP ffi_client_open(SEXP core, SEXP setup) {
     if (rk_client_open(&how, wake, token, &id) != RK_OK) {
         release(token);
         later_loop_release((int)how.group);
-        return Rf_mkString(rk_error());
+        return last_error();
     }
     return handle_new(id);
 }

@@ -20,6 +20,10 @@ bool stop_is_requested(void) {
     return false;
 }
 
+bool signals_are_watched(void) {
+    return is_watching;
+}
+
 bool reload_is_requested(void) {
     return false;
 }

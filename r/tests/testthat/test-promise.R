@@ -141,3 +141,74 @@ test_that("service() does not wait before a due callback that fulfils a promise"
     })
   }))
 })
+
+# Returns an object that package promises accepts as a promise, although it is none: a future, or an
+# object of a class of its own. Older versions of package promises accept only futures.
+promising <- function(value, env = parent.frame()) {
+  if (requireNamespace("future", quietly = TRUE)) {
+    return(future::future(value))
+  }
+  structure(list(value = value), class = c("test_promising", "Future"))
+}
+registerS3method(
+  "as.promise", "test_promising",
+  function(x) {
+    if (is.function(x$value)) {
+      promises::promise(function(resolve, reject) later::later(function() x$value(resolve, reject)))
+    } else {
+      promises::promise_resolve(x$value)
+    }
+  },
+  envir = asNamespace("promises")
+)
+
+test_that("what package promises accepts as a promise is one, as a response and as a chunk", {
+  expect_true(promises::is.promising(promising(1)))
+  left <- 0
+  server <- local_server(list(
+    onHeaders = function(req) {
+      switch(req$PATH_INFO,
+        "/early" = promising(ok("early")),
+        "/received" = receive_body(function(bytes) promising(NULL), function() promising(ok("end")))
+      )
+    },
+    call = function(req) {
+      switch(req$PATH_INFO,
+        "/resolved" = promising(ok("resolved")),
+        "/chunks" = {
+          left <- 3
+          list(status = 200L, headers = list("Content-Length" = "15"), body = function() {
+            left <<- left - 1
+            if (left >= 0) promising("chunk")
+          })
+        }
+      )
+    }
+  ))
+  client <- local_client(server)
+  expect_identical(get(client, "/resolved")$text, "resolved")
+  expect_identical(get(client, "/early")$text, "early")
+  expect_identical(get(client, "/chunks")$text, "chunkchunkchunk")
+  expect_identical(post(client, "/received", "body")$text, "end")
+})
+
+test_that("an object that becomes a promise later may be fulfilled and rejected", {
+  later_promise <- function(settle) structure(list(value = settle), class = c("test_promising", "Future"))
+  server <- local_server(function(req) {
+    later_promise(function(resolve, reject) {
+      if (req$PATH_INFO == "/good") resolve(ok("late")) else reject("no")
+    })
+  })
+  client <- local_client(server)
+  expect_identical(get(client, "/good")$text, "late")
+  expect_match(stderr_of(bad <- get(client, "/bad")), "a promise): no", fixed = TRUE, all = FALSE)
+  expect_identical(bad$status, 500L)
+  expect_identical(get(client, "/good")$text, "late")
+  value <- NULL
+  promises::then(
+    rookCall(function(req) later_promise(function(resolve, reject) resolve(ok("call"))), new.env()),
+    function(response) value <<- response
+  )
+  serve_until(function() !is.null(value))
+  expect_identical(value$body, "call")
+})

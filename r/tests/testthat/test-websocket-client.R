@@ -461,3 +461,80 @@ test_that("package websocket has the same events in the same order", {
   }
   expect_equal(told_by(WebSocketClient), told_by(getExportedValue("websocket", "WebSocket")))
 })
+
+test_that("an interrupted callback does not stop the clients of the session", {
+  echo <- local_echo()
+  first <- local_ws(echo$url)
+  second <- local_ws(echo$url)
+  for (it in list(first, second)) wait_for(it, "open")
+  first$ws$onMessage(function(event) {
+    if (event$data == "stop") {
+      tools::pskill(Sys.getpid(), tools::SIGINT)
+      Sys.sleep(60)
+    }
+  })
+  # Only package later runs from here on, as in a session that has no server.
+  run_until <- function(done) {
+    until <- Sys.time() + 20
+    while (!done() && Sys.time() < until) later::run_now(0.05)
+    done()
+  }
+  interrupted <- 0
+  lines <- stderr_of({
+    for (it in list(first, second)) for (text in c("stop", "a", "b")) it$ws$send(text)
+    while (interrupted == 0) {
+      tryCatch(
+        expect_true(run_until(function() length(first$seen) == 4)),
+        interrupt = function(condition) interrupted <<- interrupted + 1
+      )
+    }
+  })
+  expect_identical(interrupted, 1)
+  expect_match(lines, "a callback of a WebSocketClient: interrupted", all = FALSE)
+  expect_true(run_until(function() length(first$seen) == 4 && length(second$seen) == 4))
+})
+
+test_that("the package can be unloaded after an interrupted callback of a client", {
+  skip_if_not_installed("processx")
+  server <- local_server(list(onWSOpen = function(ws) for (i in 1:40) ws$send("message")))
+  it <- local_r(c(
+    "library(rookery)",
+    sprintf("client <- WebSocketClient$new('ws://127.0.0.1:%d')", server$getPort()),
+    "seen <- 0",
+    "client$onMessage(function(event) {",
+    "  seen <<- seen + 1",
+    "  if (seen == 3) { tools::pskill(Sys.getpid(), tools::SIGINT); Sys.sleep(60) }",
+    "})",
+    "run <- function() later::run_now(0.05)",
+    "while (seen < 3) tryCatch(run(), interrupt = function(condition) cat('interrupted\\n'))",
+    "unloadNamespace('rookery')",
+    "cat('unloaded\\n')"
+  ))
+  serve_until(function() !it$process$is_alive(), 20)
+  expect_match(it$tell(), "interrupted\n.*unloaded")
+})
+
+test_that("in one R process, the close of the server's WebSocket precedes that of its client", {
+  loops <- list(
+    function() service(5), function() service(NA), function() later::run_now(0.01),
+    function() later::run_now(0.01, all = FALSE)
+  )
+  for (step in loops) for (is_by_client in c(TRUE, FALSE)) for (i in 1:3) {
+    order <- c()
+    accepted <- NULL
+    server <- local_server(list(onWSOpen = function(ws) {
+      accepted <<- ws
+      ws$onClose(function() order <<- c(order, "server"))
+    }))
+    client <- local_ws(paste0("ws://127.0.0.1:", server$getPort()))
+    client$ws$onClose(function(event) order <<- c(order, "client"))
+    run_until <- function(done) {
+      until <- Sys.time() + 20
+      while (!done() && Sys.time() < until) step()
+    }
+    run_until(function() !is.null(accepted) && length(client$seen) == 1)
+    if (is_by_client) client$ws$close() else accepted$close()
+    run_until(function() length(order) == 2)
+    expect_identical(order, c("server", "client"))
+  }
+})

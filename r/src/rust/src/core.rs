@@ -9,7 +9,6 @@ use std::sync::Arc;
 use rookery_exchange::{AppWaker, Command, Event, Exchange, Link, SendBacklog, StreamFlow};
 use rookery_server::access_log::{AccessLog, OwnedRecord};
 use rookery_server::static_files::StaticFiles;
-use rookery_server::tls::DevelopmentCertificate;
 use rookery_server::{Config, NamedLimit, OriginPolicy, Server, Supervision, WorkerRings, output};
 use rookery_status::{AdminListener, RunFolder, Standalone};
 use rookery_worker_protocol::{RState, Scoreboard, now};
@@ -55,9 +54,6 @@ pub(crate) struct Core {
     pub(crate) log: Log,
     /// The TLS configurations of the open listeners. The key is the id of the listener.
     pub(crate) tls: HashMap<u32, CountedTls>,
-    /// The self-signed development certificate that C is reading, kept alive until C has copied its
-    /// file path and fingerprint.
-    pub(crate) development_certificate: Option<DevelopmentCertificate>,
     /// The values of all limits as R has set them. Empty if all limits have their defaults.
     pub(crate) limits: Vec<f64>,
     /// The state of this process as a worker of a supervisor, if it is one.
@@ -210,7 +206,6 @@ impl Core {
             tokens: Vec::new(),
             log: Log::default(),
             tls: HashMap::new(),
-            development_certificate: None,
             limits: Vec::new(),
             worker_state: WorkerState::default(),
             admin: None,

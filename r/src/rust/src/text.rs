@@ -1,12 +1,13 @@
 //! Text functions of the R package, such as base64 encoding, percent-encoding and the
 //! classification of IP addresses.
 //!
-//! A returned text is valid until another text is lent to C with [`lend`], or until `rk_text_free`
-//! is called.
+//! A returned text is valid until `rk_text_free` is called, which frees the text that was returned
+//! last. C calls these functions in pairs. While C copies a text, R may run a finalizer that calls
+//! another pair.
 
 pub(crate) mod path;
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use base64::Engine as _;
@@ -23,22 +24,22 @@ const RESERVED: &[u8] = b";,/?:@&=+$";
 const MARKS: &[u8] = b"-_.!~*'()";
 
 thread_local! {
-    static TEXT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    static TEXTS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Lends a text to C, and returns its bytes. They are valid until `rk_text_free` is called or
-/// another text is lent.
+/// Lends a text to C, and returns its bytes. They are valid until `rk_text_free` is called once
+/// more often than another text is lent.
 pub(crate) fn lend(text: Vec<u8>) -> Bytes {
     let bytes = Bytes::of(&text);
-    TEXT.set(text);
+    TEXTS.with_borrow_mut(|texts| texts.push(text));
     bytes
 }
 
-/// Frees the text that a function such as `rk_base64` has returned. C calls this after it has
+/// Frees the last text that a function such as `rk_base64` has returned. C calls this after it has
 /// copied the text.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_text_free() {
-    TEXT.set(Vec::new());
+    TEXTS.with_borrow_mut(|texts| drop(texts.pop()));
 }
 
 /// Returns the IP address of this machine in its network. Returns an empty text if it is unknown.

@@ -10,6 +10,7 @@ use rookery_server::tls::{
 };
 use rookery_websocket_client::Roots;
 
+use crate::text::lend;
 use crate::text::path::{path_bytes, path_of};
 use crate::{Bytes, core, entry, result};
 
@@ -227,8 +228,8 @@ pub extern "C" fn rk_tls_reload(listener: u32) -> i32 {
 }
 
 /// Creates the development certificate in `folder`, or reads the existing one. Writes the path of
-/// its file and its fingerprint to `file` and `fingerprint`. Both texts are valid until the next
-/// call.
+/// its file and its fingerprint to `file` and `fingerprint`, in this order. Each text is valid
+/// until `rk_text_free`.
 ///
 /// # Safety
 /// - `folder` is a C string; the other arguments can be written to.
@@ -243,16 +244,15 @@ pub unsafe extern "C" fn rk_tls_development_certificate(
         // SAFETY: guaranteed by the caller, see `# Safety`.
         let folder = path_of(unsafe { CStr::from_ptr(folder) }.to_bytes());
         match DevelopmentCertificate::load_or_create(&folder) {
-            Ok(made) => core::with(|core| {
-                let made = core.development_certificate.insert(made);
+            Ok(made) => {
                 // SAFETY: guaranteed by the caller, see `# Safety`.
                 unsafe {
-                    file.write(Bytes::of(path_bytes(&made.file)));
-                    fingerprint.write(Bytes::of(made.fingerprint.as_bytes()));
+                    file.write(lend(path_bytes(&made.file).to_vec()));
+                    fingerprint.write(lend(made.fingerprint.into_bytes()));
                     is_new.write(i32::from(made.is_new));
                 }
                 DONE
-            }),
+            }
             Err(error) => {
                 core::set_error(&format!(
                     "the development certificate cannot be stored in {}: {error}",
