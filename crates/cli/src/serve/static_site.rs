@@ -127,8 +127,8 @@ pub(crate) fn serve(
     Ok(())
 }
 
-/// Waits for the signal that stops the server, or for the failure of a thread. Meanwhile, SIGHUP makes the server read the
-/// certificates again, and SIGUSR1 makes it open the log file again.
+/// Waits for the signal that stops the server, and fails if a thread fails. Meanwhile, SIGHUP makes
+/// the server read the certificates again, and SIGUSR1 makes it open the log file again.
 fn run_until_stopped(
     signals: &Signals,
     tls: Option<&Tls>,
