@@ -347,21 +347,21 @@ pub(in crate::runtime) fn receive_messages(
         let supervision = Arc::clone(&receiving.0);
         // Dropping the set aborts the task.
         let mut tasks = JoinSet::new();
-        tasks.spawn_local(watch_rings(supervision));
+        tasks.spawn_local(watch_rings(supervision, Rc::clone(&connections)));
         // Each call registers the descriptor for the events that are currently of interest.
         while receiving.0.receive_until_interest_changes(&connections).await.is_continue() {}
     }
 }
 
 /// Tells the application that records have arrived in the rings while it waits elsewhere.
-async fn watch_rings(supervision: Arc<Supervision>) {
+async fn watch_rings(supervision: Arc<Supervision>, connections: Rc<ConnectionTable>) {
     let wakers = &supervision.wakers;
     // SAFETY: the watched value owns the descriptor, which stays open and unchanged.
     let watched =
         unsafe { AsyncFd::register_with_interest(wakers.watched_by_worker(), Interest::READABLE) };
     let Ok(watched) = watched else {
         // Without the registration, requests would wait until R looks for them by itself.
-        (supervision.on_request)(SupervisorRequest::Disconnected);
+        supervision.on_disconnected(&connections);
         return;
     };
     while let Ok(mut ready) = watched.readable().await {
@@ -399,7 +399,7 @@ impl Supervision {
             unsafe { AsyncFd::register_with_interest(WatchedChannel(Arc::clone(self)), interest) };
         let Ok(watched) = watched else {
             // Without the registration the end of the channel could not be detected.
-            (self.on_request)(SupervisorRequest::Disconnected);
+            self.on_disconnected(connections);
             return ControlFlow::Break(());
         };
         while self.waits_for_room() == waits_for_room {
@@ -415,7 +415,7 @@ impl Supervision {
                             self.stop_accepting();
                             // The acceptor tasks see the change of the switch now.
                             tokio::task::yield_now().await;
-                            (self.on_request)(SupervisorRequest::Disconnected);
+                            self.on_disconnected(connections);
                             return ControlFlow::Break(());
                         }
                         received => self.on_received(connections, &received),
@@ -433,6 +433,11 @@ impl Supervision {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    fn on_disconnected(&self, connections: &ConnectionTable) {
+        let has_clients = !connections.is_empty();
+        (self.on_request)(SupervisorRequest::Disconnected { has_clients });
     }
 
     fn on_received(&self, connections: &Rc<ConnectionTable>, received: &Received) {

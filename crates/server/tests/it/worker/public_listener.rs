@@ -185,7 +185,10 @@ fn after_the_end_of_the_supervisor_nothing_is_accepted_and_the_address_stays_tak
     let (nobody, _) = rookery_worker_protocol::ControlChannel::pair().unwrap();
     drop(public);
     drop(std::mem::replace(&mut worker.control, nobody));
-    assert_eq!(worker.asked.recv_timeout(TEST_TIMEOUT), Ok(SupervisorRequest::Disconnected));
+    assert_eq!(
+        worker.asked.recv_timeout(TEST_TIMEOUT),
+        Ok(SupervisorRequest::Disconnected { has_clients: true })
+    );
     // The worker finishes its requests, and no other process can bind the address meanwhile.
     assert_eq!(TcpListener::bind(address).unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
     let _late = TcpStream::connect(address).unwrap();
