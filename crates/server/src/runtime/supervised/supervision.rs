@@ -33,6 +33,7 @@ use crate::http::listener_config::ListenerConfig;
 
 use crate::net::descriptor::close_in_child;
 use crate::runtime::listening::accept_switch::{AcceptMode, AcceptSwitch, AcceptWatch};
+use crate::runtime::listening::drain;
 use crate::runtime::listening::socket_group::SocketGroup;
 use crate::static_files::StaticFiles;
 
@@ -315,6 +316,18 @@ fn retire(connections: &Rc<ConnectionTable>, supervision: &Supervision, within: 
     });
 }
 
+/// Closes the connections of the public listeners, except those that wait for the application. A
+/// worker is stopped after its drain, so that a client which does not read its response gets only
+/// [`stop_timeout`](crate::Limits::stop_timeout) more. Otherwise the application would wait for it.
+fn cut_public_clients(connections: &Rc<ConnectionTable>) {
+    let Some(listener) = connections.public_listener() else { return };
+    let connections = Rc::clone(connections);
+    tokio::task::spawn_local(async move {
+        drain::begin(&connections, listener);
+        drain::finish(&connections, listener, connections.limits.stop_timeout).await;
+    });
+}
+
 /// A guard that the I/O thread holds while it is able to receive the supervisor's confirmations of
 /// announcements.
 struct ReceivingGuard(Arc<Supervision>);
@@ -452,7 +465,10 @@ impl Supervision {
                 self.confirmed.notify_all();
             }
             Received::Message(Message::Drain) => (self.on_request)(SupervisorRequest::Drain),
-            Received::Message(Message::Stop) => (self.on_request)(SupervisorRequest::Stop),
+            Received::Message(Message::Stop) => {
+                cut_public_clients(connections);
+                (self.on_request)(SupervisorRequest::Stop);
+            }
             Received::Message(Message::Interrupt) => {
                 (self.on_request)(SupervisorRequest::Interrupt);
             }
