@@ -562,6 +562,8 @@ fn carry_out(
             HealthAction::TimeOutRequests => registry.time_out(&worker.backend),
             HealthAction::Stop(reason, within) => {
                 worker.exit_reason = Some(reason);
+                // The front end has rejected the requests of its own clients.
+                worker.send(Message::TimeOut);
                 worker.stop(within.min(timeouts.stop));
             }
             HealthAction::Kill(reason) => {

@@ -469,6 +469,9 @@ impl Supervision {
                 cut_public_clients(connections);
                 (self.on_request)(SupervisorRequest::Stop);
             }
+            Received::Message(Message::TimeOut) => {
+                connections.public_clients().iter().for_each(|client| client.time_out_request());
+            }
             Received::Message(Message::Interrupt) => {
                 (self.on_request)(SupervisorRequest::Interrupt);
             }

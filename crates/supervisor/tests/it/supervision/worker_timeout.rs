@@ -31,6 +31,21 @@ fn a_worker_that_exceeds_the_timeout_is_stopped() {
 }
 
 #[test]
+fn the_clients_of_a_worker_that_accepts_connections_get_504_at_the_timeout() {
+    let running = Running::new(Wish {
+        workers: 1,
+        is_direct: true,
+        times: patient_for(500),
+        ..Wish::default()
+    });
+    running.until_worker_accepts();
+    // The worker would have five more seconds to leave its task, and then its connections would be
+    // lost.
+    let late = running.get("/sleep/600000");
+    assert_eq!((late.status, late.text().contains("took too long")), (504, true));
+}
+
+#[test]
 fn the_time_for_which_the_server_was_frozen_does_not_count() {
     let running = Running::new(Wish {
         workers: 1,
