@@ -35,6 +35,6 @@ pub use rookery_worker_protocol::{
     Counter, HISTOGRAM_BOUNDS, Histogram, RequestCounters, RouteTable, STATUS_CLASSES,
     StatusClassCounters, visible_text,
 };
-pub use run_folder::{ADMIN_SOCKET, RunFolder, admin_socket, run_folders};
+pub use run_folder::{ADMIN_SOCKET, RunFolder, admin_socket, remove_orphaned, run_folders};
 pub use standalone::{Lifecycle, Standalone};
 pub use utilization::Utilization;

@@ -219,9 +219,51 @@ fn remove_forsaken(parent: &Path) {
     }
 }
 
+/// Removes the temporary files of a worker whose supervisor was killed, and also the run folder if
+/// it has no files of other workers. `temporary` is the worker's own folder, as
+/// [`RunFolder::temporary`] has created it. While the supervisor is running, removes nothing.
+pub fn remove_orphaned(temporary: &Path) {
+    let Some(folder) = temporary.parent() else { return };
+    let is_one = folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX));
+    let lock = File::open(folder.join(LOCK));
+    let is_orphaned = lock.is_ok_and(|lock| matches!(file::try_lock(&lock), Ok(true)));
+    if !is_one || !is_own_folder(folder) || !is_orphaned {
+        return;
+    }
+    let _ = fs::remove_dir_all(temporary);
+    let has_folders = |entries: fs::ReadDir| entries.flatten().any(|entry| entry.path().is_dir());
+    // The last of the workers removes the rest.
+    if fs::read_dir(folder).is_ok_and(|entries| !has_folders(entries)) {
+        let _ = fs::remove_dir_all(folder);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_worker_of_a_killed_supervisor_removes_the_run_folder() {
+        let parent = tempfile::tempdir().unwrap();
+        let mut folder = RunFolder::create(parent.path()).unwrap();
+        let workers = [0, 1].map(|slot| folder.temporary(slot, 1).unwrap());
+        fs::write(folder.path().join(ADMIN_SOCKET), "").unwrap();
+        remove_orphaned(&workers[0]);
+        assert!(workers[0].exists(), "the supervisor is running");
+        // The lock ends with the process.
+        folder.lock = None;
+        let path = folder.path.clone();
+        remove_orphaned(&workers[0]);
+        assert!(!workers[0].exists() && workers[1].exists());
+        remove_orphaned(&workers[1]);
+        assert!(!path.exists());
+        // Folders that are no run folders are left alone.
+        let other = parent.path().join("other");
+        fs::create_dir_all(other.join("tmp")).unwrap();
+        fs::write(other.join(LOCK), "").unwrap();
+        remove_orphaned(&other.join("tmp"));
+        assert!(other.join("tmp").exists());
+    }
 
     #[test]
     fn it_is_nobody_elses_and_goes_with_its_supervisor() {

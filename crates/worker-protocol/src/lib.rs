@@ -113,3 +113,8 @@ pub const KEEP_WEBSOCKETS: u64 = u64::MAX;
 /// [`Message::Stop`]. It is longer than the ten seconds for which a worker may drain. A process
 /// that still runs after this time is killed.
 pub const EXIT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(15);
+
+/// The time within which a worker without clients of its own exits after the control channel has
+/// ended. The clients of the supervisor were disconnected with it, so nothing waits for the work
+/// that R still does.
+pub const ORPHAN_EXIT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);

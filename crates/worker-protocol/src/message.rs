@@ -44,6 +44,9 @@ pub enum Message {
     /// To the worker: shut down gracefully, as after [`Drain`](Self::Drain), but exit within
     /// [`EXIT_TIMEOUT`](crate::EXIT_TIMEOUT) whatever R is doing.
     Stop,
+    /// To the worker: respond with status 504 to the requests on the worker's own connections that
+    /// wait for R. The worker is about to be stopped because R has been busy for too long.
+    TimeOut,
     /// To the worker: interrupt the R code that processes the current request or WebSocket message.
     /// This processing fails, and the worker continues to serve. While R does something else, the
     /// command has no effect.
@@ -110,6 +113,7 @@ impl Message {
             Message::Ping(number) => (b'p', number),
             Message::Drain => (b'd', 0),
             Message::Stop => (b's', 0),
+            Message::TimeOut => (b't', 0),
             Message::Interrupt => (b'i', 0),
             Message::Collect => (b'c', 0),
             Message::Accept(number) => (b'a', number),
@@ -149,6 +153,7 @@ impl Message {
             (b'p', number) => Ok(Message::Ping(number)),
             (b'd', 0) => Ok(Message::Drain),
             (b's', 0) => Ok(Message::Stop),
+            (b't', 0) => Ok(Message::TimeOut),
             (b'i', 0) => Ok(Message::Interrupt),
             (b'c', 0) => Ok(Message::Collect),
             (b'a', number) => Ok(Message::Accept(number)),
@@ -184,6 +189,7 @@ mod tests {
         Message::Ping(u64::MAX),
         Message::Drain,
         Message::Stop,
+        Message::TimeOut,
         Message::Interrupt,
         Message::Collect,
         Message::Applied(7),

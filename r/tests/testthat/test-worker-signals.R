@@ -29,18 +29,23 @@ test_that("a worker leaves signals to its supervisor while that runs", {
 
 test_that("a worker ends if its supervisor is killed, whatever signals it got before", {
   skip_on_os(c("mac", "windows", "solaris"))
-  dir <- local_app(
-    app.R = "function(req) list(status = 200L, headers = list(), body = as.character(Sys.getpid()))"
-  )
+  dir <- local_app(app.R = c(
+    "told <- paste(Sys.getpid(), dirname(Sys.getenv('TMPDIR')))",
+    "function(req) list(status = 200L, headers = list(), body = told)"
+  ))
   it <- local_cli("serve", dir, "--port", "0", "--no-log", "--workers", "2")
   expect_serving(it)
   url <- sub(" .*", "", sub(".*Serving on ", "", it$tell()))
-  pid <- rawToChar(curl::curl_fetch_memory(url)$content)
+  told <- strsplit(rawToChar(curl::curl_fetch_memory(url)$content), " ")[[1]]
+  pid <- told[[1]]
+  expect_true(file.exists(file.path(told[[2]], "admin")))
   tools::pskill(as.integer(pid), tools::SIGTERM)
   expect_true(nzchar(rawToChar(curl::curl_fetch_memory(url)$content)))
   expect_true(file.exists(file.path("/proc", pid)))
   it$signal(tools::SIGKILL)
   expect_true(wait_until(function() !file.exists(file.path("/proc", pid))))
+  # The last worker removes the folder of the server.
+  expect_true(wait_until(function() !file.exists(told[[2]])))
 })
 
 test_that("a single R process continues after SIGUSR2", {

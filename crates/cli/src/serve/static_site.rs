@@ -191,7 +191,7 @@ impl Site {
     }
 }
 
-/// Waits for the signal that stops the server, or for the failure of a thread. Meanwhile, SIGHUP
+/// Waits for the signal that stops the server, and fails if a thread fails. Meanwhile, SIGHUP
 /// makes the server reload the site, and SIGUSR1 makes it open the log file again.
 fn run_until_stopped(
     signals: &Signals,

@@ -57,6 +57,11 @@ pub(crate) trait TableEntry: fmt::Debug {
     /// sent.
     fn is_awaiting_response(&self) -> bool;
 
+    /// Rejects the request that waits for the application's response, if there is one, as if its
+    /// request timeout had passed.
+    #[cfg_attr(not(unix), expect(dead_code, reason = "only supervised workers use it"))]
+    fn time_out_request(&self) {}
+
     /// Returns true if a listener that is being stopped closes the connection at once instead of
     /// waiting for it to end. This applies to a connection that sends a streamed response, to an
     /// HTTP/2 stream that receives a request body, and to an HTTP/2 connection without open

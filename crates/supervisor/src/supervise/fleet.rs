@@ -8,6 +8,7 @@ use rookery_status::{RunFolder, last_r_task, own_memory};
 use rookery_worker_protocol::Message;
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::clock;
 use super::launcher::{Launch, Launcher};
 use super::preload::Preload;
 use super::replacing::{ReplaceReason, ReplacedWorker, ReplacementStep};
@@ -218,7 +219,7 @@ impl<'a> Fleet<'a> {
             Err(error) => error,
         };
         self.log(&format!("worker {slot} cannot be started: {error}"));
-        let now = Instant::now();
+        let now = clock::now();
         self.workers.slot_mut(slot).on_start_error(self.launcher.starts(), now);
         if self.is_hopeless() {
             self.end(Outcome::NeverReady);
@@ -257,7 +258,7 @@ impl<'a> Fleet<'a> {
                 // The worker is about to exit, or its app is about to start another server.
                 worker.exit_reason.get_or_insert(ExitReason::AppStop);
                 self.registry.suspend(&worker.backend);
-                let until = Instant::now() + self.config.times.start;
+                let until = clock::now() + self.config.times.start;
                 worker.phase = WorkerPhase::Draining { until, sessions: until };
                 self.workers.start_spares(&self.rollout.scaling);
             }
@@ -339,7 +340,7 @@ impl<'a> Fleet<'a> {
         if is_first || is_reloaded {
             self.frontend.on_event(SupervisorEvent::AppReady);
             if self.config.is_dev {
-                self.preload.schedule(Instant::now(), self.rollout.replacing.generation());
+                self.preload.schedule(clock::now(), self.rollout.replacing.generation());
             }
         }
         // Measured last, because it reads many files and clients should not wait for that.
@@ -372,7 +373,7 @@ impl<'a> Fleet<'a> {
         let reason = self.history.on_exit(&process, end.exit);
         self.registry.remove(&process.backend);
         process.on_start_end(self.registry.tracer(), reason);
-        let now = Instant::now();
+        let now = clock::now();
         let is_failed_start = self.config.is_dev
             && process.has_failed_to_start()
             && process.start.generation == self.rollout.replacing.generation();
@@ -502,7 +503,7 @@ impl<'a> Fleet<'a> {
             match step {
                 None => return,
                 Some(ReplacementStep::StartWorker(slot)) => {
-                    self.workers.slot_mut(slot).start_at = Some(Instant::now());
+                    self.workers.slot_mut(slot).start_at = Some(clock::now());
                 }
                 Some(ReplacementStep::StartBesideOld(slot, reason)) => {
                     let memory_left = || self.history.memory_left();

@@ -2,6 +2,7 @@
 //! process's first thread and the pool on the server's thread. Both share the [`BackendRegistry`].
 
 mod acceptor;
+mod clock;
 mod fleet;
 mod health;
 mod launcher;

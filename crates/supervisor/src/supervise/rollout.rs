@@ -1,9 +1,8 @@
 //! The rollout of new workers, which coordinates reloads, replacements of single workers, and
 //! changes of the number of workers.
 
-use std::time::Instant;
-
 use super::Frontend;
+use super::clock;
 use super::replacing::{FailedReplacement, ReplaceReason, ReplacementExit, Replacing};
 use super::reporting::ReloadReport;
 use super::scaling::{Scaling, ScalingStep};
@@ -122,7 +121,7 @@ impl<'a> Rollout<'a> {
         let has_no_memory = exited.reason == ExitReason::OutOfMemory;
         let failure = exited.failed_start();
         let successor = (start.slot, start.epoch, start.generation);
-        match self.replacing.on_successor_exit(successor, has_no_memory, Instant::now()) {
+        match self.replacing.on_successor_exit(successor, has_no_memory, clock::now()) {
             FailedReplacement::DrainFirst(reason) => {
                 log(&format!(
                     "the new {name} was killed because the control group had no memory left: \

@@ -8,6 +8,7 @@ use rookery_worker_protocol::Message;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use super::acceptor::{Acceptor, AcceptorAction};
+use super::clock::{self, FreezeDetector};
 use super::fleet::Fleet;
 use super::run_state::RunState;
 use super::worker::{LogTimer, WorkerEvent, counted};
@@ -63,7 +64,7 @@ impl<'a> Supervisor<'a> {
         frontend: &'a dyn Frontend,
     ) -> io::Result<Supervisor<'a>> {
         let (event_sender, events) = mpsc::unbounded_channel();
-        let now = Instant::now();
+        let now = clock::now();
         Ok(Supervisor {
             fleet: Fleet::new(config, Arc::clone(&registry), frontend, event_sender, now)?,
             registry,
@@ -83,9 +84,16 @@ impl<'a> Supervisor<'a> {
         mut self,
         mut commands: UnboundedReceiver<SupervisorCommand>,
     ) -> io::Result<Outcome> {
-        let mut has_commands = true;
+        let (mut has_commands, mut pause) = (true, Duration::ZERO);
+        let mut freezes = FreezeDetector::new();
         self.frontend.on_event(SupervisorEvent::Started(self.fleet.launcher().folder().path()));
         loop {
+            if let Some(frozen) = freezes.begin_iteration(pause) {
+                self.log(&format!(
+                    "this process did not run for {} s, which do not count against time limits",
+                    frozen.as_secs()
+                ));
+            }
             if let Some(failure) = self.frontend.take_thread_failure() {
                 self.log(&format!("{failure}. The server cannot continue: it ends"));
                 self.fleet.end(Outcome::ThreadFailed);
@@ -99,7 +107,7 @@ impl<'a> Supervisor<'a> {
                     return Ok(self.finish(outcome).await);
                 }
             }
-            let pause = if self.is_settled() {
+            pause = if self.is_settled() {
                 self.frontend.heartbeat_interval().clamp(SHORT_INTERVAL, LONG_INTERVAL)
             } else {
                 SHORT_INTERVAL
@@ -165,7 +173,7 @@ impl<'a> Supervisor<'a> {
             (SupervisorCommand::Stop, RunState::Serving)
                 if self.fleet.was_ready() && !self.fleet.config.times.delay.is_zero() =>
             {
-                let until = Instant::now() + self.fleet.config.times.delay;
+                let until = clock::now() + self.fleet.config.times.delay;
                 self.run_state = RunState::Leaving { until };
                 self.frontend.on_event(SupervisorEvent::Leaving);
             }
@@ -211,8 +219,7 @@ impl<'a> Supervisor<'a> {
     fn drain(&mut self) {
         self.frontend.drain();
         self.fleet.retire_all();
-        self.run_state =
-            RunState::Draining { until: Instant::now() + self.fleet.config.times.drain };
+        self.run_state = RunState::Draining { until: clock::now() + self.fleet.config.times.drain };
     }
 
     // ---- events of workers ----
@@ -226,7 +233,7 @@ impl<'a> Supervisor<'a> {
             _ => return self.fleet.on_message(epoch, message),
         };
         if self.fleet.workers().get(epoch).is_some() {
-            let actions = self.acceptor.on_acknowledgement(epoch, number, accepts, Instant::now());
+            let actions = self.acceptor.on_acknowledgement(epoch, number, accepts, clock::now());
             self.carry_out(actions);
         }
     }
@@ -257,7 +264,7 @@ impl<'a> Supervisor<'a> {
         if self.registry.backends().is_empty() {
             // No worker is left to respond to waiting requests, so the drain is short.
             let time = self.fleet.config.times.drain.min(LAST_RESPONSES_TIME);
-            self.run_state = RunState::Draining { until: Instant::now() + time };
+            self.run_state = RunState::Draining { until: clock::now() + time };
         }
     }
 
@@ -267,7 +274,7 @@ impl<'a> Supervisor<'a> {
     /// connections.
     fn update_acceptor(&mut self) {
         let wanted = self.wanted_acceptor();
-        let actions = self.acceptor.update(wanted, Instant::now());
+        let actions = self.acceptor.update(wanted, clock::now());
         self.carry_out(actions);
     }
 
@@ -311,7 +318,7 @@ impl<'a> Supervisor<'a> {
     /// Carries out what is due at this time: timeouts of workers, health checks, starts and
     /// replacements.
     fn check_timers(&mut self) {
-        let now = Instant::now();
+        let now = clock::now();
         self.fleet.check_deadlines(now);
         self.log_drains(now);
         match self.run_state() {
@@ -371,7 +378,7 @@ impl<'a> Supervisor<'a> {
         };
         let ready = report.ready();
         self.registry.report.change(|published| *published = report);
-        let failures = self.fleet.recent_failures(now);
+        let failures = self.fleet.recent_failures(clock::now());
         let workers = self.fleet.wanted() as usize;
         // After a failed stop, a service manager whose watchdog is not pinged ends the process.
         if self.fleet.outcome() != Some(Outcome::ThreadFailed) {

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use rookery_server::static_files::read_announcement;
 use rookery_status::{r_stack, r_task, thread_time};
-use rookery_worker_protocol::{Message, now as scoreboard_time};
+use rookery_worker_protocol::Message;
 
 use super::Timeouts;
+use super::clock;
 use super::health::{HealthAction, TaskLimit};
 use super::replacing::{RecyclePolicy, ReplaceReason, Replacing};
 use super::scaling::{Scaling, SlotWorker};
@@ -160,7 +161,7 @@ impl Workers {
     /// Schedules the start of an additional worker now, in a free slot (a worker's numbered place)
     /// or a new one. Returns the slot's number.
     pub(super) fn add_slot(&mut self) -> u32 {
-        let new = Slot::starting_at(Instant::now());
+        let new = Slot::starting_at(clock::now());
         let is_free = |slot: &u32| {
             self.slot(*slot).is_given_up && self.iter().all(|it| it.start.slot != *slot)
         };
@@ -453,18 +454,17 @@ impl Workers {
         if let Some(time) = timeouts.busy {
             let limit = TaskLimit { time, interrupts: timeouts.interrupts };
             for worker in self.processes.values_mut().filter(|it| it.phase == WorkerPhase::Ready) {
-                let (seen, pid) = (worker.observe(now, scoreboard_time), worker.pid);
+                let (seen, pid) = (worker.observe(now), worker.pid);
                 let actions = worker.health.check_task_limit(limit, &seen, || is_stopped(pid));
                 carry_out(worker, actions, &self.registry, self.log, timeouts);
             }
             self.start_spares(scaling);
         }
-        let time = scoreboard_time();
         for worker in self.processes.values_mut() {
             if !matches!(worker.phase, WorkerPhase::Ready | WorkerPhase::Draining { .. }) {
                 continue;
             }
-            let (seen, pid) = (worker.observe(now, || time), worker.pid);
+            let (seen, pid) = (worker.observe(now), worker.pid);
             let backend = Arc::clone(&worker.backend);
             let line = worker.health.check_slow_log(
                 timeouts.slow.unwrap_or(Duration::MAX),
@@ -562,6 +562,8 @@ fn carry_out(
             HealthAction::TimeOutRequests => registry.time_out(&worker.backend),
             HealthAction::Stop(reason, within) => {
                 worker.exit_reason = Some(reason);
+                // The front end has rejected the requests of its own clients.
+                worker.send(Message::TimeOut);
                 worker.stop(within.min(timeouts.stop));
             }
             HealthAction::Kill(reason) => {

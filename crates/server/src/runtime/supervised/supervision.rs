@@ -33,6 +33,7 @@ use crate::http::listener_config::ListenerConfig;
 
 use crate::net::descriptor::close_in_child;
 use crate::runtime::listening::accept_switch::{AcceptMode, AcceptSwitch, AcceptWatch};
+use crate::runtime::listening::drain;
 use crate::runtime::listening::socket_group::SocketGroup;
 use crate::static_files::StaticFiles;
 
@@ -315,6 +316,18 @@ fn retire(connections: &Rc<ConnectionTable>, supervision: &Supervision, within: 
     });
 }
 
+/// Closes the connections of the public listeners, except those that wait for the application. A
+/// worker is stopped after its drain, so that a client which does not read its response gets only
+/// [`stop_timeout`](crate::Limits::stop_timeout) more. Otherwise the application would wait for it.
+fn cut_public_clients(connections: &Rc<ConnectionTable>) {
+    let Some(listener) = connections.public_listener() else { return };
+    let connections = Rc::clone(connections);
+    tokio::task::spawn_local(async move {
+        drain::begin(&connections, listener);
+        drain::finish(&connections, listener, connections.limits.stop_timeout).await;
+    });
+}
+
 /// A guard that the I/O thread holds while it is able to receive the supervisor's confirmations of
 /// announcements.
 struct ReceivingGuard(Arc<Supervision>);
@@ -347,21 +360,21 @@ pub(in crate::runtime) fn receive_messages(
         let supervision = Arc::clone(&receiving.0);
         // Dropping the set aborts the task.
         let mut tasks = JoinSet::new();
-        tasks.spawn_local(watch_rings(supervision));
+        tasks.spawn_local(watch_rings(supervision, Rc::clone(&connections)));
         // Each call registers the descriptor for the events that are currently of interest.
         while receiving.0.receive_until_interest_changes(&connections).await.is_continue() {}
     }
 }
 
 /// Tells the application that records have arrived in the rings while it waits elsewhere.
-async fn watch_rings(supervision: Arc<Supervision>) {
+async fn watch_rings(supervision: Arc<Supervision>, connections: Rc<ConnectionTable>) {
     let wakers = &supervision.wakers;
     // SAFETY: the watched value owns the descriptor, which stays open and unchanged.
     let watched =
         unsafe { AsyncFd::register_with_interest(wakers.watched_by_worker(), Interest::READABLE) };
     let Ok(watched) = watched else {
         // Without the registration, requests would wait until R looks for them by itself.
-        (supervision.on_request)(SupervisorRequest::Disconnected);
+        supervision.on_disconnected(&connections);
         return;
     };
     while let Ok(mut ready) = watched.readable().await {
@@ -399,7 +412,7 @@ impl Supervision {
             unsafe { AsyncFd::register_with_interest(WatchedChannel(Arc::clone(self)), interest) };
         let Ok(watched) = watched else {
             // Without the registration the end of the channel could not be detected.
-            (self.on_request)(SupervisorRequest::Disconnected);
+            self.on_disconnected(connections);
             return ControlFlow::Break(());
         };
         while self.waits_for_room() == waits_for_room {
@@ -415,7 +428,7 @@ impl Supervision {
                             self.stop_accepting();
                             // The acceptor tasks see the change of the switch now.
                             tokio::task::yield_now().await;
-                            (self.on_request)(SupervisorRequest::Disconnected);
+                            self.on_disconnected(connections);
                             return ControlFlow::Break(());
                         }
                         received => self.on_received(connections, &received),
@@ -435,6 +448,11 @@ impl Supervision {
         ControlFlow::Continue(())
     }
 
+    fn on_disconnected(&self, connections: &ConnectionTable) {
+        let has_clients = !connections.is_empty();
+        (self.on_request)(SupervisorRequest::Disconnected { has_clients });
+    }
+
     fn on_received(&self, connections: &Rc<ConnectionTable>, received: &Received) {
         match received {
             // A supervisor that does not read gets no response. If it has disconnected, the end of
@@ -447,7 +465,13 @@ impl Supervision {
                 self.confirmed.notify_all();
             }
             Received::Message(Message::Drain) => (self.on_request)(SupervisorRequest::Drain),
-            Received::Message(Message::Stop) => (self.on_request)(SupervisorRequest::Stop),
+            Received::Message(Message::Stop) => {
+                cut_public_clients(connections);
+                (self.on_request)(SupervisorRequest::Stop);
+            }
+            Received::Message(Message::TimeOut) => {
+                connections.public_clients().iter().for_each(|client| client.time_out_request());
+            }
             Received::Message(Message::Interrupt) => {
                 (self.on_request)(SupervisorRequest::Interrupt);
             }

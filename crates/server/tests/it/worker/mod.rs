@@ -185,7 +185,10 @@ fn what_the_supervisor_asks_is_heard_with_and_without_listeners() {
     // The end of the channel is reported once.
     let (nobody, _) = ControlChannel::pair().unwrap();
     drop(std::mem::replace(&mut worker.control, nobody));
-    assert_eq!(worker.asked.recv_timeout(TEST_TIMEOUT), Ok(SupervisorRequest::Disconnected));
+    assert_eq!(
+        worker.asked.recv_timeout(TEST_TIMEOUT),
+        Ok(SupervisorRequest::Disconnected { has_clients: false })
+    );
     worker.listen(&ListenerConfig::default());
     assert!(worker.asked.try_recv().is_err());
 }

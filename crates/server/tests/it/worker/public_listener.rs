@@ -49,6 +49,12 @@ fn who(exchange: &mut Exchange) {
     exchange.set_response_body(b"here");
 }
 
+/// Responds with more than the buffers of sockets hold.
+fn large(exchange: &mut Exchange) {
+    exchange.begin_response(200);
+    exchange.set_response_body(&vec![7; 64 << 20]);
+}
+
 fn worker(public: &Public) -> Worker {
     Worker::with(Config::default(), echo(who), public.alone())
 }
@@ -85,6 +91,21 @@ fn connections_wait_in_the_queue_until_the_worker_is_told_to_accept() {
     // The worker accepts again.
     says(&worker, Message::Accept(3), Message::Accepting(3));
     assert_eq!(Client::connect(public.address).get("/").body, b"here");
+}
+
+#[test]
+fn a_stopped_worker_does_not_wait_for_a_client_that_does_not_read() {
+    let public = Public::new();
+    let limits = Limits { stop_timeout: Duration::from_millis(50), ..Limits::default() };
+    let config = Config { limits, ..Config::default() };
+    let worker = Worker::with(config, echo(large), public.alone());
+    accepts(&worker);
+    let mut client = Client::connect(public.address);
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    wait_until("the response begins", || client.socket.peek(&mut [0]).is_ok_and(|read| read > 0));
+    worker.control.send(Message::Stop).unwrap();
+    assert_eq!(worker.asked.recv_timeout(TEST_TIMEOUT), Ok(SupervisorRequest::Stop));
+    wait_until("it is disconnected", || worker.board.read().connections == 0);
 }
 
 #[test]
@@ -185,7 +206,10 @@ fn after_the_end_of_the_supervisor_nothing_is_accepted_and_the_address_stays_tak
     let (nobody, _) = rookery_worker_protocol::ControlChannel::pair().unwrap();
     drop(public);
     drop(std::mem::replace(&mut worker.control, nobody));
-    assert_eq!(worker.asked.recv_timeout(TEST_TIMEOUT), Ok(SupervisorRequest::Disconnected));
+    assert_eq!(
+        worker.asked.recv_timeout(TEST_TIMEOUT),
+        Ok(SupervisorRequest::Disconnected { has_clients: true })
+    );
     // The worker finishes its requests, and no other process can bind the address meanwhile.
     assert_eq!(TcpListener::bind(address).unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
     let _late = TcpStream::connect(address).unwrap();

@@ -2,10 +2,10 @@
 //! failed starts.
 
 use std::os::fd::AsFd as _;
-use std::time::Instant;
 
 use rookery_worker_protocol::Gate;
 
+use super::super::clock;
 use super::super::launcher::Launch;
 use super::super::preload::{Preload, STALE_STATUS};
 use super::super::worker::ExitedWorker;
@@ -54,7 +54,7 @@ impl Fleet<'_> {
                 SlotRole::Former => {}
                 SlotRole::Successor => self.start_successor(slot),
                 SlotRole::Current { .. } => {
-                    self.workers.slot_mut(slot).start_at = Some(Instant::now());
+                    self.workers.slot_mut(slot).start_at = Some(clock::now());
                 }
             }
             return true;

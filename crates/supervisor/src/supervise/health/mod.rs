@@ -50,7 +50,8 @@ pub(crate) struct Observation {
     /// The time of the health check.
     pub(crate) now: Instant,
     /// The time of the health check in nanoseconds, on the clock of the scoreboard (the shared
-    /// memory in which the worker publishes its state).
+    /// memory in which the worker publishes its state), without the time for which the server was
+    /// frozen since R entered its state.
     pub(crate) scoreboard_time: u64,
 }
 

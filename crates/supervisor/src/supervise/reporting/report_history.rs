@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rookery_status::{RequestCounters, RouteTable};
 
+use super::super::clock;
 use super::super::slot::Slot;
 use super::super::worker::{ExitReason, WorkerPhase, WorkerProcess};
 use crate::process::{ControlGroups, Exit};
@@ -112,7 +113,7 @@ impl ReportHistory {
         if exit != Exit::Signal(libc::SIGKILL) || worker.phase == WorkerPhase::Killed {
             return ExitReason::Crash;
         }
-        self.kill_reason(Instant::now())
+        self.kill_reason(clock::now())
     }
 
     /// Returns the reason for the end of a worker that was killed by another process or by the
@@ -141,7 +142,7 @@ impl ReportHistory {
         SlotReport {
             restarts: starts.saturating_sub(1),
             last_exit,
-            start_at: slot.start_at,
+            start_at: slot.start_at.map(clock::to_system),
             is_given_up: slot.is_given_up,
         }
     }

@@ -27,6 +27,7 @@ use super::worker_name::WorkerName;
 use crate::backend::{Availability, Backend};
 use crate::process::{HeldOutput, WorkerStart, pass_on, spawn, wait};
 use crate::report::{Process, READY};
+use crate::supervise::clock;
 use crate::supervise::health::{Observation, WorkerHealth};
 use crate::supervise::replacing::{MemoryWatch, WorkerUsage};
 use crate::supervise::{StartReport, SupervisorConfig, Timeouts};
@@ -198,7 +199,7 @@ impl WorkerProcess {
             // Sending fails only if the supervisor has ended, and then nobody needs the event.
             let _ = events.send(WorkerEvent::Exited(epoch, pid));
         });
-        let now = Instant::now();
+        let now = clock::now();
         let backend = Backend::new(
             (start.slot, epoch),
             child_id,
@@ -288,15 +289,11 @@ impl WorkerProcess {
         self.is_serving && self.phase == WorkerPhase::Ready
     }
 
-    /// Returns the worker's state for a health check. `scoreboard_time` returns the current time of
-    /// the scoreboard's clock.
-    pub(crate) fn observe(
-        &self,
-        now: Instant,
-        scoreboard_time: impl FnOnce() -> u64,
-    ) -> Observation {
+    /// Returns the worker's state for a health check.
+    pub(crate) fn observe(&self, now: Instant) -> Observation {
         let scoreboard = self.backend.read_scoreboard();
-        Observation { worker: self.name(), scoreboard, now, scoreboard_time: scoreboard_time() }
+        let scoreboard_time = clock::scoreboard_time_after(scoreboard.since);
+        Observation { worker: self.name(), scoreboard, now, scoreboard_time }
     }
 
     /// Returns the worker's age and number of answered requests, which the recycle policy limits.
@@ -373,7 +370,7 @@ impl WorkerProcess {
     pub(crate) fn drain(&mut self, times: Timeouts) {
         match self.phase {
             WorkerPhase::Ready => {
-                let now = Instant::now();
+                let now = clock::now();
                 let sessions = now + times.sessions.unwrap_or(times.drain);
                 self.phase = WorkerPhase::Draining { until: now + times.drain, sessions };
                 if self.start.is_public {
@@ -389,7 +386,7 @@ impl WorkerProcess {
     /// of requests.
     pub(crate) fn shorten_drain(&mut self, times: Timeouts) {
         if let WorkerPhase::Draining { sessions, .. } = &mut self.phase {
-            *sessions = (*sessions).min(Instant::now() + times.drain);
+            *sessions = (*sessions).min(clock::now() + times.drain);
         }
     }
 
@@ -418,7 +415,7 @@ impl WorkerProcess {
             }
             WorkerPhase::Ready | WorkerPhase::Draining { .. } => self.send(Message::Stop),
         }
-        self.phase = WorkerPhase::Stopping { until: Instant::now() + time };
+        self.phase = WorkerPhase::Stopping { until: clock::now() + time };
     }
 
     /// Kills the worker process and the other processes in its process group.
@@ -469,7 +466,7 @@ impl WorkerProcess {
     pub(crate) fn begin(&mut self, mut gate: &File, times: Timeouts) {
         // The pipe is empty, so the byte fits. A worker that has ended is reported as such.
         let _ = gate.write(b"1");
-        let now = Instant::now();
+        let now = clock::now();
         self.started_at = now;
         self.was_preloaded = true;
         self.phase = WorkerPhase::Starting { until: now + times.start };
@@ -493,7 +490,7 @@ impl WorkerProcess {
         match self.phase {
             WorkerPhase::Ready => true,
             WorkerPhase::Draining { until, .. } => {
-                Instant::now() >= until && self.backend.load().1 > 0
+                clock::now() >= until && self.backend.load().1 > 0
             }
             WorkerPhase::Starting { .. } | WorkerPhase::Stopping { .. } | WorkerPhase::Killed => {
                 false

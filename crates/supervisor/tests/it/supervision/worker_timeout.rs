@@ -31,6 +31,38 @@ fn a_worker_that_exceeds_the_timeout_is_stopped() {
 }
 
 #[test]
+fn the_clients_of_a_worker_that_accepts_connections_get_504_at_the_timeout() {
+    let running = Running::new(Wish {
+        workers: 1,
+        is_direct: true,
+        times: patient_for(500),
+        ..Wish::default()
+    });
+    running.until_worker_accepts();
+    // The worker would have five more seconds to leave its task, and then its connections would be
+    // lost.
+    let late = running.get("/sleep/600000");
+    assert_eq!((late.status, late.text().contains("took too long")), (504, true));
+}
+
+#[test]
+fn the_time_for_which_the_server_was_frozen_does_not_count() {
+    let running = Running::new(Wish {
+        workers: 1,
+        times: patient_for(1000),
+        turns_every: Duration::from_millis(50),
+        ..Wish::default()
+    });
+    let mut client = running.connect();
+    let response = std::thread::spawn(move || client.get("/sleep/1500").status);
+    wait_until("the worker has it", || running.registry.backends()[0].load().0 == 1);
+    // This stands for a process that is frozen together with its workers.
+    running.freeze(Duration::from_millis(1300));
+    assert_eq!(response.join().unwrap(), 200);
+    assert!(running.has_told(&["did not run for 1 s"]));
+}
+
+#[test]
 fn a_worker_that_ignores_the_interrupt_is_stopped_and_its_client_gets_504() {
     let running = Running::new(Wish { times: interrupting_after(2000), ..Wish::default() });
     let before = running.pids();

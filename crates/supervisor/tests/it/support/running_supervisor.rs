@@ -81,6 +81,8 @@ struct Door {
     /// Whether the front end accepts connections.
     accepts: AtomicBool,
     delay: Duration,
+    /// The time for which the supervisor's thread sleeps after the next event.
+    freeze: Mutex<Duration>,
     turns_every: Duration,
     turns: AtomicUsize,
     /// The starts of the app that have succeeded or failed.
@@ -114,7 +116,8 @@ impl Frontend for Door {
     }
 
     fn heartbeat_interval(&self) -> Duration {
-        std::thread::sleep(self.delay);
+        let freeze = std::mem::take(&mut *self.freeze.lock().unwrap());
+        std::thread::sleep(self.delay + freeze);
         self.turns_every
     }
 
@@ -214,6 +217,7 @@ impl Running {
             is_ready: AtomicBool::new(false),
             accepts: AtomicBool::new(true),
             delay: wish.delay,
+            freeze: Mutex::default(),
             turns_every: wish.turns_every,
             turns: AtomicUsize::new(0),
             starts: Mutex::default(),
@@ -259,6 +263,12 @@ impl Running {
 
     pub(crate) fn outcome(&mut self) -> Outcome {
         self.supervisor.take().unwrap().join().unwrap()
+    }
+
+    /// Lets the supervisor's thread sleep for this time once.
+    pub(crate) fn freeze(&self, time: Duration) {
+        *self.door.freeze.lock().unwrap() = time;
+        wait_until("it sleeps", || self.door.freeze.lock().unwrap().is_zero());
     }
 
     pub(crate) fn stop(&mut self) -> Outcome {

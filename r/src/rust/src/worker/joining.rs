@@ -2,11 +2,13 @@
 //! carries out the commands of the supervisor. Windows has no workers.
 
 use std::os::fd::{IntoRawFd, OwnedFd};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use rookery_server::{Supervision, SupervisorRequest, WorkerRings, output};
-use rookery_worker_protocol::{EXIT_TIMEOUT, Inherited};
+use rookery_worker_protocol::{EXIT_TIMEOUT, Inherited, ORPHAN_EXIT_TIMEOUT};
 
 use crate::core::{self, Core, Worker, WorkerState};
 use crate::entry;
@@ -40,6 +42,9 @@ impl Core {
                 inherited.scoreboard.set_own_process();
                 // The supervisor has set it to a folder for this worker only.
                 self.profiling.folder = std::env::var_os("TMPDIR").map(Into::into);
+                if let Some(folder) = &self.profiling.folder {
+                    let _ = TEMPORARY_FILES.set((std::process::id(), folder.clone()));
+                }
                 let schedule = core::schedule();
                 let (supervision, rings) = Supervision::new(inherited, move |asked| {
                     if asked == SupervisorRequest::RecordsArrived {
@@ -83,8 +88,13 @@ impl Core {
 fn on_supervisor_request(request: SupervisorRequest, callbacks: WorkerCallbacks) {
     match request {
         SupervisorRequest::Drain => end_process(callbacks),
-        SupervisorRequest::Stop | SupervisorRequest::Disconnected => {
-            end_process_later();
+        SupervisorRequest::Stop => {
+            end_process_later(EXIT_TIMEOUT);
+            end_process(callbacks);
+        }
+        SupervisorRequest::Disconnected { has_clients } => {
+            remove_files_at_exit();
+            end_process_later(if has_clients { EXIT_TIMEOUT } else { ORPHAN_EXIT_TIMEOUT });
             end_process(callbacks);
         }
         SupervisorRequest::Interrupt => (callbacks.interrupt)(),
@@ -104,21 +114,42 @@ fn end_process(callbacks: WorkerCallbacks) {
     }
 }
 
-/// Ends this worker process after `EXIT_TIMEOUT`, even if R is still busy. The wait needs its own
+/// Makes this worker process remove its temporary files when it exits, because its supervisor was
+/// killed and cannot remove them. R's own files are removed before that.
+fn remove_files_at_exit() {
+    // SAFETY: the function takes no arguments and does not unwind. If it cannot be registered, the
+    // next server of this user removes the files.
+    unsafe { libc::atexit(remove_files) };
+}
+
+/// Removes the temporary files of this worker process, whose supervisor was killed.
+extern "C" fn remove_files() {
+    let is_worker = |(pid, _): &&(u32, PathBuf)| *pid == std::process::id();
+    if let Some((_, folder)) = TEMPORARY_FILES.get().filter(is_worker) {
+        rookery_status::remove_orphaned(folder);
+    }
+}
+
+/// The process id of this worker, which forked child processes do not have, and the folder of its
+/// temporary files.
+static TEMPORARY_FILES: OnceLock<(u32, PathBuf)> = OnceLock::new();
+
+/// Ends this worker process after `timeout`, even if R is still busy. The wait needs its own
 /// thread, because the I/O thread may end earlier.
-fn end_process_later() {
+fn end_process_later(timeout: Duration) {
     static IS_COUNTING: AtomicBool = AtomicBool::new(false);
     if IS_COUNTING.swap(true, Ordering::Relaxed) {
         return;
     }
     // The thread blocks all signals, as the thread that starts it does.
-    let counting = std::thread::Builder::new().name("rookery-end".to_owned()).spawn(|| {
-        std::thread::sleep(EXIT_TIMEOUT);
+    let counting = std::thread::Builder::new().name("rookery-end".to_owned()).spawn(move || {
+        std::thread::sleep(timeout);
         crate::write_log_line(
             "the supervisor has asked this worker to stop, or has exited, and R is still busy: the \
              worker exits now",
         );
         output::flush();
+        remove_files();
         // SAFETY: `_exit` does not return and runs no code of R.
         unsafe { libc::_exit(1) };
     });

@@ -155,6 +155,13 @@ impl TableEntry for HttpConnection {
         }
     }
 
+    fn time_out_request(&self) {
+        let is_waiting = self.own_http2_state().is_none() && self.is_awaiting_response();
+        if is_waiting && !self.has_request_timed_out.replace(true) {
+            self.wake();
+        }
+    }
+
     fn is_substream(&self) -> bool {
         self.is_http2_stream
     }

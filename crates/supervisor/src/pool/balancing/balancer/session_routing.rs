@@ -3,7 +3,6 @@
 //! first, until any worker can begin them.
 
 use std::rc::Rc;
-use std::time::{Duration, Instant};
 
 use rookery_exchange::{Exchange, UpstreamLog};
 use rookery_server::static_files::StaticFiles;
@@ -276,13 +275,14 @@ impl Balancer {
     }
 
     /// Returns a request to the queue because its worker has not begun it in time, so that another
-    /// worker processes it. This is safe for every method, because R has not seen the request.
-    /// Rejects the request if no other worker is ready or may process it.
+    /// worker processes it if one can begin it at once. This is safe for every method, because R
+    /// has not seen the request. Rejects the request if no other worker is ready or may process it.
     pub(in crate::pool) fn requeue_unbegun(&self, request: QueuedRequest, backend: &PoolBackend) {
         let may_go_anywhere = request.kind.is_none() && request.avoided_epoch.is_none();
         let has_other = has_other(&self.backends.borrow(), backend.entry.epoch);
         if may_move(&request) || (may_go_anywhere && has_other) {
-            self.requeue(avoiding(request, backend), Duration::ZERO);
+            let waited = request.queued_since.elapsed();
+            self.requeue(avoiding(request, backend), waited);
         } else {
             self.reject_overdue(request);
         }
@@ -300,10 +300,9 @@ fn may_move(request: &QueuedRequest) -> bool {
     request.kind.is_some_and(session_affinity::may_move) && request.avoided_epoch.is_none()
 }
 
-/// Marks a request so that it avoids this worker from now on, and restarts its waiting time.
-/// Returns the request.
+/// Marks a request so that it avoids this worker from now on, and returns it. The time that it has
+/// waited for this worker counts.
 fn avoiding(mut request: QueuedRequest, backend: &PoolBackend) -> QueuedRequest {
     request.avoided_epoch = Some(backend.entry.epoch);
-    request.queued_since = Instant::now();
     request
 }

@@ -6,6 +6,7 @@ use rookery_worker_protocol::rings::RingEnd;
 
 use super::*;
 use crate::backend::Backend;
+use crate::pool::balancing::session_affinity::RequestKind;
 use crate::worker_id::WorkerId;
 
 struct NoWaker;
@@ -134,6 +135,26 @@ fn overdue_and_disconnected_requests_are_removed_without_being_examined() {
         // The client that has disconnected gets no response.
         assert_eq!((responses[0], responses[1].0, responses.len()), ((1, 503), 2, 2));
         assert_eq!(balancer.counters().queue.read().length, 2);
+    });
+}
+
+#[test]
+fn a_request_that_no_worker_begins_is_rejected_after_one_queue_timeout() {
+    let limits = PoolLimits {
+        session_affinity: SessionAffinity::Cookie,
+        queue_timeout: Duration::from_secs(60),
+        ..PoolLimits::default()
+    };
+    with_a_suspended_worker(limits, |balancer, _, _| {
+        let backend = Rc::clone(&balancer.backends.borrow()[0]);
+        let mut late = request(1, "");
+        late.kind = Some(RequestKind::Page);
+        late.queued_since = Instant::now().checked_sub(Duration::from_secs(61)).unwrap();
+        // Its worker has not begun it in time, and no other worker is free.
+        balancer.requeue_unbegun(late, &backend);
+        assert_eq!(balancer.counters().rejected_timeout.get(), 0);
+        assert_eq!((assign(balancer), assign(balancer)), (0, 0));
+        assert_eq!(balancer.counters().rejected_timeout.get(), 1);
     });
 }
 
