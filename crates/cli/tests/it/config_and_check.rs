@@ -50,6 +50,21 @@ fn config_lists_values_and_sources_without_starting_r() {
 }
 
 #[test]
+fn an_unusable_temporary_folder_is_named() {
+    let installed = Installed::new();
+    let app = folder(&[("app.R", "1"), ("file", "")]);
+    let file = app.path().join("file");
+    for unusable in [std::path::Path::new("/nowhere/tmp"), &file] {
+        let mut command = Command::new(installed.program());
+        command.args(["serve", ".", "--port=0", "--log=none"]).current_dir(app.path());
+        let (status, _, printed) = installed.run(command.env("TMPDIR", unusable));
+        assert_eq!(status, Some(1), "{printed}");
+        let folder = format!("the temporary folder {} cannot be used", unusable.display());
+        assert!(printed.contains(&folder), "{printed}");
+    }
+}
+
+#[test]
 fn a_mistyped_environment_variable_is_reported_with_the_nearest_name() {
     let installed = Installed::new();
     let app = folder(&[("app.R", "1")]);
