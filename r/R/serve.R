@@ -154,7 +154,7 @@ serve <- function(
   check_serve_dots(...names())
   check_open(open)
   target <- with_compat(target)
-  found <- if (is.character(target)) detect_target(target)
+  found <- if (is.character(target)) with_server_yml(detect_target(target), target)
   resolved <- if (!is.null(found) && is_own_file(found)) {
     # Arguments take precedence over the file.
     settings_read(found$path, list(

@@ -41,6 +41,32 @@ typed_values <- function(lines) {
   lapply(values, function(value) if (is.list(value) && identical(value$level, 0)) FALSE else value)
 }
 
+# Returns the `_server.yml` beside the file `path` as the target if the `app:` of that `_server.yml`
+# is the file, so that its settings apply. Otherwise returns `found`, the target at `path`.
+with_server_yml <- function(found, path) {
+  path <- normalizePath(path.expand(path), winslash = "/")
+  if (dir.exists(path) || identical(found$kind, "engine")) {
+    return(found)
+  }
+  entries <- list.files(dirname(path))
+  file <- file.path(dirname(path), entries[tolower(entries) == "_server.yml"])
+  if (length(file) == 0) {
+    return(found)
+  }
+  # A mistake in the file is reported when its settings are read.
+  lines <- cli_read(.Call(ffi_read_server_yml, file[[1]], FALSE))
+  app <- lines$app
+  if (!is.null(lines$wrong) || (!is.null(app) && normalizePath(app, "/", FALSE) == path)) {
+    return(detect_server_yml(file[[1]]))
+  }
+  if (!is.null(app)) {
+    message(
+      "rookery: `", file[[1]], "` has no effect: its `app:` is not `", basename(path), "`"
+    )
+  }
+  found
+}
+
 is_own_file <- function(found) {
   identical(found$kind, "engine") && identical(found$engine, "rookery")
 }

@@ -352,6 +352,7 @@ Server <- R6::R6Class(
       proxies <- trusted_proxies()
       proxy_header <- has_proxy_header()
       tls <- if (inherits_socket) tls_of_supervisor(tls) else tls_open(tls)
+      warn_unknown_variables()
       apply_limits(limits)
       use_otel()
       detail <- setting_of("error_detail")$value

@@ -12,7 +12,8 @@ setting_names <- settings_of_options()$name
 #'    message`;
 #' 2. an argument, such as `limits = server_limits(max_body_size = "10 MB")` of
 #'    [startServer()] and [serve()];
-#' 3. the environment: `ROOKERY_MAX_BODY_SIZE="10 MB"`;
+#' 3. the environment: `ROOKERY_MAX_BODY_SIZE="10 MB"`. A variable that begins
+#'    with `ROOKERY_` and belongs to no setting causes a warning;
 #' 4. `options:` of a `_server.yml`: `limits:` with a field for each, and
 #'    `error_detail:`;
 #' 5. an option of R: `options(rookery.max_body_size = "10 MB")`.
@@ -205,6 +206,21 @@ find_name <- function(name, place_of, is_set, what) {
   }
   deprecate(paste0(what, "`", former, "`"), paste0("`", place, "`"))
   former
+}
+
+# Warns, once in an R process, about environment variables that look like those of settings and are
+# none. The program `rookery` has done this for the R processes that it starts.
+warn_unknown_variables <- function() {
+  if (isTRUE(.globals$has_checked_variables) || is_worker() || !is.null(.globals$settings$cli)) {
+    return(invisible())
+  }
+  .globals$has_checked_variables <- TRUE
+  names <- names(Sys.getenv())
+  names <- names[startsWith(names, "ROOKERY_")]
+  unknown <- .Call(ffi_unknown_variables, paste(names, collapse = "\n"))
+  for (line in strsplit(unknown, "\n", fixed = TRUE)[[1]]) {
+    warn(paste0("rookery: ", line), "rookery_unknown_variable")
+  }
 }
 
 environment_value <- function(variable) {

@@ -125,6 +125,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_mask_tokens, 1),
     ENTRY(ffi_is_secret_name, 1),
     ENTRY(ffi_read_setting, 2),
+    ENTRY(ffi_unknown_variables, 1),
     ENTRY(ffi_network_address, 0),
     ENTRY(ffi_read_server_yml, 2),
     ENTRY(ffi_uri_encode, 2),

@@ -442,6 +442,8 @@ int rk_is_secret_name(struct rk_bytes name);
 // Return lines `key=value`: the value of a setting, and the contents of a `_server.yml`.
 struct rk_bytes rk_read_setting(struct rk_bytes name, struct rk_bytes values);
 struct rk_bytes rk_read_server_yml(struct rk_bytes path, int is_alone);
+// Takes the names of environment variables, one a line, and returns a line for each warning.
+struct rk_bytes rk_unknown_variables(struct rk_bytes names);
 struct rk_bytes rk_network_address(void);  // empty if no interface has one
 // 0 if the result has a NUL
 int rk_uri_decode(struct rk_bytes text, int is_whole, struct rk_bytes* out);

@@ -7,6 +7,12 @@ SEXP ffi_read_setting(SEXP name, SEXP values) {
             bytes_of_char(STRING_ELT(values, 0))), CE_UTF8));
 }
 
+// Returns a warning for each of these environment variables that is none of a setting.
+SEXP ffi_unknown_variables(SEXP names) {
+    return Rf_ScalarString(
+        copy_lent_text(rk_unknown_variables(bytes_of_char(STRING_ELT(names, 0))), CE_UTF8));
+}
+
 // The path and the result may be in any encoding.
 SEXP ffi_read_server_yml(SEXP path, SEXP is_alone) {
     return Rf_ScalarString(copy_lent_text(rk_read_server_yml(bytes_of_char(STRING_ELT(path, 0)),

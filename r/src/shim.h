@@ -570,6 +570,7 @@ SEXP ffi_base64(SEXP bytes);
 SEXP ffi_mask_tokens(SEXP target);
 SEXP ffi_is_secret_name(SEXP names);
 SEXP ffi_read_setting(SEXP name, SEXP values);
+SEXP ffi_unknown_variables(SEXP names);
 SEXP ffi_network_address(void);
 SEXP ffi_read_server_yml(SEXP path, SEXP is_alone);
 SEXP ffi_uri_encode(SEXP strings, SEXP is_whole);

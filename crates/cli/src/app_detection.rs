@@ -4,7 +4,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use rookery_settings::similar_names;
 
@@ -111,14 +111,8 @@ impl Target {
 
     /// Returns true if the path that the user gave contains a symbolic link.
     pub(crate) fn is_linked(&self) -> bool {
-        let mut plain = PathBuf::new();
-        for part in self.given.components() {
-            match part {
-                Component::ParentDir => drop(plain.pop()),
-                part => plain.push(part),
-            }
-        }
-        plain != self.path
+        let is_link = |path: &Path| fs::symlink_metadata(path).is_ok_and(|it| it.is_symlink());
+        self.given.ancestors().any(is_link)
     }
 
     /// Returns the kind of app, such as a Shiny app, judged by the names of its files.

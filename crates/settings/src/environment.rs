@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use crate::combined::{GivenValue, Source};
 use crate::kind::Raw;
 use crate::setting::{Places, Setting};
+use crate::suggestions::did_you_mean;
 use crate::table;
 use crate::value_parser::InvalidValue;
 
@@ -43,7 +44,7 @@ pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Environment, 
         let mut found = variable(&own)?.map(|value| (own.clone(), value));
         for former in setting.former.iter().filter(|former| former.places.has(Places::ENVIRONMENT))
         {
-            let old = format!("ROOKERY_{}", former.name.to_ascii_uppercase());
+            let old = format!("{PREFIX}{}", former.name.to_ascii_uppercase());
             let Some(value) = variable(&old)? else { continue };
             if found.is_some() {
                 return Err(format!(
@@ -74,6 +75,66 @@ pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Environment, 
         }
     }
     Ok(environment)
+}
+
+/// The beginning of the names of the environment variables of settings.
+const PREFIX: &str = "ROOKERY_";
+
+/// The beginnings of the names of variables that are no settings: by the first kind, processes of
+/// Rookery communicate, and the second kind describes a build.
+const NO_SETTINGS: [&str; 2] = ["ROOKERY_INTERNAL_", "ROOKERY_BUILD_"];
+
+/// Further variables that are no settings. A supervisor sets the first three for the app in a
+/// worker, and the others are read when the R package is built and tested.
+const OTHERS: [&str; 5] = [
+    "ROOKERY_WORKER",
+    "ROOKERY_WORKER_COUNT",
+    "ROOKERY_GENERATION",
+    "ROOKERY_COMPAT",
+    "ROOKERY_LIB",
+];
+
+/// Returns a warning for each of the environment variables `names` that begins like that of a
+/// setting, but belongs to none, with the most similar name of a setting. The caller has to log the
+/// warnings.
+pub fn unknown_variables(names: &[String]) -> Vec<String> {
+    let rows = || table::all().filter(|row| row.places.has(Places::ENVIRONMENT));
+    let former = rows().flat_map(|row| row.former).filter(|it| it.places.has(Places::ENVIRONMENT));
+    let known: Vec<String> = rows()
+        .map(Setting::variable)
+        .chain(former.map(|former| format!("{PREFIX}{}", former.name.to_ascii_uppercase())))
+        .collect();
+    let is_known = |name: &String| {
+        known.contains(name)
+            || OTHERS.contains(&name.as_str())
+            || NO_SETTINGS.iter().any(|beginning| name.starts_with(beginning))
+    };
+    let candidates: Vec<String> = rows().map(Setting::variable).collect();
+    let mut unknown: Vec<&String> = names
+        .iter()
+        .filter(|name| name.starts_with(PREFIX) && !is_known(name) && !is_of_service(name, names))
+        .collect();
+    unknown.sort_unstable();
+    let warning = |name: &String| {
+        // Without the common beginning, which would make all names similar.
+        let candidates = candidates.iter().filter_map(|name| name.strip_prefix(PREFIX));
+        let near =
+            did_you_mean(&name[PREFIX.len()..], candidates, |near| format!("{PREFIX}{near}"));
+        format!(
+            "the environment variable {name} does not belong to a setting and has no effect.{near}"
+        )
+    };
+    unknown.into_iter().map(warning).collect()
+}
+
+/// Returns true if Kubernetes sets the environment variable `name` for a service whose name begins
+/// with `rookery`. For a service `a`, Kubernetes sets `A_SERVICE_HOST` and several variables that
+/// begin with `A_SERVICE_` and `A_PORT`.
+fn is_of_service(name: &str, names: &[String]) -> bool {
+    names.iter().filter_map(|name| name.strip_suffix("_SERVICE_HOST")).any(|service| {
+        name.strip_prefix(service)
+            .is_some_and(|rest| rest.starts_with("_SERVICE_") || rest.starts_with("_PORT"))
+    })
 }
 
 /// Returns true if `value`, the value of `ROOKERY_PORT`, is not a port but the address of a
@@ -157,6 +218,43 @@ mod tests {
             read_all(&[("ROOKERY_PORT", "tcp://10.0.0.11:80"), ("PORT", "tcp://10.0.0.12:80")])
                 .unwrap();
         assert!(given.is_empty() && notes.is_empty(), "{given:?} {notes:?}");
+    }
+
+    #[test]
+    fn a_mistyped_variable_is_reported_with_the_most_similar_name() {
+        let warnings = |names: &[&str]| {
+            unknown_variables(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+        };
+        let text = "the environment variable ROOKERY_WORKERZ does not belong to a setting and has \
+                    no effect. Did you mean ROOKERY_WORKERS?";
+        assert_eq!(warnings(&["HOME", "ROOKERY_WORKERZ", "ROOKERY_WORKERS"]), [text]);
+        for (name, near) in [
+            ("ROOKERY_MAX_BODYSIZE", "ROOKERY_MAX_BODY_SIZE"),
+            ("ROOKERY_MAX_BODY", "ROOKERY_MAX_BODY_SIZE"),
+            ("ROOKERY_PROT", "ROOKERY_PORT"),
+            ("ROOKERY_TRUSTED_PROXY", "ROOKERY_TRUSTED_PROXIES"),
+        ] {
+            let warnings = warnings(&[name]);
+            assert!(warnings[0].ends_with(&format!(" Did you mean {near}?")), "{warnings:?}");
+        }
+        assert!(warnings(&["ROOKERY_ZZZZ"])[0].ends_with("has no effect."));
+        // Former names, variables of workers and internal ones, and those of other programs.
+        for known in [
+            &[
+                "ROOKERY_BODY_BYTES",
+                "ROOKERY_WORKER",
+                "ROOKERY_INTERNAL_X",
+                "ROOKERYX",
+                "rookery_x",
+            ][..],
+            &["ROOKERY_SERVICE_HOST", "ROOKERY_SERVICE_PORT_HTTP", "ROOKERY_PORT_80_TCP_ADDR"],
+            &["ROOKERY_ADMIN_SERVICE_HOST", "ROOKERY_ADMIN_SERVICE_PORT", "ROOKERY_ADMIN_PORT"],
+        ] {
+            assert!(warnings(known).is_empty(), "{:?}", warnings(known));
+        }
+        for row in table::all().filter(|row| row.places.has(Places::ENVIRONMENT)) {
+            assert!(warnings(&[&row.variable()]).is_empty(), "{}", row.name);
+        }
     }
 
     #[test]

@@ -51,9 +51,21 @@ impl RunFolder {
     /// too long. Also removes the run folders of supervisors that were killed.
     ///
     /// # Errors
-    /// Returns the system's error if the folder or its lock file cannot be created.
+    /// Fails if the folder or its lock file cannot be created. The message of the error names
+    /// `parent`.
     pub fn create(parent: &Path) -> io::Result<RunFolder> {
         let parent = if cfg!(unix) && is_long(parent) { Path::new("/tmp") } else { parent };
+        RunFolder::create_in(parent).map_err(|error| {
+            let parent = parent.display();
+            let text = format!(
+                "the temporary folder {parent} cannot be used ({error}): name another one in the \
+                 environment variable TMPDIR"
+            );
+            io::Error::new(error.kind(), text)
+        })
+    }
+
+    fn create_in(parent: &Path) -> io::Result<RunFolder> {
         remove_forsaken(parent);
         let pid = std::process::id();
         for at in 0.. {
@@ -89,11 +101,17 @@ impl RunFolder {
     /// and `epoch` the number of its start. Each start therefore gets a folder of its own.
     ///
     /// # Errors
-    /// Returns the system's error if the folder cannot be created.
+    /// Fails if the folder cannot be created. The message of the error names it.
     pub fn temporary(&self, slot: u32, epoch: u64) -> io::Result<PathBuf> {
         let path = self.path.join(format!("tmp-{slot}.{epoch}"));
-        file::private_folder(&mut fs::DirBuilder::new()).create(&path)?;
-        Ok(path)
+        match file::private_folder(&mut fs::DirBuilder::new()).create(&path) {
+            Ok(()) => Ok(path),
+            Err(error) => {
+                let text =
+                    format!("the temporary folder {} cannot be created: {error}", path.display());
+                Err(io::Error::new(error.kind(), text))
+            }
+        }
     }
 }
 
@@ -324,6 +342,20 @@ mod tests {
         assert_eq!(suffix.len(), 16);
         assert_eq!(pipe_name(&one), PathBuf::from(&name));
         assert_ne!(pipe_name(&one), pipe_name(&other));
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_created_is_named() {
+        let parent = tempfile::tempdir().unwrap();
+        let missing = parent.path().join("missing");
+        let error = RunFolder::create(&missing).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(error.to_string().contains(&missing.display().to_string()), "{error}");
+        let folder = RunFolder::create(parent.path()).unwrap();
+        let path = folder.temporary(1, 2).unwrap();
+        let error = folder.temporary(1, 2).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert!(error.to_string().contains(&path.display().to_string()), "{error}");
     }
 
     #[cfg(unix)]

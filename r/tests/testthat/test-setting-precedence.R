@@ -50,3 +50,20 @@ test_that("of each pair of sources, the one with precedence is used", {
     )
   }
 })
+
+test_that("a mistyped environment variable is a warning, once, with the nearest name", {
+  globals <- rookery:::.globals
+  withr::defer(globals$has_checked_variables <- TRUE)
+  withr::local_envvar(ROOKERY_MAX_BODYSIZE = "10 MB", ROOKERY_WORKER_COUNT = "1")
+  globals$has_checked_variables <- FALSE
+  expect_warning(
+    rookery:::warn_unknown_variables(),
+    "ROOKERY_MAX_BODYSIZE does not belong to a setting .* Did you mean ROOKERY_MAX_BODY_SIZE\\?",
+    class = "rookery_unknown_variable"
+  )
+  expect_silent(rookery:::warn_unknown_variables())
+  globals$has_checked_variables <- FALSE
+  expect_warning(
+    startServer("127.0.0.1", 0, list())$stop(), class = "rookery_unknown_variable"
+  )
+})

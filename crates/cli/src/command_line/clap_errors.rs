@@ -4,6 +4,9 @@
 use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use rookery_settings::similar_names;
+
+use super::help_text::COMMANDS;
 
 /// Returns this program's own message for an error that clap, the command-line parser, found.
 pub(super) fn error_message(error: &clap::Error) -> String {
@@ -20,9 +23,11 @@ pub(super) fn error_message(error: &clap::Error) -> String {
             if Path::new(word).exists() {
                 return format!("`{word}` is not a command. Did you mean `rookery serve {word}`?");
             }
+            // clap's suggestions have no useful order.
+            let near = similar_names(word, COMMANDS.map(|(name, _)| name));
             format!(
                 "`{word}` is not a command.{}",
-                did_you_mean(text(ContextKind::SuggestedSubcommand))
+                did_you_mean(near.first().copied().unwrap_or_default())
             )
         }
         ErrorKind::UnknownArgument if option.starts_with('-') => {

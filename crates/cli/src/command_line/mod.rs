@@ -1,6 +1,7 @@
 //! The command line of `rookery`: the parser, the help, and the error messages for a wrong command
 //! line.
 
+mod bash_completions;
 mod clap_errors;
 mod help_text;
 mod options;
@@ -203,7 +204,10 @@ pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<CommandL
         Some(("completions", own)) => {
             let mut text = Vec::new();
             let shell = *own.get_one::<Shell>("shell").expect("clap asks for it");
-            clap_complete::generate(shell, &mut command(), "rookery", &mut text);
+            match shell {
+                Shell::Bash => text = bash_completions::script(&command()).into_bytes(),
+                _ => clap_complete::generate(shell, &mut command(), "rookery", &mut text),
+            }
             Ok(CommandLine::Print(text))
         }
         Some(("man", _)) => Ok(CommandLine::Print(MANUAL.into())),
@@ -286,6 +290,10 @@ pub(crate) mod tests {
             (&[][..], "No command given."),
             (&["--port", "1"], "No command given."),
             (&["server", "app/"], "`server` is not a command. Did you mean `serve`?"),
+            (&["serv", "app/"], "`serv` is not a command. Did you mean `serve`?"),
+            (&["srve", "app/"], "`srve` is not a command. Did you mean `serve`?"),
+            (&["stats"], "`stats` is not a command. Did you mean `status`?"),
+            (&["comp"], "`comp` is not a command. Did you mean `completions`?"),
             (&["zzz"], "`zzz` is not a command."),
             (&[there], &is_no_command),
             (&["serve"], "`rookery serve` needs one folder or file, but none was given."),

@@ -48,7 +48,8 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 3] = [Kind::Shiny, Kind::Api, Kind::Site];
+    /// All kinds of apps.
+    pub(crate) const ALL: [Kind; 3] = [Kind::Shiny, Kind::Api, Kind::Site];
 
     /// Returns the kind of app with this name: `shiny`, `api` or `site`.
     ///
@@ -63,7 +64,8 @@ impl Kind {
         })
     }
 
-    fn name(self) -> &'static str {
+    /// Returns the name of the kind on the command line.
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Shiny => "shiny",
             Kind::Api => "api",

@@ -131,7 +131,9 @@ fn query_server(
         Some(Selector::App(app)) => {
             // A server that does not respond may be the one that serves the app.
             let text = ask(TEXT, "does not report what it serves")?;
-            let text = text.filter(|text| target_of(text) == Some(app.as_os_str()));
+            // The server reports the path that it was given, which may contain symbolic links.
+            let resolved = |path: &OsStr| fs::canonicalize(path).unwrap_or_else(|_| path.into());
+            let text = text.filter(|text| target_of(text).is_some_and(|it| resolved(it) == *app));
             if !is_json || text.is_none() {
                 return Ok(text);
             }

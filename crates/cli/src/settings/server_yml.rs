@@ -1,6 +1,6 @@
 //! Finds and reads the file `_server.yml` of the app to serve.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rookery_settings::escaped;
 use rookery_settings::server_yml::{self, ServerFile};
@@ -11,8 +11,9 @@ use crate::failure::Failure;
 /// The file names that are accepted for `_server.yml`, in any mixture of upper and lower case.
 const NAMES: [&str; 2] = ["_server.yml", "_server.yaml"];
 
-/// Reads the file `_server.yml` of the app. Returns `None` if there is no such file, or if the file
-/// is meant for a server other than Rookery.
+/// Reads the file `_server.yml` of the app, which may be beside the file of the app. Returns `None`
+/// if there is no such file, or if the file is meant for a server other than Rookery. The settings
+/// of a file whose `app:` is another app do not apply, and a note says so.
 ///
 /// # Errors
 /// Fails if the file contains a mistake, or if its `app:` does not exist.
@@ -27,6 +28,16 @@ pub(crate) fn read(target: &Target) -> Result<Option<ServerFile>, Failure> {
     else {
         return Ok(None);
     };
+    if is_file_of_app(target)
+        && std::fs::canonicalize(&file.app).map_or(true, |app| app != target.path)
+    {
+        let note = format!(
+            "`{}` has no effect: its `app:` is not `{}`",
+            path.display(),
+            target.path.file_name().unwrap_or_default().to_string_lossy()
+        );
+        return Ok(Some(ServerFile { app: file.app, given: Vec::new(), notes: vec![note] }));
+    }
     if !file.app.exists() {
         let app = escaped(&file.app.display().to_string());
         return Err(wrong(format!("`app:` names `{app}`, which does not exist.")));
@@ -34,15 +45,17 @@ pub(crate) fn read(target: &Target) -> Result<Option<ServerFile>, Failure> {
     Ok(Some(file))
 }
 
+/// Returns true if the target is the file of an app, and neither a folder nor a `_server.yml`.
+fn is_file_of_app(target: &Target) -> bool {
+    let name = target.path.file_name().unwrap_or_default();
+    !target.path.is_dir() && !NAMES.iter().any(|own| name.eq_ignore_ascii_case(own))
+}
+
 fn file_of(target: &Target) -> Option<PathBuf> {
-    let is_one = |path: &Path| {
-        let name = path.file_name().unwrap_or_default();
-        NAMES.iter().any(|own| name.eq_ignore_ascii_case(own))
-    };
-    if !target.path.is_dir() {
-        return Some(target.path.clone()).filter(|path| is_one(path));
+    if !target.path.is_dir() && !is_file_of_app(target) {
+        return Some(target.path.clone());
     }
-    let entries = std::fs::read_dir(&target.path).ok()?.flatten();
+    let entries = std::fs::read_dir(&target.folder).ok()?.flatten();
     entries
         .map(|entry| entry.path())
         .find(|path| path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(NAMES[0])))
@@ -77,7 +90,28 @@ mod tests {
                 assert_eq!(read(&target).unwrap().is_some(), is_ours, "{text}");
             }
         }
-        assert!(file_of(&target(folder.path().join("app.R"))).is_none());
+    }
+
+    #[test]
+    fn applies_to_the_file_of_the_app_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = std::fs::canonicalize(folder.path()).unwrap();
+        for name in ["a.R", "b.R"] {
+            std::fs::write(folder.join(name), "1").unwrap();
+        }
+        std::fs::write(
+            folder.join("_server.yml"),
+            "engine: rookery\napp: ./a.R\noptions:\n  port: 1\n",
+        )
+        .unwrap();
+        let read = |name: &str| read(&Target::find(&folder.join(name)).unwrap()).unwrap().unwrap();
+        let file = read("a.R");
+        assert_eq!((file.given.len(), file.notes.len()), (1, 0));
+        let file = read("b.R");
+        assert_eq!(file.given.len(), 0);
+        let note =
+            format!("`{}/_server.yml` has no effect: its `app:` is not `b.R`", folder.display());
+        assert_eq!(file.notes, [note]);
     }
 
     #[test]

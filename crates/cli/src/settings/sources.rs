@@ -51,7 +51,10 @@ impl Sources {
         let settings = Settings::combine(own.chain(environment.given).chain(in_file));
         let serve = ServeSettings::of(settings)?;
         let notes = self.options.notes.iter().cloned().chain(environment.notes).chain(of_file);
-        let notes = notes.chain(serve.notes()).collect();
+        let names: Vec<String> =
+            std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
+        let unknown = environment::unknown_variables(&names);
+        let notes = notes.chain(serve.notes()).chain(unknown).collect();
         Ok(LoadedSettings { serve, notes })
     }
 }

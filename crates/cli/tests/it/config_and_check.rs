@@ -43,6 +43,40 @@ fn config_lists_values_and_sources_without_starting_r() {
         assert!(line(name).contains(value) && line(name).ends_with(source), "{name}: {out}");
     }
     assert!(out.contains("R was not started"), "{out}");
+    // A `_server.yml` also applies to the file of the app beside it.
+    let (status, out, printed) = run(&installed, &["config", "app.R"], app.path());
+    assert_eq!((status, printed.as_str()), (Some(0), ""), "{out}");
+    assert!(out.lines().any(|line| line.contains(" 9000 ")), "{out}");
+}
+
+#[test]
+fn an_unusable_temporary_folder_is_named() {
+    let installed = Installed::new();
+    let app = folder(&[("app.R", "1"), ("file", "")]);
+    let file = app.path().join("file");
+    for unusable in [std::path::Path::new("/nowhere/tmp"), &file] {
+        let mut command = Command::new(installed.program());
+        command.args(["serve", ".", "--port=0", "--log=none"]).current_dir(app.path());
+        let (status, _, printed) = installed.run(command.env("TMPDIR", unusable));
+        assert_eq!(status, Some(1), "{printed}");
+        let folder = format!("the temporary folder {} cannot be used", unusable.display());
+        assert!(printed.contains(&folder), "{printed}");
+    }
+}
+
+#[test]
+fn a_mistyped_environment_variable_is_reported_with_the_nearest_name() {
+    let installed = Installed::new();
+    let app = folder(&[("app.R", "1")]);
+    let mut command = Command::new(installed.program());
+    command.args(["check", ".", "--port=0"]).current_dir(app.path());
+    let (status, _, printed) = installed.run(command.env("ROOKERY_MAX_BODYSIZE", "10MB"));
+    assert_eq!(status, Some(0));
+    assert_eq!(
+        printed,
+        "rookery: the environment variable ROOKERY_MAX_BODYSIZE does not belong to a setting and \
+         has no effect. Did you mean ROOKERY_MAX_BODY_SIZE?\n"
+    );
 }
 
 #[test]

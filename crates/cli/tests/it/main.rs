@@ -4,6 +4,7 @@
 
 #[path = "../../../acme/tests/authority/mod.rs"]
 mod authority;
+mod completions;
 mod config_and_check;
 #[cfg(target_os = "linux")]
 mod orphaned_worker;
@@ -13,7 +14,6 @@ mod pebble;
 #[cfg(target_os = "linux")]
 mod pid1;
 mod r_processes;
-mod releases;
 mod reload;
 mod server_yml;
 #[cfg(target_os = "linux")]

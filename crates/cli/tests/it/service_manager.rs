@@ -322,9 +322,10 @@ fn status_finds_servers_by_process_app_and_address() {
     let installed = Installed::new();
     executable(&installed.r(), "#!/bin/bash\necho started >&2\nexec sleep 1000\n");
     let app = folder(&[("my app/app.R", "1"), ("tmp/none", "")]);
+    std::os::unix::fs::symlink("my app", app.path().join("current")).unwrap();
     let socket = app.path().join("admin.sock");
     let mut command = Command::new(installed.program());
-    command.args(["serve", "my app", "--workers", "2", "--port", "0", "--no-log"]);
+    command.args(["serve", "current", "--workers", "2", "--port", "0", "--no-log"]);
     command.arg("--admin").arg(format!("unix:{}", socket.display()));
     command.current_dir(app.path()).env("TMPDIR", app.path().join("tmp"));
     let mut it = Running::start(installed.on_path(&mut command));
@@ -333,9 +334,17 @@ fn status_finds_servers_by_process_app_and_address() {
     let unix = format!("unix:{}", socket.display());
     let pid = pid.as_str();
     let unix = unix.as_str();
-    for words in
-        [&[pid][..], &["my app"], &[], &[unix], &[socket.to_str().unwrap()], &[pid, "--json"]]
-    {
+    let socket_path = socket.to_str().unwrap();
+    for words in [
+        &[pid][..],
+        &["my app"],
+        &["current"],
+        &[],
+        &[unix],
+        &[socket_path],
+        &[pid, "--json"],
+        &["current", "--json"],
+    ] {
         let mut status = rookery();
         status
             .arg("status")
@@ -355,7 +364,7 @@ fn status_finds_servers_by_process_app_and_address() {
         } else {
             format!(", process {pid}, up ")
         };
-        assert!(printed.contains(&names) && printed.contains("/my app"), "{words:?}: {printed}");
+        assert!(printed.contains(&names) && printed.contains("/current"), "{words:?}: {printed}");
         assert!(printed.contains("starting"), "{printed}");
     }
     assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);

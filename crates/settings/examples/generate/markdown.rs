@@ -21,7 +21,8 @@ A setting has the same name everywhere, in a form that depends on the place. For
 
 In `_server.yml`, settings are keys below `options:`. The settings of HTTPS are
 keys below `tls:`, those of ACME below `acme:` within `tls:`, and limits below
-`limits:`. Relative paths are relative to the file.
+`limits:`. Relative paths are relative to the file. The file applies to its
+folder, and to the file of the app beside it that its `app:` names.
 
 If several places set a setting, the first of these is used:
 
@@ -54,6 +55,8 @@ A reload (SIGHUP) reads `_server.yml` again. For each setting, this page says
 whether a change in the file applies to the workers that the reload starts, or
 only after a restart of the server.
 
+An environment variable that begins with `ROOKERY_` and belongs to no setting
+has no effect. A warning names it and the setting with the most similar name.
 Environment variables marked *program* are read by the program `rookery`, and
 workers are started without them.
 ";

@@ -4,7 +4,9 @@
 use std::path::Path;
 
 use rookery_settings::key_value_lines::{self, Lines};
-use rookery_settings::{GivenValue, Section, Settings, expected_form, server_yml, table};
+use rookery_settings::{
+    GivenValue, Section, Settings, environment, expected_form, server_yml, table,
+};
 
 use crate::text::lend;
 use crate::text::path::{path_bytes, path_of};
@@ -98,6 +100,21 @@ pub unsafe extern "C" fn rk_read_setting(name: Bytes, values: Bytes) -> Bytes {
             read_value(&String::from_utf8_lossy(name), &String::from_utf8_lossy(values))
                 .into_bytes(),
         )
+    })
+}
+
+/// Returns a line for each of the environment variables `names`, one a line, that looks like one of
+/// a setting and is none. The result is valid until `rk_text_free`.
+///
+/// # Safety
+/// - The bytes are readable for the length of the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_unknown_variables(names: Bytes) -> Bytes {
+    entry(Bytes::EMPTY, || {
+        // SAFETY: guaranteed by the caller, see `# Safety`.
+        let names = String::from_utf8_lossy(unsafe { names.get() });
+        let names: Vec<String> = names.lines().map(str::to_owned).collect();
+        lend(environment::unknown_variables(&names).join("\n").into_bytes())
     })
 }
 

@@ -1,6 +1,7 @@
 //! Tests of reloads with a changed `_server.yml`, with a shell script in place of R.
 
 mod development;
+mod releases;
 
 use std::process::Command;
 use std::time::{Duration, Instant};

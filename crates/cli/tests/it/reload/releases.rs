@@ -110,7 +110,7 @@ fn a_reload_serves_the_release_to_which_the_link_leads_now() {
     let installed = Installed::new();
     // The path of the app contains the link, or it is relative to a folder to which the shell has
     // gone by the link.
-    for (path, at) in [("current", "."), (".", "current")] {
+    for (path, at) in [("current", "."), ("current/app.R", "."), (".", "current")] {
         let releases = Releases::of_app();
         let words = ["serve", path, "--port=0"];
         let mut it = start(&installed, &words, &releases.root.join(at));
