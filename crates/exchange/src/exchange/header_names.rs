@@ -13,8 +13,8 @@ pub struct HeaderLine<'a> {
     /// The name of the request header in lower case.
     pub name: &'a [u8],
     /// The name of the request header in CGI form: `HTTP_` and the name in upper case with `_` for
-    /// `-` (RFC 3875, 4.1.18). Empty if the name contains a `_`, because `x_user` and `x-user` would
-    /// have the same CGI name.
+    /// `-` (RFC 3875, 4.1.18). Empty if the name contains a `_`, because `x_user` and `x-user`
+    /// would have the same CGI name.
     pub cgi: &'a [u8],
     /// The value of the request header. The values of several lines with the same name are joined
     /// with `,` (RFC 9110, 5.2), those of `Cookie` with `; ` (RFC 6265, 5.4).

@@ -23,6 +23,7 @@ use crate::http::response::page_script;
 use crate::http::response::response_body::{ResponseBody, compress_body};
 use crate::http::response::static_file::{self, StaticOutcome};
 use crate::http::response::stream::head::respond_streamed;
+use crate::net::addresses::ConnectionAddresses;
 use crate::rejection::Rejection;
 use crate::websocket::handshake;
 
@@ -227,7 +228,9 @@ fn begin_exchange(context: &RequestContext, head: &Parts, is_upgrade: bool) -> B
     let connection = &context.connection;
     let mut exchange =
         context.shared().dispatch.begin(context.id, connection.listener, connection.key.get());
-    head::fill(&mut exchange, head, connection.ends.get(), is_upgrade);
+    let keeps_identity = connection.is_proxy() || connection.config.keeps_identity_headers;
+    let ends = ConnectionAddresses { remote: context.client(), ..connection.ends.get() };
+    head::fill(&mut exchange, head, ends, is_upgrade, keeps_identity);
     context.apply_trace(&mut exchange, head);
     exchange.set_logged(context.is_logged() || connection.config.sends_timing);
     if connection.has_tls() || !connection.config.proxies.is_empty() {

@@ -195,12 +195,14 @@ pub(crate) fn has_token(list: &[u8], token: &[u8]) -> bool {
     list.split(|byte| *byte == b',').any(|item| item.trim_ascii().eq_ignore_ascii_case(token))
 }
 
-/// Copies the head of a request into its exchange, which the application reads.
+/// Copies the head of a request into its exchange, which the application reads. Leaves out the
+/// client's identity headers unless `keeps_identity` is true.
 pub(crate) fn fill(
     exchange: &mut Exchange,
     head: &Parts,
     ends: ConnectionAddresses,
     is_upgrade: bool,
+    keeps_identity: bool,
 ) {
     let version =
         if head.version == http::Version::HTTP_10 { Version::Http10 } else { Version::Http11 };
@@ -214,14 +216,33 @@ pub(crate) fn fill(
         exchange.set_request_line(method, target.as_bytes(), version);
     }
     for (name, value) in &head.headers {
-        // No standard defines this header, but CGI programs take it for a proxy's address
-        // (httpoxy).
-        if name == "proxy" {
-            continue;
+        let name = name.as_str().as_bytes();
+        if !is_removed(name, keeps_identity) {
+            exchange.push_header(name, value.as_bytes());
         }
-        exchange.push_header(name.as_str().as_bytes(), value.as_bytes());
     }
     exchange.end_head(ends.remote, ends.local, is_upgrade);
+}
+
+/// Returns true if the application does not see the header with this lower-case name.
+fn is_removed(name: &[u8], keeps_identity: bool) -> bool {
+    // Most names have none of these lengths.
+    match name.len() {
+        // No standard defines this header, but CGI programs take it for a proxy's address
+        // (httpoxy).
+        5 => name == b"proxy",
+        // Shiny takes the user and the groups of a session, and the proof that a request comes from
+        // the front end that authenticates users, from these headers.
+        19 => !keeps_identity && is_spelling(name, b"shiny-shared-secret"),
+        24 => !keeps_identity && is_spelling(name, b"shiny-server-credentials"),
+        _ => false,
+    }
+}
+
+/// Returns true if two names are equal when `_` and `-` count as the same character, as in the CGI
+/// names of headers.
+fn is_spelling(name: &[u8], of: &[u8]) -> bool {
+    name.iter().zip(of).all(|(a, b)| a == b || (*a == b'_' && *b == b'-'))
 }
 
 /// Returns true if the client used HTTPS. If `is_trusted` is true, the peer is a trusted proxy, and
@@ -282,6 +303,28 @@ mod tests {
         ] {
             assert_eq!(used_https(&headers(values), is_own, is_trusted), expected, "{values:?}");
         }
+    }
+
+    #[test]
+    fn removes_identity_headers_in_all_spellings() {
+        for (name, is_identity) in [
+            ("shiny-server-credentials", true),
+            ("shiny_server_credentials", true),
+            ("shiny-server_credentials", true),
+            ("shiny-shared-secret", true),
+            ("shiny_shared-secret", true),
+            ("shiny_shared_secret", true),
+            ("shiny-shared-secrets", false),
+            ("shiny-shared.secret", false),
+            ("shiny-server-credential", false),
+            ("x-shiny-server-credentials", false),
+            ("sec-websocket-protocol", false),
+            ("if-unmodified-since", false),
+        ] {
+            assert_eq!(is_removed(name.as_bytes(), false), is_identity, "{name}");
+            assert!(!is_removed(name.as_bytes(), true), "{name}");
+        }
+        assert!(is_removed(b"proxy", true) && is_removed(b"proxy", false));
     }
 
     #[test]

@@ -176,7 +176,8 @@ fn every_rejection_reaches_its_requests_hook_once() {
                 site(settings(&["localhost", "other"]))
             } else {
                 ListenerConfig {
-                    proxy_protocol: rejection == Rejection::Proxy,
+                    proxy_protocol: (rejection == Rejection::Proxy)
+                        .then(rookery_server::TrustedProxies::default),
                     origins: Some(rookery_server::OriginPolicy::SameHost),
                     redirect: (rejection == Rejection::Elsewhere).then(|| {
                         let tls = site(settings(&["localhost"])).tls.unwrap();
