@@ -43,6 +43,7 @@ ELSEWHERE = {
     # They change what open pages and browsers get.
     ("dev", "command line"): "crates/cli/tests/it/reload/development.rs",
     ("dev_anywhere", "command line"): "crates/cli/src/serve/development.rs",
+    ("dev_hosts", "command line"): "crates/cli/tests/it/reload/development.rs",
     ("editor", "command line"): "tests/browser/development/pages.test.mjs",
     ("editor", "environment"): "crates/cli/tests/it/reload/development.rs",
     # A program in the browser's place is given the address.

@@ -45,6 +45,11 @@ pub struct ListenerConfig {
     /// [`proxies`](Self::proxies) are passed on, because Shiny takes the user of a session from
     /// them.
     pub keeps_identity_headers: bool,
+    /// The host names that requests may be for, in addition to `localhost` and IP addresses. An
+    /// element `*.example.org` stands for every name below `example.org`. `None` allows all names.
+    /// Without names, a web page of any site whose name resolves to this server's address (DNS
+    /// rebinding) can read what a browser behind the same firewall can.
+    pub hosts: Option<Arc<[String]>>,
     /// The origins of web pages that may open WebSockets. Pages of other origins get a 403
     /// response, and the application is not called. `None` allows all origins.
     pub origins: Option<OriginPolicy>,

@@ -132,6 +132,7 @@ unsafe fn listener_config(setup: &RawSetup) -> Option<ListenerConfig> {
         keeps_identity_headers: setup.keeps_identity_headers != 0,
         origins: (setup.checks_origins != 0).then_some(policy),
         redirect: None,
+        hosts: None,
         page_script: None,
         session_cookie: None,
         notice: Notice(crate::write_log_line),

@@ -197,6 +197,7 @@ fn check_request(
 ) -> Result<(), Rejection> {
     context.begin_log(head);
     head::check(head, has_body)?;
+    head::check_host_name(&head.headers, context.connection.config.hosts.as_deref())?;
     if let Some(cookie) = context.connection.config.session_cookie.as_deref() {
         let needs_cookie = cookie.remove_from(&mut head.headers);
         context.needs_session_cookie = needs_cookie;

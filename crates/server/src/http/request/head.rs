@@ -1,7 +1,7 @@
 //! Validates the heads of requests, and copies each head into an exchange (the object that contains
 //! a request and its response).
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use http::header::{HOST, TRANSFER_ENCODING};
 use http::request::Parts;
@@ -159,6 +159,41 @@ pub(crate) fn names_host(headers: &HeaderMap) -> bool {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let name = host.split(':').next().unwrap_or_default();
     !name.is_empty() && !name.starts_with('[') && name.parse::<Ipv4Addr>().is_err()
+}
+
+/// Returns true if a valid Host header contains `localhost` or a name below it, an IP address, or
+/// one of `names`. In an attack by DNS rebinding, the header contains a name of the attacker. A
+/// request without the header is not from a browser.
+fn names_this_server(headers: &HeaderMap, names: &[String]) -> bool {
+    let Some(host) = headers.get(HOST) else { return true };
+    let Ok(host) = host.to_str() else { return false };
+    if let Some((address, _)) = host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        return address.parse::<Ipv6Addr>().is_ok();
+    }
+    let name = host.split(':').next().unwrap_or_default();
+    let name = name.strip_suffix('.').unwrap_or(name).as_bytes();
+    let is = |pattern: &str| match pattern.strip_prefix('*') {
+        Some(end) => {
+            name.len() > end.len()
+                && name[name.len() - end.len()..].eq_ignore_ascii_case(end.as_bytes())
+        }
+        None => name.eq_ignore_ascii_case(pattern.as_bytes()),
+    };
+    is("localhost")
+        || is("*.localhost")
+        || std::str::from_utf8(name).is_ok_and(|name| name.parse::<Ipv4Addr>().is_ok())
+        || names.iter().any(|name| is(name))
+}
+
+/// Rejects a request for a host name that is not among `names`, the names of the server.
+pub(crate) fn check_host_name(
+    headers: &HeaderMap,
+    names: Option<&[String]>,
+) -> Result<(), Rejection> {
+    match names {
+        Some(names) if !names_this_server(headers, names) => Err(Rejection::ForeignHost),
+        _ => Ok(()),
+    }
 }
 
 /// Returns true if a byte may occur in a Host header: `unreserved`, `sub-delims`, and the `%` of
@@ -343,6 +378,40 @@ mod tests {
             assert_eq!(names_host(&headers), expected, "{host}");
         }
         assert!(!names_host(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn only_names_of_the_server_are_accepted() {
+        let names = ["box".to_owned(), "*.tunnel.example".to_owned()];
+        for (host, expected) in [
+            ("localhost", true),
+            ("LocalHost:8000", true),
+            ("localhost.", true),
+            ("app.localhost", true),
+            ("127.0.0.1:8000", true),
+            ("192.0.2.1", true),
+            ("[::1]:8000", true),
+            ("box:8000", true),
+            ("BOX", true),
+            ("a.tunnel.example", true),
+            ("tunnel.example", false),
+            (".tunnel.example", false),
+            ("evil.example", false),
+            ("box.evil.example", false),
+            ("localhost.evil.example", false),
+            ("127.0.0.1.evil.example", false),
+            ("notlocalhost", false),
+            ("evil-box", false),
+            ("[evil.example]", false),
+            ("", false),
+            (":8000", false),
+        ] {
+            let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static(host))]);
+            let checked = check_host_name(&headers, Some(&names));
+            assert_eq!(checked.is_ok(), expected, "{host}");
+            assert_eq!(check_host_name(&headers, None), Ok(()));
+        }
+        assert_eq!(check_host_name(&HeaderMap::new(), Some(&names)), Ok(()));
     }
 
     #[test]
