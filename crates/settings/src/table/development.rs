@@ -44,9 +44,9 @@ pub(super) static ROWS: [Setting; 9] = [
                     another site cannot read the app under a name that resolves to this machine \
                     (DNS rebinding). `localhost`, names below it, IP addresses and the names of \
                     `domain` are always accepted, and the machine's own name if other machines can \
-                    reach the app. `*.example.org` stands for all names below `example.org`. Needed \
-                    for example for a tunnel. A Unix socket and a hosted development environment \
-                    accept all names.",
+                    reach the app. `*.example.org` stands for all names below `example.org`. A \
+                    tunnel, for example, needs this setting. Over a Unix socket and in a hosted \
+                    development environment, all names are accepted.",
         stability: Stability::Experimental,
         ..DEVELOPMENT
     },
