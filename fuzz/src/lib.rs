@@ -4,6 +4,7 @@
 pub mod acme;
 pub mod arena;
 pub mod error;
+pub mod forwarding_headers;
 pub mod http2_frames;
 pub mod masking;
 pub mod page_script;

@@ -351,6 +351,7 @@ Server <- R6::R6Class(
       spool <- spool_dir()
       proxies <- trusted_proxies()
       proxy_header <- has_proxy_header()
+      proxy_senders <- proxy_senders(proxy_header, proxies)
       tls <- if (inherits_socket) tls_of_supervisor(tls) else tls_open(tls)
       warn_unknown_variables()
       apply_limits(limits)
@@ -373,7 +374,7 @@ Server <- R6::R6Class(
         list(private$appWrapper$wsProtocols, private$appWrapper$wsCompression),
         private$appWrapper$wsOrigins, tells_id,
         as.integer(inherits_socket), inherits_socket && keeps_clients(),
-        setting_of("server_timing")$value
+        setting_of("server_timing")$value, keeps_identity_headers(), proxy_senders
       ))
       if (is.character(bound)) {
         if (!quiet) {

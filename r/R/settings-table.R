@@ -24,14 +24,28 @@ setting_table <- rbind.data.frame(
     default = "none", is_literal = FALSE,
     wanted = "addresses such as 192.0.2.1, networks such as 10.0.0.0/8, or unix",
     help = "Addresses of reverse proxies whose forwarding headers are trusted",
-    paragraph = "Set this if a reverse proxy such as nginx forwards requests to the server. The value is a list of IP addresses, of networks such as `10.0.0.0/8`, or of `unix`, which means all connections over a Unix socket. In requests from these proxies, `X-Forwarded-Proto` decides whether the client used HTTPS, and `X-Request-Id` sets the request's id. In requests from all other clients, the server ignores both headers. If the proxies announce their clients by the PROXY protocol (see `proxy_protocol`), all other clients are refused."
+    paragraph = "Set this if a reverse proxy such as nginx forwards requests to the server. The value is a list of IP addresses, of networks such as `10.0.0.0/8`, or of `unix`, which means all connections over a Unix socket. In requests from these proxies, `X-Forwarded-For` (or, without it, `Forwarded`) names the client, `X-Forwarded-Proto` decides whether the client used HTTPS, `X-Request-Id` sets the request's id, and `Shiny-Server-Credentials` reaches the app. In requests from all other clients, the server ignores the first four headers and removes the last. The client's address is the last one in `X-Forwarded-For` that is not itself a trusted proxy; `REMOTE_ADDR`, the access log and traces contain it. The proxies must replace or extend the headers that their own clients send. `max_connections_per_ip` does not apply to them."
+  ),
+  list(
+    name = "keep_identity_headers", former = "", argument = "", is_option = TRUE, is_limit = FALSE, stability = "stable",
+    default = "off", is_literal = TRUE,
+    wanted = "yes or no",
+    help = "Pass on the identity headers of clients that are no trusted proxies",
+    paragraph = "Shiny takes the user and the groups of a session from the header `Shiny-Server-Credentials`, and a front end such as Shiny Server proves itself by `Shiny-Shared-Secret`. The server removes both, however they are spelled, from the requests of clients that are not in `trusted_proxies`, because any client can send them. A server that such a front end starts needs that setting or this one. It applies only to servers that `startServer()` or `runServer()` starts, as `shiny::runApp()` does, and not to `serve()` or the program."
   ),
   list(
     name = "proxy_protocol", former = "", argument = "", is_option = TRUE, is_limit = FALSE, stability = "stable",
     default = "off", is_literal = TRUE,
     wanted = "yes or no",
     help = "Expect a PROXY protocol header on each connection",
-    paragraph = "Set this if a TCP load balancer such as HAProxy sends a PROXY protocol header (version 1 or 2) at the start of each connection. The server takes the client's address from this header for `REMOTE_ADDR` and the access log. Connections without the header are closed. Also set `trusted_proxies`, because otherwise anyone who can connect directly can claim any client address."
+    paragraph = "Set this if a TCP load balancer such as HAProxy sends a PROXY protocol header (version 1 or 2) at the start of each connection. The server takes the client's address from this header for `REMOTE_ADDR` and the access log. Connections without the header are closed. Also set `proxy_protocol_from`, because otherwise anyone who can connect directly can claim any client address."
+  ),
+  list(
+    name = "proxy_protocol_from", former = "", argument = "", is_option = TRUE, is_limit = FALSE, stability = "stable",
+    default = "none", is_literal = FALSE,
+    wanted = "addresses such as 192.0.2.1, networks such as 10.0.0.0/8, or unix",
+    help = "Addresses of load balancers that may send a PROXY protocol header",
+    paragraph = "The value has the form of `trusted_proxies`. Connections from all other addresses are closed. Without this setting, any client may send the header. A load balancer that only passes on what its clients send must not be in `trusted_proxies`, because each client could then forge the forwarding headers. If a trusted proxy is in front of the load balancer, list the proxy in `trusted_proxies`: its address is the one in the PROXY header."
   ),
   list(
     name = "tls", former = "", argument = "serve(tls)", is_option = FALSE, is_limit = FALSE, stability = "stable",

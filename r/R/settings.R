@@ -31,6 +31,7 @@ setting_names <- settings_of_options()$name
 #'       "contains the error message, as with httpuv."
 #'     ),
 #'     trusted_proxies = "The environment variable lists proxies with commas between them.",
+#'     proxy_protocol_from = "The environment variable lists them with commas between them.",
 #'     proxy_protocol = "See [tls_config()].",
 #'     ws_origins = paste(
 #'       "This setting applies to an app without `wsOrigins`, see [startServer()].",
@@ -310,6 +311,8 @@ default_setting <- function(name) {
     proxy_protocol = FALSE,
     ws_compression = FALSE,
     trusted_proxies = character(),
+    proxy_protocol_from = character(),
+    keep_identity_headers = FALSE,
     reconnect = "app",
     NULL
   )

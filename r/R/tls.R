@@ -27,20 +27,28 @@
 #' certificate while the server runs.
 #'
 #' @section Behind a proxy:
-#' A reverse proxy that terminates TLS tells the server in the header
-#' `X-Forwarded-Proto` whether the client used HTTPS. The server uses this
-#' header only if it comes from a proxy that the option
-#' `rookery.trusted_proxies` lists when the server is started. The option
-#' contains addresses (`"192.0.2.1"`), networks (`"10.0.0.0/8"`), or `"unix"`
-#' for all connections to a Unix socket. By default, no proxy is trusted.
+#' A reverse proxy that terminates TLS says in the header `X-Forwarded-Proto`
+#' whether the client used HTTPS, and in `X-Forwarded-For` or `Forwarded` which
+#' address the client has. The server uses these headers only if they come from
+#' a proxy that the option `rookery.trusted_proxies` lists when the server is
+#' started. The option contains addresses (`"192.0.2.1"`), networks
+#' (`"10.0.0.0/8"`), or `"unix"` for all connections to a Unix socket. By
+#' default, no proxy is trusted. `REMOTE_ADDR` is the last address in
+#' `X-Forwarded-For` that is not itself a trusted proxy.
+#'
+#' The headers `Shiny-Server-Credentials` and `Shiny-Shared-Secret`, from which
+#' Shiny takes the user of a session, are removed from the requests of clients
+#' that are not trusted proxies. With
+#' `options(rookery.keep_identity_headers = TRUE)`, servers that [startServer()]
+#' and [runServer()] start pass them on from all clients.
 #'
 #' A proxy that forwards connections without reading them, such as HAProxy or a
 #' cloud load balancer, can send the client's address by the PROXY protocol.
 #' With `options(rookery.proxy_protocol = TRUE)` when the server is started,
 #' each connection must begin with a header of that protocol, version 1 or 2,
-#' and `REMOTE_ADDR` is the client's address. List the proxies in
-#' `rookery.trusted_proxies` as well. Otherwise any client that can reach the
-#' server can claim any address.
+#' and `REMOTE_ADDR` is the client's address. List the load balancers in
+#' `rookery.proxy_protocol_from` as well. Otherwise any client that can reach
+#' the server can claim any address.
 #'
 #' @param cert The certificate chain in PEM: the path of a file, or the text
 #'   itself. The server's own certificate comes first, followed by the
@@ -387,7 +395,7 @@ format_fingerprint <- function(text) {
   paste(substring(ascii_upper(text), seq(1, nchar(text), 2), seq(2, nchar(text), 2)), collapse = ":")
 }
 
-# Returns the proxies whose X-Forwarded-Proto and X-Request-Id are used.
+# Returns the proxies whose forwarding headers are used.
 trusted_proxies <- function() {
   setting_of("trusted_proxies")$value
 }
@@ -395,6 +403,28 @@ trusted_proxies <- function() {
 # Returns whether connections begin with a PROXY protocol header, as set when a server is started.
 has_proxy_header <- function() {
   setting_of("proxy_protocol")$value
+}
+
+# Returns the load balancers that may send a PROXY protocol header; none if anyone may. Any client
+# that may send it can claim the address of a trusted proxy.
+proxy_senders <- function(has_header, trusted) {
+  senders <- setting_of("proxy_protocol_from")$value
+  if (has_header && length(trusted) > 0 && length(senders) == 0) {
+    abort(
+      paste(
+        "`proxy_protocol` and `trusted_proxies` need `proxy_protocol_from`, the load balancers that",
+        "may send a PROXY header: otherwise any client can claim the address of a trusted proxy."
+      ),
+      "rookery_bad_setting", argument = "proxy_protocol_from"
+    )
+  }
+  senders
+}
+
+# Returns whether the app also gets the identity headers of clients that are no trusted proxies.
+# serve() and the program never pass them on.
+keeps_identity_headers <- function() {
+  is.null(.globals$settings) && setting_of("keep_identity_headers")$value
 }
 
 # Returns the TLS configuration of serve() for the server on serve()'s own port or socket. The app's

@@ -12,11 +12,11 @@ static const char** strings_of(SEXP strings) {
 }
 
 // Converts a configuration from R: list(site, app, settings, spool, tls, proxies, has_proxy_header,
-// websocket_rules, origins, sends_id, inherits, is_sticky,
-// sends_timing), with the `settings` of app_set(). The
-// result is valid until .Call() returns.
+// websocket_rules, origins, sends_id, inherits, is_sticky, sends_timing, keeps_identity,
+// proxy_senders), with the `settings` of app_set(). The result is valid until .Call() returns.
 static struct rk_setup setup_of(SEXP setup) {
     SEXP proxies = VECTOR_ELT(setup, 5);
+    SEXP proxy_senders = VECTOR_ELT(setup, 14);
     SEXP origins = VECTOR_ELT(setup, 8);
     SEXP tls = VECTOR_ELT(setup, 4);
     return (struct rk_setup){
@@ -34,6 +34,9 @@ static struct rk_setup setup_of(SEXP setup) {
         .inherits = Rf_asInteger(VECTOR_ELT(setup, 10)),
         .is_sticky = Rf_asLogical(VECTOR_ELT(setup, 11)) == TRUE,
         .sends_timing = Rf_asLogical(VECTOR_ELT(setup, 12)) == TRUE,
+        .keeps_identity_headers = Rf_asLogical(VECTOR_ELT(setup, 13)) == TRUE,
+        .proxy_senders = strings_of(proxy_senders),
+        .proxy_sender_count = (size_t)XLENGTH(proxy_senders),
     };
 }
 

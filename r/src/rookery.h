@@ -79,7 +79,7 @@ struct rk_setup {
     const void* site;
     const char* spool;         // the folder for bodies that are not kept in memory
     const void* tls;           // from rk_tls_new(); NULL: plaintext HTTP
-    const char* const* proxies;  // trusted proxies, whose X-Forwarded-Proto is used
+    const char* const* proxies;  // trusted proxies, whose forwarding headers are used
     size_t proxy_count;
     int32_t calls_on_headers;
     int32_t has_proxy_header;  // each connection begins with a PROXY protocol header
@@ -91,6 +91,9 @@ struct rk_setup {
     int32_t inherits;   // enum rk_inherits: an inherited socket to use instead of the address
     int32_t is_sticky;  // for the supervisor: the app needs session affinity
     int32_t sends_timing;
+    int32_t keeps_identity_headers;  // also from clients that are no trusted proxies
+    const char* const* proxy_senders;  // who may send a PROXY protocol header; empty: anyone
+    size_t proxy_sender_count;
 };
 
 // The Rust side (src/rust) asserts the same layout.
@@ -105,7 +108,7 @@ _Static_assert(sizeof(struct rk_event) == 224 && offsetof(struct rk_event, id) =
                        offsetof(struct rk_event, data) == 176 &&
                    offsetof(struct rk_event, is_https) == 192,
                "rk_event");
-_Static_assert(sizeof(struct rk_setup) == 88 && offsetof(struct rk_setup, calls_on_headers) == 40,
+_Static_assert(sizeof(struct rk_setup) == 112 && offsetof(struct rk_setup, calls_on_headers) == 40,
     "rk_setup");
 #endif
 

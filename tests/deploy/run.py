@@ -221,7 +221,7 @@ def check_through(front, server, process, who):
 
 
 def haproxy(folder):
-    server, front = Server(folder, "--proxy-protocol", "--trusted-proxies", "127.0.0.1"), free_port()
+    server, front = Server(folder, "--proxy-protocol", "--proxy-protocol-from", "127.0.0.1"), free_port()
     file = Path(folder) / "haproxy.cfg"
     file.write_text(
         shipped(
@@ -244,7 +244,7 @@ def nginx(folder):
     with server.run() as process:
         until("workers are ready", server.is_ready)
         with running(["nginx", "-p", folder, "-c", file, "-g", "daemon off; error_log stderr;"]):
-            check_through(front, server, process, f"127.0.0.1 {CLIENT} http app.example.org")
+            check_through(front, server, process, f"{CLIENT} {CLIENT} http app.example.org")
 
 
 def systemd(folder):

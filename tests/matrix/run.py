@@ -36,11 +36,14 @@ from table import ROWS
 ELSEWHERE = {
     # A key that has a password is not handed to another process; the app is served in the R process that has it.
     ("tls_password", "R"): "r/tests/testthat/test-tls.R",
+    # serve() and the program never pass the headers on.
+    ("keep_identity_headers", "option of R"): "r/tests/testthat/test-identity-headers.R",
     # Its effect is on a terminal.
     ("interactive", "command line"): "tests/matrix/terminal.py",
     # They change what open pages and browsers get.
     ("dev", "command line"): "crates/cli/tests/it/reload/development.rs",
     ("dev_anywhere", "command line"): "crates/cli/src/serve/development.rs",
+    ("dev_hosts", "command line"): "crates/cli/tests/it/reload/development.rs",
     ("editor", "command line"): "tests/browser/development/pages.test.mjs",
     ("editor", "environment"): "crates/cli/tests/it/reload/development.rs",
     # A program in the browser's place is given the address.

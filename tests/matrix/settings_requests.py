@@ -12,16 +12,17 @@ from websocket import WebSocket
 
 
 @case("trusted_proxies")
-def trusted_proxies_may_say_that_a_client_came_by_https(place):
+def trusted_proxies_may_say_who_the_client_is_and_that_it_came_by_https(place):
     for settings, scheme in (({}, "http"), ({"trusted_proxies": ["127.0.0.1"]}, "https")):
         with started(place, settings) as server:
-            seen = server.get("/seen", headers={"X-Forwarded-Proto": "https"}).text
+            seen = server.get("/seen", headers={"X-Forwarded-Proto": "https", "X-Forwarded-For": "192.0.2.7"}).text
             check(f"rook.url_scheme={scheme}" in seen, seen)
+            equal("REMOTE_ADDR=192.0.2.7" in seen, scheme == "https", seen)
 
 
-@case("proxy_protocol")
+@case("proxy_protocol", "proxy_protocol_from")
 def proxy_protocol_names_the_client(place):
-    with started(place, {"proxy_protocol": True, "trusted_proxies": ["127.0.0.1"]}, start=False) as server:
+    with started(place, {"proxy_protocol": True, "proxy_protocol_from": ["127.0.0.1"]}, start=False) as server:
         head = "PROXY TCP4 192.0.2.7 127.0.0.1 40000 80\r\nGET /seen HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
         until("it serves", lambda: "REMOTE_ADDR=192.0.2.7" in server.raw(head))
 

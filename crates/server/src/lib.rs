@@ -45,6 +45,8 @@ pub use config::{Config, LimitKind, Limits, NamedLimit, Shares};
 #[doc(hidden)]
 pub use http::http2::frames_for_fuzzer;
 pub use http::listener_config::{ListenerConfig, Notice, Redirect};
+#[doc(hidden)]
+pub use http::request::client_address::{forwarded, x_forwarded_for};
 pub use http::request::session_cookie;
 pub use http::request::spool_folder::SpoolFolder;
 pub use http::response::compress;

@@ -65,6 +65,10 @@ rejections! {
         MessageTimeout,
         /// The client of a WebSocket has not responded to pings. The WebSocket is dropped.
         Silent,
+        /// The request is for a host name that is not among the names of the server
+        /// ([`ListenerConfig::hosts`](crate::ListenerConfig::hosts)), as in an attack by DNS
+        /// rebinding. Status 403.
+        ForeignHost,
         /// The page that wants to open a WebSocket has an origin that is not allowed (RFC 6455,
         /// 10.2). Status 403.
         Origin,
@@ -131,7 +135,7 @@ impl Rejection {
             | Rejection::Proxy
             | Rejection::Http2
             | Rejection::TlsOnPlain => 400,
-            Rejection::Origin => 403,
+            Rejection::Origin | Rejection::ForeignHost => 403,
             Rejection::HeadTimeout
             | Rejection::BodyTimeout
             | Rejection::MessageTimeout
@@ -228,6 +232,10 @@ impl Rejection {
                 "421 Misdirected Request: this server has no certificate for this host\n"
             }
             Rejection::PlainOnTls => "400 Bad Request: this port speaks HTTPS\n",
+            Rejection::ForeignHost => {
+                "403 Forbidden: `rookery dev` does not serve this host name: use localhost or an IP \
+                 address, or allow the name with `--dev-hosts`\n"
+            }
             Rejection::Origin => {
                 "403 Forbidden: pages of this origin may not open a WebSocket here\n"
             }
@@ -302,6 +310,7 @@ impl fmt::Display for Rejection {
             Rejection::Overload => "the memory budget for clients is used up",
             Rejection::MessageTimeout => "a WebSocket message was received too slowly",
             Rejection::Silent => "the client of a WebSocket did not respond to pings",
+            Rejection::ForeignHost => "the request is for a host name that is not the server's",
             Rejection::Origin => "the origin of the page may not open a WebSocket",
             Rejection::Unread => "the client of a WebSocket does not read its messages",
             Rejection::TooManyConnections => "there are too many connections",

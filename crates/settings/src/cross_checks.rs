@@ -45,6 +45,7 @@ impl Settings {
                 "tls_key" => one_key_for_each_certificate(self, given),
                 "domain" => clients_need_another_port(self, given),
                 "redirect_from" => redirects_need_a_port(self, given),
+                "trusted_proxies" => proxies_need_senders(self, given),
                 "min_ready" => no_more_ready_than_workers(self, given),
                 name if name.starts_with("share_") => shares_are_a_whole(self),
                 _ => Ok(()),
@@ -90,6 +91,24 @@ fn redirects_need_a_port(settings: &Settings, redirect: &GivenValue) -> Result<(
     Err(format!(
         "{} cannot be used with a Unix socket: leave it out, or use a port.",
         redirect.name()
+    ))
+}
+
+/// Any client that may send a PROXY header can claim the address of a trusted proxy.
+fn proxies_need_senders(settings: &Settings, proxies: &GivenValue) -> Result<(), String> {
+    let is_any = |name| settings.list(name).is_empty();
+    if !settings.flag("proxy_protocol")
+        || is_any("trusted_proxies")
+        || !is_any("proxy_protocol_from")
+    {
+        return Ok(());
+    }
+    Err(format!(
+        "{} and {} need {}, the load balancers that may send a PROXY header: otherwise any client \
+         can claim the address of a trusted proxy.",
+        proxies.source.show(table::row("proxy_protocol")),
+        proxies.name(),
+        proxies.source.show(table::row("proxy_protocol_from")),
     ))
 }
 
@@ -173,6 +192,25 @@ mod tests {
                 "`--min-ready` must be at most the number of workers, 2, not `3`.",
             ),
             (&[("workers", "auto"), ("min_ready", "3")], "fine"),
+            (
+                &[("proxy_protocol", "on"), ("trusted_proxies", "unix")],
+                "`--proxy-protocol` and `--trusted-proxies` need `--proxy-protocol-from`, the load \
+                 balancers that may send a PROXY header: otherwise any client can claim the \
+                 address of a trusted proxy.",
+            ),
+            (
+                &[
+                    ("proxy_protocol", "on"),
+                    ("trusted_proxies", "unix"),
+                    ("proxy_protocol_from", "::1"),
+                ],
+                "fine",
+            ),
+            (&[("proxy_protocol", "off"), ("trusted_proxies", "unix")], "fine"),
+            (
+                &[("proxy_protocol_from", "::1")],
+                "`--proxy-protocol-from` needs `--proxy-protocol`.",
+            ),
             (
                 &[("share_replies", "50"), ("share_queues", "50")],
                 "The shares of `max_client_memory` add up to 160 %: together they must be at most \

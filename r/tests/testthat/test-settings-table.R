@@ -65,7 +65,7 @@ test_that("defaults of arguments match the table", {
 test_that("options match the table", {
   expect_setequal(rookery:::setting_names, c(
     "error_detail", "request_id_header", "server_timing", "interrupt_requests", "spool_dir", "trusted_proxies",
-    "proxy_protocol", "ws_origins",
+    "proxy_protocol", "proxy_protocol_from", "keep_identity_headers", "ws_origins",
     "ws_compression", "reconnect"
   ))
   expect_setequal(table$name[table$is_option & table$is_limit], table$name[table$is_limit])

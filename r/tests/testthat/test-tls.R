@@ -333,6 +333,32 @@ test_that("a key is decrypted with its password", {
   expect_equal(fetch_here(secure_url(server), cainfo = pair$cert)$text, "https")
 })
 
+test_that("X-Forwarded-For of a trusted proxy names the client", {
+  app <- function(req) ok(paste(req$REMOTE_ADDR, req$REMOTE_PORT))
+  client <- function(...) {
+    withr::local_options(...)
+    server <- local_server(app)
+    fetch_here(
+      paste0("http://127.0.0.1:", server$getPort()),
+      httpheader = c("X-Forwarded-For: 9.9.9.9, 192.0.2.7", "Forwarded: for=9.9.9.9")
+    )$text
+  }
+  expect_match(client(list()), "^127.0.0.1 ")
+  expect_equal(client(list(rookery.trusted_proxies = "127.0.0.1")), "192.0.2.7 0")
+})
+
+test_that("trusted proxies behind the PROXY protocol need a list of load balancers", {
+  withr::local_options(rookery.proxy_protocol = TRUE, rookery.trusted_proxies = "192.0.2.7")
+  app <- function(req) ok(req$REMOTE_ADDR)
+  expect_error(
+    startServer("127.0.0.1", 0, app), "need `proxy_protocol_from`", class = "rookery_bad_setting"
+  )
+  withr::local_options(rookery.proxy_protocol_from = "127.0.0.1")
+  client <- local_client(local_server(app))
+  send(client, "PROXY TCP4 192.0.2.7 127.0.0.1 4000 80\r\n")
+  expect_equal(rawToChar(get(client, headers = "X-Forwarded-For: 203.0.113.5")$body), "203.0.113.5")
+})
+
 test_that("forwarding headers of a trusted proxy are used", {
   app <- function(req) list(status = 200L, headers = list(), body = req$rook.url_scheme)
   scheme <- function() {

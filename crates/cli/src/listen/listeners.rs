@@ -56,7 +56,7 @@ impl Listeners {
         let domains = settings.0.list("domain");
         let domain = domains.first().map(String::as_str);
         // A proxy in front of one port is also in front of the other.
-        let (proxies, proxy_protocol) = (site.proxies.clone(), site.proxy_protocol);
+        let (proxies, proxy_protocol) = (site.proxies.clone(), site.proxy_protocol.clone());
         let opened = site.tls.clone();
         let mut addresses = Vec::new();
         let mut ip_addresses = Vec::new();

@@ -1,6 +1,8 @@
 //! Serving an app that is being developed (`rookery dev`): which addresses are allowed, how files
 //! are watched, and which messages the open pages get.
 
+#[cfg(unix)]
+use std::ffi::CStr;
 use std::sync::Arc;
 
 use rookery_development::{Change, FileWatcher, LiveReload, development_application};
@@ -33,6 +35,8 @@ const HOSTED: [&str; 7] = [
 pub(crate) struct Development {
     pub(crate) live: Arc<LiveReload>,
     token: AccessToken,
+    /// The host names that requests may be for, or `None` if all are accepted.
+    hosts: Option<Arc<[String]>>,
 }
 
 impl Development {
@@ -61,7 +65,13 @@ impl Development {
         }
         let token = AccessToken::generate("/")
             .map_err(|error| Failure::Unavailable(format!("No token can be made: {error}.")))?;
-        Ok(Some(Development { live: LiveReload::new(), token }))
+        Ok(Some(Development { live: LiveReload::new(), token, hosts: hosts(serve, address) }))
+    }
+
+    /// Returns the host names that requests may be for, in addition to `localhost` and IP
+    /// addresses. Returns `None` if all names are accepted.
+    pub(crate) fn hosts(&self) -> Option<Arc<[String]>> {
+        self.hosts.clone()
     }
 
     /// Returns the application of the server, in front of `inner`.
@@ -157,6 +167,39 @@ pub(crate) fn watch(
     })
 }
 
+/// Returns the host names of [`Development::hosts`]: those that the user has configured, and the
+/// names of this machine if other machines can reach the address.
+fn hosts(serve: &ServeSettings, address: &Address) -> Option<Arc<[String]>> {
+    // Browsers reach neither a Unix socket nor a hosted environment by names that resolve to this
+    // machine. Their proxies may use any name.
+    if matches!(address, Address::Unix(_)) || hosted(is_set).is_some() {
+        return None;
+    }
+    let mut hosts = serve.settings.0.list("dev_hosts");
+    hosts.extend(serve.settings.0.list("domain"));
+    if let Some(name) = machine_name().filter(|_| is_reachable(address)) {
+        let short = name.split('.').next().unwrap_or_default().to_owned();
+        // The name in multicast DNS (RFC 6762).
+        hosts.push(format!("{short}.local"));
+        hosts.extend([short, name]);
+    }
+    Some(hosts.into())
+}
+
+#[cfg(unix)]
+fn machine_name() -> Option<String> {
+    let mut name = [0u8; 256];
+    // SAFETY: the buffer has the length that is passed.
+    let status = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len()) };
+    let name = CStr::from_bytes_until_nul(&name).ok().filter(|_| status == 0)?;
+    name.to_str().ok().filter(|name| !name.is_empty()).map(str::to_owned)
+}
+
+#[cfg(windows)]
+fn machine_name() -> Option<String> {
+    std::env::var("COMPUTERNAME").ok().filter(|name| !name.is_empty())
+}
+
 fn is_reachable(address: &Address) -> bool {
     match address {
         Address::Tcp { socket, .. } => !socket.ip().to_canonical().is_loopback(),
@@ -200,6 +243,22 @@ mod tests {
         let address = Address::parse(&serve.host, serve.port).unwrap();
         assert!(Development::of(&serve, &address).unwrap().is_none());
         assert_eq!(hosted(|name| name == "CODESPACES"), Some("CODESPACES"));
+    }
+
+    #[test]
+    fn the_machine_has_a_name_only_where_other_machines_reach_it() {
+        let hosts = |words: &[&str]| {
+            let serve = served(&[&["dev", "a"], words].concat());
+            let address = Address::parse(&serve.host, serve.port).unwrap();
+            hosts(&serve, &address).map(|hosts| hosts.to_vec())
+        };
+        let own = machine_name().unwrap();
+        assert_eq!(hosts(&[]), Some(vec![]));
+        assert_eq!(hosts(&["--dev-hosts", "a.example,*.b"]).unwrap(), ["a.example", "*.b"]);
+        let public = hosts(&["--host", "0.0.0.0", "--dev-anywhere", "--dev-hosts", "c"]).unwrap();
+        assert_eq!((&public[0], &public[3]), (&"c".to_owned(), &own));
+        assert!(own.starts_with(&public[2]) && public[1] == format!("{}.local", public[2]));
+        assert_eq!(hosts(&["--host", "unix:/tmp/s"]), None);
     }
 
     #[test]

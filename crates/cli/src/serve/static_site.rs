@@ -85,6 +85,7 @@ pub(crate) fn serve(
         proxy_protocol: settings.proxy_protocol,
         notice: Notice(log_line),
         page_script: dev.as_ref().map(Development::script),
+        hosts: dev.as_ref().and_then(Development::hosts),
         ..ListenerConfig::default()
     };
     #[cfg(unix)]

@@ -90,6 +90,7 @@ pub(crate) fn serve(
         proxy_protocol: settings.proxy_protocol,
         notice: Notice(log_line),
         page_script: development.as_ref().map(Development::script),
+        hosts: development.as_ref().and_then(Development::hosts),
         ..ListenerConfig::default()
     };
     orphaned_worker::wait_for_orphaned_workers(given.addresses_to_open(requested), &signals);

@@ -39,17 +39,18 @@ pub(crate) struct CombinedSettings(pub(crate) rookery_settings::Settings);
 pub(crate) struct ServerSettings {
     pub(crate) config: Config,
     pub(crate) proxies: TrustedProxies,
-    pub(crate) proxy_protocol: bool,
+    pub(crate) proxy_protocol: Option<TrustedProxies>,
     pub(crate) spool_folder: PathBuf,
 }
 
 impl CombinedSettings {
-    /// Checks the trusted proxies and the folder for large request bodies before R is started.
+    /// Checks the lists of proxies and the folder for large request bodies before R is started.
     ///
     /// # Errors
     /// Fails if one of them cannot be used.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        self.proxies()?;
+        self.proxies("trusted_proxies")?;
+        self.proxies("proxy_protocol_from")?;
         let folder = self.spool_folder();
         let Some(given) = self.0.given("spool_dir") else { return Ok(()) };
         if !(folder.is_dir() && is_writable(&folder) && is_executable(&folder)) {
@@ -63,21 +64,26 @@ impl CombinedSettings {
         Ok(())
     }
 
-    fn proxies(&self) -> Result<TrustedProxies, Failure> {
-        let proxies = self.0.list("trusted_proxies");
+    /// Returns the proxies that the setting with this name lists.
+    fn proxies(&self, setting: &str) -> Result<TrustedProxies, Failure> {
+        let proxies = self.0.list(setting);
         TrustedProxies::parse(proxies.iter().map(String::as_str))
-            .map_err(|error| Failure::Unavailable(format!("`trusted_proxies`: {error}.")))
+            .map_err(|error| Failure::Unavailable(format!("`{setting}`: {error}.")))
     }
 
     /// Returns the settings for a server that runs in this process instead of an R process.
     ///
     /// # Errors
-    /// Fails if the list of trusted proxies is not valid.
+    /// Fails if a list of proxies is not valid.
     pub(crate) fn server_settings(&self) -> Result<ServerSettings, Failure> {
         Ok(ServerSettings {
             config: self.config(),
-            proxies: self.proxies()?,
-            proxy_protocol: self.0.flag("proxy_protocol"),
+            proxies: self.proxies("trusted_proxies")?,
+            proxy_protocol: if self.0.flag("proxy_protocol") {
+                Some(self.proxies("proxy_protocol_from")?)
+            } else {
+                None
+            },
             spool_folder: self.spool_folder(),
         })
     }

@@ -1,5 +1,6 @@
 //! The configuration of a listener (a socket that accepts connections).
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use rookery_websocket::protocol::handshake::OriginPolicy;
@@ -29,13 +30,26 @@ pub struct ListenerConfig {
     /// The HTTPS server that the listener redirects all requests to, by a 308 response with the
     /// same path and query. `None` if the listener serves requests itself.
     pub redirect: Option<Arc<Redirect>>,
-    /// The trusted proxies, whose `X-Forwarded-Proto` header tells whether the client used HTTPS.
+    /// The trusted proxies, whose forwarding headers contain the client's address
+    /// (`X-Forwarded-For` or `Forwarded`), the scheme that the client used (`X-Forwarded-Proto`)
+    /// and the request's id (`X-Request-Id`). With the PROXY protocol, a proxy is trusted if it is
+    /// the peer of the connection or the client that the PROXY header names.
     pub proxies: TrustedProxies,
-    /// True if every connection to the listener begins with a PROXY protocol header (version 1 or
-    /// 2), which contains the client's address. If there are trusted [`proxies`](Self::proxies),
-    /// only they may send the header. Without trusted proxies, any client that can reach the
-    /// listener can pretend to have any address.
-    pub proxy_protocol: bool,
+    /// The load balancers that may send a PROXY protocol header (version 1 or 2), which contains
+    /// the client's address, or `None` if connections begin without this header. Otherwise every
+    /// connection must begin with it. If the list is empty, any client that can reach the listener
+    /// may send it, and can pretend to have any address.
+    pub proxy_protocol: Option<TrustedProxies>,
+    /// True if the application gets the headers `Shiny-Server-Credentials` and
+    /// `Shiny-Shared-Secret` of every client. If false, only those of trusted
+    /// [`proxies`](Self::proxies) are passed on, because Shiny takes the user of a session from
+    /// them.
+    pub keeps_identity_headers: bool,
+    /// The host names that requests may be for, in addition to `localhost` and IP addresses. An
+    /// element `*.example.org` stands for every name below `example.org`. `None` allows all names.
+    /// Without names, a web page of any site whose name resolves to this server's address (DNS
+    /// rebinding) can read what a browser behind the same firewall can.
+    pub hosts: Option<Arc<[String]>>,
     /// The origins of web pages that may open WebSockets. Pages of other origins get a 403
     /// response, and the application is not called. `None` allows all origins.
     pub origins: Option<OriginPolicy>,
@@ -71,7 +85,15 @@ impl ListenerConfig {
     /// Returns true if each connection to the listener begins with a TLS handshake or a PROXY
     /// protocol header.
     pub(crate) fn has_handshake(&self) -> bool {
-        self.tls.is_some() || self.proxy_protocol
+        self.tls.is_some() || self.proxy_protocol.is_some()
+    }
+
+    /// Returns true if the connections from this address are those of many clients, because it
+    /// belongs to a trusted proxy or to a load balancer that may send a PROXY header. `None` stands
+    /// for a client of a Unix socket.
+    pub(crate) fn is_shared_address(&self, peer: Option<IpAddr>) -> bool {
+        let senders = self.proxy_protocol.as_ref();
+        self.proxies.contains(peer) || senders.is_some_and(|senders| senders.contains(peer))
     }
 }
 

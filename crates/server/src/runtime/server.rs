@@ -164,7 +164,7 @@ impl Server {
     ) -> Result<Listener, ListenError> {
         descriptor::raise_limit(self.state.config.limits.max_connections);
         let bind_error = |source| ListenError::Bind { address: path.display().to_string(), source };
-        if cfg!(windows) && (config.tls.is_some() || config.proxy_protocol) {
+        if cfg!(windows) && (config.tls.is_some() || config.proxy_protocol.is_some()) {
             return Err(bind_error(io::Error::new(
                 io::ErrorKind::Unsupported,
                 "a named pipe has neither TLS nor the PROXY protocol; use a host and a port",

@@ -7,7 +7,7 @@ use crate::text_forms;
 
 const ADDRESS: Setting = Setting { group: Group::Address, ..Setting::EMPTY };
 
-pub(super) static ROWS: [Setting; 4] = [
+pub(super) static ROWS: [Setting; 6] = [
     Setting {
         name: "host",
         shown: Shown::Always,
@@ -53,10 +53,31 @@ pub(super) static ROWS: [Setting; 4] = [
         paragraph: "Set this if a reverse proxy such as nginx forwards requests to the server. The \
                     value is a list of IP addresses, of networks such as `10.0.0.0/8`, or of \
                     `unix`, which means all connections over a Unix socket. In requests from these \
-                    proxies, `X-Forwarded-Proto` decides whether the client used HTTPS, and \
-                    `X-Request-Id` sets the request's id. In requests from all other clients, the \
-                    server ignores both headers. If the proxies announce their clients by the \
-                    PROXY protocol (see `proxy_protocol`), all other clients are refused.",
+                    proxies, `X-Forwarded-For` (or, without it, `Forwarded`) names the client, \
+                    `X-Forwarded-Proto` decides whether the client used HTTPS, `X-Request-Id` sets \
+                    the request's id, and `Shiny-Server-Credentials` reaches the app. In requests \
+                    from all other clients, the server ignores the first four headers and removes \
+                    the last. The client's address is the last one in `X-Forwarded-For` that is \
+                    not itself a trusted proxy; `REMOTE_ADDR`, the access log and traces contain \
+                    it. The proxies must replace or extend the headers that their own clients \
+                    send. `max_connections_per_ip` does not apply to them.",
+        ..ADDRESS
+    },
+    Setting {
+        name: "keep_identity_headers",
+        applies: Applies::WithAcceptingProcess,
+        shown: Shown::No,
+        kind: Kind::Flag,
+        default: Default::Is("off"),
+        places: Places::OPTION,
+        help: "Pass on the identity headers of clients that are no trusted proxies",
+        paragraph: "Shiny takes the user and the groups of a session from the header \
+                    `Shiny-Server-Credentials`, and a front end such as Shiny Server proves itself \
+                    by `Shiny-Shared-Secret`. The server removes both, however they are spelled, \
+                    from the requests of clients that are not in `trusted_proxies`, because any \
+                    client can send them. A server that such a front end starts needs that setting \
+                    or this one. It applies only to servers that `startServer()` or `runServer()` \
+                    starts, as `shiny::runApp()` does, and not to `serve()` or the program.",
         ..ADDRESS
     },
     Setting {
@@ -71,8 +92,27 @@ pub(super) static ROWS: [Setting; 4] = [
         paragraph: "Set this if a TCP load balancer such as HAProxy sends a PROXY protocol header \
                     (version 1 or 2) at the start of each connection. The server takes the \
                     client's address from this header for `REMOTE_ADDR` and the access log. \
-                    Connections without the header are closed. Also set `trusted_proxies`, because \
-                    otherwise anyone who can connect directly can claim any client address.",
+                    Connections without the header are closed. Also set `proxy_protocol_from`, \
+                    because otherwise anyone who can connect directly can claim any client \
+                    address.",
+        ..ADDRESS
+    },
+    Setting {
+        name: "proxy_protocol_from",
+        applies: Applies::WithAcceptingProcess,
+        shown: Shown::InLongHelp,
+        kind: Kind::List(&text_forms::PROXIES),
+        placeholder: "list",
+        places: Places::ALL.without(Places::R),
+        is_program_variable: true,
+        needs: &["proxy_protocol"],
+        help: "Addresses of load balancers that may send a PROXY protocol header",
+        paragraph: "The value has the form of `trusted_proxies`. Connections from all other \
+                    addresses are closed. Without this setting, any client may send the header. A \
+                    load balancer that only passes on what its clients send must not be in \
+                    `trusted_proxies`, because each client could then forge the forwarding \
+                    headers. If a trusted proxy is in front of the load balancer, list the proxy \
+                    in `trusted_proxies`: its address is the one in the PROXY header.",
         ..ADDRESS
     },
 ];

@@ -6,7 +6,7 @@ use crate::text_forms;
 
 const DEVELOPMENT: Setting = Setting { group: Group::Development, ..Setting::EMPTY };
 
-pub(super) static ROWS: [Setting; 8] = [
+pub(super) static ROWS: [Setting; 9] = [
     Setting {
         name: "dev",
         shown: Shown::Always,
@@ -30,6 +30,23 @@ pub(super) static ROWS: [Setting; 8] = [
         paragraph: "Without it, `rookery dev` refuses addresses other than those of this machine, \
                     except in a hosted development environment (Codespaces, Gitpod, Coder, \
                     Posit Workbench), whose proxy asks for a login.",
+        stability: Stability::Experimental,
+        ..DEVELOPMENT
+    },
+    Setting {
+        name: "dev_hosts",
+        shown: Shown::InLongHelp,
+        kind: Kind::List(&text_forms::DOMAINS),
+        placeholder: "list",
+        places: Places::COMMAND_LINE,
+        help: "Host names by which browsers may reach an app under development",
+        paragraph: "`rookery dev` refuses requests for other host names, so that a web page of \
+                    another site cannot read the app under a name that resolves to this machine \
+                    (DNS rebinding). `localhost`, names below it, IP addresses and the names of \
+                    `domain` are always accepted, and the machine's own name if other machines can \
+                    reach the app. `*.example.org` stands for all names below `example.org`. A \
+                    tunnel, for example, needs this setting. Over a Unix socket and in a hosted \
+                    development environment, all names are accepted.",
         stability: Stability::Experimental,
         ..DEVELOPMENT
     },

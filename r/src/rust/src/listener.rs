@@ -73,32 +73,46 @@ pub struct RawSetup {
     inherits: i32,
     is_sticky: i32,
     sends_timing: i32,
+    keeps_identity_headers: i32,
+    proxy_senders: *const *const c_char,
+    proxy_sender_count: usize,
 }
 
 // The layout is the same as in rookery.h.
 #[cfg(target_pointer_width = "64")]
 const _: () =
-    assert!(size_of::<RawSetup>() == 88 && std::mem::offset_of!(RawSetup, calls_on_headers) == 40);
+    assert!(size_of::<RawSetup>() == 112 && std::mem::offset_of!(RawSetup, calls_on_headers) == 40);
+
+/// Returns the proxies that C passes. Returns `None` after setting the error message if one of them
+/// is invalid.
+///
+/// # Safety
+/// - `texts` has `count` elements, which are C strings.
+unsafe fn proxies(texts: *const *const c_char, count: usize) -> Option<TrustedProxies> {
+    // SAFETY: guaranteed by the caller, see `# Safety`.
+    let texts = (0..count).map(|at| unsafe { CStr::from_ptr(*texts.add(at)) });
+    let texts: Vec<_> = texts.map(CStr::to_string_lossy).collect();
+    TrustedProxies::parse(texts.iter().map(AsRef::as_ref))
+        .map_err(|error| core::set_error(&error.to_string()))
+        .ok()
+}
 
 /// Returns the configuration of a listener from the values that C passes. Returns `None` after
-/// setting the error message if a trusted proxy is invalid.
+/// setting the error message if a proxy is invalid.
 ///
 /// # Safety
 /// - `site` came from `rk_site_new` and is not freed, `tls` came from `rk_tls_new` or is NULL,
-///   `spool` is a C string, and `proxies` and `origins` have `proxy_count` and `origin_count`
-///   elements.
+///   `spool` is a C string, and `proxies`, `proxy_senders` and `origins` have `proxy_count`,
+///   `proxy_sender_count` and `origin_count` elements.
 unsafe fn listener_config(setup: &RawSetup) -> Option<ListenerConfig> {
     // SAFETY: guaranteed by the caller, see `# Safety`.
     let files = unsafe { setup.site.cast::<static_paths::SiteBuilder>().as_ref() };
     // SAFETY: guaranteed by the caller, see `# Safety`.
     let spool = unsafe { c_path(setup.spool) };
     // SAFETY: guaranteed by the caller, see `# Safety`.
-    let proxies =
-        (0..setup.proxy_count).map(|at| unsafe { CStr::from_ptr(*setup.proxies.add(at)) });
-    let proxies: Vec<_> = proxies.map(CStr::to_string_lossy).collect();
-    let proxies = TrustedProxies::parse(proxies.iter().map(AsRef::as_ref))
-        .map_err(|error| core::set_error(&error.to_string()))
-        .ok()?;
+    let trusted = unsafe { proxies(setup.proxies, setup.proxy_count) }?;
+    // SAFETY: guaranteed by the caller, see `# Safety`.
+    let senders = unsafe { proxies(setup.proxy_senders, setup.proxy_sender_count) }?;
     // SAFETY: guaranteed by the caller, see `# Safety`.
     let origins =
         (0..setup.origin_count).map(|at| unsafe { CStr::from_ptr(*setup.origins.add(at)) });
@@ -113,10 +127,12 @@ unsafe fn listener_config(setup: &RawSetup) -> Option<ListenerConfig> {
         spool: Arc::new(SpoolFolder::new(&*spool, crate::write_log_line)),
         // SAFETY: guaranteed by the caller, see `# Safety`.
         tls: unsafe { tls::from_raw(setup.tls) }.map(|https| https.tls.clone()),
-        proxies,
-        proxy_protocol: setup.has_proxy_header != 0,
+        proxies: trusted,
+        proxy_protocol: (setup.has_proxy_header != 0).then_some(senders),
+        keeps_identity_headers: setup.keeps_identity_headers != 0,
         origins: (setup.checks_origins != 0).then_some(policy),
         redirect: None,
+        hosts: None,
         page_script: None,
         session_cookie: None,
         notice: Notice(crate::write_log_line),
@@ -137,7 +153,7 @@ fn listen_with_redirect(
     // The redirecting listener has the same proxies.
     let also = ListenerConfig {
         proxies: site.proxies.clone(),
-        proxy_protocol: site.proxy_protocol,
+        proxy_protocol: site.proxy_protocol.clone(),
         notice: site.notice,
         ..ListenerConfig::default()
     };

@@ -117,6 +117,48 @@ fn pages_get_the_script_and_other_responses_do_not() {
 }
 
 #[test]
+fn requests_for_the_names_of_other_sites_are_refused() {
+    let site = folder(&[("index.html", PAGE)]);
+    let mut command = rookery();
+    command.arg("dev").arg(site.path()).args(["--port=0", "--log=none", "--open=no"]);
+    command.arg("--dev-hosts=*.tunnel.example").env("PATH", "/nowhere");
+    let mut it = Running::start(&mut command);
+    let port = it.port();
+    let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    let status = |host: &str, path: &str, headers: &str| {
+        let mut stream = connect(port);
+        let head = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{headers}\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        await_text(&mut stream, "\r\n")
+    };
+    for (path, headers) in
+        [("/", ""), ("/__rookery__/reload.js", ""), ("/__rookery__/live", upgrade)]
+    {
+        let own = if headers.is_empty() { " 200 " } else { " 101 " };
+        for (host, expected) in [
+            ("localhost", own),
+            ("127.0.0.1:1", own),
+            ("[::1]", own),
+            ("a.tunnel.example", own),
+            ("evil.example", " 403 "),
+            ("localhost.evil.example", " 403 "),
+        ] {
+            let headers = if headers.is_empty() {
+                String::new()
+            } else {
+                format!("Origin: http://{host}\r\n{headers}")
+            };
+            let response = status(host, path, &headers);
+            assert!(response.contains(expected), "{host} {path}: {response}");
+            assert!(expected == own || response.contains("--dev-hosts"), "{response}");
+        }
+    }
+    it.signal(libc::SIGTERM);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
+}
+
+#[test]
 fn open_pages_are_told_about_changes() {
     let site = folder(&[("index.html", PAGE), ("css/style.css", "a{}")]);
     let mut it = serve_site(&site);
@@ -148,7 +190,7 @@ fn a_limited_number_of_pages_is_told() {
     let refused = ask(
         port.1,
         &format!(
-            "GET /__rookery__/live HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, close\r\n\
+            "GET /__rookery__/live HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, close\r\n\
              {handshake}\r\n"
         ),
     );

@@ -17,6 +17,7 @@ use crate::http::request::head::is_host;
 use crate::net::addresses::ConnectionAddresses;
 use crate::net::tls::certificate;
 use crate::net::tls::stream::HandshakeResult;
+use crate::net::trusted_proxies::TrustedProxies;
 use crate::rejection::Rejection;
 
 /// The maximum number of bytes that the server reads of a plaintext request on a TLS port. From
@@ -31,8 +32,10 @@ pub(crate) async fn perform_handshake(connection: &HttpConnection) -> bool {
         // Only the next poll of the reactor shows whether the client has sent anything.
         tokio::task::yield_now().await;
     }
-    if connection.config.proxy_protocol && !read_proxy_header(connection).await {
-        return false;
+    if let Some(senders) = &connection.config.proxy_protocol {
+        if !read_proxy_header(connection, senders).await {
+            return false;
+        }
     }
     let greeting = poll_fn(|cx| {
         connection.set_waker(cx);
@@ -74,9 +77,11 @@ pub(crate) async fn perform_handshake(connection: &HttpConnection) -> bool {
 }
 
 /// Reads the PROXY protocol header, and replaces the connection's addresses by the addresses in the
-/// header. Returns false if the connection must be closed.
-async fn read_proxy_header(connection: &HttpConnection) -> bool {
-    if !connection.config.proxies.is_empty() && !connection.is_proxy {
+/// header. Returns false if the connection must be closed. `senders` are the load balancers that
+/// may send the header, and are empty if any client may.
+async fn read_proxy_header(connection: &HttpConnection, senders: &TrustedProxies) -> bool {
+    let peer = connection.ends.get().remote.map(|peer| peer.ip());
+    if !senders.is_empty() && !senders.contains(peer) {
         connection.shared.report(Rejection::Proxy);
         return false;
     }
@@ -94,7 +99,7 @@ async fn read_proxy_header(connection: &HttpConnection) -> bool {
     match header.await {
         Some(Ok(None)) => true,
         Some(Ok(Some((remote, local)))) => {
-            connection.ends.set(ConnectionAddresses::of(remote, local));
+            connection.set_announced_addresses(ConnectionAddresses::of(remote, local));
             true
         }
         Some(Err(error)) => {

@@ -7,6 +7,7 @@ mod table_entry;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -24,6 +25,7 @@ use crate::http::connection::request_line::RequestLine;
 use crate::http::http_state::HttpState;
 use crate::http::http2::connection_state::Http2State;
 use crate::http::listener_config::ListenerConfig;
+use crate::http::request::client_address::client_address;
 use crate::http::request::context_pool::ContextParts;
 use crate::http::request::head::used_https;
 use crate::http::response::sendfile::{SendfileQueue, SentFile, WriteResult};
@@ -56,7 +58,8 @@ pub(crate) struct HttpConnection {
     pub(crate) transport: RefCell<Transport>,
     pub(crate) ends: Cell<ConnectionAddresses>,
     /// True if the client is a trusted proxy, so that the server uses its `X-Forwarded-*` headers.
-    pub(crate) is_proxy: bool,
+    /// The client is the peer of the connection or the client that a PROXY header names.
+    is_proxy: Cell<bool>,
     /// The identity in the client's TLS certificate, if the client sent one.
     pub(crate) client_certificate: OnceCell<Arc<ClientCertificate>>,
     pub(crate) activity: Activity,
@@ -135,7 +138,7 @@ impl HttpConnection {
         let charge =
             shared.connections.charge(Share::Connections, connection_bytes(config.tls.is_some()));
         Rc::new(HttpConnection {
-            is_proxy: config.proxies.contains(ends.remote.map(|remote| remote.ip())),
+            is_proxy: Cell::new(config.proxies.contains(ends.remote.map(|remote| remote.ip()))),
             ..HttpConnection::initial(shared, listener, config, transport, ends, activity, charge)
         })
     }
@@ -149,7 +152,7 @@ impl HttpConnection {
         let HttpConnection { shared, listener, config, ends, .. } = connection;
         let activity = Activity::for_http2_stream(shared.connections.clock.now());
         Rc::new(HttpConnection {
-            is_proxy: connection.is_proxy,
+            is_proxy: connection.is_proxy.clone(),
             client_certificate: connection.client_certificate.clone(),
             may_linger: Cell::new(false),
             // h2 notifies the stream's task when the client resets the stream.
@@ -185,7 +188,7 @@ impl HttpConnection {
             config: config.clone(),
             transport: RefCell::new(transport),
             ends: Cell::new(ends),
-            is_proxy: false,
+            is_proxy: Cell::new(false),
             client_certificate: OnceCell::new(),
             activity,
             charge,
@@ -255,11 +258,31 @@ impl HttpConnection {
     /// Stores in the exchange (the object of the request and its response) whether the client is a
     /// trusted proxy, whether it used HTTPS, and its TLS certificate.
     pub(crate) fn set_transport_info(&self, exchange: &mut Exchange, headers: &HeaderMap) {
-        exchange.set_from_trusted_proxy(self.is_proxy);
+        exchange.set_from_trusted_proxy(self.is_proxy());
         exchange.set_transport(
-            used_https(headers, self.has_tls(), self.is_proxy),
+            used_https(headers, self.has_tls(), self.is_proxy()),
             self.client_certificate.get().cloned(),
         );
+    }
+
+    /// Returns true if the client is a trusted proxy, so that the server uses its `X-Forwarded-*`
+    /// headers.
+    pub(crate) fn is_proxy(&self) -> bool {
+        self.is_proxy.get()
+    }
+
+    /// Returns the address of the client of a request with these headers, which trusted proxies may
+    /// have added.
+    pub(crate) fn client_address(&self, headers: &HeaderMap) -> Option<SocketAddr> {
+        let peer = self.ends.get().remote;
+        if self.is_proxy() { client_address(headers, peer, &self.config.proxies) } else { peer }
+    }
+
+    /// Replaces the addresses of the connection by those in its PROXY header.
+    pub(crate) fn set_announced_addresses(&self, ends: ConnectionAddresses) {
+        let is_proxy = self.config.proxies.contains(ends.remote.map(|remote| remote.ip()));
+        self.is_proxy.set(self.is_proxy() || is_proxy);
+        self.ends.set(ends);
     }
 
     fn now(&self) -> u32 {

@@ -2,6 +2,7 @@
 //! request needs no memory allocation for them.
 
 use std::cell::RefCell;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -25,6 +26,8 @@ pub(crate) const MAX_POOLED_BUFFER: usize = 64 << 10;
 pub(crate) struct ContextParts {
     /// The error hook: an object that receives the errors that occur while the request is served.
     pub(crate) hook: Arc<RequestHook<Rejection>>,
+    /// The address of the request's client, which a trusted proxy may have named.
+    pub(crate) client: Option<SocketAddr>,
     /// The access log data of the request, until the request is complete.
     pub(crate) pending_record: PendingRecord,
     /// The identity of the request's SERVER span, if this process traces and has no supervisor that
@@ -68,6 +71,7 @@ impl ContextPool {
         pooled.unwrap_or_else(|| {
             Box::new(ContextParts {
                 hook: reports.hook(),
+                client: None,
                 pending_record: PendingRecord::default(),
                 trace: None,
                 span: None,

@@ -23,6 +23,7 @@ use crate::http::response::page_script;
 use crate::http::response::response_body::{ResponseBody, compress_body};
 use crate::http::response::static_file::{self, StaticOutcome};
 use crate::http::response::stream::head::respond_streamed;
+use crate::net::addresses::ConnectionAddresses;
 use crate::rejection::Rejection;
 use crate::websocket::handshake;
 
@@ -196,6 +197,7 @@ fn check_request(
 ) -> Result<(), Rejection> {
     context.begin_log(head);
     head::check(head, has_body)?;
+    head::check_host_name(&head.headers, context.connection.config.hosts.as_deref())?;
     if let Some(cookie) = context.connection.config.session_cookie.as_deref() {
         let needs_cookie = cookie.remove_from(&mut head.headers);
         context.needs_session_cookie = needs_cookie;
@@ -228,7 +230,9 @@ fn begin_exchange(context: &RequestContext, head: &Parts, is_upgrade: bool) -> B
     let mut exchange =
         context.shared().dispatch.begin(context.id, connection.listener, connection.key.get());
     let sent_query = connection.request_line.take_sent_query(head.uri.query());
-    head::fill(&mut exchange, head, sent_query.as_deref(), connection.ends.get(), is_upgrade);
+    let keeps_identity = connection.is_proxy() || connection.config.keeps_identity_headers;
+    let ends = ConnectionAddresses { remote: context.client(), ..connection.ends.get() };
+    head::fill(&mut exchange, head, sent_query.as_deref(), ends, is_upgrade, keeps_identity);
     context.apply_trace(&mut exchange, head);
     exchange.set_logged(context.is_logged() || connection.config.sends_timing);
     if connection.has_tls() || !connection.config.proxies.is_empty() {

@@ -1,7 +1,7 @@
 //! Validates the heads of requests, and copies each head into an exchange (the object that contains
 //! a request and its response).
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use http::header::{HOST, TRANSFER_ENCODING};
 use http::request::Parts;
@@ -161,6 +161,41 @@ pub(crate) fn names_host(headers: &HeaderMap) -> bool {
     !name.is_empty() && !name.starts_with('[') && name.parse::<Ipv4Addr>().is_err()
 }
 
+/// Returns true if a valid Host header contains `localhost` or a name below it, an IP address, or
+/// one of `names`. In an attack by DNS rebinding, the header contains a name of the attacker. A
+/// request without the header is not from a browser.
+fn names_this_server(headers: &HeaderMap, names: &[String]) -> bool {
+    let Some(host) = headers.get(HOST) else { return true };
+    let Ok(host) = host.to_str() else { return false };
+    if let Some((address, _)) = host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        return address.parse::<Ipv6Addr>().is_ok();
+    }
+    let name = host.split(':').next().unwrap_or_default();
+    let name = name.strip_suffix('.').unwrap_or(name).as_bytes();
+    let is = |pattern: &str| match pattern.strip_prefix('*') {
+        Some(end) => {
+            name.len() > end.len()
+                && name[name.len() - end.len()..].eq_ignore_ascii_case(end.as_bytes())
+        }
+        None => name.eq_ignore_ascii_case(pattern.as_bytes()),
+    };
+    is("localhost")
+        || is("*.localhost")
+        || std::str::from_utf8(name).is_ok_and(|name| name.parse::<Ipv4Addr>().is_ok())
+        || names.iter().any(|name| is(name))
+}
+
+/// Rejects a request for a host name that is not among `names`, the names of the server.
+pub(crate) fn check_host_name(
+    headers: &HeaderMap,
+    names: Option<&[String]>,
+) -> Result<(), Rejection> {
+    match names {
+        Some(names) if !names_this_server(headers, names) => Err(Rejection::ForeignHost),
+        _ => Ok(()),
+    }
+}
+
 /// Returns true if a byte may occur in a Host header: `unreserved`, `sub-delims`, and the `%` of
 /// `pct-encoded` (RFC 3986).
 fn is_host_byte(byte: u8) -> bool {
@@ -196,13 +231,15 @@ pub(crate) fn has_token(list: &[u8], token: &[u8]) -> bool {
 }
 
 /// Copies the head of a request into its exchange, which the application reads. `sent_query` is the
-/// query as the client sent it, if it differs from that in `head`.
+/// query as the client sent it, if it differs from that in `head`. Leaves out the client's identity
+/// headers unless `keeps_identity` is true.
 pub(crate) fn fill(
     exchange: &mut Exchange,
     head: &Parts,
     sent_query: Option<&[u8]>,
     ends: ConnectionAddresses,
     is_upgrade: bool,
+    keeps_identity: bool,
 ) {
     let version =
         if head.version == http::Version::HTTP_10 { Version::Http10 } else { Version::Http11 };
@@ -220,14 +257,33 @@ pub(crate) fn fill(
         exchange.set_request_line(method, target.as_bytes(), version);
     }
     for (name, value) in &head.headers {
-        // No standard defines this header, but CGI programs take it for a proxy's address
-        // (httpoxy).
-        if name == "proxy" {
-            continue;
+        let name = name.as_str().as_bytes();
+        if !is_removed(name, keeps_identity) {
+            exchange.push_header(name, value.as_bytes());
         }
-        exchange.push_header(name.as_str().as_bytes(), value.as_bytes());
     }
     exchange.end_head(ends.remote, ends.local, is_upgrade);
+}
+
+/// Returns true if the application does not see the header with this lower-case name.
+fn is_removed(name: &[u8], keeps_identity: bool) -> bool {
+    // Most names have none of these lengths.
+    match name.len() {
+        // No standard defines this header, but CGI programs take it for a proxy's address
+        // (httpoxy).
+        5 => name == b"proxy",
+        // Shiny takes the user and the groups of a session, and the proof that a request comes from
+        // the front end that authenticates users, from these headers.
+        19 => !keeps_identity && is_spelling(name, b"shiny-shared-secret"),
+        24 => !keeps_identity && is_spelling(name, b"shiny-server-credentials"),
+        _ => false,
+    }
+}
+
+/// Returns true if two names are equal when `_` and `-` count as the same character, as in the CGI
+/// names of headers.
+fn is_spelling(name: &[u8], of: &[u8]) -> bool {
+    name.iter().zip(of).all(|(a, b)| a == b || (*a == b'_' && *b == b'-'))
 }
 
 /// Returns true if the client used HTTPS. If `is_trusted` is true, the peer is a trusted proxy, and
@@ -291,6 +347,28 @@ mod tests {
     }
 
     #[test]
+    fn removes_identity_headers_in_all_spellings() {
+        for (name, is_identity) in [
+            ("shiny-server-credentials", true),
+            ("shiny_server_credentials", true),
+            ("shiny-server_credentials", true),
+            ("shiny-shared-secret", true),
+            ("shiny_shared-secret", true),
+            ("shiny_shared_secret", true),
+            ("shiny-shared-secrets", false),
+            ("shiny-shared.secret", false),
+            ("shiny-server-credential", false),
+            ("x-shiny-server-credentials", false),
+            ("sec-websocket-protocol", false),
+            ("if-unmodified-since", false),
+        ] {
+            assert_eq!(is_removed(name.as_bytes(), false), is_identity, "{name}");
+            assert!(!is_removed(name.as_bytes(), true), "{name}");
+        }
+        assert!(is_removed(b"proxy", true) && is_removed(b"proxy", false));
+    }
+
+    #[test]
     fn distinguishes_host_names_from_addresses() {
         for (host, expected) in [
             ("a.example", true),
@@ -306,6 +384,40 @@ mod tests {
             assert_eq!(names_host(&headers), expected, "{host}");
         }
         assert!(!names_host(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn only_names_of_the_server_are_accepted() {
+        let names = ["box".to_owned(), "*.tunnel.example".to_owned()];
+        for (host, expected) in [
+            ("localhost", true),
+            ("LocalHost:8000", true),
+            ("localhost.", true),
+            ("app.localhost", true),
+            ("127.0.0.1:8000", true),
+            ("192.0.2.1", true),
+            ("[::1]:8000", true),
+            ("box:8000", true),
+            ("BOX", true),
+            ("a.tunnel.example", true),
+            ("tunnel.example", false),
+            (".tunnel.example", false),
+            ("evil.example", false),
+            ("box.evil.example", false),
+            ("localhost.evil.example", false),
+            ("127.0.0.1.evil.example", false),
+            ("notlocalhost", false),
+            ("evil-box", false),
+            ("[evil.example]", false),
+            ("", false),
+            (":8000", false),
+        ] {
+            let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static(host))]);
+            let checked = check_host_name(&headers, Some(&names));
+            assert_eq!(checked.is_ok(), expected, "{host}");
+            assert_eq!(check_host_name(&headers, None), Ok(()));
+        }
+        assert_eq!(check_host_name(&HeaderMap::new(), Some(&names)), Ok(()));
     }
 
     #[test]

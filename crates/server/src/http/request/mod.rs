@@ -1,6 +1,7 @@
 //! Processing a request, from its head to the application's response.
 
 pub(crate) mod body_collector;
+pub(crate) mod client_address;
 pub(crate) mod context_pool;
 pub(crate) mod handler;
 pub(crate) mod head;

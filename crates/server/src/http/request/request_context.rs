@@ -1,6 +1,7 @@
 //! The request context: the data that the server keeps for a request until its response is
 //! complete.
 
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -107,11 +108,19 @@ impl RequestContext {
         self.connection.config.tls.as_ref().filter(|_| self.has_host_name)?.hsts()
     }
 
-    /// Begins the access log record of the request and its span.
+    /// Returns the address of the client, which a trusted proxy may have named. Returns `None` for
+    /// a client of a Unix socket.
+    pub(crate) fn client(&self) -> Option<SocketAddr> {
+        self.parts.as_ref().and_then(|parts| parts.client)
+    }
+
+    /// Finds the address of the client, and begins the access log record of the request and its
+    /// span.
     pub(crate) fn begin_log(&mut self, head: &Parts) {
         self.has_host_name = self.connection.has_tls() && names_host(&head.headers);
         let RequestContext { connection, parts: Some(parts), id, .. } = self else { return };
-        let remote = connection.ends.get().remote;
+        let remote = connection.client_address(&head.headers);
+        parts.client = remote;
         let is_recorded = connection.shared.tracer.is_some() || connection.shared.log.is_on();
         let headers = if is_recorded {
             RecordedHeaders::of(&head.headers)
@@ -123,10 +132,12 @@ impl RequestContext {
             let context = tracer.begin(headers.trace.as_ref());
             parts.trace = Some(context);
             if context.is_sampled() {
-                let (has_tls, is_proxy) = (connection.has_tls(), connection.is_proxy);
+                let (has_tls, is_proxy) = (connection.has_tls(), connection.is_proxy());
+                let is_announced = connection.config.proxy_protocol.is_some();
                 let client = Client {
-                    remote,
-                    is_peer: !connection.config.proxy_protocol,
+                    address: remote,
+                    // Behind a PROXY header, the address of the peer is not kept.
+                    peer: connection.ends.get().remote.filter(|_| !is_announced),
                     is_https: used_https(&head.headers, has_tls, is_proxy),
                 };
                 parts.span = Some(RequestSpan::begin(tracer, context, head, &client));
@@ -136,7 +147,7 @@ impl RequestContext {
         let (log, client) = (&connection.shared.log, (remote, connection.has_tls()));
         let texts = [headers.referer, headers.user_agent];
         parts.pending_record.begin(log, client, head, texts, || {
-            let id = request_id(*id, &head.headers, connection.is_proxy, trace.as_ref());
+            let id = request_id(*id, &head.headers, connection.is_proxy(), trace.as_ref());
             (id, trace)
         });
     }

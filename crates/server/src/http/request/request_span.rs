@@ -47,10 +47,10 @@ pub(crate) fn keeps_trace_state(headers: &HeaderMap) -> bool {
 /// The client of a request, as a span describes it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Client {
-    pub(crate) remote: Option<SocketAddr>,
-    /// True if the client is the peer of the connection. Behind a PROXY protocol header, the
-    /// address of the peer is not kept.
-    pub(crate) is_peer: bool,
+    /// The address of the client, which a proxy may have named.
+    pub(crate) address: Option<SocketAddr>,
+    /// The peer of the connection, or `None` if its address is not known.
+    pub(crate) peer: Option<SocketAddr>,
     /// True if the client used HTTPS.
     pub(crate) is_https: bool,
 }
@@ -94,12 +94,12 @@ impl RequestSpan {
                 _ => "1.1",
             },
         );
-        if let Some(remote) = client.remote {
-            span.set_text("client.address", &remote.ip().to_string());
-            if client.is_peer {
-                span.set_text("network.peer.address", &remote.ip().to_string());
-                span.set_number("network.peer.port", remote.port().into());
-            }
+        if let Some(address) = client.address {
+            span.set_text("client.address", &address.ip().to_string());
+        }
+        if let Some(peer) = client.peer {
+            span.set_text("network.peer.address", &peer.ip().to_string());
+            span.set_number("network.peer.port", peer.port().into());
         }
         let header = |name| head.headers.get(name).and_then(|value| value.to_str().ok());
         // An absolute URI takes precedence over the Host header (RFC 9112, 3.2.2).

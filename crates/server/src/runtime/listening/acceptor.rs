@@ -130,7 +130,10 @@ fn admit(
     let tls = config.tls.as_ref();
     let refusal = |response| if tls.is_some() { ALERT } else { response };
     let counted = match accepted.remote() {
-        Some(remote) if limits.max_connections_per_ip < usize::MAX => {
+        Some(remote)
+            if limits.max_connections_per_ip < usize::MAX
+                && !config.is_shared_address(Some(remote.ip())) =>
+        {
             match context.connections_per_ip.admit(remote.ip(), limits.max_connections_per_ip) {
                 None => {
                     context.http.report(Rejection::TooManyFromIp);

@@ -53,7 +53,7 @@ impl PublicListeners {
             let redirect = ListenerConfig {
                 redirect: Some(Arc::new(Redirect { tls: tls.clone(), port })),
                 proxies: config.proxies.clone(),
-                proxy_protocol: config.proxy_protocol,
+                proxy_protocol: config.proxy_protocol.clone(),
                 notice: config.notice,
                 ..ListenerConfig::default()
             };

@@ -28,7 +28,7 @@ fn whose(exchange: &mut Exchange) {
 fn app_with(limits: Limits, site: ListenerConfig) -> App {
     App::with(
         Config { limits, ..Config::default() },
-        ListenerConfig { proxy_protocol: true, ..site },
+        ListenerConfig { proxy_protocol: Some(TrustedProxies::default()), ..site },
         echo(whose),
     )
 }
@@ -138,27 +138,57 @@ fn a_header_has_the_time_of_a_handshake_and_an_end_in_it_is_the_end() {
     wait_until("it has gone", || app.listener().connections() == 0);
 }
 
+fn list(proxy: &str) -> TrustedProxies {
+    TrustedProxies::parse([proxy]).unwrap()
+}
+
 #[test]
-fn only_proxies_that_are_named_may_send_one() {
-    let of = |proxy| {
-        app_with(
-            Limits::default(),
-            ListenerConfig {
-                proxies: TrustedProxies::parse([proxy]).unwrap(),
-                ..ListenerConfig::default()
-            },
-        )
+fn only_load_balancers_that_are_named_may_send_one() {
+    let of = |senders| {
+        // The list of trusted proxies is another one.
+        let site = ListenerConfig {
+            proxies: list("127.0.0.0/8"),
+            proxy_protocol: Some(senders),
+            ..ListenerConfig::default()
+        };
+        App::with(Config::default(), site, echo(whose))
     };
-    let refusing = of("192.0.2.1");
+    let refusing = of(list("192.0.2.1"));
     let mut client = refusing.connect();
     client.send(LINE);
     assert!(client.wait_for_close());
-    let taking = of("127.0.0.0/8");
-    let mut client = taking.connect();
-    // The proxy's forwarding headers are trusted as well, although the connection now has the
-    // client's address.
-    client.send(format!("{LINE}GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-Proto: https\r\n\r\n"));
-    assert_eq!(body(&mut client), "192.0.2.7:12345 198.51.100.1:443 true");
+    for senders in [TrustedProxies::default(), list("127.0.0.0/8")] {
+        let taking = of(senders);
+        let mut client = taking.connect();
+        client.send(format!("{LINE}GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
+        assert_eq!(body(&mut client), "192.0.2.7:12345 198.51.100.1:443 false");
+    }
+}
+
+#[test]
+fn forwarding_headers_are_used_by_the_list_of_trusted_proxies() {
+    let headers = "X-Forwarded-Proto: https\r\nX-Forwarded-For: 9.9.9.9, 203.0.113.5\r\n";
+    for (trusted, expected) in [
+        // The load balancer only passes on what its clients send.
+        (TrustedProxies::default(), "192.0.2.7:12345 198.51.100.1:443 false"),
+        (list("198.51.100.0/24"), "192.0.2.7:12345 198.51.100.1:443 false"),
+        // The load balancer sets the scheme, and names the client in its PROXY header.
+        (list("127.0.0.1"), "192.0.2.7:12345 198.51.100.1:443 true"),
+        // The client of the load balancer is a trusted proxy.
+        (list("192.0.2.7"), "203.0.113.5:0 198.51.100.1:443 true"),
+    ] {
+        let site = ListenerConfig {
+            proxies: trusted,
+            proxy_protocol: Some(list("127.0.0.1")),
+            ..ListenerConfig::default()
+        };
+        let app = App::with(Config::default(), site, echo(whose));
+        let mut client = app.connect();
+        for start in [LINE, ""] {
+            client.send(format!("{start}GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n"));
+            assert_eq!(body(&mut client), expected);
+        }
+    }
 }
 
 #[test]

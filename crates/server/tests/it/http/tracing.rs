@@ -325,12 +325,18 @@ fn without_a_tracer_the_headers_stay_as_they_came() {
 }
 
 #[test]
-fn a_trusted_proxy_tells_the_scheme_and_its_request_id_stays() {
+fn a_trusted_proxy_names_the_client_and_the_scheme_and_its_request_id_stays() {
     let proxies = TrustedProxies::parse(["127.0.0.1"]).unwrap();
     let site = ListenerConfig { proxies, ..ListenerConfig::default() };
     let traced = Traced::new(&[], Config::default(), site);
-    traced.send("GET /", "X-Forwarded-Proto: https\r\nX-Request-Id: mine\r\n");
+    traced.send(
+        "GET /",
+        "X-Forwarded-Proto: https\r\nX-Request-Id: mine\r\nX-Forwarded-For: 9.9.9.9, 192.0.2.1\r\n",
+    );
     let record = traced.record();
+    assert_eq!(record.remote.map(|remote| remote.to_string()).as_deref(), Some("192.0.2.1:0"));
+    assert_eq!(attribute(&traced.spans()[0], "client.address"), "192.0.2.1");
+    assert_eq!(attribute(&traced.spans()[0], "network.peer.address"), "127.0.0.1");
     let spans = traced.spans();
     assert_eq!(attribute(&spans[0], "url.scheme"), "https");
     assert_eq!(record.request_id, b"mine");

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rookery_server::{Limits, Rejection};
+use rookery_server::{Config, Limits, ListenerConfig, Rejection, TrustedProxies};
 
-use crate::support::{App, Client, TEST_TIMEOUT, hello, wait_until};
+use crate::support::{App, Client, TEST_TIMEOUT, echo, hello, wait_until};
 
 /// Starts an application that responds at once, except to `/held`.
 fn held(limits: Limits) -> (App, Arc<AtomicBool>) {
@@ -116,6 +116,31 @@ fn connections_of_one_address() {
             break;
         }
         assert!(Instant::now() < until, "no seat came free");
+    }
+}
+
+#[test]
+fn connections_of_trusted_proxies_are_not_counted_by_address() {
+    let of = |list: &str| TrustedProxies::parse([list]).unwrap();
+    for (proxies, proxy_protocol, is_refused) in [
+        (of("127.0.0.1"), None, false),
+        (of("192.0.2.1"), None, true),
+        (TrustedProxies::default(), Some(of("127.0.0.1")), false),
+        // Any client may send a PROXY header.
+        (TrustedProxies::default(), Some(TrustedProxies::default()), true),
+    ] {
+        let limits = Limits { max_connections_per_ip: 1, ..Limits::default() };
+        let site = ListenerConfig { proxies, proxy_protocol, ..ListenerConfig::default() };
+        let app = App::with(Config { limits, ..Config::default() }, site, echo(hello));
+        let first = app.connect();
+        wait_until("it is accepted", || app.listener().connections() == 1);
+        let mut second = app.connect();
+        if is_refused {
+            assert_eq!(second.response().unwrap().status, 503);
+        } else {
+            wait_until("it is accepted, too", || app.listener().connections() == 2);
+        }
+        drop(first);
     }
 }
 

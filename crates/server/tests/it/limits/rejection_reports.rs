@@ -137,6 +137,7 @@ fn rows() -> [(Rejection, Limits, Vec<u8>, Told); <Rejection as Kind>::COUNT] {
             get("Host: a\r\nOrigin: https://b\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\n"),
             Status(403),
         ),
+        (Rejection::ForeignHost, usual(), get("Host: b\r\n"), Status(403)),
         (
             Rejection::Overload,
             Limits { max_client_memory: Some(1 << 20), ..usual() },
@@ -190,8 +191,10 @@ fn every_rejection_reaches_its_requests_hook_once() {
                 site(settings(&["localhost", "other"]))
             } else {
                 ListenerConfig {
-                    proxy_protocol: rejection == Rejection::Proxy,
+                    proxy_protocol: (rejection == Rejection::Proxy)
+                        .then(rookery_server::TrustedProxies::default),
                     origins: Some(rookery_server::OriginPolicy::SameHost),
+                    hosts: Some(["a".to_owned()].into()),
                     redirect: (rejection == Rejection::Elsewhere).then(|| {
                         let tls = site(settings(&["localhost"])).tls.unwrap();
                         std::sync::Arc::new(rookery_server::Redirect { tls, port: 443 })

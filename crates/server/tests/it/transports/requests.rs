@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rookery_exchange::{BodySource, Exchange, Share};
+use rookery_exchange::{BodySource, Command, Event, Exchange, Share};
 use rookery_server::access_log::{AccessLog, Format};
-use rookery_server::{Limits, Rejection};
+use rookery_server::{Config, Limits, ListenerConfig, Rejection, TrustedProxies};
 
 use crate::support::transport::{Connection, Framing, Transport};
-use crate::support::{Lines, bytes, hello, wait_until};
+use crate::support::{Handler, Lines, bytes, echo, hello, wait_until};
 
 super::matrix! {
     http1: Http1, https12: Https12, https13: Https13, http2: Http2;
@@ -18,6 +18,8 @@ super::matrix! {
         a_body_past_the_limit_gets_413,
         a_client_that_leaves_is_noticed_while_the_application_works,
         the_access_log_names_the_protocol,
+        identity_headers_reach_the_application_from_trusted_proxies_only,
+        trusted_proxies_name_the_client,
     }
 }
 
@@ -134,4 +136,76 @@ fn the_access_log_names_the_protocol(on: Transport) {
     wait_until("a line", || !lines.text().is_empty());
     let text = lines.text();
     assert!(text.contains(&format!("\"GET /a?b=c {version}\" 200 13 ")), "{text}");
+}
+
+fn identity_headers_reach_the_application_from_trusted_proxies_only(on: Transport) {
+    let trusting = |proxy| ListenerConfig {
+        proxies: TrustedProxies::parse([proxy]).unwrap(),
+        ..ListenerConfig::default()
+    };
+    let keeping = ListenerConfig { keeps_identity_headers: true, ..ListenerConfig::default() };
+    for (site, expected) in [
+        (ListenerConfig::default(), "1"),
+        (trusting("192.0.2.1"), "1"),
+        (trusting("127.0.0.0/8"), "5"),
+        (keeping, "5"),
+    ] {
+        let handler: Handler = Box::new(|link, event| {
+            let Event::Request(mut exchange) = event else { return };
+            let count =
+                exchange.headers().filter(|header| header.name.starts_with(b"shiny")).count();
+            exchange.begin_response(200);
+            let text = format!("{count} {}", exchange.is_upgrade());
+            exchange.set_response_body(text.as_bytes());
+            link.send(Command::Respond(exchange));
+        });
+        let app = on.app_with(Config::default(), site, handler);
+        let headers = [
+            ("shiny-server-credentials", r#"{"user":"admin"}"#),
+            ("shiny_server_credentials", r#"{"user":"admin"}"#),
+            ("shiny-shared-secret", "secret"),
+            ("shiny_shared-secret", "secret"),
+            ("shiny-shared-secrets", "an application's own header"),
+        ];
+        let mut client = on.connect(&app);
+        let reply = client.request("GET", "/", &headers);
+        assert_eq!(String::from_utf8_lossy(&reply.body), format!("{expected} false"));
+        if on != Transport::Http2 {
+            let upgrade = [
+                ("Connection", "Upgrade"),
+                ("Upgrade", "websocket"),
+                ("Sec-WebSocket-Version", "13"),
+                ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+            ];
+            let reply = client.request("GET", "/", &[&headers[..], &upgrade].concat());
+            assert_eq!(String::from_utf8_lossy(&reply.body), format!("{expected} true"));
+        }
+    }
+}
+
+fn trusted_proxies_name_the_client(on: Transport) {
+    for (trusted, expected) in
+        [("192.0.2.0/24", "127.0.0.1 127.0.0.1"), ("127.0.0.1", "203.0.113.5 203.0.113.5")]
+    {
+        let proxies = TrustedProxies::parse([trusted]).unwrap();
+        let handler = echo(|exchange| {
+            let remote = exchange.remote().unwrap().ip().to_string();
+            exchange.begin_response(200);
+            exchange.set_response_body(remote.as_bytes());
+        });
+        let site = ListenerConfig { proxies, ..ListenerConfig::default() };
+        let app = on.app_with(Config::default(), site, handler);
+        let lines = Lines::default();
+        let log = AccessLog::written(lines.clone(), Format::Common).unwrap();
+        app.server.set_access_log(Some(Arc::new(log)));
+        let mut client = on.connect(&app);
+        let reply = client.request("GET", "/", &[("x-forwarded-for", "9.9.9.9, 203.0.113.5")]);
+        wait_until("a line", || !lines.text().is_empty());
+        let text = lines.text();
+        let logged = text.split(' ').next().unwrap();
+        assert_eq!(format!("{} {logged}", String::from_utf8_lossy(&reply.body)), expected);
+        // The next request on the connection may be of another client.
+        let reply = client.request("GET", "/", &[]);
+        assert_eq!(reply.body, b"127.0.0.1");
+    }
 }
