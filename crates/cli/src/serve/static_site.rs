@@ -1,6 +1,7 @@
 //! Serves a static site (a folder with an `index.html`) in this process, without R.
 
 use std::iter;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,7 @@ use crate::serve::development::{Development, watch_site};
 use crate::serve::tls::{self, TlsSetup};
 use crate::serve::tracing;
 use crate::settings::serve_settings::ServeSettings;
+use crate::settings::server_yml;
 use crate::stderr::{log_line, print_lines};
 use crate::terminal::browser;
 use crate::terminal::startup_screen::{StartupScreen, is_coloured};
@@ -44,14 +46,7 @@ pub(crate) fn serve(
     let signals = Signals::start()?;
     let opened = tls::load(&serve.settings)?;
     let tls = opened.as_ref().map(|opened| opened.tls.clone());
-    let files = StaticFiles::new();
-    let folder = StaticPath { path: target.path.clone(), ..StaticPath::default() };
-    let overrides = Overrides { exclude: Some(true), ..Overrides::default() };
-    let excluded = StaticPath { overrides, ..StaticPath::default() };
-    let own = serve.is_dev.then(|| ("/__rookery__".to_owned(), excluded));
-    files
-        .set(iter::once(("/".to_owned(), folder)).chain(own))
-        .map_err(|error| Failure::Unavailable(format!("{error}.")))?;
+    let files = files_of(&target.path, serve.is_dev)?;
     let settings = serve.settings.server_settings()?;
     let dev = Development::of(serve, address)?;
     let server = match &dev {
@@ -122,6 +117,26 @@ pub(crate) fn serve(
         log.close();
     }
     Ok(())
+}
+
+/// Returns the static paths of a site: its folder without the file with its settings.
+fn files_of(folder: &Path, is_dev: bool) -> Result<StaticFiles, Failure> {
+    let site = Overrides { site: Some(true), ..Overrides::default() };
+    let excluded = Overrides { exclude: Some(true), ..Overrides::default() };
+    let path = |path: &Path, overrides: &Overrides| StaticPath {
+        path: path.to_owned(),
+        overrides: overrides.clone(),
+    };
+    let own = is_dev.then_some("__rookery__");
+    let excluded = server_yml::NAMES
+        .into_iter()
+        .chain(own)
+        .map(|name| (format!("/{name}"), path(Path::new(""), &excluded)));
+    let files = StaticFiles::new();
+    files
+        .set(iter::once(("/".to_owned(), path(folder, &site))).chain(excluded))
+        .map_err(|error| Failure::Unavailable(format!("{error}.")))?;
+    Ok(files)
 }
 
 /// Waits for the signal that stops the server. Meanwhile, SIGHUP makes the server read the
