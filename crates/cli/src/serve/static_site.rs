@@ -1,6 +1,7 @@
 //! Serves a static site (a folder with an `index.html`) in this process, without R.
 
 use std::iter;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,7 @@ use crate::serve::development::{Development, watch_site};
 use crate::serve::tls::{self, TlsSetup};
 use crate::serve::tracing;
 use crate::settings::serve_settings::ServeSettings;
+use crate::settings::server_yml;
 use crate::stderr::{log_line, print_lines};
 use crate::terminal::browser;
 use crate::terminal::startup_screen::{StartupScreen, is_coloured};
@@ -147,12 +149,8 @@ struct Site {
 impl Site {
     /// Serves the files of the folder `target` from now on.
     fn publish(&self, target: &Target) -> Result<(), Failure> {
-        let folder = StaticPath { path: target.path.clone(), ..StaticPath::default() };
-        let overrides = Overrides { exclude: Some(true), ..Overrides::default() };
-        let excluded = StaticPath { overrides, ..StaticPath::default() };
-        let own = self.is_dev.then(|| ("/__rookery__".to_owned(), excluded));
         self.files
-            .replace(iter::once(("/".to_owned(), folder)).chain(own))
+            .replace(static_paths(&target.path, self.is_dev))
             .map_err(|error| Failure::Unavailable(format!("{error}.")))
     }
 
@@ -190,6 +188,18 @@ impl Site {
             None => log_line("reloaded: the files of a site are read for each request"),
         }
     }
+}
+
+/// Returns the static paths of a site: its folder without the file with its settings.
+fn static_paths(folder: &Path, is_dev: bool) -> impl Iterator<Item = (String, StaticPath)> {
+    let site = Overrides { site: Some(true), ..Overrides::default() };
+    let folder = StaticPath { path: folder.to_owned(), overrides: site };
+    let own = is_dev.then_some("__rookery__");
+    let excluded = server_yml::NAMES.into_iter().chain(own).map(|name| {
+        let overrides = Overrides { exclude: Some(true), ..Overrides::default() };
+        (format!("/{name}"), StaticPath { overrides, ..StaticPath::default() })
+    });
+    iter::once(("/".to_owned(), folder)).chain(excluded)
 }
 
 /// Waits for the signal that stops the server, and fails if a thread fails. Meanwhile, SIGHUP

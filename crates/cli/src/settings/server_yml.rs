@@ -9,7 +9,7 @@ use crate::app_detection::Target;
 use crate::failure::Failure;
 
 /// The file names that are accepted for `_server.yml`, in any mixture of upper and lower case.
-const NAMES: [&str; 2] = ["_server.yml", "_server.yaml"];
+pub(crate) const NAMES: [&str; 2] = ["_server.yml", "_server.yaml"];
 
 /// Reads the file `_server.yml` of the app, which may be beside the file of the app. Returns `None`
 /// if there is no such file, or if the file is meant for a server other than Rookery. The settings

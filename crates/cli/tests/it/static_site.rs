@@ -50,6 +50,37 @@ fn files_are_served_and_logged_until_sigterm() {
 }
 
 #[test]
+fn redirects_to_folders_and_hides_its_settings() {
+    let folder = folder(&[
+        ("index.html", "home"),
+        ("docs/index.html", "docs"),
+        ("_server.yaml", "secret"),
+        ("_SERVER.YAML", "secret"),
+        ("_SERVE~1.YAM", "secret"),
+    ]);
+    let mut it = serve(&folder, &["--port", "0", "--log=none"]);
+    let port = it.port();
+    let redirect = get(port, "/docs?a=b");
+    assert!(redirect.starts_with("HTTP/1.1 301 "), "{redirect}");
+    assert!(redirect.contains("Location: ./docs/?a=b\r\n"), "{redirect}");
+    assert!(get(port, "/docs/?a=b").ends_with("docs"));
+    let names = ["_server.yml", "_server.yaml", "_SERVER.YAML", "_Server.Yml", "_SERVE~1.YAM"];
+    for path in names.map(|name| format!("/{name}")).iter().map(String::as_str).chain([
+        "/%5fserver.yaml",
+        "//_server.yaml",
+        "/docs/../_server.yaml",
+        "/_server.yaml/",
+        "/_server.yaml.",
+        "/_server.yaml::$DATA",
+    ]) {
+        let reply = get(port, path);
+        assert!(reply.starts_with("HTTP/1.1 40") && !reply.contains("secret"), "{path}: {reply}");
+    }
+    it.signal(libc::SIGTERM);
+    assert_eq!(it.end().0.code(), Some(0));
+}
+
+#[test]
 fn finishes_responses_after_a_signal_and_stops_at_a_second_one() {
     let folder = folder(&[("index.html", "")]);
     let large = vec![b'x'; 64 << 20];

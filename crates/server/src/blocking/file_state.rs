@@ -149,17 +149,17 @@ impl Stamp {
 
 /// Returns true if an error of the system means that a path names no existing file.
 ///
-/// This is also the case if a parent folder in the path is in fact a file, if a name is too long
-/// for the file system, or if the file system accepts no such name.
+/// This is also the case if a parent folder in the path is in fact a file, if symbolic links form a
+/// loop, if a name is too long for the file system, or if the file system accepts no such name.
 pub(crate) fn is_missing(error: i32) -> bool {
-    // httpuv responds to both with 500, so that apps with static files at `/` never get requests
-    // with long paths (httpuv's issue 267).
+    // httpuv responds to all but the first with 500, so that apps with static files at `/` never
+    // get requests with long paths (httpuv's issue 267).
     #[cfg(unix)]
-    return matches!(error, libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG);
+    return matches!(error, libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG | libc::ELOOP);
     // ERROR_FILE_NOT_FOUND, ERROR_PATH_NOT_FOUND, ERROR_INVALID_NAME, ERROR_BAD_PATHNAME,
-    // ERROR_FILENAME_EXCED_RANGE, ERROR_DIRECTORY.
+    // ERROR_FILENAME_EXCED_RANGE, ERROR_DIRECTORY, ERROR_CANT_RESOLVE_FILENAME.
     #[cfg(windows)]
-    matches!(error, 2 | 3 | 123 | 161 | 206 | 267)
+    matches!(error, 2 | 3 | 123 | 161 | 206 | 267 | 1921)
 }
 
 #[cfg(test)]

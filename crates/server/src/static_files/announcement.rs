@@ -24,6 +24,7 @@ const INDEX: u8 = 1;
 const FALLTHROUGH: u8 = 2;
 const EXCLUDE: u8 = 4;
 const VALIDATION: u8 = 8;
+const SITE: u8 = 16;
 
 /// The error for bytes that are not a valid announcement of static paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,6 +103,7 @@ fn write(key: &str, mapping: &Mapping, out: &mut Vec<u8>) {
         (options.index, INDEX),
         (options.fallthrough, FALLTHROUGH),
         (options.exclude, EXCLUDE),
+        (options.site, SITE),
         (required.is_some(), VALIDATION),
     ];
     out.push(flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum());
@@ -133,7 +135,7 @@ fn read(bytes: &mut &[u8]) -> Option<(String, StaticPath)> {
     let key = read_string(bytes)?;
     let path = as_name(read_text(bytes)?)?.into();
     let flags = take(bytes, 1)?[0];
-    if flags & !(INDEX | FALLTHROUGH | EXCLUDE | VALIDATION) != 0 {
+    if flags & !(INDEX | FALLTHROUGH | EXCLUDE | VALIDATION | SITE) != 0 {
         return None;
     }
     let html_charset = Charset::new(&read_string(bytes)?).ok()?;
@@ -158,6 +160,7 @@ fn read(bytes: &mut &[u8]) -> Option<(String, StaticPath)> {
         headers: Some(headers),
         validation: Some(validation),
         exclude: Some(flags & EXCLUDE != 0),
+        site: Some(flags & SITE != 0),
     };
     Some((key, StaticPath { path, overrides }))
 }
@@ -222,6 +225,7 @@ mod tests {
                                 index: Some(false),
                                 fallthrough: Some(false),
                                 html_charset: Some(Charset::new("").unwrap()),
+                                site: Some(true),
                                 headers: Some(vec![
                                     header("A", "1"),
                                     header("A", ""),

@@ -26,6 +26,8 @@ use crate::blocking::nonblocking_file;
 pub struct Lookup {
     mapping: Arc<Mapping>,
     path: FilePath,
+    /// True if a request for a directory must be redirected to the URL with a slash at its end.
+    redirects_folder: bool,
     conditions: Conditions,
 }
 
@@ -62,7 +64,10 @@ pub enum Found {
         /// modified.
         len: u64,
     },
-    /// The response is 404, 412, 416 or 500, with the body of [`error_body`] and without
+    /// The path leads to a directory with an index, but the URL has no slash at its end. The
+    /// response is 301, with the body of [`error_body`], and redirects to the URL with the slash.
+    Folder,
+    /// The response is 403, 404, 412, 416 or 500, with the body of [`error_body`] and without
     /// Content-Type.
     Status {
         /// The status code of the error response.
@@ -112,8 +117,13 @@ pub(crate) struct Fetched {
 }
 
 impl Lookup {
-    pub(crate) fn new(mapping: Arc<Mapping>, path: FilePath, conditions: Conditions) -> Lookup {
-        Lookup { mapping, path, conditions }
+    pub(crate) fn new(
+        mapping: Arc<Mapping>,
+        path: FilePath,
+        redirects_folder: bool,
+        conditions: Conditions,
+    ) -> Lookup {
+        Lookup { mapping, path, redirects_folder, conditions }
     }
 
     /// Returns the path on disk of the file or directory that the request names.
@@ -131,10 +141,9 @@ impl Lookup {
     /// current time.
     pub(crate) fn open_at(self, now: SystemTime) -> Found {
         let mut path = FilePath::from_slice(&self.path);
-        match open_regular(&mut path, self.mapping.options.index) {
-            Ok(Some((file, state))) => self.found(&path, file, &state, now).0,
-            Ok(None) => self.missing(),
-            Err(_) => failed(),
+        match self.open_regular(&mut path) {
+            Ok((file, state)) => self.found(&path, file, &state, now).0,
+            Err(found) => found,
         }
     }
 
@@ -146,10 +155,9 @@ impl Lookup {
     pub(crate) fn fetch(self, now: SystemTime) -> io::Result<Fetched> {
         let mut path = FilePath::from_slice(&self.path);
         let nothing = |found| Ok(Fetched { found, bytes: None, cacheable: None, local: None });
-        let (file, state) = match open_regular(&mut path, self.mapping.options.index) {
-            Ok(Some(opened)) => opened,
-            Ok(None) => return nothing(self.missing()),
-            Err(_) => return nothing(failed()),
+        let (file, state) = match self.open_regular(&mut path) {
+            Ok(opened) => opened,
+            Err(found) => return nothing(found),
         };
         let local = nonblocking_file::is_local(&file).then_some(state.device);
         let (found, cacheable) = self.found(&path, file, &state, now);
@@ -170,6 +178,7 @@ impl Lookup {
         match self.try_open(cache, now) {
             Err(WouldBlock) => FoundNonblocking::WouldBlock(self),
             Ok(Known::Missing) => FoundNonblocking::Found(self.missing(), Reading::None),
+            Ok(Known::Folder) => FoundNonblocking::Found(Found::Folder, Reading::None),
             Ok(Known::Ready(file)) => {
                 let outcome = self.conditions.evaluate(&file.representation());
                 FoundNonblocking::Ready(file, outcome)
@@ -204,6 +213,9 @@ impl Lookup {
         if kind != Kind::Regular {
             return Ok(Known::Missing);
         }
+        if index && self.redirects_folder {
+            return Ok(Known::Folder);
+        }
         if let Some(file) = cache.find(&self.path, &self.mapping, &state, now) {
             return Ok(Known::Ready(file));
         }
@@ -220,11 +232,30 @@ impl Lookup {
         }
     }
 
+    /// Opens the regular file at `path`. If `path` leads to a directory, appends `index.html` to it
+    /// first.
+    ///
+    /// # Errors
+    /// Returns the response to the request if there is no such file, if it cannot be opened, or if
+    /// the request must be redirected.
+    fn open_regular(&self, path: &mut FilePath) -> Result<(File, FileState), Found> {
+        let failed = |error: &io::Error| match error.kind() {
+            _ if error.raw_os_error().is_some_and(is_missing) => self.missing(),
+            io::ErrorKind::PermissionDenied => status(StatusCode::FORBIDDEN),
+            _ => status(StatusCode::INTERNAL_SERVER_ERROR),
+        };
+        let len = path.len();
+        let opened = open_regular(path, self.mapping.options.index);
+        let opened = opened.map_err(|error| failed(&error))?.ok_or_else(|| self.missing())?;
+        let is_folder = path.len() > len;
+        if is_folder && self.redirects_folder { Err(Found::Folder) } else { Ok(opened) }
+    }
+
     fn missing(&self) -> Found {
         if self.mapping.options.fallthrough {
             Found::Application
         } else {
-            Found::Status { status: StatusCode::NOT_FOUND, headers: Vec::new() }
+            status(StatusCode::NOT_FOUND)
         }
     }
 
@@ -272,6 +303,7 @@ impl Lookup {
 #[expect(clippy::large_enum_variant, reason = "handed on once")]
 enum Known {
     Missing,
+    Folder,
     Ready(Rc<CachedFile>),
     Opened(FilePath, File, FileState),
 }
@@ -291,17 +323,19 @@ pub(crate) fn unsatisfiable(len: u64) -> Header {
 /// [`Route::Refuse`](super::Route::Refuse). The texts are those of httpuv.
 pub fn error_body(status: StatusCode) -> &'static str {
     match status {
+        StatusCode::MOVED_PERMANENTLY => "301 Moved Permanently\n",
         StatusCode::BAD_REQUEST => "400 Bad Request\n",
         StatusCode::FORBIDDEN => "403 Forbidden\n",
         StatusCode::NOT_FOUND => "404 Not Found\n",
+        StatusCode::METHOD_NOT_ALLOWED => "405 Method Not Allowed\n",
         StatusCode::PRECONDITION_FAILED => "412 Precondition Failed\n",
         StatusCode::RANGE_NOT_SATISFIABLE => "416 Range Not Satisfiable\n",
         _ => "500 Internal Server Error\n",
     }
 }
 
-fn failed() -> Found {
-    Found::Status { status: StatusCode::INTERNAL_SERVER_ERROR, headers: Vec::new() }
+fn status(status: StatusCode) -> Found {
+    Found::Status { status, headers: Vec::new() }
 }
 
 fn push_index(directory: &mut FilePath) {
@@ -350,31 +384,25 @@ fn read_nonblocking(
 /// Opens the regular file at `path`. Returns `None` if there is none. If `index` is true and `path`
 /// leads to a directory, appends `index.html` to `path` first.
 fn open_regular(path: &mut FilePath, index: bool) -> io::Result<Option<(File, FileState)>> {
-    let opened: io::Result<_> = (|| {
-        let mut metadata = std::fs::metadata(as_path(path))?;
-        if metadata.is_dir() && index {
-            push_index(path);
-            metadata = std::fs::metadata(as_path(path))?;
-        }
-        // The type is checked before the file is opened, because opening a FIFO lets a waiting
-        // writer continue and opening a device may have side effects.
-        if !metadata.is_file() {
-            return Ok(None);
-        }
-        let mut options = OpenOptions::new();
-        // The path may lead to another file by now. `O_NONBLOCK` prevents that opening a FIFO
-        // blocks the thread.
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::custom_flags(
-            &mut options,
-            libc::O_NONBLOCK | libc::O_NOCTTY,
-        );
-        let file = options.read(true).open(as_path(path))?;
-        let metadata = file.metadata()?;
-        Ok(metadata.is_file().then(|| (file, FileState::of(&metadata))))
-    })();
-    match opened {
-        Err(error) if error.raw_os_error().is_some_and(is_missing) => Ok(None),
-        opened => opened,
+    let mut metadata = std::fs::metadata(as_path(path))?;
+    if metadata.is_dir() && index {
+        push_index(path);
+        metadata = std::fs::metadata(as_path(path))?;
     }
+    // The type is checked before the file is opened, because opening a FIFO lets a waiting writer
+    // continue and opening a device may have side effects.
+    if !metadata.is_file() {
+        return Ok(None);
+    }
+    let mut options = OpenOptions::new();
+    // The path may lead to another file by now. `O_NONBLOCK` prevents that opening a FIFO blocks
+    // the thread.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(
+        &mut options,
+        libc::O_NONBLOCK | libc::O_NOCTTY,
+    );
+    let file = options.read(true).open(as_path(path))?;
+    let metadata = file.metadata()?;
+    Ok(metadata.is_file().then(|| (file, FileState::of(&metadata))))
 }

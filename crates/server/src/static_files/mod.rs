@@ -18,18 +18,21 @@
 //! 3. The longest static path that matches the first segments of the target is selected. If there
 //!    is none, or if it has the option `exclude`, the application responds. On macOS and Windows,
 //!    where file systems ignore case, the comparison ignores case as well, and also the normal form
-//!    of Unicode, which file systems of macOS ignore.
+//!    of Unicode, which file systems of macOS ignore. On Linux, the application responds if the
+//!    target is another spelling of a longer static path that is excluded or requires a header,
+//!    because Linux mounts file systems that ignore case as well.
 //! 4. If a required header is missing or wrong, the response is 403, even with `fallthrough`.
-//! 5. If the method is neither GET nor HEAD, the response is 400. With `fallthrough`, the
-//!    application responds.
+//! 5. If the method is neither GET nor HEAD, the response is 405, or 400 for POST unless the static
+//!    path is a site. With `fallthrough`, the application responds.
 //! 6. If the request has a body, the response is 400.
 //! 7. If the path has a `..` segment or a NUL, the response is 400. With `fallthrough`, the
 //!    application responds. On Windows, this also applies to names that Windows interprets
 //!    otherwise than they are written: reserved names (`CON`), names with a stream (`a::$DATA`) or
 //!    a drive letter, names that end with a dot or a space, and short names (`PROGRA~1`).
 //! 8. [`Lookup::open`] looks for the file. If the file is missing, or if a directory has no index,
-//!    the response is 404. With `fallthrough`, the application responds. If the file cannot be
-//!    opened, the response is 500.
+//!    the response is 404. With `fallthrough`, the application responds. If the server may not open
+//!    the file, the response is 403, and if opening it fails for another reason, 500. A site
+//!    redirects (301) a request for a directory whose URL has no slash at its end.
 //! 9. The conditions and the range of the request (RFC 9110, sections 13 and 14) decide whether the
 //!    response is 412, 304, 206, 416 or 200.
 //!
@@ -55,11 +58,9 @@
 //! ```
 //!
 //! # Limits of this module
-//! - Requests for a directory without the final slash are not redirected.
 //! - Directories are not listed.
 //! - The option `exclude` applies to a URL path and not to a file. Another URL path can lead to the
-//!   same file, for example through a symbolic link. On Linux, this is also the case on a file
-//!   system that ignores case.
+//!   same file, for example through a symbolic link.
 
 mod announcement;
 mod conditional_request;

@@ -39,11 +39,15 @@ pub struct Overrides {
     /// Whether requests for this static path are passed to the application, even if a shorter
     /// static path matches them. Replaces the server-wide [`StaticOptions::exclude`].
     pub exclude: Option<bool>,
+    /// Whether the static path is a web site of its own. Replaces the server-wide
+    /// [`StaticOptions::site`].
+    pub site: Option<bool>,
 }
 
 /// The server-wide options of static paths, which apply unless a static path has an option of its
 /// own.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "the options are independent of each other")]
 pub struct StaticOptions {
     /// Whether the response to a request for a directory is the file `index.html` in it. True by
     /// default.
@@ -62,6 +66,11 @@ pub struct StaticOptions {
     /// Whether requests for a static path are passed to the application, even if a shorter static
     /// path matches them. False by default.
     pub exclude: bool,
+    /// Whether the static path is a web site of its own, where the server responds as other web
+    /// servers do and not as httpuv does: a request for a directory without the final slash is
+    /// redirected to the URL with the slash, so that relative links in its index work, and the
+    /// response to POST is 405 instead of 400. False by default.
+    pub site: bool,
 }
 
 impl Default for StaticOptions {
@@ -73,6 +82,7 @@ impl Default for StaticOptions {
             headers: Vec::new(),
             validation: Validation::Off,
             exclude: false,
+            site: false,
         }
     }
 }
@@ -220,8 +230,14 @@ impl Mapping {
                 headers: own.headers.as_ref().unwrap_or(&defaults.headers).clone(),
                 validation: own.validation.as_ref().unwrap_or(&defaults.validation).clone(),
                 exclude: own.exclude.unwrap_or(defaults.exclude),
+                site: own.site.unwrap_or(defaults.site),
             },
         }
+    }
+
+    /// Returns true if the static path restricts which requests get the files under it.
+    pub(crate) fn is_protected(&self) -> bool {
+        self.options.exclude || self.options.validation != Validation::Off
     }
 
     pub(crate) fn has_header(&self, lower_name: &str) -> bool {

@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 
 use super::options::{Mapping, PathError, StaticOptions, StaticPath};
 use super::path_on_disk::name_rules::{NameRules, caseless};
+use super::path_on_disk::protected_path::ProtectedPath;
 use super::prefix_tree::PrefixTree;
 use super::request_head::RequestHead;
 use super::routing::Route;
@@ -30,10 +31,20 @@ struct Shared {
     /// True if there is at least one static path. On a server without static paths, only this flag
     /// is read for each request.
     any: AtomicBool,
-    /// The static paths with the options that apply to each, including inherited ones.
-    tree: ArcSwap<PrefixTree<Arc<Mapping>>>,
+    /// The static paths as requests are compared with them.
+    published: ArcSwap<Published>,
     /// The rules by which file names are interpreted: those of the system, except in tests.
     rules: NameRules,
+}
+
+/// The static paths as requests are compared with them.
+#[derive(Default)]
+struct Published {
+    /// The static paths with the options that apply to each, including inherited ones.
+    tree: PrefixTree<Arc<Mapping>>,
+    /// The keys of the static paths that are excluded or require a header. Empty on systems where
+    /// `tree` contains keys without case.
+    protected: Vec<ProtectedPath>,
 }
 
 #[derive(Debug, Default)]
@@ -139,14 +150,16 @@ impl StaticFiles {
     }
 
     /// Decides whether the application or the server responds to a request. Makes no system call
-    /// and takes no lock. Allocates no memory for a request to the application, except on macOS and
-    /// Windows for a path with capital letters or other characters than those of ASCII.
+    /// and takes no lock. Allocates no memory for a request to the application, except for a path
+    /// with other characters than those of ASCII if a static path is excluded or requires a header,
+    /// and on macOS and Windows for a path with such characters or capital letters.
     #[inline]
     pub fn route(&self, request: &RequestHead<'_>) -> Route {
         if self.is_empty() {
             return Route::Application;
         }
-        super::routing::route(&self.0.tree.load(), self.0.rules, request)
+        let published = self.0.published.load();
+        super::routing::route(&published.tree, &published.protected, self.0.rules, request)
     }
 
     fn settings(&self) -> MutexGuard<'_, Settings> {
@@ -162,6 +175,7 @@ impl StaticFiles {
             .iter()
             .map(|(key, path)| (key, Arc::new(Mapping::resolve(path, &settings.options))))
             .collect();
+        let mut protected = Vec::new();
         if self.0.rules.is_ignoring_case() {
             // Keys of the same form are one key of the tree, and the last mapping counts.
             // An exclusion must not be lost.
@@ -170,11 +184,13 @@ impl StaticFiles {
                 tree.insert(&caseless(key.as_bytes()), mapping);
             }
         } else {
+            let keys = mappings.iter().filter(|(_, mapping)| mapping.is_protected());
+            protected.extend(keys.map(|(key, _)| ProtectedPath::new(key)));
             for (key, mapping) in mappings {
                 tree.insert(key.as_bytes(), mapping);
             }
         }
-        self.0.tree.store(Arc::new(tree));
+        self.0.published.store(Arc::new(Published { tree, protected }));
         self.0.any.store(!settings.paths.is_empty(), Ordering::Release);
     }
 }

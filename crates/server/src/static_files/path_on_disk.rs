@@ -1,6 +1,7 @@
 //! Paths on disk as bytes: in the system's encoding on Unix, and in UTF-8 on Windows.
 
 pub(super) mod name_rules;
+pub(super) mod protected_path;
 
 use std::ffi::OsStr;
 use std::path::{MAIN_SEPARATOR, Path, is_separator};

@@ -11,6 +11,7 @@ use super::options::{Mapping, Validation};
 use super::path_decoding::DecodedPath;
 use super::path_on_disk::join;
 use super::path_on_disk::name_rules::{NameRules, caseless};
+use super::path_on_disk::protected_path::ProtectedPath;
 use super::prefix_tree::PrefixTree;
 use super::request_head::{BodyFraming, RequestHead};
 
@@ -21,8 +22,8 @@ use super::request_head::{BodyFraming, RequestHead};
 pub enum Route {
     /// The application responds to the request.
     Application,
-    /// The server responds with 400 or 403 and the text of [`error_body`](super::error_body). If
-    /// the request has a body, the connection must be closed, because the body was not read.
+    /// The server responds with 400, 403 or 405 and the text of [`error_body`](super::error_body).
+    /// If the request has a body, the connection must be closed, because the body was not read.
     Refuse(StatusCode),
     /// The server responds with the static file, if it exists.
     Open(Lookup),
@@ -32,6 +33,7 @@ pub enum Route {
 /// documentation of the [module](super) lists the steps.
 pub(crate) fn route(
     tree: &PrefixTree<Arc<Mapping>>,
+    protected: &[ProtectedPath],
     rules: NameRules,
     request: &RequestHead<'_>,
 ) -> Route {
@@ -43,7 +45,7 @@ pub(crate) fn route(
         return Route::Application;
     };
     let options = &mapping.options;
-    if options.exclude {
+    if options.exclude || protected.iter().any(|key| key.may_contain(target.path(), rest)) {
         return Route::Application;
     }
     if let Validation::Require(required) = &options.validation {
@@ -51,24 +53,31 @@ pub(crate) fn route(
             return Route::Refuse(StatusCode::FORBIDDEN);
         }
     }
-    let miss = || {
-        if options.fallthrough {
-            Route::Application
-        } else {
-            Route::Refuse(StatusCode::BAD_REQUEST)
-        }
+    let refuse = |status| {
+        if options.fallthrough { Route::Application } else { Route::Refuse(status) }
     };
-    if !matches!(request.method, "GET" | "HEAD") {
-        return miss();
+    match request.method {
+        "GET" | "HEAD" => {}
+        // httpuv responds with 400, and its tests rely on the status for POST.
+        "POST" if !options.site => return refuse(StatusCode::BAD_REQUEST),
+        _ => return refuse(StatusCode::METHOD_NOT_ALLOWED),
     }
     if !matches!(request.body, BodyFraming::Absent | BodyFraming::Length(0)) {
         return Route::Refuse(StatusCode::BAD_REQUEST);
     }
     if target.is_hazardous() || rules.is_hazardous(rest) {
-        return miss();
+        return refuse(StatusCode::BAD_REQUEST);
     }
     let path = join(&mapping.root, rest);
-    Route::Open(Lookup::new(Arc::clone(mapping), path, Conditions::of(request)))
+    let redirects_folder = options.site && !ends_with_slash(request.target);
+    Route::Open(Lookup::new(Arc::clone(mapping), path, redirects_folder, Conditions::of(request)))
+}
+
+/// Returns true if the path in a request target ends with a slash. An encoded slash does not count,
+/// because browsers do not resolve relative links at it.
+fn ends_with_slash(target: &[u8]) -> bool {
+    let end = target.iter().position(|byte| *byte == b'?').unwrap_or(target.len());
+    target[..end].ends_with(b"/")
 }
 
 /// Finds the static path whose key is the longest prefix of `path`, as

@@ -1,12 +1,13 @@
 //! Responds to requests for static files, without calling the application.
 
+use std::fmt::Write as _;
 use std::rc::Rc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, COOKIE};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri};
 use rookery_exchange::{Charge, Share};
 use rookery_system::blocking;
 
@@ -82,14 +83,12 @@ pub(crate) fn try_respond(
         Route::Application => return StaticOutcome::Application(context),
         Route::Refuse(status) => {
             context.set_unread_body(has_body);
-            return build_outcome(
-                context,
-                head,
-                Found::Status { status, headers: Vec::new() },
-                None,
-                true,
-                options,
-            );
+            let mut headers = Vec::new();
+            if status == StatusCode::METHOD_NOT_ALLOWED {
+                headers.push(Header::own("Allow", &b"GET, HEAD"[..]));
+            }
+            let found = Found::Status { status, headers };
+            return build_outcome(context, head, found, None, true, options);
         }
         Route::Open(lookup) => lookup,
     };
@@ -318,6 +317,10 @@ fn build_outcome(
                 finish(context, StatusCode::NOT_MODIFIED, headers, Content::Absent, options);
             return StaticOutcome::Response(response);
         }
+        (Found::Folder, _) => {
+            let status = StatusCode::MOVED_PERMANENTLY;
+            (status, vec![Header::own("Location", with_slash(&head.uri))], error_content(status))
+        }
         (Found::Status { status, headers }, _) => (status, headers, error_content(status)),
     };
     let mut headers = take_emptied(head);
@@ -326,6 +329,29 @@ fn build_outcome(
         headers.append(name, value);
     }
     StaticOutcome::Response(finish(context, status, headers, content, options))
+}
+
+/// Returns a reference to the URL of a folder with a slash at its end, with the query of the
+/// request. The reference is relative to the last segment of the path. It therefore stays on the
+/// host of the request, even if the path begins with `//`, and is also correct if a proxy has
+/// removed the first segments of the path.
+fn with_slash(uri: &Uri) -> String {
+    let name = uri.path().rsplit('/').next().unwrap_or_default();
+    // Without the first segment, a name with a colon would be read as a scheme.
+    let mut reference = String::from("./");
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    for char in name.chars().chain(['/']).chain(query.chars()) {
+        let is_safe = char.is_ascii_graphic() && !matches!(char, '"' | '<' | '>' | '\\');
+        if is_safe {
+            reference.push(char);
+        } else {
+            for byte in char.encode_utf8(&mut [0; 4]).bytes() {
+                // Writing to a `String` cannot fail.
+                let _ = write!(reference, "%{byte:02X}");
+            }
+        }
+    }
+    reference
 }
 
 /// Takes the request's header map, and clears it for reuse in the response.

@@ -79,7 +79,7 @@ pub(in crate::static_files) fn caseless(path: &[u8]) -> Cow<'_, [u8]> {
 /// Returns true for the characters that HFS+ ignores in names: those that have no width and control
 /// how their neighbours are joined, ordered and shaped. A disk of this kind can be shared with
 /// Windows.
-fn is_ignored(character: char) -> bool {
+pub(in crate::static_files) fn is_ignored(character: char) -> bool {
     matches!(
         character,
         '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}'

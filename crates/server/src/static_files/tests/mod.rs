@@ -34,6 +34,7 @@ struct Site {
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
     Application,
+    Folder,
     Refused(u16),
     NotModified(Vec<String>),
     Status(u16, Vec<String>),
@@ -46,6 +47,7 @@ impl Answer {
     fn brief(&self) -> String {
         match self {
             Answer::Application => "app".into(),
+            Answer::Folder => "folder".into(),
             Answer::Refused(status) | Answer::Status(status, _) => status.to_string(),
             Answer::NotModified(_) => "304".into(),
             Answer::File { body, .. } => String::from_utf8_lossy(body).into(),
@@ -57,7 +59,7 @@ impl Answer {
             Answer::File { headers, .. }
             | Answer::NotModified(headers)
             | Answer::Status(_, headers) => headers,
-            Answer::Application | Answer::Refused(_) => &[],
+            Answer::Application | Answer::Folder | Answer::Refused(_) => &[],
         }
     }
 
@@ -127,6 +129,7 @@ impl<'a> Ask<'a> {
         let lines = |headers: Vec<Header>| headers.iter().map(line).collect();
         match lookup.open_at(self.now) {
             Found::Application => Answer::Application,
+            Found::Folder => Answer::Folder,
             Found::NotModified { headers, .. } => Answer::NotModified(lines(headers)),
             Found::Status { status, headers } => Answer::Status(status.as_u16(), lines(headers)),
             Found::File { mut file, offset, len, status, headers } => {

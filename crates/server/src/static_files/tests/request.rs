@@ -203,13 +203,50 @@ fn validation_comes_before_the_method_the_body_and_falling_through() {
 fn methods_other_than_get_and_head_are_refused_or_fall_through() {
     let site = Site::new(&["d/a"], &[("/s", "d")]);
     site.map("/f", "d", fallthrough());
+    site.map("/site", "d", Overrides { site: Some(true), ..Overrides::default() });
     for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "get", "CONNECT", ""] {
-        assert_eq!(Ask::new(method, "/s/a").of(&site.files), Answer::Refused(400), "{method}");
+        // httpuv responds with 400 to all of these methods.
+        let expected = if method == "POST" { 400 } else { 405 };
+        assert_eq!(Ask::new(method, "/s/a").of(&site.files), Answer::Refused(expected), "{method}");
+        assert_eq!(Ask::new(method, "/site/a").of(&site.files), Answer::Refused(405), "{method}");
         let with_body = Ask::new(method, "/f/a").body(BodyFraming::Length(5));
         assert_eq!(with_body.of(&site.files), Answer::Application, "{method}");
     }
     assert_eq!(Ask::new("HEAD", "/s/a").of(&site.files), site.get("/s/a"));
     assert_eq!(error_body(StatusCode::BAD_REQUEST), "400 Bad Request\n");
+    assert_eq!(error_body(StatusCode::METHOD_NOT_ALLOWED), "405 Method Not Allowed\n");
+}
+
+/// The files of the test exist in both spellings, as on a file system that ignores case.
+#[test]
+fn no_spelling_evades_a_protected_path_on_a_file_system_that_ignores_case() {
+    let names = ["secret-folder/key", "_server.yml", "both/key"];
+    let site = Site::new(&[], &[("/s", "d")]);
+    for name in names.iter().flat_map(|name| [(*name).to_owned(), name.to_uppercase()]) {
+        site.write(&format!("d/{name}"), b"found");
+    }
+    for name in ["SECRET~1/KEY", "_SERVE~1.YML", "secret-folder. /key", "_server.yml::$DATA"] {
+        site.write(&format!("d/{name}"), b"found");
+    }
+    site.exclude("/s/secret-folder");
+    site.exclude("/s/_server.yml");
+    let secret = RequiredHeader::new("x-secret", b"s").unwrap();
+    let validation = Some(Validation::Require(secret));
+    site.map("/s/both", "d/both", Overrides { validation, ..Overrides::default() });
+    site.check(&[
+        ("/s/SECRET-FOLDER/KEY", "app"),
+        ("/s/secret-folder.%20/key", "app"),
+        ("/s/SECRET~1/KEY", "app"),
+        ("/s/_SERVER.YML", "app"),
+        ("/s/_SERVE~1.YML", "app"),
+        ("/s/_server.yml::$DATA", "app"),
+        ("/s/BOTH/KEY", "app"),
+        ("/s/both/key", "403"),
+        ("/s/%62oth/KEY", "403"),
+    ]);
+    // A key that matches exactly comes before another spelling of a protected one.
+    site.map("/s/BOTH", "d/BOTH", Overrides::default());
+    site.check(&[("/s/BOTH/KEY", "found")]);
 }
 
 #[test]

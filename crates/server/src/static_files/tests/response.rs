@@ -64,17 +64,17 @@ fn a_missing_file_is_404_or_falls_through() {
 
 #[cfg(unix)]
 #[test]
-fn a_file_that_cannot_be_opened_is_500_even_with_fallthrough() {
+fn a_loop_of_links_is_no_file_and_a_file_that_may_not_be_opened_is_403() {
     let site = Site::new(&["d/a"], &[("/s", "d")]);
     site.map("/f", "d", fallthrough());
     symlink("loop", site.path("d/loop")).unwrap();
-    site.check(&[("/s/loop", "500"), ("/f/loop", "500")]);
+    site.check(&[("/s/loop", "404"), ("/f/loop", "app"), ("/s/loop/x", "404")]);
     fs::set_permissions(site.path("d/a"), fs::Permissions::from_mode(0o0)).unwrap();
     // SAFETY: `geteuid` has no arguments and cannot fail.
     let is_root = unsafe { libc::geteuid() } == 0;
-    let expected = if is_root { "d/a" } else { "500" };
+    let expected = if is_root { "d/a" } else { "403" };
     site.check(&[("/s/a", expected), ("/f/a", expected)]);
-    assert_eq!(error_body(StatusCode::INTERNAL_SERVER_ERROR), "500 Internal Server Error\n");
+    assert_eq!(error_body(StatusCode::FORBIDDEN), "403 Forbidden\n");
 }
 
 /// Checks that a FIFO is not opened. Opening the test's FIFO would block for ever, because no
@@ -270,6 +270,38 @@ fn not_modified_by_tag() {
         .with("if-none-match", "\"x\"")
         .with("if-modified-since", MODIFIED_DATE);
     assert_eq!(both.of(&site.files).brief(), "longer than before");
+}
+
+#[test]
+fn a_site_redirects_to_a_folder_only_if_it_has_an_index() {
+    let names =
+        ["d/index.html", "d/sub/index.html", "d/sub/a.html", "d/none/x", "d/a b/index.html"];
+    let site = Site::new(&names, &[("/s", "d")]);
+    site.map("/", "d", Overrides { site: Some(true), ..Overrides::default() });
+    site.map(
+        "/off",
+        "d",
+        Overrides { site: Some(true), index: Some(false), ..Overrides::default() },
+    );
+    site.check(&[
+        ("/", "d/index.html"),
+        ("/?a=/", "d/index.html"),
+        ("/sub", "folder"),
+        ("/sub?a=/", "folder"),
+        ("//sub", "folder"),
+        ("/sub%2F", "folder"),
+        ("/a%20b", "folder"),
+        ("/sub/", "d/sub/index.html"),
+        ("/sub//", "d/sub/index.html"),
+        ("/sub/index.html", "d/sub/index.html"),
+        ("/sub/a.html/", "d/sub/a.html"),
+        ("/none", "404"),
+        ("/missing", "404"),
+        ("/off", "404"),
+        // As httpuv.
+        ("/s", "d/index.html"),
+        ("/s/sub", "d/sub/index.html"),
+    ]);
 }
 
 #[test]

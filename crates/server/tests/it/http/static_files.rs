@@ -129,6 +129,56 @@ fn a_copy_from_before_the_development_mode_is_not_used() {
     }
 }
 
+/// Returns the URL path to which a browser resolves the relative reference in a redirect.
+fn resolve(target: &str, reference: &str) -> String {
+    let path = target.split('?').next().unwrap();
+    let folder = &path[..=path.rfind('/').unwrap()];
+    format!("{folder}{}", reference.strip_prefix("./").unwrap())
+}
+
+#[test]
+fn a_site_redirects_to_its_folders_and_allows_only_get_and_head() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["docs", "docs/deep", "a b", "\u{e9}", "x:y", "evil.example"] {
+        fs::create_dir(dir.path().join(name)).unwrap();
+        fs::write(dir.path().join(name).join("index.html"), name).unwrap();
+    }
+    let files = StaticFiles::new();
+    let overrides = Overrides { site: Some(true), ..Overrides::default() };
+    files.set([("/".to_owned(), StaticPath { path: dir.path().into(), overrides })]).unwrap();
+    let site = ListenerConfig { files, ..ListenerConfig::default() };
+    let app = App::with(Config::default(), site, echo(hello));
+    let mut client = app.connect();
+    // The first request is served by a thread that may block, and the second one is not.
+    for _ in 0..2 {
+        for (target, location, name) in [
+            ("/docs", "/docs/", "docs"),
+            ("/docs?a=1&b=%2F/?", "/docs/?a=1&b=%2F/?", "docs"),
+            ("/docs/deep?", "/docs/deep/?", "docs/deep"),
+            ("/a%20b", "/a%20b/", "a b"),
+            ("/\u{e9}", "/%C3%A9/", "\u{e9}"),
+            ("/x:y?q=\"<\u{e9}>", "/x:y/?q=%22%3C%C3%A9%3E", "x:y"),
+            ("//evil.example", "//evil.example/", "evil.example"),
+            ("/./evil.example", "/./evil.example/", "evil.example"),
+            ("/%2fevil.example", "/%2fevil.example/", "evil.example"),
+            ("/docs%2Fdeep", "/docs%2Fdeep/", "docs/deep"),
+        ] {
+            for method in ["HEAD", "GET"] {
+                let reply = ask(&mut client, method, target, "");
+                let found = reply.header("location").unwrap();
+                assert_eq!((reply.status, &*resolve(target, found)), (301, location), "{method}");
+                // Only a path relative to the folder of the request stays on its host.
+                assert!(found.starts_with("./"), "{found}");
+            }
+            assert_eq!(client.get(location).text(), name, "{location}");
+        }
+    }
+    for method in ["POST", "PUT", "OPTIONS", "DELETE", "TRACE"] {
+        let reply = ask(&mut client, method, "/docs/", "");
+        assert_eq!((reply.status, reply.header("allow")), (405, Some("GET, HEAD")), "{method}");
+    }
+}
+
 /// Waits until the files that were written are old enough to be cached when they are requested.
 fn settle() {
     std::thread::sleep(Duration::from_millis(2500));

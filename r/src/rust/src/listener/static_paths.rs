@@ -99,6 +99,7 @@ impl SiteBuilder {
             headers: Some(headers),
             validation: Some(validation),
             exclude: Some(raw.is_excluded != 0),
+            site: None,
         };
         // SAFETY: guaranteed by the caller, see `# Safety`.
         let path = path_of(unsafe { raw.path.get() }).into_owned();
