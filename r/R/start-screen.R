@@ -29,7 +29,7 @@ announce <- function(found, address, admin, open) {
       message(paste(
         screen_lines(
           paste0(found$label, folder), place, network, screen$admin, is_coloured(),
-          .Call(ffi_admin_page_url)
+          live_page(.Call(ffi_admin_page_url))
         ),
         collapse = "\n"
       ))
@@ -56,6 +56,12 @@ screen_lines <- function(what, place, network, admin, is_coloured, page = "") {
     detail("Admin", admin),
     detail("Live page", if (nzchar(page)) page)
   )
+}
+
+# Returns what the screen shows for the live page with this URL. The URL contains a token, so it is
+# shown only to a person, and not in a log.
+live_page <- function(url, is_shown = interactive() || isatty(stderr())) {
+  if (is_shown || !nzchar(url)) url else paste0("`rookery live ", Sys.getpid(), "` opens it")
 }
 
 # Returns the address for other machines, or NULL if the server accepts only connections of this

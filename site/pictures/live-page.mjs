@@ -30,7 +30,7 @@ mkdirSync(folder);
 writeFileSync(join(folder, 'app.R'), app);
 const server = Server.command(['serve', folder, '--port', '0', '--no-log', '--admin', '127.0.0.1:0', '--workers', '3']);
 const url = (await server.line(/^Serving on (http:\S+)/))[1];
-const live = (await server.line(/^ +Live page: +(http:\S+)/))[1];
+const live = await server.livePage();
 
 let open = true;
 const ask = (path) => new Promise((done) => {

@@ -31,7 +31,7 @@ use rookery_server::output;
 use stderr::{log_line, output_deadline};
 
 use app_detection::Target;
-use commands::{check, config, new_app, profile, status, version, watch};
+use commands::{check, config, live, new_app, profile, status, version, watch};
 #[cfg(target_os = "linux")]
 use process::pid1;
 #[cfg(unix)]
@@ -75,6 +75,7 @@ fn begin(words: impl IntoIterator<Item = OsString>) -> u8 {
         CommandLine::New(args) => new_app::write(&args).and_then(|text| print(text.as_bytes())),
         CommandLine::Version => print(&version::describe()),
         CommandLine::Status(args) if args.is_watched => watch::watch(&args),
+        CommandLine::Live(args) => live::open(&args),
         CommandLine::Profile(args) => profile::take(&args).and_then(|text| print(&text)),
         CommandLine::Status(args) => status::query(&args).and_then(|text| print(&text)),
     });

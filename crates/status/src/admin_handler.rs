@@ -4,7 +4,8 @@
 mod profile_requests;
 
 use std::fmt;
-use std::sync::Arc;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use rookery_exchange::Exchange;
@@ -119,6 +120,8 @@ pub(crate) enum Reply {
 pub struct AdminHandler {
     source: Arc<dyn StatusSource>,
     token: AccessToken,
+    /// The address over TCP at which browsers reach the live page, once it is known.
+    page_address: Arc<OnceLock<SocketAddr>>,
     profiler: Arc<Profiler>,
 }
 
@@ -129,6 +132,9 @@ const JSON: &str = "application/json";
 /// The path of the live page, below which are its events and actions. Browsers send the cookie with
 /// the access token only there.
 const PAGE: &str = "/live/";
+
+/// The path of the URL with which a browser opens the live page, on Unix sockets only.
+const URL: &[u8] = b"/live/url";
 
 /// The path of the stream of the live page's events.
 const EVENTS: &[u8] = b"/live/events";
@@ -162,11 +168,27 @@ impl AdminHandler {
     /// Returns an error if the operating system has no random numbers.
     pub fn new(source: Arc<dyn StatusSource>) -> std::io::Result<AdminHandler> {
         let profiler = Arc::new(Profiler::new());
-        Ok(AdminHandler { source, token: AccessToken::generate(PAGE)?, profiler })
+        let token = AccessToken::generate(PAGE)?;
+        Ok(AdminHandler { source, token, page_address: Arc::default(), profiler })
     }
 
-    pub(crate) fn token(&self) -> &AccessToken {
-        &self.token
+    /// Sets the address over TCP at which browsers reach the live page, unless one is set.
+    pub(crate) fn set_page_address(&self, mut local: SocketAddr) {
+        if local.ip().is_unspecified() {
+            local.set_ip(if local.is_ipv4() {
+                Ipv4Addr::LOCALHOST.into()
+            } else {
+                Ipv6Addr::LOCALHOST.into()
+            });
+        }
+        let _ = self.page_address.set(local);
+    }
+
+    /// Returns the URL of the live page, which contains the access token. Returns `None` if the
+    /// admin listener has no address over TCP, because a browser can open no other.
+    pub(crate) fn page_url(&self) -> Option<String> {
+        let local = self.page_address.get()?;
+        Some(self.token.url(&format!("http://{local}")))
     }
 
     pub(crate) fn source(&self) -> &Arc<dyn StatusSource> {
@@ -210,9 +232,9 @@ impl AdminHandler {
             }
             Access::Refused { status, why } => {
                 let body = format!(
-                    "{status}: {why}\n\nOpen the URL that the server has written to its output or \
-                     log at its start. It\nbegins with `Live page:` and contains a token, which is \
-                     valid until the server ends.\n"
+                    "{status}: {why}\n\nOpen the page with `rookery live` on the machine of the \
+                     server, as the user of the server.\nOr open the URL with a token that the \
+                     server has written to its terminal at its start.\n"
                 );
                 write(exchange, status, TEXT, &body);
                 return Reply::Complete;
@@ -272,6 +294,11 @@ impl AdminHandler {
             b"/status" => (200, JSON, source.json()),
             b"/status.txt" => (200, TEXT, source.text()),
             b"/metrics" => (200, "text/plain; version=0.0.4", source.metrics()),
+            // Over a Unix socket, whose clients need no token.
+            URL if exchange.local().is_none() => match self.page_url() {
+                Some(url) => (200, TEXT, url + "\n"),
+                None => (404, TEXT, "404 Not Found: there is no address over TCP\n".to_owned()),
+            },
             b"/-/live" => probe("live", source.not_live()),
             b"/-/ready" => match source.not_ready() {
                 Some(NotReady { status: 404, why }) => (404, TEXT, format!("404 Not Found: {why}\n")),
@@ -466,6 +493,12 @@ mod tests {
         assert_eq!(*said.performed.lock().unwrap(), []);
         let (status, body) = ask(&answers, None, "GET", "/live/", "localhost");
         assert!(status == 200 && body.contains("uPlot"), "{status}");
+        // The URL with the token is for clients of the Unix socket only.
+        assert_eq!(ask(&answers, None, "GET", "/live/url", "localhost").0, 404);
+        answers.set_page_address("0.0.0.0:9100".parse().unwrap());
+        let url = format!("http://127.0.0.1:9100{}\n", answers.token.url(""));
+        assert_eq!(ask(&answers, None, "GET", "/live/url", "localhost"), (200, url));
+        assert_eq!(ask(&answers, here, "GET", "/live/url", "localhost").0, 404);
         let (status, body) = ask(&answers, here, "GET", &answers.token.url(""), "localhost");
         assert!(status == 200 && body.contains("refresh") && !body.contains("uPlot"), "{body}");
         for path in ["/", "/live"] {

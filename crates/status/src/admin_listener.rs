@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,7 +11,6 @@ use rookery_server::{
     Config, InheritedSockets, Limits, ListenError, Listener, ListenerConfig, Server,
 };
 
-use crate::access_token::AccessToken;
 use crate::admin_handler::AdminHandler;
 use crate::live::{AdminApplication, Viewers};
 use crate::run_folder::admin_socket;
@@ -57,7 +56,7 @@ pub struct AdminListener {
     listeners: Mutex<Vec<Listener>>,
     /// The address over TCP.
     local: Option<SocketAddr>,
-    token: AccessToken,
+    answers: AdminHandler,
 }
 
 impl AdminListener {
@@ -80,7 +79,7 @@ impl AdminListener {
             ..Limits::default()
         };
         let config = Config { limits, ..Config::default() };
-        let token = answers.token().clone();
+        let own = answers.clone();
         let viewers = Viewers::start(&answers).map_err(|source| AdminListenerError {
             at: None,
             source: Box::new(ListenError::Thread(source)),
@@ -102,8 +101,11 @@ impl AdminListener {
             .transpose()
             .map_err(|source| AdminListenerError { at: at.cloned(), source: Box::new(source) })?;
         let local = listener.as_ref().and_then(Listener::local_addr);
+        if let Some(local) = local {
+            own.set_page_address(local);
+        }
         let listeners = Mutex::new(listener.into_iter().collect());
-        Ok(AdminListener { server, listeners, local, token })
+        Ok(AdminListener { server, listeners, local, answers: own })
     }
 
     /// Accepts connections also on sockets that another process, such as a service manager, has
@@ -114,6 +116,9 @@ impl AdminListener {
     pub fn listen_inherited(&mut self, sockets: &InheritedSockets) -> Result<(), ListenError> {
         let listener = self.server.listen_inherited(sockets, ListenerConfig::default())?;
         self.local = self.local.or(listener.local_addr());
+        if let Some(local) = self.local {
+            self.answers.set_page_address(local);
+        }
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(listener);
         Ok(())
     }
@@ -127,15 +132,7 @@ impl AdminListener {
     /// Returns the URL of the live page, which contains the access token. Returns `None` if the
     /// admin listener has no address over TCP, because a browser can open no other.
     pub fn page_url(&self) -> Option<String> {
-        let mut local = self.local?;
-        if local.ip().is_unspecified() {
-            local.set_ip(if local.is_ipv4() {
-                Ipv4Addr::LOCALHOST.into()
-            } else {
-                Ipv6Addr::LOCALHOST.into()
-            });
-        }
-        Some(self.token.url(&format!("http://{local}")))
+        self.answers.page_url()
     }
 
     /// Returns the reason why the listener's thread has failed, once, or `None` if it has not.

@@ -18,6 +18,9 @@ test_that("the screen has the address, the network address, and the admin addres
   url <- "http://127.0.0.1:9100/?token=a"
   lines <- screen_lines("site", "/s", NULL, "127.0.0.1:9100", FALSE, url)
   expect_equal(lines[[4]], paste0("  Live page:   ", url))
+  expect_equal(live_page(url, TRUE), url)
+  expect_equal(live_page(url, FALSE), paste0("`rookery live ", Sys.getpid(), "` opens it"))
+  expect_equal(live_page("", FALSE), "")
   coloured <- screen_lines("site", "http://[::1]:80", NULL, NULL, TRUE)
   expect_equal(
     coloured[[2]], "Serving on \033[1;36mhttp://[::1]:80\033[0m \033[2m(Ctrl-C stops)\033[0m"

@@ -17,7 +17,7 @@ useBrowser();
 /** Waits for the addresses of a server that has an admin address. */
 async function started(server) {
   server.url = (await server.line(/^Serving on (http:\S+)/))[1];
-  server.page = (await server.line(/^ +Live page: +(http:\S+)/))[1];
+  server.page = await server.livePage();
   return server;
 }
 

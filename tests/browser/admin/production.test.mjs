@@ -79,7 +79,7 @@ test('the commands, metrics and pictures of the vignette', { timeout, skip }, as
   const [serve] = commands.filter((command) => command.startsWith('rookery serve'));
   const server = served(serve);
   server.url = (await server.line(/^Serving on (http:\S+)/))[1];
-  server.page = (await server.line(/^ +Live page: +(http:\S+)/))[1];
+  server.page = await server.livePage();
   await server.line(/worker 1 .*ready|\[1 \d+\].*ready|is ready/, 2);
 
   // Load on several routes, some errors, and a report that takes long.

@@ -4,7 +4,7 @@
 // Set to nothing, Debian's httpuv serves instead: that is how the tests themselves are tested.
 
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { dirname, resolve } from 'node:path';
@@ -172,6 +172,13 @@ export class Server {
       await new Promise((done) => { setTimeout(done, 20); });
     }
     return url;
+  }
+
+  /** The URL of the live page with its token, which `rookery live` gets over the Unix socket. */
+  async livePage() {
+    const [, pid] = await this.line(/^ +Live page: +`rookery live (\d+)` opens it/);
+    const program = resolve(root, library, 'rookery/exec/rookery');
+    return execFileSync(program, ['live', pid, '--no-open'], { encoding: 'utf8' }).trim();
   }
 
   /** Sends a signal. */

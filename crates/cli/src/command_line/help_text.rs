@@ -9,13 +9,14 @@ Ctrl-C or SIGTERM stops the server once the requests in progress are finished; a
 SIGTERM stops it at once.";
 
 /// The commands that `rookery --help` lists, each with its description.
-pub(super) const COMMANDS: [(&str, &str); 9] = [
+pub(super) const COMMANDS: [(&str, &str); 10] = [
     ("serve", "Serve an app, a document or a static site"),
     ("dev", "Serve an app while you edit it: pages reload, errors show source code"),
     ("config", "Print the value of each setting, and where the value comes from"),
     ("check", "Check settings, certificates, address and app without serving"),
     ("new", "Write a small app to start from: shiny, api or site"),
     ("status", "Show what running servers and their workers are doing"),
+    ("live", "Open the live page of a running server in a browser"),
     ("profile", "Record what the R code of a running server spends its time on, by route"),
     ("completions", "Print a completion script for a shell"),
     ("man", "Print the manual page; read it with: rookery man | man -l -"),

@@ -16,6 +16,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command as Clap, value_parser};
 use clap_complete::Shell;
 
+use crate::commands::live::LiveArgs;
 use crate::commands::new_app::NewArgs;
 use crate::commands::profile::ProfileArgs;
 use crate::commands::status::StatusArgs;
@@ -40,6 +41,7 @@ pub(crate) enum CommandLine {
     /// The command line `rookery --version --verbose`.
     Version,
     Status(StatusArgs),
+    Live(LiveArgs),
     Profile(ProfileArgs),
 }
 
@@ -97,6 +99,7 @@ pub(crate) fn command() -> Clap {
         .subcommand(target_command("check"))
         .subcommand(status_and_new::new(subcommand("new")))
         .subcommand(status_and_new::status(subcommand("status")))
+        .subcommand(status_and_new::live(subcommand("live")))
         .subcommand(profile_args::command(subcommand("profile")))
         .subcommand(
             subcommand("completions").override_usage("rookery completions <shell>").arg(
@@ -198,6 +201,7 @@ pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<CommandL
             })
         }
         Some(("status", own)) => status_and_new::status_args(own).map(CommandLine::Status),
+        Some(("live", own)) => status_and_new::live_args(own).map(CommandLine::Live),
         Some(("profile", own)) => profile_args::read(own).map(CommandLine::Profile),
         Some(("new", own)) => status_and_new::new_args(own).map(CommandLine::New),
         Some(("version", own)) if own.get_flag("verbose") => Ok(CommandLine::Version),
@@ -309,6 +313,7 @@ pub(crate) mod tests {
                 "`cmd` is not a supported shell: use bash, elvish, fish, powershell or zsh.",
             ),
             (&["man", "rookery"], "`rookery` is an unexpected argument."),
+            (&["live", "a", "b"], "`rookery live` accepts one app, process id or socket."),
             (&["profile", "a", "b"], "`rookery profile` accepts one app, process id or address."),
             (
                 &["profile", "--seconds", "301"],

@@ -1,8 +1,9 @@
-//! The command-line arguments of `rookery status` and `rookery new`.
+//! The command-line arguments of `rookery status`, `rookery live` and `rookery new`.
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::{positionals, positionals_of, usage_error};
+use crate::commands::live::LiveArgs;
 use crate::commands::new_app::{Kind, NewArgs};
 use crate::commands::status::StatusArgs;
 use crate::failure::Failure;
@@ -46,6 +47,36 @@ pub(super) fn status_args(own: &ArgMatches) -> Result<StatusArgs, Failure> {
             Ok(StatusArgs { which: Some(which.clone()), is_json, is_watched })
         }
         _ => usage_error("`rookery status` accepts one app, process id or address."),
+    }
+}
+
+pub(super) fn live(command: Command) -> Command {
+    command
+        .override_usage("rookery live [<app>, process id, or socket of --admin] [--no-open]")
+        .long_about(
+            "Opens the live page of a running server in a browser. The server is found as by \
+             `rookery status`.\nIf the server has no `--admin` address with a port, the command \
+             passes the page on from the\nserver's Unix socket until Ctrl-C.",
+        )
+        .arg(positionals("which"))
+        .arg(
+            Arg::new("no-open")
+                .long("no-open")
+                .action(ArgAction::SetTrue)
+                .help("Print the address with its token, and open no browser"),
+        )
+}
+
+/// Reads the arguments of `rookery live`.
+///
+/// # Errors
+/// Fails if several servers are named.
+pub(super) fn live_args(own: &ArgMatches) -> Result<LiveArgs, Failure> {
+    let opens_browser = !own.get_flag("no-open");
+    match positionals_of(own, "which")[..] {
+        [] => Ok(LiveArgs { which: None, opens_browser }),
+        [which] if !which.is_empty() => Ok(LiveArgs { which: Some(which.clone()), opens_browser }),
+        _ => usage_error("`rookery live` accepts one app, process id or socket."),
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 pub(crate) mod config;
+pub(crate) mod live;
 mod local_socket;
 pub(crate) mod new_app;
 pub(crate) mod profile;

@@ -1,6 +1,7 @@
 //! Serves an app in R processes (workers). This process accepts the connections and supervises the
 //! workers.
 
+use std::io::{self, IsTerminal as _};
 use std::sync::{Arc, Mutex};
 
 use rookery_server::{ListenerConfig, Notice, Server, SpoolFolder};
@@ -31,7 +32,7 @@ use crate::serve::{r_command, r_package};
 use crate::settings::sources::{LoadedSettings, Sources};
 use crate::stderr::log_line;
 use crate::terminal::r_prompt::PromptWatcher;
-use crate::terminal::startup_screen::{StartupScreen, is_coloured};
+use crate::terminal::startup_screen::{StartupScreen, is_coloured, live_page};
 
 /// Serves the app until a signal stops the server.
 ///
@@ -114,7 +115,7 @@ pub(crate) fn serve(
         workers: Some(workers.count),
         development: tls_setup.as_ref().and_then(|setup| setup.development.as_ref()),
         admin: given.shown_admin(requested),
-        live_page: admin.page_url(),
+        live_page: admin.page_url().map(|url| live_page(url, io::stderr().is_terminal())),
         reloads: workers.reload,
         errors: development.as_ref().and_then(|it| it.url(listeners.url.as_deref())),
         ..StartupScreen::of(target, &listeners)

@@ -1,10 +1,20 @@
-//! The option `--open`, which opens the served address in the user's browser.
+//! Opens addresses in the user's browser, for the option `--open` and the command `rookery live`.
 
-use std::process::{Command, Stdio};
+use std::fs::File;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rookery_system::random::unpredictable;
 
 use crate::process::child::own_group;
 use crate::process::start_thread;
 use crate::stderr::log_line;
+
+/// The time for which the file that leads a browser to a URL is kept after the browser has been
+/// started.
+const FILE_LIFETIME: Duration = Duration::from_secs(10);
 
 /// Opens the URL of the server in a browser without waiting for the browser. A failure is only
 /// logged.
@@ -14,36 +24,126 @@ pub(crate) fn open(url: Option<&str>) {
             "`--open` has no effect, because a browser cannot connect to a Unix socket",
         );
     };
-    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    if let Some(reason) = reason_not_to_open(is_set) {
-        return log_line(&format!("`--open` {reason}; the address is {url}"));
-    }
-    let program = if cfg!(target_os = "macos") {
-        "open"
-    } else if cfg!(windows) {
-        "explorer"
-    } else {
-        "xdg-open"
+    let failed = |reason: String, url: &str| {
+        log_line(&format!("`--open` {reason}; the address is {}", without_token(url)));
     };
-    let mut command = Command::new(program);
-    command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    detach(&mut command);
-    let failed = format!("`--open`: `{program}` could not open a browser; the address is {url}");
-    match command.spawn() {
-        Err(error) => log_line(&format!("{failed} ({error})")),
-        Ok(mut child) => {
+    match Launched::start(url) {
+        Err(reason) => failed(reason, url),
+        Ok(launched) => {
             // Waits for the process, which would otherwise become a zombie. The process may be the
             // browser itself.
+            let url = url.to_owned();
             let waiting = start_thread("rookery-browser", move || {
-                // The exit status of Windows' explorer does not tell whether it has succeeded.
-                if child.wait().is_ok_and(|status| !status.success() && !cfg!(windows)) {
-                    log_line(&failed);
+                if let Err(reason) = launched.wait() {
+                    failed(reason, &url);
                 }
             });
             if let Err(failure) = waiting {
                 log_line(&failure.message());
             }
         }
+    }
+}
+
+/// Opens a URL in a browser, and waits until the browser has had the time to read it.
+///
+/// # Errors
+/// Returns the reason why no browser can be opened, as the continuation of a sentence.
+pub(crate) fn open_and_wait(url: &str) -> Result<(), String> {
+    Launched::start(url)?.wait()
+}
+
+/// Returns a URL without its query if it contains a token and standard error is not a terminal,
+/// because a log must not contain the token.
+fn without_token(url: &str) -> &str {
+    let is_shown = !has_token(url) || std::io::stderr().is_terminal();
+    if is_shown { url } else { url.split('?').next().unwrap_or(url) }
+}
+
+fn has_token(url: &str) -> bool {
+    url.contains("?token=")
+}
+
+/// A browser that has been started, and the file that leads it to the URL.
+struct Launched {
+    program: &'static str,
+    child: Child,
+    file: Option<RedirectFile>,
+}
+
+impl Launched {
+    /// Starts a browser that opens a URL. A URL with a token does not become an argument, which
+    /// every user of the machine could read.
+    fn start(url: &str) -> Result<Launched, String> {
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        if let Some(reason) = reason_not_to_open(is_set) {
+            return Err(reason.to_owned());
+        }
+        let program = if cfg!(target_os = "macos") {
+            "open"
+        } else if cfg!(windows) {
+            "explorer"
+        } else {
+            "xdg-open"
+        };
+        let file = has_token(url).then(|| RedirectFile::create(&std::env::temp_dir(), url));
+        let file = file.transpose().map_err(|error| {
+            format!("cannot write a file for the browser to the temporary folder ({error})")
+        })?;
+        let mut command = Command::new(program);
+        match &file {
+            Some(file) => command.arg(&file.0),
+            None => command.arg(url),
+        };
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        detach(&mut command);
+        let child = command
+            .spawn()
+            .map_err(|error| format!("could not open a browser with `{program}` ({error})"))?;
+        Ok(Launched { program, child, file })
+    }
+
+    /// Waits until the browser has had the time to read the URL.
+    fn wait(mut self) -> Result<(), String> {
+        let status = self.child.wait();
+        // The exit status of Windows' explorer does not tell whether it has succeeded.
+        if status.is_ok_and(|status| !status.success() && !cfg!(windows)) {
+            return Err(format!("could not open a browser with `{}`", self.program));
+        }
+        if self.file.is_some() {
+            std::thread::sleep(FILE_LIFETIME);
+        }
+        Ok(())
+    }
+}
+
+/// A file that only this user can read, with a page that leads to a URL. The file is removed when
+/// the value is dropped.
+struct RedirectFile(PathBuf);
+
+impl RedirectFile {
+    fn create(folder: &Path, url: &str) -> io::Result<RedirectFile> {
+        let name = format!("rookery-{:016x}.html", unpredictable());
+        let path = folder.join(name);
+        let mut options = File::options();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(&path)?;
+        let redirect = RedirectFile(path);
+        write!(
+            file,
+            "<!DOCTYPE html>\n<meta name=\"referrer\" content=\"no-referrer\">\n\
+             <meta http-equiv=\"refresh\" content=\"0;url={url}\">\n<title>Rookery</title>\n"
+        )?;
+        Ok(redirect)
+    }
+}
+
+impl Drop for RedirectFile {
+    fn drop(&mut self) {
+        // The temporary folder may have been cleaned up.
+        let _ = std::fs::remove_file(&self.0);
     }
 }
 
@@ -77,6 +177,24 @@ fn reason_not_to_open(has: impl Fn(&str) -> bool) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_only_this_user_can_read_leads_to_a_url_with_a_token() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = "http://127.0.0.1:9100/live/?token=5f3a";
+        let file = RedirectFile::create(folder.path(), url).unwrap();
+        let text = std::fs::read_to_string(&file.0).unwrap();
+        assert!(text.contains(&format!("content=\"0;url={url}\"")), "{text}");
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            let mode = std::fs::metadata(&file.0).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
+        drop(file);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert!(has_token(url) && !has_token("http://127.0.0.1:8000"));
+    }
 
     #[test]
     fn opens_a_browser_only_where_the_user_sees_it() {

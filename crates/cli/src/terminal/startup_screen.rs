@@ -24,7 +24,7 @@ pub(crate) struct StartupScreen<'a> {
     /// The self-signed certificate of `--tls dev`, if the server uses it.
     pub(crate) development: Option<&'a DevelopmentCertificate>,
     pub(crate) admin: Option<AdminAddress>,
-    /// The URL of the live page, with its access token.
+    /// The URL of the live page, with its access token, or how to open the page.
     pub(crate) live_page: Option<String>,
     /// Whether the workers are restarted when a file of the app changes.
     pub(crate) reloads: bool,
@@ -108,6 +108,12 @@ impl<'a> StartupScreen<'a> {
         }
         lines.join("\n")
     }
+}
+
+/// Returns what the start-up screen shows for the live page with this URL. The URL is shown only on
+/// a terminal, and not in a log, because it contains a token.
+pub(crate) fn live_page(url: String, is_terminal: bool) -> String {
+    if is_terminal { url } else { format!("`rookery live {}` opens it", std::process::id()) }
 }
 
 /// Returns instructions for the user to make browsers trust the development certificate, which is

@@ -73,6 +73,14 @@ Serving on ^[1;36mhttp://127.0.0.1:8000^[0m ^[2m(Ctrl-C stops)^[0m
 }
 
 #[test]
+fn a_log_does_not_get_the_token_of_the_live_page() {
+    let url = || "http://127.0.0.1:9100/live/?token=5f3a".to_owned();
+    assert_eq!(live_page(url(), true), url());
+    let logged = live_page(url(), false);
+    assert_eq!(logged, format!("`rookery live {}` opens it", std::process::id()));
+}
+
+#[test]
 fn development_shows_the_address_with_the_token() {
     let dev = StartupScreen {
         reloads: true,
