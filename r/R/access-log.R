@@ -54,8 +54,25 @@ log_path <- function(log) {
   path
 }
 
-# Opens the access log for all servers of this process. Returns a function that closes the log.
+# Opens the access log for all servers of this process, and makes JSON objects of what R prints if
+# the log consists of such. Returns a function that closes the log.
 log_open <- function(target) {
+  log_end <- log_open_target(target)
+  # At a prompt, users read what R prints.
+  if (target$format != "json" || target$to == "call" || interactive()) {
+    return(log_end)
+  }
+  problem <- .Call(ffi_output_json, TRUE)
+  if (is.character(problem)) {
+    log_error("access log", NULL, paste("what R prints stays as it is:", problem))
+  }
+  function() {
+    .Call(ffi_output_json, FALSE)
+    log_end()
+  }
+}
+
+log_open_target <- function(target) {
   if (target$to == "nothing") {
     return(function() NULL)
   }

@@ -48,7 +48,9 @@
 #' in the queue and in R, and the route. `"json"` writes one JSON object per
 #' line, which also has the request id, and for incomplete responses
 #' `"aborted":true` with a `reason` such as `"client"` for a client that
-#' disconnected. `"terminal"` writes aligned columns, in colour on a terminal. A
+#' disconnected. What R prints while it serves becomes JSON objects as well, with
+#' a `level` and a `message`, and so does the end of each WebSocket.
+#' `"terminal"` writes aligned columns, in colour on a terminal. A
 #' function is called with a list of `time`, `remote`, `method`, `path`,
 #' `query`, `status`, `bytes`, `seconds`, `request_id`, `aborted` (the reason,
 #' or `NA`), `route`, `queue_seconds` and `r_seconds` (`NA` if unknown), at most

@@ -703,7 +703,7 @@ setting_table <- rbind.data.frame(
     default = "common; terminal if the log goes to a terminal", is_literal = FALSE,
     wanted = "common, combined, json or terminal",
     help = "Format of the access log: common, combined, json or terminal",
-    paragraph = "`common` is the Common Log Format, followed by the duration in seconds. `combined` adds the `Referer` and the `User-Agent`; after the duration, it adds the seconds in the queue, the seconds in R, and the route. `json` writes one JSON object per line. `terminal` writes aligned columns, with colour on a terminal. With several workers, each line of `common` and `json` also names the worker that responded."
+    paragraph = "`common` is the Common Log Format, followed by the duration in seconds. `combined` adds the `Referer` and the `User-Agent`; after the duration, it adds the seconds in the queue, the seconds in R, and the route. `json` writes one JSON object per line, also for messages and for what R prints. `terminal` writes aligned columns, with colour on a terminal. With several workers, each line of `common` and `json` also names the worker that responded."
   ),
   list(
     name = "admin", former = "", argument = "serve(admin)", is_option = FALSE, is_limit = FALSE, stability = "experimental",

@@ -57,6 +57,12 @@ SEXP ffi_log_open(SEXP path, SEXP format) {
     return R_NilValue;
 }
 
+// Begins or ends the conversion of what R prints to JSON objects. Returns NULL, or an error
+// message.
+SEXP ffi_output_json(SEXP is_on) {
+    return rk_output_json(Rf_asLogical(is_on)) == RK_OK ? R_NilValue : Rf_mkString(rk_error());
+}
+
 static SEXP log_string(struct rk_bytes bytes) {
     return Rf_ScalarString(Rf_mkCharLenCE(bytes.start, (int)bytes.len, CE_UTF8));
 }

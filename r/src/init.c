@@ -117,6 +117,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_child_forget, 0),
     ENTRY(ffi_child_follow, 1),
     ENTRY(ffi_log_open, 2),
+    ENTRY(ffi_output_json, 1),
     ENTRY(ffi_log_next, 0),
     ENTRY(ffi_log_lost, 0),
     ENTRY(ffi_log_close, 0),

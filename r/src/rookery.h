@@ -405,6 +405,7 @@ uint64_t rk_log_lost(void);
 void rk_log_close(void);
 void rk_output_init(void);   // called once
 void rk_output_flush(void);  // called before the process ends
+int rk_output_json(int is_on);
 
 // static paths of a listener; a site is opaque to C, see static_paths.c
 struct rk_static_path {

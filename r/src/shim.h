@@ -555,6 +555,7 @@ SEXP ffi_child_signal(SEXP pid, SEXP signal_number);
 SEXP ffi_child_forget(void);
 SEXP ffi_child_follow(SEXP parent);
 SEXP ffi_log_open(SEXP path, SEXP format);
+SEXP ffi_output_json(SEXP is_on);
 SEXP ffi_log_next(void);
 SEXP ffi_log_lost(void);
 SEXP ffi_log_close(void);

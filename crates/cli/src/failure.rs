@@ -3,7 +3,7 @@
 use rookery_settings::Source;
 use rookery_systemd::ServiceManager;
 
-use crate::stderr::log_line;
+use crate::stderr::log_error;
 
 /// The reason why the program failed. Each message also says how to correct the problem.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl Failure {
         let (message, status) = (self.message(), self.status());
         let is_command_line = matches!(self, Failure::CommandLine(_));
         let hint = if is_command_line { "\nTry `rookery --help`." } else { "" };
-        log_line(&format!("{message}{hint}"));
+        log_error(&format!("{message}{hint}"));
         // Service managers show only one line of the status.
         ServiceManager::from_environment()
             .failed(message.lines().next().unwrap_or_default(), status);

@@ -27,6 +27,7 @@ use std::io::{self, Write as _};
 
 use command_line::{CommandLine, ServeArgs};
 use failure::Failure;
+use rookery_server::access_log::Format;
 use rookery_server::output;
 use stderr::{log_line, output_deadline};
 
@@ -65,11 +66,11 @@ fn begin(words: impl IntoIterator<Item = OsString>) -> u8 {
         CommandLine::Print(text) => print(&text),
         CommandLine::Serve(args) => serve(args),
         CommandLine::Config(args) => {
-            let (_, target, serve) = load_settings(args)?;
+            let (_, target, serve) = load_settings(args, false)?;
             print(&config::config(&serve.serve, &target))
         }
         CommandLine::Check(args) => {
-            let (_, target, read) = load_settings(args)?;
+            let (_, target, read) = load_settings(args, false)?;
             print(&check::check(&read.serve, &target)?)
         }
         CommandLine::New(args) => new_app::write(&args).and_then(|text| print(text.as_bytes())),
@@ -87,9 +88,13 @@ fn begin(words: impl IntoIterator<Item = OsString>) -> u8 {
 
 /// Finds the app, document or folder to serve, reads its settings, and logs the warnings about the
 /// settings.
-fn load_settings(args: ServeArgs) -> Result<(Sources, Target, LoadedSettings), Failure> {
+fn load_settings(
+    args: ServeArgs,
+    is_serving: bool,
+) -> Result<(Sources, Target, LoadedSettings), Failure> {
     let (sources, target) = Sources::new(args)?;
     let read = sources.read(&target)?;
+    output::set_json(is_serving && read.serve.format == Format::Json);
     read.notes.iter().for_each(|note| log_line(note));
     Ok((sources, target, read))
 }
@@ -97,7 +102,7 @@ fn load_settings(args: ServeArgs) -> Result<(Sources, Target, LoadedSettings), F
 /// Runs the server until it stops. First checks everything that can be checked without R, because R
 /// is slow to start.
 fn serve(args: ServeArgs) -> Result<(), Failure> {
-    let (sources, target, read) = load_settings(args)?;
+    let (sources, target, read) = load_settings(args, true)?;
     let serve = &read.serve;
     let (address, log) = check::address_and_log(serve, &target)?;
     let redirect_address =

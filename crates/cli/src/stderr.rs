@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use rookery_server::output;
+use rookery_server::output::{self, Level};
 
 /// Returns the time at which the exiting program stops waiting for blocked outputs, such as a full
 /// pipe. It is one second after the first call of this function.
@@ -12,14 +12,22 @@ pub(crate) fn output_deadline() -> Instant {
     *DEADLINE.get_or_init(|| Instant::now() + output::FLUSH_TIME)
 }
 
-/// Logs one line with the prefix `rookery:` to standard error. Can be called on any thread, and
-/// never blocks, even if standard error is a full pipe.
+/// Logs one line to standard error ([`output::log`]).
 pub(crate) fn log_line(line: &str) {
-    print_lines(&format!("rookery: {line}"));
+    output::log(Level::Info, line);
 }
 
-/// Writes lines to standard error. Can be called on any thread, and never blocks, even if standard
-/// error is a full pipe.
+/// Logs one line about a failure that the server has dealt with ([`output::log`]).
+pub(crate) fn log_warning(line: &str) {
+    output::log(Level::Warning, line);
+}
+
+/// Logs the error that ends the program ([`output::log`]).
+pub(crate) fn log_error(line: &str) {
+    output::log(Level::Error, line);
+}
+
+/// Writes lines to standard error ([`output::print`]).
 pub(crate) fn print_lines(lines: &str) {
-    output::stderr().write(format!("{lines}\n").as_bytes());
+    output::print(Level::Info, lines);
 }

@@ -51,6 +51,8 @@ pub use http::request::session_cookie;
 pub use http::request::spool_folder::SpoolFolder;
 pub use http::response::compress;
 pub use http::response::page_script::{MAX_PAGE_SIZE, PageScript};
+#[cfg(unix)]
+pub use logging::captured_output;
 pub use logging::{access_log, output};
 pub use net::descriptor::close_in_child;
 pub use net::inherited_sockets::{InheritedAddress, InheritedSockets};

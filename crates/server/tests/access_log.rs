@@ -322,6 +322,37 @@ fn a_websocket_is_logged_once_open() {
 }
 
 #[test]
+fn the_end_of_a_websocket_is_a_line_of_a_json_log() {
+    let lines = Lines::default();
+    let log = AccessLog::written(lines.clone(), Format::Json).unwrap().with_app("chat");
+    let log = Arc::new(log);
+    let fixture = Fixture::new(&log);
+    let mut stream = fixture.connect();
+    stream
+        .write_all(
+            b"GET /ws;token=S3CR3T HTTP/1.1\r\nHost: h.example\r\nConnection: Upgrade\r\n\
+              Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+              Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        )
+        .unwrap();
+    // A text of five bytes, and a close frame with the code 1001. The mask is zero.
+    stream.write_all(b"\x81\x85\0\0\0\0hello\x88\x82\0\0\0\0\x03\xe9").unwrap();
+    stream.read_to_end(&mut Vec::new()).unwrap();
+    drop(fixture);
+    log.close();
+    let text = lines.text();
+    let ends: Vec<&str> = text.lines().filter(|line| line.contains("session_end")).collect();
+    assert_eq!(ends.len(), 1, "{text}");
+    for part in [
+        ",\"event\":\"session_end\",\"remote\":\"127.0.0.1\",\"app\":\"chat\",\"host\":\"h.example\",",
+        ",\"path\":\"/ws;token=<...>\",\"request_id\":\"",
+        ",\"close_code\":1001,\"messages_received\":1,\"bytes_received\":5,",
+    ] {
+        assert!(ends[0].contains(part), "{part}: {}", ends[0]);
+    }
+}
+
+#[test]
 fn a_log_may_be_changed_while_the_server_runs() {
     let first = Arc::new(AccessLog::read());
     let fixture = Fixture::new(&first);

@@ -152,3 +152,32 @@ test_that("a log function may call service() without being called within itself"
   serve_until(function() seen == 3)
   expect_equal(deepest, 1)
 })
+
+test_that("with a JSON log, all that R prints while it serves is JSON", {
+  skip_on_os("windows")
+  skip_if_not_installed("jsonlite")
+  dir <- local_app("app.R" = c(
+    "cat('to stdout\\n')",
+    "message('to \\033[31m stderr')",
+    "list(call = function(req) {",
+    "  system('echo of a child')",
+    "  if (req$PATH_INFO == '/fail') stop('no database')",
+    "  cat('no end')",
+    "  list(status = 200L, headers = list(), body = 'ok')",
+    "})"
+  ))
+  it <- local_r(sprintf("rookery::serve('%s/app.R', port = 0, log_format = 'json')\ncat('after')", dir))
+  url <- expect_serving(it)
+  fetch(paste0(url, "/fail"))
+  fetch(url)
+  it$signal(2)
+  exit_of(it)
+  text <- strsplit(it$tell(), "\n")[[1]]
+  is_later <- text == "after"
+  lines <- lapply(text[!is_later & nzchar(text)], jsonlite::fromJSON)
+  messages <- vapply(lines, function(line) line$message %||% "", "")
+  expect_true(all(c("to stdout", "to \033[31m stderr", "of a child", "no end") %in% messages))
+  error <- lines[[grep("no database \\[", messages)[[1]]]]
+  expect_equal(error[c("level", "stream")], list(level = "error", stream = "stderr"))
+  expect_true("/fail" %in% vapply(lines, function(line) line$path %||% "", ""))
+})

@@ -46,12 +46,12 @@ impl LogTarget {
         Ok(LogTarget::File(path))
     }
 
-    /// Opens the access log. Returns `None` if the settings turn it off
+    /// Opens the access log of the app with this name. Returns `None` if the settings turn it off
     /// ([`Nothing`](LogTarget::Nothing)).
     ///
     /// # Errors
     /// Fails if the file cannot be opened.
-    pub(crate) fn open(&self, format: Format) -> Result<Option<Log>, Failure> {
+    pub(crate) fn open(&self, format: Format, app: &str) -> Result<Option<Log>, Failure> {
         let mut reopener = Reopener::default();
         let log = match self {
             LogTarget::Nothing => return Ok(None),
@@ -72,7 +72,7 @@ impl LogTarget {
                 })?
             }
         };
-        Ok(Some(Log { log: Arc::new(log), reopener }))
+        Ok(Some(Log { log: Arc::new(log.with_app(app)), reopener }))
     }
 }
 

@@ -76,7 +76,7 @@ pub(crate) fn serve(
     if let Some(tracer) = &tracer {
         server.set_tracer(Some(tracer.share()));
     }
-    let log = log.open(serve.format)?;
+    let log = log.open(serve.format, &tracing::app_name(target))?;
     server.set_access_log(log.as_ref().map(Log::access_log));
     let spool = Arc::new(SpoolFolder::new(settings.spool_folder, log_line));
     let listener_config = ListenerConfig {

@@ -76,7 +76,7 @@ pub(crate) fn serve(
         server.set_tracer(Some(tracer.share()));
         registry.set_tracer(tracer.share());
     }
-    let log = log_target.open(log_format(serve.format, workers))?;
+    let log = log_target.open(log_format(serve.format, workers), &tracing::app_name(target))?;
     server.set_access_log(log.as_ref().map(Log::access_log));
     let listener_config = ListenerConfig {
         // The static paths that all workers of the app share.

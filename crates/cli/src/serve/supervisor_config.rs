@@ -18,7 +18,7 @@ use crate::serve::access_log::LogTarget;
 use crate::serve::r_command;
 use crate::settings::serve_settings::ServeSettings;
 use crate::settings::workers::{self, MaxMemory, Workers};
-use crate::stderr::log_line;
+use crate::stderr::{log_line, log_warning};
 
 /// The values that, together with the settings, determine the configuration of the supervisor.
 /// Unlike the settings, they do not change at a reload.
@@ -79,6 +79,7 @@ impl ConfigBuilder {
                 memory: worker_memory_limit(workers, memory_limit()),
             },
             log: log_line,
+            warn: log_warning,
         }
     }
 }

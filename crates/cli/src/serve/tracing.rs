@@ -27,6 +27,14 @@ pub(crate) fn start(target: &Target) -> Option<RunningTracer> {
     }
 }
 
+/// Returns the name of the app in the access log, which is that of the service in traces.
+pub(crate) fn app_name(target: &Target) -> String {
+    match std::env::var("OTEL_SERVICE_NAME") {
+        Ok(name) if !name.is_empty() => name,
+        _ => service_name(target),
+    }
+}
+
 /// Returns the name of the service in traces, unless `OTEL_SERVICE_NAME` is set: the name of the
 /// app's folder, as the user gave it, because all generations of workers have the same name.
 pub(crate) fn service_name(target: &Target) -> String {

@@ -21,11 +21,6 @@ fn files_are_served_and_logged_until_sigterm() {
         folder(&[("index.html", "<p>home"), ("a/index.html", "<p>inner"), ("a/style.css", "b{}")]);
     let mut it = serve(&folder, &["--port", "0", "--log-format", "json"]);
     let port = it.port();
-    assert!(
-        it.stderr.starts_with(&format!("rookery {}: site in ", env!("CARGO_PKG_VERSION"))),
-        "{}",
-        it.stderr
-    );
     let home = get(port, "/");
     assert!(home.starts_with("HTTP/1.1 200 ") && home.ends_with("<p>home"), "{home}");
     assert!(home.to_lowercase().contains("content-type: text/html; charset=utf-8"), "{home}");
@@ -47,6 +42,27 @@ fn files_are_served_and_logged_until_sigterm() {
     assert_eq!(status.code(), Some(0), "{}", it.stderr);
     assert_eq!(out.lines().count(), 7, "{out}");
     assert!(out.contains("\"path\":\"/a/style.css\",\"query\":\"\",\"status\":200,"), "{out}");
+    let name = folder.path().file_name().unwrap().to_str().unwrap();
+    assert!(out.contains(&format!(",\"app\":\"{name}\",\"host\":\"")), "{out}");
+    // The start screen consists of JSON objects as well.
+    let screen: Vec<serde_json::Value> =
+        it.stderr.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let first = format!("rookery {}: site in ", env!("CARGO_PKG_VERSION"));
+    assert!(screen[0]["message"].as_str().unwrap().starts_with(&first), "{screen:?}");
+    assert_eq!(screen[0]["level"], "info");
+}
+
+#[test]
+fn with_a_json_log_the_reason_of_a_failed_start_is_json() {
+    let folder = folder(&[("index.html", "")]);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let mut it = serve(&folder, &["--port", &port, "--log-format", "json"]);
+    let (status, _) = it.end();
+    assert_eq!(status.code(), Some(4), "{}", it.stderr);
+    let last: serde_json::Value =
+        serde_json::from_str(it.stderr.lines().last().unwrap()).expect("JSON");
+    assert_eq!(last["level"], "error");
 }
 
 #[test]

@@ -95,7 +95,8 @@ impl Running {
     /// Returns the port from the start-up screen.
     pub(crate) fn port(&mut self) -> u16 {
         let line = self.await_line("Serving on ");
-        let url = line.split(' ').nth(2).expect("an address");
+        let (_, rest) = line.split_once("Serving on ").expect("the words");
+        let url = rest.split(' ').next().expect("an address");
         url.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port")
     }
 

@@ -4,10 +4,10 @@
 //! Lines are written through a [`LineWriter`], so that a blocked output does not block the server.
 
 mod combined;
-mod digits;
 mod file;
 pub(crate) mod pending_record;
 mod record;
+pub(crate) mod session_record;
 mod terminal;
 
 use std::collections::VecDeque;
@@ -35,7 +35,7 @@ pub struct AccessLog {
 
 #[derive(Debug)]
 enum Kind {
-    Written { writer: LineWriter, format: Format, is_closed: AtomicBool },
+    Written { writer: LineWriter, format: Format, app: Box<str>, is_closed: AtomicBool },
     Read(Mutex<Queue>),
 }
 
@@ -45,19 +45,55 @@ impl AccessLog {
     /// # Errors
     /// Fails if the thread cannot be started.
     pub fn written(out: impl Write + Send + 'static, format: Format) -> io::Result<AccessLog> {
-        Ok(AccessLog::to(LineWriter::start(out, "# ")?, format))
+        let writer = match format {
+            Format::Json => LineWriter::start_json(out),
+            _ => LineWriter::start(out, "# "),
+        };
+        Ok(AccessLog::to(writer?, format))
     }
 
     /// Makes an access log that is written by `writer`. Other code may write lines to the same
     /// output through this writer.
     pub fn to(writer: LineWriter, format: Format) -> AccessLog {
-        AccessLog { kind: Kind::Written { writer, format, is_closed: AtomicBool::new(false) } }
+        let (app, is_closed) = (Box::default(), AtomicBool::new(false));
+        AccessLog { kind: Kind::Written { writer, format, app, is_closed } }
     }
 
     /// Makes an access log whose records are not written to an output. The application reads them
     /// with [`take`](Self::take) instead.
     pub fn read() -> AccessLog {
         AccessLog { kind: Kind::Read(Mutex::default()) }
+    }
+
+    /// Sets the name of the app, which is part of each line in JSON.
+    #[must_use]
+    pub fn with_app(mut self, name: &str) -> AccessLog {
+        if let Kind::Written { app, .. } = &mut self.kind {
+            *app = name.into();
+        }
+        self
+    }
+
+    /// Returns the name of the app, or an empty text.
+    pub(crate) fn app(&self) -> &str {
+        match &self.kind {
+            Kind::Written { app, .. } => app,
+            Kind::Read(_) => "",
+        }
+    }
+
+    /// Returns true if the log consists of JSON objects.
+    pub(crate) fn is_json(&self) -> bool {
+        matches!(&self.kind, Kind::Written { format: Format::Json, .. })
+    }
+
+    /// Adds a line to a log that is written to an output. Never waits for the output.
+    fn write_line(&self, write: impl FnOnce(&mut Vec<u8>)) {
+        if let Kind::Written { writer, is_closed, .. } = &self.kind {
+            if !is_closed.load(Ordering::Relaxed) {
+                writer.write_line(write);
+            }
+        }
     }
 
     /// Returns true if the log has the `Referer` and the `User-Agent` of requests.
@@ -72,10 +108,8 @@ impl AccessLog {
     /// the application reads allocates a copy of the record.
     pub fn record(&self, record: &Record<'_>) {
         match &self.kind {
-            Kind::Written { writer, format, is_closed } => {
-                if !is_closed.load(Ordering::Relaxed) {
-                    writer.write_line(|line| record.write_line(*format, line));
-                }
+            Kind::Written { format, .. } => {
+                self.write_line(|line| record.write_line(*format, line));
             }
             Kind::Read(queue) => {
                 let mut queue = lock(queue);

@@ -15,6 +15,8 @@ use std::{io, thread};
 
 use rookery_system::signals::with_signals_blocked;
 
+use super::json_lines::{Level, is_json, write_messages};
+
 /// The maximum number of bytes that a [`LineWriter`] buffers. They are about 10,000 lines, as many
 /// as a server under full load logs in a tenth of a second.
 pub(crate) const BUFFER_BYTES: usize = 1 << 20;
@@ -44,6 +46,21 @@ impl LineWriter {
     /// # Errors
     /// Fails if the thread cannot be started.
     pub fn start(out: impl Write + Send + 'static, prefix: &'static str) -> io::Result<LineWriter> {
+        LineWriter::start_with(out, Some(prefix))
+    }
+
+    /// Makes a line writer whose line about dropped lines is a JSON object.
+    ///
+    /// # Errors
+    /// Fails if the thread cannot be started.
+    pub fn start_json(out: impl Write + Send + 'static) -> io::Result<LineWriter> {
+        LineWriter::start_with(out, None)
+    }
+
+    fn start_with(
+        out: impl Write + Send + 'static,
+        prefix: Option<&'static str>,
+    ) -> io::Result<LineWriter> {
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
         with_signals_blocked(|| {
@@ -177,7 +194,7 @@ struct State {
 }
 
 /// Runs the thread of a [`LineWriter`], which writes queued lines to `out`.
-fn write_lines(shared: &Shared, mut out: impl Write, prefix: &str) {
+fn write_lines(shared: &Shared, mut out: impl Write, prefix: Option<&str>) {
     let mut lines = Vec::new();
     // The number of dropped lines that have not been reported in the output yet.
     let mut missing = 0;
@@ -197,10 +214,13 @@ fn write_lines(shared: &Shared, mut out: impl Write, prefix: &str) {
         drop(state);
         let note = lines.len();
         if missing > 0 {
-            let _ = writeln!(
-                lines,
-                "{prefix}{missing} lines were lost: the output failed or was too slow"
-            );
+            let note = format!("{missing} lines were lost: the output failed or was too slow");
+            match prefix {
+                Some(prefix) if !is_json() => {
+                    let _ = writeln!(lines, "{prefix}{note}");
+                }
+                _ => write_messages(Level::Warning, &note, &mut lines),
+            }
         }
         is_cut = is_cut && write_some(&mut out, b"\n") == 0;
         // The server continues if the output cannot be written, for example because a disk is full

@@ -6,7 +6,12 @@ use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
 
+use super::json_lines::write_messages;
+pub use super::json_lines::{
+    Level, MAX_MESSAGE, Origin, is_json, piece_len, set_json, write_message,
+};
 pub use super::line_writer::{LineWriter, lines_lost};
+pub use super::output_lines::{LineStyle, OutputLines};
 use super::standard_stream::StandardStream;
 
 /// The maximum time for which an ending process waits until its log outputs have accepted the
@@ -30,6 +35,28 @@ pub fn stdout() -> &'static LineWriter {
 /// Returns the line writer of the process's standard error.
 pub fn stderr() -> &'static LineWriter {
     STDERR.writer()
+}
+
+/// Logs a line to standard error: with the prefix `rookery:`, or as a JSON object. Can be called on
+/// any thread, and never blocks, even if standard error is a full pipe.
+pub fn log(level: Level, line: &str) {
+    if is_json() {
+        print(level, line);
+    } else {
+        stderr().write(format!("rookery: {line}\n").as_bytes());
+    }
+}
+
+/// Writes the lines of a text to standard error, as they are or as JSON objects. Can be called on
+/// any thread, and never blocks, even if standard error is a full pipe.
+pub fn print(level: Level, text: &str) {
+    if is_json() {
+        let mut lines = Vec::new();
+        write_messages(level, text, &mut lines);
+        stderr().write(&lines);
+    } else {
+        stderr().write(format!("{text}\n").as_bytes());
+    }
 }
 
 /// Waits until standard output and standard error have accepted all lines, but at most one second
@@ -61,18 +88,18 @@ pub fn write_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
         let name = thread.name().unwrap_or("<unnamed>");
-        stderr().write(format!("thread '{name}' {panic}\n").as_bytes());
+        print(Level::Error, &format!("thread '{name}' {panic}"));
         let trace = std::backtrace::Backtrace::capture();
         if trace.status() == std::backtrace::BacktraceStatus::Captured {
-            stderr().write(format!("{trace}\n").as_bytes());
+            print(Level::Error, &trace.to_string());
         }
         stderr().flush(PANIC_TIME);
     }));
 }
 
-/// Returns true if text for this output should have colour. `NO_COLOR` turns colour off, and
-/// otherwise `CLICOLOR_FORCE` turns it on. Without these variables, text has colour if the output
-/// is a terminal.
+/// Returns true if text for this output should have colour. JSON has no colour. `NO_COLOR` turns
+/// colour off, and otherwise `CLICOLOR_FORCE` turns it on. Without these variables, text has colour
+/// if the output is a terminal.
 pub fn is_coloured(out: &impl IsTerminal) -> bool {
     is_coloured_if(out.is_terminal())
 }
@@ -80,7 +107,7 @@ pub fn is_coloured(out: &impl IsTerminal) -> bool {
 /// Returns true if text for an output should have colour, by the rules of [`is_coloured`].
 /// `is_terminal` says whether the output is a terminal.
 pub fn is_coloured_if(is_terminal: bool) -> bool {
-    is_coloured_in(|name| std::env::var(name).ok(), is_terminal)
+    !is_json() && is_coloured_in(|name| std::env::var(name).ok(), is_terminal)
 }
 
 fn is_coloured_in(variable: impl Fn(&str) -> Option<String>, is_terminal: bool) -> bool {

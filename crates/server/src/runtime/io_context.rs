@@ -58,6 +58,7 @@ impl IoContext {
             Rc::clone(&dispatch),
             Rc::clone(&scratch),
             Arc::clone(&reports),
+            Arc::clone(&log),
         ));
         let log = RequestLog::new(log, routes);
         let http = HttpState::new(Rc::clone(&websockets), scratch, log, reports, tracer);

@@ -12,6 +12,7 @@ use rookery_websocket::endpoint::Rules;
 use super::endpoint_config::{Tick, rules};
 use crate::application::dispatch::Dispatch;
 use crate::connections::table::ConnectionTable;
+use crate::logging::access_log::pending_record::CurrentLog;
 use crate::net::transport::Scratch;
 use crate::rejection::Rejection;
 
@@ -22,6 +23,8 @@ pub(crate) struct WebSocketContext {
     /// The buffer into which all WebSockets of the thread read, so that idle ones need no buffer.
     pub(crate) scratch: Rc<Scratch>,
     reports: Arc<Reports<Rejection>>,
+    /// The access log, which has a line about the end of each WebSocket.
+    pub(super) log: Arc<CurrentLog>,
     /// The number of WebSockets that keep their compression windows between messages (context
     /// takeover).
     pub(super) takeover_permits: Cell<usize>,
@@ -35,6 +38,7 @@ impl WebSocketContext {
         dispatch: Rc<Dispatch>,
         scratch: Rc<Scratch>,
         reports: Arc<Reports<Rejection>>,
+        log: Arc<CurrentLog>,
     ) -> Rc<WebSocketContext> {
         let rules = rules(&connections.clock.ticks);
         Rc::new(WebSocketContext {
@@ -42,6 +46,7 @@ impl WebSocketContext {
             dispatch,
             scratch,
             reports,
+            log,
             takeover_permits: Cell::new(0),
             rules,
         })

@@ -327,6 +327,9 @@ impl Driver {
             let reason = if is_clean { endpoint.close_reason().into() } else { Box::default() };
             drop(endpoint);
             self.handle.backlog.end();
+            if let Some(record) = &self.handle.record {
+                record.end(code);
+            }
             let closed = Event::Closed { socket, listener, code, reason, is_clean };
             self.registry.shared.dispatch.notify(closed);
         }
@@ -412,6 +415,9 @@ fn deliver_message(handle: &WebSocketHandle, kind: MessageKind, payload: Decoded
         }
         DecodedPayload::Assembled(buffer) => std::mem::take(buffer),
     };
+    if let Some(record) = &handle.record {
+        record.on_received(payload.len());
+    }
     handle.shared.dispatch.notify(Event::Message {
         socket: handle.id,
         listener: handle.listener,

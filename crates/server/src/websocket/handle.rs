@@ -19,6 +19,7 @@ use super::handshake::{Extensions, KEY, switching_protocols};
 use crate::connections::admission::UNCHARGED_BYTES;
 use crate::connections::rate::RateMeter;
 use crate::connections::table::TableEntry;
+use crate::logging::access_log::session_record::SessionRecord;
 use crate::net::transport::{PeerState, Transport};
 use crate::rejection::Rejection;
 
@@ -90,6 +91,8 @@ pub(crate) struct WebSocketHandle {
     pub(super) queue_charge: Charge,
     /// The charge to the memory budget for an incoming message that is not complete yet.
     pub(super) message_charge: Charge,
+    /// The record of the WebSocket for the access log, if the log has records of WebSockets.
+    pub(super) record: Option<Box<SessionRecord>>,
     /// True if an incomplete incoming message was evicted for lack of memory.
     pub(super) is_evicted: Cell<bool>,
     /// The number of bytes of the evicted incoming message that have not been freed yet.
@@ -166,6 +169,7 @@ impl WebSocketHandle {
             send_rate: RateMeter::default(),
             queue_charge: Charge::new(&shared.connections.budget, Share::Queues),
             message_charge: Charge::new(&shared.connections.budget, Share::Messages),
+            record: SessionRecord::begin(&shared.log, exchange),
             is_evicted: Cell::new(false),
             pending_release: Cell::new(0),
         };
@@ -189,6 +193,9 @@ impl WebSocketHandle {
     /// Sends a message to the client of the WebSocket.
     pub(crate) fn send(self: &Rc<Self>, kind: MessageKind, payload: Payload) {
         let len = payload.as_bytes().len();
+        if let Some(record) = &self.record {
+            record.on_sent(len);
+        }
         if self.compression.is_some() {
             self.queue_compressed(kind, payload);
         } else {

@@ -42,9 +42,9 @@ pub(super) static ROWS: [Setting; 4] = [
         paragraph: "`common` is the Common Log Format, followed by the duration in seconds. \
                     `combined` adds the `Referer` and the `User-Agent`; after the duration, it \
                     adds the seconds in the queue, the seconds in R, and the route. `json` writes \
-                    one JSON object per line. `terminal` writes aligned columns, with colour on a \
-                    terminal. With several workers, each line of `common` and `json` also names \
-                    the worker that responded.",
+                    one JSON object per line, also for messages and for what R prints. `terminal` \
+                    writes aligned columns, with colour on a terminal. With several workers, each \
+                    line of `common` and `json` also names the worker that responded.",
         ..LOGS
     },
     Setting {

@@ -218,7 +218,7 @@ impl<'a> Fleet<'a> {
             }
             Err(error) => error,
         };
-        self.log(&format!("worker {slot} cannot be started: {error}"));
+        (self.config.warn)(&format!("worker {slot} cannot be started: {error}"));
         let now = clock::now();
         self.workers.slot_mut(slot).on_start_error(self.launcher.starts(), now);
         if self.is_hopeless() {
@@ -302,7 +302,7 @@ impl<'a> Fleet<'a> {
             WarmupResult::Failed(reason) => {
                 worker.exit_reason = Some(ExitReason::Warmup);
                 worker.stop(self.config.times.stop);
-                self.log(&format!(
+                (self.config.warn)(&format!(
                     "the warm-up of {name} has failed: {reason}. The worker is stopped"
                 ));
             }
@@ -397,7 +397,7 @@ impl<'a> Fleet<'a> {
                 return None;
             }
             SlotRole::Successor => {
-                if let Some(reason) = self.rollout.on_successor_exit(&exited, self.config.log) {
+                if let Some(reason) = self.rollout.on_successor_exit(&exited, self.config.warn) {
                     self.drain_first(slot, reason);
                 }
                 return None;
@@ -409,12 +409,12 @@ impl<'a> Fleet<'a> {
             // The starting replacement will serve as soon as it is ready, which completes the
             // replacement.
             self.failures.add(now);
-            self.log(&exited.replaced_line());
-        } else if self.rollout.on_exit(&exited, self.config.log) {
+            (self.config.warn)(&exited.replaced_line());
+        } else if self.rollout.on_exit(&exited, self.config.warn) {
             self.workers.slot_mut(slot).start_at = Some(now);
             self.log(&exited.requested_exit_line());
         } else if outcome.is_some() {
-            self.log(&exited.last_line());
+            (self.config.warn)(&exited.last_line());
             return outcome;
         } else {
             self.failures.add(now);
@@ -446,7 +446,7 @@ impl<'a> Fleet<'a> {
             ));
         }
         if self.is_hopeless() {
-            self.log(&exited.never_ready_line(starts));
+            (self.config.warn)(&exited.never_ready_line(starts));
             return self.end(Outcome::NeverReady);
         }
         // All workers usually fail in the same way, so one line is logged for each round of starts,
@@ -454,9 +454,9 @@ impl<'a> Fleet<'a> {
         let slots = self.workers.slots().iter();
         let failed_as_often = slots.filter(|slot| slot.failed_starts() >= starts).count();
         if self.was_ready || (failed_as_often <= 1 && starts <= self.config.start_retries) {
-            self.log(&exited.restart_line(pause.time));
+            (self.config.warn)(&exited.restart_line(pause.time));
             if pause.is_new_loop {
-                self.log(&exited.crash_loop_line());
+                (self.config.warn)(&exited.crash_loop_line());
             }
         }
         self.end_if_crash_loop(now);
@@ -553,6 +553,7 @@ impl<'a> Fleet<'a> {
             folder: std::mem::take(&mut before.folder),
             files: before.files,
             log: before.log,
+            warn: before.warn,
             is_on_terminal: before.is_on_terminal,
             ..config
         };
@@ -570,7 +571,7 @@ impl<'a> Fleet<'a> {
     /// Refuses a reload: logs the reason and counts the reload as failed. A reload in progress
     /// continues.
     pub(super) fn refuse_reload(&mut self, reason: String) {
-        self.rollout.refuse_reload(reason, self.config.log);
+        self.rollout.refuse_reload(reason, self.config.warn);
     }
 
     /// Reports that the reload has ended, if no worker remains to be replaced for it.

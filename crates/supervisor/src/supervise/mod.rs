@@ -86,6 +86,8 @@ pub struct SupervisorConfig {
     pub recycle: RecyclePolicy,
     /// The function that logs a line for the operator.
     pub log: fn(&str),
+    /// The function that logs a line about a failure.
+    pub warn: fn(&str),
 }
 
 /// The listening sockets that clients connect to, as file descriptors that workers inherit.

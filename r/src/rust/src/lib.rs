@@ -111,8 +111,8 @@ pub(crate) unsafe fn slice<'a>(start: *const u8, len: usize) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(start, len) }
 }
 
-/// Writes one line to stderr in the format of R's `log_error()`. Can be called on any thread, and
+/// Logs one line to stderr, in the format of R's `log_error()`. Can be called on any thread, and
 /// never blocks, even if nothing reads stderr.
 pub(crate) fn write_log_line(line: &str) {
-    rookery_server::output::stderr().write(format!("rookery: {line}\n").as_bytes());
+    rookery_server::output::log(rookery_server::output::Level::Info, line);
 }

@@ -40,6 +40,8 @@ pub(crate) struct RecordedHeaders<'a> {
     pub(crate) referer: &'a [u8],
     /// The first `User-Agent` header, or an empty value.
     pub(crate) user_agent: &'a [u8],
+    /// The first `Host` header, or an empty value.
+    pub(crate) host: &'a [u8],
 }
 
 impl<'a> RecordedHeaders<'a> {
@@ -51,6 +53,7 @@ impl<'a> RecordedHeaders<'a> {
             match name.as_str() {
                 "traceparent" => has_trace = true,
                 "referer" if found.referer.is_empty() => found.referer = value.as_bytes(),
+                "host" if found.host.is_empty() => found.host = value.as_bytes(),
                 "user-agent" if found.user_agent.is_empty() => found.user_agent = value.as_bytes(),
                 _ => {}
             }

@@ -21,7 +21,7 @@ use crate::http::request::head::{RecordedHeaders, names_host, request_id, used_h
 use crate::http::request::request_span::{Client, RequestSpan, keeps_trace_state};
 use crate::http::response::header_name_cache::HeaderNameCache;
 use crate::http::response::stream::response_stream::ResponseStream;
-use crate::logging::access_log::pending_record::PendingRecord;
+use crate::logging::access_log::pending_record::{ClientTexts, PendingRecord};
 use crate::rejection::Rejection;
 
 /// The divisor that limits the memory charge of a single response: at most the memory budget of all
@@ -145,8 +145,14 @@ impl RequestContext {
         }
         let trace = parts.trace.or(headers.trace);
         let (log, client) = (&connection.shared.log, (remote, connection.has_tls()));
-        let texts = [headers.referer, headers.user_agent];
-        parts.pending_record.begin(log, client, head, texts, || {
+        let certificate = connection.client_certificate.get();
+        let texts = ClientTexts {
+            referer: headers.referer,
+            user_agent: headers.user_agent,
+            host: headers.host,
+            user: certificate.map_or(&[], |certificate| certificate.subject.as_bytes()),
+        };
+        parts.pending_record.begin(log, client, head, &texts, || {
             let id = request_id(*id, &head.headers, connection.is_proxy(), trace.as_ref());
             (id, trace)
         });

@@ -1,7 +1,7 @@
 //! The Combined Log Format of the access log.
 
-use super::digits::push_seconds;
 use super::record::{Record, escape_common, push_field};
+use crate::logging::digits::push_seconds;
 
 impl Record<'_> {
     /// Appends the record as a line in the Combined Log Format, with the fields that

@@ -17,8 +17,8 @@ use rookery_worker_protocol::{MAX_ROUTE_LEN, RouteName, RouteSample, RouteTable,
 use super::record::{PATH_BYTES, Protocol, Record};
 use super::{AccessLog, lock};
 
-/// The maximum length of a `Referer` or `User-Agent` in the access log, in bytes.
-const CLIENT_BYTES: usize = 512;
+/// The maximum length of each text about the client in the access log, in bytes.
+pub(super) const CLIENT_BYTES: usize = 512;
 
 /// The status that the access log shows for a request whose client disconnected before the
 /// response. nginx uses the same number.
@@ -46,7 +46,7 @@ impl CurrentLog {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    fn get(&self) -> Option<Arc<AccessLog>> {
+    pub(super) fn get(&self) -> Option<Arc<AccessLog>> {
         if self.is_on() { lock(&self.log).clone() } else { None }
     }
 }
@@ -72,14 +72,25 @@ impl RequestLog {
     }
 }
 
+/// The texts about the client of a request in the access log. Each may be empty.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClientTexts<'a> {
+    pub(crate) referer: &'a [u8],
+    pub(crate) user_agent: &'a [u8],
+    /// The `Host` header.
+    pub(crate) host: &'a [u8],
+    /// The subject of the client's TLS certificate.
+    pub(crate) user: &'a [u8],
+}
+
 /// The record of a request that is not complete yet. The record begins when the request head has
 /// been read. It ends when the system has accepted the last byte of the response, or when the
 /// connection is closed. Then the request is written to the access log and counted by its route.
 #[derive(Debug, Default)]
 pub(crate) struct PendingRecord {
     fields: Option<Fields>,
-    /// The request's method, path, query, id, referer, user agent and route, concatenated. The
-    /// buffer is reused for each request.
+    /// The request's method, path, query, id, referer, user agent, host, user and route,
+    /// concatenated. The buffer is reused for each request.
     head: Vec<u8>,
 }
 
@@ -98,6 +109,8 @@ struct Fields {
     id: usize,
     referer: usize,
     agent: usize,
+    host: usize,
+    user: usize,
     status: u16,
     bytes: u64,
     aborted: Option<StreamEnd>,
@@ -132,7 +145,7 @@ impl PendingRecord {
         request_log: &RequestLog,
         (remote, is_https): (Option<SocketAddr>, bool),
         request: &Parts,
-        [referer, user_agent]: [&[u8]; 2],
+        client: &ClientTexts<'_>,
         id: impl FnOnce() -> (RequestId, Option<TraceContext>),
     ) {
         let (log, routes) = (request_log.log.get(), &request_log.routes);
@@ -165,13 +178,20 @@ impl PendingRecord {
         }
         fields.id = head.len();
         if fields.log.as_ref().is_some_and(|log| log.names_client()) {
-            write_masked(referer, CLIENT_BYTES, head);
+            write_masked(client.referer, CLIENT_BYTES, head);
             fields.referer = head.len();
-            head.extend_from_slice(&user_agent[..user_agent.len().min(CLIENT_BYTES)]);
+            for (text, end) in [
+                (client.user_agent, &mut fields.agent),
+                (client.host, &mut fields.host),
+                (client.user, &mut fields.user),
+            ] {
+                head.extend_from_slice(&text[..text.len().min(CLIENT_BYTES)]);
+                *end = head.len();
+            }
         } else {
-            fields.referer = head.len();
+            let end = head.len();
+            (fields.referer, fields.agent, fields.host, fields.user) = (end, end, end, end);
         }
-        fields.agent = head.len();
         // One byte more than the maximum, so that the name does not end within a character.
         if fields.log.is_some() {
             // The path is already masked.
@@ -202,7 +222,7 @@ impl PendingRecord {
         let route = RouteName::of_pattern(exchange.route());
         if !route.as_bytes().is_empty() {
             fields.app.is_route_set = true;
-            self.head.truncate(fields.agent);
+            self.head.truncate(fields.user);
             self.head.extend_from_slice(route.as_bytes());
         }
         fields.app.times = exchange.app_times();
@@ -296,6 +316,8 @@ impl Fields {
             id: 0,
             referer: 0,
             agent: 0,
+            host: 0,
+            user: 0,
             status: 0,
             bytes: 0,
             aborted: None,
@@ -307,7 +329,7 @@ impl Fields {
 
     fn record(&self, head: &[u8]) {
         let elapsed = self.since.elapsed();
-        let route = RouteName::of_pattern(&head[self.agent..]);
+        let route = RouteName::of_pattern(&head[self.user..]);
         let (app, (queue, r)) = (self.app, self.times());
         if let Some(routes) = self.routes.as_deref().filter(|_| app.is_asked) {
             routes.as_ref().record(&RouteSample {
@@ -337,6 +359,9 @@ impl Fields {
             trace_id: self.trace_id,
             referer: &head[self.id..self.referer],
             user_agent: &head[self.referer..self.agent],
+            app: log.app().as_bytes(),
+            host: &head[self.agent..self.host],
+            user: &head[self.host..self.user],
             route: if app.is_asked { route.as_bytes() } else { &[] },
             queue,
             r,

@@ -2,11 +2,13 @@
 
 use std::io::{IsTerminal, Write as _};
 use std::net::SocketAddr;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use rookery_exchange::{StreamEnd, TerminationState, UpstreamLog};
 
-use super::digits::{push_address, push_number, push_seconds, put_two_digits};
+use crate::logging::civil::Civil;
+use crate::logging::digits::{push_address, push_number, push_seconds, put_two_digits};
+use crate::logging::json_lines::{escape_json, push_timestamp};
 use crate::logging::output;
 
 /// The maximum length of a path or query in the access log, in bytes. Clients may send up to 96
@@ -45,6 +47,12 @@ pub struct Record<'a> {
     pub referer: &'a [u8],
     /// The `User-Agent` header of the request. Empty without the header.
     pub user_agent: &'a [u8],
+    /// The name of the app. Empty if it has none.
+    pub app: &'a [u8],
+    /// The `Host` header of the request. Empty without the header.
+    pub host: &'a [u8],
+    /// The subject of the client's TLS certificate. Empty without a certificate.
+    pub user: &'a [u8],
     /// The route of the request: the pattern that the application has set, otherwise the first
     /// segment of the path. It is empty if the request was not for the application.
     pub route: &'a [u8],
@@ -287,26 +295,13 @@ impl Record<'_> {
     }
 
     fn write_json(&self, out: &mut Vec<u8>) {
-        let civil = Civil::of(self.time);
-        let mut time = *b"{\"time\":\"0000-00-00T00:00:00.000Z\",\"remote\":";
-        put_two_digits(&mut time, 9, civil.year / 100);
-        put_two_digits(&mut time, 11, civil.year);
-        put_two_digits(&mut time, 14, civil.month.into());
-        put_two_digits(&mut time, 17, civil.day.into());
-        put_two_digits(&mut time, 20, civil.hour.into());
-        put_two_digits(&mut time, 23, civil.minute.into());
-        put_two_digits(&mut time, 26, civil.second.into());
-        time[29] = b'0' + (civil.milli / 100) as u8;
-        put_two_digits(&mut time, 30, civil.milli.into());
-        out.extend_from_slice(&time);
-        match self.remote {
-            Some(remote) => {
-                out.push(b'"');
-                push_address(remote.ip(), out);
-                out.push(b'"');
-            }
-            None => out.extend_from_slice(b"null"),
-        }
+        out.extend_from_slice(b"{\"time\":");
+        push_timestamp(self.time, out);
+        out.extend_from_slice(b",\"remote\":");
+        push_remote(self.remote, out);
+        push_text_unless_empty(b",\"app\":\"", self.app, out);
+        push_text_unless_empty(b",\"host\":\"", self.host, out);
+        push_text_unless_empty(b",\"user\":\"", self.user, out);
         push_text(b",\"method\":\"", self.method, out);
         push_text(b",\"path\":\"", cut(self.path), out);
         push_text(b",\"query\":\"", cut(self.query), out);
@@ -317,15 +312,9 @@ impl Record<'_> {
         push_plain(b",\"request_id\":\"", self.request_id, out);
         let trace_id = self.trace_id.as_ref().map_or(&[][..], |id| id);
         push_plain(b",\"trace_id\":\"", trace_id, out);
-        if !self.route.is_empty() {
-            push_text(b",\"route\":\"", self.route, out);
-        }
-        if !self.referer.is_empty() {
-            push_text(b",\"referer\":\"", self.referer, out);
-        }
-        if !self.user_agent.is_empty() {
-            push_text(b",\"user_agent\":\"", self.user_agent, out);
-        }
+        push_text_unless_empty(b",\"route\":\"", self.route, out);
+        push_text_unless_empty(b",\"referer\":\"", self.referer, out);
+        push_text_unless_empty(b",\"user_agent\":\"", self.user_agent, out);
         if let Some(r) = self.r {
             push_time(b",\"r_seconds\":", r, out);
         }
@@ -345,11 +334,7 @@ impl Record<'_> {
     /// Appends the data about the request's workers to `out` as members of a JSON object. Leaves
     /// out unknown values.
     fn write_upstream_json(&self, upstream: &UpstreamLog, out: &mut Vec<u8>) {
-        if let Some(worker) = upstream.worker {
-            push_integer(b",\"slot\":", worker.slot.into(), out);
-            push_integer(b",\"pid\":", worker.pid.into(), out);
-            push_integer(b",\"epoch\":", worker.epoch, out);
-        }
+        push_worker(upstream, out);
         push_time(b",\"queue_seconds\":", upstream.queued, out);
         if let Some(took) = upstream.response_time {
             push_time(b",\"upstream_seconds\":", took, out);
@@ -358,11 +343,37 @@ impl Record<'_> {
         if let Some(ended) = self.ended() {
             push_text(b",\"ended\":\"", &[ended.letter() as u8], out);
         }
-        if let Some(session) = upstream.session {
-            out.extend_from_slice(b",\"session\":\"");
-            push_session(session, out);
+        push_session_member(upstream, out);
+    }
+}
+
+/// Appends the client's address as a JSON value.
+pub(super) fn push_remote(remote: Option<SocketAddr>, out: &mut Vec<u8>) {
+    match remote {
+        Some(remote) => {
+            out.push(b'"');
+            push_address(remote.ip(), out);
             out.push(b'"');
         }
+        None => out.extend_from_slice(b"null"),
+    }
+}
+
+/// Appends the worker of a request as members of a JSON object, if it is known.
+pub(super) fn push_worker(upstream: &UpstreamLog, out: &mut Vec<u8>) {
+    if let Some(worker) = upstream.worker {
+        push_integer(b",\"slot\":", worker.slot.into(), out);
+        push_integer(b",\"pid\":", worker.pid.into(), out);
+        push_integer(b",\"epoch\":", worker.epoch, out);
+    }
+}
+
+/// Appends the session of a request as a member of a JSON object, if it is known.
+pub(super) fn push_session_member(upstream: &UpstreamLog, out: &mut Vec<u8>) {
+    if let Some(session) = upstream.session {
+        out.extend_from_slice(b",\"session\":\"");
+        push_session(session, out);
+        out.push(b'"');
     }
 }
 
@@ -380,27 +391,39 @@ pub(super) fn push_field<T>(value: Option<T>, push: fn(T, &mut Vec<u8>), out: &m
 // knows are copied without a call.
 
 #[inline]
-fn push_integer<const N: usize>(name: &[u8; N], number: u64, out: &mut Vec<u8>) {
+pub(super) fn push_integer<const N: usize>(name: &[u8; N], number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(name);
     push_number(number, out);
 }
 
 #[inline]
-fn push_time<const N: usize>(name: &[u8; N], time: Duration, out: &mut Vec<u8>) {
+pub(super) fn push_time<const N: usize>(name: &[u8; N], time: Duration, out: &mut Vec<u8>) {
     out.extend_from_slice(name);
     push_seconds(time, out);
 }
 
 #[inline]
-fn push_text<const N: usize>(name: &[u8; N], text: &[u8], out: &mut Vec<u8>) {
+pub(super) fn push_text<const N: usize>(name: &[u8; N], text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(name);
     escape_json(text, out);
     out.push(b'"');
 }
 
+/// Appends a text, unless it is empty.
+#[inline]
+pub(super) fn push_text_unless_empty<const N: usize>(
+    name: &[u8; N],
+    text: &[u8],
+    out: &mut Vec<u8>,
+) {
+    if !text.is_empty() {
+        push_text(name, text, out);
+    }
+}
+
 /// Appends a text that needs no escaping, unless it is empty.
 #[inline]
-fn push_plain<const N: usize>(name: &[u8; N], text: &[u8], out: &mut Vec<u8>) {
+pub(super) fn push_plain<const N: usize>(name: &[u8; N], text: &[u8], out: &mut Vec<u8>) {
     if !text.is_empty() {
         out.extend_from_slice(name);
         out.extend_from_slice(text);
@@ -411,45 +434,6 @@ fn push_plain<const N: usize>(name: &[u8; N], text: &[u8], out: &mut Vec<u8>) {
 fn push_session(session: u64, out: &mut Vec<u8>) {
     // Only requests of workers with sessions have one.
     let _ = write!(out, "{session:016x}");
-}
-
-/// A date and time of day in UTC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Civil {
-    pub(super) year: u64,
-    pub(super) month: u8,
-    pub(super) day: u8,
-    pub(super) hour: u8,
-    pub(super) minute: u8,
-    pub(super) second: u8,
-    pub(super) milli: u16,
-}
-
-impl Civil {
-    /// Converts a time to a date and time of day, with the algorithm of H. Hinnant,
-    /// "chrono-compatible low-level date algorithms". A time before 1970 becomes the beginning of
-    /// 1970.
-    pub(super) fn of(time: SystemTime) -> Civil {
-        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-        let days = days + 719_468;
-        let (era, day_of_era) = (days / 146_097, days % 146_097);
-        let year_of_era =
-            (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        // The months are counted from March, so that the leap day is the last day of its year.
-        let shifted = (5 * day_of_year + 2) / 153;
-        let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-        Civil {
-            year: year_of_era + era * 400 + u64::from(month <= 2),
-            month: month as u8,
-            day: (day_of_year - (153 * shifted + 2) / 5 + 1) as u8,
-            hour: (second / 3600) as u8,
-            minute: (second / 60 % 60) as u8,
-            second: (second % 60) as u8,
-            milli: since.subsec_millis() as u16,
-        }
-    }
 }
 
 const MONTHS: [&str; 12] =
@@ -468,31 +452,6 @@ pub(super) fn escape_common(bytes: &[u8], out: &mut Vec<u8>) {
             0x20..=0x7e => out.push(byte),
             _ => {
                 let _ = write!(out, "\\x{byte:02x}");
-            }
-        }
-    }
-}
-
-/// Appends bytes as the content of a JSON string. Bytes that are not UTF-8 become U+FFFD, because
-/// JSON cannot represent them.
-fn escape_json(bytes: &[u8], out: &mut Vec<u8>) {
-    // All bytes are examined, which the compiler does several at a time.
-    let has_special = bytes.iter().fold(false, |found, byte| {
-        found | !matches!(byte, b' '..=b'~') | matches!(byte, b'"' | b'\\')
-    });
-    if !has_special {
-        out.extend_from_slice(bytes);
-        return;
-    }
-    for char in String::from_utf8_lossy(bytes).chars() {
-        match char {
-            '"' | '\\' => out.extend_from_slice(&[b'\\', char as u8]),
-            ' '..='\u{7e}' => out.push(char as u8),
-            _ if char.is_control() => {
-                let _ = write!(out, "\\u{:04x}", u32::from(char));
-            }
-            _ => {
-                let _ = write!(out, "{char}");
             }
         }
     }

@@ -4,7 +4,8 @@ use std::fmt::{self, Display};
 use std::io::{self, Write as _};
 use std::time::Duration;
 
-use super::record::{Civil, Record, cut, escape_common};
+use super::record::{Record, cut, escape_common};
+use crate::logging::civil::Civil;
 
 /// The duration from which a time is highlighted, because users notice it.
 const SLOW: Duration = Duration::from_secs(1);

@@ -4,8 +4,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use rookery_exchange::{TerminationState, UpstreamLog, UpstreamWorker};
 
-use super::record::{Civil, PATH_BYTES};
+use super::record::PATH_BYTES;
 use super::*;
+use crate::logging::civil::Civil;
 use crate::logging::line_writer::BUFFER_BYTES;
 
 fn record<'a>(path: &'a [u8], query: &'a [u8]) -> Record<'a> {
@@ -25,6 +26,9 @@ fn record<'a>(path: &'a [u8], query: &'a [u8]) -> Record<'a> {
         trace_id: None,
         referer: b"",
         user_agent: b"",
+        app: b"",
+        host: b"",
+        user: b"",
         route: b"",
         queue: None,
         r: None,
@@ -251,6 +255,15 @@ fn a_client_cannot_write_lines_into_the_log() {
     let json = line(&record(evil, b""), Format::Json);
     assert_eq!(json.matches('\n').count(), 1);
     assert!(json.contains("/\\u000a127.0.0.1 \\\"x\\\" \\\\ \\u001b[2J\u{fffd}"), "{json}");
+}
+
+#[test]
+fn a_json_line_names_the_app_the_host_and_the_user() {
+    let named =
+        Record { app: b"report", host: b"a.example\"", user: b"CN=Ada", ..record(b"/", b"") };
+    let line = line(&named, Format::Json);
+    let fields = ",\"app\":\"report\",\"host\":\"a.example\\\"\",\"user\":\"CN=Ada\",\"method\":";
+    assert!(line.contains(fields), "{line}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use rookery_server::output;
+use rookery_server::output::{self, LineStyle, Origin};
 use rookery_status::{RunFolder, Utilization};
 use rookery_system::blocking;
 use rookery_trace::{Kind, Span, Tracer};
@@ -174,10 +174,17 @@ impl WorkerProcess {
         // The output lines of a single worker get no prefix.
         let prefix =
             if start.workers > 1 { format!("[{} {pid}] ", start.slot) } else { String::new() };
-        let streams =
-            spawned.streams.into_iter().flatten().zip([output::stdout(), output::stderr()]);
-        let output_tasks = streams.zip(kept).map(|((pipe, to), kept)| {
-            tokio::task::spawn_local(pass_on(to.clone(), pipe, prefix.clone(), kept))
+        let style = |stream| {
+            if output::is_json() {
+                LineStyle::Json(Origin { worker: Some(start.slot), pid: child_id, stream })
+            } else {
+                LineStyle::Prefixed(prefix.clone().into_bytes())
+            }
+        };
+        let outputs = [(output::stdout(), "stdout"), (output::stderr(), "stderr")];
+        let streams = spawned.streams.into_iter().flatten().zip(outputs);
+        let output_tasks = streams.zip(kept).map(|((pipe, (to, stream)), kept)| {
+            tokio::task::spawn_local(pass_on(to.clone(), pipe, style(stream), kept))
         });
         let output_tasks = output_tasks.collect();
         let control = Rc::new(spawned.control);

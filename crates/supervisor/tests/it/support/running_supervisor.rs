@@ -173,6 +173,7 @@ fn plan_of(wish: Wish, beside: Arc<Mutex<Vec<usize>>>) -> SupervisorConfig {
         is_dev: wish.is_dev,
         fails_fast: wish.fails_fast,
         log: |line| TOLD.lock().unwrap().push((std::thread::current().id(), line.to_owned())),
+        warn: |line| TOLD.lock().unwrap().push((std::thread::current().id(), line.to_owned())),
     }
 }
 

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::UNIX_EPOCH;
 
 use rookery_server::access_log::{AccessLog, Format, LogFile, Reopener};
+#[cfg(unix)]
+use rookery_server::captured_output;
 use rookery_server::output;
 
 use crate::core::{self, Log};
@@ -114,6 +116,8 @@ pub unsafe extern "C" fn rk_log_open(path: *const c_char, fd: i32, format: i32) 
         };
         match log {
             Ok(log) => {
+                // `rookery serve` sets this variable for its workers.
+                let log = log.with_app(&std::env::var("OTEL_SERVICE_NAME").unwrap_or_default());
                 *REOPENER.lock().unwrap_or_else(PoisonError::into_inner) = reopener;
                 core::with(|core| {
                     let log = Arc::new(log);
@@ -182,10 +186,31 @@ pub extern "C" fn rk_output_init() {
     output::write_panics();
 }
 
-/// Waits until all queued lines have been written to stderr, for at most one second.
+/// Waits until all queued lines have been written to stderr, for at most one second. Ends the
+/// conversion of output to JSON before.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_output_flush() {
     output::flush();
+    rk_output_json(0);
+}
+
+/// Begins (1) or ends (0) the conversion of what this process prints to JSON objects. Has no effect
+/// on Windows, and in a worker, whose supervisor converts its output. Fails with an error message
+/// if the system has no pipe or thread left.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_output_json(is_on: i32) -> i32 {
+    entry(result::STALE, || {
+        #[cfg(unix)]
+        if is_on == 0 {
+            captured_output::end();
+        } else if core::with(|core| core.supervised_scoreboard().is_none()) {
+            if let Err(error) = captured_output::begin() {
+                core::set_error(&error.to_string());
+                return result::STALE;
+            }
+        }
+        result::OK
+    })
 }
 
 /// Closes the access log. First writes the queued lines, which takes at most one second.

@@ -1,0 +1,193 @@
+//! The conversion of what this process prints to JSON objects, for a log of JSON objects without a
+//! supervisor. The supervisor converts the output of its workers itself.
+//!
+//! The standard output and the standard error of the process become pipes, whose other ends a
+//! thread reads. The thread never waits for the actual outputs, so printing does not block.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use rookery_system::signals::with_signals_blocked;
+
+use super::json_lines::Origin;
+use super::line_writer::LineWriter;
+use super::output::FLUSH_TIME;
+use super::output_lines::{LineStyle, OutputLines};
+
+/// The standard streams with their names.
+const STREAMS: [(RawFd, &str); 2] =
+    [(libc::STDOUT_FILENO, "stdout"), (libc::STDERR_FILENO, "stderr")];
+
+/// The number of bytes that are read at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// The maximum number of reads of a stream between two checks whether the thread must end. A pipe
+/// holds at most 1 MiB by default.
+const READS_PER_TURN: usize = 16;
+
+static CAPTURED: Mutex<Option<CapturedOutput>> = Mutex::new(None);
+
+/// The captured output of this process.
+struct CapturedOutput {
+    process: u32,
+    /// The descriptors to which the standard streams referred before.
+    saved: [OwnedFd; 2],
+    /// The end of a pipe. The thread ends when a byte is written to it. Closing it would not suffice,
+    /// because forked processes have copies.
+    stop: OwnedFd,
+    thread: JoinHandle<()>,
+}
+
+/// One captured stream.
+struct Stream {
+    pipe: File,
+    lines: OutputLines,
+    to: LineWriter,
+    is_open: bool,
+}
+
+/// Begins to convert what this process prints, unless that has begun.
+///
+/// # Errors
+/// Returns the system's error if a pipe or the thread cannot be made. The output then stays as it
+/// is.
+pub fn begin() -> io::Result<()> {
+    let mut captured = CAPTURED.lock().unwrap_or_else(PoisonError::into_inner);
+    if captured.as_ref().is_some_and(|captured| captured.process == std::process::id()) {
+        return Ok(());
+    }
+    let (mut streams, mut writers, mut saved) = (Vec::new(), Vec::new(), Vec::new());
+    for (number, name) in STREAMS {
+        let before = duplicate(number)?;
+        let to = LineWriter::start_json(File::from(before.try_clone()?))?;
+        let (reader, writer) = pipe()?;
+        set_nonblocking(&reader)?;
+        let origin = Origin { worker: None, pid: std::process::id(), stream: name };
+        let lines = OutputLines::new(LineStyle::Json(origin));
+        streams.push(Stream { pipe: File::from(reader), lines, to, is_open: true });
+        writers.push(writer);
+        saved.push(before);
+    }
+    let saved = saved.try_into().expect("there are two streams");
+    let (stopped, stop) = pipe()?;
+    let thread = with_signals_blocked(|| {
+        let named = std::thread::Builder::new().name("rookery-output".to_owned());
+        named.spawn(move || pass_on(&mut streams, &stopped))
+    })?;
+    flush_stdio();
+    for (writer, (number, _)) in writers.iter().zip(STREAMS) {
+        redirect(writer, number);
+    }
+    *captured = Some(CapturedOutput { process: std::process::id(), saved, stop, thread });
+    Ok(())
+}
+
+/// Stops the conversion, and waits until all output has been written, for at most two seconds.
+pub fn end() {
+    let captured = CAPTURED.lock().unwrap_or_else(PoisonError::into_inner).take();
+    // A forked process has no thread, and leaves the streams to its parent.
+    let Some(captured) = captured.filter(|captured| captured.process == std::process::id()) else {
+        return;
+    };
+    flush_stdio();
+    for (before, (number, _)) in captured.saved.iter().zip(STREAMS) {
+        redirect(before, number);
+    }
+    let _ = File::from(captured.stop).write_all(&[0]);
+    // The thread's code does not panic.
+    let _ = captured.thread.join();
+}
+
+/// Writes the output of the streams as lines, until `stopped` is at its end.
+fn pass_on(streams: &mut [Stream], stopped: &OwnedFd) {
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        let mut polled = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; 3];
+        for (polled, stream) in polled.iter_mut().zip(&*streams) {
+            polled.fd = if stream.is_open { stream.pipe.as_raw_fd() } else { -1 };
+        }
+        polled[2].fd = stopped.as_raw_fd();
+        // SAFETY: `polled` is an array of three elements, whose descriptors are open or negative.
+        unsafe { libc::poll(polled.as_mut_ptr(), 3, -1) };
+        for stream in &mut *streams {
+            stream.read_some(&mut buffer);
+        }
+        if polled[2].revents != 0 {
+            break;
+        }
+    }
+    for stream in streams {
+        stream.to.write(&stream.lines.end());
+        stream.to.flush(FLUSH_TIME);
+    }
+}
+
+impl Stream {
+    /// Reads what there is, at most [`READS_PER_TURN`] times, and writes the lines that are complete.
+    fn read_some(&mut self, buffer: &mut [u8]) {
+        if !self.is_open {
+            return;
+        }
+        for _ in 0..READS_PER_TURN {
+            match self.pipe.read(buffer) {
+                Ok(0) => return self.is_open = false,
+                Ok(n) => {
+                    let lines = self.lines.take(&buffer[..n]);
+                    if !lines.is_empty() {
+                        self.to.write(&lines);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => return self.is_open = false,
+            }
+        }
+    }
+}
+
+fn flush_stdio() {
+    // SAFETY: a null pointer stands for all output streams of the C library.
+    unsafe { libc::fflush(std::ptr::null_mut()) };
+}
+
+/// Makes the descriptor with this number refer to the same open file as `to`.
+fn redirect(to: &OwnedFd, number: RawFd) {
+    // SAFETY: both are descriptors of this process. A failure changes nothing.
+    unsafe { libc::dup2(to.as_raw_fd(), number) };
+}
+
+/// Returns a new descriptor for the open file of a standard stream. It is not inherited by programs
+/// that this process starts.
+fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes no pointer.
+    let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
+    if copy < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new, so nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
+
+/// Returns the reading and the writing end of a new pipe.
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [-1; 2];
+    // SAFETY: `ends` has room for two descriptors.
+    if unsafe { libc::pipe(ends.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptors are new, so nothing else owns them.
+    let [reader, writer] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
+    // A standard stream may have been closed, so that a pipe would get its number.
+    Ok((duplicate(reader.as_raw_fd())?, duplicate(writer.as_raw_fd())?))
+}
+
+fn set_nonblocking(pipe: &OwnedFd) -> io::Result<()> {
+    // SAFETY: the call takes no pointer.
+    if unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
