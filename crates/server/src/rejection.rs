@@ -175,6 +175,7 @@ impl Rejection {
             Rejection::RequestTimeout => "request_timeout",
             Rejection::MessageTimeout => "websocket_message_timeout",
             Rejection::Silent => "websocket_silent",
+            Rejection::ForeignHost => "foreign_host",
             Rejection::Origin => "websocket_origin",
             Rejection::Handshake => "tls_handshake",
             Rejection::PlainOnTls => "plain_on_tls",
