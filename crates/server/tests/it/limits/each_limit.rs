@@ -70,6 +70,26 @@ fn header_lines_without_a_limit() {
     }
 }
 
+/// The server's table of headers has a maximum size as well, beyond which it would panic.
+#[test]
+fn a_response_has_at_most_ten_thousand_headers() {
+    let app = App::new(Limits::default(), |exchange| {
+        exchange.begin_response(200);
+        let pushed = (0..40_000).filter(|at| {
+            let name = format!("X-{at}");
+            exchange.push_response_header(name.as_bytes(), b"v").is_ok()
+        });
+        let text = pushed.count().to_string();
+        exchange.set_response_body(text.as_bytes());
+    });
+    let mut client = app.connect();
+    for _ in 0..2 {
+        let reply = client.get("/");
+        assert_eq!((reply.status, &*reply.text()), (200, "10000"));
+        assert_eq!(reply.header("x-9999"), Some("v"));
+    }
+}
+
 #[test]
 fn disk_reserve() {
     let limits = Limits {
