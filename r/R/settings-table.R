@@ -486,7 +486,7 @@ setting_table <- rbind.data.frame(
     default = "32 KiB", is_literal = TRUE,
     wanted = "a size such as 512KB or 10MB (without a unit: bytes), at least 1 KiB, or none",
     help = "Maximum size of an HTTP/2 request head; status 431 above it",
-    paragraph = "The size is the sum of all header fields, where each field counts 32 bytes in addition to its name and value (RFC 9113, 6.5.2). A connection is closed if a client sends a head of four times this size."
+    paragraph = "The size is the sum of all header fields, where each field counts 32 bytes in addition to its name and value (RFC 9113, 6.5.2). A connection may be closed if a client sends a head of three times this size."
   ),
   list(
     name = "http2_max_concurrent_streams", former = "streams", argument = "server_limits(http2_max_concurrent_streams)", is_option = TRUE, is_limit = TRUE, stability = "advanced",

@@ -81,6 +81,8 @@ static const char* write_header(uint32_t slot, uint64_t id, struct rk_bytes name
         return "a name in `headers` is empty or has characters that a header's name cannot have";
     case RK_BAD_VALUE:
         return "a value in `headers` has a line break or a control character";
+    case RK_TOO_MANY:
+        return "`headers` must not have more than 10,000 elements";
     default:
         return NULL;
     }

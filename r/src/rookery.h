@@ -112,7 +112,7 @@ _Static_assert(sizeof(struct rk_setup) == 112 && offsetof(struct rk_setup, calls
     "rk_setup");
 #endif
 
-enum rk_result { RK_OK = 0, RK_BAD_NAME = 1, RK_BAD_VALUE = 2, RK_STALE = 3 };
+enum rk_result { RK_OK = 0, RK_BAD_NAME = 1, RK_BAD_VALUE = 2, RK_STALE = 3, RK_TOO_MANY = 4 };
 
 // servers
 //

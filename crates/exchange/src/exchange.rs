@@ -288,10 +288,14 @@ impl Exchange {
     /// Adds a header line to the response.
     ///
     /// # Errors
-    /// Returns a [`HeaderError`] if the name is not a token, or if the value contains CR, LF, NUL
-    /// or another control character (RFC 9110, 5.1 and 5.5).
+    /// Returns a [`HeaderError`] if the name is not a token, if the value contains CR, LF, NUL or
+    /// another control character (RFC 9110, 5.1 and 5.5), or if the response has
+    /// [`MAX_RESPONSE_HEADERS`](crate::MAX_RESPONSE_HEADERS) headers already.
     pub fn push_response_header(&mut self, name: &[u8], value: &[u8]) -> Result<(), HeaderError> {
         response::check_header(name, value)?;
+        if self.response.has_all_headers() {
+            return Err(HeaderError::Count);
+        }
         let (name, value) = (self.keep(name), self.keep(value));
         self.response.push_header(name, value);
         Ok(())

@@ -43,7 +43,9 @@ pub use exchange::app_times::AppTimes;
 pub use exchange::body_buffer::{BodyBuffer, BodyBufferPool};
 pub use exchange::header_names::{HeaderLine, KNOWN_HEADERS, KnownHeader, known_header};
 pub use exchange::request_body::{BodySource, RequestBody};
-pub use exchange::response::{HeaderError, Response, ResponseBody, WebSocketCompression};
+pub use exchange::response::{
+    HeaderError, MAX_RESPONSE_HEADERS, Response, ResponseBody, WebSocketCompression,
+};
 pub use exchange::status::ExchangeStatus;
 pub use exchange::upstream_log::{TerminationState, UpstreamLog, UpstreamWorker};
 pub use exchange::{ClientCertificate, Exchange, Version};

@@ -39,10 +39,10 @@ pub struct Limits {
     // server allocates a table for the maximum number of lines.
     pub max_headers: usize,
     /// The maximum size of an HTTP/2 request head, in bytes. Each header line counts 32 bytes more
-    /// than its length (RFC 9113, 6.5.2). A larger head is rejected with status 431. A head of four
-    /// times this size closes the connection. Default 32 KiB. This is less than for HTTP/1.1,
-    /// because a compressed header line can be as short as one byte, and a connection can have many
-    /// requests at once.
+    /// than its length (RFC 9113, 6.5.2). A larger head is rejected with status 431. A head that is
+    /// three times as large may close the connection. Default 32 KiB. This is less than for
+    /// HTTP/1.1, because a compressed header line can be as short as one byte, and a connection can
+    /// have many requests at once.
     pub http2_max_header_list_size: usize,
     /// The maximum number of concurrent requests of an HTTP/2 connection. Requests that the client
     /// has cancelled still count while the application processes them. Further requests are refused

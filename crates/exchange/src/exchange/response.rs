@@ -66,7 +66,16 @@ pub enum HeaderError {
     /// The value of the response header contains CR, LF, NUL or another control character (RFC
     /// 9110, 5.5).
     Value,
+    /// The response has [`MAX_RESPONSE_HEADERS`] headers already.
+    Count,
 }
+
+/// The maximum number of headers in a response. It is far more than clients accept, and less than
+/// the 24,576 names that the server's table of headers ([`http::HeaderMap`]) can hold, to which the
+/// server adds its own headers.
+///
+/// [`http::HeaderMap`]: https://docs.rs/http/latest/http/header/struct.HeaderMap.html
+pub const MAX_RESPONSE_HEADERS: usize = 10_000;
 
 impl Response {
     /// Returns the status code of the response. For an opening handshake, status 101 accepts the
@@ -119,6 +128,11 @@ impl Response {
         self.status = status;
     }
 
+    /// Returns true if no header can be added to the response.
+    pub(crate) fn has_all_headers(&self) -> bool {
+        self.headers.len() >= MAX_RESPONSE_HEADERS
+    }
+
     pub(crate) fn push_header(&mut self, name: ArenaSlice, value: ArenaSlice) {
         self.headers.push((name, value));
     }
@@ -169,6 +183,7 @@ impl fmt::Display for HeaderError {
         f.write_str(match self {
             HeaderError::Name => "a header's name must be a token (letters, digits, - and _)",
             HeaderError::Value => "a header's value must not contain line breaks or control bytes",
+            HeaderError::Count => "a response must not have more than 10,000 headers",
         })
     }
 }

@@ -194,6 +194,8 @@ pub enum PathError {
     KeyLength,
     /// The path of the file or directory on disk is relative or contains a NUL.
     Path,
+    /// The static path has more headers than a response can have.
+    Headers,
 }
 
 impl fmt::Display for PathError {
@@ -204,6 +206,7 @@ impl fmt::Display for PathError {
             }
             PathError::KeyLength => "a static path must not be longer than 4096 bytes",
             PathError::Path => "the file or directory of a static path must be absolute",
+            PathError::Headers => "a static path must not have more than 10,000 headers",
         })
     }
 }

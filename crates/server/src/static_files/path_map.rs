@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
+use rookery_exchange::MAX_RESPONSE_HEADERS;
 
 use super::options::{Mapping, PathError, StaticOptions, StaticPath};
 use super::path_on_disk::name_rules::{NameRules, caseless};
@@ -216,7 +217,9 @@ pub(super) fn check_key(key: &str) -> Result<(), PathError> {
 }
 
 pub(super) fn check_path(path: &StaticPath) -> Result<(), PathError> {
-    if path.overrides.exclude == Some(true) || is_absolute(&path.path) {
+    if path.overrides.headers.as_ref().is_some_and(|it| it.len() > MAX_RESPONSE_HEADERS) {
+        Err(PathError::Headers)
+    } else if path.overrides.exclude == Some(true) || is_absolute(&path.path) {
         Ok(())
     } else {
         Err(PathError::Path)

@@ -31,8 +31,8 @@ pub(super) static ROWS: [Setting; 21] = [
         min: 1024.0,
         help: "Maximum size of an HTTP/2 request head; status 431 above it",
         paragraph: "The size is the sum of all header fields, where each field counts 32 bytes in \
-                    addition to its name and value (RFC 9113, 6.5.2). A connection is closed if a \
-                    client sends a head of four times this size.",
+                    addition to its name and value (RFC 9113, 6.5.2). A connection may be closed \
+                    if a client sends a head of three times this size.",
         former: &[Former::everywhere("stream_head_bytes", Section::Limits)],
         ..ADVANCED
     },

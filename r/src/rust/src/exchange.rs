@@ -222,6 +222,7 @@ pub unsafe extern "C" fn rk_response_header(slot: u32, id: u64, name: Bytes, val
         match exchange.push_response_header(name, value) {
             Ok(()) => result::OK,
             Err(HeaderError::Name) => result::BAD_NAME,
+            Err(HeaderError::Count) => result::TOO_MANY,
             Err(_) => result::BAD_VALUE,
         }
     })

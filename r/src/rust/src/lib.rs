@@ -36,6 +36,7 @@ pub(crate) mod result {
     pub(crate) const BAD_NAME: i32 = 1;
     pub(crate) const BAD_VALUE: i32 = 2;
     pub(crate) const STALE: i32 = 3;
+    pub(crate) const TOO_MANY: i32 = 4;
 }
 
 /// Runs the body of a function that C calls. If the body panics, returns `fallback` and sets the

@@ -6,6 +6,8 @@ use std::io::IoSlice;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::connections::table::TableEntry as _;
 use crate::http::connection::http_connection::{CloseState, HttpConnection, ResetMode};
 use crate::logging::access_log::pending_record::record_unreadable;
@@ -80,26 +82,57 @@ pub(crate) async fn close(connection: &HttpConnection) {
         return;
     }
     connection.close_state.set(CloseState::Open);
-    // The sweep allows the idle timeout, but this loop ends after the shorter close timeout.
+    // The sweep allows the idle timeout, which may end the loop earlier.
     connection.activity.begin_lingering(connection.shared.connections.clock.now());
-    let limit = connection.shared.connections.limits.ws_close_timeout;
+    let period = connection.shared.connections.limits.ws_close_timeout;
+    let end = Instant::now() + LINGER_TIME;
     let mut left = LINGER_BYTES;
-    let rest = poll_fn(|cx| {
-        while left > 0 && !connection.is_ending() {
+    loop {
+        let before = left;
+        let until = end.min(Instant::now() + period);
+        let is_done = tokio::time::timeout_at(until, discard(connection, &mut left)).await.is_ok();
+        if is_done || before - left < LINGER_PROGRESS || Instant::now() >= end {
+            return;
+        }
+    }
+}
+
+/// Reads and discards input until the client ends it, `left` bytes have been read, or the
+/// connection must end. Subtracts the number of bytes from `left`.
+async fn discard(connection: &HttpConnection, left: &mut usize) {
+    poll_fn(|cx| {
+        let at_once = left.saturating_sub(LINGER_AT_ONCE);
+        while *left > at_once && !connection.is_ending() {
             let mut scratch = connection.shared.scratch.0.borrow_mut();
             match ready!(connection.transport.borrow_mut().poll_read(cx, &mut scratch)) {
-                Ok(n) if n > 0 => left = left.saturating_sub(n),
-                _ => break,
+                Ok(n) if n > 0 => *left = left.saturating_sub(n),
+                _ => return Poll::Ready(()),
             }
         }
-        Poll::Ready(())
-    });
-    let _ = tokio::time::timeout(limit, rest).await;
+        if *left == 0 || connection.is_ending() {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// The maximum number of bytes that a closing connection reads and discards after its last
-/// response. If the client sends more, the connection is reset.
-const LINGER_BYTES: usize = 16 << 20;
+/// response. If the client sends more, the connection is reset. Many clients send a whole upload
+/// before they read the response.
+const LINGER_BYTES: usize = 128 << 20;
+
+/// The maximum time for which a closing connection reads and discards input. It is that of nginx
+/// (`lingering_time`).
+const LINGER_TIME: Duration = Duration::from_secs(30);
+
+/// The number of bytes that a client must send in each close timeout, so that the connection is
+/// not closed earlier.
+const LINGER_PROGRESS: usize = 64 << 10;
+
+/// The number of bytes that are discarded before other connections have their turn.
+const LINGER_AT_ONCE: usize = 1 << 20;
 
 /// The interval at which a closing connection is checked for bytes that the client has not
 /// acknowledged.

@@ -32,12 +32,19 @@ const MAX_LOCAL_RESETS: usize = 128;
 /// The size in bytes of the HPACK dynamic table in each direction of a connection (RFC 7541, 4.2).
 const HEADER_TABLE_BYTES: u32 = 4 << 10;
 
+/// The number by which the limit on the size of a request head is multiplied for h2. When h2 has
+/// read more than its limit, it may close the connection without a response. Requests with heads
+/// between the two limits get status 431.
+const HEAD_LIMIT_FACTOR: usize = 2;
+
 fn builder(connections: &ConnectionTable, has_websockets: bool) -> Builder {
     let mut builder = Builder::new();
     let to_u32 = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
     builder
         .max_concurrent_streams(to_u32(connections.limits.http2_max_concurrent_streams))
-        .max_header_list_size(to_u32(connections.limits.http2_max_header_list_size))
+        .max_header_list_size(to_u32(
+            connections.limits.http2_max_header_list_size.saturating_mul(HEAD_LIMIT_FACTOR),
+        ))
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_frame_size(FRAME)

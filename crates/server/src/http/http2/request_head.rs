@@ -85,9 +85,19 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-/// Returns the size in bytes of a request's header list, as defined in RFC 9113, 6.5.2.
-pub(super) fn header_list_size(headers: &HeaderMap) -> usize {
-    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum()
+/// Returns the size in bytes of a request's header list, as defined in RFC 9113, 6.5.2. Counts the
+/// method and the scheme with their usual lengths.
+pub(super) fn header_list_size(head: &Parts) -> usize {
+    let field = |name: &str, len: usize| name.len() + len + 32;
+    let fields = head.headers.iter().map(|(name, value)| field(name.as_str(), value.len()));
+    let authority =
+        head.uri.authority().map(|authority| field(":authority", authority.as_str().len()));
+    let path = head.uri.path_and_query().map_or(0, |path| path.as_str().len());
+    field(":method", 3)
+        + field(":scheme", 5)
+        + field(":path", path)
+        + authority.unwrap_or_default()
+        + fields.sum::<usize>()
 }
 
 /// Returns true if the host of a request differs from `named`, the server name in the client's TLS

@@ -139,17 +139,20 @@ async fn respond(
 ) -> Option<Response<ResponseBody>> {
     let stream = &guard.stream;
     let (mut parts, frames) = request.into_parts();
-    let head_bytes = request_head::header_list_size(&parts.headers);
+    let head_bytes = request_head::header_list_size(&parts);
     stream.on_head_read(head_bytes);
-    let normalized =
-        request_head::normalize(&mut parts, stream.shared.connections.limits.max_headers).and_then(
-            |is_tunnel| {
-                let named = guard.state.bound_name();
-                let is_misdirected =
-                    named.is_some_and(|named| request_head::is_misdirected(&parts.headers, named));
-                if is_misdirected { Err(Rejection::Misdirected) } else { Ok(is_tunnel) }
-            },
-        );
+    let limits = &stream.shared.connections.limits;
+    let normalized = if head_bytes < limits.http2_max_header_list_size {
+        request_head::normalize(&mut parts, limits.max_headers)
+    } else {
+        Err(Rejection::HeadTooLarge)
+    };
+    let normalized = normalized.and_then(|is_tunnel| {
+        let named = guard.state.bound_name();
+        let is_misdirected =
+            named.is_some_and(|named| request_head::is_misdirected(&parts.headers, named));
+        if is_misdirected { Err(Rejection::Misdirected) } else { Ok(is_tunnel) }
+    });
     let body = normalized.and_then(|is_tunnel| {
         if is_tunnel {
             incoming

@@ -267,9 +267,20 @@ pub(crate) fn finish(
         headers.entry(STRICT_TRANSPORT_SECURITY).or_insert_with(|| hsts.clone());
     }
     let is_bodiless = is_bodiless(status.as_u16());
-    let mut is_gzip = options.accepts_gzip && may_compress(&content, status, &headers);
+    // Many frameworks handle HEAD as GET and remove the body, but keep its length.
+    let removed_len = match content {
+        Content::Stream(_) => None,
+        _ if options.is_head && content.len() == 0 => framing.declared_length,
+        _ => None,
+    };
+    let may_compress = match removed_len {
+        Some(_) => compress::is_compressible_response(status, &headers, removed_len),
+        None => may_compress(&content, status, &headers),
+    };
+    let mut is_gzip = options.accepts_gzip && may_compress;
     // For HEAD, a body is compressed only if the compressed length becomes known.
-    let is_measured = options.is_head && is_gzip && content.is_compressed_whole();
+    let is_measured =
+        options.is_head && is_gzip && removed_len.is_none() && content.is_compressed_whole();
     let is_made = !options.is_head || is_measured;
     let permit = match content {
         Content::Stream(_) if is_gzip && is_made => {
@@ -295,12 +306,13 @@ pub(crate) fn finish(
         compress::mark(&mut headers);
         content.into_compressed_source(&context.shared().gzip, charge, permit)
     } else if options.is_head {
-        // The same headers as for GET, without the body (RFC 9110, 9.3.2). A body that would be
-        // compressed while it is sent has no known length.
+        // The same headers as for GET, without the body (RFC 9110, 9.3.2). The length is unknown
+        // and left out if the body would be compressed while it is sent, or if the application has
+        // removed it and has not declared its length.
         let len = match &content {
             _ if is_gzip && !is_measured => None,
             Content::Absent | Content::Stream(_) => framing.declared_length,
-            content if content.len() == 0 => Some(framing.declared_length.unwrap_or(0)),
+            content if content.len() == 0 => framing.declared_length,
             content => Some(content.len()),
         };
         if is_gzip && !is_measured {

@@ -372,8 +372,11 @@ fn finish(
     content: Content,
     options: ResponseOptions,
 ) -> Response<ResponseBody> {
-    let framing =
-        Framing { closes: context.connection.closes_after_response(), declared_length: None };
+    let declared_length = match &content {
+        Content::Absent => None,
+        content => Some(content.len()),
+    };
+    let framing = Framing { closes: context.connection.closes_after_response(), declared_length };
     // These headers describe the file, so the short error text must not be compressed.
     let describes_file =
         matches!(status, StatusCode::PRECONDITION_FAILED | StatusCode::RANGE_NOT_SATISFIABLE);

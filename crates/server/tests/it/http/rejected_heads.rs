@@ -285,18 +285,46 @@ fn head_tells_a_length_only_where_there_is_one() {
         exchange.begin_response(200);
         match exchange.path() {
             b"/none" => {}
-            b"/told" => exchange.push_response_header(b"Content-Length", b"7").unwrap(),
+            b"/told" | b"/removed" | b"/image" => {
+                exchange.push_response_header(b"Content-Length", b"7").unwrap();
+                let kind = if exchange.path() == b"/image" { "image/png" } else { "text/html" };
+                exchange.push_response_header(b"Content-Type", kind.as_bytes()).unwrap();
+                exchange.push_response_header(b"ETag", b"\"a\"").unwrap();
+                if exchange.path() == b"/removed" {
+                    exchange.set_response_body(b"");
+                }
+            }
+            b"/zero" => {
+                exchange.push_response_header(b"Content-Length", b"0").unwrap();
+                exchange.set_response_body(b"");
+            }
             b"/empty" => exchange.set_response_body(b""),
             _ => exchange.set_response_body(b"Hello, World!"),
         }
     });
     let mut client = app.connect();
     for encoding in ["", "Accept-Encoding: gzip\r\n"] {
-        for (path, length) in [("/none", None), ("/told", Some("7")), ("/empty", Some("0"))] {
+        // GET would send a text compressed, with a length that is unknown without the body.
+        let is_gzip = !encoding.is_empty();
+        for (path, length) in [
+            ("/none", None),
+            ("/told", Some("7").filter(|_| !is_gzip)),
+            ("/removed", Some("7").filter(|_| !is_gzip)),
+            ("/image", Some("7")),
+            ("/zero", Some("0")),
+            // The application may have removed the body.
+            ("/empty", None),
+        ] {
             client.send(format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n{encoding}\r\n"));
             let reply = client.response_to("HEAD").unwrap();
             assert_eq!(reply.header("content-length"), length, "{path}");
             assert_eq!(reply.header("transfer-encoding"), None, "{path}");
+            let is_marked = is_gzip && matches!(path, "/told" | "/removed");
+            let (encoding, tag) =
+                if is_marked { (Some("gzip"), "W/\"a\"") } else { (None, "\"a\"") };
+            assert_eq!(reply.header("content-encoding"), encoding, "{path}");
+            assert_eq!(reply.header("vary").is_some(), is_marked, "{path}");
+            assert!(reply.header("etag").is_none_or(|found| found == tag), "{path}");
         }
         let get = {
             client.send(format!("GET /whole HTTP/1.1\r\nHost: a\r\n{encoding}\r\n"));

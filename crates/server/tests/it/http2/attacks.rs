@@ -213,7 +213,7 @@ fn a_head_that_goes_on_and_on() {
     let app = app(Limits::default(), hello);
     let goodbye = beside(&app, |mut peer| {
         peer.send(frame(kind::HEADERS, END_STREAM, 1, &block(GET)));
-        for _ in 0..10_000 {
+        for _ in 0..20_000 {
             if !peer.try_send(frame(kind::CONTINUATION, 0, 1, &block(&[("a", "b")]))) {
                 break;
             }
@@ -269,8 +269,12 @@ fn heads_that_are_too_large() {
     assert_eq!(ask(5, &lines(1000, "b")), Heard::Status(431));
     assert_eq!(ask(7, &[GET, &[("a", &*"b".repeat(31_000))]].concat()), Heard::Status(200));
     assert_eq!(ask(9, &[GET, &[("a", &*"b".repeat(40_000))]].concat()), Heard::Status(431));
+    // Two values that are each larger than the limit, in all frames of the head.
+    let large = "b".repeat(33 << 10);
+    assert_eq!(ask(11, &[GET, &[("a", &*large), ("b", &*large)]].concat()), Heard::Status(431));
+    assert_eq!(ask(13, &lines(10, "b")), Heard::Status(200));
     assert_eq!(
-        ask(11, &[GET, &[("a", &*"b".repeat(140_000))]].concat()),
+        ask(15, &[GET, &[("a", &*"b".repeat(300_000))]].concat()),
         Heard::Goaway(code::ENHANCE_YOUR_CALM)
     );
 }

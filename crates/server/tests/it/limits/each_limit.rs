@@ -71,6 +71,42 @@ fn header_lines_without_a_limit() {
 }
 
 #[test]
+fn a_client_that_sends_everything_first_reads_why_it_is_refused() {
+    let app = App::new(Limits { max_body_size: 1000, ..Limits::default() }, hello);
+    let body = vec![b'x'; 30 << 20];
+    for framing in ["Content-Length: 31457280", "Transfer-Encoding: chunked"] {
+        let mut client = app.connect();
+        client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n"));
+        if framing.starts_with("Transfer") {
+            client.send(format!("{:x}\r\n", body.len()));
+        }
+        client.send(&body);
+        assert_eq!(client.response().expect("an answer").status, 413, "{framing}");
+    }
+    assert_eq!(app.requests(), 0);
+}
+
+/// The server's table of headers has a maximum size as well, beyond which it would panic.
+#[test]
+fn a_response_has_at_most_ten_thousand_headers() {
+    let app = App::new(Limits::default(), |exchange| {
+        exchange.begin_response(200);
+        let pushed = (0..40_000).filter(|at| {
+            let name = format!("X-{at}");
+            exchange.push_response_header(name.as_bytes(), b"v").is_ok()
+        });
+        let text = pushed.count().to_string();
+        exchange.set_response_body(text.as_bytes());
+    });
+    let mut client = app.connect();
+    for _ in 0..2 {
+        let reply = client.get("/");
+        assert_eq!((reply.status, &*reply.text()), (200, "10000"));
+        assert_eq!(reply.header("x-9999"), Some("v"));
+    }
+}
+
+#[test]
 fn disk_reserve() {
     let limits = Limits {
         body_buffer_size: 10,
@@ -258,15 +294,15 @@ fn what_is_read_after_a_refusal() {
             hello,
         );
         let mut client = app.connect();
-        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n");
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 400000000\r\n\r\n");
         assert_eq!(client.response().unwrap().status, 413);
         (app, client)
     };
     // The limit in bytes is what the server reads and what the sockets buffer.
     let (_app, mut client) = refused(TEST_TIMEOUT);
     let piece = vec![0; 1 << 20];
-    let sent = (0..100).take_while(|_| client.socket.write_all(&piece).is_ok()).count();
-    assert!((8..60).contains(&sent), "{sent} MiB");
+    let sent = (0..400).take_while(|_| client.socket.write_all(&piece).is_ok()).count();
+    assert!((100..200).contains(&sent), "{sent} MiB");
     // The limit in time.
     let (app, mut client) = refused(Duration::from_millis(200));
     let until = Instant::now() + TEST_TIMEOUT;
