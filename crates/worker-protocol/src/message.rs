@@ -178,7 +178,7 @@ impl Message {
 mod tests {
     use super::*;
 
-    const ALL: [Message; 19] = [
+    const ALL: [Message; 20] = [
         Message::Accept(1),
         Message::StopAccepting(2),
         Message::Retire(u64::MAX),
