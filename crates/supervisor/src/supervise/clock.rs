@@ -12,8 +12,8 @@ use rookery_worker_protocol::now as scoreboard_time;
 /// overloaded machine delays iterations for shorter times.
 const MIN_FREEZE: Duration = Duration::from_secs(1);
 
-/// The maximum number of freezes whose times are known. For a task of R that has lasted since before
-/// the oldest of them, earlier freezes do not count.
+/// The maximum number of freezes whose times are known. Only these freezes shorten a task of R that
+/// has lasted since before the oldest of them.
 const MAX_KNOWN: usize = 100;
 
 thread_local! {

@@ -193,7 +193,7 @@ fn a_hundred_starts_and_stops_leave_no_thread() {
         let mut client = crate::support::Client::connect(listener.local_addr().unwrap());
         client.send("nonsense\r\n\r\n");
         assert_eq!(client.response().unwrap().status, 400);
-        // The I/O thread and the first of the threads that may block.
+        // The I/O thread, and the thread for operations that may block.
         assert_eq!(threads_settle_at(2), 2);
         drop(client);
         listener.stop();
