@@ -24,7 +24,7 @@ SOURCE = ROOT / ".local" / "site-source"
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 
 # The files of the repository that become pages at the root of the website, with the names of the pages.
-PAGES = {f"docs/{path.name}": path.stem.lower() for path in (ROOT / "docs").glob("*.md")} | {
+PAGES = {str(path.relative_to(ROOT)): path.stem.lower() for pattern in ("*.md", "operations/*.md") for path in (ROOT / "docs").glob(pattern)} | {
     "CHANGELOG.md": "changelog",
     "CONTRIBUTING.md": "contributing",
     "README.md": "index",

@@ -45,8 +45,8 @@
 #'   `rookery_bad_static_path`: an app or one of its static paths is wrong.
 #'
 #' Warnings have the class `rookery_warning` and a more specific class such as
-#' `rookery_unknown_field`, `rookery_client_failed` or
-#' `rookery_static_paths_unconfirmed`.
+#' `rookery_unknown_field`, `rookery_unknown_variable`, `rookery_client_failed`
+#' or `rookery_static_paths_unconfirmed`.
 #'
 #' @section Names and lifecycle:
 #' Functions, arguments and methods that exist in httpuv or in the package

@@ -44,7 +44,7 @@ typed_values <- function(lines) {
 # Returns the `_server.yml` beside the file `path` as the target if the `app:` of that `_server.yml`
 # is the file, so that its settings apply. Otherwise returns `found`, the target at `path`.
 with_server_yml <- function(found, path) {
-  path <- normalizePath(path.expand(path), winslash = "/")
+  path <- normalizePath(path.expand(path), "/", FALSE)
   if (dir.exists(path) || identical(found$kind, "engine")) {
     return(found)
   }

@@ -116,12 +116,13 @@ class Build(unittest.TestCase):
             ("[x](#here)", "[x](#here)"),
             ("[x](decisions/README.md)", "x"),
             ("[x](../README.md#platforms)", "[x](manual.html#platforms)"),
+            ("[x](operations/deployments.md#containers)", "[x](deployments.html#containers)"),
         ]:
             self.assertEqual(website.linked(link, "docs/operations.md"), becomes)
 
     def test_the_manual_has_a_page_for_each_document(self):
         listed = website.filled((commands.ROOT / "site" / "manual.md").read_text()) + (commands.ROOT / "site" / "crates.md").read_text()
-        for document in (commands.ROOT / "docs").glob("*.md"):
+        for document in [*(commands.ROOT / "docs").glob("*.md"), *(commands.ROOT / "docs").glob("operations/*.md")]:
             self.assertIn(f"({document.stem.lower()}.html)", listed)
 
     def test_the_manual_shows_the_table_of_platforms(self):

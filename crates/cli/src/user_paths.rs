@@ -27,12 +27,17 @@ pub(crate) fn absolute(path: &Path) -> PathBuf {
 
 /// Returns the folder in which the program was started, as the shell names it in `PWD`. That path
 /// may contain a symbolic link such as `/srv/app/current`, which leads to another folder after a
-/// deployment. Returns `None` if `PWD` does not name the folder.
+/// deployment. Returns the path without links if `PWD` names another folder, and `None` if the
+/// folder did not exist any more at the start.
 fn start_folder() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     let find = || {
-        let named = std::env::var_os("PWD").map(PathBuf::from).filter(|path| path.is_absolute())?;
-        (fs::canonicalize(&named).ok()? == std::env::current_dir().ok()?).then_some(named)
+        let folder = std::env::current_dir().ok()?;
+        let named = std::env::var_os("PWD").map(PathBuf::from);
+        let is_it = |path: &PathBuf| {
+            path.is_absolute() && fs::canonicalize(path).is_ok_and(|path| path == folder)
+        };
+        Some(named.filter(is_it).unwrap_or(folder))
     };
     FOLDER.get_or_init(find).as_deref()
 }

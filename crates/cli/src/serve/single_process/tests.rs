@@ -295,3 +295,18 @@ fn a_reload_keeps_the_port_that_was_chosen_for_port_0() {
     let fixed = Address::parse("127.0.0.1", 7).unwrap();
     assert_eq!(fixed.with_free_port(Some(&chosen)).unwrap(), fixed);
 }
+
+#[test]
+fn settings_are_read_again_if_the_folder_of_the_app_was_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut start = shell("exit 1");
+    start.command.current_dir(folder.path().join("deleted"));
+    let mut server = SingleProcess { start, has_listened: true };
+    let reads = std::cell::Cell::new(0);
+    let read_settings = |_: &Address| {
+        reads.set(reads.get() + 1);
+        Ok(shell("exit 0"))
+    };
+    server.run(|_| None, read_settings, |_| true).unwrap();
+    assert_eq!(reads.get(), 1);
+}
