@@ -106,6 +106,7 @@ pub(crate) fn serve(
         readiness(workers),
     );
     status.tls.clone_from(&tls);
+    status.acme_failures = tls_setup.as_ref().and_then(TlsSetup::acme_failures);
     status.perform = Some(perform);
     let status = Arc::new(status);
     let admin = start_admin(&status, serve.admin.as_ref(), &given.admin)?;

@@ -1,6 +1,7 @@
 //! The source of the status of a supervisor and its workers, from which the admin listener responds
 //! to requests.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rookery_server::tls::Tls;
@@ -38,6 +39,8 @@ pub struct SupervisorStatus {
     about: ServerInfo,
     /// The TLS configuration of the server, if it serves HTTPS.
     pub tls: Option<Tls>,
+    /// The number of failed attempts to get a certificate, if it comes from an authority.
+    pub acme_failures: Option<Arc<AtomicU64>>,
     /// The function that makes the supervisor perform an action, if there is one. It must not
     /// block.
     pub perform: Option<fn(Action)>,
@@ -55,6 +58,7 @@ impl SupervisorStatus {
             readiness: Mutex::new(readiness),
             about,
             tls: None,
+            acme_failures: None,
             perform: None,
         }
     }
@@ -99,6 +103,10 @@ impl StatusSource for SupervisorStatus {
 
     fn certificates(&self) -> Vec<ServedCertificate> {
         self.tls.as_ref().map(Tls::certificates).unwrap_or_default()
+    }
+
+    fn acme_failures(&self) -> Option<u64> {
+        self.acme_failures.as_ref().map(|failures| failures.load(Ordering::Relaxed))
     }
 
     fn actions(&self) -> &'static [Action] {

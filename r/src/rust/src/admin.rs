@@ -17,6 +17,7 @@ use rookery_status::{
 use rookery_worker_protocol::{RState, SharedScoreboard, Ticket};
 
 use crate::core::{self, AdminServer, Core, config_of};
+use crate::listener::tls::Https;
 use crate::text::lend;
 use crate::{Bytes, entry};
 
@@ -70,6 +71,13 @@ impl Core {
         if let Some(AdminServer { one, .. }) = &self.admin {
             self.server().set_scoreboard(Some(Arc::clone(one.scoreboard())));
             one.look_at(Arc::clone(self.server().reports()), config.queue.max_queued_requests);
+        }
+    }
+
+    /// Makes the admin listener report on the certificates of a listener.
+    pub(crate) fn observe_certificates(&self, https: &Https) {
+        if let Some(AdminServer { one, .. }) = &self.admin {
+            one.set_tls(https.tls.clone(), https.acme_failures());
         }
     }
 
