@@ -185,7 +185,7 @@ setting_table <- rbind.data.frame(
     default = "`acme` in R's user data folder", is_literal = FALSE,
     wanted = "the path of a file or folder",
     help = "Folder for the ACME account and the certificates",
-    paragraph = "Only the user who runs the server can read the folder. If several servers share the folder, only one of them orders the certificates, and all of them use these certificates."
+    paragraph = "Only the user who runs the server can read the folder. If several servers share the folder, also on several machines, only one of them orders the certificates. All of them use these certificates and respond to the challenges of the authority, which may connect to any of them."
   ),
   list(
     name = "workers", former = "", argument = "serve(workers)", is_option = FALSE, is_limit = FALSE, stability = "experimental",

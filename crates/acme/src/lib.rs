@@ -20,6 +20,7 @@
 //! | `jws` | the account's key and its signatures (RFC 7515) |
 //! | `protocol` | the certificate authority's directory, nonces, and problem documents |
 //! | `order` | an order, from its creation to the certificate |
+//! | `acme` | the certificate with its settings and storage, before and while it is renewed |
 //! | `renewer` | the thread that renews certificates |
 
 // instant-acme also depends on rcgen, which needs Rust 1.88, or else a version of `time` with a
@@ -37,6 +38,7 @@ pub fn read_for_fuzzer(bytes: &[u8]) -> (Option<String>, Option<std::time::Syste
     )
 }
 
+mod acme;
 mod failure;
 mod http;
 mod jws;
@@ -47,6 +49,7 @@ mod schedule;
 mod settings;
 mod storage;
 
-pub use renewer::{Acme, Renewer};
+pub use acme::Acme;
+pub use renewer::Renewer;
 pub use schedule::RetrySchedule;
 pub use settings::{BadSettings, Challenge, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, Settings};

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::protocol::{Account, Authority, describe_problem};
 use crate::settings::{Challenge, Settings};
+use crate::storage::{self, Responses, Storage};
 use rookery_http_client::Response;
 
 /// The maximum duration of each wait for the authority: until it has validated a host of an order,
@@ -29,7 +30,7 @@ pub(crate) async fn order(
     authority: &Authority,
     account: &Account,
     settings: &Settings,
-    challenges: &Challenges,
+    (challenges, storage): (&Challenges, &Storage),
     challenge: Challenge,
     replaces: Option<&IssuedCertificate>,
 ) -> Result<String, Failure> {
@@ -43,9 +44,26 @@ pub(crate) async fn order(
         .map(str::to_owned)
         .collect();
     // The server responds to the challenges until this guard is dropped, however the order ends.
-    let guard = ChallengeGuard(challenges);
+    let guard = ChallengeGuard { challenges, storage };
+    let (mut responses, mut urls) = (Responses::new(), Vec::new());
     for url in &authorizations {
-        answer_challenge(authority, account, settings, url, &guard, challenge).await?;
+        if let Some((url, response)) =
+            challenge_of(authority, account, settings, url, challenge).await?
+        {
+            responses.push(response);
+            urls.push(url);
+        }
+    }
+    if !responses.is_empty() {
+        let stored = storage.save_responses(&responses);
+        stored.and_then(|()| storage::apply(&responses, challenges)).map_err(|error| {
+            Failure::new(format!("the responses to challenges cannot be stored: {error}"))
+        })?;
+        // Every server that shares the folder has read them by then.
+        tokio::time::sleep(settings.retry.sharing_time()).await;
+    }
+    for url in &urls {
+        authority.post(account, url, Some("{}")).await?;
     }
     for url in &authorizations {
         wait_for_validation(authority, account, url, challenge).await?;
@@ -83,12 +101,18 @@ pub(crate) async fn order(
     Ok(format!("{}\n{}", chain.trim_end(), key.pem()))
 }
 
-/// A guard that, when it is dropped, removes the stored responses to the authority's challenges.
-struct ChallengeGuard<'a>(&'a Challenges);
+/// A guard that, when it is dropped, removes the responses to the authority's challenges, also from
+/// the other servers that share the folder.
+struct ChallengeGuard<'a> {
+    challenges: &'a Challenges,
+    storage: &'a Storage,
+}
 
 impl Drop for ChallengeGuard<'_> {
     fn drop(&mut self) {
-        self.0.clear();
+        self.challenges.clear();
+        // A response that is left does no harm, and the next order replaces it.
+        let _ = self.storage.save_responses(&Responses::new());
     }
 }
 
@@ -96,19 +120,18 @@ fn status(object: &Value) -> &str {
     object["status"].as_str().unwrap_or_default()
 }
 
-/// Proves to the authority that this server controls one host of the order. Does nothing if the
-/// authority has already validated the host.
-async fn answer_challenge(
+/// Returns the URL of the challenge by which the authority validates one host of the order, and the
+/// response to the challenge. Returns `None` if the authority has already validated the host.
+async fn challenge_of(
     authority: &Authority,
     account: &Account,
     settings: &Settings,
     url: &str,
-    guard: &ChallengeGuard<'_>,
     challenge: Challenge,
-) -> Result<(), Failure> {
+) -> Result<Option<(String, (Challenge, String, String))>, Failure> {
     let (authorization, _) = authority.post(account, url, None).await?;
     if status(&authorization) != "pending" {
-        return Ok(());
+        return Ok(None);
     }
     let host = authorization["identifier"]["value"].as_str().unwrap_or_default();
     if !settings.domains.iter().any(|domain| is_same_host(domain, host)) {
@@ -132,16 +155,11 @@ async fn answer_challenge(
         return Err(Failure::new("the authority sent an invalid challenge token"));
     }
     let key_authorization = account.key.key_authorization(token);
-    match challenge {
-        Challenge::Http => guard.0.set_http_response(token, &key_authorization),
-        Challenge::Tls => {
-            guard
-                .0
-                .set_tls_response(host, &key_authorization)
-                .map_err(|error| Failure::new(error.to_string()))?;
-        }
-    }
-    authority.post(account, url, Some("{}")).await.map(drop)
+    let key = match challenge {
+        Challenge::Http => token,
+        Challenge::Tls => host,
+    };
+    Ok(Some((url.to_owned(), (challenge, key.to_owned(), key_authorization))))
 }
 
 /// Returns true if two texts name the same host. Different spellings of the same IP address count

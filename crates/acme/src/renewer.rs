@@ -3,172 +3,29 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use httpdate::fmt_http_date;
 use ring::rand::{SecureRandom as _, SystemRandom};
-use rookery_server::tls::{
-    CertificatePair, Challenges, IssuedCertificate, Pem, Tls, TlsError, TlsSettings,
-};
+use rookery_server::tls::{CertificatePair, IssuedCertificate, Pem, Tls};
 use rookery_system::blocking::BlockingPool;
 use rookery_system::signals::with_signals_blocked;
-use rookery_websocket_client::tls_config;
 use tokio::sync::oneshot;
 
+use crate::acme::{Acme, load_tls};
 use crate::failure::Failure;
-use crate::http::HttpClient;
 use crate::order;
 use crate::protocol::{Account, Authority, renewal_id};
 use crate::schedule::{
     RenewalTimer, Window, fraction, is_current, min_interval, renewal_time, window_lifetime,
 };
-use crate::settings::{BadSettings, Challenge, Settings};
-use crate::storage::{Lock, RenewalInfo, State, Storage};
+use crate::settings::Challenge;
+use crate::storage::{self, Lock, RenewalInfo, Responses, State};
 
 /// The maximum duration of one attempt to get a certificate from the authority.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(600);
-
-/// A certificate that is ordered and renewed through ACME, and that may still have to be issued.
-#[derive(Debug, Clone)]
-pub struct Acme {
-    settings: Settings,
-    storage: Storage,
-    http: HttpClient,
-    challenges: Challenges,
-    /// The paths of stored certificates that are valid for only some of the hosts. They are served
-    /// until the certificate for all hosts has been issued.
-    partial_certificates: Vec<PathBuf>,
-}
-
-impl Acme {
-    /// Checks the ACME settings, and creates the folder in which the ACME account and the
-    /// certificate are stored. Blocks while it accesses files, but sends no request to the
-    /// certificate authority.
-    ///
-    /// # Errors
-    /// Returns [`BadSettings`] if a setting is invalid, or if the root certificates or the folder
-    /// cannot be used.
-    pub fn prepare(settings: Settings) -> Result<Acme, BadSettings> {
-        let settings = settings.validate()?;
-        let http = HttpClient(
-            tls_config(&settings.roots).map_err(|error| BadSettings::Roots(error.to_string()))?,
-        );
-        let storage = Storage::open(&settings)
-            .map_err(|error| BadSettings::Folder(settings.folder.clone(), error.to_string()))?;
-        let challenges = Challenges::new(settings.domains.clone());
-        let mut acme =
-            Acme { settings, storage, http, challenges, partial_certificates: Vec::new() };
-        let existing = acme.storage.certificate();
-        if existing.exists() {
-            let bad = |error: String| BadSettings::Folder(acme.settings.folder.clone(), error);
-            match load_tls(pair(&existing)) {
-                Ok(_) => {}
-                // The certificate may be valid once it can be read, so it is kept.
-                Err(error @ TlsError::Unreadable { .. }) => return Err(bad(error.to_string())),
-                // A certificate that is damaged cannot be served, so a new one is ordered.
-                Err(_) => std::fs::rename(&existing, existing.with_extension("unusable"))
-                    .map_err(|error| bad(error.to_string()))?,
-            }
-        }
-        if !existing.exists() {
-            let partial_certificates =
-                acme.storage.partial_certificates(&acme.settings.domains, SystemTime::now());
-            acme.partial_certificates = partial_certificates
-                .into_iter()
-                .filter(|other| load_tls(pair(other)).is_ok())
-                .collect();
-        }
-        Ok(acme)
-    }
-
-    /// Returns the files of the certificates to serve, for
-    /// [`TlsSettings::pairs`](rookery_server::tls::TlsSettings::pairs). The first file is for the
-    /// certificate for all hosts. Until that certificate has been issued, stored certificates for
-    /// some of the hosts follow, so that TLS works for these hosts.
-    pub fn pairs(&self) -> Vec<CertificatePair> {
-        let own = self.storage.certificate();
-        [&own].into_iter().chain(&self.partial_certificates).map(|file| pair(file)).collect()
-    }
-
-    /// Returns the store that contains the responses to the authority's challenges, for
-    /// [`TlsSettings::challenges`](rookery_server::tls::TlsSettings::challenges).
-    pub fn challenges(&self) -> Challenges {
-        self.challenges.clone()
-    }
-
-    /// Returns the host names for which the certificate is issued.
-    pub fn domains(&self) -> &[String] {
-        &self.settings.domains
-    }
-
-    /// Returns the kinds of ACME challenges that the settings permit and that the server can
-    /// respond to. `over_http` is true if the server has an HTTP port that redirects to HTTPS.
-    /// `over_tls` is true if clients can connect with TLS without a client certificate.
-    ///
-    /// # Errors
-    /// Returns [`BadSettings::Unanswerable`] if the server can respond to none of the permitted
-    /// challenges.
-    pub fn usable_challenges(
-        &self,
-        over_http: bool,
-        over_tls: bool,
-    ) -> Result<Vec<Challenge>, BadSettings> {
-        let wanted = self.settings.challenge;
-        let challenges: Vec<Challenge> = [(Challenge::Http, over_http), (Challenge::Tls, over_tls)]
-            .into_iter()
-            .filter(|(challenge, is_available)| {
-                *is_available && wanted.is_none_or(|wanted| wanted == *challenge)
-            })
-            .map(|(challenge, _)| challenge)
-            .collect();
-        if challenges.is_empty() { Err(BadSettings::Unanswerable(wanted)) } else { Ok(challenges) }
-    }
-
-    /// Starts the thread that orders and renews the certificate. The server must already be
-    /// listening, so that it can respond to the authority's challenges. The thread calls `notice`
-    /// with each line that is to be logged.
-    ///
-    /// # Errors
-    /// Returns an error if the thread or its runtime cannot be started.
-    pub fn start_renewer(
-        &self,
-        tls: Tls,
-        challenges: Vec<Challenge>,
-        notice: fn(&str),
-    ) -> io::Result<Renewer> {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-        let (stop, stopped) = oneshot::channel();
-        let task = RenewalTask { acme: self.clone(), tls, challenges, notice };
-        let thread = with_signals_blocked(|| {
-            std::thread::Builder::new().name("rookery-acme".to_owned()).spawn(move || {
-                // The thread does not wait for a name lookup when it ends, because the lookup may
-                // block for any length of time.
-                let lookups = BlockingPool::on_demand("rookery-lookup", 1);
-                let _entered = lookups.enter();
-                runtime.block_on(async {
-                    tokio::select! {
-                        biased;
-                        _ = stopped => {}
-                        never = task.run() => match never {},
-                    }
-                });
-            })
-        })?;
-        Ok(Renewer { stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-fn pair(file: &Path) -> CertificatePair {
-    CertificatePair { certificate: Pem::File(file.to_owned()), key: Pem::File(file.to_owned()) }
-}
-
-/// Loads a certificate with its key for TLS. Fails if the certificate cannot be served.
-fn load_tls(pair: CertificatePair) -> Result<Tls, TlsError> {
-    Tls::new(TlsSettings { pairs: vec![pair], ..TlsSettings::default() }, |_| ())
-}
 
 /// Checks that an issued certificate can be served and is valid for all of these hosts. `pem`
 /// contains the certificate and its key.
@@ -202,6 +59,23 @@ impl Drop for Renewer {
     }
 }
 
+impl Acme {
+    /// Starts the thread that orders and renews the certificate. The server must already be
+    /// listening, so that it can respond to the authority's challenges. The thread calls `notice`
+    /// with each line that is to be logged.
+    ///
+    /// # Errors
+    /// Returns an error if the thread or its runtime cannot be started.
+    pub fn start_renewer(
+        &self,
+        tls: Tls,
+        challenges: Vec<Challenge>,
+        notice: fn(&str),
+    ) -> io::Result<Renewer> {
+        RenewalTask { acme: self.clone(), tls, challenges, notice }.start()
+    }
+}
+
 /// The state of the thread that orders and renews the certificate.
 struct RenewalTask {
     acme: Acme,
@@ -211,6 +85,32 @@ struct RenewalTask {
 }
 
 impl RenewalTask {
+    /// Starts the thread that runs the task.
+    ///
+    /// # Errors
+    /// Returns an error if the thread or its runtime cannot be started.
+    fn start(self) -> io::Result<Renewer> {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+        let (stop, stopped) = oneshot::channel();
+        let thread = with_signals_blocked(|| {
+            std::thread::Builder::new().name("rookery-acme".to_owned()).spawn(move || {
+                // The thread does not wait for a name lookup when it ends, because the lookup may
+                // block for any length of time.
+                let lookups = BlockingPool::on_demand("rookery-lookup", 1);
+                let _entered = lookups.enter();
+                runtime.block_on(async {
+                    tokio::select! {
+                        biased;
+                        _ = stopped => {}
+                        never = self.run() => match never {},
+                    }
+                });
+            })
+        })?;
+        Ok(Renewer { stop: Some(stop), thread: Some(thread) })
+    }
+
     fn log(&self, text: &str) {
         (self.notice)(&format!("ACME: {text}"));
     }
@@ -238,6 +138,7 @@ impl RenewalTask {
 
     async fn run(&self) -> Infallible {
         let mut is_logged = false;
+        let mut responses = Responses::new();
         loop {
             let why = match self.acme.storage.lock() {
                 Ok(Some(lock)) => match self.renew_while_locked(lock).await {},
@@ -258,7 +159,24 @@ impl RenewalTask {
             if !std::mem::replace(&mut is_logged, true) {
                 self.log(&why);
             }
-            tokio::time::sleep(self.acme.settings.retry.check_interval).await;
+            self.respond_for_others(&mut responses).await;
+        }
+    }
+
+    /// Responds to the challenges of the process that orders the certificate, because the authority
+    /// may connect to this one. Returns after the interval at which the lock is tried. `known` are
+    /// the responses that this process gives.
+    async fn respond_for_others(&self, known: &mut Responses) {
+        let Acme { settings, storage, challenges, .. } = &self.acme;
+        let until = Instant::now() + settings.retry.check_interval;
+        while Instant::now() < until {
+            let stored = storage.responses();
+            if stored != *known {
+                // Without random numbers, there is no response over TLS.
+                let _ = storage::apply(&stored, challenges);
+                *known = stored;
+            }
+            tokio::time::sleep(settings.retry.sharing_interval()).await;
         }
     }
 
@@ -267,6 +185,8 @@ impl RenewalTask {
     async fn renew_while_locked(&self, _lock: Lock) -> Infallible {
         let storage = &self.acme.storage;
         let check_interval = self.acme.settings.retry.check_interval;
+        // The responses of the process that held the lock before.
+        self.acme.challenges.clear();
         let mut is_logged = false;
         let mut is_first = true;
         // Kept in memory in addition to the file, so that a full disk does not cause a request to
@@ -432,6 +352,7 @@ impl RenewalTask {
                 Ok(wait_time)
             }
             Err(failure) => {
+                self.acme.failures.fetch_add(1, Ordering::Relaxed);
                 let now = SystemTime::now();
                 let wait_time = wait(state.failures, failure.retry_after);
                 state.next = Some(now + wait_time);
@@ -453,17 +374,18 @@ impl RenewalTask {
         replaces: Option<&IssuedCertificate>,
     ) -> Result<String, Failure> {
         let Acme { settings, storage, http, challenges, .. } = &self.acme;
+        let answers = (challenges, storage);
         let authority = Authority::connect(http.clone(), settings).await?;
         let account = self.account(&authority).await?;
         let ordered =
-            order::order(&authority, &account, settings, challenges, challenge, replaces).await;
+            order::order(&authority, &account, settings, answers, challenge, replaces).await;
         match ordered {
             // The account was removed, or the authority has lost its data, which test authorities
             // do.
             Err(failure) if failure.is("accountDoesNotExist") => {
                 storage.forget_account().map_err(|error| Failure::new(error.to_string()))?;
                 let account = self.account(&authority).await?;
-                order::order(&authority, &account, settings, challenges, challenge, replaces).await
+                order::order(&authority, &account, settings, answers, challenge, replaces).await
             }
             ordered => ordered,
         }

@@ -58,6 +58,18 @@ impl Default for RetrySchedule {
 }
 
 impl RetrySchedule {
+    /// Returns the interval at which a server reads the responses that another server with the same
+    /// folder has stored.
+    pub(crate) fn sharing_interval(&self) -> Duration {
+        Duration::from_secs(1) / self.divisor.max(1)
+    }
+
+    /// Returns how long a server waits after it has stored responses, until all servers that share
+    /// the folder have read them.
+    pub(crate) fn sharing_time(&self) -> Duration {
+        3 * self.sharing_interval()
+    }
+
     /// Returns how long to wait after `failures` failed attempts in a row to get a certificate.
     /// `chance`, a random number from 0 to 1, lengthens the wait by up to a quarter, so
     /// that servers that failed together do not retry together. If the certificate authority asked

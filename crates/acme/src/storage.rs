@@ -6,8 +6,13 @@
 //! <folder>/<authority>/<host>/certificate.pem    the certificate, its chain, and its key, in one
 //!                                                file so that they always belong together
 //!                             state.json         failures in a row, time of the next attempt
+//!                             challenges.json    the responses to the challenges of an order
 //!                             lock               held by the process that orders certificates
 //! ```
+//!
+//! Several processes, also on several machines, may share a folder. One of them orders the
+//! certificate, and all of them respond to the challenges of its order, because the authority may
+//! connect to any of them.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -16,15 +21,16 @@ use std::time::{Duration, SystemTime};
 
 use ring::digest::{SHA256, digest};
 use rookery_server::close_in_child;
-use rookery_server::tls::IssuedCertificate;
+use rookery_server::tls::{Challenges, IssuedCertificate};
 use rookery_system::file;
 use rookery_system::fork::CloseInChild;
+use rookery_system::random::unpredictable;
 use serde_json::{Value, json};
 
 use crate::jws::AccountKey;
 use crate::protocol::Account;
 use crate::schedule::{MAX_WAIT, Window};
-use crate::settings::Settings;
+use crate::settings::{Challenge, Settings};
 
 /// The maximum size in bytes of a stored file. A larger file is not read.
 const MAX_FILE_SIZE: u64 = 1 << 20;
@@ -92,25 +98,55 @@ impl State {
     }
 }
 
+/// The responses to the challenges of an order, each with the kind of the challenge and its token
+/// or, for a challenge over TLS, its host.
+pub(crate) type Responses = Vec<(Challenge, String, String)>;
+
 impl Storage {
+    /// Returns the paths of the storage, without access to files.
+    fn new(settings: &Settings) -> Storage {
+        let rest =
+            settings.directory.split_once("://").map_or(&*settings.directory, |(_, rest)| rest);
+        let authority = settings.folder.join(folder_name(rest.trim_end_matches('/')));
+        Storage { host: authority.join(certificate_folder(&settings.domains)), authority }
+    }
+
+    /// Checks whether the storage can be opened, without changing anything.
+    ///
+    /// # Errors
+    /// Returns an error if the folder that exists, or the one in which others would be created,
+    /// cannot be written to.
+    pub(crate) fn check(settings: &Settings) -> io::Result<Storage> {
+        let storage = Storage::new(settings);
+        for folder in storage.host.ancestors() {
+            match file::check_writable_folder(folder) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                checked => return checked.map(|()| storage),
+            }
+        }
+        Ok(storage)
+    }
+
     /// Opens the storage of the ACME account and the certificate. Creates its folders if they do
     /// not exist, and makes them accessible only to this user.
     ///
     /// # Errors
     /// Returns an error if the folders cannot be created or written to.
     pub(crate) fn open(settings: &Settings) -> io::Result<Storage> {
-        let rest =
-            settings.directory.split_once("://").map_or(&*settings.directory, |(_, rest)| rest);
-        let authority = settings.folder.join(folder_name(rest.trim_end_matches('/')));
-        let storage =
-            Storage { host: authority.join(certificate_folder(&settings.domains)), authority };
+        let storage = Storage::new(settings);
         file::private_folder(DirBuilder::new().recursive(true)).create(&storage.host)?;
         for folder in [&storage.authority, &storage.host] {
             // The folder may have been created by another program or with another umask.
             file::make_folder_private(folder)?;
         }
-        write_atomically(&storage.host.join("writable"), b"")?;
-        fs::remove_file(storage.host.join("writable"))?;
+        // Its name is not that of another process that opens the storage at the same time.
+        let probe = temporary(&storage.host.join("writable"));
+        file::private(OpenOptions::new().write(true).create_new(true)).open(&probe)?;
+        fs::remove_file(probe)?;
+        // The file always exists, because a network file system may remember for a minute that a
+        // file does not exist.
+        let mut options = OpenOptions::new();
+        file::private(options.append(true).create(true)).open(storage.challenges())?;
         Ok(storage)
     }
 
@@ -146,6 +182,32 @@ impl Storage {
 
     pub(crate) fn save_certificate(&self, pem: &str) -> io::Result<()> {
         write_atomically(&self.certificate(), pem.as_bytes())
+    }
+
+    fn challenges(&self) -> PathBuf {
+        self.host.join("challenges.json")
+    }
+
+    /// Stores the responses to challenges for all processes that share the folder.
+    pub(crate) fn save_responses(&self, responses: &Responses) -> io::Result<()> {
+        let kept: Vec<Value> = responses
+            .iter()
+            .map(|(kind, key, response)| json!([kind.name(), key, response]))
+            .collect();
+        write_atomically(&self.challenges(), Value::from(kept).to_string().as_bytes())
+    }
+
+    /// Returns the stored responses to challenges, which another process may have stored.
+    pub(crate) fn responses(&self) -> Responses {
+        let kept: Vec<Value> = read_small_file(&self.challenges())
+            .and_then(|text| serde_json::from_slice(&text).ok())
+            .unwrap_or_default();
+        kept.iter()
+            .filter_map(|one| {
+                let text = |at: usize| one[at].as_str().map(str::to_owned);
+                Some((Challenge::from_name(&text(0)?)?, text(1)?, text(2)?))
+            })
+            .collect()
     }
 
     /// Acquires the lock on the storage folder. Only the process that holds the lock may order the
@@ -270,9 +332,7 @@ fn read_small_file(path: &Path) -> Option<Vec<u8>> {
 /// Writes a file that only the owner can read. The file is never incomplete: not while it is
 /// written, and not after a crash of the machine.
 fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let next = path.with_extension(format!("new{}", std::process::id()));
-    // The file may remain from a process with the same id that was killed.
-    let _ = fs::remove_file(&next);
+    let next = temporary(path);
     let mut file = file::private(OpenOptions::new().write(true).create_new(true)).open(&next)?;
     let written =
         file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&next, path));
@@ -280,6 +340,27 @@ fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(&next);
     }
     written
+}
+
+/// Returns the path of a temporary file beside `path`. No other process uses the path, also not on
+/// another machine, where a process may have the same id.
+fn temporary(path: &Path) -> PathBuf {
+    path.with_extension(format!("new{:016x}", unpredictable()))
+}
+
+/// Makes a server respond to challenges with `responses` instead of the previous ones.
+///
+/// # Errors
+/// Returns an error if the system has no random numbers.
+pub(crate) fn apply(responses: &Responses, challenges: &Challenges) -> io::Result<()> {
+    challenges.clear();
+    for (kind, key, response) in responses {
+        match kind {
+            Challenge::Http => challenges.set_http_response(key, response),
+            Challenge::Tls => challenges.set_tls_response(key, response)?,
+        }
+    }
+    Ok(())
 }
 
 #[cfg(all(test, unix))]
@@ -322,13 +403,14 @@ mod tests {
             "account.json",
             "app.example.org/certificate.pem",
             "app.example.org/state.json",
+            "app.example.org/challenges.json",
             "app.example.org/lock",
         ] {
             assert_eq!(mode(&place.join(name)), 0o600, "{name}");
         }
         assert_eq!(
             fs::read_dir(place.join("app.example.org")).unwrap().count(),
-            3,
+            4,
             "nothing else is left"
         );
         let account = storage.account().unwrap();
@@ -338,6 +420,54 @@ mod tests {
         fs::set_permissions(&place, Permissions::from_mode(0o755)).unwrap();
         super::tests::storage(folder.path(), &["app.example.org"]);
         assert_eq!(mode(&place), 0o700);
+    }
+
+    #[test]
+    fn several_processes_can_open_the_storage_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        storage(folder.path(), &["a.example.org"])
+                            .save_state(&State::default())
+                            .unwrap();
+                    }
+                });
+            }
+        });
+        let host = storage(folder.path(), &["a.example.org"]).host;
+        assert_eq!(fs::read_dir(host).unwrap().count(), 2, "the state and the challenges are left");
+    }
+
+    #[test]
+    fn a_check_creates_nothing_and_finds_folders_that_cannot_be_created() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = |at: &Path| Settings::new(vec!["a.example.org".to_owned()], at.to_owned());
+        Storage::check(&settings(&folder.path().join("acme/more"))).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        fs::write(folder.path().join("file"), "").unwrap();
+        for wrong in ["file", "file/acme"] {
+            let error = Storage::check(&settings(&folder.path().join(wrong))).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::NotADirectory, "{wrong}");
+        }
+        Storage::open(&settings(&folder.path().join("acme"))).unwrap();
+        Storage::check(&settings(&folder.path().join("acme"))).unwrap();
+    }
+
+    #[test]
+    fn stored_responses_are_those_that_another_process_reads() {
+        let folder = tempfile::tempdir().unwrap();
+        let [one, other] = [(); 2].map(|()| storage(folder.path(), &["a.example.org"]));
+        assert_eq!(other.responses(), []);
+        let responses = vec![
+            (Challenge::Http, "token".to_owned(), "token.key".to_owned()),
+            (Challenge::Tls, "a.example.org".to_owned(), "other.key".to_owned()),
+        ];
+        one.save_responses(&responses).unwrap();
+        assert_eq!(other.responses(), responses);
+        fs::write(one.challenges(), "[[\"dns-01\", \"a\", \"b\"], 7, [\"http-01\"]]").unwrap();
+        assert_eq!(other.responses(), []);
     }
 
     #[test]

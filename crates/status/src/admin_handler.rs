@@ -14,6 +14,7 @@ use rookery_worker_protocol::now;
 use serde_json::json;
 
 use crate::access_token::{Access, AccessToken, is_host_expected};
+use crate::format::certificates::certificate_metrics;
 use crate::format::seconds;
 use crate::live::Page;
 use crate::profile::{ProfiledProcess, Profiler};
@@ -64,6 +65,12 @@ pub trait StatusSource: Send + Sync {
     /// Returns the certificates with which the server serves HTTPS.
     fn certificates(&self) -> Vec<ServedCertificate> {
         Vec::new()
+    }
+
+    /// Returns the number of failed attempts to get a certificate from an authority, or `None` if
+    /// the certificates do not come from one.
+    fn acme_failures(&self) -> Option<u64> {
+        None
     }
 
     /// Returns the actions that the server can perform.
@@ -293,7 +300,11 @@ impl AdminHandler {
             b"/" | b"/live" => (303, TEXT, String::new()),
             b"/status" => (200, JSON, source.json()),
             b"/status.txt" => (200, TEXT, source.text()),
-            b"/metrics" => (200, "text/plain; version=0.0.4", source.metrics()),
+            b"/metrics" => {
+                let (certificates, failures) = (source.certificates(), source.acme_failures());
+                let metrics = source.metrics() + &certificate_metrics(certificates, failures);
+                (200, "text/plain; version=0.0.4", metrics)
+            }
             // Over a Unix socket, whose clients need no token.
             URL if exchange.local().is_none() => match self.page_url() {
                 Some(url) => (200, TEXT, url + "\n"),

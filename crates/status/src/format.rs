@@ -1,5 +1,6 @@
 //! Formats for the numbers and times in status reports and metrics, and for text in HTML.
 
+pub(crate) mod certificates;
 pub(crate) mod routes;
 
 use std::fmt::{Display, Write as _};

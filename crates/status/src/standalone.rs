@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use rookery_error::Kind as _;
 use rookery_exchange::{Exchange, ListenerId};
+use rookery_server::tls::{ServedCertificate, Tls};
 use rookery_server::{LivenessProbe, Rejection, output};
 use rookery_system::signals::with_signals_blocked;
 use rookery_worker_protocol::{
@@ -84,6 +85,8 @@ pub struct Standalone {
     errors: RecentErrors,
     /// The folder for the file of a profile.
     profile_folder: Mutex<Option<PathBuf>>,
+    /// The TLS configuration, and the failures to get its certificate from an authority.
+    tls: Mutex<Option<(Tls, Option<Arc<AtomicU64>>)>>,
 }
 
 impl Standalone {
@@ -112,6 +115,7 @@ impl Standalone {
             counters: RequestCounters::default(),
             errors: RecentErrors::default(),
             profile_folder: Mutex::default(),
+            tls: Mutex::default(),
         });
         one.set_queue_limit(queue_limit);
         let watched = Arc::downgrade(&one);
@@ -128,6 +132,12 @@ impl Standalone {
     /// Sets the folder for the file of a profile, without which R cannot be profiled.
     pub fn set_profile_folder(&self, folder: &Path) {
         *lock(&self.profile_folder) = Some(folder.to_owned());
+    }
+
+    /// Sets the TLS configuration of the server, and the number of failed attempts to get its
+    /// certificate if that comes from an authority.
+    pub fn set_tls(&self, tls: Tls, acme_failures: Option<Arc<AtomicU64>>) {
+        *lock(&self.tls) = Some((tls, acme_failures));
     }
 
     /// Ends the thread that updates the status, and waits until it has ended.
@@ -381,6 +391,14 @@ impl StatusSource for Standalone {
 
     fn errors(&self) -> &RecentErrors {
         &self.errors
+    }
+
+    fn certificates(&self) -> Vec<ServedCertificate> {
+        lock(&self.tls).as_ref().map(|(tls, _)| tls.certificates()).unwrap_or_default()
+    }
+
+    fn acme_failures(&self) -> Option<u64> {
+        lock(&self.tls).as_ref()?.1.as_ref().map(|failures| failures.load(Ordering::Relaxed))
     }
 
     fn profiled_processes(&self) -> Vec<ProfiledProcess> {

@@ -73,6 +73,27 @@ pub fn make_folder_private(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Checks whether this user may create files in an existing folder, without creating one.
+///
+/// # Errors
+/// Returns `NotADirectory` for anything but a folder, and otherwise the system's error. On Windows,
+/// access rights are not checked.
+pub fn check_writable_folder(folder: &Path) -> io::Result<()> {
+    if !std::fs::metadata(folder)?.is_dir() {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
+    #[cfg(unix)]
+    {
+        let path = std::os::unix::ffi::OsStrExt::as_bytes(folder.as_os_str());
+        let path = std::ffi::CString::new(path)?;
+        // SAFETY: `path` is a valid C string for the length of the call.
+        if unsafe { libc::access(path.as_ptr(), libc::W_OK | libc::X_OK) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
 /// Returns the permissions of a file as on Unix (`0o644`), or `None` on Windows.
 pub fn mode(metadata: &std::fs::Metadata) -> Option<u32> {
     #[cfg(unix)]

@@ -318,6 +318,35 @@ fn nothing_is_ordered_that_cannot_be_written_down() {
 }
 
 #[test]
+fn a_server_that_shares_the_folder_responds_to_challenges_of_the_one_that_orders() {
+    let fake = Fake::start(0, "500 No", "");
+    let folder = tempfile::tempdir().unwrap();
+    let served =
+        || Served::start(settings(&["shared.example.org"], &fake.directory(), folder.path()));
+    let (mut orders, mut shares) = (served(), served());
+    orders.start_renewer(&[Challenge::Http]);
+    wait_for_line("shared.example.org", "no certificate for shared.example.org");
+    shares.start_renewer(&[Challenge::Http]);
+    wait_for_line("shared.example.org", "another server renews");
+    let port = shares.clear.local_addr().unwrap().port();
+    let ask = || {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let path = "/.well-known/acme-challenge/a-token";
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    let file = shares.certificate_file().with_file_name("challenges.json");
+    std::fs::write(&file, "[[\"http-01\",\"a-token\",\"a-token.and-key\"]]").unwrap();
+    wait_for("the response", || ask().ends_with("\r\n\r\na-token.and-key").then_some(()));
+    std::fs::write(&file, "[]").unwrap();
+    wait_for("the end of the response", || (!ask().contains("and-key")).then_some(()));
+    assert!(shares.acme.failures().load(Ordering::Relaxed) == 0);
+    assert!(orders.acme.failures().load(Ordering::Relaxed) > 0);
+}
+
+#[test]
 fn a_server_that_stops_waits_for_no_authority() {
     // The listener accepts connections and never responds.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -104,6 +104,32 @@ fn by_tls_for_a_name_and_an_address() {
 
 #[test]
 #[ignore = "needs Pebble: tests/conformance/pebble.py"]
+fn by_another_server_that_shares_the_folder() {
+    for (name, challenge) in [
+        ("shared-by-http.example.org", Challenge::Http),
+        ("shared-by-tls.example.org", Challenge::Tls),
+    ] {
+        let mut pebble = Pebble::reserve();
+        let (mut orders, folder) = served(&pebble, &[name], |_| ());
+        let mut shares = Served::start(settings(&[name], &pebble.directory(), folder.path()));
+        // The authority reaches only the server that does not order the certificate.
+        pebble.run(shares.ports(), 5, 60);
+        let lock = orders.certificate_file().with_file_name("lock");
+        orders.start_renewer(&[challenge]);
+        wait_for("the lock", || lock.exists().then_some(()));
+        shares.start_renewer(&[challenge]);
+        wait_for_line(name, "received a certificate for");
+        assert!(logged(name).iter().any(|line| line.contains("another server renews")));
+        // Both serve the certificate.
+        wait_for("the certificate", || {
+            shares.tls.reload().unwrap();
+            shares.shown(name).filter(|shown| orders.shown(name).as_ref() == Some(shown))
+        });
+    }
+}
+
+#[test]
+#[ignore = "needs Pebble: tests/conformance/pebble.py"]
 fn by_the_other_when_one_fails() {
     let mut pebble = Pebble::reserve();
     let (mut it, _folder) = served(&pebble, &["three.example.org"], |_| ());

@@ -16,6 +16,7 @@ use rookery_status::AdminAddress;
 #[cfg(unix)]
 use rookery_systemd::{ActivatedSocket, Activation};
 
+#[cfg(unix)]
 use crate::failure::Failure;
 use crate::listen::address::Address;
 use crate::settings::serve_settings::ServeSettings;

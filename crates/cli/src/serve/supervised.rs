@@ -108,6 +108,7 @@ pub(crate) fn serve(
     );
     status.tls.clone_from(&tls);
     status.rejections = Some(Arc::clone(server.reports()));
+    status.acme_failures = tls_setup.as_ref().and_then(TlsSetup::acme_failures);
     status.perform = Some(perform);
     let status = Arc::new(status);
     let admin = start_admin(&status, serve.admin.as_ref(), &given.admin)?;

@@ -1,6 +1,8 @@
 //! Loads and reloads the certificates and settings for HTTPS.
 
 use std::path::{Path, PathBuf};
+#[cfg(unix)]
+use std::sync::{Arc, atomic::AtomicU64};
 
 use rookery_acme::{Acme, BadSettings, Challenge, LETS_ENCRYPT_STAGING, Renewer};
 use rookery_server::tls::{
@@ -24,6 +26,13 @@ pub(crate) struct TlsSetup {
 }
 
 impl TlsSetup {
+    /// Returns the number of failed attempts to get a certificate, which the renewer keeps up to
+    /// date. Returns `None` if the certificate does not come from an ACME authority.
+    #[cfg(unix)]
+    pub(crate) fn acme_failures(&self) -> Option<Arc<AtomicU64>> {
+        self.acme.as_ref().map(|(acme, _)| acme.failures())
+    }
+
     /// Starts the thread that orders and renews the certificate. Returns `None` if the certificate
     /// does not come from an ACME authority. Dropping the returned value stops the thread. The
     /// server must already be listening, so that it can respond to the authority's challenges.
@@ -48,7 +57,7 @@ impl TlsSetup {
 /// Fails if a file cannot be read, or if a certificate and its key do not match.
 pub(crate) fn load(settings: &CombinedSettings) -> Result<Option<TlsSetup>, Failure> {
     if settings.https() != Some(Https::Development) {
-        return load_files(settings, log_line);
+        return load_files(settings, Some(log_line), Acme::prepare);
     }
     let made = development_certificate()?;
     let pairs = vec![pair(&made.file, &made.file)];
@@ -84,7 +93,7 @@ pub(crate) fn apply(tls: &Tls, settings: &CombinedSettings) -> Result<(), Failur
 }
 
 /// Checks the certificate and key files before R is started, because a worker would report a wrong
-/// file only later.
+/// file only later. Changes no file.
 ///
 /// # Errors
 /// Fails if a file cannot be used.
@@ -92,7 +101,7 @@ pub(crate) fn check(settings: &CombinedSettings) -> Result<(), Failure> {
     if settings.https() == Some(Https::Development) {
         return Ok(());
     }
-    load_files(settings, |_| ()).map(drop)
+    load_files(settings, None, Acme::check).map(drop)
 }
 
 /// Returns the self-signed development certificate. Creates it if necessary.
@@ -142,9 +151,15 @@ fn hsts(value: &Value) -> Option<Hsts> {
 }
 
 /// Reads the certificates and keys, except the development certificate. Returns `None` if the
-/// server does not use HTTPS. `notice` is called with each line to log.
-fn load_files(settings: &CombinedSettings, notice: fn(&str)) -> Result<Option<TlsSetup>, Failure> {
+/// server does not use HTTPS. `notice` is called with each line to log, and is `None` for a check.
+/// `prepare` opens the storage of certificates from an authority, or only checks it.
+fn load_files(
+    settings: &CombinedSettings,
+    notice: Option<fn(&str)>,
+    prepare: fn(rookery_acme::Settings) -> Result<Acme, BadSettings>,
+) -> Result<Option<TlsSetup>, Failure> {
     let mut requested = tls_settings(&settings.0);
+    let (is_check, notice) = (notice.is_none(), notice.unwrap_or(|_| ()));
     let setup = |tls, acme| Ok(Some(TlsSetup { tls, development: None, acme }));
     match settings.https() {
         None => return Ok(None),
@@ -152,12 +167,13 @@ fn load_files(settings: &CombinedSettings, notice: fn(&str)) -> Result<Option<Tl
         Some(_) => return setup(new_tls(requested, notice)?, None),
     }
     let over_tls = requested.client_ca.is_none() || requested.client_is_optional;
-    let prepared = Acme::prepare(acme_settings(&settings.0)).and_then(|acme| {
+    let prepared = prepare(acme_settings(&settings.0)).and_then(|acme| {
         let challenges = acme.usable_challenges(settings.redirect_from().is_some(), over_tls)?;
         Ok((acme, challenges))
     });
     let acme = prepared.map_err(|error| acme_failure(&error))?;
-    requested.pairs = acme.0.pairs();
+    // A server that starts orders a certificate in place of a damaged one, so it is no mistake.
+    requested.pairs = if is_check { Vec::new() } else { acme.0.pairs() };
     requested.challenges = Some(acme.0.challenges());
     setup(new_tls(requested, notice)?, Some(acme))
 }
@@ -320,6 +336,7 @@ mod tests {
         let defaults = ["--domain=app.example.org", "--redirect-from=none", &dir];
         let checked = |words: &[&str]| check(&settings(&[&defaults[..], words].concat()));
         checked(&["--agree-tos"]).unwrap();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "a check changes nothing");
         for (words, expected) in [
             (
                 &[][..],
@@ -333,8 +350,8 @@ mod tests {
                  /nowhere/ca.pem cannot be read",
             ),
             (
-                &["--agree-tos", "--acme-dir=/proc/acme"],
-                "`--acme-dir`: certificates cannot be stored in /proc/acme: ",
+                &["--agree-tos", "--acme-dir=/dev/null/acme"],
+                "`--acme-dir`: certificates cannot be stored in /dev/null/acme: ",
             ),
             (
                 &["--agree-tos", "--acme-challenge=http-01"],

@@ -431,6 +431,34 @@ fn reports_crash_loops_and_exits_with_fail_fast() {
 }
 
 #[test]
+fn failures_of_a_certificate_authority_are_counted_in_the_metrics() {
+    let installed = Installed::new();
+    executable(&installed.r(), "#!/bin/bash\nexec sleep 1000\n");
+    let app = folder(&[("app.R", "1")]);
+    let socket = app.path().join("admin");
+    let mut command = Command::new(installed.program());
+    command.args([
+        "serve",
+        ".",
+        "--port=0",
+        "--host=127.0.0.1",
+        "--log=none",
+        "--admin=unix:admin",
+    ]);
+    command.args(["--domain=a.example", "--agree-tos", "--acme-directory=https://127.0.0.1:1/"]);
+    command.args(["--acme-dir=acme"]).current_dir(app.path());
+    let mut it = Running::start(installed.on_path(&mut command));
+    it.await_line("ACME: no certificate for a.example");
+    let mut stream = UnixStream::connect(&socket).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    let mut metrics = String::new();
+    stream.read_to_string(&mut metrics).unwrap();
+    assert!(metrics.contains("\nrookery_acme_failures_total 1\n"), "{metrics}");
+    it.signal(libc::SIGTERM);
+    it.end();
+}
+
+#[test]
 fn a_cancelled_reload_does_not_report_readiness() {
     let installed = Installed::new();
     executable(&installed.r(), "#!/bin/bash\necho \"it starts\" >&2\nexec sleep 1000\n");

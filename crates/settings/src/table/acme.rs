@@ -139,8 +139,9 @@ pub(super) static ROWS: [Setting; 9] = [
         places: Places::FILE.and(Places::R),
         help: "Folder for the ACME account and the certificates",
         paragraph: "Only the user who runs the server can read the folder. If several servers \
-                    share the folder, only one of them orders the certificates, and all of them \
-                    use these certificates.",
+                    share the folder, also on several machines, only one of them orders the \
+                    certificates. All of them use these certificates and respond to the challenges \
+                    of the authority, which may connect to any of them.",
         needs: &["domain"],
         former: &[Former::option("acme_dir", "a deployment sets it once, in a file")],
         ..ACME

@@ -1,6 +1,7 @@
 //! The source of the status of a supervisor and its workers, from which the admin listener responds
 //! to requests.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rookery_server::RejectionReports;
@@ -41,6 +42,8 @@ pub struct SupervisorStatus {
     pub tls: Option<Tls>,
     /// The rejections by the front end, if they are counted.
     pub rejections: Option<Arc<RejectionReports>>,
+    /// The number of failed attempts to get a certificate, if it comes from an authority.
+    pub acme_failures: Option<Arc<AtomicU64>>,
     /// The function that makes the supervisor perform an action, if there is one. It must not
     /// block.
     pub perform: Option<fn(Action)>,
@@ -59,6 +62,7 @@ impl SupervisorStatus {
             about,
             tls: None,
             rejections: None,
+            acme_failures: None,
             perform: None,
         }
     }
@@ -104,6 +108,10 @@ impl StatusSource for SupervisorStatus {
 
     fn certificates(&self) -> Vec<ServedCertificate> {
         self.tls.as_ref().map(Tls::certificates).unwrap_or_default()
+    }
+
+    fn acme_failures(&self) -> Option<u64> {
+        self.acme_failures.as_ref().map(|failures| failures.load(Ordering::Relaxed))
     }
 
     fn actions(&self) -> &'static [Action] {

@@ -16,6 +16,7 @@ use rookery_status::{
 use rookery_worker_protocol::{RState, SharedScoreboard, Ticket};
 
 use crate::core::{self, AdminServer, Core, config_of};
+use crate::listener::tls::Https;
 use crate::text::lend;
 use crate::{Bytes, entry};
 
@@ -65,6 +66,13 @@ impl Core {
         if let Some(AdminServer { one, .. }) = &self.admin {
             self.server().set_scoreboard(Some(Arc::clone(one.scoreboard())));
             one.set_queue_limit(config.queue.max_queued_requests);
+        }
+    }
+
+    /// Makes the admin listener report on the certificates of a listener.
+    pub(crate) fn observe_certificates(&self, https: &Https) {
+        if let Some(AdminServer { one, .. }) = &self.admin {
+            one.set_tls(https.tls.clone(), https.acme_failures());
         }
     }
 

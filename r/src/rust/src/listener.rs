@@ -3,7 +3,7 @@
 pub(crate) mod access_log;
 pub(crate) mod active;
 mod static_paths;
-mod tls;
+pub(crate) mod tls;
 
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_void};
@@ -183,6 +183,9 @@ fn with_renewer(
 ) -> Result<ActiveListener, ListenError> {
     listening.renewer =
         https.map_or(Ok(None), Https::start_renewer).map_err(ListenError::Thread)?;
+    if let Some(https) = https {
+        core::with(|core| core.observe_certificates(https));
+    }
     Ok(listening)
 }
 

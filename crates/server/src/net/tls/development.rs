@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use rookery_system::file;
+use rookery_system::random::unpredictable;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -68,9 +69,8 @@ fn load_valid(path: &Path) -> Option<CertificateDer<'static>> {
 
 /// Writes a file atomically, with permissions that let only its owner read it.
 fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
-    let next = path.with_extension(format!("new{}", std::process::id()));
-    // A killed process with the same process id may have left this file.
-    let _ = fs::remove_file(&next);
+    // Several processes may write the file at once, in containers also with the same process id.
+    let next = path.with_extension(format!("new{:016x}", unpredictable()));
     let mut file =
         file::private(fs::OpenOptions::new().write(true).create_new(true)).open(&next)?;
     file.write_all(text.as_bytes())?;

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use rookery_server::tls::{CertificatePair, Pem, Tls, TlsSettings};
 use rookery_status::{AdminAddress, AdminHandler, AdminListener, ServerInfo};
 use rookery_supervisor::{BackendRegistry, ReadinessPolicy, SupervisorStatus};
 use rookery_test_support::client::{Client, Response};
+use rookery_test_support::tls_file;
 use serde_json::Value;
 
 use crate::support::running_supervisor::Running;
@@ -24,7 +26,14 @@ impl Admin {
     pub(crate) fn with(registry: &Arc<BackendRegistry>, readiness: ReadinessPolicy) -> Admin {
         let about =
             ServerInfo { target: "/srv/app".into(), address: "http://127.0.0.1:8000".into() };
-        let status = SupervisorStatus::new(Arc::clone(registry), about, readiness);
+        let mut status = SupervisorStatus::new(Arc::clone(registry), about, readiness);
+        // With a certificate from an authority, so that its metrics are there.
+        let [certificate, key] =
+            ["localhost.pem", "localhost.key"].map(|name| Pem::File(tls_file(name)));
+        let pairs = vec![CertificatePair { certificate, key }];
+        status.tls =
+            Some(Tls::new(TlsSettings { pairs, ..TlsSettings::default() }, |_| ()).unwrap());
+        status.acme_failures = Some(Arc::default());
         let handler = AdminHandler::new(Arc::new(status)).unwrap();
         let at = AdminAddress::Tcp("127.0.0.1:0".parse().unwrap());
         Admin(AdminListener::start(handler, Some(&at)).unwrap())

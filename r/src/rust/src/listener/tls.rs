@@ -3,6 +3,8 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use rookery_acme::{Acme, BadSettings, Challenge, LETS_ENCRYPT_STAGING, Renewer, Settings};
 use rookery_server::tls::{
@@ -30,6 +32,12 @@ pub(crate) struct Https {
 }
 
 impl Https {
+    /// Returns the number of failed attempts to get a certificate, which the renewer keeps up to
+    /// date. Returns `None` if the certificate comes from a file.
+    pub(crate) fn acme_failures(&self) -> Option<Arc<AtomicU64>> {
+        self.acme.as_ref().map(|(acme, _)| acme.failures())
+    }
+
     /// Starts the thread that renews the certificate by ACME. Returns `None` if the certificate
     /// comes from a file. The server must already be listening.
     ///
