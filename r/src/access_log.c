@@ -58,6 +58,7 @@ SEXP ffi_log_open(SEXP path, SEXP format) {
 }
 
 static SEXP log_string(struct rk_bytes bytes) {
+    // No request head is as long as INT_MAX.
     return Rf_ScalarString(Rf_mkCharLenCE(bytes.start, (int)bytes.len, CE_UTF8));
 }
 
