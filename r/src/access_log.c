@@ -64,6 +64,7 @@ SEXP ffi_output_json(SEXP is_on) {
 }
 
 static SEXP log_string(struct rk_bytes bytes) {
+    // No request head is as long as INT_MAX.
     return Rf_ScalarString(Rf_mkCharLenCE(bytes.start, (int)bytes.len, CE_UTF8));
 }
 

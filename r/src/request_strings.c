@@ -3,6 +3,7 @@
 // of making a string.
 #include "shim.h"
 
+#include <limits.h>
 #include <string.h>
 
 // The number of `symbol` indices in rookery.h: the known names, and then the interned names
@@ -59,9 +60,18 @@ static bool is_ascii(struct rk_bytes bytes) {
     return seen < 0x80;
 }
 
+// Returns whether R's strings can hold these bytes, which must have no NUL and less than 2 GiB.
+bool fits_string(struct rk_bytes bytes) {
+    return bytes.len <= INT_MAX && memchr(bytes.start, 0, bytes.len) == NULL;
+}
+
 SEXP make_char(struct rk_bytes bytes) {
     if (bytes.len == 0) {
         return R_BlankString;
+    }
+    if (bytes.len > INT_MAX) {
+        abort_with("rookery_bad_argument", "a text of %.0f bytes is longer than R's strings can be",
+            (double)bytes.len);
     }
     bool is_utf8 = !is_ascii(bytes) && rk_is_utf8(bytes.start, bytes.len);
     return Rf_mkCharLenCE(bytes.start, (int)bytes.len, is_utf8 ? CE_UTF8 : CE_NATIVE);

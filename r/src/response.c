@@ -289,7 +289,8 @@ const char* response_write(uint32_t slot, uint64_t id, SEXP value, struct writte
     if (problem == NULL && times_rendering) {
         static const char name[] = "Server-Timing";
         char text[48];
-        int len = snprintf(text, sizeof text, "render;dur=%.3f", (monotonic_seconds() - began) * 1e3);
+        double ms = (monotonic_seconds() - began) * 1e3;
+        int len = snprintf(text, sizeof text, "render;dur=%.3f", ms);
         rk_response_header(slot, id, (struct rk_bytes){name, sizeof name - 1},
             (struct rk_bytes){text, (size_t)len});
     }

@@ -157,6 +157,7 @@ enum field {
 
 void strings_init(void);
 struct rk_bytes bytes_of_char(SEXP text);
+bool fits_string(struct rk_bytes bytes);
 SEXP make_char(struct rk_bytes bytes);
 SEXP make_string(struct rk_bytes bytes);
 SEXP utf8_text(SEXP text, struct rk_bytes* bytes);
@@ -374,7 +375,6 @@ void template_init(struct object_template* template, SEXP parts);
 // Creates the methods with `enclosing` as their environment, binds them in `self`, and sets the
 // classes of `self`. The bindings are not locked, because some objects have fields that change.
 void template_bind(const struct object_template* template, SEXP enclosing, SEXP self);
-
 // Returns a new object and the environment of its methods, which has the object as `self`. An app
 // may keep a single method; every method keeps both alive.
 SEXP template_new(const struct object_template* template, SEXP* enclosing);

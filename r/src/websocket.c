@@ -94,12 +94,12 @@ static SEXP run_message(void* data) {
     return R_NilValue;
 }
 
-// Converts the message to an R object. Text with a NUL, which R's strings cannot hold, becomes a
-// raw vector.
+// Converts the message to an R object. Text that R's strings cannot hold, because it has a NUL or
+// 2 GiB, becomes a raw vector.
 static SEXP run_decode(void* data) {
     struct delivery* delivery = data;
     struct rk_bytes bytes = delivery->event->data;
-    bool is_text = delivery->event->is_text && memchr(bytes.start, 0, bytes.len) == NULL;
+    bool is_text = delivery->event->is_text && fits_string(bytes);
     SEXP message = PROTECT(is_text ? make_string(bytes)
         : Rf_allocVector(RAWSXP, (R_xlen_t)bytes.len));
     if (!is_text && bytes.len > 0) {
@@ -308,8 +308,8 @@ SEXP ffi_ws_send(SEXP handle, SEXP message) {
         len = strlen(start);
         // A translated string is in R's transient memory, which is freed when this call returns.
         if (start != CHAR(owner) && len > LEND_BYTES) {
-            owner = Rf_mkCharLenCE(start, (int)len, CE_UTF8);
-            start = CHAR(owner);
+            owner = Rf_allocVector(RAWSXP, (R_xlen_t)len);
+            start = memcpy(RAW(owner), start, len);
         }
     } else {
         start = RAW(message);

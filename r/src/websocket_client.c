@@ -45,10 +45,9 @@ static SEXP run_delivery(void* data) {
     struct delivery* delivery = data;
     const struct rk_client_event* event = delivery->event;
     struct rk_bytes bytes = event->data;
-    // Text with a NUL, which R's strings cannot hold, becomes a raw vector.
+    // Text that R's strings cannot hold becomes a raw vector.
     bool is_raw =
-        event->kind == RK_CLIENT_MESSAGE && (!event->is_text ||
-            memchr(bytes.start, 0, bytes.len) != NULL);
+        event->kind == RK_CLIENT_MESSAGE && (!event->is_text || !fits_string(bytes));
     SEXP value = PROTECT(is_raw ? Rf_allocVector(RAWSXP, (R_xlen_t)bytes.len) : make_string(bytes));
     if (is_raw && bytes.len > 0) {
         memcpy(RAW(value), bytes.start, bytes.len);

@@ -368,3 +368,45 @@ test_that("a wrong wsCompression is an error when the server is started", {
     expect_error(local_server(list()), "The option `rookery.ws_compression` must be .*not 3")
   )
 })
+
+test_that("a text message of 2 GiB, which R's strings cannot hold, becomes a raw vector", {
+  # It takes 7 GB of memory and half a minute.
+  skip_if(Sys.getenv("ROOKERY_TEST_HUGE") == "")
+  skip_if_not_installed("processx")
+  it <- local_r(c(
+    "library(rookery)",
+    "seen <- NULL",
+    "server <- startServer('127.0.0.1', 0, list(onWSOpen = function(ws) {",
+    "  ws$onMessage(function(binary, message) {",
+    "    seen <<- list(binary, typeof(message), length(message), message[[2^31]])",
+    "  })",
+    "}), limits = server_limits(ws_max_message_size = 2^31, max_client_memory = 2^38))",
+    "client <- sprintf(\"",
+    "import socket, struct",
+    "s = socket.create_connection(('127.0.0.1', %d))",
+    "s.sendall(b'GET / HTTP/1.1\\\\r\\\\nHost: a\\\\r\\\\nConnection: Upgrade\\\\r\\\\nUpgrade: websocket\\\\r\\\\n'",
+    "  b'Sec-WebSocket-Version: 13\\\\r\\\\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\\\\r\\\\n\\\\r\\\\n')",
+    "s.recv(1000)",
+    "part = b'a' * 2**26",
+    "for i in range(32):",
+    "  first = (0x80 if i == 31 else 0) + (1 if i == 0 else 0)",
+    "  s.sendall(bytes([first, 0xff]) + struct.pack('>QI', 2**26, 0) + part)",
+    "while s.recv(1000): pass",
+    "\", server$getPort())",
+    "python <- processx::process$new('python3', c('-c', client), stderr = '')",
+    "until <- Sys.time() + 100",
+    "while (is.null(seen) && python$is_alive() && Sys.time() < until) service(100)",
+    "python$kill()",
+    "cat('seen', paste(seen), '\\n')"
+  ))
+  exit_of(it, 120)
+  expect_match(it$tell(), "seen TRUE raw 2147483648 61", fixed = TRUE)
+})
+
+test_that("a long text in another encoding is sent as UTF-8", {
+  text <- strrep("\u00e9", 1e5)
+  server <- local_server(list(onWSOpen = function(ws) ws$send(iconv(text, "UTF-8", "latin1"))))
+  client <- local_client(server)
+  upgrade(client)
+  expect_identical(next_frame(client)$payload, charToRaw(text))
+})
