@@ -23,6 +23,8 @@
 //! | `acme` | the certificate with its settings and storage, before and while it is renewed |
 //! | `renewer` | the thread that renews certificates |
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test may panic"))]
+
 // instant-acme also depends on rcgen, which needs Rust 1.88, or else a version of `time` with a
 // security advisory (RUSTSEC-2026-0009).
 
