@@ -7,8 +7,6 @@ mod authority;
 mod completions;
 mod config_and_check;
 #[cfg(target_os = "linux")]
-mod live;
-#[cfg(target_os = "linux")]
 mod orphaned_worker;
 #[cfg(target_os = "linux")]
 mod output;
