@@ -86,7 +86,7 @@ pub(crate) async fn close(connection: &HttpConnection) {
     connection.activity.begin_lingering(connection.shared.connections.clock.now());
     let period = connection.shared.connections.limits.ws_close_timeout;
     let end = Instant::now() + LINGER_TIME;
-    let mut left = LINGER_BYTES;
+    let mut left = if connection.speaks_http2() { HTTP2_LINGER_BYTES } else { LINGER_BYTES };
     loop {
         let before = left;
         let until = end.min(Instant::now() + period);
@@ -122,6 +122,10 @@ async fn discard(connection: &HttpConnection, left: &mut usize) {
 /// response. If the client sends more, the connection is reset. Many clients send a whole upload
 /// before they read the response.
 const LINGER_BYTES: usize = 128 << 20;
+
+/// As [`LINGER_BYTES`] for HTTP/2, where a connection lingers only after a violation of the
+/// protocol. Uploads are bounded by flow control instead.
+const HTTP2_LINGER_BYTES: usize = 16 << 20;
 
 /// The maximum time for which a closing connection reads and discards input. It is that of nginx
 /// (`lingering_time`).
