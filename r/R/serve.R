@@ -28,13 +28,14 @@
 #'
 #' If `target` is a path, it is served by a new R process, which starts in the
 #' folder of the app with the libraries of this session; its output appears in
-#' this session. The sources of the app are read as UTF-8. A process without a
-#' locale, or with the C locale, gets a locale with UTF-8 for this purpose. If `target` is an object, this R process serves it. For an
-#' object of Shiny, plumber, plumber2, fiery or ambiorix, rookery must replace
-#' httpuv before the framework is loaded. In a session that has not loaded the
-#' framework, write the call that creates the object as the argument:
-#' `serve(shiny::shinyApp(ui, server))`. Otherwise call [use_compat()] before
-#' you load the framework.
+#' this session. The sources of the app are read as UTF-8: an R process without
+#' a locale, or with the C locale, gets a locale with UTF-8. If `target` is an
+#' object, this R process serves it. For an object of Shiny, plumber, plumber2,
+#' fiery or ambiorix, rookery must replace httpuv before the framework is
+#' loaded. In a session that has not loaded the framework, write the call that
+#' creates the object as the argument: `serve(shiny::shinyApp(ui, server))`.
+#' Otherwise call [use_compat()] before you load the framework. The same applies
+#' to an `.Rprofile` that loads such a framework in the R process of a path.
 #'
 #' @section The access log:
 #' The access log has one line for each request, including requests for static

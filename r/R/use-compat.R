@@ -287,7 +287,7 @@ abort_loaded <- function() {
     paste0(
       "Start a new R session and call `rookery::use_compat()` before anything else",
       if (length(users) > 0) paste0(", such as `library(", users[[1]], ")`"),
-      ". Or give rookery::serve() the path of the app, which then runs in a separate R process."
+      ".\nOr give rookery::serve() the path of the app, which then runs in a separate R process."
     )
   }
   abort(
