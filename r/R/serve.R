@@ -28,14 +28,14 @@
 #'
 #' If `target` is a path, it is served by a new R process, which starts in the
 #' folder of the app with the libraries of this session; its output appears in
-#' this session. The sources of the app are read as UTF-8. A process without a
-#' locale, or with the C locale, gets a locale with UTF-8 for this purpose. If
-#' `target` is an object, this R process serves it. For an
-#' object of Shiny, plumber, plumber2, fiery or ambiorix, rookery must replace
-#' httpuv before the framework is loaded. In a session that has not loaded the
-#' framework, write the call that creates the object as the argument:
-#' `serve(shiny::shinyApp(ui, server))`. Otherwise call [use_compat()] before
-#' you load the framework.
+#' this session. The sources of the app are read as UTF-8: an R process without
+#' a locale, or with the C locale, gets a locale with UTF-8. If `target` is an
+#' object, this R process serves it. For an object of Shiny, plumber, plumber2,
+#' fiery or ambiorix, rookery must replace httpuv before the framework is
+#' loaded. In a session that has not loaded the framework, write the call that
+#' creates the object as the argument: `serve(shiny::shinyApp(ui, server))`.
+#' Otherwise call [use_compat()] before you load the framework. The same applies
+#' to an `.Rprofile` that loads such a framework in the R process of a path.
 #'
 #' @section The access log:
 #' The access log has one line for each request, including requests for static
@@ -49,9 +49,7 @@
 #' in the queue and in R, and the route. `"json"` writes one JSON object per
 #' line, which also has the request id, and for incomplete responses
 #' `"aborted":true` with a `reason` such as `"client"` for a client that
-#' disconnected. What R prints while it serves becomes JSON objects as well, with
-#' a `level` and a `message`, and so does the end of each WebSocket.
-#' `"terminal"` writes aligned columns, in colour on a terminal. A
+#' disconnected. `"terminal"` writes aligned columns, in colour on a terminal. A
 #' function is called with a list of `time`, `remote`, `method`, `path`,
 #' `query`, `status`, `bytes`, `seconds`, `request_id`, `aborted` (the reason,
 #' or `NA`), `route`, `queue_seconds` and `r_seconds` (`NA` if unknown), at most
@@ -75,13 +73,6 @@
 #' request (`Q` no worker was free, `D` the worker died, `T` timeout, `C` the
 #' client disconnected); and a number for the client's session. A `-` stands for
 #' an unknown value.
-#'
-#' @section Callbacks of package later:
-#' An error in a callback of package later, which belongs to no request, is
-#' reported on stderr like an error of the app, and the server continues. This
-#' also applies to a [service()] that such an app calls. An interrupt, `quit()`,
-#' `shiny::stopApp()` and [interrupt()] end `serve()`. Outside of `serve()`,
-#' such an error ends [service()] and [runServer()], as with httpuv.
 #'
 #' @section Warnings:
 #' While `serve()` runs, R shows warnings at once, because `serve()` sets R's
@@ -157,7 +148,7 @@ serve <- function(
   check_serve_dots(...names())
   check_open(open)
   target <- with_compat(target)
-  found <- if (is.character(target)) with_server_yml(detect_target(target), target)
+  found <- if (is.character(target)) detect_target(target)
   resolved <- if (!is.null(found) && is_own_file(found)) {
     # Arguments take precedence over the file.
     settings_read(found$path, list(

@@ -55,7 +55,7 @@ use_compat <- function(..., quiet = FALSE) {
   check_flag(quiet, "quiet")
   if (is_r_command()) {
     # R CMD INSTALL of rookery or of httpuv fails if the package is loaded.
-    unloadNamespace("rookery")
+    try(unloadNamespace("rookery"), silent = TRUE)
     return(invisible())
   }
   library <- tryCatch(load_compat(), rookery_error = function(error) {
@@ -252,7 +252,10 @@ compat_cache <- function() {
 # before.
 with_compat <- function(body) {
   if (prefer_compat()) {
-    on.exit(if (length(who_uses("httpuv")) == 0) unloadNamespace("httpuv"))
+    on.exit({
+      is_used <- "package:httpuv" %in% search() || length(who_uses("httpuv")) > 0
+      if (!is_used) unloadNamespace("httpuv")
+    })
   }
   body
 }
@@ -284,7 +287,7 @@ abort_loaded <- function() {
     paste0(
       "Start a new R session and call `rookery::use_compat()` before anything else",
       if (length(users) > 0) paste0(", such as `library(", users[[1]], ")`"),
-      ". Or give rookery::serve() the path of the app, which then runs in a separate R process."
+      ".\nOr give rookery::serve() the path of the app, which then runs in a separate R process."
     )
   }
   abort(

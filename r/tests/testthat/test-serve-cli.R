@@ -200,3 +200,50 @@ test_that("install_cli() creates a link that works", {
   expect_message(install_cli(dir, overwrite = TRUE), "Installed")
   expect_match(Sys.readlink(other), "rookery/exec/rookery$")
 })
+
+test_that("in a C locale, sources are read as UTF-8", {
+  skip_if_not_installed("processx")
+  # Writes a file in UTF-8 to a new folder, and returns the folder.
+  writes <- function(name, ..., env = parent.frame()) {
+    dir <- local_app(env = env)
+    path <- file.path(dir, name)
+    dir.create(dirname(path), showWarnings = FALSE)
+    con <- file(path, "wb")
+    writeLines(enc2utf8(c(...)), con, useBytes = TRUE)
+    close(con)
+    dir
+  }
+  comment <- "# \u00e9"
+  text <- "caf\u00e9 <- 'caf\u00e9 \u4e2d'"
+  dirs <- c(
+    script = writes(
+      "app.R", comment, text,
+      # Processes that the app starts have a locale with UTF-8 as well.
+      "stopifnot(grepl('UTF-8', system('echo $LC_ALL', intern = TRUE)))",
+      "function(req) list(status = 200L, headers = list(), body = caf\u00e9)"
+    ),
+    shiny = if (requireNamespace("shiny", quietly = TRUE)) {
+      dir <- writes("R/text.R", comment, "own_text <- 'caf\u00e9 \u4e2d'")
+      app <- "shiny::shinyApp(shiny::fluidPage(own_text), function(input, output) NULL)"
+      writeLines(app, file.path(dir, "app.R"))
+      dir
+    },
+    plumber = if (requireNamespace("plumber", quietly = TRUE)) {
+      writes("plumber.R", comment, text, "#* @get /", "#* @serializer text", "function() caf\u00e9")
+    }
+  )
+  test <- environment()
+  started <- lapply(dirs, function(dir) {
+    local_cli(
+      "serve", dir, "--port", "0", "--log", "none", environment = c(LC_ALL = "C"), env = test
+    )
+  })
+  started$from_r <- local_r(
+    sprintf("rookery::serve('%s', port = 0, log = FALSE)", dirs[["script"]]),
+    environment = c(LC_ALL = "C")
+  )
+  for (it in started) {
+    content <- fetch(expect_serving(it))$content
+    expect_length(grepRaw(charToRaw("caf\xc3\xa9 \xe4\xb8\xad"), content, fixed = TRUE), 1)
+  }
+})

@@ -66,6 +66,18 @@ test_that("serve() evaluates a Shiny app object with rookery's httpuv", {
   expect_match(fetch(expect_serving(it))$text, "an object")
 })
 
+test_that("serve() of an app that needs no httpuv leaves the session as it was", {
+  skip_if_not_installed("processx")
+  did <- run_r(c(
+    "before <- list(.libPaths(), rookery::which_httpuv())",
+    "app <- rookery:::with_compat(function(req) NULL)",
+    "stopifnot(identical(list(.libPaths(), rookery::which_httpuv()), before))",
+    "app <- rookery:::with_compat({ library(httpuv); list() })",
+    "stopifnot(identical(.libPaths(), before[[1]]), identical(startServer, rookery::startServer))"
+  ))
+  expect_equal(did$status, 0, info = did$stdout)
+})
+
 test_that("use_compat() fails if another httpuv is loaded, and names the package that loaded it", {
   skip_if_not_installed("processx")
   skip_if_not_installed("shiny")
