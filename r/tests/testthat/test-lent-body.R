@@ -92,3 +92,40 @@ test_that("a body that is announced but not sent reserves no memory", {
   }))
   expect_lt(.Call(ffi_live_bytes) - before, 50 * 100000)
 })
+
+test_that("after large bodies, a process keeps only what R has not collected", {
+  skip_if_not_installed("processx")
+  skip_if_not(file.exists("/proc/self/status"))
+  # The last vector that the app has read stays in R's heap until R collects garbage.
+  it <- local_r(c(
+    "library(rookery)",
+    "resident <- function() {",
+    "  line <- grep('^VmRSS', readLines('/proc/self/status'), value = TRUE)",
+    "  as.numeric(gsub('[^0-9]', '', line)) / 1024",
+    "}",
+    "server <- startServer('127.0.0.1', 0, function(req) {",
+    "  text <- switch(req$PATH_INFO,",
+    "    '/read' = length(req$rook.input$read()),",
+    "    '/connection' = length(readBin(req$.bodyData, 'raw', 1e8)),",
+    "    '/resident' = resident(),",
+    "    '/collected' = { gc(); resident() }",
+    "  )",
+    "  list(status = 200L, headers = list(), body = format(text, scientific = FALSE))",
+    "}, limits = server_limits(max_body_size = 1e8))",
+    "cat('port', server$getPort(), '\\n')",
+    "service(0)"
+  ))
+  expect_true(wait_until(function() grepl("port [0-9]+", it$tell())))
+  url <- sub(".*port ([0-9]+).*", "http://127.0.0.1:\\1", it$tell())
+  body <- raw(5e7)
+  send_body <- function(path) {
+    fetch(paste0(url, path), post = TRUE, postfieldsize = length(body), postfields = body)$text
+  }
+  for (path in c("/read", "/connection")) expect_identical(send_body(path), "50000000")
+  before <- as.numeric(fetch(paste0(url, "/collected"))$text)
+  for (path in c("/read", "/connection", "/read")) send_body(path)
+  expect_lt(as.numeric(fetch(paste0(url, "/collected"))$text) - before, 20)
+  # A body that the app does not read never becomes resident.
+  for (i in 1:3) send_body("/resident")
+  expect_lt(as.numeric(send_body("/resident")) - before, 20)
+})

@@ -76,3 +76,25 @@ test_that("an error in a callback of package later ends runServer(), as in httpu
   expect_error(runServer("127.0.0.1", 0, function(req) NULL), "ends it", fixed = TRUE)
   expect_length(listServers(), 0)
 })
+
+test_that("a pushed stream does not look complete when an error ends runServer()", {
+  port <- free_port()
+  it <- local_r(c(
+    sprintf("rookery::runServer('127.0.0.1', %d, function(req) {", port),
+    "  stream <- rookery::stream_response()",
+    "  stream$write('part')",
+    "  later::later(function() { force(stream); stop('ends it') }, 0.05)",
+    "  stream",
+    "})"
+  ))
+  url <- sprintf("http://127.0.0.1:%d/", port)
+  answer <- NULL
+  # Until the server listens, no connection can be opened.
+  wait_until(function() {
+    answer <<- tryCatch(fetch(url)$text, error = function(error) error)
+    !inherits(answer, "error") || !grepl("connect to", conditionMessage(answer))
+  })
+  expect_s3_class(answer, "error")
+  expect_match(conditionMessage(answer), "reset|closed|transfer")
+  expect_gt(exit_of(it), 0)
+})
