@@ -20,16 +20,15 @@ const MIN_RETRY_INTERVAL: Duration = Duration::from_millis(1);
 /// The longest interval after which the pool tries again to assign waiting requests.
 const MAX_RETRY_INTERVAL: Duration = Duration::from_millis(16);
 
-/// The number of checks for overdue requests during one queue timeout. With 8 checks, a request is
-/// found at most an eighth of the timeout late.
+/// The minimum number of checks for overdue requests during one queue timeout. A further check
+/// follows when a request at a worker becomes overdue.
 const CHECKS_PER_TIMEOUT: u32 = 8;
 
 /// The shortest interval between two checks for requests that have waited too long. It applies if
 /// the queue timeout is very short.
 const MIN_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The longest interval between two checks for requests that have waited too long. A request is
-/// therefore rejected at most a second late.
+/// The longest interval between two checks for requests that have waited too long.
 const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Starts the background tasks of the pool, which assigns requests to workers.
@@ -103,7 +102,8 @@ async fn check_overdue(pool: Rc<PoolContext>) {
             pool.overdue_check.is_asleep.set(false);
             continue;
         }
-        tokio::time::sleep(pause).await;
+        let next = pool.balancer.time_until_overdue().unwrap_or(pause);
+        tokio::time::sleep(next.clamp(MIN_CHECK_INTERVAL, pause)).await;
         if pool.balancer.has_overdue() {
             hop::withdraw_overdue(&pool);
             dispatch(&pool);

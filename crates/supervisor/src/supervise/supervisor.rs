@@ -30,6 +30,10 @@ const TOLERANCE: Duration = Duration::from_millis(50);
 /// The interval of log lines about the drain of the server.
 const DRAIN_LOG_INTERVAL: Duration = Duration::from_secs(5);
 
+/// The minimum time without an iteration of the main loop that is logged. Shorter times occur on an
+/// overloaded machine.
+const MIN_LOGGED_FREEZE: Duration = Duration::from_secs(5);
+
 /// The maximum duration of the server's drain if no worker is left. In this time, the last
 /// responses of ended workers are sent to clients.
 const LAST_RESPONSES_TIME: Duration = Duration::from_secs(2);
@@ -88,7 +92,8 @@ impl<'a> Supervisor<'a> {
         let mut freezes = FreezeDetector::new();
         self.frontend.on_event(SupervisorEvent::Started(self.fleet.launcher().folder().path()));
         loop {
-            if let Some(frozen) = freezes.begin_iteration(pause) {
+            let frozen = freezes.begin_iteration(pause);
+            if let Some(frozen) = frozen.filter(|time| *time >= MIN_LOGGED_FREEZE) {
                 self.log(&format!(
                     "this process did not run for {} s, which do not count against time limits",
                     frozen.as_secs()

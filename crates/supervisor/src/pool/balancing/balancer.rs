@@ -382,6 +382,13 @@ impl Balancer {
         backends.iter().any(|backend| backend.has_overdue(self.limits.queue_timeout, now))
     }
 
+    /// Returns the time after which the next request at a worker will have waited too long.
+    pub(in crate::pool) fn time_until_overdue(&self) -> Option<Duration> {
+        let (limit, now) = (self.limits.queue_timeout, Instant::now());
+        let backends = self.backends.borrow();
+        backends.iter().filter_map(|backend| backend.time_until_overdue(limit, now)).min()
+    }
+
     /// Returns the number of workers whose R processes could begin a request now.
     pub(in crate::pool) fn free_workers(&self) -> usize {
         let moment = Moment::now();

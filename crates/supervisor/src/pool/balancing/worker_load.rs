@@ -215,6 +215,17 @@ impl PoolBackend {
         })
     }
 
+    /// Returns the shortest time after which a request that R has not begun will have waited for
+    /// `limit`. Requests that have already waited for so long do not count.
+    pub(super) fn time_until_overdue(&self, limit: Duration, now: Instant) -> Option<Duration> {
+        let in_flight = self.in_flight.borrow();
+        let unbegun = in_flight.iter().filter(|it| !self.entry.scoreboard.has_begun(it.ticket));
+        let left = unbegun.filter_map(|request| {
+            limit.checked_sub(now.saturating_duration_since(request.queued_since))
+        });
+        left.filter(|left| !left.is_zero()).min()
+    }
+
     /// Counts a request as sent to the worker and takes a ticket for it, that is, a number on the
     /// worker's scoreboard. The request has been waiting since `queued_since`. Returns `None` if
     /// all tickets are in use.

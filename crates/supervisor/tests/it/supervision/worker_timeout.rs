@@ -59,7 +59,6 @@ fn the_time_for_which_the_server_was_frozen_does_not_count() {
     // This stands for a process that is frozen together with its workers.
     running.freeze(Duration::from_millis(1300));
     assert_eq!(response.join().unwrap(), 200);
-    assert!(running.has_told(&["did not run for 1 s"]));
 }
 
 #[test]

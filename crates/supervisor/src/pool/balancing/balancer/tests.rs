@@ -159,6 +159,22 @@ fn a_request_that_no_worker_begins_is_rejected_after_one_queue_timeout() {
 }
 
 #[test]
+fn the_next_check_follows_when_a_request_at_a_worker_becomes_overdue() {
+    let limits = PoolLimits { queue_timeout: Duration::from_secs(60), ..PoolLimits::default() };
+    with_a_suspended_worker(limits, |balancer, _, _| {
+        assert_eq!(balancer.time_until_overdue(), None);
+        let backend = Rc::clone(&balancer.backends.borrow()[0]);
+        // The first one is overdue already, and is found by the regular checks.
+        let _tickets = [70, 20, 50].map(|seconds| {
+            let since = Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
+            backend.start_request(since).unwrap()
+        });
+        let left = balancer.time_until_overdue().unwrap();
+        assert!(left > Duration::ZERO && left <= Duration::from_secs(10), "{left:?}");
+    });
+}
+
+#[test]
 fn a_returned_request_does_not_hide_an_older_one_from_its_timeout() {
     let limits = PoolLimits {
         session_affinity: SessionAffinity::None,
