@@ -32,13 +32,16 @@ impl Endpoint {
         Some(Endpoint { uri, host, port, is_secure, proxy: None })
     }
 
-    /// Makes requests to the URL go through the proxy that environment variables name for it
-    /// ([`Proxy::for_endpoint`]). `get` returns the values of the variables.
+    /// Makes requests to the URL go through the proxy that environment variables name for it. The
+    /// variables are those that curl and the SDKs of OpenTelemetry use: `HTTPS_PROXY` for HTTPS
+    /// URLs, `HTTP_PROXY` for others, and `NO_PROXY`, a list of hosts, domains and networks that
+    /// need no proxy. Each name may be in lower case, which takes precedence. Loopback addresses
+    /// and `localhost` need no proxy. `get` returns the values of the variables.
     ///
     /// # Errors
     /// Returns the reason if the proxy's URL is invalid or not supported.
     pub fn set_proxy(&mut self, get: &dyn Fn(&str) -> Option<String>) -> Result<(), String> {
-        self.proxy = Proxy::for_endpoint(self, get)?;
+        self.proxy = Proxy::of_environment(self.is_secure, &self.host, self.port, get)?;
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use rustls::ClientConfig;
 
 pub use client::Client;
 pub use endpoint::Endpoint;
-pub use proxy::{Proxy, percent_decoded};
+pub use proxy::percent_decoded;
 
 /// The maximum of a `Retry-After` header. Callers add the time to the current one, so it must not
 /// be near the maximum of a `Duration`.

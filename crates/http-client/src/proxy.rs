@@ -4,13 +4,12 @@ use std::net::IpAddr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::HeaderValue;
-
-use crate::endpoint::Endpoint;
+use http::uri::Scheme;
+use http::{HeaderValue, Uri};
 
 /// An HTTP proxy.
 #[derive(Debug, Clone)]
-pub struct Proxy {
+pub(crate) struct Proxy {
     host: String,
     port: u16,
     /// The value of `Proxy-Authorization`, from the user information of the proxy's URL.
@@ -18,48 +17,54 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Returns the proxy for requests to a URL, or `None` if they need none. The variables are
-    /// those that curl and the SDKs of OpenTelemetry use: `HTTPS_PROXY` for HTTPS URLs, `HTTP_PROXY`
-    /// for others, and `NO_PROXY`, a list of hosts, domains and networks that need no proxy. Each
-    /// name may be in lower case, which takes precedence. Loopback addresses and `localhost` need
-    /// no proxy. `get` returns the values of the variables.
-    ///
-    /// # Errors
-    /// Returns the reason if the proxy's URL is invalid or not supported.
-    pub fn for_endpoint(
-        endpoint: &Endpoint,
+    /// Returns the proxy for requests to a host and port over HTTPS or plaintext HTTP. Returns
+    /// `None` if they need none. `get` returns the values of the environment variables
+    /// ([`Endpoint::set_proxy`](crate::Endpoint::set_proxy)).
+    pub(crate) fn of_environment(
+        is_secure: bool,
+        host: &str,
+        port: u16,
         get: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Option<Proxy>, String> {
         let value = |name: &str| {
             let value = get(&name.to_ascii_lowercase()).or_else(|| get(name));
             value.map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
         };
-        let name = if endpoint.is_secure() { "HTTPS_PROXY" } else { "HTTP_PROXY" };
+        let name = if is_secure { "HTTPS_PROXY" } else { "HTTP_PROXY" };
         let Some(url) = value(name) else { return Ok(None) };
-        let host = endpoint.host();
         let is_loopback = host.eq_ignore_ascii_case("localhost")
             || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
         let excluded = value("NO_PROXY").unwrap_or_default();
-        if is_loopback || excluded.split(',').any(|entry| matches(entry, host, endpoint.port())) {
+        if is_loopback || excluded.split(',').any(|entry| matches(entry, host, port)) {
             return Ok(None);
         }
-        let parsed = Endpoint::parse(&url)
-            .or_else(|| Endpoint::parse(&format!("http://{url}")).filter(|_| !url.contains("://")));
         // The URL may contain a password, so the message does not show it.
-        let Some(proxy) = parsed.filter(|proxy| !proxy.is_secure()) else {
-            return Err(format!(
+        let error = || {
+            format!(
                 "{name} is not the URL of a proxy with the scheme http, such as \
                  http://proxy.example:3128"
-            ));
+            )
         };
-        let authorization = proxy.user_info().and_then(|user| {
-            let mut value =
-                HeaderValue::try_from(format!("Basic {}", STANDARD.encode(percent_decoded(user))))
-                    .ok()?;
-            value.set_sensitive(true);
-            Some(value)
-        });
-        Ok(Some(Proxy { host: proxy.host().to_owned(), port: proxy.port(), authorization }))
+        Proxy::parse(&url).ok_or_else(error).map(Some)
+    }
+
+    /// Parses the URL of a proxy. The scheme may be missing.
+    fn parse(url: &str) -> Option<Proxy> {
+        let prefix = if url.contains("://") { "" } else { "http://" };
+        let uri: Uri = format!("{prefix}{url}").parse().ok()?;
+        let is_http = uri.scheme().is_some_and(|scheme| *scheme == Scheme::HTTP);
+        let host = uri.host().filter(|host| is_http && !host.is_empty())?;
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let authorization = match uri.authority()?.as_str().rsplit_once('@') {
+            Some((user, _)) => {
+                let credentials = STANDARD.encode(percent_decoded(user));
+                let mut value = HeaderValue::try_from(format!("Basic {credentials}")).ok()?;
+                value.set_sensitive(true);
+                Some(value)
+            }
+            None => None,
+        };
+        Some(Proxy { host, port: uri.port_u16().unwrap_or(80), authorization })
     }
 
     pub(crate) fn host(&self) -> &str {
@@ -76,7 +81,8 @@ impl Proxy {
 }
 
 /// Returns true if an entry of `NO_PROXY` names the host: `*`, an IP address, a network such as
-/// `10.0.0.0/8`, or a domain, which stands for its subdomains as well. An entry may end with a port.
+/// `10.0.0.0/8`, or a domain, which stands for its subdomains as well. An entry may end with a
+/// port.
 fn matches(entry: &str, host: &str, port: u16) -> bool {
     let entry = entry.trim();
     if entry == "*" {
@@ -138,42 +144,45 @@ pub fn percent_decoded(text: &str) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn proxy_of(url: &str, variables: &[(&str, &str)]) -> Result<Option<Proxy>, String> {
+    fn proxy_of(
+        (is_secure, host): (bool, &str),
+        variables: &[(&str, &str)],
+    ) -> Result<Option<Proxy>, String> {
         let get = |name: &str| {
             variables.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned())
         };
-        Proxy::for_endpoint(&Endpoint::parse(url).unwrap(), &get)
+        Proxy::of_environment(is_secure, host, 4318, &get)
     }
 
     #[test]
     fn the_variable_of_the_scheme_names_the_proxy() {
         let all = [("HTTP_PROXY", "http://plain:1"), ("HTTPS_PROXY", "secure:2")];
-        let host_of = |url: &str, variables: &[(&str, &str)]| {
-            proxy_of(url, variables).unwrap().map(|proxy| (proxy.host, proxy.port))
+        let host_of = |target: (bool, &str), variables: &[(&str, &str)]| {
+            proxy_of(target, variables).unwrap().map(|proxy| (proxy.host, proxy.port))
         };
-        assert_eq!(host_of("http://c.example/", &all), Some(("plain".to_owned(), 1)));
-        assert_eq!(host_of("https://c.example/", &all), Some(("secure".to_owned(), 2)));
-        assert_eq!(host_of("https://c.example/", &all[..1]), None);
+        assert_eq!(host_of((false, "c.example"), &all), Some(("plain".to_owned(), 1)));
+        assert_eq!(host_of((true, "c.example"), &all), Some(("secure".to_owned(), 2)));
+        assert_eq!(host_of((true, "c.example"), &all[..1]), None);
         let lower = [all[0], ("http_proxy", "http://[::1]:3")];
-        assert_eq!(host_of("http://c.example/", &lower), Some(("::1".to_owned(), 3)));
-        assert_eq!(host_of("http://c.example/", &[("HTTP_PROXY", " ")]), None);
-        for local in ["http://127.0.0.2:1/", "http://localhost/", "http://[::1]/"] {
-            assert_eq!(host_of(local, &all), None, "{local}");
+        assert_eq!(host_of((false, "c.example"), &lower), Some(("::1".to_owned(), 3)));
+        assert_eq!(host_of((false, "c.example"), &[("HTTP_PROXY", " ")]), None);
+        for local in ["127.0.0.2", "localhost", "::1"] {
+            assert_eq!(host_of((false, local), &all), None, "{local}");
         }
         for wrong in ["socks5://a:1", "https://a:1", "http://", "a b"] {
-            let error = proxy_of("http://c/", &[("HTTP_PROXY", wrong)]).unwrap_err();
+            let error = proxy_of((false, "c"), &[("HTTP_PROXY", wrong)]).unwrap_err();
             assert!(error.starts_with("HTTP_PROXY "), "{error}");
         }
     }
 
     #[test]
     fn credentials_of_a_proxy_are_sent_and_never_shown() {
-        let found = proxy_of("http://c/", &[("HTTP_PROXY", "http://me:s%3Acret@p:1")]).unwrap();
+        let found = proxy_of((false, "c"), &[("HTTP_PROXY", "http://me:s%3Acret@p:1")]).unwrap();
         let proxy = found.unwrap();
         let expected = format!("Basic {}", STANDARD.encode("me:s:cret"));
         assert_eq!(proxy.authorization().unwrap(), &expected);
         assert!(!format!("{proxy:?}").contains("cret"));
-        let wrong = proxy_of("http://c/", &[("HTTP_PROXY", "ftp://me:secret@p:1")]).unwrap_err();
+        let wrong = proxy_of((false, "c"), &[("HTTP_PROXY", "ftp://me:secret@p:1")]).unwrap_err();
         assert!(!wrong.contains("secret"), "{wrong}");
     }
 
