@@ -240,7 +240,7 @@ def requests(collector, server, workers):
         check(service == "otel" and resource.startswith("service.instance.id="), f"the worker's identity: {seen}")
         check(call["resource"]["service.instance.id"] == resource.split("=")[1], f"the span has it: {call}")
     if workers > 1:
-        check(span["resource"]["service.instance.id"] == "supervisor", f"the front end makes the span: {span}")
+        check(span["resource"]["service.instance.id"] != call["resource"]["service.instance.id"], f"the front end makes the span: {span}")
         check({span["resource"]["service.name"], call["resource"]["service.name"]} == {"otel"}, f"one service: {span} {call}")
     failed = server_span(spans, "/fail")
     check(failed["status"]["code"] == 2 and failed["attributes"]["error.type"] == "500", f"5xx is an error: {failed}")
@@ -261,6 +261,10 @@ def requests(collector, server, workers):
         links = [(link["traceId"], link["spanId"]) for link in message["links"]]
         check(links == [(handshake["traceId"], handshake["spanId"])], f"linked to the handshake: {message}")
     check(all(answer.endswith(f"{opened['spanId']}-01") for answer in answers), f"the request of the WebSocket: {answers}")
+    resources = [span["resource"] for span in spans if "process.pid" in span["resource"]]
+    check(resources and all(isinstance(it["process.pid"], int) for it in resources), f"a process id is a number: {resources[:1]}")
+    processes = {(it["process.pid"], it["service.instance.id"]) for it in resources}
+    check(len({pid for pid, _ in processes}) == len({one for _, one in processes}) == len(processes), f"an identity for each process: {processes}")
     if workers:
         starts = [span for span in spans if span["name"] == "rookery.worker.start"]
         check(len(starts) == workers, f"a span for each start: {starts}")

@@ -42,7 +42,9 @@ impl HttpClient {
         url: &str,
         body: Option<String>,
     ) -> Result<Response, Failure> {
-        let endpoint = &parse_endpoint(url)?;
+        let mut endpoint = parse_endpoint(url)?;
+        endpoint.set_proxy(&|name| std::env::var(name).ok()).map_err(Failure::new)?;
+        let endpoint = &endpoint;
         let mut headers = HeaderMap::new();
         headers.insert(USER_AGENT, HeaderValue::from_static(USER_AGENT_TEXT));
         if body.is_some() {

@@ -1,6 +1,6 @@
 //! A collector of OpenTelemetry for tests, which receives spans by OTLP/HTTP.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,6 +37,8 @@ pub struct CollectedSpan {
     pub flags: u64,
     /// The attributes of the process that has made the span.
     pub resource: BTreeMap<String, String>,
+    /// The names of those attributes whose value is a number.
+    pub resource_numbers: BTreeSet<String>,
 }
 
 /// The response of the test collector to one request.
@@ -63,6 +65,7 @@ pub struct Collector {
 struct State {
     spans: Vec<CollectedSpan>,
     heads: Vec<String>,
+    connections: usize,
     answers: Vec<Answer>,
 }
 
@@ -80,6 +83,7 @@ impl Collector {
         let shared = Arc::clone(&state);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
+                lock(&shared).connections += 1;
                 let state = Arc::clone(&shared);
                 std::thread::spawn(move || serve(&stream, &state));
             }
@@ -100,6 +104,11 @@ impl Collector {
     /// Returns the heads of the requests that have arrived.
     pub fn heads(&self) -> Vec<String> {
         lock(&self.state).heads.clone()
+    }
+
+    /// Returns the number of connections that were opened.
+    pub fn connections(&self) -> usize {
+        lock(&self.state).connections
     }
 
     /// Waits until `count` spans have arrived, and returns them.
@@ -165,10 +174,15 @@ fn serve(stream: &TcpStream, state: &Mutex<State>) -> Option<()> {
 fn decode(request: &[u8]) -> Option<Vec<CollectedSpan>> {
     let mut spans = Vec::new();
     for resource_spans in messages(request, 1)? {
-        let resource = attributes(messages(resource_spans, 1)?.first()?, 1)?;
+        let message = *messages(resource_spans, 1)?.first()?;
+        let (resource, numbers) = (attributes(message, 1)?, number_names(message, 1)?);
         for scope_spans in messages(resource_spans, 2)? {
             for span in messages(scope_spans, 2)? {
-                spans.push(CollectedSpan { resource: resource.clone(), ..decode_span(span)? });
+                spans.push(CollectedSpan {
+                    resource: resource.clone(),
+                    resource_numbers: numbers.clone(),
+                    ..decode_span(span)?
+                });
             }
         }
     }
@@ -222,6 +236,18 @@ fn attributes(message: &[u8], field: u64) -> Option<BTreeMap<String, String>> {
         }
     }
     Some(all)
+}
+
+/// Returns the names of the attributes in these fields whose value is a number.
+fn number_names(message: &[u8], field: u64) -> Option<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    for pair in messages(message, field)? {
+        let any = *messages(pair, 2)?.first()?;
+        if matches!(fields(any)?.first()?, (3, Value::Number(_))) {
+            names.insert(text_of(messages(pair, 1)?.first()?)?);
+        }
+    }
+    Some(names)
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use rookery_http_client::{Message, Response, ResponseLimits, send};
+use rookery_http_client::{Client, Response, ResponseLimits};
 use rookery_websocket_client::tls_config;
 use rustls::ClientConfig;
 
 use crate::protobuf;
 use crate::queue::{Queue, SpanCounters};
-use crate::settings::Settings;
+use crate::settings::{Settings, Value};
 
 /// The pause before the first retry. Each further pause is twice as long, up to `MAX_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -37,6 +37,10 @@ const SPANS: u32 = 2;
 const PARTIAL_SUCCESS: u32 = 1;
 const REJECTED_SPANS: u32 = 1;
 
+/// The maximum time for which a collector's `Retry-After` is respected. A proxy's mistake could
+/// otherwise end the export for days.
+const MAX_SILENCE: Duration = Duration::from_secs(3600);
+
 /// The outcome of one attempt to send a batch.
 enum Outcome {
     /// The collector has taken the batch, except `rejected` spans.
@@ -45,6 +49,19 @@ enum Outcome {
     Retry(Option<Duration>, String),
     /// The collector refuses the batch.
     Refused(String),
+}
+
+/// The failure of all attempts to send a batch.
+struct Failure {
+    error: String,
+    /// The time before which the collector wants no further request.
+    not_before: Option<Instant>,
+}
+
+impl Failure {
+    fn new(error: String) -> Failure {
+        Failure { error, not_before: None }
+    }
 }
 
 /// The exporter of a tracer.
@@ -59,18 +76,23 @@ pub(crate) struct Exporter {
 impl Exporter {
     /// Exports the spans in the queue until the queue is closed.
     pub(crate) async fn run(self) {
-        let tls = self.tls();
+        let mut client = Client::new(self.settings.endpoint.clone(), self.tls());
         let mut headers = self.settings.headers.clone();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
         headers
             .entry(USER_AGENT)
             .or_insert(HeaderValue::from_static(concat!("rookery/", env!("CARGO_PKG_VERSION"))));
         let mut is_failing = false;
-        while let Some(batch) = self.queue.next_batch(self.settings.delay).await {
+        let mut not_before = None;
+        loop {
+            if !self.may_send_at(not_before.take()).await {
+                break;
+            }
+            let Some(batch) = self.queue.next_batch(self.settings.delay).await else { break };
             let count = batch.len() as u64;
             let body = self.encode(&batch);
             drop(batch);
-            let result = self.send_with_retries(&headers, tls.as_ref(), &body).await;
+            let result = self.send_with_retries(&mut client, &headers, &body).await;
             match &result {
                 Ok(rejected) => {
                     add(&self.counters.exported, count.saturating_sub(*rejected));
@@ -81,16 +103,28 @@ impl Exporter {
             // Only changes are reported, so that a collector that is away does not fill the log.
             if result.is_err() != is_failing {
                 is_failing = result.is_err();
-                match result {
+                match &result {
                     Ok(_) => (self.notice)("traces are exported again"),
-                    Err(error) => (self.notice)(&format!("traces cannot be exported: {error}")),
+                    Err(Failure { error, .. }) => {
+                        (self.notice)(&format!("traces cannot be exported: {error}"));
+                    }
                 }
             }
+            not_before = result.err().and_then(|failure| failure.not_before);
             if self.queue.closed_until().is_some_and(|deadline| Instant::now() >= deadline) {
                 break;
             }
         }
         add(&self.counters.dropped, self.queue.clear());
+    }
+
+    /// Waits until the collector wants requests again. Returns false if the queue is closed before.
+    async fn may_send_at(&self, not_before: Option<Instant>) -> bool {
+        let Some(time) = not_before else { return true };
+        tokio::select! {
+            () = tokio::time::sleep_until(time.into()) => true,
+            _ = self.queue.closed() => false,
+        }
     }
 
     fn tls(&self) -> Option<Arc<ClientConfig>> {
@@ -110,7 +144,14 @@ impl Exporter {
     fn encode(&self, spans: &[Vec<u8>]) -> Vec<u8> {
         let mut resource = Vec::new();
         for (name, value) in &self.settings.resource {
-            protobuf::text_attribute(&mut resource, RESOURCE_ATTRIBUTES, name, value);
+            match value {
+                Value::Text(text) => {
+                    protobuf::text_attribute(&mut resource, RESOURCE_ATTRIBUTES, name, text);
+                }
+                Value::Number(number) => {
+                    protobuf::integer_attribute(&mut resource, RESOURCE_ATTRIBUTES, name, *number);
+                }
+            }
         }
         let mut scope = Vec::new();
         protobuf::bytes(&mut scope, SCOPE_NAME, SCOPE.as_bytes());
@@ -133,17 +174,17 @@ impl Exporter {
     /// has refused, or why it has accepted none.
     async fn send_with_retries(
         &self,
+        client: &mut Client,
         headers: &HeaderMap,
-        tls: Option<&Arc<ClientConfig>>,
         body: &[u8],
-    ) -> Result<u64, String> {
+    ) -> Result<u64, Failure> {
         let mut deadline = Instant::now() + self.settings.export_timeout;
         let mut pause = FIRST_PAUSE;
         loop {
             if let Some(end) = self.queue.closed_until() {
                 deadline = deadline.min(end);
             }
-            let attempt = self.send_once(headers, tls, body, deadline);
+            let attempt = self.send_once(client, headers, body, deadline);
             let outcome = tokio::select! {
                 biased;
                 outcome = attempt => outcome,
@@ -153,47 +194,45 @@ impl Exporter {
                     tokio::time::sleep_until(end.into()).await;
                 } => {
                     let () = end;
-                    return Err("the program has ended".to_owned());
+                    return Err(Failure::new("the program has ended".to_owned()));
                 }
             };
             let (wait, error) = match outcome {
                 Outcome::Accepted { rejected } => return Ok(rejected),
-                Outcome::Refused(error) => return Err(error),
+                Outcome::Refused(error) => return Err(Failure::new(error)),
                 Outcome::Retry(wait, error) => (wait, error),
             };
             // A third more or less, so that servers that failed together do not return together.
             let jittered = pause.mul_f64(0.67 + 0.66 * fraction());
-            let wait = wait.unwrap_or(jittered);
             pause = (pause * 2).min(MAX_PAUSE);
-            let rest = deadline.saturating_duration_since(Instant::now());
-            if wait >= rest || self.queue.closed_until().is_some() {
-                return Err(error);
+            let not_before = wait.map(|wait| Instant::now() + wait.min(MAX_SILENCE));
+            let next = not_before.unwrap_or_else(|| Instant::now() + jittered);
+            if next >= deadline || self.queue.closed_until().is_some() {
+                return Err(Failure { error, not_before });
             }
             tokio::select! {
-                () = tokio::time::sleep(wait) => {}
-                // One more attempt follows at once.
-                _ = self.queue.closed() => {}
+                () = tokio::time::sleep_until(next.into()) => {}
+                // One more attempt follows at once, unless the collector has asked for a pause.
+                _ = self.queue.closed() => {
+                    if not_before.is_some() {
+                        return Err(Failure { error, not_before });
+                    }
+                }
             }
         }
     }
 
     async fn send_once(
         &self,
+        client: &mut Client,
         headers: &HeaderMap,
-        tls: Option<&Arc<ClientConfig>>,
         body: &[u8],
         deadline: Instant,
     ) -> Outcome {
         let rest = deadline.saturating_duration_since(Instant::now());
-        let message = Message {
-            method: Method::POST,
-            headers: headers.clone(),
-            body: body.to_vec(),
-            endpoint: &self.settings.endpoint,
-        };
         let limits =
             ResponseLimits { time: self.settings.timeout.min(rest), bytes: MAX_RESPONSE_SIZE };
-        match send(message, tls, limits).await {
+        match client.send(&Method::POST, headers, body, limits).await {
             Ok(response) => outcome(&response),
             Err(error) => Outcome::Retry(None, error.to_string()),
         }

@@ -1,6 +1,7 @@
 //! New ids of traces and spans.
 
 use std::collections::hash_map::RandomState;
+use std::fmt::Write as _;
 use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -38,6 +39,23 @@ impl IdGenerator {
         let state = self.seeds[0] ^ self.seeds[1].rotate_left(32);
         (mix(state.wrapping_add(count.wrapping_mul(STEP))) | 1).to_be_bytes()
     }
+}
+
+/// Returns a new id of a process for the attribute `service.instance.id`: a random UUID of version
+/// 4 (RFC 9562, 5.4).
+pub fn instance_id() -> String {
+    let mut id = IdGenerator::new().trace_id();
+    id[6] = id[6] & 0x0F | 0x40;
+    id[8] = id[8] & 0x3F | 0x80;
+    let mut text = String::with_capacity(36);
+    for (at, byte) in id.iter().enumerate() {
+        if matches!(at, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
 }
 
 /// Maps 64 bits to 64 bits without collisions, so that equal steps become unrelated numbers

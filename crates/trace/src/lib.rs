@@ -14,8 +14,9 @@ mod settings;
 mod span;
 mod tracer;
 
+pub use ids::instance_id;
 pub use queue::SpanCounters;
 pub use rookery_http_client::close_inherited;
-pub use settings::{Settings, SettingsFromEnvironment, pairs};
+pub use settings::{Settings, SettingsFromEnvironment, Value, pairs};
 pub use span::{Kind, Parent, Span};
 pub use tracer::{FLUSH_TIMEOUT, Tracer};

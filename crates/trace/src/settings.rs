@@ -7,9 +7,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use rookery_http_client::Endpoint;
+use rookery_http_client::{Endpoint, percent_decoded};
 use rookery_websocket_client::Roots;
 
+use crate::ids::instance_id;
 use crate::sampler::Sampler;
 
 /// The default address of a collector on this machine.
@@ -30,11 +31,32 @@ pub struct Settings {
     pub(crate) export_timeout: Duration,
     pub(crate) sampler: Sampler,
     /// The attributes of the process that makes the spans.
-    pub(crate) resource: Vec<(String, String)>,
+    pub(crate) resource: Vec<(String, Value)>,
     pub(crate) queue_size: usize,
     pub(crate) batch_size: usize,
     /// The time after which the spans of a batch that is not full are sent.
     pub(crate) delay: Duration,
+}
+
+/// The value of an attribute of a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// A text.
+    Text(String),
+    /// An integer.
+    Number(u64),
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Value {
+        Value::Text(text)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Value {
+        Value::Text(text.to_owned())
+    }
 }
 
 /// The settings in the environment, with remarks about invalid values, which have no effect.
@@ -60,7 +82,7 @@ impl Settings {
     pub fn from_environment(
         get: &dyn Fn(&str) -> Option<String>,
         service: &str,
-        attributes: &[(&str, String)],
+        attributes: &[(&str, Value)],
     ) -> SettingsFromEnvironment {
         let mut reader = Reader { get, remarks: Vec::new() };
         let settings = reader.settings(service, attributes);
@@ -84,7 +106,7 @@ impl Reader<'_> {
         self.remarks.push(remark);
     }
 
-    fn settings(&mut self, service: &str, attributes: &[(&str, String)]) -> Option<Settings> {
+    fn settings(&mut self, service: &str, attributes: &[(&str, Value)]) -> Option<Settings> {
         if !self.check_exporter() {
             return None;
         }
@@ -101,7 +123,11 @@ impl Reader<'_> {
                                  sent uncompressed"
             ));
         }
-        let endpoint = self.endpoint()?;
+        let mut endpoint = self.endpoint()?;
+        if let Err(error) = endpoint.set_proxy(self.get) {
+            self.remark(format!("{error}: traces are off"));
+            return None;
+        }
         let timeout = self
             .milliseconds("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT")
             .or_else(|| self.milliseconds("OTEL_EXPORTER_OTLP_TIMEOUT"))
@@ -209,19 +235,21 @@ impl Reader<'_> {
         })
     }
 
-    fn resource(&self, service: &str, attributes: &[(&str, String)]) -> Vec<(String, String)> {
+    fn resource(&self, service: &str, attributes: &[(&str, Value)]) -> Vec<(String, Value)> {
         let own = [
-            ("service.name", service.to_owned()),
-            ("telemetry.sdk.name", "rookery".to_owned()),
-            ("telemetry.sdk.language", "rust".to_owned()),
-            ("telemetry.sdk.version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("service.name", service.into()),
+            ("service.instance.id", instance_id().into()),
+            ("telemetry.sdk.name", "rookery".into()),
+            ("telemetry.sdk.language", "rust".into()),
+            ("telemetry.sdk.version", env!("CARGO_PKG_VERSION").into()),
         ];
         let own =
-            own.iter().chain(attributes).map(|(name, value)| ((*name).to_owned(), value.clone()));
+            attributes.iter().chain(&own).map(|(name, value)| ((*name).to_owned(), value.clone()));
         let named = self.value("OTEL_SERVICE_NAME").map(|name| ("service.name".to_owned(), name));
         let given = pairs(&self.value("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default());
         let mut known = HashSet::new();
-        let all = named.into_iter().chain(given).chain(own);
+        let texts = named.into_iter().chain(given).map(|(name, value)| (name, value.into()));
+        let all = texts.chain(own);
         all.filter(|(name, _)| known.insert(name.clone())).collect()
     }
 
@@ -253,21 +281,6 @@ fn decode(text: &str) -> String {
     String::from_utf8_lossy(&percent_decoded(text)).into_owned()
 }
 
-/// Decodes the percent codes in a text. Invalid ones stay as they are.
-fn percent_decoded(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, others @ ..] = rest {
-        let hex = others.get(..2).and_then(|pair| std::str::from_utf8(pair).ok());
-        let code = hex
-            .filter(|pair| *first == b'%' && pair.bytes().all(|byte| byte.is_ascii_hexdigit()))
-            .and_then(|pair| u8::from_str_radix(pair, 16).ok());
-        bytes.push(code.unwrap_or(*first));
-        rest = if code.is_some() { &others[2..] } else { others };
-    }
-    bytes
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
@@ -277,7 +290,7 @@ mod tests {
     fn read(variables: &[(&str, &str)]) -> SettingsFromEnvironment {
         let map: HashMap<_, _> = variables.iter().copied().collect();
         let get = |name: &str| map.get(name).map(|value| (*value).to_owned());
-        Settings::from_environment(&get, "app", &[("service.instance.id", "0-1".to_owned())])
+        Settings::from_environment(&get, "app", &[("service.instance.id", "0-1".into())])
     }
 
     #[test]
@@ -350,7 +363,7 @@ mod tests {
         assert_eq!((settings.queue_size, settings.batch_size), (10, 10));
         let has = |name: &str, value: &str| {
             settings.resource.iter().filter(|(it, _)| it == name).collect::<Vec<_>>()
-                == [&(name.to_owned(), value.to_owned())]
+                == [&(name.to_owned(), Value::from(value))]
         };
         assert!(has("service.name", "b") && has("service.instance.id", "mine") && has("a", "b,c"));
         let settings = read(&[
@@ -366,7 +379,7 @@ mod tests {
         assert!(format!("{:?}", settings.endpoint).contains("https://d/only"));
         assert_eq!(settings.headers.len(), 1);
         let names: Vec<_> = settings.resource.iter().filter(|it| it.0 == "service.name").collect();
-        assert_eq!(names[0].1, "named");
+        assert_eq!(names[0].1, Value::from("named"));
         assert_eq!(names.len(), 1);
     }
 

@@ -1,6 +1,7 @@
 //! The export of spans to a collector: batches, retries, and a collector that is slow or away.
 
 use std::collections::HashMap;
+use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use rookery_exchange::TraceContext;
 use rookery_test_support::collector::{Answer, Collector};
 use rookery_test_support::wait_until;
-use rookery_trace::{FLUSH_TIMEOUT, Kind, Parent, Settings, Span, Tracer};
+use rookery_trace::{FLUSH_TIMEOUT, Kind, Parent, Settings, Span, Tracer, Value};
 
 /// Starts a tracer whose environment has the collector's URL and the given variables.
 fn tracer(url: &str, variables: &[(&str, &str)]) -> Arc<Tracer> {
@@ -19,7 +20,8 @@ fn tracer(url: &str, variables: &[(&str, &str)]) -> Arc<Tracer> {
     ]);
     all.extend(variables.iter().copied());
     let get = |name: &str| all.get(name).map(|value| (*value).to_owned());
-    let found = Settings::from_environment(&get, "unused", &[]);
+    let attributes = [("process.pid", Value::Number(47))];
+    let found = Settings::from_environment(&get, "unused", &attributes);
     assert!(found.remarks.is_empty(), "{:?}", found.remarks);
     Tracer::start(found.settings.unwrap(), |_| {}).unwrap()
 }
@@ -68,6 +70,8 @@ fn a_span_arrives_with_all_that_it_has() {
     assert_eq!(span.resource["service.name"], "test");
     assert_eq!(span.resource["telemetry.sdk.name"], "rookery");
     assert_eq!(span.resource["a"], "b");
+    assert_eq!(span.resource["process.pid"], "47");
+    assert_eq!(span.resource_numbers.iter().collect::<Vec<_>>(), ["process.pid"]);
     assert_eq!((&*spans[1].parent_span_id, spans[1].status, spans[1].flags), ("", 0, 1));
     let head = &collector.heads()[0];
     assert!(head.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{head}");
@@ -140,15 +144,118 @@ fn waits_as_long_as_the_collector_asks() {
 }
 
 #[test]
-fn gives_a_batch_up_when_its_time_is_over() {
+fn sends_nothing_before_the_collector_wants_it_although_the_batch_is_given_up() {
     for wait in [3600, u64::MAX] {
-        let busy = Answer { headers: format!("retry-after: {wait}\r\n"), ..answer(503) };
+        let busy = Answer { headers: format!("retry-after: {wait}\r\n"), ..answer(429) };
         let collector = Collector::start(&[busy, answer(200)]);
         let tracer = tracer(&collector.url(), &[("OTEL_BSP_EXPORT_TIMEOUT", "1000")]);
-        end_span(&tracer, "s");
+        end_span(&tracer, "lost");
         wait_until("the count", || tracer.counters().read() == [0, 0, 1]);
         end_span(&tracer, "next");
-        assert_eq!(collector.wait_for(1)[0].name, "next", "the exporter goes on");
+        // Not even at the end, which does not wait for that time either.
+        let since = Instant::now();
+        tracer.shut_down(Duration::from_secs(60));
+        assert!(since.elapsed() < Duration::from_secs(30), "{:?}", since.elapsed());
+        wait_until("the count", || tracer.counters().read() == [0, 1, 1]);
+        assert_eq!(collector.heads().len(), 1);
+    }
+}
+
+#[test]
+fn goes_on_after_the_time_for_which_the_collector_has_asked() {
+    let busy = Answer { headers: "retry-after: 1\r\n".to_owned(), ..answer(503) };
+    let collector = Collector::start(&[busy, answer(200)]);
+    let tracer = tracer(&collector.url(), &[("OTEL_BSP_EXPORT_TIMEOUT", "500")]);
+    let since = Instant::now();
+    end_span(&tracer, "lost");
+    wait_until("the count", || tracer.counters().read() == [0, 0, 1]);
+    end_span(&tracer, "next");
+    assert_eq!(collector.wait_for(1)[0].name, "next");
+    assert!(since.elapsed() >= Duration::from_secs(1));
+}
+
+#[test]
+fn batches_share_a_connection_until_the_collector_closes_it() {
+    let closing = Answer { headers: "connection: close\r\n".to_owned(), ..answer(200) };
+    let ok = || Answer { body: b"some body".to_vec(), ..answer(200) };
+    let collector = Collector::start(&[ok(), answer(200), closing, answer(200)]);
+    let tracer = tracer(&collector.url(), &[]);
+    for (count, connections) in [(1, 1), (2, 1), (3, 1), (4, 2), (5, 2)] {
+        end_span(&tracer, "s");
+        wait_until("the count", || tracer.counters().read() == [count, 0, 0]);
+        assert_eq!(collector.connections(), connections, "batch {count}");
+    }
+}
+
+#[test]
+fn a_batch_survives_that_the_collector_has_closed_an_idle_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let serving = std::thread::spawn(move || {
+        // Each connection takes one request, and is then closed without a notice.
+        for stream in listener.incoming().take(2) {
+            let mut stream = stream.unwrap();
+            let mut read = Vec::new();
+            while !read.windows(5).any(|part| part == b"plain") {
+                let mut buffer = [0; 4096];
+                let n = stream.read(&mut buffer).unwrap();
+                read.extend_from_slice(&buffer[..n]);
+            }
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
+        }
+    });
+    let tracer = tracer(&url, &[]);
+    for count in [1, 2] {
+        end_span(&tracer, "plain");
+        wait_until("the count", || tracer.counters().read() == [count, 0, 0]);
+    }
+    serving.join().unwrap();
+}
+
+#[test]
+fn spans_go_through_the_proxy_of_the_environment() {
+    let proxy = Collector::start(&[]);
+    let proxy_url = proxy.url().replace("http://", "http://me:secret@");
+    let variables = [("HTTP_PROXY", &*proxy_url), ("NO_PROXY", "other.example")];
+    let tracer = tracer("http://collector.invalid:4318", &variables);
+    for count in [1, 2] {
+        end_span(&tracer, "s");
+        proxy.wait_for(count);
+    }
+    let head = &proxy.heads()[0];
+    let line = "POST http://collector.invalid:4318/v1/traces HTTP/1.1\r\n";
+    assert!(head.starts_with(line), "{head}");
+    assert!(head.contains("host: collector.invalid:4318\r\n"), "{head}");
+    assert!(head.contains("proxy-authorization: Basic "), "{head}");
+    assert_eq!(proxy.connections(), 1);
+}
+
+#[test]
+fn a_proxy_that_is_not_supported_turns_tracing_off() {
+    let get = |name: &str| match name {
+        "OTEL_EXPORTER_OTLP_ENDPOINT" => Some("http://collector.invalid:4318".to_owned()),
+        "http_proxy" => Some("socks5://me:secret@127.0.0.1:1".to_owned()),
+        _ => None,
+    };
+    let found = Settings::from_environment(&get, "test", &[]);
+    assert!(found.settings.is_none());
+    assert!(found.remarks.len() == 1 && !found.remarks[0].contains("secret"));
+}
+
+#[test]
+fn each_tracer_has_an_identity_of_its_own() {
+    let collector = Collector::start(&[]);
+    let tracers = [tracer(&collector.url(), &[]), tracer(&collector.url(), &[])];
+    for tracer in &tracers {
+        end_span(tracer, "s");
+    }
+    let spans = collector.wait_for(2);
+    let [one, other] = [0, 1].map(|at| spans[at].resource["service.instance.id"].as_str());
+    assert_ne!(one, other);
+    for id in [one, other] {
+        let groups: Vec<usize> = id.split('-').map(str::len).collect();
+        assert_eq!(groups, [8, 4, 4, 4, 12], "{id}");
+        assert_eq!(&id[14..15], "4", "{id}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rookery_trace::{FLUSH_TIMEOUT, Settings, Tracer};
+use rookery_trace::{FLUSH_TIMEOUT, Settings, Tracer, Value};
 
 use crate::app_detection::Target;
 use crate::stderr::log_line;
@@ -12,10 +12,7 @@ use crate::user_paths::parent_folder;
 /// the last spans.
 pub(crate) fn start(target: &Target) -> Option<RunningTracer> {
     let get = |name: &str| std::env::var(name).ok();
-    let attributes = [
-        ("service.instance.id", "supervisor".to_owned()),
-        ("process.pid", std::process::id().to_string()),
-    ];
+    let attributes = [("process.pid", Value::Number(std::process::id().into()))];
     let found = Settings::from_environment(&get, &service_name(target), &attributes);
     found.remarks.iter().for_each(|remark| log_line(remark));
     match Tracer::start(found.settings?, log_line) {

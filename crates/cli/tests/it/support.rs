@@ -160,7 +160,7 @@ pub(crate) fn ask(port: u16, request: &str) -> String {
 }
 
 pub(crate) fn get(port: u16, path: &str) -> String {
-    ask(port, &format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"))
+    ask(port, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
 }
 
 pub(crate) fn connect(port: u16) -> TcpStream {

@@ -35,8 +35,8 @@ struct CapturedOutput {
     process: u32,
     /// The descriptors to which the standard streams referred before.
     saved: [OwnedFd; 2],
-    /// The end of a pipe. The thread ends when a byte is written to it. Closing it would not suffice,
-    /// because forked processes have copies.
+    /// The end of a pipe. The thread ends when a byte is written to it. Closing it would not
+    /// suffice, because forked processes have copies.
     stop: OwnedFd,
     thread: JoinHandle<()>,
 }
@@ -126,7 +126,8 @@ fn pass_on(streams: &mut [Stream], stopped: &OwnedFd) {
 }
 
 impl Stream {
-    /// Reads what there is, at most [`READS_PER_TURN`] times, and writes the lines that are complete.
+    /// Reads what there is, at most [`READS_PER_TURN`] times, and writes the lines that are
+    /// complete.
     fn read_some(&mut self, buffer: &mut [u8]) {
         if !self.is_open {
             return;

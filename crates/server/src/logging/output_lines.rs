@@ -63,8 +63,8 @@ impl OutputLines {
         whole
     }
 
-    /// Returns the unfinished last line of a process's output, with a newline added. Returns nothing
-    /// if the output ended with a newline.
+    /// Returns the unfinished last line of a process's output, with a newline added. Returns
+    /// nothing if the output ended with a newline.
     pub fn end(&mut self) -> Vec<u8> {
         let mut whole = Vec::new();
         if !self.begun.is_empty() {

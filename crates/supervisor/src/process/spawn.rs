@@ -28,14 +28,14 @@ const THREADS: [&str; 3] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 const RESOURCE: &str = "OTEL_RESOURCE_ATTRIBUTES";
 
 /// Returns the attributes of a worker for `OTEL_RESOURCE_ATTRIBUTES`: those that the environment
-/// has, and the worker's identity unless the environment has one.
-fn resource_attributes(given: Option<String>, start: WorkerStart) -> String {
+/// has, and an identity of the worker process unless the environment has one.
+fn resource_attributes(given: Option<String>) -> String {
     const IDENTITY: &str = "service.instance.id";
     let given = given.filter(|given| !given.trim().is_empty());
     let has_identity = given
         .as_deref()
         .is_some_and(|given| rookery_trace::pairs(given).iter().any(|(name, _)| name == IDENTITY));
-    let own = (!has_identity).then(|| format!("{IDENTITY}={}-{}", start.slot, start.epoch));
+    let own = (!has_identity).then(|| format!("{IDENTITY}={}", rookery_trace::instance_id()));
     [given, own].into_iter().flatten().collect::<Vec<_>>().join(",")
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn spawn(
             command.env(name, threads.to_string());
         }
     }
-    command.env(RESOURCE, resource_attributes(std::env::var(RESOURCE).ok(), start));
+    command.env(RESOURCE, resource_attributes(std::env::var(RESOURCE).ok()));
     let hand_over = WorkerEnvironment {
         control: their_control.as_fd(),
         scoreboard: memory.as_fd(),
@@ -206,22 +206,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn resource_attributes_of_a_worker_yield_to_those_that_are_set() {
-        let start = WorkerStart {
-            slot: 2,
-            workers: 4,
-            serving: 4,
-            epoch: 7,
-            generation: 0,
-            is_public: false,
-        };
-        for (given, expected) in [
-            (None, "service.instance.id=2-7"),
-            (Some(" "), "service.instance.id=2-7"),
-            (Some("a=b"), "a=b,service.instance.id=2-7"),
-            (Some("service.instance.id=mine,a=b"), "service.instance.id=mine,a=b"),
+    fn each_worker_has_an_identity_unless_one_is_set() {
+        let of = |given: Option<&str>| resource_attributes(given.map(str::to_owned));
+        for (given, start) in [
+            (None, "service.instance.id="),
+            (Some(" "), "service.instance.id="),
+            (Some("a=b"), "a=b,service.instance.id="),
         ] {
-            assert_eq!(resource_attributes(given.map(str::to_owned), start), expected);
+            let [one, other] = [of(given), of(given)];
+            assert!(one.starts_with(start) && one.len() == start.len() + 36, "{one}");
+            assert_ne!(one, other);
         }
+        let given = "service.instance.id=mine,a=b";
+        assert_eq!(of(Some(given)), given);
     }
 }

@@ -10,7 +10,7 @@ pub(crate) mod invocation_spans;
 use std::sync::Arc;
 
 use rookery_exchange::{Command, Event};
-use rookery_trace::{FLUSH_TIMEOUT, Settings, Tracer};
+use rookery_trace::{FLUSH_TIMEOUT, Settings, Tracer, Value};
 
 use crate::core::{self, Core};
 use crate::entry;
@@ -24,7 +24,7 @@ impl Core {
             return;
         }
         let get = |name: &str| std::env::var(name).ok();
-        let attributes = [("process.pid", std::process::id().to_string())];
+        let attributes = [("process.pid", Value::Number(std::process::id().into()))];
         // Package otel uses the same name of the service if the environment does not name it.
         let found = Settings::from_environment(&get, "R", &attributes);
         found.remarks.iter().for_each(|remark| crate::write_log_line(remark));
