@@ -58,6 +58,9 @@ impl Read for HyperIo {
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         if !self.replay.is_empty() {
+            if self.replayed == 0 {
+                self.connection.keep_head_start(&self.replay);
+            }
             let rest = &self.replay[self.replayed..];
             let take = rest.len().min(buffer.remaining());
             buffer.put_slice(&rest[..take]);
@@ -78,6 +81,9 @@ impl Read for HyperIo {
         let polled = self.connection.transport.borrow_mut().poll_read_buf(cx, &mut unfilled);
         let n = unfilled.filled().len();
         let read = polled.map_ok(|()| n);
+        if n > 0 {
+            self.connection.keep_head_start(unfilled.filled());
+        }
         if n > 0 && self.connection.is_between_requests() && is_blank(unfilled.filled()) {
             self.connection.on_blank_lines(n);
         } else {
