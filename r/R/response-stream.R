@@ -130,7 +130,9 @@ stream_body <- function(source, ..., on_close = NULL, compress = TRUE) {
 #' object before `$close()`, the stream is aborted and a message is written to
 #' stderr. Keep the object in a place from which it can be closed. (A function
 #' passed to `$on_close()` that refers to the object keeps it.) When the server
-#' stops, open streams are closed as if by `$close()`.
+#' stops, streams that are still open are aborted, so that the client does not
+#' take a part of the response for all of it. [serve()] and the program first
+#' wait for open streams as for other unfinished responses.
 #'
 #' @param ... Must be empty. The arguments that follow `...` must be given by
 #'   name.

@@ -167,6 +167,33 @@ fn what_the_server_refuses_is_logged() {
 }
 
 #[test]
+fn a_refused_target_is_logged_with_its_method() {
+    let log = Arc::new(AccessLog::read());
+    let fixture = Fixture::new(&log);
+    let ordinary = "GET /ordinary HTTP/1.1\r\nHost: h\r\n\r\n";
+    for (before, head, method, path, query) in [
+        ("", "GET /a<b HTTP/1.1\r\nHost: h\r\n\r\n", "GET", "/a<b", ""),
+        ("", "POST /a b?c=d HTTP/1.1\r\nHost: h\r\n\r\n", "POST", "/a b", "?c=d"),
+        ("", "GET /a\u{1}b HTTP/1.1\r\nHost: h\r\n\r\n", "GET", "/a\u{1}b", ""),
+        ("", "GET http://[a/b HTTP/1.1\r\nHost: h\r\n\r\n", "GET", "http://[a/b", ""),
+        ("", "GET /a HTTP/9.9\r\nHost: h\r\n\r\n", "GET", "/a", ""),
+        ("", "GET /?token=secret&\u{1} HTTP/1.1\r\n\r\n", "GET", "/", "?token=<...>&\u{1}"),
+        // Bytes behind a head are never taken for the head.
+        ("", "GET /a<b HTTP/1.1\r\nHost: h\r\n\r\nGET /c HTTP/1.1\r\n", "GET", "/a<b", ""),
+        (ordinary, "GET /a b HTTP/1.1\r\nHost: h\r\n\r\n", "GET", "/a b", ""),
+        (ordinary, "GET /a<b HTTP/1.1\r\n\r\nGET /c HTTP/1.1\r\n\r\n", "", "", ""),
+    ] {
+        let answer = fixture.send(&format!("{before}{head}"));
+        assert!(answer.contains("HTTP/1.1 400 "), "{head:?}: {answer}");
+        let records = records(&log, 1 + usize::from(!before.is_empty()));
+        let record = records.last().unwrap();
+        let logged = (text(&record.method), text(&record.path), text(&record.query));
+        assert_eq!(logged, (method, path, query), "{head:?}");
+        assert_eq!(record.status, 400);
+    }
+}
+
+#[test]
 fn a_client_that_goes_away_is_logged_as_such() {
     let log = Arc::new(AccessLog::read());
     let fixture = Fixture::new(&log);

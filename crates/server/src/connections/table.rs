@@ -62,13 +62,10 @@ pub(crate) trait TableEntry: fmt::Debug {
     #[cfg_attr(not(unix), expect(dead_code, reason = "only supervised workers use it"))]
     fn time_out_request(&self) {}
 
-    /// Returns true if a listener that is being stopped closes the connection at once instead of
-    /// waiting for it to end. This applies to a connection that sends a streamed response, to an
-    /// HTTP/2 stream that receives a request body, and to an HTTP/2 connection without open
-    /// streams.
-    fn is_cut_by_stop(&self) -> bool {
-        false
-    }
+    /// Ends what would not end by itself, because the application sends no more chunks: a streamed
+    /// response, which stays incomplete unless it is an event stream, and an HTTP/2 stream that
+    /// receives a request body. Also ends an HTTP/2 connection without open streams.
+    fn cut_for_stop(&self) {}
 
     /// Returns true for an HTTP/2 stream, which belongs to a connection and does not count as a
     /// connection itself.

@@ -13,6 +13,7 @@ use rookery_trace::Tracer;
 use crate::application::dispatch::{Dispatch, is_accepted, is_streamed};
 use crate::connections::table::ConnectionTable;
 use crate::http::connection::handshake_limit::HandshakeLimit;
+use crate::http::connection::head_start::HeadStart;
 use crate::http::request::context_pool::{ContextParts, ContextPool};
 use crate::http::request::stream::registry::RequestStreams;
 use crate::http::response::compress::Gzip;
@@ -40,6 +41,8 @@ pub(crate) struct HttpState {
     /// The access log that records are written to and the table in which requests are counted, if
     /// there are any.
     pub(crate) log: RequestLog,
+    /// The first bytes of the request head that was read last, if there is an access log.
+    pub(crate) head_start: HeadStart,
     /// The object that counts failed requests and queues error reports for the application.
     reports: Arc<Reports<Rejection>>,
     /// The scratch buffer that a closing connection reads its client's last bytes into. Its
@@ -79,6 +82,7 @@ impl HttpState {
             request_streams: RequestStreams::new(scoreboard),
             tracer,
             log,
+            head_start: HeadStart::default(),
             reports,
             scratch,
             blocks: Arc::default(),

@@ -285,6 +285,8 @@ async fn run_commands(
                     let _ = done.send(());
                 }
                 IoCommand::Stop { listener, done } => {
+                    // Otherwise a response that the application has just ended would be cut off.
+                    context.run_app_commands();
                     if let Some(listening) = listeners.remove(&listener) {
                         listening.end(connections).await;
                     }

@@ -136,7 +136,7 @@ async fn reject_plaintext(connection: &HttpConnection) {
         "400 Bad Request: this port speaks HTTPS{}{url}\n",
         if url.is_empty() { "" } else { ": " }
     );
-    lingering_close::reject_with_text(connection, Rejection::PlainOnTls, &text);
+    lingering_close::reject_with_text(connection, Rejection::PlainOnTls, &text, &head);
 }
 
 /// Reads the head of a plaintext request on a TLS port. Stops when the head is complete, when it is

@@ -152,11 +152,14 @@ async fn serve(guard: ConnectionGuard, slot: Slot) {
                 }
             }
             HyperOutcome::Closing(CloseState::HeadTimeout) => {
-                reject(connection, Rejection::HeadTimeout);
+                reject(connection, Rejection::HeadTimeout, &read);
             }
-            HyperOutcome::Closing(CloseState::Overload) => reject(connection, Rejection::Overload),
+            // The bytes that hyper has not parsed may be those of a body.
+            HyperOutcome::Closing(CloseState::Overload) => {
+                reject(connection, Rejection::Overload, &[]);
+            }
             HyperOutcome::Closing(CloseState::BodyTimeout) => {
-                reject(connection, Rejection::BodyTimeout);
+                reject(connection, Rejection::BodyTimeout, &[]);
             }
             HyperOutcome::Failed(error)
                 if error.is_parse_too_large() && connection.is_head_refused.get() =>
@@ -167,7 +170,7 @@ async fn serve(guard: ConnectionGuard, slot: Slot) {
                     replay = read;
                     continue;
                 }
-                reject(connection, Rejection::HeadTooLarge);
+                reject(connection, Rejection::HeadTooLarge, &read);
             }
             HyperOutcome::Failed(error)
                 if error.is_parse()
@@ -182,7 +185,13 @@ async fn serve(guard: ConnectionGuard, slot: Slot) {
                 if connection.is_head_refused.get()
                     || (error.is_parse() && connection.activity.phase() == Phase::Head) =>
             {
-                reject(connection, Rejection::Unreadable);
+                // hyper keeps a head that it cannot parse, and drops one whose target it rejects.
+                connection.shared.head_start.with(connection.key.get(), |head| {
+                    let is_dropped = error.to_string().contains("URI");
+                    let rest = if is_dropped { &[][..] } else { &read };
+                    let head = if head.is_empty() { rest } else { head };
+                    reject(connection, Rejection::Unreadable, head);
+                });
             }
             HyperOutcome::Done | HyperOutcome::Closing(_) | HyperOutcome::Failed(_) => {}
             HyperOutcome::Upgrade(exchange) => {

@@ -343,6 +343,14 @@ impl HttpConnection {
         self.activity.on_blank_lines(n);
     }
 
+    /// Keeps the first bytes of a request head for the access log, if `read`, which has just been
+    /// read, begins one.
+    pub(crate) fn keep_head_start(&self, read: &[u8]) {
+        if self.begins_head() && self.shared.log.is_on() {
+            self.shared.head_start.keep(self.key.get(), read);
+        }
+    }
+
     /// Returns true if no request is under way on the connection and no part of a request head has
     /// arrived.
     pub(crate) fn is_between_requests(&self) -> bool {

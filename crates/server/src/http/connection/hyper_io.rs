@@ -90,6 +90,9 @@ impl Read for HyperIo {
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         if !self.replay.is_empty() {
+            if self.replayed == 0 {
+                self.connection.keep_head_start(&self.replay);
+            }
             self.give_replay(buffer);
             return Poll::Ready(Ok(()));
         }
@@ -104,6 +107,9 @@ impl Read for HyperIo {
         let polled = self.connection.transport.borrow_mut().poll_read_buf(cx, &mut unfilled);
         let n = unfilled.filled().len();
         let read = polled.map_ok(|()| n);
+        if n > 0 {
+            self.connection.keep_head_start(unfilled.filled());
+        }
         let begins_head = self.connection.begins_head();
         let encoded = if n > 0 && (begins_head || self.connection.is_reading_head()) {
             self.connection.request_line.encode(begins_head, unfilled.filled())

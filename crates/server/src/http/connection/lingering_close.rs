@@ -9,25 +9,33 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::connections::table::TableEntry as _;
+use crate::http::connection::head_start::request_line;
 use crate::http::connection::http_connection::{CloseState, HttpConnection, ResetMode};
 use crate::logging::access_log::pending_record::record_unreadable;
 use crate::rejection::Rejection;
 
-/// Writes an error response to a request head that could not be read. The caller closes the
-/// connection afterwards.
-pub(crate) fn reject(connection: &HttpConnection, rejection: Rejection) {
-    reject_with_text(connection, rejection, rejection.text());
+/// Writes an error response to a request head that could not be read. `head` contains the first
+/// bytes of the head, as far as they are known. The caller closes the connection afterwards.
+pub(crate) fn reject(connection: &HttpConnection, rejection: Rejection, head: &[u8]) {
+    reject_with_text(connection, rejection, rejection.text(), head);
 }
 
-/// Writes an error response with the given text to a request head that could not be read. If the
-/// response does not fit into the socket buffer, the rest is lost.
-pub(crate) fn reject_with_text(connection: &HttpConnection, rejection: Rejection, text: &str) {
+/// Writes an error response with the given text to a request head that could not be read. `head`
+/// contains the first bytes of the head, as far as they are known. If the response does not fit
+/// into the socket buffer, the rest is lost.
+pub(crate) fn reject_with_text(
+    connection: &HttpConnection,
+    rejection: Rejection,
+    text: &str,
+    head: &[u8],
+) {
     connection.shared.report(rejection);
     record_unreadable(
         &connection.shared.log,
         connection.ends.get().remote,
         rejection.status(),
         text.len(),
+        request_line(head),
     );
     let hsts = connection.hsts().and_then(|value| value.to_str().ok());
     let hsts =
@@ -51,7 +59,8 @@ pub(crate) fn reject_with_text(connection: &HttpConnection, rejection: Rejection
 pub(crate) fn close_tls_client(connection: &HttpConnection) {
     let rejection = Rejection::TlsOnPlain;
     connection.shared.report(rejection);
-    record_unreadable(&connection.shared.log, connection.ends.get().remote, rejection.status(), 0);
+    let remote = connection.ends.get().remote;
+    record_unreadable(&connection.shared.log, remote, rejection.status(), 0, None);
     if connection.shared.claim_notice() {
         let who = connection
             .ends

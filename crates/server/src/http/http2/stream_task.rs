@@ -180,7 +180,8 @@ fn reject(guard: &StreamGuard, responder: &SharedResponder, end: CloseState) {
     };
     let (stream, text) = (&guard.stream, rejection.text());
     stream.shared.report(rejection);
-    record_unreadable(&stream.shared.log, stream.ends.get().remote, rejection.status(), text.len());
+    let (remote, status) = (stream.ends.get().remote, rejection.status());
+    record_unreadable(&stream.shared.log, remote, status, text.len(), None);
     let mut response = Response::new(());
     *response.status_mut() =
         StatusCode::from_u16(rejection.status()).unwrap_or(StatusCode::BAD_REQUEST);

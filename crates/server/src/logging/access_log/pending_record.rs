@@ -275,18 +275,34 @@ impl PendingRecord {
     }
 }
 
-/// Adds an access-log record for a request whose head could not be read. Its method and path are
-/// unknown.
+/// Adds an access-log record for a request whose head could not be read. `request_line` contains
+/// its method and its target, which may have any bytes, or is `None` if they are unknown.
 pub(crate) fn record_unreadable(
     request_log: &RequestLog,
     remote: Option<SocketAddr>,
     status: u16,
     bytes: usize,
+    request_line: Option<(&[u8], &[u8])>,
 ) {
-    if let Some(log) = request_log.log.get() {
-        Fields { status, bytes: bytes as u64, ..Fields::new(Some(log), remote, Protocol::Http11) }
-            .record(&[]);
+    let Some(log) = request_log.log.get() else { return };
+    let fields = Fields::new(Some(log), remote, Protocol::Http11);
+    let mut fields = Fields { status, bytes: bytes as u64, ..fields };
+    let mut head = Vec::new();
+    if let Some((method, target)) = request_line {
+        head.extend_from_slice(method);
+        fields.method = head.len();
+        let query = target.iter().position(|byte| *byte == b'?');
+        let (path, query) = target.split_at(query.unwrap_or(target.len()));
+        write_masked(path, PATH_BYTES, &mut head);
+        fields.path = head.len();
+        if let Some(query) = query.strip_prefix(b"?") {
+            head.push(b'?');
+            write_masked_query(query, PATH_BYTES, &mut head);
+        }
+        fields.query = head.len();
+        (fields.id, fields.referer, fields.agent) = (head.len(), head.len(), head.len());
     }
+    fields.record(&head);
 }
 
 /// Returns true if the response is a stream of events.

@@ -23,11 +23,8 @@ pub(in crate::runtime) async fn finish(
     timeout: Duration,
 ) {
     for connection in connections.of_listener(listener) {
-        // Such connections would not end by themselves: the application waits for this function and
-        // sends no more chunks meanwhile.
-        if connection.is_cut_by_stop() {
-            connection.abort();
-        }
+        // The application waits for this function, and sends no more chunks meanwhile.
+        connection.cut_for_stop();
     }
     let is_done = || {
         connections.of_listener(listener).iter().all(|connection| connection.is_awaiting_response())

@@ -111,6 +111,35 @@ fn a_stop_does_not_wait_for_who_has_nothing_under_way() {
 }
 
 #[test]
+fn a_stop_resets_a_response_that_the_application_has_not_ended() {
+    let limits = Limits {
+        stop_timeout: TEST_TIMEOUT * 10,
+        ws_close_timeout: Duration::from_millis(400),
+        ..Limits::default()
+    };
+    let handler: Handler = Box::new(move |link, event| {
+        if let Event::Request(mut exchange) = event {
+            let (id, stream) = (exchange.id(), link.stream(StreamOptions::default()));
+            exchange.begin_response(200);
+            exchange.set_response_stream(stream.clone());
+            link.send(Command::Respond(exchange));
+            stream.flow.admit(3);
+            let payload = Payload::Pooled(b"one".to_vec());
+            link.send(Command::Chunk { stream: id, payload, is_pushing: false });
+        }
+    });
+    let config = Config { limits, ..Config::default() };
+    let mut app = App::with(config, site(settings(&["localhost"])), handler);
+    let mut peer = Peer::new(&app);
+    peer.ask(1, GET);
+    assert_eq!(peer.frame_of(kind::DATA).map(|frame| frame.payload), Some(b"one".to_vec()));
+    app.stop();
+    let reset = peer.frame_of(kind::RST_STREAM).expect("no END_STREAM");
+    assert_eq!(reset.stream, 1);
+    app.await_event("departed Stop");
+}
+
+#[test]
 fn a_stop_ends_a_body_that_is_on_its_way() {
     let close_time = Duration::from_millis(400);
     let limits = Limits {

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use rookery_exchange::{ChunkAdmission, Command, Event, Exchange, Payload, Share, StreamEnd};
 use rookery_server::{Config, Limits, ListenerConfig, Rejection};
 
-use super::{GET, GET_10, PUSHED, ask, departures, ok, pulling, pushing, read_to, streaming, ten};
+use super::{
+    GET, GET_10, PULLED, PUSHED, Pull, ask, departures, ok, pushing, read_to, streaming, ten,
+};
 use crate::support::{App, Client, TEST_TIMEOUT, wait_until};
 
 #[test]
@@ -306,27 +308,38 @@ fn an_application_may_be_silent_and_a_client_must_read() {
 }
 
 #[test]
-fn a_stop_ends_what_is_pushed_and_cuts_what_is_pulled() {
-    let (mut app, opened) = pushing(Limits::default());
-    let (mut client, open) = ask(&app, &opened, GET);
-    open.give("one");
-    read_to(&mut client, "one");
-    app.stop();
-    assert_eq!(client.response().unwrap().body, b"one", "ended in order");
-    assert!(client.wait_for_close());
-    app.await_event("departed Stop");
-
-    let limits = Limits { stop_timeout: 10 * TEST_TIMEOUT, ..Limits::default() };
-    let (mut app, opened) = pulling(limits, |open, n| {
-        if n == 0 {
+fn a_stop_cuts_responses_that_the_application_has_not_ended() {
+    for rules in [PULLED, PUSHED] {
+        for request in [GET, GET_10] {
+            let limits = Limits { stop_timeout: 10 * TEST_TIMEOUT, ..Limits::default() };
+            let pull: Pull = Box::new(|_, _| {});
+            let (mut app, opened) =
+                streaming(Config { limits, ..Config::default() }, rules, ok, pull);
+            let (mut client, open) = ask(&app, &opened, request);
             open.give("one");
+            read_to(&mut client, "one");
+            // The last chunk that the application sends still reaches the client.
+            open.give("two");
+            let since = Instant::now();
+            app.stop();
+            assert!(since.elapsed() < 5 * TEST_TIMEOUT, "the application cannot go on meanwhile");
+            let (bytes, is_clean) = client.read_to_end();
+            let text = String::from_utf8_lossy(&bytes);
+            assert!(!is_clean, "a clean end was faked: {text}");
+            assert!(text.trim_end().ends_with("two"), "{text}");
+            app.await_event("departed Stop");
         }
-    });
-    let (mut client, _open) = ask(&app, &opened, GET);
-    read_to(&mut client, "one");
-    let since = Instant::now();
+    }
+}
+
+#[test]
+fn a_stop_does_not_wait_for_a_client_that_does_not_read() {
+    let limits = Limits { stop_timeout: Duration::from_millis(50), ..Limits::default() };
+    let (mut app, opened) = pushing(limits);
+    let (mut client, open) = ask(&app, &opened, GET);
+    open.give(vec![1; 10 << 20]);
+    wait_until("the socket is full", || app.server.budget().used(Share::Queues) > 0);
     app.stop();
-    assert!(since.elapsed() < 5 * TEST_TIMEOUT, "the application cannot go on meanwhile");
     assert!(!client.read_to_end().1, "a clean end was faked");
     app.await_event("departed Stop");
 }
@@ -352,21 +365,21 @@ fn a_stop_is_told_as_one_where_bytes_of_a_length_are_missing() {
 }
 
 #[test]
-fn a_drain_waits_for_what_is_pulled() {
-    let (app, opened) = pulling(Limits::default(), |open, n| {
-        if n == 0 {
-            open.give("one");
-        }
-    });
-    let (mut client, open) = ask(&app, &opened, GET);
-    read_to(&mut client, "one");
-    app.listener().drain();
-    app.advance(Duration::from_secs(2));
-    open.give("two");
-    open.end();
-    assert_eq!(client.response().unwrap().body, b"onetwo");
-    assert!(client.wait_for_close());
-    app.await_event("departed Done");
+fn a_drain_waits_until_the_application_ends_the_response() {
+    for rules in [PULLED, PUSHED] {
+        let pull: Pull = Box::new(|_, _| {});
+        let (app, opened) = streaming(Config::default(), rules, ok, pull);
+        let (mut client, open) = ask(&app, &opened, GET);
+        open.give("one");
+        read_to(&mut client, "one");
+        app.listener().drain();
+        app.advance(Duration::from_secs(2));
+        open.give("two");
+        open.end();
+        assert_eq!(client.response().unwrap().body, b"onetwo");
+        assert!(client.wait_for_close());
+        app.await_event("departed Done");
+    }
 }
 
 #[test]

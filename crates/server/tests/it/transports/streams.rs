@@ -157,10 +157,14 @@ fn a_stream_has_its_announced_length(on: Transport) {
 }
 
 fn a_stream_that_fails_has_no_clean_end(on: Transport) {
-    let (app, _) = streaming(on, Script::Cut(StreamEnd::Error));
-    let cut = on.connect(&app).get("/cut");
-    assert_eq!((cut.status, cut.is_whole, &cut.body[..]), (200, false, &b"first"[..]));
-    app.await_event("departed Error");
+    for (reason, ended) in
+        [(StreamEnd::Error, "departed Error"), (StreamEnd::Stop, "departed Stop")]
+    {
+        let (app, _) = streaming(on, Script::Cut(reason));
+        let cut = on.connect(&app).get("/cut");
+        assert_eq!((cut.status, cut.is_whole, &cut.body[..]), (200, false, &b"first"[..]));
+        app.await_event(ended);
+    }
 }
 
 /// A compressor produces no output for a long time if the input compresses to nearly nothing.

@@ -22,6 +22,7 @@ impl HttpConnection {
             parts.end_records();
         }
         self.enter(Phase::Body);
+        self.shared.head_start.forget();
         self.is_parked.set(false);
         self.has_unread_input.set(false);
         self.has_request_timed_out.set(false);

@@ -166,12 +166,16 @@ impl TableEntry for HttpConnection {
         self.is_http2_stream
     }
 
-    fn is_cut_by_stop(&self) -> bool {
-        match self.own_http2_state() {
+    fn cut_for_stop(&self) {
+        let is_unneeded = match self.own_http2_state() {
             // If no stream is open, the stop does not wait until the client has been notified.
             Some(state) => !state.has_streams(),
-            None if self.is_http2_stream && self.activity.phase() == Phase::Body => true,
-            None => self.response_stream().is_some_and(|stream| stream.is_open()),
+            None => self.is_http2_stream && self.activity.phase() == Phase::Body,
+        };
+        if is_unneeded {
+            self.abort();
+        } else if let Some(stream) = self.response_stream() {
+            stream.end_for_stop();
         }
     }
 

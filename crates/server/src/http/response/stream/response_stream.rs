@@ -307,7 +307,7 @@ impl ResponseStream {
         // stop.
         self.set_end_reason(reason);
         self.failure_text.replace(failure_text);
-        if reason != StreamEnd::Error {
+        if !matches!(reason, StreamEnd::Error | StreamEnd::Stop) {
             // The client does not read, so queued bytes are not waited for.
             self.drop_queue();
             self.is_unflushed.set(false);
@@ -315,23 +315,26 @@ impl ResponseStream {
         self.wake();
     }
 
-    /// Ends the streamed response if it is an event stream or if the application pushes its chunks.
-    /// Called when the server stops, so that the client can reconnect to another server. A response
-    /// whose chunks the server requests one by one continues until the application ends it.
+    /// Ends the streamed response if it is an event stream. Called when the server begins to drain,
+    /// so that the client can reconnect to another server. Any other response continues until the
+    /// application ends it, because the client could mistake a part of it for all of it.
     pub(crate) fn stop(&self) {
-        if !self.rules.is_pulled || self.rules.is_events {
+        if self.rules.is_events {
             self.end_for_stop();
         }
     }
 
     /// Ends the streamed response because the application that produces it stops. Tells a client of
-    /// events when to reconnect.
+    /// events when to reconnect. Any other response stays incomplete.
     pub(crate) fn end_for_stop(&self) {
         if !self.is_open() {
             return;
         }
+        if !self.rules.is_events {
+            return self.fail(StreamEnd::Stop, Vec::new());
+        }
         self.end_reason.set(Some(StreamEnd::Stop));
-        if self.rules.is_events && self.is_between_events.get() {
+        if self.is_between_events.get() {
             // The ids are not random, so they are hashed.
             let spread = self.id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
             let retry = RETRY_MILLIS.start + spread % (RETRY_MILLIS.end - RETRY_MILLIS.start);

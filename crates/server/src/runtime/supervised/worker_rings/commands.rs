@@ -79,8 +79,9 @@ impl WorkerRings {
     }
 
     /// Ends the streamed responses whose chunks the application sends without being asked, and all
-    /// streams of events, because the application stops. Other streamed responses continue until
-    /// the application ends them.
+    /// streams of events, because the application stops after its supervisor has drained. The
+    /// clients of event streams reconnect; the other responses stay incomplete. Streamed responses
+    /// whose chunks the server requests continue until the application ends them.
     pub fn stop_streams(&mut self) {
         let is_ended = |stream: &Stream| !stream.rules.is_pulled || stream.rules.is_events;
         let ended = self.streams.iter().filter(|(_, stream)| is_ended(stream));
