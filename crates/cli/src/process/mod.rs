@@ -1,7 +1,6 @@
 //! The process that runs the program `rookery`: its signals, its memory allocator, and its duties
 //! as the first process of a container (PID 1).
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
 #[cfg(target_os = "linux")]
@@ -32,13 +31,14 @@ pub(crate) fn failed_thread() -> Option<String> {
 ///
 /// # Errors
 /// Fails if the system has no resources for another thread.
+#[cfg(unix)]
 pub(crate) fn start_essential_thread(
     name: &'static str,
     body: impl FnOnce() + Send + 'static,
 ) -> Result<(), crate::failure::Failure> {
     start_thread(name, move || {
         // The panic has been printed.
-        if catch_unwind(AssertUnwindSafe(body)).is_err() {
+        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_err() {
             let _ = FAILED_THREAD.set(format!("the thread `{name}` has failed"));
         }
     })
