@@ -1,5 +1,7 @@
 //! Connections of a client: through a proxy, and after a response that came early.
 
+#![allow(clippy::disallowed_methods, reason = "a test may panic")]
+
 use std::io::{Read, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! The export of spans to a collector: batches, retries, and a collector that is slow or away.
 
+#![allow(clippy::disallowed_methods, reason = "a test may panic")]
+
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
