@@ -576,11 +576,9 @@ SEXP ffi_network_address(void);
 SEXP ffi_read_server_yml(SEXP path, SEXP is_alone);
 SEXP ffi_uri_encode(SEXP strings, SEXP is_whole);
 SEXP ffi_uri_decode(SEXP strings, SEXP is_whole);
-
 SEXP ffi_site_new(SEXP state);
 SEXP ffi_site_set(SEXP site, SEXP keys, SEXP paths);
 SEXP ffi_site_state(SEXP site);
-
 SEXP ffi_service(SEXP timeout_ms);
 SEXP ffi_interrupt(void);
 SEXP ffi_take_failure(void);
@@ -599,5 +597,4 @@ SEXP ffi_websockets(SEXP listener);
 SEXP ffi_rng_state(void);
 SEXP ffi_live_bytes(void);
 SEXP ffi_allocations(void);
-
 #endif
