@@ -18,6 +18,7 @@ pub(crate) fn log_line(line: &str) {
 }
 
 /// Logs one line about a failure that the server has dealt with ([`output::log`]).
+#[cfg(unix)]
 pub(crate) fn log_warning(line: &str) {
     output::log(Level::Warning, line);
 }

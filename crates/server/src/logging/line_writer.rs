@@ -80,6 +80,10 @@ impl LineWriter {
     /// Queues complete lines, each of which ends in a line feed, for writing. Never blocks on the
     /// output.
     pub fn write(&self, lines: &[u8]) {
+        // Nothing would wake the thread for no lines, so a flush would wait in vain.
+        if lines.is_empty() {
+            return;
+        }
         if !self.push(|buffer| buffer.extend_from_slice(lines)) {
             self.lose(lines.split(|byte| *byte == b'\n').count() as u64 - 1);
         }
@@ -349,6 +353,15 @@ mod tests {
         assert_eq!(reads.recv().unwrap(), b"later\n");
         assert!(!writer.flush(Duration::from_millis(20)));
         drop(go);
+    }
+
+    #[test]
+    fn a_flush_does_not_wait_after_no_lines() {
+        let writer = LineWriter::start(io::sink(), "").unwrap();
+        writer.write(b"line\n");
+        assert!(writer.flush(Duration::from_secs(60)));
+        writer.write(b"");
+        assert!(writer.flush(Duration::ZERO));
     }
 
     #[test]

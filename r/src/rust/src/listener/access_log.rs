@@ -209,6 +209,8 @@ pub extern "C" fn rk_output_json(is_on: i32) -> i32 {
                 return result::STALE;
             }
         }
+        #[cfg(windows)]
+        let _ = is_on;
         result::OK
     })
 }
