@@ -92,6 +92,24 @@ fn a_newcomer_gets_the_seat_of_the_slowest() {
 }
 
 #[test]
+fn a_newcomer_gets_the_seat_of_a_new_connection_at_once_if_configured() {
+    let limits = Limits { max_connections: 2, evicts_at_once: true, ..Limits::default() };
+    let (app, holds) = held(limits);
+    let mut served = app.connect();
+    served.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
+    app.await_event("request /held");
+    // The clock does not advance, so none of these connections is slow.
+    let mut silent = app.connect();
+    for _ in 0..3 {
+        let late = app.connect();
+        assert!(silent.wait_for_close());
+        silent = late;
+    }
+    holds.store(false, Ordering::Relaxed);
+    assert_eq!(served.response().unwrap().status, 200);
+}
+
+#[test]
 fn connections_of_one_address() {
     let app = App::new(Limits { max_connections_per_ip: 2, ..Limits::default() }, hello);
     let mut seated: Vec<Client> = (0..2).map(|_| app.connect()).collect();

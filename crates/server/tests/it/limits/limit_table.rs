@@ -309,6 +309,12 @@ const TABLE: &[Row] = &[
         "a_peer_that_answers_no_ping_is_dropped_and_any_byte_is_an_answer",
     ),
     // The following settings do not limit clients.
+    (
+        "",
+        &["evicts_at_once"],
+        "limits/eviction.rs",
+        "a_newcomer_gets_the_seat_of_a_new_connection_at_once_if_configured",
+    ),
     ("", &["ws_ping_interval"], "websocket/messages.rs", "a_silent_connection_is_pinged"),
     (
         "",
