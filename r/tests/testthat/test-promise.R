@@ -193,7 +193,9 @@ test_that("what package promises accepts as a promise is one, as a response and 
 })
 
 test_that("an object that becomes a promise later may be fulfilled and rejected", {
-  later_promise <- function(settle) structure(list(value = settle), class = c("test_promising", "Future"))
+  later_promise <- function(settle) {
+    structure(list(value = settle), class = c("test_promising", "Future"))
+  }
   server <- local_server(function(req) {
     later_promise(function(resolve, reject) {
       if (req$PATH_INFO == "/good") resolve(ok("late")) else reject("no")

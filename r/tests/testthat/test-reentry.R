@@ -9,7 +9,8 @@ reentry_library <- function(env = parent.frame()) {
   dir <- withr::local_tempdir(.local_envir = env)
   library <- file.path(dir, "reentry.so")
   processx::run("cc", c(
-    "-shared", "-fPIC", "-O0", paste0("-I", R.home("include")), test_path("reentry.c"), "-o", library
+    "-shared", "-fPIC", "-O0", paste0("-I", R.home("include")), test_path("reentry.c"), "-o",
+    library
   ), stderr_to_stdout = TRUE)
   library
 }

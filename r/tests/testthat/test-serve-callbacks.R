@@ -98,3 +98,16 @@ test_that("a pushed stream does not look complete when an error ends runServer()
   expect_match(conditionMessage(answer), "reset|closed|transfer")
   expect_gt(exit_of(it), 0)
 })
+
+test_that("stopApp() in a callback of package later ends serve()", {
+  skip_if_not_installed("shiny")
+  dir <- local_app(app.R = c(
+    "library(shiny)",
+    "later::later(function() stop('before'), 0.1)",
+    "later::later(function() { message('stops'); stopApp() }, 0.5)",
+    "shinyApp(fluidPage(), function(input, output) NULL)"
+  ))
+  it <- local_cli("serve", dir, "--port", "0")
+  expect_identical(exit_of(it), 0L)
+  expect_match(it$tell(), "a callback of package later: .*before.*stops")
+})
