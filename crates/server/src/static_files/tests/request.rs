@@ -218,6 +218,7 @@ fn methods_other_than_get_and_head_are_refused_or_fall_through() {
 }
 
 /// The files of the test exist in both spellings, as on a file system that ignores case.
+#[cfg(target_os = "linux")]
 #[test]
 fn no_spelling_evades_a_protected_path_on_a_file_system_that_ignores_case() {
     let names = ["secret-folder/key", "_server.yml", "both/key"];
