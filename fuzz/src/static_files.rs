@@ -38,7 +38,10 @@ pub fn static_files_decide(data: &[u8]) {
     match site.files.route(&request) {
         Route::Application => {}
         Route::Refuse(status) => {
-            assert!(matches!(status, StatusCode::BAD_REQUEST | StatusCode::FORBIDDEN))
+            assert!(matches!(
+                status,
+                StatusCode::BAD_REQUEST | StatusCode::FORBIDDEN | StatusCode::METHOD_NOT_ALLOWED
+            ));
         }
         Route::Open(lookup) => {
             assert!(!is_upgrade && matches!(method, "GET" | "HEAD"));
@@ -215,7 +218,7 @@ impl Site {
             ("/f", at("", fallthrough())),
             ("/v", at("", validated)),
             ("/file", at("a.txt", Overrides::default())),
-            ("/", at("", Overrides::default())),
+            ("/", at("", Overrides { site: Some(true), ..Overrides::default() })),
             ("/s/priv", exclude()),
             ("/f/priv", exclude()),
             ("/v/priv", exclude()),
@@ -252,6 +255,10 @@ impl Site {
             |headers: &[Header]| headers.iter().any(|header| header.name() == b"Content-Range");
         match found {
             Found::Application => {}
+            Found::Folder => {
+                let path = request.target.split(|byte| *byte == b'?').next().unwrap_or_default();
+                assert!(!path.ends_with(b"/"));
+            }
             Found::NotModified { headers, .. } => {
                 let is_conditional = ["if-none-match", "if-modified-since"]
                     .map(|name| request.headers.list(name).is_some());
