@@ -87,9 +87,9 @@ test_that("every exported function reports a bad argument at once", {
       "`background` must be TRUE or FALSE, not NA"
     ),
     list(quote(runStaticServer(tempdir(), browse = "x")), "`browse` must be TRUE or FALSE"),
-    list(quote(runStaticServer(tempdir(), host = "localhost")), "`host` must be an IP address"),
+    list(quote(runStaticServer(tempdir(), host = "example.org")), "`host` must be an IP address"),
     list(
-      quote(randomPort(host = "localhost")), "`host` must be an IP address .* not \"localhost\""
+      quote(randomPort(host = "example.org")), "`host` must be an IP address .* not \"example.org\""
     ),
     list(quote(randomPort(host = 1)), "`ip` must be one string"),
     list(quote(randomPort(min = "a")), "`min` must be one number"),
