@@ -18,8 +18,11 @@
 
 static SEXP trampoline_symbol;  // the native symbol of trampoline()
 static SEXP dot_call;           // the function .Call()
-// A list of one call of trampoline(), see run_quietly(), or of R_NilValue while that call is taken.
+// A call of trampoline() that run_quietly() uses again and again, its external pointer, and whether
+// a caller of run_quietly() waits for R to enter it.
 static SEXP spare_call;
+static SEXP spare_pointer;
+static bool is_spare_taken;
 static SEXP error_symbol;
 static SEXP interrupt_symbol;
 static int depth;
@@ -39,11 +42,10 @@ static bool is_interrupt;  // R has been interrupted and has called the option
 static volatile sig_atomic_t is_supervisor_interrupt;  // the pending interrupt is the supervisor's
 static bool is_at_terminal;  // a worker whose R a person may interrupt at a prompt
 
-// A function and its argument, and the call of trampoline() that has the address of this object.
+// A function and its argument. A call of trampoline() has the address of such an object.
 struct entry {
     SEXP (*body)(void* data);
     void* data;
-    SEXP call;
 };
 
 static SEXP run_body(void* data) {
@@ -115,10 +117,12 @@ static SEXP new_call(void) {
     return call;
 }
 
-// Runs the function of an entry, and makes the call available for another entry before.
+// Runs the function of an entry. Before, it makes the spare call available for another entry.
 static SEXP trampoline(SEXP pointer) {
     struct entry* entry = R_ExternalPtrAddr(pointer);
-    SETCAR(spare_call, entry->call);
+    if (pointer == spare_pointer) {
+        is_spare_taken = false;
+    }
     return entry->body(entry->data);
 }
 
@@ -128,9 +132,9 @@ void guard_init(void) {
     R_PreserveObject(trampoline_symbol);
     dot_call = Rf_eval(Rf_install(".Call"), R_BaseEnv);
     R_PreserveObject(dot_call);
-    spare_call = Rf_cons(R_NilValue, R_NilValue);
+    spare_call = new_call();
     R_PreserveObject(spare_call);
-    SETCAR(spare_call, new_call());
+    spare_pointer = CADDR(spare_call);
     error_symbol = Rf_install("error");
     interrupt_symbol = Rf_install("interrupt");
     SEXP quoted = PROTECT(Rf_lang2(R_QuoteSymbol, R_NilValue));
@@ -255,17 +259,21 @@ void guard_forked(void) {
 //
 // Before R enters the code, it may run a finalizer of the app that calls this function as well. The
 // address of the entry is therefore in the call that R evaluates and not in a variable, and
-// until the code is entered, the call is not in `spare_call`.
+// until the code is entered, the spare call is not used for another entry.
 bool run_quietly(SEXP (*body)(void* data), void* data) {
+    struct entry entry = {body, data};
     int error = 0;
-    SEXP call = CAR(spare_call);
-    SETCAR(spare_call, R_NilValue);
-    PROTECT(call = call == R_NilValue ? new_call() : call);
-    struct entry entry = {body, data, call};
-    R_SetExternalPtrAddr(CADDR(call), &entry);
-    R_tryEvalSilent(call, R_BaseEnv, &error);
-    SETCAR(spare_call, call);
-    UNPROTECT(1);
+    if (is_spare_taken) {
+        SEXP call = PROTECT(new_call());
+        R_SetExternalPtrAddr(CADDR(call), &entry);
+        R_tryEvalSilent(call, R_BaseEnv, &error);
+        UNPROTECT(1);
+    } else {
+        is_spare_taken = true;
+        R_SetExternalPtrAddr(spare_pointer, &entry);
+        R_tryEvalSilent(spare_call, R_BaseEnv, &error);
+        is_spare_taken = false;
+    }
     return error == 0;
 }
 

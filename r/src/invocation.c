@@ -274,7 +274,9 @@ void on_request(const struct rk_event* event) {
     }
     double began = event_start();
     PROTECT(invocation.object = kept(app.token));
-    PROTECT(invocation.websocket_rules = kept(app.websocket_rules));
+    invocation.websocket_rules =
+        event->kind == RK_HANDSHAKE ? kept(app.websocket_rules) : R_NilValue;
+    PROTECT(invocation.websocket_rules);
     PROTECT_WITH_INDEX(R_NilValue, &invocation.protected);
     struct guard guard = {.body = run_invocation, .data = &invocation};
     enum failure failure = guard_run(&guard);

@@ -34,11 +34,11 @@ static bool is_in_state(SEXP private, const char* name) {
 // Returns a value that package promises accepts as a promise, such as a future, as a promise.
 // Returns NULL for other values. May jump.
 SEXP as_promise(SEXP value) {
-    if (Rf_inherits(value, "promise")) {
-        return value;
-    }
     if (!Rf_isObject(value)) {
         return NULL;
+    }
+    if (Rf_inherits(value, "promise")) {
+        return value;
     }
     SEXP quoted = PROTECT(Rf_lang2(R_QuoteSymbol, value));
     SEXP call = PROTECT(Rf_lang2(objs.as_promise, quoted));
