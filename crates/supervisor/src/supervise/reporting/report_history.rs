@@ -79,7 +79,7 @@ impl ReportHistory {
     /// Counts a worker that has become ready, and the duration of its start.
     pub(in crate::supervise) fn on_ready(&mut self, worker: &WorkerProcess) {
         self.readied.0 += 1;
-        self.readied.1 += worker.started_at.elapsed().as_secs_f64();
+        self.readied.1 += worker.age().as_secs_f64();
     }
 
     /// Records the end of a worker process and returns its reason.

@@ -117,7 +117,7 @@ impl ExitedWorker {
         format!(
             "ran for {} s, answered {} and used at most {} MB of memory and {:.1} s of processor \
              time",
-            self.process.started_at.elapsed().as_secs(),
+            self.process.age().as_secs(),
             counted(self.process.backend.responses(), "request"),
             self.end.memory / 1_000_000,
             self.end.time.as_secs_f64()

@@ -98,7 +98,8 @@ pub(crate) struct WorkerProcess {
     pub(crate) phase: WorkerPhase,
     /// Whether the worker has become ready, in whatever phase it is now.
     was_ready: bool,
-    /// The time at which the worker process was started, or a preloaded one has read the app.
+    /// The time of the supervisor's clock at which the worker process was started, or a preloaded
+    /// one has read the app.
     pub(crate) started_at: Instant,
     pub(crate) health: WorkerHealth,
     pub(crate) memory_watch: MemoryWatch,
@@ -246,9 +247,15 @@ impl WorkerProcess {
         WorkerName { slot: self.start.slot, pid: self.pid }
     }
 
+    /// Returns the time since the start of the worker process, without the time for which it was
+    /// frozen.
+    pub(crate) fn age(&self) -> Duration {
+        clock::now().saturating_duration_since(self.started_at)
+    }
+
     /// Returns the log line about a worker that is ready, with the duration of its start.
     pub(crate) fn ready_line(&self) -> String {
-        let took = self.started_at.elapsed().as_millis();
+        let took = self.age().as_millis();
         let role = if self.is_serving { "" } else { ", a spare" };
         format!("{}{role} is ready, {took} ms after its start", self.name())
     }
@@ -278,9 +285,9 @@ impl WorkerProcess {
             return;
         }
         // The start of a preloaded worker, whose process is older, begins when it reads the app.
-        let start = SystemTime::now() - self.started_at.elapsed();
+        let start = SystemTime::now() - self.age();
         let mut span = Span::begin("rookery.worker.start", Kind::Internal, context, None)
-            .started_at(start, self.started_at);
+            .started_at(start, clock::to_system(self.started_at));
         span.set_number("rookery.worker.slot", self.start.slot.into());
         span.set_number("rookery.worker.epoch", self.start.epoch);
         span.set_number("rookery.generation", self.start.generation);
