@@ -21,7 +21,6 @@ use rookery_exchange::{
 use crate::connections::admission::{CONNECTION_BYTES, UNCHARGED_BYTES};
 use crate::connections::table::TableEntry;
 use crate::http::connection::activity::{Activity, Phase};
-use crate::http::connection::request_line::RequestLine;
 use crate::http::http_state::HttpState;
 use crate::http::http2::connection_state::Http2State;
 use crate::http::listener_config::ListenerConfig;
@@ -119,8 +118,8 @@ pub(crate) struct HttpConnection {
     /// The state that all streams of this HTTP/2 connection share. Unset for HTTP/1.1.
     http2_state: OnceCell<Rc<Http2State>>,
     is_http2_stream: bool,
-    /// The request line of the current request head. Unused by HTTP/2.
-    pub(crate) request_line: RequestLine,
+    /// The query of the last request head whose query was encoded for hyper, as the client sent it.
+    pub(crate) sent_query: RefCell<Option<Box<[u8]>>>,
     /// True if a part of a response chunk has not been passed to h2 yet. The response is then
     /// incomplete even if h2 has written all bytes that it got.
     pub(crate) has_partial_chunk: Cell<bool>,
@@ -215,7 +214,7 @@ impl HttpConnection {
             reset_mode: Cell::new(ResetMode::None),
             http2_state: OnceCell::new(),
             is_http2_stream: false,
-            request_line: RequestLine::default(),
+            sent_query: RefCell::new(None),
             has_partial_chunk: Cell::new(false),
         }
     }
@@ -346,7 +345,12 @@ impl HttpConnection {
     /// Keeps the first bytes of a request head for the access log, if `read`, which has just been
     /// read, begins one.
     pub(crate) fn keep_head_start(&self, read: &[u8]) {
-        if self.begins_head() && self.shared.log.is_on() {
+        let begins_head = match self.activity.phase() {
+            Phase::Idle => true,
+            Phase::Head => self.activity.head_bytes() == 0,
+            _ => false,
+        };
+        if begins_head && self.shared.log.is_on() {
             self.shared.head_start.keep(self.key.get(), read);
         }
     }
@@ -355,17 +359,6 @@ impl HttpConnection {
     /// arrived.
     pub(crate) fn is_between_requests(&self) -> bool {
         self.activity.phase() == Phase::Idle
-    }
-
-    /// Returns true if the next byte that hyper reads from the client begins a request head.
-    pub(crate) fn begins_head(&self) -> bool {
-        self.is_between_requests() || (self.is_reading_head() && self.activity.head_bytes() == 0)
-    }
-
-    /// Returns true if the server has received a part of a request head, or is waiting for the
-    /// first head on a new connection.
-    pub(crate) fn is_reading_head(&self) -> bool {
-        self.activity.phase() == Phase::Head
     }
 
     /// Records that `bytes` bytes (possibly 0) of the next request head had already been read when

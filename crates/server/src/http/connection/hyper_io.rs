@@ -11,63 +11,60 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use tokio::io::ReadBuf;
 
 use crate::http::connection::http_connection::HttpConnection;
-use crate::http::connection::request_line::{Encoded, next_request_line};
+use crate::http::connection::request_line::{EncodedHead, encode_query, may_need_encoding};
 
 /// The adapter through which hyper reads from and writes to a connection's transport.
 #[derive(Debug)]
 pub(crate) struct HyperIo {
     connection: Rc<HttpConnection>,
-    /// The bytes that a previous hyper instance read from the connection but did not parse. The
-    /// current instance reads them first.
+    /// The bytes that hyper reads before further bytes of the transport: those that a previous
+    /// hyper instance read from the connection but did not parse, or an encoded head.
     replay: Bytes,
     /// The number of bytes of `replay` that the current hyper instance has read.
     replayed: usize,
-    /// The number of bytes of `replay` that hyper may read as they are. The others are encoded
-    /// first, if hyper then expects a request head.
-    encoded: usize,
+    /// True if the current hyper instance has read nothing yet. The next byte then begins a request
+    /// head.
+    is_fresh: bool,
 }
 
 impl HyperIo {
     pub(crate) fn new(connection: &Rc<HttpConnection>, replay: Bytes) -> HyperIo {
-        HyperIo { connection: Rc::clone(connection), replay, replayed: 0, encoded: 0 }
+        HyperIo { connection: Rc::clone(connection), replay, replayed: 0, is_fresh: true }
     }
 
     /// Returns all bytes that were received from the client but not parsed by hyper. `read`
     /// contains the unparsed bytes from hyper's own buffer.
     pub(crate) fn unparsed(self, read: Bytes) -> Bytes {
-        if self.replay.is_empty() {
-            return read;
+        let rest = self.replay.slice(self.replayed..);
+        if rest.is_empty() {
+            read
+        } else if read.is_empty() {
+            rest
+        } else {
+            // hyper may have been dropped before it read all bytes after the request.
+            [read, rest].concat().into()
         }
-        // hyper may have been dropped before it read all bytes after the request.
-        self.replay.slice(self.replayed - read.len()..)
     }
 
     /// Passes bytes of `replay` to hyper.
     fn give_replay(&mut self, mut buffer: ReadBufCursor<'_>) {
-        if self.replayed == self.encoded {
-            self.encode_replay();
-        }
-        let rest = &self.replay[self.replayed..self.encoded];
+        let rest = &self.replay[self.replayed..];
         let take = rest.len().min(buffer.remaining());
         buffer.put_slice(&rest[..take]);
         self.replayed += take;
         if self.replayed == self.replay.len() {
-            (self.replay, self.replayed, self.encoded) = (Bytes::new(), 0, 0);
+            (self.replay, self.replayed) = (Bytes::new(), 0);
         }
     }
 
-    /// Determines how many further bytes of `replay` hyper may read, and encodes them if hyper
-    /// expects a request head.
-    fn encode_replay(&mut self) {
-        let (read, rest) = self.replay.split_at(self.replayed);
-        if self.connection.is_between_requests() || self.connection.is_reading_head() {
-            if let Some(rest) = self.connection.request_line.encode(true, rest) {
-                self.encoded = read.len() + rest.ready;
-                self.replay = [read, &rest.bytes].concat().into();
-                return;
-            }
-        }
-        self.encoded = read.len() + next_request_line(rest).unwrap_or(rest.len());
+    /// Encodes the query at the beginning of `head`, the first bytes that hyper reads. Returns
+    /// false if hyper can read them as they are.
+    fn encode_head(&mut self, head: &[u8]) -> bool {
+        self.is_fresh = false;
+        let Some(EncodedHead { bytes, query }) = encode_query(head) else { return false };
+        (self.replay, self.replayed) = (bytes.into(), 0);
+        self.connection.sent_query.replace(Some(query));
+        true
     }
 }
 
@@ -90,8 +87,10 @@ impl Read for HyperIo {
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         if !self.replay.is_empty() {
-            if self.replayed == 0 {
-                self.connection.keep_head_start(&self.replay);
+            if self.is_fresh {
+                let head = self.replay.clone();
+                self.connection.keep_head_start(&head);
+                self.encode_head(&head);
             }
             self.give_replay(buffer);
             return Poll::Ready(Ok(()));
@@ -110,20 +109,22 @@ impl Read for HyperIo {
         if n > 0 {
             self.connection.keep_head_start(unfilled.filled());
         }
-        let begins_head = self.connection.begins_head();
-        let encoded = if n > 0 && (begins_head || self.connection.is_reading_head()) {
-            self.connection.request_line.encode(begins_head, unfilled.filled())
-        } else {
-            None
-        };
-        if n > 0 && self.connection.is_between_requests() && is_blank(unfilled.filled()) {
+        let is_idle = self.connection.is_between_requests();
+        if n > 0 && is_idle && !self.is_fresh && may_need_encoding(unfilled.filled()) {
+            // hyper may have read a part of the head before. It is dropped, and another instance
+            // reads the head from the beginning.
+            (self.replay, self.replayed) = (Bytes::copy_from_slice(unfilled.filled()), 0);
+            self.connection.restart_hyper();
+            return Poll::Pending;
+        }
+        let is_encoded = n > 0 && self.is_fresh && self.encode_head(unfilled.filled());
+        if n > 0 && is_idle && is_blank(unfilled.filled()) {
             self.connection.on_blank_lines(n);
         } else {
             self.connection.on_read(&read);
         }
         ready!(read)?;
-        if let Some(Encoded { bytes, ready }) = encoded {
-            (self.replay, self.replayed, self.encoded) = (bytes.into(), 0, ready);
+        if is_encoded {
             self.give_replay(buffer);
             return Poll::Ready(Ok(()));
         }

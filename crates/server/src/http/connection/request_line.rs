@@ -1,208 +1,109 @@
-//! Percent-encodes the characters of a request's query that hyper rejects, and keeps the query as
-//! the client sent it.
+//! The request lines that hyper rejects although clients send them. In a query, hyper rejects the
+//! characters `"`, `<` and `>`. httpuv accepts them, and R's own `url()`, curl and jsonlite send
+//! them. All other printable characters of ASCII are accepted by hyper.
 //!
-//! The characters are `"`, `<` and `>`. httpuv accepts them in a query, and R's own `url()`, curl
-//! and jsonlite send them. All other characters that the URL standard leaves unchanged in a query,
-//! such as `{`, `|` and `^`, are accepted by hyper. Spaces, control characters and bytes that are
-//! not UTF-8 are left as they are, so that hyper rejects the request.
+//! The server percent-encodes these characters before hyper reads them, and passes the query to the
+//! application as the client sent it. It changes no other byte: [`encode_query`] is called only for
+//! bytes that are known to begin with a request head, because hyper has parsed all earlier bytes of
+//! the connection. The query of a request that a client sends without waiting for the previous
+//! response (pipelining), and one whose line arrives in several parts, stay as they are, and hyper
+//! rejects them with status 400.
 
-use std::cell::{Cell, RefCell};
-
-/// The progress in reading the request line of an HTTP/1.1 connection's current request head.
-#[derive(Debug, Default)]
-pub(crate) struct RequestLine {
-    part: Cell<Part>,
-    /// The query that is being read, from the byte after the first `?`.
-    query: RefCell<Vec<u8>>,
-    /// The last query that was encoded, as the client sent it.
-    sent_query: RefCell<Vec<u8>>,
-}
-
-/// The part of a request head to which the next byte belongs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Part {
-    /// The blank lines before the request line.
-    #[default]
-    Start,
-    /// The request line up to the first `?`.
-    Target,
-    Query,
-    /// The rest of the head after the query or, in a head without a query, after its first line.
-    Rest,
-}
-
-/// The bytes that hyper reads in place of those that the client sent.
+/// A request head whose query was encoded.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Encoded {
+pub(crate) struct EncodedHead {
+    /// The bytes that hyper reads in place of those that the client sent.
     pub(crate) bytes: Vec<u8>,
-    /// The number of bytes up to the next line that may be a request line whose query must be
-    /// encoded as well. Whether it is one depends on whether hyper then expects a request head.
-    pub(crate) ready: usize,
+    /// The query as the client sent it.
+    pub(crate) query: Box<[u8]>,
 }
 
-impl RequestLine {
-    /// Encodes the query in a part of a request head. `is_start` is true for the first part of a
-    /// head. Returns `None` if hyper can read the bytes as they are.
-    pub(crate) fn encode(&self, is_start: bool, bytes: &[u8]) -> Option<Encoded> {
-        if is_start {
-            self.part.set(Part::Start);
-        }
-        if !has_rejected(bytes) {
-            match self.part.get() {
-                Part::Rest => {}
-                // Nearly all heads arrive with their whole first line.
-                Part::Start if bytes.first() > Some(&b'\r') && bytes.contains(&b'\n') => {
-                    self.part.set(Part::Rest);
-                }
-                _ => {
-                    self.advance(bytes, &mut Vec::new());
-                }
-            }
-            return None;
-        }
-        let mut encoded = Vec::with_capacity(bytes.len() + 16);
-        let rest = &bytes[self.advance(bytes, &mut encoded)..];
-        let is_encoded = encoded.len() + rest.len() > bytes.len();
-        let next = next_request_line(rest);
-        if !is_encoded && next.is_none() {
-            return None;
-        }
-        let ready = encoded.len() + next.unwrap_or(rest.len());
-        encoded.extend_from_slice(rest);
-        Some(Encoded { bytes: encoded, ready })
-    }
-
-    /// Reads bytes up to the end of the query or of the request line, and appends them to
-    /// `encoded`, with the rejected characters of the query encoded. Returns the number of bytes
-    /// that it has read.
-    fn advance(&self, bytes: &[u8], encoded: &mut Vec<u8>) -> usize {
-        let mut query = self.query.borrow_mut();
-        let mut part = self.part.get();
-        let mut read = 0;
-        for &byte in bytes {
-            part = match (part, byte) {
-                (Part::Rest, _) => break,
-                (Part::Start, b'\r' | b'\n') => Part::Start,
-                (Part::Target, b'\n') | (Part::Query, ..=b' ') => Part::Rest,
-                (Part::Start | Part::Target, b'?') => {
-                    query.clear();
-                    Part::Query
-                }
-                (Part::Start | Part::Target, _) => Part::Target,
-                (Part::Query, _) => {
-                    query.push(byte);
-                    Part::Query
-                }
-            };
-            if part == Part::Query && is_rejected(byte) {
-                percent_encode(byte, encoded);
-            } else {
-                encoded.push(byte);
-            }
-            read += 1;
-        }
-        if part == Part::Rest {
-            let read = std::mem::take(&mut *query);
-            // A head that hyper parses again has been encoded already.
-            if has_rejected(&read) {
-                self.sent_query.replace(read);
-            }
-        }
-        self.part.set(part);
-        read
-    }
-
-    /// Returns the query of a request as the client sent it, if it was encoded. `parsed` is the
-    /// query that hyper has read.
-    pub(crate) fn take_sent_query(&self, parsed: Option<&str>) -> Option<Vec<u8>> {
-        if self.sent_query.borrow().is_empty() {
-            return None;
-        }
-        let mut sent = self.sent_query.take();
-        // hyper drops the fragment.
-        let end = sent.iter().position(|byte| *byte == b'#').unwrap_or(sent.len());
-        sent.truncate(end);
-        // The comparison fails if the query is that of a head which hyper did not accept.
-        let mut encoded = Vec::with_capacity(sent.len() + 16);
-        for &byte in &sent {
-            if is_rejected(byte) {
-                percent_encode(byte, &mut encoded);
-            } else {
-                encoded.push(byte);
-            }
-        }
-        (Some(&*encoded) == parsed.map(str::as_bytes)).then_some(sent)
-    }
-}
-
-/// Returns true for the characters of a query that hyper rejects and httpuv accepts.
-fn is_rejected(byte: u8) -> bool {
-    // `<` and `>` differ in one bit.
-    byte == b'"' || byte | 2 == b'>'
-}
-
-/// Returns true if one of the bytes is a rejected character. The loop is free of branches, so that
-/// the compiler vectorizes it.
-fn has_rejected(bytes: &[u8]) -> bool {
-    bytes.iter().fold(false, |found, byte| found | is_rejected(*byte))
-}
-
-fn percent_encode(byte: u8, encoded: &mut Vec<u8>) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    encoded.extend([b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
-}
-
-/// Returns the start of the first line that could be a request line with a rejected character. The
-/// first line of `bytes` does not count.
-pub(crate) fn next_request_line(bytes: &[u8]) -> Option<usize> {
-    // Most bodies with these characters are searched only once.
-    if !bytes.windows(VERSION.len()).any(|window| window == VERSION) {
+/// Encodes the rejected characters in the query of the first request line of `bytes`, which begin
+/// with a request head. Returns `None` if there is nothing to encode, or if the line is incomplete.
+pub(crate) fn encode_query(bytes: &[u8]) -> Option<EncodedHead> {
+    let (start, end) = query_range(bytes)?;
+    let query = &bytes[start..end];
+    if !query.iter().any(|byte| is_rejected(*byte)) {
         return None;
     }
-    let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
-    let mut start = lines.next()?.len();
-    for line in lines {
-        let end = line.trim_ascii_end();
-        // The last digit is that of the minor version.
-        let is_request_line = end.len() > VERSION.len() && line.ends_with(b"\n") && {
-            end[..end.len() - 1].ends_with(VERSION)
-        };
-        if is_request_line && has_rejected(line) {
-            return Some(start);
+    let mut encoded = Vec::with_capacity(bytes.len() + 16);
+    encoded.extend_from_slice(&bytes[..start]);
+    percent_encode(query, &mut encoded);
+    encoded.extend_from_slice(&bytes[end..]);
+    Some(EncodedHead { bytes: encoded, query: query.into() })
+}
+
+/// Returns true if [`encode_query`] would change `bytes` if they began with a request head.
+pub(crate) fn may_need_encoding(bytes: &[u8]) -> bool {
+    query_range(bytes)
+        .is_some_and(|(start, end)| bytes[start..end].iter().any(|byte| is_rejected(*byte)))
+}
+
+/// Returns the query as the client sent it, without its fragment, if `parsed` is its encoded form.
+pub(crate) fn sent_query(sent: &[u8], parsed: Option<&str>) -> Option<Vec<u8>> {
+    // hyper drops the fragment.
+    let end = sent.iter().position(|byte| *byte == b'#').unwrap_or(sent.len());
+    let mut encoded = Vec::with_capacity(end + 16);
+    percent_encode(&sent[..end], &mut encoded);
+    (Some(&*encoded) == parsed.map(str::as_bytes)).then(|| sent[..end].to_vec())
+}
+
+/// Returns where the query of the first line after blank lines begins and ends. Returns `None` if
+/// the line is incomplete or has no query.
+fn query_range(bytes: &[u8]) -> Option<(usize, usize)> {
+    let line = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n'))?;
+    // The end of the target, which the first space after the method begins.
+    let mut spaces = 0;
+    let mut start = None;
+    for (at, &byte) in bytes.iter().enumerate().skip(line) {
+        match byte {
+            b'?' if spaces == 1 && start.is_none() => start = Some(at + 1),
+            b' ' if start.is_none() && spaces == 0 => spaces = 1,
+            ..=b' ' => {
+                // A line without a line end may be continued by further bytes.
+                let is_complete = bytes[at..].contains(&b'\n');
+                return start.filter(|_| is_complete).map(|start| (start, at));
+            }
+            _ => {}
         }
-        start += line.len();
     }
     None
 }
 
-/// The end of a request line without the minor version.
-const VERSION: &[u8] = b" HTTP/1.";
+/// Returns true for the characters of a query that hyper rejects and httpuv accepts.
+fn is_rejected(byte: u8) -> bool {
+    matches!(byte, b'"' | b'<' | b'>')
+}
+
+fn percent_encode(query: &[u8], encoded: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in query {
+        if is_rejected(byte) {
+            let (high, low) = (usize::from(byte >> 4), usize::from(byte & 15));
+            encoded.extend([b'%', DIGITS[high], DIGITS[low]]);
+        } else {
+            encoded.push(byte);
+        }
+    }
+}
+
+/// Encodes bytes from the fuzzer, which begin with a request head. Returns the bytes that hyper
+/// reads, and the query that the application gets if hyper parses this query.
+#[doc(hidden)]
+pub fn encode_query_for_fuzzer(bytes: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let encoded = encode_query(bytes);
+    assert_eq!(encoded.is_some(), may_need_encoding(bytes));
+    encoded.map(|head| (head.bytes, head.query.into_vec()))
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Encodes a head that arrives in two parts, and returns what hyper reads.
-    fn encode(line: &RequestLine, parts: [&[u8]; 2]) -> Vec<u8> {
-        let mut read = Vec::new();
-        for (index, part) in parts.into_iter().enumerate() {
-            match line.encode(index == 0, part) {
-                Some(encoded) => read.extend(encoded.bytes),
-                None => read.extend(part),
-            }
-        }
-        read
-    }
-
     #[test]
-    fn a_query_is_encoded_wherever_its_head_is_divided() {
-        for rest in [" HTTP/1.1\r\nA: \"<>?\"\r\n\r\n", " HTTP/1.1\r\nHost: a\r\n\r\n"] {
-            encodes_wherever_divided(rest);
-        }
-    }
-
-    fn encodes_wherever_divided(rest: &str) {
-        for (target, encoded, sent) in [
+    fn only_the_query_of_the_first_line_is_encoded() {
+        const REST: &str = " HTTP/1.1\r\nA: \"<>?\"\r\n\r\nGET /?\" HTTP/1.1\r\n\r\n";
+        for (target, expected, sent) in [
             ("GET /?", "GET /?", None),
             ("GET /a?b=c", "GET /a?b=c", None),
             ("GET /a?{\"b\":<1>}", "GET /a?{%22b%22:%3C1%3E}", Some("{\"b\":<1>}")),
@@ -211,55 +112,32 @@ mod tests {
             ("GET /a?\"?<", "GET /a?%22?%3C", Some("\"?<")),
             ("GET /a?\"#<", "GET /a?%22#%3C", Some("\"")),
             ("GET /<a>\"", "GET /<a>\"", None),
+            ("G?\"T /", "G?\"T /", None),
             ("GET http://a/?\"", "GET http://a/?%22", Some("\"")),
             ("GET /?\u{e9}\"", "GET /?\u{e9}%22", Some("\u{e9}\"")),
         ] {
-            let head = format!("{target}{rest}");
-            for at in 0..head.len() {
-                let line = RequestLine::default();
-                let (first, second) = head.as_bytes().split_at(at);
-                let read = encode(&line, [first, second]);
-                let read = String::from_utf8(read).unwrap();
-                assert_eq!(read, format!("{encoded}{rest}"), "{at}");
-                let query = encoded.split('#').next().unwrap().split_once('?');
-                let query = query.map(|(_, query)| query);
-                let found = line.take_sent_query(query);
-                if let Some(sent) = sent {
-                    assert_eq!(found.as_deref(), Some(sent.as_bytes()), "{target} {at}");
-                } else if let Some(found) = found {
-                    assert_eq!(Some(&*found), query.map(str::as_bytes), "{target} {at}");
-                }
-                assert_eq!(line.take_sent_query(query), None);
-            }
+            let head = format!("{target}{REST}");
+            let encoded = encode_query(head.as_bytes());
+            assert_eq!(may_need_encoding(head.as_bytes()), encoded.is_some());
+            let Some(encoded) = encoded else {
+                assert_eq!((target, sent), (expected, None));
+                continue;
+            };
+            assert_eq!(String::from_utf8(encoded.bytes).unwrap(), format!("{expected}{REST}"));
+            let parsed = expected.split('#').next().unwrap().split_once('?').unwrap().1;
+            let query = sent_query(&encoded.query, Some(parsed));
+            assert_eq!(query.as_deref(), sent.map(str::as_bytes), "{target}");
+            assert_eq!(sent_query(&encoded.query, Some("other")), None);
+            assert_eq!(sent_query(&encoded.query, None), None);
         }
     }
 
     #[test]
-    fn the_query_of_another_head_is_not_used() {
-        let line = RequestLine::default();
-        line.encode(true, b"GET /?\"a HTTP/1.1\r\n\r\n").unwrap();
-        assert_eq!(line.take_sent_query(Some("b")), None);
-        line.encode(true, b"GET /?\"a HTTP/1.1\r\n\r\n").unwrap();
-        assert_eq!(line.take_sent_query(None), None);
-    }
-
-    #[test]
-    fn a_later_line_that_may_be_a_request_line_is_held_back() {
-        let line = RequestLine::default();
-        let head = b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\n";
-        for after in [
-            &b""[..],
-            b"abc",
-            b"GET / HTTP/1.1\r\n\r\n",
-            b"\"<>",
-            b"GET /?\" HTTP/1.1",
-            b"\" HTTP\n",
-        ] {
-            assert_eq!(line.encode(true, &[head, after].concat()), None);
+    fn an_incomplete_line_is_not_encoded() {
+        let head = b"GET /?\" HTTP/1.1\r\n";
+        for len in 0..head.len() {
+            assert_eq!(encode_query(&head[..len]), None, "{len}");
         }
-        for end in ["\r\n\r\n", "\n\n", "\n"] {
-            let bytes = [head, &b"GET /?\" HTTP/1.1"[..], end.as_bytes()].concat();
-            assert_eq!(line.encode(true, &bytes), Some(Encoded { bytes, ready: head.len() }));
-        }
+        assert!(encode_query(head).is_some());
     }
 }

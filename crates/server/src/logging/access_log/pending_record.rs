@@ -300,7 +300,11 @@ pub(crate) fn record_unreadable(
             write_masked_query(query, PATH_BYTES, &mut head);
         }
         fields.query = head.len();
-        (fields.id, fields.referer, fields.agent) = (head.len(), head.len(), head.len());
+        // The later fields are empty.
+        let Fields { id, referer, agent, host, user, .. } = &mut fields;
+        for end in [id, referer, agent, host, user] {
+            *end = head.len();
+        }
     }
     fields.record(&head);
 }
