@@ -463,35 +463,37 @@ test_that("package websocket has the same events in the same order", {
 })
 
 test_that("an interrupted callback does not stop the clients of the session", {
-  echo <- local_echo()
-  first <- local_ws(echo$url)
-  second <- local_ws(echo$url)
-  for (it in list(first, second)) wait_for(it, "open")
-  first$ws$onMessage(function(event) {
-    if (event$data == "stop") {
-      tools::pskill(Sys.getpid(), tools::SIGINT)
-      Sys.sleep(60)
-    }
-  })
-  # Only package later runs from here on, as in a session that has no server.
-  run_until <- function(done) {
-    until <- Sys.time() + 20
-    while (!done() && Sys.time() < until) later::run_now(0.05)
-    done()
-  }
-  interrupted <- 0
-  lines <- stderr_of({
-    for (it in list(first, second)) for (text in c("stop", "a", "b")) it$ws$send(text)
-    while (interrupted == 0) {
-      tryCatch(
-        expect_true(run_until(function() length(first$seen) == 4)),
-        interrupt = function(condition) interrupted <<- interrupted + 1
-      )
-    }
-  })
-  expect_identical(interrupted, 1)
-  expect_match(lines, "a callback of a WebSocketClient: interrupted", all = FALSE)
-  expect_true(run_until(function() length(first$seen) == 4 && length(second$seen) == 4))
+  skip_if_not_installed("processx")
+  # In a process of its own, because the processes of parallel tests handle interrupts themselves.
+  server <- local_server(list(onWSOpen = function(ws) {
+    ws$onMessage(function(binary, message) for (text in c("stop", "a", "b")) ws$send(text))
+  }))
+  it <- local_r(c(
+    "library(rookery)",
+    "seen <- list(character(), character())",
+    "clients <- lapply(1:2, function(i) {",
+    sprintf("  client <- WebSocketClient$new('ws://127.0.0.1:%d')", server$getPort()),
+    "  client$onOpen(function(event) client$send('go'))",
+    "  client$onMessage(function(event) {",
+    "    seen[[i]] <<- c(seen[[i]], event$data)",
+    "    if (i == 1 && event$data == 'stop') {",
+    "      tools::pskill(Sys.getpid(), tools::SIGINT)",
+    "      Sys.sleep(60)",
+    "    }",
+    "  })",
+    "  client",
+    "})",
+    "until <- Sys.time() + 20",
+    "while (any(lengths(seen) < 3) && Sys.time() < until) {",
+    "  tryCatch(later::run_now(0.05), interrupt = function(condition) cat('interrupted\\n'))",
+    "}",
+    "cat(vapply(seen, paste, '', collapse = ' '), sep = '\\n')"
+  ))
+  serve_until(function() !it$process$is_alive(), 25)
+  told <- it$tell()
+  expect_match(told, "a callback of a WebSocketClient: interrupted")
+  expect_match(told, "stop a b\nstop a b")
+  expect_length(gregexpr("(^|\n)interrupted\n", told)[[1]], 1)
 })
 
 test_that("the package can be unloaded after an interrupted callback of a client", {
