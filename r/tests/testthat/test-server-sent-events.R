@@ -93,7 +93,9 @@ test_that("a client that reconnects sends the last event id", {
 })
 
 test_that("the server sends comments while R is busy", {
-  server <- local_server(function(req) sse_response(heartbeat = 1))
+  # The variable keeps the object, because a stream is aborted when R collects its object.
+  e <- NULL
+  server <- local_server(function(req) e <<- sse_response(heartbeat = 1))
   client <- local_client(server)
   send(client, request())
   read_to(client, ":\n\n")
