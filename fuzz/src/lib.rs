@@ -9,6 +9,7 @@ pub mod http2_frames;
 pub mod masking;
 pub mod page_script;
 pub mod proxy_header;
+pub mod request_line;
 pub mod rprof;
 pub mod settings;
 pub mod static_files;
