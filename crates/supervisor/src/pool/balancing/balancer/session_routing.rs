@@ -3,6 +3,7 @@
 //! first, until any worker can begin them.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use rookery_exchange::{Exchange, UpstreamLog};
 use rookery_server::static_files::StaticFiles;
@@ -14,6 +15,10 @@ use super::super::session_affinity::{
 use super::super::worker_load::{Moment, PoolBackend};
 use super::{Assignment, Balancer, has_other};
 use crate::pool::error_reply::ErrorReply;
+
+/// The time in which another worker must begin a request that its worker has not begun within the
+/// queue timeout. Several such requests may have to take turns at the other worker.
+const MOVE_TIME: Duration = Duration::from_millis(250);
 
 impl Balancer {
     /// Returns true if the workers report that their app has sessions, as Shiny apps have.
@@ -275,13 +280,15 @@ impl Balancer {
     }
 
     /// Returns a request to the queue because its worker has not begun it in time, so that another
-    /// worker processes it if one can begin it at once. This is safe for every method, because R
-    /// has not seen the request. Rejects the request if no other worker is ready or may process it.
+    /// worker processes it if one can begin it within [`MOVE_TIME`]. This is safe for every method,
+    /// because R has not seen the request. Rejects the request if no other worker is ready or may
+    /// process it.
     pub(in crate::pool) fn requeue_unbegun(&self, request: QueuedRequest, backend: &PoolBackend) {
         let may_go_anywhere = request.kind.is_none() && request.avoided_epoch.is_none();
         let has_other = has_other(&self.backends.borrow(), backend.entry.epoch);
         if may_move(&request) || (may_go_anywhere && has_other) {
-            let waited = request.queued_since.elapsed();
+            let most = self.limits.queue_timeout.saturating_sub(MOVE_TIME);
+            let waited = request.queued_since.elapsed().min(most);
             self.requeue(avoiding(request, backend), waited);
         } else {
             self.reject_overdue(request);
