@@ -236,9 +236,10 @@ static bool run_later(double seconds, SEXP loop) {
     if (later_is_loaded()) {
         unsigned outer = activity_begin();
         int outer_pumping = pumping++;
-        bool is_served = signals_are_watched();
+        // A callback that is nested too deep for another guard belongs to the guard around it.
+        bool is_guarded = signals_are_watched() && !guard_is_too_deep();
         later_has_more =
-            is_served ? run_later_guarded(seconds, loop) : later_run(seconds, loop);
+            is_guarded ? run_later_guarded(seconds, loop) : later_run(seconds, loop);
         pumping = outer_pumping;
         activity_end(outer);
     }

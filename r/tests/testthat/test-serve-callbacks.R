@@ -57,6 +57,20 @@ test_that("quit(), interrupt() and a signal in a callback of package later end s
   expect_identical(exit_of(it), 0L)
 })
 
+test_that("callbacks of package later that nest without end are an error and no crash", {
+  it <- local_timers(c(
+    "  nest <- function() {",
+    "    later::later(nest, 0)",
+    "    rookery::service(1)",
+    "  }",
+    "  later::later(nest)",
+    "  later::later(function() quit(status = 7), 0.5)"
+  ))
+  it$get("/first")
+  # quit() may be the innermost callback, or run after the nested ones have failed.
+  expect_identical(exit_of(it), 7L)
+})
+
 test_that("a callback of package later may serve, and its errors do not end what it runs in", {
   it <- local_timers(c(
     "  later::later(function() {",
