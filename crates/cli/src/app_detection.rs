@@ -66,7 +66,9 @@ impl Target {
                 )),
             })?;
         let is_site = path.is_dir() && is_site(&path);
-        Ok(Target { given: absolute(path_given), folder: folder_of(&path), path, is_site })
+        // Without a slash at the end, which would resolve a symbolic link.
+        let given = absolute(path_given).components().collect();
+        Ok(Target { given, folder: folder_of(&path), path, is_site })
     }
 
     /// Resolves the path that the user gave again, because its symbolic links may lead elsewhere

@@ -110,7 +110,9 @@ fn a_reload_serves_the_release_to_which_the_link_leads_now() {
     let installed = Installed::new();
     // The path of the app contains the link, or it is relative to a folder to which the shell has
     // gone by the link.
-    for (path, at) in [("current", "."), ("current/app.R", "."), (".", "current")] {
+    for (path, at) in
+        [("current", "."), ("current/app.R", "."), ("current/", "."), (".", "current")]
+    {
         let releases = Releases::of_app();
         let words = ["serve", path, "--port=0"];
         let mut it = start(&installed, &words, &releases.root.join(at));
@@ -199,7 +201,8 @@ fn development_follows_the_link() {
 fn sighup_switches_a_static_site_to_the_release_to_which_the_link_leads_now() {
     let releases = Releases::of_site();
     let mut command = rookery();
-    command.args(["serve", "--port=0", "--log=none"]).arg(releases.link());
+    // A shell completes the name of a link to a folder with a slash.
+    command.args(["serve", "--port=0", "--log=none"]).arg(releases.link().join(""));
     let mut it = Running::start(command.env("PATH", "/nowhere"));
     let port = it.port();
     let line =
