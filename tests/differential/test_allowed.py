@@ -149,7 +149,8 @@ class TestTheFile(unittest.TestCase):
         self.check("ws-close/any", "frames", [("close 2999 ", "close 1001 ")], [("text abc", "none"), ("close 1000 a", "close 1011 b")])
 
     def test_the_number_of_entries(self):
-        self.assertLess(len(self.rules.entries), 60)
+        # Few enough to be read as one table.
+        self.assertLess(len(self.rules.entries), 65)
 
 
 if __name__ == "__main__":
