@@ -335,10 +335,7 @@ async fn run_commands(
 }
 
 fn spawn_supervisor_task(context: &Rc<IoContext>, supervision: Arc<Supervision>) -> JoinHandle<()> {
-    tokio::task::spawn_local(supervision::receive_messages(
-        Rc::clone(&context.connections),
-        supervision,
-    ))
+    tokio::task::spawn_local(supervision::receive_messages(Rc::clone(context), supervision))
 }
 
 /// Starts the tasks without which the I/O thread cannot work. They run until the thread ends.

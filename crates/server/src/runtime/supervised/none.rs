@@ -8,8 +8,8 @@ use std::sync::Arc;
 use rookery_worker_protocol::{ErrorReport, Message, SharedScoreboard};
 
 use super::request::Confirmation;
-use crate::connections::table::ConnectionTable;
 use crate::http::listener_config::ListenerConfig;
+use crate::runtime::io_context::IoContext;
 use crate::runtime::listening::accept_switch::AcceptWatch;
 use crate::runtime::listening::socket_group::SocketGroup;
 use crate::static_files::StaticFiles;
@@ -78,7 +78,7 @@ impl Supervision {
 /// Receives the supervisor's messages.
 #[expect(clippy::needless_pass_by_value, reason = "the other systems keep both")]
 pub(in crate::runtime) fn receive_messages(
-    _: Rc<ConnectionTable>,
+    _: Rc<IoContext>,
     supervision: Arc<Supervision>,
 ) -> std::future::Ready<()> {
     match *supervision {}

@@ -32,6 +32,7 @@ use crate::connections::table::ConnectionTable;
 use crate::http::listener_config::ListenerConfig;
 
 use crate::net::descriptor::close_in_child;
+use crate::runtime::io_context::IoContext;
 use crate::runtime::listening::accept_switch::{AcceptMode, AcceptSwitch, AcceptWatch};
 use crate::runtime::listening::drain;
 use crate::runtime::listening::socket_group::SocketGroup;
@@ -319,9 +320,11 @@ fn retire(connections: &Rc<ConnectionTable>, supervision: &Supervision, within: 
 /// Closes the connections of the public listeners, except those that wait for the application. A
 /// worker is stopped after its drain, so that a client which does not read its response gets only
 /// [`stop_timeout`](crate::Limits::stop_timeout) more. Otherwise the application would wait for it.
-fn cut_public_clients(connections: &Rc<ConnectionTable>) {
-    let Some(listener) = connections.public_listener() else { return };
-    let connections = Rc::clone(connections);
+fn cut_public_clients(context: &IoContext) {
+    let Some(listener) = context.connections.public_listener() else { return };
+    // Otherwise a response that the application has just ended would be cut off.
+    context.run_app_commands();
+    let connections = Rc::clone(&context.connections);
     tokio::task::spawn_local(async move {
         drain::begin(&connections, listener);
         drain::finish(&connections, listener, connections.limits.stop_timeout).await;
@@ -350,7 +353,7 @@ impl Drop for ReceivingGuard {
 /// async runtime. If the runtime ends before the supervisor disconnects, this function must be
 /// called again in the next runtime.
 pub(in crate::runtime) fn receive_messages(
-    connections: Rc<ConnectionTable>,
+    context: Rc<IoContext>,
     supervision: Arc<Supervision>,
 ) -> impl Future<Output = ()> {
     // Created before the future is first polled, because from now on waiting for a confirmation
@@ -360,9 +363,9 @@ pub(in crate::runtime) fn receive_messages(
         let supervision = Arc::clone(&receiving.0);
         // Dropping the set aborts the task.
         let mut tasks = JoinSet::new();
-        tasks.spawn_local(watch_rings(supervision, Rc::clone(&connections)));
+        tasks.spawn_local(watch_rings(supervision, Rc::clone(&context.connections)));
         // Each call registers the descriptor for the events that are currently of interest.
-        while receiving.0.receive_until_interest_changes(&connections).await.is_continue() {}
+        while receiving.0.receive_until_interest_changes(&context).await.is_continue() {}
     }
 }
 
@@ -396,7 +399,7 @@ impl Supervision {
     /// or cease to wait for the channel to be writable.
     async fn receive_until_interest_changes(
         self: &Arc<Supervision>,
-        connections: &Rc<ConnectionTable>,
+        context: &IoContext,
     ) -> ControlFlow<()> {
         // If nothing waits, the I/O thread would wake for nothing whenever the
         // supervisor reads a message.
@@ -412,7 +415,7 @@ impl Supervision {
             unsafe { AsyncFd::register_with_interest(WatchedChannel(Arc::clone(self)), interest) };
         let Ok(watched) = watched else {
             // Without the registration the end of the channel could not be detected.
-            self.on_disconnected(connections);
+            self.on_disconnected(&context.connections);
             return ControlFlow::Break(());
         };
         while self.waits_for_room() == waits_for_room {
@@ -428,10 +431,10 @@ impl Supervision {
                             self.stop_accepting();
                             // The acceptor tasks see the change of the switch now.
                             tokio::task::yield_now().await;
-                            self.on_disconnected(connections);
+                            self.on_disconnected(&context.connections);
                             return ControlFlow::Break(());
                         }
-                        received => self.on_received(connections, &received),
+                        received => self.on_received(context, &received),
                     }
                 }
                 ready = watched.writable(), if waits_for_room => {
@@ -453,7 +456,8 @@ impl Supervision {
         (self.on_request)(SupervisorRequest::Disconnected { has_clients });
     }
 
-    fn on_received(&self, connections: &Rc<ConnectionTable>, received: &Received) {
+    fn on_received(&self, context: &IoContext, received: &Received) {
+        let connections = &context.connections;
         match received {
             // A supervisor that does not read gets no response. If it has disconnected, the end of
             // the channel is received next.
@@ -466,7 +470,7 @@ impl Supervision {
             }
             Received::Message(Message::Drain) => (self.on_request)(SupervisorRequest::Drain),
             Received::Message(Message::Stop) => {
-                cut_public_clients(connections);
+                cut_public_clients(context);
                 (self.on_request)(SupervisorRequest::Stop);
             }
             Received::Message(Message::TimeOut) => {

@@ -3,10 +3,10 @@
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use rookery_exchange::Exchange;
+use rookery_exchange::{Command, Event, Exchange, Link, Payload, StreamOptions};
 use rookery_server::{Config, Limits, ListenerConfig, SupervisorRequest};
 use rookery_test_support::tls::client_config;
 use rookery_worker_protocol::{KEEP_WEBSOCKETS, Message, PublicSockets, Received};
@@ -106,6 +106,51 @@ fn a_stopped_worker_does_not_wait_for_a_client_that_does_not_read() {
     worker.control.send(Message::Stop).unwrap();
     assert_eq!(worker.asked.recv_timeout(TEST_TIMEOUT), Ok(SupervisorRequest::Stop));
     wait_until("it is disconnected", || worker.board.read().connections == 0);
+}
+
+#[test]
+fn a_stopped_worker_cuts_only_streams_that_the_application_has_not_ended() {
+    for is_ended in [true, false] {
+        let public = Public::new();
+        let (continues, may_continue) = mpsc::channel();
+        let (has_ended, ended) = mpsc::channel();
+        let handler = move |link: &Link, event| {
+            let Event::Request(mut exchange) = event else { return };
+            let (id, stream) = (exchange.id(), link.stream(StreamOptions::default()));
+            exchange.begin_response(200);
+            exchange.set_response_stream(stream.clone());
+            link.send(Command::Respond(exchange));
+            stream.flow.admit(3);
+            let payload = Payload::Pooled(b"one".to_vec());
+            link.send(Command::Chunk { stream: id, payload, is_pushing: false });
+            link.flush();
+            may_continue.recv_timeout(TEST_TIMEOUT).unwrap();
+            if is_ended {
+                // The I/O thread is woken for this command half a millisecond later.
+                link.send(Command::EndStream { stream: id });
+            }
+            has_ended.send(()).unwrap();
+            let _ = may_continue.recv_timeout(TEST_TIMEOUT);
+        };
+        let worker = Worker::with(Config::default(), handler, public.alone());
+        accepts(&worker);
+        let mut client = Client::connect(public.address);
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut start = [0; 512];
+        wait_until("the chunk", || {
+            client.socket.peek(&mut start).is_ok_and(|read| start[..read].ends_with(b"one\r\n"))
+        });
+        continues.send(()).unwrap();
+        ended.recv_timeout(TEST_TIMEOUT).unwrap();
+        worker.control.send(Message::Stop).unwrap();
+        assert_eq!(worker.asked.recv_timeout(TEST_TIMEOUT), Ok(SupervisorRequest::Stop));
+        let (bytes, is_clean) = client.read_to_end();
+        let text = String::from_utf8_lossy(&bytes);
+        let end = if is_ended { "3\r\none\r\n0\r\n\r\n" } else { "3\r\none\r\n" };
+        assert!(text.ends_with(end), "{text}");
+        assert_eq!(is_clean, is_ended);
+        drop(continues);
+    }
 }
 
 #[test]
