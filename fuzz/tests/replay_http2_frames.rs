@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use rookery_fuzz::http2_frames::http2_frames;
+use rookery_fuzz::http::http2_frames::http2_frames;
 
 /// Runs the target with each seed, with each prefix of a seed, and with one byte removed or
 /// replaced.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use rookery_fuzz::request_line::request_line;
+use rookery_fuzz::http::request_line::request_line;
 
 /// Runs the target with each seed, with each prefix of a seed, and with one byte removed or
 /// replaced.
