@@ -49,7 +49,7 @@ with_server_yml <- function(found, path) {
     return(found)
   }
   entries <- list.files(dirname(path))
-  file <- file.path(dirname(path), entries[tolower(entries) == "_server.yml"])
+  file <- file.path(dirname(path), entries[ascii_lower(entries) == "_server.yml"])
   if (length(file) == 0) {
     return(found)
   }

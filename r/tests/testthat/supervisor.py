@@ -19,11 +19,11 @@ import sys
 from rings import Rings
 
 # The layout of crates/worker-protocol/src/scoreboard.rs.
-VERSION = 7
+VERSION = 8
 SLOTS = 1024
 HEADER = 192
 # The counts of requests of a worker's own clients, after the slots.
-COUNTS = 448
+COUNTS = 704
 # The request that R is processing, the table of routes, and a report for each slot.
 TASK, ROUTES, REPORT = 128, 274_976, 144
 # The functions on R's stack, and the request of a profile.

@@ -154,7 +154,7 @@ test_that("onError is called for errors of an API, and may return the response",
   expect_length(grep("^TOLD", strsplit(served$it$tell(), "\n")[[1]]), 3)
   answer <- served$ask("/filtered")
   expect_equal(answer$text, '{"error":"500 - Internal server error"}')
-  expect_match(answer$said, "TOLD /filtered in a filter call", fixed = TRUE)
+  expect_true(wait_until(function() grepl("TOLD /filtered in a filter call", served$it$tell())))
 })
 
 test_that("the response of on_error replaces what an endpoint does while it ends", {
