@@ -145,11 +145,11 @@ fn a_stopped_worker_cuts_only_streams_that_the_application_has_not_ended() {
         worker.control.send(Message::Stop).unwrap();
         assert_eq!(worker.asked.recv_timeout(TEST_TIMEOUT), Ok(SupervisorRequest::Stop));
         let (bytes, is_clean) = client.read_to_end();
+        drop(continues);
         let text = String::from_utf8_lossy(&bytes);
         let end = if is_ended { "3\r\none\r\n0\r\n\r\n" } else { "3\r\none\r\n" };
         assert!(text.ends_with(end), "{text}");
         assert_eq!(is_clean, is_ended);
-        drop(continues);
     }
 }
 
