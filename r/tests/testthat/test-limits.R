@@ -462,3 +462,19 @@ test_that("the R process that serves a path has the given limits, settings and o
   expect_match(rawToChar(failed$headers), id, fixed = TRUE)
   expect_match(it$tell(), paste0("GET /no (call): told to nobody [", id, "]"), fixed = TRUE)
 })
+
+test_that("a response with too many headers is replaced by status 500, and the server goes on", {
+  server <- local_server(function(req) {
+    n <- if (req$PATH_INFO == "/many") 40000 else 1
+    list(status = 200L, headers = rep(list(a = "b"), n), body = "x")
+  })
+  client <- local_client(server)
+  said <- stderr_of({
+    send(client, request("/many"))
+    many <- reply(client)
+    send(client, request())
+    one <- reply(client)
+  })
+  expect_equal(c(many$status, one$status), c(500L, 200L))
+  expect_match(said, "must not have more than 10,000 elements", all = FALSE)
+})
