@@ -113,13 +113,20 @@ known_headers! {
 }
 
 /// Writes a header name in CGI form to `out`: `HTTP_`, followed by `name` in upper case and with
-/// `_` for `-`.
-pub(crate) fn write_cgi(name: &[u8], out: &mut [u8]) {
+/// `_` for `-`. Returns false if `name` contains a `_`. It then has no CGI form, and `out` is not
+/// to be used.
+pub(crate) fn write_cgi(name: &[u8], out: &mut [u8]) -> bool {
     out[..PREFIX.len()].copy_from_slice(PREFIX);
+    let mut marks = 0;
     for (to, from) in out[PREFIX.len()..].iter_mut().zip(name) {
         *to = CGI_BYTES[usize::from(*from)];
+        marks |= *to;
     }
+    marks & NO_CGI_BYTE == 0
 }
+
+/// The mark of a byte that a header name with a CGI form cannot contain. Header names are ASCII.
+const NO_CGI_BYTE: u8 = 0x80;
 
 /// The byte in a CGI name for each byte of a header name. A table takes a third of the time of
 /// comparisons, because names are too short for vector instructions.
@@ -127,7 +134,11 @@ static CGI_BYTES: [u8; 256] = {
     let mut bytes = [0; 256];
     let mut byte = 0;
     while byte < 256 {
-        bytes[byte] = if byte == b'-' as usize { b'_' } else { (byte as u8).to_ascii_uppercase() };
+        bytes[byte] = match byte as u8 {
+            b'-' => b'_',
+            b'_' => NO_CGI_BYTE,
+            byte => byte.to_ascii_uppercase(),
+        };
         byte += 1;
     }
     bytes

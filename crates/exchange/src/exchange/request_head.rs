@@ -37,14 +37,10 @@ impl Exchange {
                 known,
             }
         } else {
+            let cgi = self.arena.alloc_slice_fill(PREFIX.len() + name.len(), 0u8);
             // With a CGI name, a client's `X_User` could be mistaken for the `X-User` of a proxy.
-            let cgi = if name.contains(&b'_') {
-                ArenaSlice::EMPTY
-            } else {
-                let cgi = self.arena.alloc_slice_fill(PREFIX.len() + name.len(), 0u8);
-                write_cgi(name, cgi);
-                ArenaSlice::of(cgi)
-            };
+            let has_cgi = write_cgi(name, cgi);
+            let cgi = if has_cgi { ArenaSlice::of(cgi) } else { ArenaSlice::EMPTY };
             StoredHeader { name: self.keep(name), cgi, value, known: UNKNOWN }
         };
         self.headers.push(header);
