@@ -60,9 +60,9 @@ fn query_range(bytes: &[u8]) -> Option<(usize, usize)> {
             b'?' if spaces == 1 && start.is_none() => start = Some(at + 1),
             b' ' if start.is_none() && spaces == 0 => spaces = 1,
             ..=b' ' => {
+                let start = start?;
                 // A line without a line end may be continued by further bytes.
-                let is_complete = bytes[at..].contains(&b'\n');
-                return start.filter(|_| is_complete).map(|start| (start, at));
+                return bytes[at..].contains(&b'\n').then_some((start, at));
             }
             _ => {}
         }
