@@ -49,7 +49,9 @@
 #' in the queue and in R, and the route. `"json"` writes one JSON object per
 #' line, which also has the request id, and for incomplete responses
 #' `"aborted":true` with a `reason` such as `"client"` for a client that
-#' disconnected. `"terminal"` writes aligned columns, in colour on a terminal. A
+#' disconnected. What R prints while it serves becomes JSON objects as well, with
+#' a `level` and a `message`, and so does the end of each WebSocket.
+#' `"terminal"` writes aligned columns, in colour on a terminal. A
 #' function is called with a list of `time`, `remote`, `method`, `path`,
 #' `query`, `status`, `bytes`, `seconds`, `request_id`, `aborted` (the reason,
 #' or `NA`), `route`, `queue_seconds` and `r_seconds` (`NA` if unknown), at most
@@ -148,7 +150,7 @@ serve <- function(
   check_serve_dots(...names())
   check_open(open)
   target <- with_compat(target)
-  found <- if (is.character(target)) detect_target(target)
+  found <- if (is.character(target)) with_server_yml(detect_target(target), target)
   resolved <- if (!is.null(found) && is_own_file(found)) {
     # Arguments take precedence over the file.
     settings_read(found$path, list(

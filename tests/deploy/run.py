@@ -393,7 +393,7 @@ def replicas(folder):
     words = re.findall(r"^ +- (--\S+)$", (DEPLOY / "kubernetes.yaml").read_text(), re.MULTILINE)
     servers = [Server(Path(folder) / name, app_file="download.R") for name in ("one", "two")]
     for name, server in zip(("one", "two"), servers):
-        server.words = [ROOKERY, "serve", Path(folder) / name / "app", *words_of_pod(words, server), "--proxy-protocol", "--trusted-proxies=127.0.0.1"]
+        server.words = [ROOKERY, "serve", Path(folder) / name / "app", *words_of_pod(words, server), "--proxy-protocol", "--proxy-protocol-from=127.0.0.1"]
     front, file = free_port(), Path(folder) / "haproxy.cfg"
     lines = [f"    server {name} 127.0.0.1:{server.port} cookie {name} check port {server.admin}\n" for name, server in zip(("one", "two"), servers)]
     file.write_text(
