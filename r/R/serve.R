@@ -76,6 +76,13 @@
 #' client disconnected); and a number for the client's session. A `-` stands for
 #' an unknown value.
 #'
+#' @section Callbacks of package later:
+#' An error in a callback of package later, which belongs to no request, is
+#' reported on stderr like an error of the app, and the server continues. This
+#' also applies to a [service()] that the served app calls. An interrupt,
+#' `quit()`, `shiny::stopApp()` and [interrupt()] end `serve()`. Outside of
+#' `serve()`, such an error ends [service()] and [runServer()], as with httpuv.
+#'
 #' @section Warnings:
 #' While `serve()` runs, R shows warnings at once, because `serve()` sets R's
 #' option `warn` to 1 if it has its default value 0.

@@ -30,12 +30,12 @@ setting_names <- settings_of_options()$name
 #'       "If this package replaces httpuv and the app runs without [serve()], the default response",
 #'       "contains the error message, as with httpuv."
 #'     ),
-#'     trusted_proxies = "The environment variable lists proxies with commas between them.",
-#'     proxy_protocol_from = "The environment variable lists them with commas between them.",
+#'     trusted_proxies = "The environment variable is a comma-separated list.",
+#'     proxy_protocol_from = "The environment variable is a comma-separated list.",
 #'     proxy_protocol = "See [tls_config()].",
 #'     ws_origins = paste(
 #'       "This setting applies to an app without `wsOrigins`, see [startServer()].",
-#'       "The environment variable lists hosts with commas between them."
+#'       "The environment variable is a comma-separated list."
 #'     ),
 #'     ws_compression = paste(
 #'       "This setting applies to an app without `wsCompression`, see [startServer()]."
@@ -209,8 +209,8 @@ find_name <- function(name, place_of, is_set, what) {
   former
 }
 
-# Warns, once in an R process, about environment variables that look like those of settings and are
-# none. The program `rookery` has done this for the R processes that it starts.
+# Warns, once in an R process, about environment variables that begin with ROOKERY_ and do not
+# belong to a setting. The program `rookery` has done this for the R processes that it starts.
 warn_unknown_variables <- function() {
   if (isTRUE(.globals$has_checked_variables) || is_worker() || !is.null(.globals$settings$cli)) {
     return(invisible())

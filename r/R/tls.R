@@ -405,8 +405,8 @@ has_proxy_header <- function() {
   setting_of("proxy_protocol")$value
 }
 
-# Returns the load balancers that may send a PROXY protocol header; none if anyone may. Any client
-# that may send it can claim the address of a trusted proxy.
+# Returns the load balancers that may send a PROXY protocol header. Returns an empty vector if any
+# client may send it. A client that may send the header can claim the address of a trusted proxy.
 proxy_senders <- function(has_header, trusted) {
   senders <- setting_of("proxy_protocol_from")$value
   if (has_header && length(trusted) > 0 && length(senders) == 0) {
@@ -421,7 +421,7 @@ proxy_senders <- function(has_header, trusted) {
   senders
 }
 
-# Returns whether the app also gets the identity headers of clients that are no trusted proxies.
+# Returns whether the app also gets the identity headers of clients that are not trusted proxies.
 # serve() and the program never pass them on.
 keeps_identity_headers <- function() {
   is.null(.globals$settings) && setting_of("keep_identity_headers")$value

@@ -15,7 +15,7 @@
 #'
 #' `packageVersion("httpuv")`, `sessionInfo()` and tools for deployment, such as
 #' rsconnect and renv, still report the httpuv that is installed in the
-#' libraries. `which_httpuv()` returns which one is used.
+#' libraries. `which_httpuv()` describes the httpuv that the session uses.
 #'
 #' @section For every session:
 #' If the following line is in the `.Rprofile` of your home folder or of a

@@ -117,7 +117,8 @@ static SEXP new_call(void) {
     return call;
 }
 
-// Runs the function of an entry. Before, it makes the spare call available for another entry.
+// Runs the function of an entry. If the entry uses the spare call, first makes this call available
+// for another entry.
 static SEXP trampoline(SEXP pointer) {
     struct entry* entry = R_ExternalPtrAddr(pointer);
     if (pointer == spare_pointer) {

@@ -389,7 +389,8 @@ void later_forked(void) {
 }
 #endif
 
-// Makes a call constant, instead of another one.
+// Stores a call in `*constant` and protects it from R's garbage collector. Releases the call that
+// it replaces, if there is one.
 static void set_call(SEXP* constant, SEXP call) {
     R_PreserveObject(call);
     if (*constant != NULL) {

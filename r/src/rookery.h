@@ -91,7 +91,7 @@ struct rk_setup {
     int32_t inherits;   // enum rk_inherits: an inherited socket to use instead of the address
     int32_t is_sticky;  // for the supervisor: the app needs session affinity
     int32_t sends_timing;
-    int32_t keeps_identity_headers;  // also from clients that are no trusted proxies
+    int32_t keeps_identity_headers;  // also from clients that are not trusted proxies
     const char* const* proxy_senders;  // who may send a PROXY protocol header; empty: anyone
     size_t proxy_sender_count;
 };

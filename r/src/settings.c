@@ -7,7 +7,8 @@ SEXP ffi_read_setting(SEXP name, SEXP values) {
             bytes_of_char(STRING_ELT(values, 0))), CE_UTF8));
 }
 
-// Returns a warning for each of these environment variables that is none of a setting.
+// Returns a warning for each of these environment variables that begins with ROOKERY_ and does not
+// belong to a setting.
 SEXP ffi_unknown_variables(SEXP names) {
     return Rf_ScalarString(
         copy_lent_text(rk_unknown_variables(bytes_of_char(STRING_ELT(names, 0))), CE_UTF8));

@@ -11,7 +11,8 @@ enum { BATCH = 16 };
 // run finalizers of the app, which may run `later`.
 static bool is_reading;
 
-// For each event loop, whether its clients have let events of servers of this process go first.
+// For each event loop, true if its clients have just yielded to server events of this process. They
+// do not yield twice in a row.
 static bool has_yielded[LATER_LOOPS];
 
 static void client_callback(int loop);
@@ -126,8 +127,8 @@ static void client_callback(int loop) {
     struct rk_client_event event;
     guard_watch_interrupts();
     guard_begin();
-    // An interrupt ends this batch only. Afterwards it belongs to the event loop, and the next call
-    // takes further events.
+    // An interrupt ends this batch only. The event loop handles the interrupt afterwards, and the
+    // next call takes further events.
     bool is_interrupted = false;
     for (int i = 0; i < BATCH && !is_interrupted; i++) {
         if (!rk_client_next((uint32_t)loop, &event)) {

@@ -81,8 +81,7 @@ impl Proxy {
 }
 
 /// Returns true if an entry of `NO_PROXY` names the host: `*`, an IP address, a network such as
-/// `10.0.0.0/8`, or a domain, which stands for its subdomains as well. An entry may end with a
-/// port.
+/// `10.0.0.0/8`, or a domain, which also matches its subdomains. An entry may end with a port.
 fn matches(entry: &str, host: &str, port: u16) -> bool {
     let entry = entry.trim();
     if entry == "*" {

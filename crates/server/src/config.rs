@@ -106,10 +106,10 @@ pub struct Limits {
     /// the slowest connection that is idle, has not sent its head within a second, or is behind its
     /// minimum rate. If there is no such connection, the new one gets status 503. Default 10,000.
     pub max_connections: usize,
-    /// Whether a connection is replaced as soon as it is idle, or waits for its client, when
-    /// [`max_connections`](Self::max_connections) is reached. For servers that must always respond
-    /// to a new client and whose clients can connect again, such as one for health checks. False by
-    /// default.
+    /// Whether a connection is replaced as soon as the connection is idle or the server waits for
+    /// its client, when [`max_connections`](Self::max_connections) is reached. For servers that
+    /// must always respond to a new client and whose clients can connect again, such as one for
+    /// health checks. False by default.
     pub evicts_at_once: bool,
     /// The maximum number of connections from one IPv4 address, or from one IPv6 network with a
     /// prefix of 64 bits. Further connections get status 503. No limit by default, because behind a

@@ -123,7 +123,7 @@ impl<T> Drop for BlockingTask<T> {
     }
 }
 
-/// Completes a [`BlockingTask`]. Dropped unused, it lets the task fail.
+/// Completes a [`BlockingTask`]. If the completion is dropped unused, the task fails.
 struct Completion<T>(Arc<Mutex<State<T>>>);
 
 impl<T> Completion<T> {
@@ -216,7 +216,7 @@ impl Drop for BlockingPool {
     }
 }
 
-/// A guard while which the current thread uses a [`BlockingPool`].
+/// A guard during whose lifetime the current thread uses a [`BlockingPool`].
 #[derive(Debug)]
 pub struct EnteredPool(Option<Arc<Shared>>, PhantomData<*const ()>);
 

@@ -154,7 +154,7 @@ fn sends_nothing_before_the_collector_wants_it_although_the_batch_is_given_up() 
         end_span(&tracer, "lost");
         wait_until("the count", || tracer.counters().read() == [0, 0, 1]);
         end_span(&tracer, "next");
-        // Not even at the end, which does not wait for that time either.
+        // Nothing is sent at the shutdown either, which does not wait for `Retry-After`.
         let since = Instant::now();
         tracer.shut_down(Duration::from_secs(60));
         assert!(since.elapsed() < Duration::from_secs(30), "{:?}", since.elapsed());

@@ -44,8 +44,9 @@ pub enum Message {
     /// To the worker: shut down gracefully, as after [`Drain`](Self::Drain), but exit within
     /// [`EXIT_TIMEOUT`](crate::EXIT_TIMEOUT) whatever R is doing.
     Stop,
-    /// To the worker: respond with status 504 to the requests on the worker's own connections that
-    /// wait for R. The worker is about to be stopped because R has been busy for too long.
+    /// To the worker: respond with status 504 to the requests that wait for R and have arrived on
+    /// connections that the worker itself has accepted. The worker is about to be stopped because R
+    /// has been busy for too long.
     TimeOut,
     /// To the worker: interrupt the R code that processes the current request or WebSocket message.
     /// This processing fails, and the worker continues to serve. While R does something else, the

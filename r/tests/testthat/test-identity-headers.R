@@ -15,7 +15,7 @@ identity_seen <- function(options) {
   rawToChar(get(client, headers = headers)$body)
 }
 
-test_that("identity headers of clients that are no trusted proxies are removed", {
+test_that("identity headers of clients that are not trusted proxies are removed", {
   expect_equal(identity_seen(list()), "")
   expect_equal(identity_seen(list(rookery.trusted_proxies = "192.0.2.1")), "")
 })

@@ -152,8 +152,8 @@ impl Stamp {
 /// This is also the case if a parent folder in the path is in fact a file, if symbolic links form a
 /// loop, if a name is too long for the file system, or if the file system accepts no such name.
 pub(crate) fn is_missing(error: i32) -> bool {
-    // httpuv responds to all but the first with 500, so that apps with static files at `/` never
-    // get requests with long paths (httpuv's issue 267).
+    // httpuv responds with 500 to all these errors except ENOENT, so apps with static files at `/`
+    // never get requests with long paths (httpuv's issue 267).
     #[cfg(unix)]
     return matches!(error, libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG | libc::ELOOP);
     // ERROR_FILE_NOT_FOUND, ERROR_PATH_NOT_FOUND, ERROR_INVALID_NAME, ERROR_BAD_PATHNAME,

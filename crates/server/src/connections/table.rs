@@ -62,9 +62,9 @@ pub(crate) trait TableEntry: fmt::Debug {
     #[cfg_attr(not(unix), expect(dead_code, reason = "only supervised workers use it"))]
     fn time_out_request(&self) {}
 
-    /// Ends what would not end by itself, because the application sends no more chunks: a streamed
-    /// response, which stays incomplete unless it is an event stream, and an HTTP/2 stream that
-    /// receives a request body. Also ends an HTTP/2 connection without open streams.
+    /// Ends a streamed response, because the application sends no more chunks while it waits for
+    /// the server to stop. The response stays incomplete unless it is an event stream. Aborts an
+    /// HTTP/2 stream that receives a request body, and an HTTP/2 connection without open streams.
     fn cut_for_stop(&self) {}
 
     /// Returns true for an HTTP/2 stream, which belongs to a connection and does not count as a

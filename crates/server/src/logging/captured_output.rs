@@ -1,4 +1,4 @@
-//! The conversion of what this process prints to JSON objects, for a log of JSON objects without a
+//! The conversion of this process's output into JSON objects, for a log of JSON objects without a
 //! supervisor. The supervisor converts the output of its workers itself.
 //!
 //! The standard output and the standard error of the process become pipes, whose other ends a

@@ -80,7 +80,7 @@ impl LineWriter {
     /// Queues complete lines, each of which ends in a line feed, for writing. Never blocks on the
     /// output.
     pub fn write(&self, lines: &[u8]) {
-        // Nothing would wake the thread for no lines, so a flush would wait in vain.
+        // An empty batch does not wake the thread, so a flush would wait for it in vain.
         if lines.is_empty() {
             return;
         }

@@ -15,7 +15,7 @@ pub enum LineStyle {
 }
 
 impl LineStyle {
-    /// Returns the length in bytes from which on a line without end is split.
+    /// Returns the length in bytes at which an unfinished line is split.
     fn max_len(&self) -> usize {
         match self {
             LineStyle::Prefixed(_) => MAX_LINE,
@@ -25,7 +25,8 @@ impl LineStyle {
     }
 }
 
-/// A converter that splits a process's output into lines and adds to each who has written it.
+/// A converter that splits a process's output into lines and adds to each line the name of the
+/// process.
 #[derive(Debug)]
 pub struct OutputLines {
     style: LineStyle,

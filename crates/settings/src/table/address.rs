@@ -70,14 +70,15 @@ pub(super) static ROWS: [Setting; 6] = [
         kind: Kind::Flag,
         default: Default::Is("off"),
         places: Places::OPTION,
-        help: "Pass on the identity headers of clients that are no trusted proxies",
+        help: "Pass on the identity headers of clients that are not trusted proxies",
         paragraph: "Shiny takes the user and the groups of a session from the header \
                     `Shiny-Server-Credentials`, and a front end such as Shiny Server proves itself \
                     by `Shiny-Shared-Secret`. The server removes both, however they are spelled, \
                     from the requests of clients that are not in `trusted_proxies`, because any \
-                    client can send them. A server that such a front end starts needs that setting \
-                    or this one. It applies only to servers that `startServer()` or `runServer()` \
-                    starts, as `shiny::runApp()` does, and not to `serve()` or the program.",
+                    client can send them. A server that such a front end starts needs \
+                    `trusted_proxies` or `keep_identity_headers`. The latter applies only to \
+                    servers that `startServer()` or `runServer()` starts, as `shiny::runApp()` \
+                    does, and not to `serve()` or the program.",
         ..ADDRESS
     },
     Setting {

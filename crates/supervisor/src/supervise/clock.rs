@@ -100,7 +100,8 @@ mod tests {
         for (end, length) in [(100, 20), (200, 50)] {
             freezes.add(Duration::from_nanos(length), end);
         }
-        // Two freezes, one of them in part, none.
+        // The freezes since these times: both, both, half of the first and the second, the second,
+        // the end of the second, none.
         for (since, expected) in [(0, 70), (80, 70), (90, 60), (100, 50), (199, 1), (250, 0)] {
             assert_eq!(freezes.after(since), expected, "{since}");
         }

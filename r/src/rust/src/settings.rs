@@ -103,8 +103,8 @@ pub unsafe extern "C" fn rk_read_setting(name: Bytes, values: Bytes) -> Bytes {
     })
 }
 
-/// Returns a line for each of the environment variables `names`, one a line, that looks like one of
-/// a setting and is none. The result is valid until `rk_text_free`.
+/// Returns a line for each of the environment variables `names`, one a line, that begins with
+/// `ROOKERY_` and does not belong to a setting. The result is valid until `rk_text_free`.
 ///
 /// # Safety
 /// - The bytes are readable for the length of the call.

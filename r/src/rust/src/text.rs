@@ -27,16 +27,16 @@ thread_local! {
     static TEXTS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Lends a text to C, and returns its bytes. They are valid until `rk_text_free` is called once
-/// more often than another text is lent.
+/// Lends a text to C, and returns its bytes. They are valid until a call of `rk_text_free` frees
+/// the text. Each call frees the text that was lent last among those not yet freed.
 pub(crate) fn lend(text: Vec<u8>) -> Bytes {
     let bytes = Bytes::of(&text);
     TEXTS.with_borrow_mut(|texts| texts.push(text));
     bytes
 }
 
-/// Frees the last text that a function such as `rk_base64` has returned. C calls this after it has
-/// copied the text.
+/// Frees the text that a function such as `rk_base64` has returned last, among those not yet freed.
+/// C calls this after it has copied the text.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_text_free() {
     TEXTS.with_borrow_mut(|texts| drop(texts.pop()));

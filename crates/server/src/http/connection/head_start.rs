@@ -7,8 +7,8 @@ use std::cell::{Cell, RefCell};
 /// of the target as the access log shows.
 const KEPT_BYTES: usize = 2100;
 
-/// The first bytes of the request head that an I/O thread has read last, until the head was parsed.
-/// All connections share them, because hyper parses a head directly after the read.
+/// The first bytes of the last request head that an I/O thread has read, until hyper has parsed
+/// this head. All connections share them, because hyper parses a head directly after the read.
 #[derive(Debug, Default)]
 pub(crate) struct HeadStart {
     /// The key of the head's connection in the connection table. `None` once the head was parsed.

@@ -22,8 +22,8 @@ impl ProtectedPath {
     }
 
     /// Returns true if a file system could find the file with the URL path `path` under this key.
-    /// `rest` is the part of `path` after the static path that matches it, which counts if it is as
-    /// long as this key.
+    /// `rest` is the part of `path` after the static path that matches it. That static path takes
+    /// precedence, so the result is false, if it has at least as many segments as this key.
     pub(crate) fn may_contain(&self, path: &[u8], rest: &[u8]) -> bool {
         let count = |path| segments(path).count();
         let mut compared = segments(path);

@@ -194,8 +194,8 @@ mod tests {
 
     /// `oom_kill` also counts the processes of the group that the kernel kills because the whole
     /// machine has no memory left. `oom` counts only how often the limit of the group, or of a
-    /// group in it, was the cause. Whoever repairs this in "One way to accept connections" removes
-    /// the attribute.
+    /// group in it, was the cause. Remove the attribute when this defect is repaired (see the issue
+    /// "One way to accept connections").
     #[test]
     #[should_panic(expected = "One way to accept connections: the group had memory left")]
     fn a_kill_for_the_memory_of_the_machine_is_not_attributed_to_the_control_group() {

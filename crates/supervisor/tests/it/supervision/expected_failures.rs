@@ -1,6 +1,6 @@
 //! Tests of defects whose repair belongs to the issue "One way to accept connections", which
 //! rewrites the main loop of the supervisor. Each test fails today, and `should_panic` requires the
-//! message of its last assertion. Whoever repairs a defect removes the attribute.
+//! message of its last assertion. Remove the attribute when the defect is repaired.
 
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
