@@ -18,6 +18,15 @@ export const root = resolve(support, '../../..');
 /** The library under test; empty for Debian's httpuv. */
 export const library = process.env.ROOKERY_LIB ?? resolve(root, '.local/lib');
 
+/** The message in a line of a JSON log, and any other line as it is. */
+function messageOf(line) {
+  try {
+    return JSON.parse(line).message ?? line;
+  } catch {
+    return line;
+  }
+}
+
 /** Long enough for a machine that is busy with something else; nothing waits this long when all is well. */
 export const patience = 60_000;
 
@@ -102,7 +111,7 @@ export class Server {
   }
 
   #add(line) {
-    this.#lines.push(line);
+    this.#lines.push(messageOf(line));
     for (const waiter of this.#waiting) waiter.look();
   }
 
