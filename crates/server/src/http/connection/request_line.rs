@@ -21,11 +21,8 @@ pub(crate) struct EncodedHead {
 /// Encodes the rejected characters in the query of the first request line of `bytes`, which begin
 /// with a request head. Returns `None` if there is nothing to encode, or if the line is incomplete.
 pub(crate) fn encode_query(bytes: &[u8]) -> Option<EncodedHead> {
-    let (start, end) = query_range(bytes)?;
+    let (start, end) = rejected_query(bytes)?;
     let query = &bytes[start..end];
-    if !query.iter().any(|byte| is_rejected(*byte)) {
-        return None;
-    }
     let mut encoded = Vec::with_capacity(bytes.len() + 16);
     encoded.extend_from_slice(&bytes[..start]);
     percent_encode(query, &mut encoded);
@@ -35,8 +32,13 @@ pub(crate) fn encode_query(bytes: &[u8]) -> Option<EncodedHead> {
 
 /// Returns true if [`encode_query`] would change `bytes` if they began with a request head.
 pub(crate) fn may_need_encoding(bytes: &[u8]) -> bool {
+    rejected_query(bytes).is_some()
+}
+
+/// Returns where the query of the first line begins and ends if it has a rejected character.
+fn rejected_query(bytes: &[u8]) -> Option<(usize, usize)> {
     query_range(bytes)
-        .is_some_and(|(start, end)| bytes[start..end].iter().any(|byte| is_rejected(*byte)))
+        .filter(|(start, end)| bytes[*start..*end].iter().any(|byte| is_rejected(*byte)))
 }
 
 /// Returns the query as the client sent it, without its fragment, if `parsed` is its encoded form.
