@@ -34,8 +34,17 @@ class Crate:
     checksum: str
 
     @property
+    def is_changed_copy(self) -> bool:
+        """Whether this is a copy of a third-party crate with changes of ours, which has no checksum."""
+        return is_changed_copy(self.folder)
+
+    @property
     def is_own(self) -> bool:
-        return not self.checksum
+        return not self.checksum and not self.is_changed_copy
+
+
+def is_changed_copy(folder: Path) -> bool:
+    return folder.parent.name == "third-party"
 
 
 def metadata(tree: Path, *options: str) -> dict:

@@ -28,6 +28,8 @@ def component(crate: licences.Crate) -> dict:
         entry["author"] = ", ".join(crate.authors)
     if crate.checksum:
         entry["hashes"] = [{"alg": "SHA-256", "content": crate.checksum}]
+    if crate.is_changed_copy:
+        entry["pedigree"] = {"notes": "A changed copy. third-party/README.md in the source of this release describes the change."}
     if crate.repository:
         entry["externalReferences"] = [{"type": "vcs", "url": crate.repository}]
     return entry

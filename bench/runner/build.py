@@ -23,9 +23,9 @@ PATCHES = BENCH / "micro" / "ablation" / "patches"
 STATIC_FILES = {"10k.txt": 10 * 1024, "1m.bin": 1_000_000, "10m.bin": 10 * 1024 * 1024}
 ONE_GIB = 1 << 30
 # The sources of the ablation's program.
-ABLATION = ("Cargo.toml", "crates", "bench/Cargo.toml", "bench/Cargo.lock", "bench/micro", "bench/contenders/hyper")
+ABLATION = ("Cargo.toml", "crates", "third-party", "bench/Cargo.toml", "bench/Cargo.lock", "bench/micro", "bench/contenders/hyper")
 # The paths whose changes mark a commit as changed.
-MEASURED = ("Cargo.toml", "Cargo.lock", "bench", "compat", "crates", "r")
+MEASURED = ("Cargo.toml", "Cargo.lock", "bench", "compat", "crates", "r", "third-party")
 
 
 def _run(line: list[str | Path], cwd: Path, **variables: str) -> None:

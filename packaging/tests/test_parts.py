@@ -154,7 +154,7 @@ class Licences(unittest.TestCase):
         without = [line for line in text.splitlines() if line.startswith("These crates contain no text")]
         self.assertEqual(without, [])
         # The last one is of mimalloc, whose licence is beside its C code.
-        for name in ("ring 0.17", "uPlot", "Copyright (c) 2022 Leon Sorokin", "hyper 1", "Daan Leijen"):
+        for name in ("ring 0.17", "uPlot", "Copyright (c) 2022 Leon Sorokin", "hyper 1", "Daan Leijen", "http 1.5"):
             self.assertTrue(name in text, f"there is no {name}")
 
 

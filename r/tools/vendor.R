@@ -1,11 +1,12 @@
 # Makes a copy of this package independent of the repository. `R CMD build r` copies the package and
-# follows its links to the repository: src/rust/crates, src/rust/workspace.toml and
-# src/rust/workspace.lock. configure (or cleanup, if no vignette must be built) runs this script in
+# follows its links to the repository: src/rust/crates, src/rust/third-party, src/rust/workspace.toml
+# and src/rust/workspace.lock. configure (or cleanup, if no vignette must be built) runs this script in
 # the copy. The resulting tarball installs without a network.
 #
 #   Rscript tools/vendor.R      in the copy's top folder
 #
 #  - src/rust/Cargo.toml becomes the workspace of the repository, with this crate as its root.
+#  - src/rust/third-party contains the crates that the repository has changed copies of.
 #  - src/rust/vendor.tar.xz contains the sources of all other crates; configure unpacks it.
 #  - inst/compat-src, the source of rookery's httpuv, is removed unless ROOKERY_COMPAT=yes, because
 #    repositories do not accept a package of that name within another one.
@@ -159,7 +160,7 @@ field <- function(lines, name) {
   found <- grep(paste0("^", name, " *= *\""), lines, value = TRUE)
   sub("\".*$", "", sub("^[^\"]*\"", "", found[[1]]))
 }
-crates <- list.dirs(vendor, recursive = FALSE)
+crates <- list.dirs(c(vendor, file.path(rust, "third-party")), recursive = FALSE)
 entries <- vapply(crates, function(crate) {
   lines <- readLines(file.path(crate, "Cargo.toml"), warn = FALSE)
   paste(field(lines, "name"), field(lines, "version"))

@@ -1,4 +1,3 @@
 //! The fuzz targets of what arrives on an HTTP connection.
 
 pub mod http2_frames;
-pub mod request_line;

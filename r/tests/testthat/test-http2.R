@@ -53,6 +53,15 @@ expect_same <- function(app, ..., what = seen, tls_only = FALSE) {
   answers[["h2"]]
 }
 
+test_that("a query reaches the app as it was sent", {
+  app <- function(req) list(status = 200L, headers = list(), body = req$QUERY_STRING)
+  for (query in c("?q=\"a\"<b>{c}|d", "?x=%22\"%zz<>^`\\'[]")) {
+    answer <- expect_same(app, path = paste0("/", query))
+    expect_identical(answer$status, 200L)
+    expect_identical(rawToChar(answer$body), query)
+  }
+})
+
 test_that("the request is the same", {
   shown <- NULL
   app <- function(req) {

@@ -118,8 +118,6 @@ pub(crate) struct HttpConnection {
     /// The state that all streams of this HTTP/2 connection share. Unset for HTTP/1.1.
     http2_state: OnceCell<Rc<Http2State>>,
     is_http2_stream: bool,
-    /// The query of the last request head whose query was encoded for hyper, as the client sent it.
-    pub(crate) sent_query: RefCell<Option<Box<[u8]>>>,
     /// True if a part of a response chunk has not been passed to h2 yet. The response is then
     /// incomplete even if h2 has written all bytes that it got.
     pub(crate) has_partial_chunk: Cell<bool>,
@@ -214,7 +212,6 @@ impl HttpConnection {
             reset_mode: Cell::new(ResetMode::None),
             http2_state: OnceCell::new(),
             is_http2_stream: false,
-            sent_query: RefCell::new(None),
             has_partial_chunk: Cell::new(false),
         }
     }

@@ -11,60 +11,31 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use tokio::io::ReadBuf;
 
 use crate::http::connection::http_connection::HttpConnection;
-use crate::http::connection::request_line::{EncodedHead, encode_query, may_need_encoding};
 
 /// The adapter through which hyper reads from and writes to a connection's transport.
 #[derive(Debug)]
 pub(crate) struct HyperIo {
     connection: Rc<HttpConnection>,
-    /// The bytes that hyper reads before further bytes of the transport: those that a previous
-    /// hyper instance read from the connection but did not parse, or an encoded head.
+    /// The bytes that a previous hyper instance read from the connection but did not parse. The
+    /// current instance reads them first.
     replay: Bytes,
     /// The number of bytes of `replay` that the current hyper instance has read.
     replayed: usize,
-    /// True if the current hyper instance has read nothing yet. The next byte then begins a request
-    /// head.
-    is_fresh: bool,
 }
 
 impl HyperIo {
     pub(crate) fn new(connection: &Rc<HttpConnection>, replay: Bytes) -> HyperIo {
-        HyperIo { connection: Rc::clone(connection), replay, replayed: 0, is_fresh: true }
+        HyperIo { connection: Rc::clone(connection), replay, replayed: 0 }
     }
 
     /// Returns all bytes that were received from the client but not parsed by hyper. `read`
     /// contains the unparsed bytes from hyper's own buffer.
     pub(crate) fn unparsed(self, read: Bytes) -> Bytes {
-        let rest = self.replay.slice(self.replayed..);
-        if rest.is_empty() {
-            read
-        } else if read.is_empty() {
-            rest
-        } else {
-            // hyper may have been dropped before it read all bytes after the request.
-            [read, rest].concat().into()
+        if self.replay.is_empty() {
+            return read;
         }
-    }
-
-    /// Passes bytes of `replay` to hyper.
-    fn give_replay(&mut self, mut buffer: ReadBufCursor<'_>) {
-        let rest = &self.replay[self.replayed..];
-        let take = rest.len().min(buffer.remaining());
-        buffer.put_slice(&rest[..take]);
-        self.replayed += take;
-        if self.replayed == self.replay.len() {
-            (self.replay, self.replayed) = (Bytes::new(), 0);
-        }
-    }
-
-    /// Encodes the query at the beginning of `head`, the first bytes that hyper reads. Returns
-    /// false if hyper can read them as they are.
-    fn encode_head(&mut self, head: &[u8]) -> bool {
-        self.is_fresh = false;
-        let Some(EncodedHead { bytes, query }) = encode_query(head) else { return false };
-        (self.replay, self.replayed) = (bytes.into(), 0);
-        self.connection.sent_query.replace(Some(query));
-        true
+        // hyper may have been dropped before it read all bytes after the request.
+        self.replay.slice(self.replayed - read.len()..)
     }
 }
 
@@ -87,12 +58,16 @@ impl Read for HyperIo {
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         if !self.replay.is_empty() {
-            if self.is_fresh {
-                let head = self.replay.clone();
-                self.connection.keep_head_start(&head);
-                self.encode_head(&head);
+            if self.replayed == 0 {
+                self.connection.keep_head_start(&self.replay);
             }
-            self.give_replay(buffer);
+            let rest = &self.replay[self.replayed..];
+            let take = rest.len().min(buffer.remaining());
+            buffer.put_slice(&rest[..take]);
+            self.replayed += take;
+            if self.replayed == self.replay.len() {
+                self.replay = Bytes::new();
+            }
             return Poll::Ready(Ok(()));
         }
         // hyper reads a head into one buffer, and `buffer` is its unfilled part.
@@ -109,25 +84,12 @@ impl Read for HyperIo {
         if n > 0 {
             self.connection.keep_head_start(unfilled.filled());
         }
-        let is_idle = self.connection.is_between_requests();
-        if n > 0 && is_idle && !self.is_fresh && may_need_encoding(unfilled.filled()) {
-            // hyper may have read a part of the head before. It is dropped, and another instance
-            // reads the head from the beginning.
-            (self.replay, self.replayed) = (Bytes::copy_from_slice(unfilled.filled()), 0);
-            self.connection.restart_hyper();
-            return Poll::Pending;
-        }
-        let is_encoded = n > 0 && self.is_fresh && self.encode_head(unfilled.filled());
-        if n > 0 && is_idle && is_blank(unfilled.filled()) {
+        if n > 0 && self.connection.is_between_requests() && is_blank(unfilled.filled()) {
             self.connection.on_blank_lines(n);
         } else {
             self.connection.on_read(&read);
         }
         ready!(read)?;
-        if is_encoded {
-            self.give_replay(buffer);
-            return Poll::Ready(Ok(()));
-        }
         // SAFETY: the read has initialised `n` bytes of the unfilled part.
         unsafe { buffer.advance(n) };
         Poll::Ready(Ok(()))

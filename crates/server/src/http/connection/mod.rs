@@ -8,4 +8,3 @@ pub(crate) mod http1_driver;
 pub(crate) mod http_connection;
 pub(crate) mod hyper_io;
 pub(crate) mod lingering_close;
-pub(crate) mod request_line;

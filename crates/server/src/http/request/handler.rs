@@ -9,7 +9,6 @@ use rookery_exchange::{Event, Exchange};
 
 use crate::application::dispatch::{AppDecision, is_accepted, is_streamed};
 use crate::http::connection::http_connection::HttpConnection;
-use crate::http::connection::request_line;
 use crate::http::request::body_collector;
 use crate::http::request::head;
 use crate::http::request::pending_response::{
@@ -65,7 +64,6 @@ async fn handle_request<B: RequestBody>(
 ) -> Result<Response<ResponseBody>, ClientDisconnected> {
     let (mut head, body) = request.into_parts();
     let has_body = !body.is_end_stream();
-    let sent_query = context.connection.sent_query.take();
     if let Err(rejection) = check_request(&mut context, &mut head, has_body) {
         context.set_unread_body(has_body);
         return Ok(builder::reject(context, head.headers, rejection));
@@ -104,7 +102,7 @@ async fn handle_request<B: RequestBody>(
         context.set_unread_body(has_body);
         return Ok(builder::reject(context, head.headers, Rejection::BodyTooLarge));
     }
-    let mut exchange = begin_exchange(&context, &head, sent_query, is_upgrade);
+    let mut exchange = begin_exchange(&context, &head, is_upgrade);
     let mut headers = head.headers;
     // A head that fits into hyper's first buffer is not charged: memory that its exchange kept from
     // earlier use belongs to the pool.
@@ -227,19 +225,13 @@ fn accept_websocket(context: &mut RequestContext, mut exchange: Box<Exchange>) {
 
 /// Creates the exchange (the shared object of a request and its response), and fills in the request
 /// head and the information about the client.
-fn begin_exchange(
-    context: &RequestContext,
-    head: &Parts,
-    sent_query: Option<Box<[u8]>>,
-    is_upgrade: bool,
-) -> Box<Exchange> {
+fn begin_exchange(context: &RequestContext, head: &Parts, is_upgrade: bool) -> Box<Exchange> {
     let connection = &context.connection;
     let mut exchange =
         context.shared().dispatch.begin(context.id, connection.listener, connection.key.get());
-    let sent_query = sent_query.and_then(|sent| request_line::sent_query(&sent, head.uri.query()));
     let keeps_identity = connection.is_proxy() || connection.config.keeps_identity_headers;
     let ends = ConnectionAddresses { remote: context.client(), ..connection.ends.get() };
-    head::fill(&mut exchange, head, sent_query.as_deref(), ends, is_upgrade, keeps_identity);
+    head::fill(&mut exchange, head, ends, is_upgrade, keeps_identity);
     context.apply_trace(&mut exchange, head);
     exchange.set_logged(context.is_logged() || connection.config.sends_timing);
     if connection.has_tls() || !connection.config.proxies.is_empty() {

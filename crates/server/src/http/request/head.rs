@@ -233,13 +233,11 @@ pub(crate) fn has_token(list: &[u8], token: &[u8]) -> bool {
     list.split(|byte| *byte == b',').any(|item| item.trim_ascii().eq_ignore_ascii_case(token))
 }
 
-/// Copies the head of a request into its exchange, which the application reads. `sent_query` is the
-/// query as the client sent it, if it differs from that in `head`. Leaves out the client's identity
-/// headers unless `keeps_identity` is true.
+/// Copies the head of a request into its exchange, which the application reads. Leaves out the
+/// client's identity headers unless `keeps_identity` is true.
 pub(crate) fn fill(
     exchange: &mut Exchange,
     head: &Parts,
-    sent_query: Option<&[u8]>,
     ends: ConnectionAddresses,
     is_upgrade: bool,
     keeps_identity: bool,
@@ -252,13 +250,7 @@ pub(crate) fn fill(
     let absolute = head.uri.scheme().map(|_| head.uri.to_string());
     let origin_form = || head.uri.path_and_query().map_or("/", |target| target.as_str());
     let target = absolute.as_deref().unwrap_or_else(origin_form);
-    if let Some(query) = sent_query {
-        let path = target.split('?').next().unwrap_or_default();
-        let target = [path.as_bytes(), b"?", query].concat();
-        exchange.set_request_line(method, &target, version);
-    } else {
-        exchange.set_request_line(method, target.as_bytes(), version);
-    }
+    exchange.set_request_line(method, target.as_bytes(), version);
     for (name, value) in &head.headers {
         let name = name.as_str().as_bytes();
         if !is_removed(name, keeps_identity) {

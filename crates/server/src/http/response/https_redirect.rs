@@ -87,12 +87,13 @@ fn location(
         url.push('/');
     }
     for byte in target.trim_start_matches('*').bytes() {
-        // All bytes outside ASCII must be percent-encoded (RFC 3986, 2.1).
-        if byte.is_ascii() {
-            url.push(char::from(byte));
-        } else {
+        // RFC 3986 (2.1) requires percent-encoding. Other characters that should be encoded are
+        // passed on as browsers send them.
+        if !byte.is_ascii() || matches!(byte, b'"' | b'<' | b'>') {
             // Writing to a `String` cannot fail.
             let _ = write!(url, "%{byte:02X}");
+        } else {
+            url.push(char::from(byte));
         }
     }
     HeaderValue::try_from(url).map_err(|_| Rejection::Target)

@@ -216,6 +216,26 @@ fn names_without_end() {
 }
 
 #[test]
+fn only_a_query_may_contain_characters_that_should_be_encoded() {
+    const RESET: Heard = Heard::Reset(code::PROTOCOL_ERROR);
+    let app = app(Limits::default(), show);
+    let mut peer = Peer::new(&app);
+    let mut stream = 1;
+    for char in (0..=0x7F).map(char::from).filter(|char| !"#?".contains(*char)) {
+        let (path, query) = (format!("/a{char}b"), format!("/a?\"{char}b"));
+        for (target, is_refused) in [
+            (&path, char <= ' ' || "<>`\x7F".contains(char)),
+            (&query, char <= ' ' || char == '\x7F'),
+        ] {
+            peer.ask(stream, &but(":path", target));
+            let expected = if is_refused { RESET } else { Heard::Status(200) };
+            assert_eq!(peer.outcome(stream), expected, "{target:?}");
+            stream += 2;
+        }
+    }
+}
+
+#[test]
 fn what_a_target_says_of_a_fragment_is_dropped_as_over_http_1() {
     let app = app(Limits::default(), show);
     let mut peer = Peer::new(&app);

@@ -52,6 +52,7 @@ fn a_request_is_sent_on_with_path_and_query() {
         ("/", "a.wild.test", format!("https://a.wild.test:{port}/")),
         ("/", "127.0.0.1:8080", format!("https://127.0.0.1:{port}/")),
         ("/\u{e4}", "localhost", format!("https://localhost:{port}/%C3%A4")),
+        ("/?\"<{a}>", "localhost", format!("https://localhost:{port}/?%22%3C{{a}}%3E")),
     ] {
         let reply = ask(&listener, &get(target, host));
         assert_eq!(

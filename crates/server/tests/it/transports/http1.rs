@@ -8,6 +8,7 @@ use std::time::Duration;
 use rookery_exchange::StreamEnd;
 use rookery_server::{Config, Limits, ListenerConfig};
 
+use super::requests::target_and_body;
 use super::streams::{Script, streaming};
 use crate::support::transport::Transport;
 use crate::support::{App, Client, TEST_TIMEOUT, hello, masked_frame, wait_until};
@@ -16,6 +17,7 @@ super::matrix! {
     plain: Http1, https12: Https12, https13: Https13;
     {
         pipelined_requests_are_answered_and_a_close_is_clean,
+        a_query_may_arrive_in_any_parts,
         a_request_followed_by_a_fin_is_answered,
         a_client_that_expects_100_sends_its_body_after_it,
         a_stream_that_fails_over_http_1_0_has_no_clean_end,
@@ -37,6 +39,54 @@ fn pipelined_requests_are_answered_and_a_close_is_clean(on: Transport) {
     }
     assert_eq!(client.read_to_end(), (Vec::new(), true));
     assert_eq!(app.requests(), 2);
+}
+
+/// A server that recognises the head of a request by its bytes could mistake a body or a header
+/// value for one.
+fn a_query_may_arrive_in_any_parts(on: Transport) {
+    const TARGET: &str = "/?q=\"a\"<b>{c}|d";
+    let app = on.app(Limits::default(), target_and_body);
+    let body = format!("GET {TARGET} HTTP/1.1\r\n\r\n");
+    let get = format!("GET {TARGET} HTTP/1.1\r\nHost: a\r\nX-A: {TARGET} HTTP/1.1\r\n\r\n");
+    let absolute = format!("GET http://a{TARGET} HTTP/1.1\r\nHost: a\r\n\r\n");
+    let length = body.len();
+    let post =
+        format!("POST {TARGET} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{body}");
+    // Without a query, so that a body or header value could be mistaken for a head.
+    let plain = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{body}");
+    let all = format!("{get}{post}\r\n{absolute}{plain}{get}");
+    let expected = [
+        format!("{TARGET} "),
+        format!("{TARGET} {body}"),
+        format!("http://a{TARGET} "),
+        format!("/ {body}"),
+        format!("{TARGET} "),
+    ];
+    let mut client = on.client(&app);
+    let mut check = |parts: &[&str]| {
+        for part in parts {
+            client.send(part);
+            client.wait_until_server_has_read();
+        }
+        for expected in &expected {
+            let reply = client.response().expect("an answer");
+            assert_eq!((reply.status, &reply.text()), (200, expected), "{parts:?}");
+        }
+    };
+    check(&[&all]);
+    // Each byte of the last request line, the first part of which is pipelined.
+    let last = all.len() - get.len();
+    for at in last..=last + "GET ".len() + TARGET.len() {
+        check(&[&all[..at], &all[at..]]);
+    }
+    // At the boundaries of heads and bodies.
+    for end in ["\r\n\r\n", "X-A: "] {
+        for (at, _) in all.match_indices(end) {
+            check(&[&all[..at + end.len()], &all[at + end.len()..]]);
+        }
+    }
+    let by_line: Vec<_> = all.split_inclusive('\n').collect();
+    check(&by_line);
 }
 
 fn a_request_followed_by_a_fin_is_answered(on: Transport) {

@@ -14,6 +14,7 @@ super::matrix! {
     http1: Http1, https12: Https12, https13: Https13, http2: Http2;
     {
         requests_follow_each_other_on_a_connection,
+        a_query_reaches_the_application_and_the_log_as_it_was_sent,
         a_body_of_any_size_comes_back,
         a_body_past_the_limit_gets_413,
         a_client_that_leaves_is_noticed_while_the_application_works,
@@ -39,6 +40,36 @@ fn requests_follow_each_other_on_a_connection(on: Transport) {
         assert!(on != Transport::Http2 || reply.header("connection").is_none());
     }
     assert_eq!((app.requests(), app.listener().connections()), (3, 1));
+}
+
+/// Responds with the request target that the application sees, and with the request body.
+pub(super) fn target_and_body(exchange: &mut Exchange) {
+    let mut seen = [exchange.path(), exchange.query(), b" "].concat();
+    seen.extend(exchange.body().segments().flatten());
+    exchange.begin_response(200);
+    exchange.set_response_body(&seen);
+}
+
+fn a_query_reaches_the_application_and_the_log_as_it_was_sent(on: Transport) {
+    let app = on.app(Limits::default(), target_and_body);
+    let log = Arc::new(AccessLog::read());
+    app.server.set_access_log(Some(Arc::clone(&log)));
+    let mut client = on.connect(&app);
+    // Every printable character, each alone and all together. A `#` would begin a fragment, and the
+    // log shows an empty query as none.
+    let all: String = ('!'..='~').filter(|char| *char != '#').collect();
+    let each = all.chars().map(String::from).chain([all.clone(), "%22\"%zz<\u{e9}".to_owned()]);
+    for query in each {
+        let reply = client.get(&format!("/a?{query}"));
+        assert_eq!(reply.status, 200, "{query}");
+        assert_eq!(String::from_utf8(reply.body).unwrap(), format!("/a?{query} "));
+        let mut line = None;
+        wait_until("a line of the log", || {
+            line = log.take();
+            line.is_some()
+        });
+        assert_eq!(String::from_utf8(line.unwrap().query).unwrap(), format!("?{query}"));
+    }
 }
 
 /// Responds with the body, and with its length and storage.

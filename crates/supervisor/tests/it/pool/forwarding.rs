@@ -32,6 +32,24 @@ fn forwards_the_response_of_a_worker_unchanged() {
 }
 
 #[test]
+fn the_worker_gets_a_query_as_it_was_sent() {
+    const TARGET: &str = "/target?q=\"a\"<b>{c}|d";
+    let front = Frontend::new(2);
+    let get = format!("GET {TARGET} HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut client = front.connect();
+    for at in 0..get.len() {
+        // The first request is pipelined with a part of the second one.
+        client.send(format!("{get}{}", &get[..at]));
+        client.wait_until_server_has_read();
+        client.send(&get[at..]);
+        for _ in 0..2 {
+            let reply = client.response().unwrap();
+            assert_eq!((reply.status, &*reply.text()), (200, TARGET), "{at}");
+        }
+    }
+}
+
+#[test]
 fn the_worker_learns_of_the_clients_connection() {
     let front = Frontend::new(1);
     let mut client = front.connect();

@@ -366,6 +366,7 @@ fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange) {
     let mut status = 200;
     let body = match kind {
         "slot" => slot.to_string().into_bytes(),
+        "target" => [exchange.path(), exchange.query()].concat(),
         "echo" => {
             let mut body = vec![0; exchange.body().len() as usize];
             let mut at = 0;

@@ -160,12 +160,6 @@ impl HttpConnection {
         self.is_parked.get() && self.activity.phase() == Phase::Idle
     }
 
-    /// Replaces hyper by another instance, which begins with the bytes that hyper has not parsed.
-    /// The connection must be idle.
-    pub(crate) fn restart_hyper(&self) {
-        self.is_parked.set(true);
-    }
-
     /// Marks the connection as active again after its buffers were freed, and releases the memory
     /// charge for these buffers.
     pub(crate) fn unpark(&self) {
