@@ -43,6 +43,8 @@ mod websocket;
 pub use application::application::{Application, MakeApplication};
 pub use config::{Config, LimitKind, Limits, NamedLimit, Shares};
 #[doc(hidden)]
+pub use http::connection::head_start::rejected_head_for_fuzzer;
+#[doc(hidden)]
 pub use http::connection::request_line::encode_query_for_fuzzer;
 #[doc(hidden)]
 pub use http::http2::frames_for_fuzzer;

@@ -1,4 +1,5 @@
 //! The fuzz targets of what arrives on an HTTP connection.
 
 pub mod http2_frames;
+pub mod rejected_head;
 pub mod request_line;
