@@ -325,6 +325,37 @@ fn a_client_that_goes_away_is_logged_as_such() {
 }
 
 #[test]
+fn a_request_that_the_end_of_the_server_cuts_off_is_not_blamed_on_the_client() {
+    let log = Arc::new(AccessLog::read());
+    let fixture = Fixture::new(&log);
+    let mut stream = fixture.connect();
+    stream.write_all(b"GET /gone HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    drop(fixture);
+    let _ = stream.read_to_end(&mut Vec::new());
+    let record = &records(&log, 1)[0];
+    assert_eq!((text(&record.path), record.status, record.bytes), ("/gone", 502, 0));
+    assert_eq!(record.aborted, Some(StreamEnd::Stop));
+}
+
+#[test]
+fn a_request_whose_body_arrives_too_slowly_is_logged_once() {
+    let log = Arc::new(AccessLog::read());
+    let fixture = Fixture::new(&log);
+    let mut stream = fixture.connect();
+    stream.write_all(b"POST /p HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nabc").unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    fixture.server.advance_clock(Duration::from_secs(600));
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    let record = &records(&log, 1)[0];
+    let logged = (text(&record.method), text(&record.path), record.status, record.bytes);
+    assert_eq!(logged, ("POST", "/p", 408, body.len() as u64));
+    assert_eq!((record.aborted, log.take()), (None, None));
+}
+
+#[test]
 fn a_client_that_leaves_within_a_reply_is_logged_as_such() {
     let log = Arc::new(AccessLog::read());
     let fixture = Fixture::new(&log);

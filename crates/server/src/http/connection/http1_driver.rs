@@ -17,7 +17,9 @@ use crate::http::connection::handshake::{looks_like_tls, perform_handshake};
 use crate::http::connection::head_start::rejected_head;
 use crate::http::connection::http_connection::{CloseState, HttpConnection};
 use crate::http::connection::hyper_io::{HyperIo, without_blank_lines};
-use crate::http::connection::lingering_close::{close, close_tls_client, log_rejection, reject};
+use crate::http::connection::lingering_close::{
+    close, close_tls_client, log_rejection, reject, reject_begun,
+};
 use crate::http::http_state::HttpState;
 use crate::http::http2::driver::serve as serve_http2;
 use crate::http::listener_config::ListenerConfig;
@@ -155,12 +157,16 @@ async fn serve(guard: ConnectionGuard, slot: Slot) {
             HyperOutcome::Closing(CloseState::HeadTimeout) => {
                 reject(connection, Rejection::HeadTimeout, &read);
             }
-            // The bytes that hyper has not parsed may be those of a body.
+            HyperOutcome::Closing(CloseState::Overload)
+                if connection.activity.phase() == Phase::Head =>
+            {
+                reject(connection, Rejection::Overload, &read);
+            }
             HyperOutcome::Closing(CloseState::Overload) => {
-                reject(connection, Rejection::Overload, &[]);
+                reject_begun(connection, Rejection::Overload);
             }
             HyperOutcome::Closing(CloseState::BodyTimeout) => {
-                reject(connection, Rejection::BodyTimeout, &[]);
+                reject_begun(connection, Rejection::BodyTimeout);
             }
             HyperOutcome::Failed(error)
                 if error.is_parse_too_large() && connection.is_head_refused.get() =>

@@ -30,6 +30,18 @@ pub(crate) fn reject_with_text(
     head: &[u8],
 ) {
     log_rejection(connection, rejection, text.len(), head);
+    write_rejection(connection, rejection, text);
+}
+
+/// Writes an error response to a request whose head has been read, and whose record in the access
+/// log has ended.
+pub(crate) fn reject_begun(connection: &HttpConnection, rejection: Rejection) {
+    connection.shared.report(rejection);
+    write_rejection(connection, rejection, rejection.text());
+}
+
+/// Writes an error response, as far as it fits into the socket buffer.
+fn write_rejection(connection: &HttpConnection, rejection: Rejection, text: &str) {
     let hsts = connection.hsts().and_then(|value| value.to_str().ok());
     let hsts =
         hsts.map(|value| format!("Strict-Transport-Security: {value}\r\n")).unwrap_or_default();

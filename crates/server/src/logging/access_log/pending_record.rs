@@ -268,6 +268,19 @@ impl PendingRecord {
         }
     }
 
+    /// Records that the server has ended the request without a response of the application. Does
+    /// nothing if there is a response. `reason` is set if no response is sent at all.
+    pub(crate) fn end_without_response(
+        &mut self,
+        status: u16,
+        bytes: usize,
+        reason: Option<StreamEnd>,
+    ) {
+        if let Some(fields) = self.fields.as_mut().filter(|fields| fields.status == 0) {
+            (fields.status, fields.bytes, fields.aborted) = (status, bytes as u64, reason);
+        }
+    }
+
     /// Completes the access-log record of a request and adds it to the log. Does nothing if no
     /// record has been begun.
     pub(crate) fn end(&mut self) {
