@@ -53,9 +53,9 @@ impl HeadStart {
     }
 }
 
-/// Returns the first bytes of a head that hyper has rejected with the error text `error`, or none if
-/// hyper has dropped the head and no copy of it was kept. `unparsed` has the bytes that hyper has
-/// not dropped, and `kept` those of the [`HeadStart`].
+/// Returns the first bytes of a head that hyper has rejected with the error text `error`. Returns
+/// none if hyper has dropped the head and no copy of it was kept. `unparsed` has the bytes that
+/// hyper has not dropped, and `kept` those of the [`HeadStart`].
 pub(crate) fn rejected_head<'a>(error: &str, unparsed: &'a [u8], kept: &'a [u8]) -> &'a [u8] {
     let is_dropped = if error.contains("URI") {
         // hyper says the same of a target with an invalid byte, whose head it does not drop.
