@@ -262,7 +262,7 @@ setting_table <- rbind.data.frame(
     default = "none", is_literal = FALSE,
     wanted = "a time such as 500ms, 30s, 5m or 2h (without a unit: seconds), at least 1 ms",
     help = "Replace a worker that is busy with one task for this long",
-    paragraph = "This detects a worker (an R process) that hangs, whether it processes a request or another task. The worker is killed. With `interrupt_requests`, R is interrupted first, and the worker is killed only if it stays busy. The clients of a killed worker get status 504, or lose their connections if the worker accepts connections itself. There is no limit by default. To limit only the time of requests, use `request_timeout` instead."
+    paragraph = "This detects a worker (an R process) that hangs, whether it processes a request or another task. The worker is killed. With `interrupt_requests`, R is interrupted first, and the worker is killed only if it stays busy. The clients whose requests R has begun get status 504. There is no limit by default. To limit only the time of requests, use `request_timeout` instead."
   ),
   list(
     name = "slow_log", former = "", argument = "workers_config(slow_log)", is_option = FALSE, is_limit = FALSE, stability = "experimental",

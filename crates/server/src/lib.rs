@@ -43,6 +43,8 @@ mod websocket;
 pub use application::application::{Application, MakeApplication};
 pub use config::{Config, LimitKind, Limits, NamedLimit, Shares};
 #[doc(hidden)]
+pub use http::connection::head_start::rejected_head_for_fuzzer;
+#[doc(hidden)]
 pub use http::http2::frames_for_fuzzer;
 pub use http::listener_config::{ListenerConfig, Notice, Redirect};
 #[doc(hidden)]

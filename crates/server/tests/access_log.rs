@@ -5,6 +5,7 @@
 #![cfg_attr(not(unix), allow(unused_imports))] // Tests on Unix systems use them.
 
 mod application;
+mod refused_requests;
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -105,6 +106,23 @@ impl Fixture {
         let _ = stream.read_to_end(&mut answer);
         String::from_utf8_lossy(&answer).into_owned()
     }
+
+    /// Sends bytes in pieces that end `at` these positions, and reads up to the end of the
+    /// connection.
+    fn send_pieces(&self, request: &[u8], at: &[usize]) -> String {
+        let mut stream = self.connect();
+        stream.set_nodelay(true).unwrap();
+        let mut begin = 0;
+        for &end in at {
+            stream.write_all(&request[begin..end]).unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+            begin = end;
+        }
+        let _ = stream.write_all(&request[begin..]);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    }
 }
 
 /// Returns the next `count` records.
@@ -167,33 +185,6 @@ fn what_the_server_refuses_is_logged() {
 }
 
 #[test]
-fn a_refused_target_is_logged_with_its_method() {
-    let log = Arc::new(AccessLog::read());
-    let fixture = Fixture::new(&log);
-    let ordinary = "GET /ordinary HTTP/1.1\r\nHost: h\r\n\r\n";
-    for (before, head, method, path, query) in [
-        ("", "GET /a<b HTTP/1.1\r\nHost: h\r\n\r\n", "GET", "/a<b", ""),
-        ("", "POST /a b?c=d HTTP/1.1\r\nHost: h\r\n\r\n", "POST", "/a b", "?c=d"),
-        ("", "GET /a\u{1}b HTTP/1.1\r\nHost: h\r\n\r\n", "GET", "/a\u{1}b", ""),
-        ("", "GET http://[a/b HTTP/1.1\r\nHost: h\r\n\r\n", "GET", "http://[a/b", ""),
-        ("", "GET /a HTTP/9.9\r\nHost: h\r\n\r\n", "GET", "/a", ""),
-        ("", "GET /?token=secret&\u{1} HTTP/1.1\r\n\r\n", "GET", "/", "?token=<...>&\u{1}"),
-        // Bytes behind a head are never taken for the head.
-        ("", "GET /a<b HTTP/1.1\r\nHost: h\r\n\r\nGET /c HTTP/1.1\r\n", "GET", "/a<b", ""),
-        (ordinary, "GET /a b HTTP/1.1\r\nHost: h\r\n\r\n", "GET", "/a b", ""),
-        (ordinary, "GET /a<b HTTP/1.1\r\n\r\nGET /c HTTP/1.1\r\n\r\n", "", "", ""),
-    ] {
-        let answer = fixture.send(&format!("{before}{head}"));
-        assert!(answer.contains("HTTP/1.1 400 "), "{head:?}: {answer}");
-        let records = records(&log, 1 + usize::from(!before.is_empty()));
-        let record = records.last().unwrap();
-        let logged = (text(&record.method), text(&record.path), text(&record.query));
-        assert_eq!(logged, (method, path, query), "{head:?}");
-        assert_eq!(record.status, 400);
-    }
-}
-
-#[test]
 fn a_client_that_goes_away_is_logged_as_such() {
     let log = Arc::new(AccessLog::read());
     let fixture = Fixture::new(&log);
@@ -206,6 +197,37 @@ fn a_client_that_goes_away_is_logged_as_such() {
     let records = records(&log, 1);
     assert_eq!((text(&records[0].path), records[0].status, records[0].bytes), ("/gone", 499, 0));
     assert_eq!(records[0].aborted, Some(StreamEnd::Client));
+}
+
+#[test]
+fn a_request_that_the_end_of_the_server_cuts_off_is_not_blamed_on_the_client() {
+    let log = Arc::new(AccessLog::read());
+    let fixture = Fixture::new(&log);
+    let mut stream = fixture.connect();
+    stream.write_all(b"GET /gone HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    drop(fixture);
+    let _ = stream.read_to_end(&mut Vec::new());
+    let record = &records(&log, 1)[0];
+    assert_eq!((text(&record.path), record.status, record.bytes), ("/gone", 502, 0));
+    assert_eq!(record.aborted, Some(StreamEnd::Stop));
+}
+
+#[test]
+fn a_request_whose_body_arrives_too_slowly_is_logged_once() {
+    let log = Arc::new(AccessLog::read());
+    let fixture = Fixture::new(&log);
+    let mut stream = fixture.connect();
+    stream.write_all(b"POST /p HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nabc").unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    fixture.server.advance_clock(Duration::from_secs(600));
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    let record = &records(&log, 1)[0];
+    let logged = (text(&record.method), text(&record.path), record.status, record.bytes);
+    assert_eq!(logged, ("POST", "/p", 408, body.len() as u64));
+    assert_eq!((record.aborted, log.take()), (None, None));
 }
 
 #[test]

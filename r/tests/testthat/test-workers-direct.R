@@ -224,3 +224,48 @@ test_that("the front end accepts connections if a setting needs it", {
   text <- system2(program, c("status", it$process$get_pid(), "--json"), stdout = TRUE)
   expect_equal(jsonlite::fromJSON(text, simplifyVector = FALSE)$accepts, "front_end")
 })
+
+test_that("one and several workers log refused requests, and requests during which R ends, alike", {
+  lines <- c(
+    "list(call = function(req) {",
+    "  if (req$PATH_INFO == '/quit') quit('no', 3)",
+    "  list(status = 200L, headers = list(), body = 'hello')",
+    "})"
+  )
+  # Sends bytes in pieces, and waits until the server closes the connection.
+  send_pieces <- function(port, pieces) {
+    client <- socketConnection(port = port, blocking = TRUE, open = "r+b", timeout = 20)
+    on.exit(close(client))
+    for (piece in pieces) {
+      writeBin(piece, client)
+      flush(client)
+      Sys.sleep(0.05)
+    }
+    readBin(client, "raw", 1e5)
+  }
+  good <- charToRaw("GET /good HTTP/1.1\r\nHost: h\r\n\r\n")
+  targets <- list("foo" = "foo", "/a\\x01" = "/a\001", "/\\xe9" = as.raw(c(0x2f, 0xe9)), "/?a b" = "/?a b")
+  for (workers in c("1", "2")) {
+    path <- withr::local_tempfile()
+    dir <- withr::local_tempdir()
+    writeLines(lines, file.path(dir, "app.R"))
+    it <- local_cli("serve", dir, "--port", "0", "--workers", workers, "--log", path)
+    expect_serving(it)
+    port <- as.integer(sub(".*Serving on http://[^:]*:([0-9]+).*", "\\1", it$tell()))
+    for (target in targets) {
+      target <- if (is.raw(target)) target else charToRaw(target)
+      bad <- c(charToRaw("GET "), target, charToRaw(" HTTP/1.1\r\nHost: h\r\n\r\n"))
+      send_pieces(port, list(bad))
+      send_pieces(port, list(bad[1:6], bad[-(1:6)]))
+      send_pieces(port, list(c(good, bad)))
+    }
+    send_pieces(port, list(charToRaw("GET /quit HTTP/1.1\r\nHost: h\r\n\r\n")))
+    expect_true(wait_until(function() any(grepl("GET /quit", readLines(path)))))
+    requests <- sub("^[^\"]*\"(.*) HTTP/1.1\" ([0-9]+) .*", "\\1 \\2", readLines(path))
+    refused <- rep(paste("GET", names(targets), "400"), each = 3)
+    expect_equal(requests[grepl(" 400$", requests)], refused, info = workers)
+    expect_equal(tail(requests, 1), "GET /quit 502", info = workers)
+    it$signal(tools::SIGTERM)
+    exit_of(it)
+  }
+})

@@ -67,6 +67,10 @@ pub(crate) trait TableEntry: fmt::Debug {
     /// HTTP/2 stream that receives a request body, and an HTTP/2 connection without open streams.
     fn cut_for_stop(&self) {}
 
+    /// Records that the I/O thread ends, and with it the connection. The access log must not blame
+    /// the client then.
+    fn on_thread_end(&self) {}
+
     /// Returns true for an HTTP/2 stream, which belongs to a connection and does not count as a
     /// connection itself.
     fn is_substream(&self) -> bool {
@@ -268,6 +272,11 @@ impl ConnectionTable {
         } else {
             self.trim.on_tick();
         }
+    }
+
+    /// Records that the I/O thread ends, and with it all connections.
+    pub(crate) fn on_thread_end(&self) {
+        self.for_each(|_, entry| entry.on_thread_end());
     }
 
     /// Calls `visit` with the key of each table entry and the entry itself. `visit` must not add or

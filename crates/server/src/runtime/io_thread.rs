@@ -142,6 +142,7 @@ pub(super) fn run(config: IoThreadConfig, commands: &CommandQueue) {
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         runtime.block_on(run_commands(&context, &commands_available, commands, supervision));
     }));
+    context.connections.on_thread_end();
     IO_CONTEXT.set(None);
     let failure = outcome.err().map(|panic| panic_message(&*panic));
     if let Some(failure) = &failure {

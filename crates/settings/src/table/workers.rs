@@ -155,9 +155,8 @@ pub(super) static ROWS: [Setting; 27] = [
         paragraph: "This detects a worker (an R process) that hangs, whether it processes a \
                     request or another task. The worker is killed. With `interrupt_requests`, R is \
                     interrupted first, and the worker is killed only if it stays busy. The clients \
-                    of a killed worker get status 504, or lose their connections if the worker \
-                    accepts connections itself. There is no limit by default. To limit only the \
-                    time of requests, use `request_timeout` instead.",
+                    whose requests R has begun get status 504. There is no limit by default. To \
+                    limit only the time of requests, use `request_timeout` instead.",
         former: &[Former {
             places: Places::COMMAND_LINE.and(Places::FILE).and(Places::R),
             ..Former::everywhere("kill_stuck", Section::Options)

@@ -14,9 +14,12 @@ use rookery_exchange::{Exchange, ListenerId};
 use crate::connections::table::{Slot, TableEntry as _};
 use crate::http::connection::activity::Phase;
 use crate::http::connection::handshake::{looks_like_tls, perform_handshake};
+use crate::http::connection::head_start::rejected_head;
 use crate::http::connection::http_connection::{CloseState, HttpConnection};
 use crate::http::connection::hyper_io::{HyperIo, without_blank_lines};
-use crate::http::connection::lingering_close::{close, close_tls_client, reject};
+use crate::http::connection::lingering_close::{
+    close, close_tls_client, log_rejection, reject, reject_begun,
+};
 use crate::http::http_state::HttpState;
 use crate::http::http2::driver::serve as serve_http2;
 use crate::http::listener_config::ListenerConfig;
@@ -154,12 +157,16 @@ async fn serve(guard: ConnectionGuard, slot: Slot) {
             HyperOutcome::Closing(CloseState::HeadTimeout) => {
                 reject(connection, Rejection::HeadTimeout, &read);
             }
-            // The bytes that hyper has not parsed may be those of a body.
+            HyperOutcome::Closing(CloseState::Overload)
+                if connection.activity.phase() == Phase::Head =>
+            {
+                reject(connection, Rejection::Overload, &read);
+            }
             HyperOutcome::Closing(CloseState::Overload) => {
-                reject(connection, Rejection::Overload, &[]);
+                reject_begun(connection, Rejection::Overload);
             }
             HyperOutcome::Closing(CloseState::BodyTimeout) => {
-                reject(connection, Rejection::BodyTimeout, &[]);
+                reject_begun(connection, Rejection::BodyTimeout);
             }
             HyperOutcome::Failed(error)
                 if error.is_parse_too_large() && connection.is_head_refused.get() =>
@@ -185,12 +192,17 @@ async fn serve(guard: ConnectionGuard, slot: Slot) {
                 if connection.is_head_refused.get()
                     || (error.is_parse() && connection.activity.phase() == Phase::Head) =>
             {
-                // hyper keeps a head that it cannot parse, and drops one whose target it rejects.
-                connection.shared.head_start.with(connection.key.get(), |head| {
-                    let is_dropped = error.to_string().contains("URI");
-                    let rest = if is_dropped { &[][..] } else { &read };
-                    let head = if head.is_empty() { rest } else { head };
+                connection.shared.head_start.with(connection.key.get(), |kept| {
+                    let head = rejected_head(&error.to_string(), &read, kept);
                     reject(connection, Rejection::Unreadable, head);
+                });
+            }
+            // The client had not read the whole previous response, so hyper has sent its own error
+            // response behind it.
+            HyperOutcome::Failed(error) if error.is_parse() => {
+                connection.shared.head_start.with(connection.key.get(), |kept| {
+                    let head = rejected_head(&error.to_string(), &read, kept);
+                    log_rejection(connection, Rejection::Unreadable, 0, head);
                 });
             }
             HyperOutcome::Done | HyperOutcome::Closing(_) | HyperOutcome::Failed(_) => {}

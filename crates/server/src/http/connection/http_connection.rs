@@ -340,15 +340,16 @@ impl HttpConnection {
     }
 
     /// Keeps the first bytes of a request head for the access log, if `read`, which has just been
-    /// read, begins one.
+    /// read, belongs to one.
     pub(crate) fn keep_head_start(&self, read: &[u8]) {
-        let begins_head = match self.activity.phase() {
-            Phase::Idle => true,
-            Phase::Head => self.activity.head_bytes() == 0,
-            _ => false,
-        };
-        if begins_head && self.shared.log.is_on() {
-            self.shared.head_start.keep(self.key.get(), read);
+        if !self.shared.log.is_on() {
+            return;
+        }
+        let (head_start, key) = (&self.shared.head_start, self.key.get());
+        match self.activity.phase() {
+            Phase::Head if self.activity.head_bytes() > 0 => head_start.extend(key, read),
+            Phase::Idle | Phase::Head => head_start.keep(key, read),
+            _ => {}
         }
     }
 

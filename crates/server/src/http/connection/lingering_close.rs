@@ -29,14 +29,19 @@ pub(crate) fn reject_with_text(
     text: &str,
     head: &[u8],
 ) {
+    log_rejection(connection, rejection, text.len(), head);
+    write_rejection(connection, rejection, text);
+}
+
+/// Writes an error response to a request whose head has been read, and whose record in the access
+/// log has ended.
+pub(crate) fn reject_begun(connection: &HttpConnection, rejection: Rejection) {
     connection.shared.report(rejection);
-    record_unreadable(
-        &connection.shared.log,
-        connection.ends.get().remote,
-        rejection.status(),
-        text.len(),
-        request_line(head),
-    );
+    write_rejection(connection, rejection, rejection.text());
+}
+
+/// Writes an error response, as far as it fits into the socket buffer.
+fn write_rejection(connection: &HttpConnection, rejection: Rejection, text: &str) {
     let hsts = connection.hsts().and_then(|value| value.to_str().ok());
     let hsts =
         hsts.map(|value| format!("Strict-Transport-Security: {value}\r\n")).unwrap_or_default();
@@ -52,6 +57,21 @@ pub(crate) fn reject_with_text(
         .borrow_mut()
         .try_write_vectored(&[IoSlice::new(head.as_bytes()), IoSlice::new(text.as_bytes())]);
     connection.has_unread_input.set(true);
+}
+
+/// Reports a request head that could not be read, and adds it to the access log. `bytes` is the
+/// length of the text of the response, and `head` contains the first bytes of the head, as far as
+/// they are known.
+pub(crate) fn log_rejection(
+    connection: &HttpConnection,
+    rejection: Rejection,
+    bytes: usize,
+    head: &[u8],
+) {
+    connection.shared.report(rejection);
+    let remote = connection.ends.get().remote;
+    let (log, status) = (&connection.shared.log, rejection.status());
+    record_unreadable(log, remote, status, bytes, request_line(head));
 }
 
 /// Closes the connection of a client that speaks TLS on a plaintext port, and notifies the

@@ -26,7 +26,6 @@ use crate::http::connection::activity::Phase;
 use crate::http::connection::http_connection::{CloseState, HttpConnection};
 use crate::http::request::handler;
 use crate::http::response::response_body::ResponseBody;
-use crate::logging::access_log::pending_record::record_unreadable;
 use crate::rejection::Rejection;
 
 /// The number of bytes that each HTTP/2 stream counts against the memory budget. They cover the
@@ -180,8 +179,6 @@ fn reject(guard: &StreamGuard, responder: &SharedResponder, end: CloseState) {
     };
     let (stream, text) = (&guard.stream, rejection.text());
     stream.shared.report(rejection);
-    let (remote, status) = (stream.ends.get().remote, rejection.status());
-    record_unreadable(&stream.shared.log, remote, status, text.len(), None);
     let mut response = Response::new(());
     *response.status_mut() =
         StatusCode::from_u16(rejection.status()).unwrap_or(StatusCode::BAD_REQUEST);

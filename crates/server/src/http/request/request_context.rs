@@ -289,10 +289,15 @@ impl Drop for RequestContext {
     /// response. Otherwise (the client disconnected, or the connection became a WebSocket) returns
     /// them to the pool.
     fn drop(&mut self) {
-        let Some(parts) = self.parts.take() else { return };
+        let Some(mut parts) = self.parts.take() else { return };
         match self.state {
             State::Response => self.connection.begin_flush(parts),
-            State::Request | State::Application => self.connection.shared.recycle(parts),
+            State::Request | State::Application => {
+                if let Some((status, bytes, reason)) = self.connection.server_end() {
+                    parts.pending_record.end_without_response(status, bytes, reason);
+                }
+                self.connection.shared.recycle(parts);
+            }
         }
     }
 }

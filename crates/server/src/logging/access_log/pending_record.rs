@@ -163,7 +163,10 @@ impl PendingRecord {
         fields.method = head.len();
         // Only the access log needs these parts.
         if fields.log.is_some() {
-            write_masked(uri.path().as_bytes(), PATH_BYTES, head);
+            match uri.path() {
+                "" => write_target(uri.authority().map_or(&[], |it| it.as_str().as_bytes()), head),
+                path => write_masked(path.as_bytes(), PATH_BYTES, head),
+            }
         }
         fields.path = head.len();
         if let Some(query) = uri.query().filter(|_| fields.log.is_some()) {
@@ -265,6 +268,19 @@ impl PendingRecord {
         }
     }
 
+    /// Records that the server has ended the request without a response of the application. Does
+    /// nothing if there is a response. `reason` is set if no response is sent at all.
+    pub(crate) fn end_without_response(
+        &mut self,
+        status: u16,
+        bytes: usize,
+        reason: Option<StreamEnd>,
+    ) {
+        if let Some(fields) = self.fields.as_mut().filter(|fields| fields.status == 0) {
+            (fields.status, fields.bytes, fields.aborted) = (status, bytes as u64, reason);
+        }
+    }
+
     /// Completes the access-log record of a request and adds it to the log. Does nothing if no
     /// record has been begun.
     pub(crate) fn end(&mut self) {
@@ -293,7 +309,7 @@ pub(crate) fn record_unreadable(
         fields.method = head.len();
         let query = target.iter().position(|byte| *byte == b'?');
         let (path, query) = target.split_at(query.unwrap_or(target.len()));
-        write_masked(path, PATH_BYTES, &mut head);
+        write_target(path, &mut head);
         fields.path = head.len();
         if let Some(query) = query.strip_prefix(b"?") {
             head.push(b'?');
@@ -307,6 +323,16 @@ pub(crate) fn record_unreadable(
         }
     }
     fields.record(&head);
+}
+
+/// Appends a request target without its query, with its secrets masked. The target may be an
+/// authority, which may begin with a name and a password.
+fn write_target(target: &[u8], head: &mut Vec<u8>) {
+    let is_authority = target.first() != Some(&b'/') && !target.windows(3).any(|it| it == b"://");
+    let at = target.iter().rposition(|byte| *byte == b'@').filter(|_| is_authority);
+    let masked: &[u8] = if at.is_some() { b"<...>" } else { &[] };
+    head.extend_from_slice(masked);
+    write_masked(&target[at.unwrap_or(0)..], PATH_BYTES - masked.len(), head);
 }
 
 /// Returns true if the response is a stream of events.

@@ -17,9 +17,10 @@ use pings::{PingVerdict, Pings};
 use slow_log::{SlowLog, SlowLogEntry};
 use worker_timeout::{TimeoutStep, WorkerTimeout};
 
-/// The time after which a worker that was stopped because of the worker timeout is killed. It is
-/// short because R's task has already exceeded its limit.
-const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time after which a worker that was stopped because of the worker timeout is killed. R's task
+/// has already exceeded its limit, so the worker needs this time only to write 504 to the clients
+/// whose connections it has accepted.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An action that the supervisor takes after a health check of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Tests of workers whose R process is busy with one task for too long.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rookery_supervisor::Timeouts;
 use rookery_test_support::wait_until;
@@ -30,6 +30,32 @@ fn a_worker_that_exceeds_the_timeout_is_stopped() {
     assert!(!is_told(&[&gone, "interrupted"]));
 }
 
+/// The time within which a worker ends and another one serves in its place. The worker would have
+/// had more time to end before it was killed.
+const SOON: Duration = Duration::from_secs(4);
+
+#[test]
+fn a_worker_whose_task_does_not_end_is_killed_soon_and_the_next_request_is_answered() {
+    // The time limit of the stop has no influence.
+    let times = Timeouts { stop: Duration::from_secs(60), ..patient_for(500) };
+    for (workers, is_direct) in [(1, true), (1, false), (2, false)] {
+        let running = Running::new(Wish { workers, is_direct, times, ..Wish::default() });
+        if is_direct {
+            running.until_worker_accepts();
+        }
+        let before = running.pids();
+        assert_eq!(running.get("/sleep/600000").status, 504);
+        let answered = Instant::now();
+        wait_until("it is ended", || before.iter().any(|pid| !lives(*pid)));
+        assert!(answered.elapsed() < SOON, "{workers} {is_direct}: {:?}", answered.elapsed());
+        wait_until("another serves", || {
+            let pids = running.pids();
+            pids.len() == workers as usize && pids != before && pids.iter().all(|pid| lives(*pid))
+        });
+        assert_eq!(running.get("/slot").status, 200, "{workers} {is_direct}");
+    }
+}
+
 #[test]
 fn the_clients_of_a_worker_that_accepts_connections_get_504_at_the_timeout() {
     let running = Running::new(Wish {
@@ -39,8 +65,7 @@ fn the_clients_of_a_worker_that_accepts_connections_get_504_at_the_timeout() {
         ..Wish::default()
     });
     running.until_worker_accepts();
-    // The worker would have five more seconds to leave its task, and then its connections would be
-    // lost.
+    // The connections are lost when the worker is killed.
     let late = running.get("/sleep/600000");
     assert_eq!((late.status, late.text().contains("took too long")), (504, true));
 }

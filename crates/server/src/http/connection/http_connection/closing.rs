@@ -11,6 +11,7 @@ use super::{HttpConnection, connection_bytes};
 use crate::connections::table::TableEntry as _;
 use crate::http::connection::activity::Phase;
 use crate::net::transport::Transport;
+use crate::rejection::Rejection;
 
 /// The decision whether a connection is closed with a TCP reset, which shows the client that its
 /// response is incomplete.
@@ -71,6 +72,20 @@ impl HttpConnection {
     pub(crate) fn is_slow(&self) -> bool {
         self.close_state.get() == CloseState::Now
             && matches!(self.end_reason.get(), Some(StreamEnd::Timeout | StreamEnd::Slow))
+    }
+
+    /// Returns what the access log shows for a request whose response has not begun, if the server
+    /// ends the request now: the status and the length of the error response, and the reason if no
+    /// response is sent. Returns `None` if the client has disconnected.
+    pub(crate) fn server_end(&self) -> Option<(u16, usize, Option<StreamEnd>)> {
+        let sent = |it: Rejection| Some((it.status(), it.text().len(), None));
+        match (self.close_state.get(), self.end_reason.get()) {
+            (CloseState::BodyTimeout, _) => sent(Rejection::BodyTimeout),
+            (CloseState::Overload, _) => sent(Rejection::Overload),
+            // The front end of several workers responds with this status if a worker ends.
+            (_, Some(StreamEnd::Stop)) => Some((502, 0, Some(StreamEnd::Stop))),
+            _ => None,
+        }
     }
 
     /// Records how the connection must close, and wakes the connection's task, which closes it.

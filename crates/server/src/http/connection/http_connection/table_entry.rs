@@ -162,6 +162,10 @@ impl TableEntry for HttpConnection {
         }
     }
 
+    fn on_thread_end(&self) {
+        self.set_end_reason(StreamEnd::Stop);
+    }
+
     fn is_substream(&self) -> bool {
         self.is_http2_stream
     }
