@@ -37,7 +37,8 @@
 // R_interrupts_pending is declared only there.
 #include <R_ext/GraphicsEngine.h>
 
-// The seconds that R has after the alarm to leave the interrupted handler.
+// The seconds that R has after the alarm to leave the interrupted handler; in a worker whose time is
+// over, also until the alarm.
 static const unsigned grace_seconds = 1;
 // The time reserved for closing: service() stops this long before the alarm.
 static const double closing_seconds = 0.25;
@@ -485,9 +486,13 @@ void signals_are_supervised(void) {
 }
 
 // Called on the I/O thread: ends the process as SIGTERM does, because the supervisor requests it or
-// has died. R's thread gets the signal, which is blocked in all other threads.
-void signals_end(void) {
+// has died. If `is_time_over`, the supervisor has waited for the requests in progress, and R is
+// interrupted after a second. R's thread gets the signal, which is blocked in all other threads.
+void signals_end(int is_time_over) {
     if (!signals_have_begun()) {
+        if (is_time_over != 0) {
+            limit = (sig_atomic_t)grace_seconds;
+        }
         is_stop_signalled = 1;
         kill(getpid(), SIGTERM);
     }

@@ -329,7 +329,11 @@ impl<'a> Supervisor<'a> {
         match self.run_state() {
             RunState::Ending(_) => {}
             RunState::Draining { until } => {
-                if now >= until || self.connections() == 0 {
+                let has_clients = self.connections() > 0;
+                if now >= until || !has_clients {
+                    if has_clients {
+                        self.frontend.cut();
+                    }
                     self.fleet.end(self.outcome);
                 }
             }

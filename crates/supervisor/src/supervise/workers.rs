@@ -564,7 +564,7 @@ fn carry_out(
                 worker.exit_reason = Some(reason);
                 // The front end has rejected the requests of its own clients.
                 worker.send(Message::TimeOut);
-                worker.stop(within.min(timeouts.stop));
+                worker.finish(within.min(timeouts.stop));
             }
             HealthAction::Kill(reason) => {
                 worker.exit_reason = Some(reason);

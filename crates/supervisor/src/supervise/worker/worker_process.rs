@@ -413,8 +413,21 @@ impl WorkerProcess {
         }
     }
 
-    /// Requests the worker process to exit. It is killed if it has not exited within `time`.
+    /// Requests the worker process to exit, because the time for its requests is over. It is killed
+    /// if it has not exited within `time`.
     pub(crate) fn stop(&mut self, time: Duration) {
+        self.end(Message::Stop, time);
+    }
+
+    /// Requests the worker process to exit when R has finished what it is doing. It is killed if it
+    /// has not exited within `time`.
+    pub(crate) fn finish(&mut self, time: Duration) {
+        self.end(Message::Drain, time);
+    }
+
+    /// Sends a request to exit to the worker process, which is killed if it has not exited within
+    /// `time`.
+    fn end(&mut self, request: Message, time: Duration) {
         let mut time = time;
         match self.phase {
             WorkerPhase::Stopping { .. } | WorkerPhase::Killed => return,
@@ -422,12 +435,12 @@ impl WorkerProcess {
             // Once the worker reads the channel, it ignores the signal.
             WorkerPhase::Starting { .. } => {
                 self.signal(libc::SIGTERM);
-                self.send(Message::Stop);
+                self.send(request);
                 // A starting worker has no requests, and exits by itself a second after the
                 // interrupt.
                 time = time.min(START_EXIT_TIMEOUT);
             }
-            WorkerPhase::Ready | WorkerPhase::Draining { .. } => self.send(Message::Stop),
+            WorkerPhase::Ready | WorkerPhase::Draining { .. } => self.send(request),
         }
         self.phase = WorkerPhase::Stopping { until: clock::now() + time };
     }
