@@ -76,6 +76,27 @@ test_that("when the drain is over, streams and requests are cut, and the program
   }
 })
 
+test_that("R finishes what a WebSocket has begun, although the server closes it at once", {
+  begun <- withr::local_tempfile()
+  done <- withr::local_tempfile()
+  it <- local_workers(c(
+    "list(",
+    "  call = function(req) list(status = 200L, headers = list(), body = ''),",
+    "  onWSOpen = function(ws) ws$onMessage(function(binary, message) {",
+    sprintf("    file.create('%s'); Sys.sleep(3); file.create('%s')", begun, done),
+    "  })",
+    ")"
+  ), "--workers", "1")
+  port <- as.integer(gsub(".*:|/", "", it$url))
+  client <- local_client(list(getPort = function() port))
+  expect_equal(upgrade(client)$status, 101)
+  send(client, frame("go"))
+  expect_true(wait_until(function() file.exists(begun)))
+  it$signal(tools::SIGTERM)
+  expect_equal(exit_of(it), 0)
+  expect_true(file.exists(done))
+})
+
 test_that("a reload replaces all workers, and no request fails", {
   it <- local_workers(app_lines, "--workers", "2")
   expect_true(wait_until(function() length(pids_of(it)) == 2))

@@ -72,6 +72,17 @@ fn a_worker_that_exceeds_the_stop_timeout_is_killed() {
 }
 
 #[test]
+fn a_worker_without_clients_has_time_until_the_drain_is_over() {
+    let (drain, stop) = (Duration::from_millis(300), TEST_TIMEOUT);
+    let times = Timeouts { drain, stop, ..Timeouts::default() };
+    let mut running = Running::new(Wish { times, mode: |_| "busy", ..Wish::default() });
+    let began = Instant::now();
+    assert_eq!(running.stop(), Outcome::Stopped);
+    let time = began.elapsed();
+    assert!(time >= drain && time < stop, "{time:?}");
+}
+
+#[test]
 fn streams_are_cut_when_the_drain_is_over_even_if_their_workers_continue() {
     let (drain, stop) = (Duration::from_millis(300), 10 * TEST_TIMEOUT);
     let times = Timeouts { drain, stop, ..Timeouts::default() };

@@ -22,9 +22,8 @@ struct WorkerCallbacks {
     /// The C function that makes R collect garbage and return free memory. R does so when it next
     /// waits for events.
     collect: extern "C" fn(),
-    /// The C function that ends the process as SIGTERM would. With a number other than 0, R is
-    /// interrupted if it has not finished after a second. The function does nothing if a signal is
-    /// already ending the process.
+    /// The C function that ends the process as SIGTERM would, unless a signal is already ending the
+    /// process. With a number other than 0, R is interrupted if it has not finished after a second.
     end: extern "C" fn(i32),
 }
 
@@ -106,13 +105,10 @@ fn on_supervisor_request(request: SupervisorRequest, callbacks: WorkerCallbacks)
 }
 
 /// Ends this worker process as SIGTERM would: `serve()` shuts down gracefully, and a process
-/// without `serve()` ends at once. If `is_time_over` is true, R is interrupted after a second. Does
-/// nothing when called again, because a second signal would end `serve()` at once.
+/// without `serve()` ends at once. If `is_time_over` is true, R is interrupted after a second, also
+/// if this function was called before.
 fn end_process(callbacks: WorkerCallbacks, is_time_over: bool) {
-    static IS_ORDERED: AtomicBool = AtomicBool::new(false);
-    if !IS_ORDERED.swap(true, Ordering::Relaxed) {
-        (callbacks.end)(is_time_over.into());
-    }
+    (callbacks.end)(is_time_over.into());
 }
 
 /// Makes this worker process remove its temporary files when it exits, because its supervisor was
