@@ -141,7 +141,7 @@ enum rk_worker_state { RK_WORKER_NONE = 0, RK_WORKER_FREE = 1, RK_WORKER_USED = 
     RK_WORKER_FAILED = 3 };
 
 // the arguments are called on another thread
-void rk_worker_join(void (*interrupt)(void), void (*collect)(void), void (*end)(void));
+void rk_worker_join(void (*interrupt)(void), void (*collect)(void), void (*end)(int is_time_over));
 int rk_worker_state(void);  // an enum rk_worker_state; after RK_WORKER_FAILED, see rk_error()
 int rk_worker_serves(uint32_t listener);  // whether the listener gets the worker's requests
 

@@ -508,7 +508,7 @@ void signals_forked(void);
 void signals_have_parent(int pid);
 void signals_count_listener(int change);
 void signals_are_supervised(void);
-void signals_end(void);
+void signals_end(int is_time_over);
 int signals_passed(void);
 void signals_interrupt(void);
 bool signal_is_ignored(int signal_number);

@@ -37,7 +37,8 @@
 // R_interrupts_pending is declared only there.
 #include <R_ext/GraphicsEngine.h>
 
-// The seconds that R has after the alarm to leave the interrupted handler.
+// The seconds that R has after the alarm to leave the interrupted handler; in a worker whose time is
+// over, also until the alarm.
 static const unsigned grace_seconds = 1;
 // The time reserved for closing: service() stops this long before the alarm.
 static const double closing_seconds = 0.25;
@@ -54,6 +55,8 @@ static volatile sig_atomic_t is_reload;  // whether SIGHUP has requested a reloa
 static volatile sig_atomic_t listeners;  // the number of listeners of this process
 static volatile sig_atomic_t limit;      // seconds from the first signal to the alarm
 static struct timespec seen_at;          // valid when `seen` is not 0
+// Whether the time of the requests is over, because the supervisor of this worker says so.
+static volatile sig_atomic_t is_over;
 
 // The previous handlers, valid where `is_ours`.
 static struct sigaction before[STOP_SIGNALS];
@@ -70,6 +73,8 @@ static struct sigaction before_idle[IDLE_SIGNALS];
 // thread ends this process.
 static volatile sig_atomic_t supervisor;
 static atomic_int is_stop_signalled;
+// Whether the I/O thread, which alone uses it, has sent that signal.
+static bool is_ordered;
 // Set while this file raises SIGINT to interrupt R.
 static volatile sig_atomic_t is_interrupting;
 
@@ -203,7 +208,9 @@ static void ask_to_stop(int signal_number, const siginfo_t* info) {
         return;
     }
     stage = ASKED;
-    if (limit > 0) {
+    if (is_over != 0) {
+        alarm(grace_seconds);
+    } else if (limit > 0) {
         alarm((unsigned)limit);
     }
 }
@@ -405,9 +412,9 @@ SEXP ffi_signals_seen(void) {
 }
 
 // Returns the seconds that remain to finish requests in progress; all of them if R was interrupted
-// in another way.
+// in another way, and none if the supervisor's drain is over.
 SEXP ffi_signals_left(void) {
-    double left = limit - closing_seconds;
+    double left = is_over != 0 ? 0 : limit - closing_seconds;
     if (seen != 0) {
         struct timespec now;
         clock_gettime(CLOCK_MONOTONIC, &now);
@@ -485,9 +492,18 @@ void signals_are_supervised(void) {
 }
 
 // Called on the I/O thread: ends the process as SIGTERM does, because the supervisor requests it or
-// has died. R's thread gets the signal, which is blocked in all other threads.
-void signals_end(void) {
-    if (!signals_have_begun()) {
+// has died. If `is_time_over`, the supervisor has waited for the requests in progress, and R is
+// interrupted after a second. R's thread gets the signal, which is blocked in all other threads.
+void signals_end(int is_time_over) {
+    if (is_time_over != 0) {
+        is_over = 1;
+        if (stage == ASKED) {
+            alarm(grace_seconds);
+        }
+    }
+    // A second signal would end serve() at once.
+    if (!is_ordered && !signals_have_begun()) {
+        is_ordered = true;
         is_stop_signalled = 1;
         kill(getpid(), SIGTERM);
     }

@@ -110,8 +110,8 @@ pub use worker_environment::{Gate, WorkerEnvironment};
 pub const KEEP_WEBSOCKETS: u64 = u64::MAX;
 
 /// The time within which a worker exits after the control channel has ended or after
-/// [`Message::Stop`]. It is longer than the ten seconds for which a worker may drain. A process
-/// that still runs after this time is killed.
+/// [`Message::Stop`]. It is longer than the ten seconds for which a worker may drain after the end
+/// of the channel. A process that still runs after this time is killed.
 pub const EXIT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(15);
 
 /// The time within which a worker without clients of its own exits after the control channel has

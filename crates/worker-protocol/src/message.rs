@@ -41,8 +41,9 @@ pub enum Message {
     /// progress get up to ten seconds to finish. A process that does not run `serve()` exits at
     /// once. A second `Drain`, or one after [`Stop`](Self::Stop), has no effect.
     Drain,
-    /// To the worker: shut down gracefully, as after [`Drain`](Self::Drain), but exit within
-    /// [`EXIT_TIMEOUT`](crate::EXIT_TIMEOUT) whatever R is doing.
+    /// To the worker: shut down, because the time for its requests is over. Streamed responses are
+    /// cut off, under R's `serve()` a request in progress is interrupted after a second, and the
+    /// process exits within [`EXIT_TIMEOUT`](crate::EXIT_TIMEOUT) whatever R is doing.
     Stop,
     /// To the worker: respond with status 504 to the requests that wait for R and have arrived on
     /// connections that the worker itself has accepted. The worker is about to be stopped because R

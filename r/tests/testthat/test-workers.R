@@ -46,6 +46,57 @@ test_that("several workers respond, a killed one is restarted, and all end with 
   expect_true(wait_until(function() !any(file.exists(file.path("/proc", last)))))
 })
 
+test_that("when the drain is over, streams and requests are cut, and the program ends", {
+  begun <- withr::local_tempfile()
+  lines <- c(
+    "list(call = function(req) {",
+    sprintf("  begin <- function() file.create('%s')", begun),
+    "  if (req$PATH_INFO == '/long') { begin(); Sys.sleep(60) }",
+    "  if (req$PATH_INFO != '/endless') return(list(status = 200L, headers = list(), body = ''))",
+    "  chunk <- function() { begin(); Sys.sleep(0.1); 'chunk' }",
+    "  list(status = 200L, headers = list(), body = chunk)",
+    "})"
+  )
+  for (workers in c("1", "2")) {
+    # The client sees that the stream is not complete (-1).
+    for (case in list(list("/endless", -1L), list("/long", 500L))) {
+      unlink(begun)
+      it <- local_workers(lines, "--workers", workers, "--drain", "1s")
+      client <- local_requests(paste0(it$url, case[[1]]), 1)
+      expect_true(wait_until(function() file.exists(begun)))
+      start <- proc.time()[["elapsed"]]
+      it$signal(tools::SIGTERM)
+      expect_equal(exit_of(it), 0)
+      seconds <- proc.time()[["elapsed"]] - start
+      # Without workers, R's serve() waits 9 s for requests.
+      expect_true(seconds > 0.9 && seconds < 8, label = paste(workers, case[[1]], seconds))
+      client$wait(60000)
+      expect_equal(client$get_result(), case[[2]])
+    }
+  }
+})
+
+test_that("R finishes what a WebSocket has begun, although the server closes it at once", {
+  begun <- withr::local_tempfile()
+  done <- withr::local_tempfile()
+  it <- local_workers(c(
+    "list(",
+    "  call = function(req) list(status = 200L, headers = list(), body = ''),",
+    "  onWSOpen = function(ws) ws$onMessage(function(binary, message) {",
+    sprintf("    file.create('%s'); Sys.sleep(3); file.create('%s')", begun, done),
+    "  })",
+    ")"
+  ), "--workers", "1")
+  port <- as.integer(gsub(".*:|/", "", it$url))
+  client <- local_client(list(getPort = function() port))
+  expect_equal(upgrade(client)$status, 101)
+  send(client, frame("go"))
+  expect_true(wait_until(function() file.exists(begun)))
+  it$signal(tools::SIGTERM)
+  expect_equal(exit_of(it), 0)
+  expect_true(file.exists(done))
+})
+
 test_that("a reload replaces all workers, and no request fails", {
   it <- local_workers(app_lines, "--workers", "2")
   expect_true(wait_until(function() length(pids_of(it)) == 2))

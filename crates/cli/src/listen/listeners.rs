@@ -170,6 +170,12 @@ impl Listeners {
         }
     }
 
+    /// Cuts off the responses that are still being sent.
+    #[cfg(unix)]
+    pub(crate) fn cut(&self) {
+        self.open.iter().for_each(Listener::cut);
+    }
+
     pub(crate) fn stop(self) {
         self.open.into_iter().for_each(Listener::stop);
     }

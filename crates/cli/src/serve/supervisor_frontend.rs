@@ -167,6 +167,10 @@ impl Frontend for SupervisorFrontend {
         self.listeners.drain();
     }
 
+    fn cut(&self) {
+        self.listeners.cut();
+    }
+
     fn set_accepting(&self, is_on: bool) {
         self.listeners.set_accepting(is_on);
     }

@@ -40,6 +40,8 @@ pub(super) enum IoCommand {
     /// Makes a listener stop accepting, and close each of its connections after the current
     /// response.
     Drain { listener: ListenerId, done: mpsc::Sender<()> },
+    /// Cuts off the responses that a drained listener still sends.
+    Cut { listener: ListenerId, done: mpsc::Sender<()> },
     /// Requests the number of open connections of a listener.
     CountConnections { listener: ListenerId, done: mpsc::Sender<usize> },
     /// Stops a listener, and waits for its connections to end.

@@ -285,6 +285,10 @@ async fn run_commands(
                     drain::begin(connections, listener);
                     let _ = done.send(());
                 }
+                IoCommand::Cut { listener, done } => {
+                    drain::cut(context, listener);
+                    let _ = done.send(());
+                }
                 IoCommand::Stop { listener, done } => {
                     // Otherwise a response that the application has just ended would be cut off.
                     context.run_app_commands();

@@ -55,6 +55,14 @@ impl Listener {
         self.state.execute(|done| IoCommand::Drain { listener: self.id, done });
     }
 
+    /// Cuts off the responses that are still being sent, because the time to drain is over. A
+    /// response whose bytes the client has not read yet may take up to
+    /// [`stop_timeout`](crate::Limits::stop_timeout) more. Requests that the application is still
+    /// processing get their responses. This function does not wait for the connections to end.
+    pub fn cut(&self) {
+        self.state.execute(|done| IoCommand::Cut { listener: self.id, done });
+    }
+
     /// Starts or stops accepting connections. While the listener does not accept, new connections
     /// wait in the queue of its sockets, and another process that has the same sockets may accept
     /// them. After `set_accepting(false)` has returned, no connection is accepted until

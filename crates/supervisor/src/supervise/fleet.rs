@@ -126,16 +126,20 @@ impl<'a> Fleet<'a> {
         self.outcome
     }
 
-    /// Stops all workers, so that the supervisor ends with `outcome` when none is left. A second
-    /// call has no effect.
-    pub(super) fn end(&mut self, outcome: Outcome) {
+    /// Stops all workers, so that the supervisor ends with `outcome` when none is left. R may finish
+    /// what it is doing until the time `until`. A second call has no effect.
+    pub(super) fn end(&mut self, outcome: Outcome, until: Instant) {
         if self.outcome.is_none() {
             self.outcome = Some(outcome);
             self.preload.discard();
             for worker in self.workers.iter_mut() {
                 worker.exit_reason.get_or_insert(ExitReason::ServerStop);
                 self.registry.drain(&worker.backend);
-                worker.stop(self.config.times.stop);
+                if clock::now() < until {
+                    worker.finish(self.config.times.stop, Some(until));
+                } else {
+                    worker.stop(self.config.times.stop);
+                }
             }
         }
     }
@@ -177,7 +181,7 @@ impl<'a> Fleet<'a> {
     /// true and all workers end repeatedly without having answered a request.
     fn end_if_crash_loop(&mut self, now: Instant) {
         if self.config.fails_fast && self.workers.is_crash_loop(now) {
-            self.end(Outcome::CrashLoop);
+            self.end(Outcome::CrashLoop, now);
         }
     }
 
@@ -222,7 +226,7 @@ impl<'a> Fleet<'a> {
         let now = clock::now();
         self.workers.slot_mut(slot).on_start_error(self.launcher.starts(), now);
         if self.is_hopeless() {
-            self.end(Outcome::NeverReady);
+            self.end(Outcome::NeverReady, now);
         }
         self.end_if_crash_loop(now);
         None
@@ -447,7 +451,7 @@ impl<'a> Fleet<'a> {
         }
         if self.is_hopeless() {
             (self.config.warn)(&exited.never_ready_line(starts));
-            return self.end(Outcome::NeverReady);
+            return self.end(Outcome::NeverReady, now);
         }
         // All workers usually fail in the same way, so one line is logged for each round of starts,
         // and none for the last round.

@@ -123,7 +123,8 @@ pub struct Timeouts {
     /// already serves. Default: the value of [`drain`](Self::drain).
     pub sessions: Option<Duration>,
     /// The stop timeout: a worker is killed if it has not exited this long after the request to
-    /// stop. Default: 15 s, because the worker may first finish its requests for up to ten seconds.
+    /// stop. Default: 15 s, because R may first finish what it is doing for up to ten seconds, but
+    /// no longer than the drain lasts.
     pub stop: Duration,
     /// The worker timeout: the time for which R may be busy with one task before the worker is
     /// stopped. Default: unlimited.
@@ -208,6 +209,9 @@ pub trait Frontend {
 
     /// Stops accepting connections and finishes the requests in progress.
     fn drain(&self);
+
+    /// Cuts off the responses that are still being sent, because the time to drain is over.
+    fn cut(&self);
 
     /// Starts or stops accepting connections. While the front end does not accept, a worker that
     /// has inherited the same listeners does. Once a call with `false` has returned, the front end

@@ -101,7 +101,7 @@ impl<'a> Supervisor<'a> {
             }
             if let Some(failure) = self.frontend.take_thread_failure() {
                 self.log(&format!("{failure}. The server cannot continue: it ends"));
-                self.fleet.end(Outcome::ThreadFailed);
+                self.fleet.end(Outcome::ThreadFailed, clock::now());
             }
             self.check_timers();
             self.fleet.apply_scaling();
@@ -193,7 +193,7 @@ impl<'a> Supervisor<'a> {
                 SupervisorCommand::Stop,
                 RunState::Leaving { .. } | RunState::Draining { .. } | RunState::Ending(_),
             ) => {
-                self.fleet.end(Outcome::Stopped);
+                self.fleet.end(Outcome::Stopped, clock::now());
                 self.fleet.kill_all();
             }
             (SupervisorCommand::ReopenLog, _) => {
@@ -260,7 +260,7 @@ impl<'a> Supervisor<'a> {
     fn end_after_drain(&mut self, outcome: Outcome) {
         self.fleet.cancel_starts();
         if !self.fleet.was_ready() {
-            return self.fleet.end(outcome);
+            return self.fleet.end(outcome, clock::now());
         }
         self.outcome = outcome;
         if !matches!(self.run_state(), RunState::Draining { .. }) {
@@ -329,8 +329,12 @@ impl<'a> Supervisor<'a> {
         match self.run_state() {
             RunState::Ending(_) => {}
             RunState::Draining { until } => {
-                if now >= until || self.connections() == 0 {
-                    self.fleet.end(self.outcome);
+                let has_clients = self.connections() > 0;
+                if now >= until || !has_clients {
+                    if has_clients {
+                        self.frontend.cut();
+                    }
+                    self.fleet.end(self.outcome, until);
                 }
             }
             RunState::Leaving { until } if now >= until => self.drain(),

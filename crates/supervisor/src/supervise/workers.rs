@@ -400,14 +400,20 @@ impl Workers {
                     let within =
                         SESSION_CLOSE_TIME.min(timeouts.sessions.unwrap_or(timeouts.drain) / 2);
                     let left = sessions.saturating_duration_since(now);
-                    if is_over || worker.is_idle() {
+                    if is_over {
                         worker.stop(timeouts.stop);
+                    } else if worker.is_idle() {
+                        // R may still handle the end of a WebSocket.
+                        worker.finish(timeouts.stop, Some(until));
                     } else if left <= within {
                         self.registry.close_sessions(&worker.backend, left);
                         worker.close_sessions(left);
                     }
                 }
-                WorkerPhase::Stopping { until } if now >= until => worker.kill(),
+                WorkerPhase::Stopping { until, .. } if now >= until => worker.kill(),
+                WorkerPhase::Stopping { interrupt: Some(at), .. } if now >= at => {
+                    worker.interrupt();
+                }
                 _ => {}
             }
         }
@@ -564,7 +570,7 @@ fn carry_out(
                 worker.exit_reason = Some(reason);
                 // The front end has rejected the requests of its own clients.
                 worker.send(Message::TimeOut);
-                worker.stop(within.min(timeouts.stop));
+                worker.finish(within.min(timeouts.stop), None);
             }
             HealthAction::Kill(reason) => {
                 worker.exit_reason = Some(reason);

@@ -109,8 +109,7 @@ impl Core {
         }
     }
 
-    /// Ends the streamed responses of a listener that the app pushes and whose connections are in
-    /// the supervisor.
+    /// Ends the streamed responses of a listener whose connections are in the supervisor.
     pub(crate) fn stop_streams_in_rings(&mut self, listener: u32) {
         if let WorkerState::Worker(Worker { listening, rings, .. }) = &mut self.worker_state {
             if *listening == Some(listener) {

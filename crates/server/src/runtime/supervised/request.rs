@@ -7,7 +7,9 @@
 pub enum SupervisorRequest {
     /// Asks the worker to shut down gracefully.
     Drain,
-    /// Asks the worker to shut down within [`EXIT_TIMEOUT`](rookery_worker_protocol::EXIT_TIMEOUT).
+    /// Asks the worker to shut down within
+    /// [`EXIT_TIMEOUT`](rookery_worker_protocol::EXIT_TIMEOUT), and to interrupt its requests,
+    /// because their time is over.
     Stop,
     /// Asks the worker to interrupt the code that the application is running.
     Interrupt,

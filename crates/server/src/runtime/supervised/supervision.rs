@@ -317,20 +317,6 @@ fn retire(connections: &Rc<ConnectionTable>, supervision: &Supervision, within: 
     });
 }
 
-/// Closes the connections of the public listeners, except those that wait for the application. A
-/// worker is stopped after its drain, so that a client which does not read its response gets only
-/// [`stop_timeout`](crate::Limits::stop_timeout) more. Otherwise the application would wait for it.
-fn cut_public_clients(context: &IoContext) {
-    let Some(listener) = context.connections.public_listener() else { return };
-    // Otherwise a response that the application has just ended would be cut off.
-    context.run_app_commands();
-    let connections = Rc::clone(&context.connections);
-    tokio::task::spawn_local(async move {
-        drain::begin(&connections, listener);
-        drain::finish(&connections, listener, connections.limits.stop_timeout).await;
-    });
-}
-
 /// A guard that the I/O thread holds while it is able to receive the supervisor's confirmations of
 /// announcements.
 struct ReceivingGuard(Arc<Supervision>);
@@ -470,7 +456,10 @@ impl Supervision {
             }
             Received::Message(Message::Drain) => (self.on_request)(SupervisorRequest::Drain),
             Received::Message(Message::Stop) => {
-                cut_public_clients(context);
+                // The application would wait for a client that does not read its response.
+                if let Some(listener) = connections.public_listener() {
+                    drain::cut(context, listener);
+                }
                 (self.on_request)(SupervisorRequest::Stop);
             }
             Received::Message(Message::TimeOut) => {

@@ -18,7 +18,7 @@ use std::time::Duration;
 use rookery_exchange::wire::{self, Down, RequestForm};
 use rookery_exchange::{
     BodyBufferPool, Event, Exchange, Link, ListenerId, Payload, SendBacklog, SideQueue, StreamFlow,
-    StreamId, StreamOptions, WakeSchedule, WebSocketId,
+    StreamId, WakeSchedule, WebSocketId,
 };
 use rookery_worker_protocol::rings::{Malformed, Receiver, RingEnd, RingWakers, Sender, SleepWord};
 
@@ -92,7 +92,6 @@ struct Socket {
 #[derive(Debug)]
 struct Stream {
     listener: ListenerId,
-    rules: StreamOptions,
     flow: Arc<StreamFlow>,
     /// The number of bytes that the front end has written.
     written: u64,

@@ -383,6 +383,34 @@ fn a_drain_waits_until_the_application_ends_the_response() {
 }
 
 #[test]
+fn a_cut_after_a_drain_ends_responses_that_the_application_has_not_ended() {
+    for rules in [PULLED, PUSHED] {
+        let (app, opened) = streaming(Config::default(), rules, ok, Box::new(|_, _| {}));
+        let (mut client, open) = ask(&app, &opened, GET);
+        app.listener().drain();
+        open.give("one");
+        read_to(&mut client, "one");
+        app.listener().cut();
+        let (bytes, is_clean) = client.read_to_end();
+        assert!(!is_clean, "a clean end was faked: {}", String::from_utf8_lossy(&bytes));
+        app.await_event("departed Stop");
+    }
+}
+
+#[test]
+fn a_cut_waits_for_the_stop_timeout_of_a_client_that_does_not_read() {
+    let limits = Limits { stop_timeout: Duration::from_millis(50), ..Limits::default() };
+    let (app, opened) = pushing(limits);
+    let (mut client, open) = ask(&app, &opened, GET);
+    open.give(vec![1; 10 << 20]);
+    wait_until("the socket is full", || app.server.budget().used(Share::Queues) > 0);
+    app.listener().drain();
+    app.listener().cut();
+    app.await_event("departed Stop");
+    assert!(!client.read_to_end().1, "a clean end was faked");
+}
+
+#[test]
 fn many_streams_that_end_in_every_way_leave_nothing_charged() {
     let (app, opened) = pushing(Limits::default());
     let budget = Arc::clone(app.server.budget());

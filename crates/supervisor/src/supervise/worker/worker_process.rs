@@ -81,8 +81,9 @@ pub(crate) enum WorkerPhase {
     /// The worker finishes its work and gets no new work. Its requests have time until `until`, and
     /// its WebSockets until `sessions`.
     Draining { until: Instant, sessions: Instant },
-    /// The worker process has been requested to exit, and is killed at `until`.
-    Stopping { until: Instant },
+    /// The worker process has been requested to exit, and is killed at `until`. If R may finish what
+    /// it is doing, R is interrupted at the time `interrupt`, if any.
+    Stopping { until: Instant, interrupt: Option<Instant> },
     /// The worker process has been killed and not been reaped yet.
     Killed,
 }
@@ -413,8 +414,30 @@ impl WorkerProcess {
         }
     }
 
-    /// Requests the worker process to exit. It is killed if it has not exited within `time`.
+    /// Requests the worker process to exit, because the time for its requests is over. It is killed
+    /// if it has not exited within `time`.
     pub(crate) fn stop(&mut self, time: Duration) {
+        self.end(Message::Stop, time, None);
+    }
+
+    /// Requests the worker process to exit when R has finished what it is doing. R is interrupted
+    /// at the time `interrupt`, if any, and the process is killed if it has not exited within
+    /// `time`.
+    pub(crate) fn finish(&mut self, time: Duration, interrupt: Option<Instant>) {
+        self.end(Message::Drain, time, interrupt);
+    }
+
+    /// Interrupts R in a stopping worker process, because its time is over.
+    pub(crate) fn interrupt(&mut self) {
+        if let WorkerPhase::Stopping { interrupt, .. } = &mut self.phase {
+            *interrupt = None;
+            self.send(Message::Stop);
+        }
+    }
+
+    /// Sends a request to exit to the worker process, which is killed if it has not exited within
+    /// `time`.
+    fn end(&mut self, request: Message, time: Duration, interrupt: Option<Instant>) {
         let mut time = time;
         match self.phase {
             WorkerPhase::Stopping { .. } | WorkerPhase::Killed => return,
@@ -422,14 +445,14 @@ impl WorkerProcess {
             // Once the worker reads the channel, it ignores the signal.
             WorkerPhase::Starting { .. } => {
                 self.signal(libc::SIGTERM);
-                self.send(Message::Stop);
+                self.send(request);
                 // A starting worker has no requests, and exits by itself a second after the
                 // interrupt.
                 time = time.min(START_EXIT_TIMEOUT);
             }
-            WorkerPhase::Ready | WorkerPhase::Draining { .. } => self.send(Message::Stop),
+            WorkerPhase::Ready | WorkerPhase::Draining { .. } => self.send(request),
         }
-        self.phase = WorkerPhase::Stopping { until: clock::now() + time };
+        self.phase = WorkerPhase::Stopping { until: clock::now() + time, interrupt };
     }
 
     /// Kills the worker process and the other processes in its process group.

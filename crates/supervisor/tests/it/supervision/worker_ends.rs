@@ -72,6 +72,33 @@ fn a_worker_that_exceeds_the_stop_timeout_is_killed() {
 }
 
 #[test]
+fn a_worker_without_clients_has_time_until_the_drain_is_over() {
+    let (drain, stop) = (Duration::from_millis(300), TEST_TIMEOUT);
+    let times = Timeouts { drain, stop, ..Timeouts::default() };
+    let mut running = Running::new(Wish { times, mode: |_| "busy", ..Wish::default() });
+    let began = Instant::now();
+    assert_eq!(running.stop(), Outcome::Stopped);
+    let time = began.elapsed();
+    assert!(time >= drain && time < stop, "{time:?}");
+}
+
+#[test]
+fn streams_are_cut_when_the_drain_is_over_even_if_their_workers_continue() {
+    let (drain, stop) = (Duration::from_millis(300), 10 * TEST_TIMEOUT);
+    let times = Timeouts { drain, stop, ..Timeouts::default() };
+    let mut running = Running::new(Wish { times, mode: |_| "deaf", ..Wish::default() });
+    let mut client = running.connect();
+    client.send("GET /pulled/2000 HTTP/1.1\r\nHost: a\r\n\r\n");
+    wait_until("the stream begins", || client.socket.peek(&mut [0]).is_ok_and(|read| read > 0));
+    running.ask(SupervisorCommand::Stop);
+    // Without the cut, the client would get the whole response now.
+    std::thread::sleep(drain);
+    assert!(!client.read_to_end().1);
+    running.ask(SupervisorCommand::Stop);
+    assert_eq!(running.outcome(), Outcome::Stopped);
+}
+
+#[test]
 fn a_second_stop_ends_the_server_at_once() {
     let long = 10 * TEST_TIMEOUT;
     let times = Timeouts { drain: long, stop: long, ..Timeouts::default() };

@@ -98,6 +98,10 @@ impl Frontend for Door {
         self.listener.lock().unwrap().as_ref().unwrap().drain();
     }
 
+    fn cut(&self) {
+        self.listener.lock().unwrap().as_ref().unwrap().cut();
+    }
+
     fn set_accepting(&self, is_on: bool) {
         self.accepts.store(is_on, Ordering::Relaxed);
         self.listener.lock().unwrap().as_ref().unwrap().set_accepting(is_on);

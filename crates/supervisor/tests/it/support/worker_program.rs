@@ -92,7 +92,7 @@ fn runs_a_worker_if_started_as_one() {
     }
     let is_over = Arc::new(AtomicBool::new(false));
     let theirs = Arc::clone(&is_over);
-    let is_deaf = mode == "deaf";
+    let (is_deaf, is_busy) = (mode == "deaf", mode == "busy");
     let (supervision, rings) = Supervision::new(inherited, move |asked| {
         let is_end = !matches!(
             asked,
@@ -101,7 +101,9 @@ fn runs_a_worker_if_started_as_one() {
                 | SupervisorRequest::RecordsArrived
         );
         if is_end {
-            theirs.store(!is_deaf, Ordering::Relaxed);
+            // R in the mode "busy" ends only when it is interrupted.
+            let ends = !is_deaf && (!is_busy || asked == SupervisorRequest::Stop);
+            theirs.store(ends, Ordering::Relaxed);
         }
     });
     let supervision = Arc::new(supervision);

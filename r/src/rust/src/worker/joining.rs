@@ -22,9 +22,9 @@ struct WorkerCallbacks {
     /// The C function that makes R collect garbage and return free memory. R does so when it next
     /// waits for events.
     collect: extern "C" fn(),
-    /// The C function that ends the process as SIGTERM would. It does nothing if a signal is
-    /// already ending the process.
-    end: extern "C" fn(),
+    /// The C function that ends the process as SIGTERM would, unless a signal is already ending the
+    /// process. With a number other than 0, R is interrupted if it has not finished after a second.
+    end: extern "C" fn(i32),
 }
 
 impl Core {
@@ -87,15 +87,15 @@ impl Core {
 /// thread.
 fn on_supervisor_request(request: SupervisorRequest, callbacks: WorkerCallbacks) {
     match request {
-        SupervisorRequest::Drain => end_process(callbacks),
+        SupervisorRequest::Drain => end_process(callbacks, false),
         SupervisorRequest::Stop => {
             end_process_later(EXIT_TIMEOUT);
-            end_process(callbacks);
+            end_process(callbacks, true);
         }
         SupervisorRequest::Disconnected { has_clients } => {
             remove_files_at_exit();
             end_process_later(if has_clients { EXIT_TIMEOUT } else { ORPHAN_EXIT_TIMEOUT });
-            end_process(callbacks);
+            end_process(callbacks, false);
         }
         SupervisorRequest::Interrupt => (callbacks.interrupt)(),
         SupervisorRequest::Collect => (callbacks.collect)(),
@@ -105,13 +105,10 @@ fn on_supervisor_request(request: SupervisorRequest, callbacks: WorkerCallbacks)
 }
 
 /// Ends this worker process as SIGTERM would: `serve()` shuts down gracefully, and a process
-/// without `serve()` ends at once. Does nothing when called again, because a second signal would
-/// end `serve()` at once.
-fn end_process(callbacks: WorkerCallbacks) {
-    static IS_ORDERED: AtomicBool = AtomicBool::new(false);
-    if !IS_ORDERED.swap(true, Ordering::Relaxed) {
-        (callbacks.end)();
-    }
+/// without `serve()` ends at once. If `is_time_over` is true, R is interrupted after a second, also
+/// if this function was called before.
+fn end_process(callbacks: WorkerCallbacks, is_time_over: bool) {
+    (callbacks.end)(is_time_over.into());
 }
 
 /// Makes this worker process remove its temporary files when it exits, because its supervisor was
@@ -167,7 +164,7 @@ fn end_process_later(timeout: Duration) {
 pub extern "C" fn rk_worker_join(
     interrupt: extern "C" fn(),
     collect: extern "C" fn(),
-    end: extern "C" fn(),
+    end: extern "C" fn(i32),
 ) {
     let callbacks = WorkerCallbacks { interrupt, collect, end };
     // SAFETY: called on R's main thread while the package is loaded; no other thread changes the

@@ -78,15 +78,11 @@ impl WorkerRings {
         self.announce_in_time();
     }
 
-    /// Ends the streamed responses whose chunks the application sends without being asked, and all
-    /// streams of events, because the application stops after its supervisor has drained. The
-    /// clients of event streams reconnect; the other responses stay incomplete. Streamed responses
-    /// whose chunks the server requests continue until the application ends them.
+    /// Ends all streamed responses, because the application stops after its supervisor has drained.
+    /// The clients of event streams reconnect; the other responses stay incomplete.
     pub fn stop_streams(&mut self) {
-        let is_ended = |stream: &Stream| !stream.rules.is_pulled || stream.rules.is_events;
-        let ended = self.streams.iter().filter(|(_, stream)| is_ended(stream));
-        let ended: Vec<_> = ended.map(|(id, _)| front_end_id(*id)).collect();
-        for stream in ended {
+        let open: Vec<_> = self.streams.keys().map(|id| front_end_id(*id)).collect();
+        for stream in open {
             self.send_up(Up::AbortStream { stream, reason: StreamEnd::Stop, page: b"" });
         }
         self.announce_in_time();
@@ -139,8 +135,8 @@ impl WorkerRings {
             let backlog = exchange.backlog().map(Arc::clone).unwrap_or_default();
             self.sockets.insert(id, Socket { listener, backlog });
         } else if let ResponseBody::Stream(stream) = exchange.response().body() {
-            let (rules, flow) = (stream.rules, Arc::clone(&stream.flow));
-            let stream = Stream { listener, rules, flow, written: 0 };
+            let flow = Arc::clone(&stream.flow);
+            let stream = Stream { listener, flow, written: 0 };
             self.streams.insert(id, stream);
         }
         let (exchange_id, ticket) = ids;

@@ -225,15 +225,14 @@ fn a_paused_application_continues_once_the_front_end_has_written() {
 }
 
 #[test]
-fn an_application_that_stops_ends_the_streams_that_it_pushes() {
-    let mut test = Test::new();
-    test.open_stream(StreamOptions { is_pulled: true, ..StreamOptions::default() });
-    test.rings.stop_streams();
-    assert_eq!(test.sent(), None);
-    test.open_stream(StreamOptions { is_events: true, ..StreamOptions::default() });
-    test.rings.stop_streams();
-    let (stream, reason) = (7, StreamEnd::Stop);
-    assert_eq!(test.sent(), Some(Up::AbortStream { stream, reason, page: b"" }));
+fn an_application_that_stops_ends_all_of_its_streams() {
+    for (is_pulled, is_events) in [(false, false), (true, false), (false, true)] {
+        let mut test = Test::new();
+        test.open_stream(StreamOptions { is_pulled, is_events, ..StreamOptions::default() });
+        test.rings.stop_streams();
+        let (stream, reason) = (7, StreamEnd::Stop);
+        assert_eq!(test.sent(), Some(Up::AbortStream { stream, reason, page: b"" }));
+    }
 }
 
 #[test]
