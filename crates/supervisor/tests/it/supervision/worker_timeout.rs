@@ -39,7 +39,7 @@ fn a_worker_whose_task_does_not_end_is_killed_soon_and_the_next_request_is_answe
     // The time limit of the stop has no influence.
     let times = Timeouts { stop: Duration::from_secs(60), ..patient_for(500) };
     for (workers, is_direct) in [(1, true), (1, false), (2, false)] {
-        let running = Running::new(Wish { workers, is_direct, times, ..Wish::default() });
+        let running = Running::new(Wish { workers, times, is_direct, ..Wish::default() });
         if is_direct {
             running.until_worker_accepts();
         }
