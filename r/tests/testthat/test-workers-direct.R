@@ -203,6 +203,33 @@ test_that("a worker that is being replaced finishes its request if its superviso
   expect_true(wait_until(function() !file.exists(file.path("/proc", worker))))
 })
 
+test_that("a worker finishes its streams and may print if its supervisor is killed", {
+  dir <- withr::local_tempdir()
+  begun <- file.path(dir, "begun")
+  finish <- file.path(dir, "finish")
+  it <- local_direct(dir = dir, lines = c(
+    "list(call = function(req) {",
+    "  chunk <- function() {",
+    sprintf("    if (file.exists('%s')) return(NULL)", finish),
+    sprintf("    file.create('%s'); Sys.sleep(0.05)", begun),
+    "    cat('to stdout\n'); message('to stderr')",
+    "    'chunk'",
+    "  }",
+    "  body <- if (req$PATH_INFO == '/stream') chunk else ''",
+    "  list(status = 200L, headers = list(), body = body)",
+    "})"
+  ))
+  stream <- local_requests(paste0(it$url, "/stream"), 1)
+  expect_true(wait_until(function() file.exists(begun)))
+  it$signal(tools::SIGKILL)
+  it$process$wait(60000)
+  Sys.sleep(0.5)
+  file.create(finish)
+  stream$wait(60000)
+  # An incomplete response would give -1.
+  expect_equal(stream$get_result(), 200L)
+})
+
 test_that("a worker that dies is replaced, and no connection is refused", {
   it <- local_direct()
   before <- it$pid()

@@ -93,6 +93,7 @@ fn on_supervisor_request(request: SupervisorRequest, callbacks: WorkerCallbacks)
             end_process(callbacks, true);
         }
         SupervisorRequest::Disconnected { has_clients } => {
+            ignore_broken_output();
             remove_files_at_exit();
             end_process_later(if has_clients { EXIT_TIMEOUT } else { ORPHAN_EXIT_TIMEOUT });
             end_process(callbacks, false);
@@ -109,6 +110,13 @@ fn on_supervisor_request(request: SupervisorRequest, callbacks: WorkerCallbacks)
 /// if this function was called before.
 fn end_process(callbacks: WorkerCallbacks, is_time_over: bool) {
     (callbacks.end)(is_time_over.into());
+}
+
+/// Makes writes to standard output and error have no effect. The supervisor, which read them, was
+/// killed, and R's handler of SIGPIPE would raise an error in whatever R code prints.
+fn ignore_broken_output() {
+    // SAFETY: no handler is installed. R installs its handler once, when it starts.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
 }
 
 /// Makes this worker process remove its temporary files when it exits, because its supervisor was
