@@ -2,10 +2,11 @@
 //! workers.
 
 use std::io::{self, IsTerminal as _};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use rookery_server::{ListenerConfig, Notice, Server, SpoolFolder};
-use rookery_status::ServerInfo;
+use rookery_status::{AdminAddress, ServerInfo};
 use rookery_supervisor::{
     BackendRegistry, Exit, Outcome, SupervisorStatus, open_files, pool, supervise,
 };
@@ -115,7 +116,7 @@ pub(crate) fn serve(
     let screen = StartupScreen {
         workers: Some(workers.count),
         development: tls_setup.as_ref().and_then(|setup| setup.development.as_ref()),
-        admin: given.shown_admin(requested),
+        admin: shown_admin(given.shown_admin(requested), admin.local_addr()),
         live_page: admin.page_url().map(|url| live_page(url, io::stderr().is_terminal())),
         reloads: workers.reload,
         errors: development.as_ref().and_then(|it| it.url(listeners.url.as_deref())),
@@ -166,6 +167,15 @@ pub(crate) fn serve(
     match outcome {
         Ok(outcome) => result_of(outcome, failure),
         Err(error) => Err(Failure::Unavailable(format!("Workers cannot be started: {error}."))),
+    }
+}
+
+/// Returns the address of the admin listener to show, with the port that the system has chosen if
+/// the requested port was 0. `local` is the address over TCP on which the admin listener listens.
+fn shown_admin(shown: Option<AdminAddress>, local: Option<SocketAddr>) -> Option<AdminAddress> {
+    match (shown, local) {
+        (Some(AdminAddress::Tcp(_)), Some(local)) => Some(AdminAddress::Tcp(local)),
+        (shown, _) => shown,
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) static ROWS: [Setting; 9] = [
     Setting {
         name: "dev_hosts",
         shown: Shown::InLongHelp,
-        kind: Kind::List(&text_forms::DOMAINS),
+        kind: Kind::List(&text_forms::DEV_HOSTS),
         placeholder: "list",
         places: Places::COMMAND_LINE,
         help: "Host names by which browsers may reach an app under development",
