@@ -197,3 +197,19 @@ fn result_of(outcome: Outcome, failure: Option<String>) -> Result<(), Failure> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shown_admin_address_has_the_port_that_the_system_has_chosen() {
+        let tcp = |text: &str| Some(AdminAddress::Tcp(text.parse().unwrap()));
+        let unix = Some(AdminAddress::Unix("/run/admin".into()));
+        let local = Some("127.0.0.1:40123".parse().unwrap());
+        assert_eq!(shown_admin(tcp("127.0.0.1:0"), local), tcp("127.0.0.1:40123"));
+        assert_eq!(shown_admin(unix.clone(), None), unix);
+        // The admin listener may be reachable only over the socket in the run folder.
+        assert_eq!(shown_admin(None, None), None);
+    }
+}
