@@ -127,7 +127,7 @@ setting_table <- rbind.data.frame(
   list(
     name = "domain", former = "domains", argument = "acme(domain)", is_option = FALSE, is_limit = FALSE, stability = "stable",
     default = "none", is_literal = FALSE,
-    wanted = "host names, such as app.example.org, without https:// and without a port",
+    wanted = "host names, such as app.example.org",
     help = "Get a certificate for this host name by ACME; may be repeated",
     paragraph = "Turns HTTPS on. While the server runs, it orders the certificate and renews it before it expires. The certificate comes from Let's Encrypt, unless `acme_directory` in `_server.yml` or R names another certificate authority. The authority must be able to reach this server under the host name, and you must agree to its terms with `agree_tos`. Wildcard names are not supported."
   ),
