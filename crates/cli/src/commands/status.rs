@@ -299,12 +299,10 @@ fn exchange(mut stream: impl Read + Write, method: &str, path: &str) -> io::Resu
     let mut response = Vec::new();
     stream.take(MAX_RESPONSE_SIZE).read_to_end(&mut response).map_err(|error| {
         match error.kind() {
-            io::ErrorKind::WouldBlock => {
-                io::Error::new(
-                    io::ErrorKind::TimedOut,
-                    format!("it has sent nothing for {} seconds", TIMEOUT.as_secs()),
-                )
-            }
+            io::ErrorKind::WouldBlock => io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("it has sent nothing for {} seconds", TIMEOUT.as_secs()),
+            ),
             _ => error,
         }
     })?;

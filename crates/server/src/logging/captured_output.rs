@@ -119,7 +119,7 @@ fn pass_on(streams: &mut [Stream], stopped: Option<&OwnedFd>) {
         for (polled, stream) in polled.iter_mut().zip(&*streams) {
             polled.fd = if stream.is_open { stream.pipe.as_raw_fd() } else { -1 };
         }
-        polled[2].fd = stopped.map_or(-1, |stopped| stopped.as_raw_fd());
+        polled[2].fd = stopped.map_or(-1, OwnedFd::as_raw_fd);
         // SAFETY: `polled` is an array of three elements, whose descriptors are open or negative.
         unsafe { libc::poll(polled.as_mut_ptr(), 3, -1) };
         for stream in &mut *streams {

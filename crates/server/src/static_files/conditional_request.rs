@@ -27,8 +27,8 @@ pub(crate) struct Representation<'a> {
     /// The value of the file's `ETag` header, with its quotes, and with `W/` if the tag is weak.
     /// `None` if the file has no tag.
     pub(crate) etag: Option<&'a [u8]>,
-    /// The value of the file's `Last-Modified` header, in seconds since 1970. `None` if the file has
-    /// no such header.
+    /// The value of the file's `Last-Modified` header, in seconds since 1970. `None` if the file
+    /// has no such header.
     pub(crate) modified: Option<u64>,
     /// The time when the content or the attributes of the file last changed, in seconds since 1970.
     /// `None` if the file system does not record it, or if an HTTP date cannot represent it. The
