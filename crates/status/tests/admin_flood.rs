@@ -1,5 +1,7 @@
 //! Tests of the admin listener while very many clients connect: a probe always gets its response.
 
+#![allow(clippy::disallowed_methods, reason = "a test may panic")]
+
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;

@@ -265,7 +265,7 @@ pub(crate) fn request(
 ) -> io::Result<(u16, Vec<u8>)> {
     let (done, is_done) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
-        scope.spawn(move || {
+        let notice = move || {
             if is_done.recv_timeout(NOTICE_AFTER) == Err(RecvTimeoutError::Timeout) {
                 print_lines(&format!(
                     "Waiting for the server at {}, for at most {} seconds",
@@ -273,7 +273,9 @@ pub(crate) fn request(
                     TIMEOUT.as_secs()
                 ));
             }
-        });
+        };
+        // Without the thread, only the notice is missing.
+        let _ = std::thread::Builder::new().spawn_scoped(scope, notice);
         let response = request_quietly(place, method, path);
         drop(done);
         response
