@@ -58,8 +58,7 @@ warn <- function(message, class) {
   ))
 }
 
-# Writes one line to stderr: the place, the class of the condition if it is informative, and the
-# message.
+# Writes to stderr the place, the class of the condition if it is informative, and the message.
 log_error <- function(where, condition, text) {
   if (inherits(condition, "condition")) {
     classes <- grep(
@@ -71,7 +70,13 @@ log_error <- function(where, condition, text) {
   } else if (!is.null(condition)) {
     text <- paste(as.character(condition), collapse = "\n")
   }
-  cat("rookery: ", where, ": ", text, "\n", sep = "", file = stderr())
+  cat("rookery: ", where, ": ", indent_rest(text), "\n", sep = "", file = stderr())
+}
+
+# Indents all lines of a message but the first. In a log of JSON objects, an indented line has the
+# level of the line before it.
+indent_rest <- function(text) {
+  gsub("\n", "\n  ", text, fixed = TRUE)
 }
 
 # Returns the condition of a stack overflow, for which R calls no handlers, or NULL if the last

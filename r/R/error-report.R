@@ -441,7 +441,7 @@ log_error_report <- function(report, now = proc.time()[["elapsed"]]) {
   lines <- trace_lines(report)
   if (length(lines) > 0) lines <- paste0("    ", lines)
   cat(
-    paste0(c(paste0("rookery: ", place, ": ", text, id), lines), "\n", collapse = ""),
+    paste0(c(paste0("rookery: ", place, ": ", indent_rest(text), id), lines), "\n", collapse = ""),
     file = stderr()
   )
 }
@@ -488,7 +488,7 @@ flush_all_error_reports <- function() {
 
 log_repeats <- function(kind, now) {
   cat(
-    "rookery: ", kind$place, ": ", kind$text, " (", kind$count, " more in ",
+    "rookery: ", kind$place, ": ", indent_rest(kind$text), " (", kind$count, " more in ",
     max(1, round(now - kind$since)), " s)",
     if (length(kind$ids) > 0) paste0(" [", paste(kind$ids, collapse = " "), "]"), "\n",
     sep = "", file = stderr()

@@ -284,6 +284,21 @@ abort_unknown <- function(path, reason) {
 }
 
 abort_no_path <- function(path) {
+  link <- path.expand(path)
+  while (!nzchar(to <- Sys.readlink(link)) || is.na(to)) {
+    if (dirname(link) == link) break
+    link <- dirname(link)
+  }
+  if (!is.na(to) && nzchar(to) && !file.exists(link)) {
+    missing <- if (startsWith(to, "/")) "" else paste0(" (", file.path(dirname(link), to), ")")
+    abort(
+      paste0(
+        "`", path, "` cannot be served: `", link, "` is a symbolic link to `", to, "`", missing,
+        ", where there is no file or folder."
+      ),
+      "rookery_no_target", argument = "target"
+    )
+  }
   parent <- dirname(path.expand(path))
   near <- if (dir.exists(parent)) close_names(basename(path), list.files(parent))
   hint <- if (length(near) > 0) {

@@ -352,6 +352,10 @@ Server <- R6::R6Class(
       proxies <- trusted_proxies()
       proxy_header <- has_proxy_header()
       proxy_senders <- proxy_senders(proxy_header, proxies)
+      # A supervisor warns in place of its workers.
+      if (proxy_header && what == "createTcpServer" && !is_worker()) {
+        warn_without_senders(proxy_senders)
+      }
       tls <- if (inherits_socket) tls_of_supervisor(tls) else tls_open(tls)
       warn_unknown_variables()
       apply_limits(limits)

@@ -45,7 +45,7 @@ setting_table <- rbind.data.frame(
     default = "none", is_literal = FALSE,
     wanted = "addresses such as 192.0.2.1, networks such as 10.0.0.0/8, or unix",
     help = "Addresses of load balancers that may send a PROXY protocol header",
-    paragraph = "The value has the form of `trusted_proxies`. Connections from all other addresses are closed. Without this setting, any client may send the header. A load balancer that only passes on what its clients send must not be in `trusted_proxies`, because each client could then forge the forwarding headers. If a trusted proxy is in front of the load balancer, list the proxy in `trusted_proxies`: its address is the one in the PROXY header."
+    paragraph = "The value has the form of `trusted_proxies`. Connections from all other addresses are closed, and the log says so. Without this setting, any client may send the header, and the server warns at its start. A load balancer that only passes on what its clients send must not be in `trusted_proxies`, because each client could then forge the forwarding headers. If a trusted proxy is in front of the load balancer, list the proxy in `trusted_proxies`: its address is the one in the PROXY header."
   ),
   list(
     name = "tls", former = "", argument = "serve(tls)", is_option = FALSE, is_limit = FALSE, stability = "stable",

@@ -26,10 +26,11 @@ announce <- function(found, address, admin, open) {
       network <- if (is.null(address$socket) && is.null(.globals$tls$domain)) {
         network_place(place, address$host, server$getPort())
       }
+      page <- .Call(ffi_admin_page_url)
       message(paste(
         screen_lines(
-          paste0(found$label, folder), place, network, screen$admin, is_coloured(),
-          live_page(.Call(ffi_admin_page_url))
+          paste0(found$label, folder), place, network, with_port(screen$admin, page), is_coloured(),
+          live_page(page)
         ),
         collapse = "\n"
       ))
@@ -56,6 +57,15 @@ screen_lines <- function(what, place, network, admin, is_coloured, page = "") {
     detail("Admin", admin),
     detail("Live page", if (nzchar(page)) page)
   )
+}
+
+# Returns the address of the admin listener with the port that the system has chosen, if port 0 was
+# requested. `page` is the URL of the live page.
+with_port <- function(admin, page) {
+  if (is.null(admin) || !grepl("^[^/]*:0$", admin)) {
+    return(admin)
+  }
+  sub(":0$", sub("^https?://.*:([0-9]+)/.*$", ":\\1", page), admin)
 }
 
 # Returns what the screen shows for the live page with this URL. The URL contains a token, so it is

@@ -409,6 +409,15 @@ has_proxy_header <- function() {
 # client may send it. A client that may send the header can claim the address of a trusted proxy.
 proxy_senders <- function(has_header, trusted) {
   senders <- setting_of("proxy_protocol_from")$value
+  if (!has_header && length(senders) > 0) {
+    abort(
+      paste(
+        "`proxy_protocol_from` needs `proxy_protocol`: set it to TRUE, or leave",
+        "`proxy_protocol_from` out."
+      ),
+      "rookery_bad_setting", argument = "proxy_protocol_from"
+    )
+  }
   if (has_header && length(trusted) > 0 && length(senders) == 0) {
     abort(
       paste(
@@ -419,6 +428,18 @@ proxy_senders <- function(has_header, trusted) {
     )
   }
   senders
+}
+
+warn_without_senders <- function(senders) {
+  if (length(senders) == 0) {
+    warn(
+      paste(
+        "Any client can claim any address, because `proxy_protocol` is given without",
+        "`proxy_protocol_from`: list there the load balancers that may send a PROXY header."
+      ),
+      "rookery_any_proxy"
+    )
+  }
 }
 
 # Returns whether the app also gets the identity headers of clients that are not trusted proxies.

@@ -53,7 +53,8 @@ impl Target {
     /// Finds the app, document or folder at the path that the user gave.
     ///
     /// # Errors
-    /// Fails if the path does not exist. The error message suggests similar names.
+    /// Fails if the path does not exist. The error message suggests similar names, or says where a
+    /// symbolic link leads.
     pub(crate) fn find(path_given: &Path) -> Result<Target, Failure> {
         let path =
             fs::canonicalize(expand_tilde(path_given)).map_err(|error| match error.kind() {
@@ -276,6 +277,19 @@ fn kind_of_script(path: &Path) -> &'static str {
 
 fn not_found(path_given: &Path) -> Failure {
     let path = expand_tilde(path_given);
+    // The path or one of its folders may be a link whose destination is missing.
+    let link = path.ancestors().find_map(|at| Some((at, fs::read_link(at).ok()?)));
+    if let Some((link, to)) = link.filter(|(link, _)| !link.exists()) {
+        let missing = parent_folder(link).join(to.as_path());
+        let place = if missing == to { String::new() } else { format!(" ({})", missing.display()) };
+        return Failure::Unavailable(format!(
+            "`{}` cannot be served: `{}` is a symbolic link to `{}`{place}, where there is no \
+             file or folder.",
+            path_given.display(),
+            link.display(),
+            to.display()
+        ));
+    }
     let parent = parent_folder(&path);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
@@ -302,6 +316,27 @@ fn not_found(path_given: &Path) -> Failure {
 mod tests {
     use super::*;
     use crate::failure::message_of;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_that_leads_nowhere_is_named_with_its_destination() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("current");
+        let shown = link.display();
+        for to in ["/none/there", "releases/7"] {
+            std::os::unix::fs::symlink(to, &link).unwrap();
+            for path in [link.clone(), link.join("app.R")] {
+                let message = message_of(Target::find(&path));
+                let wanted = format!("`{shown}` is a symbolic link to `{to}`");
+                assert!(message.contains(&wanted), "{message}");
+                assert!(message.contains(&*path.to_string_lossy()), "{message}");
+            }
+            fs::remove_file(&link).unwrap();
+        }
+        // Without a dangling link, similar names are suggested.
+        fs::create_dir(folder.path().join("currents")).unwrap();
+        assert!(message_of(Target::find(&link)).contains("Did you mean"));
+    }
 
     #[test]
     fn detects_the_kind_of_an_app_by_its_files() {

@@ -109,7 +109,8 @@ pub struct Limits {
     /// Whether a connection is replaced as soon as the connection is idle or the server waits for
     /// its client, when [`max_connections`](Self::max_connections) is reached. For servers that
     /// must always respond to a new client and whose clients can connect again, such as one for
-    /// health checks. False by default.
+    /// health checks. If all connections are being served, a new one waits up to a second for its
+    /// turn. False by default.
     pub evicts_at_once: bool,
     /// The maximum number of connections from one IPv4 address, or from one IPv6 network with a
     /// prefix of 64 bits. Further connections get status 503. No limit by default, because behind a

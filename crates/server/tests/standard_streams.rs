@@ -10,7 +10,7 @@ use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use rookery_server::output;
+use rookery_server::{captured_output, output};
 use rookery_test_support::TEST_TIMEOUT;
 
 /// The variable with the mode in which the program was started again.
@@ -32,6 +32,26 @@ fn does_what_it_was_started_again_for() {
             let lost = output::lines_lost();
             output::flush();
             std::process::exit(if lost > 0 { 7 } else { 1 });
+        }
+        Ok("end") => {
+            // SAFETY: the default action for a signal runs no code of this process.
+            unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+            for _ in 0..200 {
+                captured_output::begin().unwrap();
+                captured_output::end();
+            }
+            std::process::exit(7);
+        }
+        Ok("child") => {
+            captured_output::begin().unwrap();
+            let script = "echo during >&2; sleep 0.5; echo after >&2; printf done >&2";
+            let mut child = Command::new("sh").args(["-c", script]).spawn().unwrap();
+            std::thread::sleep(Duration::from_millis(200));
+            captured_output::end();
+            let status = child.wait().unwrap();
+            // The output of the child goes through a thread of this process.
+            std::thread::sleep(Duration::from_millis(500));
+            std::process::exit(if status.success() { 7 } else { 1 });
         }
         _ => {}
     }
@@ -102,4 +122,22 @@ fn a_panic_is_written_with_its_thread_and_place() {
 fn lines_that_nobody_reads_are_dropped_and_the_process_ends() {
     let (_unread, writer) = full_pipe();
     assert_eq!(run("lines", writer).code(), Some(7));
+}
+
+#[test]
+fn the_end_of_the_conversion_writes_to_no_closed_pipe() {
+    let (_unread, writer) = pipe();
+    assert_eq!(run("end", writer).code(), Some(7));
+}
+
+#[test]
+fn output_of_a_child_that_outlives_the_conversion_still_becomes_json() {
+    let (mut reader, writer) = pipe();
+    assert_eq!(run("child", writer).code(), Some(7));
+    let mut said = String::new();
+    reader.read_to_string(&mut said).unwrap();
+    for message in ["during", "after", "done"] {
+        let end = format!("\"stream\":\"stderr\",\"message\":\"{message}\"}}");
+        assert_eq!(said.lines().filter(|line| line.ends_with(&end)).count(), 1, "{said}");
+    }
 }

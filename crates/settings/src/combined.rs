@@ -259,7 +259,8 @@ impl Settings {
     }
 
     /// Returns warnings about environment variables that override a different value in
-    /// `_server.yml`. In earlier releases, the file had precedence.
+    /// `_server.yml`, because the file had precedence in earlier releases, and about a PROXY
+    /// protocol header that any client may send.
     pub fn notes(&self) -> Vec<String> {
         let overridden = self.overridden.iter().filter(|weaker| weaker.source == Source::File);
         let differs = overridden.filter_map(|weaker| {
@@ -275,7 +276,21 @@ impl Settings {
                 )
             })
         });
-        differs.collect()
+        differs.chain(self.note_about_proxy_headers()).collect()
+    }
+
+    fn note_about_proxy_headers(&self) -> Option<String> {
+        let given = self.given.get("proxy_protocol").filter(|_| self.flag("proxy_protocol"))?;
+        // The permissions of its file decide who can connect to a Unix socket.
+        if !self.list("proxy_protocol_from").is_empty() || self.is_on_unix_socket() {
+            return None;
+        }
+        Some(format!(
+            "any client can claim any address, because {} is given without {}: list there the \
+             load balancers that may send a PROXY header",
+            given.name(),
+            given.source.show(table::row("proxy_protocol_from")),
+        ))
     }
 }
 
@@ -301,6 +316,26 @@ mod tests {
         let twice = [given(CommandLine, "port", "1"), given(CommandLine, "port", "2")];
         assert_eq!(Settings::combine(twice).number("port"), Some(2.0));
         assert_eq!(Settings::combine([]).number("port"), Some(8000.0));
+    }
+
+    #[test]
+    fn a_proxy_header_that_any_client_may_send_is_noted() {
+        let notes = |names: &[(&str, &str)]| {
+            let all = names.iter().map(|(name, text)| given(Source::CommandLine, name, text));
+            Settings::combine(all).notes()
+        };
+        assert_eq!(
+            notes(&[("proxy_protocol", "on")]),
+            ["any client can claim any address, because `--proxy-protocol` is given without \
+              `--proxy-protocol-from`: list there the load balancers that may send a PROXY header"]
+        );
+        for fine in [
+            &[("proxy_protocol", "off")][..],
+            &[("proxy_protocol", "on"), ("proxy_protocol_from", "::1")],
+            &[("proxy_protocol", "on"), ("host", "unix:/s")],
+        ] {
+            assert!(notes(fine).is_empty(), "{fine:?}");
+        }
     }
 
     #[test]

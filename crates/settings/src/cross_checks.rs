@@ -46,6 +46,7 @@ impl Settings {
                 "domain" => clients_need_another_port(self, given),
                 "redirect_from" => redirects_need_a_port(self, given),
                 "trusted_proxies" => proxies_need_senders(self, given),
+                "dev_hosts" | "dev_anywhere" => only_during_development(self, given),
                 "min_ready" => no_more_ready_than_workers(self, given),
                 name if name.starts_with("share_") => shares_are_a_whole(self),
                 _ => Ok(()),
@@ -109,6 +110,17 @@ fn proxies_need_senders(settings: &Settings, proxies: &GivenValue) -> Result<(),
         proxies.source.show(table::row("proxy_protocol")),
         proxies.name(),
         proxies.source.show(table::row("proxy_protocol_from")),
+    ))
+}
+
+fn only_during_development(settings: &Settings, given: &GivenValue) -> Result<(), String> {
+    if settings.flag("dev") || given.value == Value::Flag(false) {
+        return Ok(());
+    }
+    Err(format!(
+        "{} has a meaning only for an app under development: leave it out, or serve the app with \
+         `rookery dev`.",
+        given.name()
     ))
 }
 
@@ -211,6 +223,13 @@ mod tests {
                 &[("proxy_protocol_from", "::1")],
                 "`--proxy-protocol-from` needs `--proxy-protocol`.",
             ),
+            (
+                &[("dev_hosts", "a.org")],
+                "`--dev-hosts` has a meaning only for an app under development: leave it out, or \
+                 serve the app with `rookery dev`.",
+            ),
+            (&[("dev_hosts", "a.org"), ("dev", "on")], "fine"),
+            (&[("dev_anywhere", "off")], "fine"),
             (
                 &[("share_replies", "50"), ("share_queues", "50")],
                 "The shares of `max_client_memory` add up to 160 %: together they must be at most \

@@ -53,8 +53,15 @@ pub(crate) static NAME: Form = Form {
     },
 };
 
+/// The form of the names in a certificate. The crate `acme` checks them in more detail.
 pub(crate) static DOMAINS: Form =
     Form { wanted: "host names, such as app.example.org", accepts: is_plain };
+
+pub(crate) static DEV_HOSTS: Form = Form {
+    wanted: "host names, such as app.example.org or *.example.org, without https:// and without a \
+             port",
+    accepts: |text| is_host_name(text.strip_prefix("*.").unwrap_or(text)),
+};
 
 pub(crate) static EMAILS: Form =
     Form { wanted: "e-mail addresses, such as ops@example.org", accepts: is_plain };
@@ -120,9 +127,12 @@ fn is_origin(text: &str) -> bool {
         Some((name, port)) => (name, is_digits(port)),
         None => (text, true),
     };
-    let name = name.strip_prefix("*.").unwrap_or(name);
+    is_rest && is_host_name(name.strip_prefix("*.").unwrap_or(name))
+}
+
+fn is_host_name(text: &str) -> bool {
     let is_of_names = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    is_rest && !name.is_empty() && name.bytes().all(is_of_names)
+    !text.is_empty() && text.bytes().all(is_of_names)
 }
 
 #[cfg(test)]
@@ -156,6 +166,11 @@ mod tests {
             &ORIGINS,
             &["same", "example.org", "*.example.org", "localhost:8000", "[::1]", "[::1]:80"],
             &["https://a.org", "a.org:", "a.org:x", "[]", "*.", "a b", "[::1]x"],
+        );
+        check(
+            &DEV_HOSTS,
+            &["app.example.org", "*.example.org", "my_host"],
+            &["http://x/", "https://x", "x/", "x:80", "a b", "*", "*.", "a.*.b", ""],
         );
         check(&PATHS_OF_REQUESTS, &["/", "/predict?x=1"], &["a", "/a b", "/a#b", "/\u{e9}"]);
         check(&NAME, &["billing", "a.b-c_1"], &["a;b", "\u{e9}", &"a".repeat(65)]);

@@ -87,6 +87,20 @@ test_that("the error for an unknown kind lists what was searched", {
   )
 })
 
+test_that("the error for a symbolic link that leads nowhere names its destination", {
+  skip_on_os("windows")
+  dir <- withr::local_tempdir()
+  link <- file.path(dir, "current")
+  file.symlink("releases/7", link)
+  for (path in c(link, file.path(link, "app.R"))) {
+    expect_error(
+      detect_target(path),
+      paste0("`", link, "` is a symbolic link to `releases/7` (", dir, "/releases/7), where there"),
+      fixed = TRUE, class = "rookery_no_target"
+    )
+  }
+})
+
 test_that("the error for a missing path names the folder and similar names", {
   dir <- local_app("shiny-app/app.R" = "shinyApp()")
   withr::local_dir(dir)

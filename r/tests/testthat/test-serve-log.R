@@ -161,7 +161,7 @@ test_that("with a JSON log, all that R prints while it serves is JSON", {
     "message('to \\033[31m stderr')",
     "list(call = function(req) {",
     "  system('echo of a child')",
-    "  if (req$PATH_INFO == '/fail') stop('no database')",
+    "  if (req$PATH_INFO == '/fail') stop('no database\\nat all')",
     "  cat('no end')",
     "  list(status = 200L, headers = list(), body = 'ok')",
     "})"
@@ -177,7 +177,9 @@ test_that("with a JSON log, all that R prints while it serves is JSON", {
   lines <- lapply(text[!is_later & nzchar(text)], jsonlite::fromJSON)
   messages <- vapply(lines, function(line) line$message %||% "", "")
   expect_true(all(c("to stdout", "to \033[31m stderr", "of a child", "no end") %in% messages))
-  error <- lines[[grep("no database \\[", messages)[[1]]]]
-  expect_equal(error[c("level", "stream")], list(level = "error", stream = "stderr"))
+  for (part in c(": no database$", "^  at all \\[", "base::stop")) {
+    error <- lines[[grep(part, messages)[[1]]]]
+    expect_equal(error[c("level", "stream")], list(level = "error", stream = "stderr"), info = part)
+  }
   expect_true("/fail" %in% vapply(lines, function(line) line$path %||% "", ""))
 })

@@ -62,7 +62,8 @@ test_that("one worker serves on the sockets of a service manager, and reports it
   expect_match(
     it$tell(),
     paste0(
-      "sockets of the service manager; --host and --port are not used\n.*", where,
+      "the server accepts connections on 127.0.0.1:", port, " and ", it$path, ", the sockets that ",
+      "the service manager \\(systemd\\) has opened, and ignores `--host` and `--port`\n.*", where,
       " \\(Ctrl-C stops\\)$"
     )
   )

@@ -27,6 +27,16 @@ test_that("the screen has the address, the network address, and the admin addres
   )
 })
 
+test_that("the admin address has the port that the system has chosen", {
+  page <- "http://127.0.0.1:40123/live/?token=a"
+  expect_equal(with_port("127.0.0.1:0", page), "127.0.0.1:40123")
+  expect_equal(with_port("0.0.0.0:0", page), "0.0.0.0:40123")
+  expect_equal(with_port("[::1]:0", "http://[::1]:40123/live/?token=a"), "[::1]:40123")
+  expect_equal(with_port("127.0.0.1:9100", page), "127.0.0.1:9100")
+  expect_equal(with_port("unix:/a:0", page), "unix:/a:0")
+  expect_null(with_port(NULL, ""))
+})
+
 test_that("a network address is shown if the server listens on all interfaces", {
   expect_equal(
     network_place("https://127.0.0.1:8000", "0.0.0.0", 8000L, "192.0.2.7"), "https://192.0.2.7:8000"

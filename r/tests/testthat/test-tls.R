@@ -359,6 +359,21 @@ test_that("trusted proxies behind the PROXY protocol need a list of load balance
   expect_equal(rawToChar(get(client, headers = "X-Forwarded-For: 203.0.113.5")$body), "203.0.113.5")
 })
 
+test_that("a list of load balancers needs the PROXY protocol, which warns without the list", {
+  app <- function(req) ok()
+  withr::local_options(rookery.proxy_protocol_from = "127.0.0.1")
+  expect_error(
+    startServer("127.0.0.1", 0, app), "needs `proxy_protocol`: set it to TRUE",
+    class = "rookery_bad_setting"
+  )
+  withr::local_options(rookery.proxy_protocol = TRUE, rookery.proxy_protocol_from = NULL)
+  expect_warning(
+    server <- startServer("127.0.0.1", 0, app), "list there the load balancers",
+    class = "rookery_any_proxy"
+  )
+  server$stop()
+})
+
 test_that("forwarding headers of a trusted proxy are used", {
   app <- function(req) list(status = 200L, headers = list(), body = req$rook.url_scheme)
   scheme <- function() {
@@ -395,7 +410,7 @@ test_that("the PROXY protocol is used with the option", {
     send(client, ..., "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
     reply(client)$text
   }
-  withr::local_options(rookery.proxy_protocol = TRUE)
+  withr::local_options(rookery.proxy_protocol = TRUE, rookery.proxy_protocol_from = "127.0.0.1")
   expect_equal(ask("PROXY TCP4 192.0.2.7 198.51.100.1 12345 443\r\n"), "192.0.2.7 12345")
   withr::local_options(rookery.proxy_protocol = "perhaps")
   expect_error(startServer("127.0.0.1", 0, app), "must be TRUE or FALSE, not \"perhaps\"")

@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use rookery_status::{AdminAddress, admin_socket, run_folders};
@@ -13,6 +14,7 @@ use rookery_status::{AdminAddress, admin_socket, run_folders};
 use super::local_socket;
 use crate::failure::Failure;
 use crate::settings::admin_address;
+use crate::stderr::print_lines;
 use crate::user_paths::absolute;
 
 /// The arguments of `rookery status`.
@@ -29,6 +31,9 @@ pub(crate) struct StatusArgs {
 /// The maximum time for which `rookery status` waits for the response of a server. Normally a
 /// server responds at once, even while R is busy.
 const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The time after which a command that waits for the response of a server says so.
+const NOTICE_AFTER: Duration = Duration::from_secs(1);
 
 /// The maximum size in bytes of a server's response. It is enough for the status of more than a
 /// thousand workers, and for the file of a profile.
@@ -74,7 +79,7 @@ pub(crate) fn find_server(command: &str, which: Option<&OsStr>) -> Result<AdminA
         }
     }
     match found.len() {
-        0 => Err(Failure::Unavailable(not_found_message(wanted.as_ref(), &errors))),
+        0 => Err(Failure::Unavailable(not_found_message(command, wanted.as_ref(), &errors))),
         1 => Ok(found.remove(0).1),
         _ => {
             let pids: Vec<String> = found.iter().map(|(pid, _)| pid.to_string()).collect();
@@ -98,7 +103,7 @@ fn query_found(wanted: Option<&Selector>, is_json: bool) -> Result<Vec<u8>, Fail
         }
     }
     if texts.is_empty() {
-        return Err(Failure::Unavailable(not_found_message(wanted, &errors)));
+        return Err(Failure::Unavailable(not_found_message("rookery status", wanted, &errors)));
     }
     let between: &[u8] = if is_json { b"" } else { b"\n" };
     let mut text = texts.join(between);
@@ -124,7 +129,11 @@ fn query_server(
     let ask = |path, fault| match get(place, path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if is_stopped(&error) => Ok(None),
-        Err(error) => Err(format!("Process {pid} {fault}: {error}.")),
+        Err(error) => Err(format!(
+            "Process {pid} {fault}: {error}. Its socket is {}. If this lasts, look into its log, \
+             and restart it.",
+            show(place)
+        )),
     };
     match wanted {
         Some(Selector::Process(id)) if *id != pid => return Ok(None),
@@ -143,7 +152,7 @@ fn query_server(
     ask(if is_json { JSON } else { TEXT }, "does not respond")
 }
 
-fn not_found_message(wanted: Option<&Selector>, errors: &[String]) -> String {
+fn not_found_message(command: &str, wanted: Option<&Selector>, errors: &[String]) -> String {
     if !errors.is_empty() {
         return errors.join("\n");
     }
@@ -157,9 +166,17 @@ fn not_found_message(wanted: Option<&Selector>, errors: &[String]) -> String {
         }
     };
     format!(
-        "{none}. A server with another TMPDIR is found by its `--admin` address: `rookery status \
+        "{none}. A server with another TMPDIR is found by its `--admin` address: `{command} \
          unix:/path/of/the/socket`."
     )
+}
+
+/// Returns an admin address in the form in which a user can give it.
+pub(crate) fn show(place: &AdminAddress) -> String {
+    match place {
+        AdminAddress::Tcp(address) => address.to_string(),
+        AdminAddress::Unix(path) => format!("unix:{}", path.display()),
+    }
 }
 
 /// Returns true if the error of a connection to a server's socket means that the server was killed
@@ -237,7 +254,7 @@ fn unexpected() -> io::Error {
 }
 
 /// Sends a request without a body to the admin listener of a server. Returns the status and the
-/// body of the response.
+/// body of the response. Tells the user if the response takes longer than [`NOTICE_AFTER`].
 ///
 /// # Errors
 /// Returns an error if the server does not respond, or if it is another program.
@@ -246,6 +263,26 @@ pub(crate) fn request(
     method: &str,
     path: &str,
 ) -> io::Result<(u16, Vec<u8>)> {
+    let (done, is_done) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let notice = move || {
+            if is_done.recv_timeout(NOTICE_AFTER) == Err(RecvTimeoutError::Timeout) {
+                print_lines(&format!(
+                    "Waiting for the server at {}, for at most {} seconds",
+                    show(place),
+                    TIMEOUT.as_secs()
+                ));
+            }
+        };
+        // Without the thread, only the notice is missing.
+        let _ = std::thread::Builder::new().spawn_scoped(scope, notice);
+        let response = request_quietly(place, method, path);
+        drop(done);
+        response
+    })
+}
+
+fn request_quietly(place: &AdminAddress, method: &str, path: &str) -> io::Result<(u16, Vec<u8>)> {
     match place {
         AdminAddress::Tcp(address) => {
             let stream = TcpStream::connect_timeout(address, TIMEOUT)?;
@@ -264,9 +301,10 @@ fn exchange(mut stream: impl Read + Write, method: &str, path: &str) -> io::Resu
     let mut response = Vec::new();
     stream.take(MAX_RESPONSE_SIZE).read_to_end(&mut response).map_err(|error| {
         match error.kind() {
-            io::ErrorKind::WouldBlock => {
-                io::Error::new(io::ErrorKind::TimedOut, "it did not respond in time")
-            }
+            io::ErrorKind::WouldBlock => io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("it has sent nothing for {} seconds", TIMEOUT.as_secs()),
+            ),
             _ => error,
         }
     })?;

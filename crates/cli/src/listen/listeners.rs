@@ -76,9 +76,11 @@ impl Listeners {
                 let (at, port) = shown_address(address);
                 add(&at, port);
             }
-            log_line(
-                "serving on the sockets of the service manager; --host and --port are not used",
-            );
+            log_line(&format!(
+                "the server accepts connections on {}, the sockets that the service manager \
+                 (systemd) has opened, and ignores `--host` and `--port`",
+                given.shown_app()
+            ));
             vec![listen_inherited(server, &given.app, site)?]
         };
         let port = listeners.iter().find_map(|listener| Some(listener.local_addr()?.port()));

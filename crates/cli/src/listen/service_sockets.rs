@@ -123,6 +123,11 @@ impl ServiceSockets {
         app.into_iter().chain(requested.redirect.filter(|_| self.redirect.is_empty()))
     }
 
+    /// Returns the addresses of the inherited sockets that serve the app, as text for people.
+    pub(crate) fn shown_app(&self) -> String {
+        self.app.addresses().iter().map(shown_address).collect::<Vec<_>>().join(" and ")
+    }
+
     /// Returns the address of the admin listener to show: the address of the inherited socket, or
     /// else the requested address.
     #[cfg(unix)]
@@ -247,12 +252,15 @@ fn is_same_port(own: SocketAddr, given: SocketAddr) -> bool {
 }
 
 fn shown((name, address): &(&str, InheritedAddress)) -> String {
-    let at = match address {
+    format!("The service manager's socket `{name}` at {}", shown_address(address))
+}
+
+fn shown_address(address: &InheritedAddress) -> String {
+    match address {
         InheritedAddress::Tcp(address) => address.to_string(),
         InheritedAddress::Unix(Some(path)) => path.display().to_string(),
         InheritedAddress::Unix(None) => "an abstract name".to_owned(),
-    };
-    format!("The service manager's socket `{name}` at {at}")
+    }
 }
 
 #[cfg(test)]

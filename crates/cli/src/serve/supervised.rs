@@ -2,10 +2,11 @@
 //! workers.
 
 use std::io::{self, IsTerminal as _};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use rookery_server::{ListenerConfig, Notice, Server, SpoolFolder};
-use rookery_status::ServerInfo;
+use rookery_status::{AdminAddress, ServerInfo};
 use rookery_supervisor::{
     BackendRegistry, Exit, Outcome, SupervisorStatus, open_files, pool, supervise,
 };
@@ -115,7 +116,7 @@ pub(crate) fn serve(
     let screen = StartupScreen {
         workers: Some(workers.count),
         development: tls_setup.as_ref().and_then(|setup| setup.development.as_ref()),
-        admin: given.shown_admin(requested),
+        admin: shown_admin(given.shown_admin(requested), admin.local_addr()),
         live_page: admin.page_url().map(|url| live_page(url, io::stderr().is_terminal())),
         reloads: workers.reload,
         errors: development.as_ref().and_then(|it| it.url(listeners.url.as_deref())),
@@ -169,6 +170,15 @@ pub(crate) fn serve(
     }
 }
 
+/// Returns the address of the admin listener to show, with the port that the system has chosen if
+/// the requested port was 0. `local` is the address over TCP on which the admin listener listens.
+fn shown_admin(shown: Option<AdminAddress>, local: Option<SocketAddr>) -> Option<AdminAddress> {
+    match (shown, local) {
+        (Some(AdminAddress::Tcp(_)), Some(local)) => Some(AdminAddress::Tcp(local)),
+        (shown, _) => shown,
+    }
+}
+
 /// Returns the result of the program after the supervisor has ended. `failure` is the app's error
 /// message from the last failed start of a worker.
 fn result_of(outcome: Outcome, failure: Option<String>) -> Result<(), Failure> {
@@ -185,5 +195,21 @@ fn result_of(outcome: Outcome, failure: Option<String>) -> Result<(), Failure> {
         Outcome::ThreadFailed => {
             Err(Failure::Thread("A thread of this program has failed (see above).".to_owned()))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shown_admin_address_has_the_port_that_the_system_has_chosen() {
+        let tcp = |text: &str| Some(AdminAddress::Tcp(text.parse().unwrap()));
+        let unix = Some(AdminAddress::Unix("/run/admin".into()));
+        let local = Some("127.0.0.1:40123".parse().unwrap());
+        assert_eq!(shown_admin(tcp("127.0.0.1:0"), local), tcp("127.0.0.1:40123"));
+        assert_eq!(shown_admin(unix.clone(), None), unix);
+        // The admin listener may be reachable only over the socket in the run folder.
+        assert_eq!(shown_admin(None, None), None);
     }
 }

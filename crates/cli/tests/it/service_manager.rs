@@ -378,8 +378,9 @@ fn status_finds_servers_by_process_app_and_address() {
     assert_eq!(output.status.code(), Some(1), "{printed}");
     assert!(
         printed.contains(&format!(
-            "Process {pid} does not report what it serves: it did not respond in time"
-        )),
+            "Process {pid} does not report what it serves: it has sent nothing for 5 seconds. Its \
+             socket is unix:"
+        )) && printed.contains("Waiting for the server at unix:"),
         "{printed}"
     );
     // A response that the client does not read is not kept.

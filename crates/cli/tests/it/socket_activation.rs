@@ -72,10 +72,16 @@ fn inherited_sockets_are_served_and_not_removed() {
             printed.contains(&format!("http://127.0.0.1:{port} and {}", path.display())),
             "{printed}"
         );
+        let wanted = format!(
+            "the server accepts connections on 127.0.0.1:{port} and {}, the sockets that the \
+             service manager (systemd) has opened, and ignores `--host` and `--port`",
+            path.display()
+        );
         assert!(waits.join().unwrap().ends_with("home"), "{round}");
         assert!(ask_unix(&path).ends_with("home"));
         it.signal(libc::SIGTERM);
         assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
+        assert!(it.stderr.contains(&wanted), "{}", it.stderr);
         // The socket file belongs to the service manager.
         assert!(path.exists());
     }

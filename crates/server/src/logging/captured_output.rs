@@ -2,13 +2,14 @@
 //! supervisor. The supervisor converts the output of its workers itself.
 //!
 //! The standard output and the standard error of the process become pipes, whose other ends a
-//! thread reads. The thread never waits for the actual outputs, so printing does not block.
+//! thread reads. The thread never waits for the actual outputs, so printing does not block. When
+//! the conversion ends, the thread goes on with the output of processes that this process has
+//! started and that still have the pipes. They would be ended by a signal (SIGPIPE) otherwise.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
-use std::sync::{Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Mutex, PoisonError, mpsc};
 
 use rookery_system::signals::with_signals_blocked;
 
@@ -35,10 +36,11 @@ struct CapturedOutput {
     process: u32,
     /// The descriptors to which the standard streams referred before.
     saved: [OwnedFd; 2],
-    /// The end of a pipe. The thread ends when a byte is written to it. Closing it would not
+    /// The end of a pipe to which a byte is written when the conversion ends. Closing it would not
     /// suffice, because forked processes have copies.
     stop: OwnedFd,
-    thread: JoinHandle<()>,
+    /// Disconnected by the thread once it has written all that this process has printed.
+    written: mpsc::Receiver<()>,
 }
 
 /// One captured stream.
@@ -73,15 +75,22 @@ pub fn begin() -> io::Result<()> {
     }
     let saved = saved.try_into().expect("there are two streams");
     let (stopped, stop) = pipe()?;
-    let thread = with_signals_blocked(|| {
+    let (is_writing, written) = mpsc::channel();
+    with_signals_blocked(|| {
         let named = std::thread::Builder::new().name("rookery-output".to_owned());
-        named.spawn(move || pass_on(&mut streams, &stopped))
+        named.spawn(move || {
+            pass_on(&mut streams, Some(&stopped));
+            flush(&mut streams);
+            drop(is_writing);
+            pass_on(&mut streams, None);
+            flush(&mut streams);
+        })
     })?;
     flush_stdio();
     for (writer, (number, _)) in writers.iter().zip(STREAMS) {
         redirect(writer, number);
     }
-    *captured = Some(CapturedOutput { process: std::process::id(), saved, stop, thread });
+    *captured = Some(CapturedOutput { process: std::process::id(), saved, stop, written });
     Ok(())
 }
 
@@ -97,19 +106,20 @@ pub fn end() {
         redirect(before, number);
     }
     let _ = File::from(captured.stop).write_all(&[0]);
-    // The thread's code does not panic.
-    let _ = captured.thread.join();
+    // The thread sends nothing.
+    let _ = captured.written.recv_timeout(2 * FLUSH_TIME);
 }
 
-/// Writes the output of the streams as lines, until `stopped` is at its end.
-fn pass_on(streams: &mut [Stream], stopped: &OwnedFd) {
+/// Writes the output of the streams as lines, until `stopped` is readable, or without `stopped`
+/// until no process can write to a stream any more.
+fn pass_on(streams: &mut [Stream], stopped: Option<&OwnedFd>) {
     let mut buffer = vec![0; READ_BYTES];
-    loop {
+    while stopped.is_some() || streams.iter().any(|stream| stream.is_open) {
         let mut polled = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; 3];
         for (polled, stream) in polled.iter_mut().zip(&*streams) {
             polled.fd = if stream.is_open { stream.pipe.as_raw_fd() } else { -1 };
         }
-        polled[2].fd = stopped.as_raw_fd();
+        polled[2].fd = stopped.map_or(-1, OwnedFd::as_raw_fd);
         // SAFETY: `polled` is an array of three elements, whose descriptors are open or negative.
         unsafe { libc::poll(polled.as_mut_ptr(), 3, -1) };
         for stream in &mut *streams {
@@ -119,6 +129,10 @@ fn pass_on(streams: &mut [Stream], stopped: &OwnedFd) {
             break;
         }
     }
+}
+
+/// Writes what the streams hold, also an unfinished line, for at most one second each.
+fn flush(streams: &mut [Stream]) {
     for stream in streams {
         stream.to.write(&stream.lines.end());
         stream.to.flush(FLUSH_TIME);

@@ -45,21 +45,37 @@ impl Level {
     }
 
     /// Returns the level of a line that an R process has printed. R begins conditions with their
-    /// class and indents their continuation, so an indented line has the level of the line before
-    /// it. The R package begins its reports about errors of the app with `rookery: `.
+    /// class. A line that continues a condition has the level of the line before it: an indented
+    /// line, and a line with one of the words by which R and the package rlang list the causes and
+    /// the calls. The R package begins its reports about errors of the app with `rookery: `, and
+    /// indents the other lines of the reports.
     pub fn of_line(line: &[u8], before: Level) -> Level {
         let begins = |words: &[&[u8]]| words.iter().any(|word| line.starts_with(word));
         if begins(&[b"Error", b"rookery: ", b"Fatal error", b" *** caught "]) {
             Level::Error
         } else if begins(&[b"Warning", b"In addition: Warning"]) {
             Level::Warning
-        } else if begins(&[b" ", b"\t"]) {
+        } else if begins(&CONTINUATIONS) {
             before
         } else {
             Level::Info
         }
     }
 }
+
+/// The beginnings of lines that continue a condition of R.
+const CONTINUATIONS: [&[u8]; 10] = [
+    b" ",
+    b"\t",
+    b"Calls: ",
+    b"Execution halted",
+    b"Backtrace:",
+    b"Caused by ",
+    b"! ",
+    b"\xe2\x84\xb9 ",
+    b"\xe2\x9c\x96 ",
+    b"\xe2\x96\x86",
+];
 
 /// The process that has printed a message: the worker's slot and process id, and the stream.
 #[derive(Debug, Clone, Copy)]
@@ -210,7 +226,18 @@ mod tests {
             ("Loading required package: shiny", Level::Info),
             ("Error in f() : ", Level::Error),
             ("  no database", Level::Error),
-            ("Calls: f", Level::Info),
+            ("Calls: f", Level::Error),
+            ("Execution halted", Level::Error),
+            ("cars", Level::Info),
+            ("Calls: of what the app prints", Level::Info),
+            ("Error in `f()`:", Level::Error),
+            ("! no database", Level::Error),
+            ("\u{2139} start it", Level::Error),
+            ("Caused by error in `g()`:", Level::Error),
+            ("Backtrace:", Level::Error),
+            ("    \u{2586}", Level::Error),
+            (" 1. \u{2514}\u{2500}global f()", Level::Error),
+            ("Listening", Level::Info),
             ("rookery: GET /report (call): no database [7f]", Level::Error),
             ("    base::stop(\"no database\") at app.R:8", Level::Error),
             ("Warning message:", Level::Warning),

@@ -27,6 +27,9 @@ pub(crate) struct Representation<'a> {
     /// The value of the file's `ETag` header, with its quotes, and with `W/` if the tag is weak.
     /// `None` if the file has no tag.
     pub(crate) etag: Option<&'a [u8]>,
+    /// The value of the file's `Last-Modified` header, in seconds since 1970. `None` if the file
+    /// has no such header.
+    pub(crate) modified: Option<u64>,
     /// The time when the content or the attributes of the file last changed, in seconds since 1970.
     /// `None` if the file system does not record it, or if an HTTP date cannot represent it. The
     /// value of `Last-Modified` may be earlier, because programs can set it.
@@ -88,15 +91,17 @@ impl Conditions {
     /// Decides which response a request for an existing file gets, in the order of RFC 9110,
     /// section 13.2.2.
     pub(crate) fn evaluate(&self, representation: &Representation<'_>) -> Outcome {
-        let is_meant = match (&self.matches, self.unmodified_since, representation.changed) {
+        let Representation { modified, changed, .. } = *representation;
+        let is_meant = match (&self.matches, self.unmodified_since, modified.or(changed)) {
             (Some(tags), _, _) => any_tag_matches(tags, representation.etag, Comparison::Strong),
-            (None, Some(since), Some(changed)) => changed <= since,
+            // A client that sends back the file's Last-Modified is not refused (RFC 9110, 13.1.4).
+            (None, Some(since), Some(modified)) => modified <= since,
             _ => true,
         };
         if !is_meant {
             return Outcome::Failed;
         }
-        let unmodified = match (&self.none_match, self.modified_since, representation.changed) {
+        let unmodified = match (&self.none_match, self.modified_since, changed) {
             (Some(tags), _, _) => any_tag_matches(tags, representation.etag, Comparison::Weak),
             (None, Some(since), Some(changed)) => changed <= since,
             _ => false,
@@ -115,7 +120,17 @@ impl Conditions {
 
     /// Returns true if the requested range applies, because there is no If-Range header or its
     /// value matches the file. A validator in If-Range must be strong (RFC 9110, 13.1.5).
+    ///
+    /// The range does not apply if the file has changed since the date in If-Unmodified-Since
+    /// although its Last-Modified is not later. The client may have a part of another version of
+    /// the file.
     fn range_applies(&self, representation: &Representation<'_>) -> bool {
+        if let (None, Some(since), Some(changed)) =
+            (&self.matches, self.unmodified_since, representation.changed)
+            && changed > since
+        {
+            return false;
+        }
         match &self.if_range {
             None => true,
             Some(IfRange::Date(date)) => {
@@ -264,6 +279,7 @@ mod tests {
 
     const FILE: Representation<'static> = Representation {
         etag: Some(b"\"t-1\""),
+        modified: Some(784_111_777),
         changed: Some(784_111_777),
         is_settled: true,
         len: 100,
@@ -442,9 +458,31 @@ mod tests {
                 if expected == Outcome::Failed { expected } else { Outcome::NotModified };
             assert_eq!(both.evaluate(&FILE), expected, "{both:?}");
         }
-        let undated = Representation { changed: None, ..FILE };
+        let undated = Representation { modified: None, changed: None, ..FILE };
         let since = Conditions { unmodified_since: Some(0), ..Conditions::default() };
         assert_eq!(since.evaluate(&undated), Outcome::Whole, "there is no date to compare");
+    }
+
+    #[test]
+    fn if_unmodified_since_is_compared_with_last_modified_but_a_range_needs_an_unchanged_file() {
+        let file = Representation { changed: Some(784_111_900), ..FILE };
+        let whole_since =
+            |seconds| Conditions { unmodified_since: Some(seconds), ..Conditions::default() };
+        let range = Some(ByteRange::From(0, 0));
+        for (since, whole, part) in [
+            (784_111_776, Outcome::Failed, Outcome::Failed),
+            (784_111_777, Outcome::Whole, Outcome::Whole),
+            (784_111_899, Outcome::Whole, Outcome::Whole),
+            (784_111_900, Outcome::Whole, Outcome::Partial(0..1)),
+        ] {
+            assert_eq!(whole_since(since).evaluate(&file), whole, "{since}");
+            let ranged = Conditions { range, ..whole_since(since) };
+            assert_eq!(ranged.evaluate(&file), part, "{since} with a range");
+        }
+        // Without a Last-Modified, only the time of the last change is known.
+        let undated = Representation { modified: None, ..file };
+        assert_eq!(whole_since(784_111_777).evaluate(&undated), Outcome::Failed);
+        assert_eq!(whole_since(784_111_900).evaluate(&undated), Outcome::Whole);
     }
 
     #[test]

@@ -56,6 +56,7 @@ impl FileHeaders {
     pub(crate) fn representation(&self) -> Representation<'_> {
         Representation {
             etag: self.etag.as_ref().map(Header::value),
+            modified: self.modified,
             changed: self.changed,
             is_settled: self.is_settled,
             len: self.len,

@@ -109,7 +109,8 @@ pub(super) static ROWS: [Setting; 6] = [
         needs: &["proxy_protocol"],
         help: "Addresses of load balancers that may send a PROXY protocol header",
         paragraph: "The value has the form of `trusted_proxies`. Connections from all other \
-                    addresses are closed. Without this setting, any client may send the header. A \
+                    addresses are closed, and the log says so. Without this setting, any client \
+                    may send the header, and the server warns at its start. A \
                     load balancer that only passes on what its clients send must not be in \
                     `trusted_proxies`, because each client could then forge the forwarding \
                     headers. If a trusted proxy is in front of the load balancer, list the proxy \

@@ -36,7 +36,7 @@ pub(super) static ROWS: [Setting; 9] = [
     Setting {
         name: "dev_hosts",
         shown: Shown::InLongHelp,
-        kind: Kind::List(&text_forms::DOMAINS),
+        kind: Kind::List(&text_forms::DEV_HOSTS),
         placeholder: "list",
         places: Places::COMMAND_LINE,
         help: "Host names by which browsers may reach an app under development",
@@ -46,7 +46,8 @@ pub(super) static ROWS: [Setting; 9] = [
                     `domain` are always accepted, and the machine's own name if other machines can \
                     reach the app. `*.example.org` stands for all names below `example.org`. A \
                     tunnel, for example, needs this setting. Over a Unix socket and in a hosted \
-                    development environment, all names are accepted.",
+                    development environment, all names are accepted. `rookery serve` refuses this \
+                    setting, because it checks no host names.",
         stability: Stability::Experimental,
         ..DEVELOPMENT
     },

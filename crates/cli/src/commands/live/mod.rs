@@ -8,7 +8,7 @@ use std::io::{self, Write as _};
 
 use rookery_status::AdminAddress;
 
-use super::status::{find_server, request};
+use super::status::{self, find_server, request};
 use crate::failure::Failure;
 use crate::terminal::browser;
 
@@ -42,7 +42,13 @@ pub(crate) fn open(args: &LiveArgs) -> Result<(), Failure> {
     let unavailable =
         |error| Failure::Unavailable(format!("The live page cannot be opened: {error}."));
     let place = AdminAddress::Unix(socket.clone());
-    let (status, body) = request(&place, "GET", URL).map_err(unavailable)?;
+    let (status, body) = request(&place, "GET", URL).map_err(|error| {
+        Failure::Unavailable(format!(
+            "The live page cannot be opened, because the server at {} does not respond: {error}. \
+             Check with `rookery status` which servers are running.",
+            status::show(&place)
+        ))
+    })?;
     let url = String::from_utf8_lossy(&body);
     if status == 200 && url.starts_with("http://") {
         return show(url.trim_end(), args.opens_browser).map_err(unavailable);

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use crate::r_processes::Installed;
-use crate::support::{Running, ask, executable, folder, restore_signals};
+use crate::support::{Running, ask, executable, folder, restore_signals, rookery};
 
 /// Returns a command that runs `rookery live` for the server with this process id. Its browser
 /// writes its argument, and the file of that name, to a file `opened` in `folder`.
@@ -26,6 +26,32 @@ fn live(installed: &Installed, pid: u32, folder: &std::path::Path) -> Command {
         .env_remove("SSH_TTY");
     restore_signals(&mut command);
     command
+}
+
+#[test]
+fn a_server_that_is_missing_or_does_not_respond_is_explained() {
+    let folder = folder(&[]);
+    let silent = folder.path().join("silent");
+    let _listens = std::os::unix::net::UnixListener::bind(&silent).unwrap();
+    let run = |which: &str| {
+        let mut command = rookery();
+        command.args(["live", "--no-open", which]).env("TMPDIR", folder.path());
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let said = run("999999999");
+    assert!(said.contains("`rookery live unix:/path/of/the/socket`"), "{said}");
+    let silent = format!("unix:{}", silent.display());
+    let said = run(&silent);
+    for part in [
+        format!("Waiting for the server at {silent}, for at most 5 seconds\n"),
+        format!("the server at {silent} does not respond: it has sent nothing for 5 seconds."),
+    ] {
+        assert!(said.contains(&part), "{said}");
+    }
+    let said = run("unix:/none/there");
+    assert!(said.contains("the server at unix:/none/there does not respond: "), "{said}");
 }
 
 #[test]

@@ -82,7 +82,11 @@ pub(crate) async fn perform_handshake(connection: &HttpConnection) -> bool {
 async fn read_proxy_header(connection: &HttpConnection, senders: &TrustedProxies) -> bool {
     let peer = connection.ends.get().remote.map(|peer| peer.ip());
     if !senders.is_empty() && !senders.contains(peer) {
-        connection.shared.report(Rejection::Proxy);
+        reject_proxy(
+            connection,
+            "`proxy_protocol_from` does not list this address: add it if it is that of a load \
+             balancer",
+        );
         return false;
     }
     let header = poll_fn(|cx| {
@@ -104,11 +108,27 @@ async fn read_proxy_header(connection: &HttpConnection, senders: &TrustedProxies
         }
         Some(Err(error)) => {
             if error.kind() == io::ErrorKind::InvalidData {
-                connection.shared.report(Rejection::Proxy);
+                reject_proxy(
+                    connection,
+                    "it did not begin with a PROXY protocol header: connect by way of the load \
+                     balancer, or switch `proxy_protocol` off",
+                );
             }
             false
         }
         None => false,
+    }
+}
+
+/// Records that a connection is closed because of its PROXY protocol header, and notifies the
+/// operator of the reason.
+fn reject_proxy(connection: &HttpConnection, why: &str) {
+    connection.shared.report(Rejection::Proxy);
+    if connection.shared.claim_notice() {
+        let peer = connection.ends.get().remote;
+        let who = peer.map_or_else(|| "a Unix socket".to_owned(), |peer| peer.ip().to_string());
+        let notice = connection.config.notice.0;
+        notice(&format!("a connection from {who} was closed, because {why}"));
     }
 }
 

@@ -9,6 +9,7 @@ use rookery_exchange::{ListenerId, Share};
 use rookery_system::blocking;
 
 use super::accept_switch::{AcceptMode, AcceptWatch};
+use crate::connections::table::ConnectionTable;
 use crate::http::connection::http_connection::connection_bytes;
 use crate::http::connection::http1_driver;
 use crate::http::listener_config::ListenerConfig;
@@ -21,6 +22,13 @@ use crate::runtime::io_context::IoContext;
 
 /// The time for which a listener pauses accepting after file descriptors or memory have run out.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// The maximum time for which a listener with [`Limits::evicts_at_once`](crate::Limits) keeps a new
+/// connection waiting until another one can be evicted. After that time, it rejects the new one.
+const MAX_ROOM_WAIT: Duration = Duration::from_secs(1);
+
+/// The interval at which a listener that waits for room looks again for a connection to evict.
+const ROOM_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The HTTP response to a connection that exceeds
 /// [`Limits::max_connections`](crate::Limits::max_connections).
@@ -84,6 +92,9 @@ pub(in crate::runtime) async fn accept(
                         .wait_for_capacity(context.connections.limits.tls_max_handshakes)
                         .await;
                 }
+                if context.connections.limits.evicts_at_once {
+                    make_room(&context.connections).await;
+                }
                 // An error means that the client has already disconnected.
                 let _ = admit(&context, accepted, listener, &config);
                 if context.connections.limits.evicts_at_once {
@@ -117,6 +128,19 @@ async fn pause(acceptor: WatchedSocket, accept_watch: &mut AcceptWatch) -> Watch
                 return std::future::pending().await;
             }
         }
+    }
+}
+
+/// Waits until the connection table has room for another connection, for at most
+/// [`MAX_ROOM_WAIT`], and evicts connections for this purpose. If all connections have just sent
+/// their requests, none can be evicted until one of the requests has been answered.
+async fn make_room(connections: &ConnectionTable) {
+    let end = Instant::now() + MAX_ROOM_WAIT;
+    while connections.len() >= connections.limits.max_connections && Instant::now() < end {
+        let removed = connections.removed.notified();
+        connections.free_slot();
+        // A connection that has been answered may be evicted, but remains in the table.
+        let _ = tokio::time::timeout(ROOM_CHECK_INTERVAL, removed).await;
     }
 }
 

@@ -1,11 +1,11 @@
 //! Listeners whose connections begin with a PROXY protocol header.
 
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rookery_exchange::Exchange;
-use rookery_server::{Config, Limits, ListenerConfig, Rejection, TrustedProxies};
+use rookery_server::{Config, Limits, ListenerConfig, Notice, Rejection, TrustedProxies};
 use rookery_test_support::client::tls_session;
 use rookery_test_support::tls::client_config;
 use rustls::ClientConnection;
@@ -116,6 +116,29 @@ fn without_a_header_there_is_no_answer() {
         app.server.reports().count(Rejection::Proxy) == wrong.len() as u64
     });
     assert_eq!(app.requests(), 0);
+}
+
+static NOTICES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+#[test]
+fn the_reason_why_a_connection_is_closed_is_said_once() {
+    let notice = Notice(|line| NOTICES.lock().unwrap().push(line.to_owned()));
+    for (senders, sent, reason) in [
+        ("192.0.2.9", LINE, "`proxy_protocol_from` does not list this address"),
+        ("127.0.0.1", "GET / HTTP/1.1\r\n\r\n", "it did not begin with a PROXY protocol header"),
+    ] {
+        let proxy_protocol = Some(TrustedProxies::parse([senders]).unwrap());
+        let site = ListenerConfig { proxy_protocol, notice, ..ListenerConfig::default() };
+        let app = App::with(Config::default(), site, echo(whose));
+        for _ in 0..3 {
+            let mut client = app.connect();
+            client.send(sent);
+            assert!(client.wait_for_close());
+        }
+        let said = std::mem::take(&mut *NOTICES.lock().unwrap());
+        let wanted = format!("a connection from 127.0.0.1 was closed, because {reason}");
+        assert!(said.len() == 1 && said[0].starts_with(&wanted), "{said:?}");
+    }
 }
 
 #[test]

@@ -110,6 +110,26 @@ fn a_newcomer_gets_the_seat_of_a_new_connection_at_once_if_configured() {
 }
 
 #[test]
+fn a_newcomer_waits_for_a_seat_instead_of_a_503_if_configured() {
+    let limits = Limits { max_connections: 2, evicts_at_once: true, ..Limits::default() };
+    let (app, holds) = held(limits);
+    let mut seated: Vec<Client> = (0..2).map(|_| app.connect()).collect();
+    for client in &mut seated {
+        client.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    app.await_event("request /held");
+    for client in &seated {
+        client.wait_until_server_has_read();
+    }
+    // Both connections are being served, so none can be evicted.
+    let mut late = app.connect();
+    late.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    std::thread::sleep(Duration::from_millis(100));
+    holds.store(false, Ordering::Relaxed);
+    assert_eq!(late.response().unwrap().status, 200);
+}
+
+#[test]
 fn connections_of_one_address() {
     let app = App::new(Limits { max_connections_per_ip: 2, ..Limits::default() }, hello);
     let mut seated: Vec<Client> = (0..2).map(|_| app.connect()).collect();
