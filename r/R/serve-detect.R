@@ -122,10 +122,16 @@ detect_script <- function(file) {
   parsed <- tryCatch(
     with_utf8_locale(parse(text = lines, keep.source = FALSE, encoding = "UTF-8")),
     error = function(error) {
-      abort(
-        paste0("`", file, "` is not valid R:\n", conditionMessage(error)),
-        "rookery_bad_target"
-      )
+      other <- which(!validUTF8(lines))
+      reason <- if (length(other) > 0) {
+        paste0(
+          "` is not in UTF-8, see line ", other[[1]], ". Save it as UTF-8 in your editor, or convert ",
+          "it, for example by `iconv -f LATIN1 -t UTF-8 ", name, " > new.R`."
+        )
+      } else {
+        paste0("` is not valid R:\n", conditionMessage(error))
+      }
+      abort(paste0("`", file, reason), "rookery_bad_target")
     }
   )
   calls <- all.names(parsed)

@@ -37,8 +37,8 @@
 // R_interrupts_pending is declared only there.
 #include <R_ext/GraphicsEngine.h>
 
-// The seconds that R has after the alarm to leave the interrupted handler; in a worker whose time is
-// over, also until the alarm.
+// The seconds that R has after the alarm to leave the interrupted handler; in a worker whose time
+// is over, also until the alarm.
 static const unsigned grace_seconds = 1;
 // The time reserved for closing: service() stops this long before the alarm.
 static const double closing_seconds = 0.25;

@@ -76,6 +76,12 @@ test_that("the error for an unknown kind lists what was searched", {
   expect_error(
     detect_target(file.path(dir, "broken.R")), "is not valid R", class = "rookery_bad_target"
   )
+  writeBin(as.raw(c(0x31, 0x0A, 0x22, 0xE9, 0x22, 0x0A)), file.path(dir, "latin1.R"))
+  expect_error(
+    detect_target(file.path(dir, "latin1.R")),
+    "is not in UTF-8, see line 2\\. Save it .* `iconv -f LATIN1 -t UTF-8 latin1\\.R > new\\.R`",
+    class = "rookery_bad_target"
+  )
   shiny <- c("---", "runtime: shiny", "---")
   expect_error(
     detect_target(local_app("a.Rmd" = shiny, "b.Rmd" = shiny)),

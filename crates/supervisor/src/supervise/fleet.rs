@@ -126,8 +126,8 @@ impl<'a> Fleet<'a> {
         self.outcome
     }
 
-    /// Stops all workers, so that the supervisor ends with `outcome` when none is left. R may finish
-    /// what it is doing until the time `until`. A second call has no effect.
+    /// Stops all workers, so that the supervisor ends with `outcome` when none is left. Until the
+    /// time `until`, R may finish what it is doing. A second call has no effect.
     pub(super) fn end(&mut self, outcome: Outcome, until: Instant) {
         if self.outcome.is_none() {
             self.outcome = Some(outcome);

@@ -81,8 +81,8 @@ pub(crate) enum WorkerPhase {
     /// The worker finishes its work and gets no new work. Its requests have time until `until`, and
     /// its WebSockets until `sessions`.
     Draining { until: Instant, sessions: Instant },
-    /// The worker process has been requested to exit, and is killed at `until`. If R may finish what
-    /// it is doing, R is interrupted at the time `interrupt`, if any.
+    /// The worker process has been requested to exit, and is killed at `until`. If there is a time
+    /// `interrupt`, R may finish what it is doing until then.
     Stopping { until: Instant, interrupt: Option<Instant> },
     /// The worker process has been killed and not been reaped yet.
     Killed,
