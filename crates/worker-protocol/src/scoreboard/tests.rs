@@ -139,7 +139,7 @@ fn a_request_is_begun_or_withdrawn_and_never_both() {
     );
     // A withdrawal of an earlier request changes nothing.
     assert!(!scoreboard.withdraw(ticket(1)) && scoreboard.has_begun(ticket(2)));
-    let last = if cfg!(miri) { 100 } else { 20_000 };
+    let last = if cfg!(miri) { 13 } else { 20_000 };
     for sequence in 3..last {
         let ticket = ticket(sequence);
         let (is_begun, is_withdrawn) = std::thread::scope(|scope| {
@@ -194,7 +194,7 @@ fn every_word_that_somebody_may_write_means_something() {
 #[test]
 fn a_reader_finds_no_more_taken_than_handed_and_no_more_done_than_taken() {
     let scoreboard = Scoreboard::new();
-    let rounds = if cfg!(miri) { 200 } else { 200_000 };
+    let rounds = if cfg!(miri) { 10 } else { 200_000 };
     std::thread::scope(|scope| {
         let (handed, taker) = std::sync::mpsc::sync_channel(4);
         let scoreboard = &scoreboard;

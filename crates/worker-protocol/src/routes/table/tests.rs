@@ -48,6 +48,7 @@ fn a_route_that_the_application_has_not_set_is_no_attribute() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes, and the table has no unsafe code")]
 fn routes_beyond_the_maximum_are_counted_together() {
     let table = Box::new(RouteTable::new());
     for route in 0..MAX_ROUTES + 50 {
@@ -65,6 +66,7 @@ fn routes_beyond_the_maximum_are_counted_together() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes, and the table has no unsafe code")]
 fn paths_that_the_application_does_not_accept_add_no_routes() {
     let table = Box::new(RouteTable::new());
     for (path, status) in [("/wp-admin", 404), ("/.env", 403), ("/gone", 0)] {
@@ -85,6 +87,7 @@ fn paths_that_the_application_does_not_accept_add_no_routes() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes, and the table has no unsafe code")]
 fn add_all_sums_the_tables_of_several_processes() {
     let tables = [Box::new(RouteTable::new()), Box::new(RouteTable::new())];
     for (table, routes) in tables.iter().zip([["/a", "/b"], ["/b", "/c"]]) {
@@ -115,6 +118,7 @@ fn add_all_sums_the_tables_of_several_processes() {
 /// The table of the worker has any bytes in it, as a worker whose memory was overwritten leaves
 /// them. The report stays within its bounds, and each route and series occurs once.
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes, and the table has no unsafe code")]
 fn any_content_of_another_process_can_be_read() {
     let mut state = 0x2545_F491_4F6C_DD1D_u64;
     for round in 0..60 {
