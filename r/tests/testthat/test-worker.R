@@ -191,8 +191,8 @@ test_that("a worker that was told to stop finishes its requests, however often i
   # By its supervisor twice, which then ends; and by a signal to its process group, before and after
   # the supervisor's request.
   for (asked in list(
-    c("send s", "send d", "close"), c("kill 15", "send s", "close"),
-    c("send s", "kill 15", "kill 15", "close")
+    c("send d", "send d", "close"), c("kill 15", "send d", "close"),
+    c("send d", "kill 15", "kill 15", "close")
   )) {
     worker <- local_serving_worker(dir)
     worker$expect_ready()

@@ -125,10 +125,8 @@ impl Conditions {
     /// although its Last-Modified is not later. The client may have a part of another version of
     /// the file.
     fn range_applies(&self, representation: &Representation<'_>) -> bool {
-        if let (None, Some(since), Some(changed)) =
-            (&self.matches, self.unmodified_since, representation.changed)
-            && changed > since
-        {
+        let dates = self.unmodified_since.zip(representation.changed);
+        if self.matches.is_none() && dates.is_some_and(|(since, changed)| changed > since) {
             return false;
         }
         match &self.if_range {
