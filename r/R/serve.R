@@ -345,6 +345,8 @@ plumb_path <- function(path) {
 }
 
 run_plumber <- function(router, address, dots) {
+  # Otherwise a file with an error would be read again by each of the following lines.
+  force(router)
   # Older versions of plumber have no such hooks, and their errors and routes are not reported.
   try(plumber_errors(router), silent = TRUE)
   try(report_plumber_routes(router), silent = TRUE)

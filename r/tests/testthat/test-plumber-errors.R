@@ -206,3 +206,13 @@ test_that("errors of an API that is not run by serve() are reported as well", {
   expect_equal(fetch(paste0(url, "/fail"))$status_code, 500)
   expect_match(it$tell(), "TOLD as such", fixed = TRUE)
 })
+
+test_that("a file with an error is read once", {
+  reads <- 0
+  plumb <- function() {
+    reads <<- reads + 1
+    stop("boom")
+  }
+  expect_error(run_plumber(plumb(), list(host = "127.0.0.1", port = 0L), list()), "boom")
+  expect_equal(reads, 1)
+})

@@ -14,14 +14,17 @@ use crate::serve::tls;
 use crate::serve::{r_command, r_package};
 use crate::settings::serve_settings::ServeSettings;
 
-/// Returns the output of `rookery check`: the kind of app, and a note for each address that is
-/// already in use.
+/// Returns the output of `rookery check`: the kind of app, whether its code was run, and a note for
+/// each address that is already in use.
 ///
 /// # Errors
 /// Fails with the first mistake that would keep the server from starting.
 pub(crate) fn check(serve: &ServeSettings, target: &Target) -> Result<Vec<u8>, Failure> {
     let (what, address) = check_settings(serve, target)?;
     let mut text = format!("{} can be served: {what}.\n", target.path.display());
+    if !target.is_site {
+        text.push_str("R was not started, so errors in the app's code are not found.\n");
+    }
     let redirect_from = serve.settings.redirect_from();
     let redirect_address = redirect_from.map(|port| address.with_port(port)).transpose()?;
     for address in std::iter::once(&address).chain(&redirect_address) {

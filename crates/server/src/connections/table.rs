@@ -67,8 +67,8 @@ pub(crate) trait TableEntry: fmt::Debug {
     /// HTTP/2 stream that receives a request body, and an HTTP/2 connection without open streams.
     fn cut_for_stop(&self) {}
 
-    /// Records that the I/O thread ends, and with it the connection. The access log must not blame
-    /// the client then.
+    /// Records that the I/O thread ends, and with it the connection. The access log must then not
+    /// blame the client.
     fn on_thread_end(&self) {}
 
     /// Returns true for an HTTP/2 stream, which belongs to a connection and does not count as a

@@ -4,7 +4,7 @@
 //! The standard output and the standard error of the process become pipes, whose other ends a
 //! thread reads. The thread never waits for the actual outputs, so printing does not block. When
 //! the conversion ends, the thread goes on with the output of processes that this process has
-//! started and that still have the pipes. They would be ended by a signal (SIGPIPE) otherwise.
+//! started and that still have the pipes open. Otherwise, a signal (SIGPIPE) would end them.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};

@@ -357,9 +357,9 @@ impl<'a> Supervisor<'a> {
         let connections = self.connections();
         if connections > 0 && self.drain_log.tick(now, DRAIN_LOG_INTERVAL) {
             self.log(&format!(
-                "stopping: waiting for {}, at most {} s",
+                "stopping: waiting for {}, at most {:.0} s",
                 counted(connections as u64, "connection"),
-                until.saturating_duration_since(now).as_secs()
+                until.saturating_duration_since(now).as_secs_f64().ceil()
             ));
         }
     }

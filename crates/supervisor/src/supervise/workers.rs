@@ -432,11 +432,11 @@ impl Workers {
             let requests = requests.max(worker.backend.connections().saturating_sub(sockets));
             let until = if sockets > 0 { until.max(sessions) } else { until };
             (self.log)(&format!(
-                "{} is draining: waiting for {} and {}, at most {} s",
+                "{} is draining: waiting for {} and {}, at most {:.0} s",
                 worker.name(),
                 counted(requests as u64, "request"),
                 counted(sockets as u64, "WebSocket"),
-                until.saturating_duration_since(now).as_secs()
+                until.saturating_duration_since(now).as_secs_f64().ceil()
             ));
         }
     }

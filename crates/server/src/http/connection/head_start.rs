@@ -1,9 +1,9 @@
 //! The first bytes of a request head that hyper rejects, for the access log.
 //!
-//! hyper leaves a head in its buffer if it rejects the head while it parses its lines. The buffer
-//! has the whole head then, however its bytes have arrived. hyper drops a head whose lines it has
-//! parsed, and of which it then rejects the target, the `Content-Length` or the
-//! `Transfer-Encoding`. For these heads only, [`HeadStart`] keeps a copy.
+//! If hyper rejects a head while it parses the lines, the head remains in hyper's buffer, which then
+//! has the whole head, however its bytes have arrived. If hyper has parsed the lines and then
+//! rejects the target, the `Content-Length` or the `Transfer-Encoding`, it drops the head. For these
+//! heads only, [`HeadStart`] keeps a copy.
 
 use std::cell::{Cell, RefCell};
 
@@ -58,7 +58,7 @@ impl HeadStart {
 /// hyper has not dropped, and `kept` those of the [`HeadStart`].
 pub(crate) fn rejected_head<'a>(error: &str, unparsed: &'a [u8], kept: &'a [u8]) -> &'a [u8] {
     let is_dropped = if error.contains("URI") {
-        // hyper says the same of a target with an invalid byte, whose head it does not drop.
+        // hyper reports a target with an invalid byte with the same text, but keeps its head.
         let is_parsed = |head: &[u8]| request_line(head).is_some_and(|it| !has_invalid_byte(it.1));
         (kept.contains(&b'\n') && is_parsed(kept)) || is_parsed(unparsed)
     } else {
@@ -99,8 +99,8 @@ pub(crate) fn request_line(read: &[u8]) -> Option<(&[u8], &[u8])> {
     (is_method && !target.is_empty()).then_some((method, target))
 }
 
-/// Returns a request line behind its method without the HTTP version, of which only the first bytes
-/// may have arrived.
+/// Returns the part of a request line that follows the method, without the HTTP version, of which
+/// only the first bytes may have arrived.
 fn without_version(line: &[u8]) -> &[u8] {
     const VERSION: &[u8] = b" HTTP/";
     let version = line.windows(VERSION.len()).rposition(|bytes| bytes == VERSION);

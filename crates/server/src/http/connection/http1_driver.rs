@@ -198,7 +198,7 @@ async fn serve(guard: ConnectionGuard, slot: Slot) {
                 });
             }
             // The client had not read the whole previous response, so hyper has sent its own error
-            // response behind it.
+            // response after it.
             HyperOutcome::Failed(error) if error.is_parse() => {
                 connection.shared.head_start.with(connection.key.get(), |kept| {
                     let head = rejected_head(&error.to_string(), &read, kept);
