@@ -75,7 +75,8 @@ drain_servers <- function() {
     .Call(ffi_drain, listener_of(server))
     waiting <- waiting + connections_of(server)
   }
-  if (waiting > 0) {
+  # The supervisor of a worker has said how long the connections may take.
+  if (waiting > 0 && !is_worker()) {
     what <- if (waiting == 1) " connection is" else " connections are"
     message(
       "Stopping: ", waiting, what, " being finished. A second signal stops the server at once."

@@ -434,8 +434,8 @@ warn_without_senders <- function(senders) {
   if (length(senders) == 0) {
     warn(
       paste(
-        "Any client can claim any address, because `proxy_protocol` is given without",
-        "`proxy_protocol_from`: list there the load balancers that may send a PROXY header."
+        "`proxy_protocol` without `proxy_protocol_from` lets any client claim any address. List the",
+        "load balancers that may send a PROXY header in `proxy_protocol_from`."
       ),
       "rookery_any_proxy"
     )

@@ -286,10 +286,10 @@ impl Settings {
             return None;
         }
         Some(format!(
-            "any client can claim any address, because {} is given without {}: list there the \
-             load balancers that may send a PROXY header",
+            "{} without {from} lets any client claim any address. List the load balancers that may \
+             send a PROXY header in {from}.",
             given.name(),
-            given.source.show(table::row("proxy_protocol_from")),
+            from = given.source.show(table::row("proxy_protocol_from")),
         ))
     }
 }
@@ -326,8 +326,8 @@ mod tests {
         };
         assert_eq!(
             notes(&[("proxy_protocol", "on")]),
-            ["any client can claim any address, because `--proxy-protocol` is given without \
-              `--proxy-protocol-from`: list there the load balancers that may send a PROXY header"]
+            ["`--proxy-protocol` without `--proxy-protocol-from` lets any client claim any address. \
+              List the load balancers that may send a PROXY header in `--proxy-protocol-from`."]
         );
         for fine in [
             &[("proxy_protocol", "off")][..],

@@ -368,7 +368,7 @@ test_that("a list of load balancers needs the PROXY protocol, which warns withou
   )
   withr::local_options(rookery.proxy_protocol = TRUE, rookery.proxy_protocol_from = NULL)
   expect_warning(
-    server <- startServer("127.0.0.1", 0, app), "list there the load balancers",
+    server <- startServer("127.0.0.1", 0, app), "lets any client claim any address",
     class = "rookery_any_proxy"
   )
   server$stop()
