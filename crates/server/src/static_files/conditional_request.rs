@@ -122,12 +122,12 @@ impl Conditions {
     /// value matches the file. A validator in If-Range must be strong (RFC 9110, 13.1.5).
     ///
     /// The range does not apply if the file has changed since the date in If-Unmodified-Since
-    /// although its Last-Modified is not later. The client may have a part of another version of
-    /// the file.
+    /// although its Last-Modified is not later, or if it may have changed within the second of that
+    /// date. The client may have a part of another version of the file.
     fn range_applies(&self, representation: &Representation<'_>) -> bool {
         if let (None, Some(since), Some(changed)) =
             (&self.matches, self.unmodified_since, representation.changed)
-            && changed > since
+            && (changed > since || !representation.is_settled)
         {
             return false;
         }
@@ -479,6 +479,10 @@ mod tests {
             let ranged = Conditions { range, ..whole_since(since) };
             assert_eq!(ranged.evaluate(&file), part, "{since} with a range");
         }
+        // Another version may follow, or may have been replaced, within the same second.
+        let new_file = Representation { is_settled: false, ..file };
+        let ranged = Conditions { range, ..whole_since(784_111_900) };
+        assert_eq!(ranged.evaluate(&new_file), Outcome::Whole);
         // Without a Last-Modified, only the time of the last change is known.
         let undated = Representation { modified: None, ..file };
         assert_eq!(whole_since(784_111_777).evaluate(&undated), Outcome::Failed);
