@@ -63,8 +63,9 @@ pub(crate) trait TableEntry: fmt::Debug {
     fn time_out_request(&self) {}
 
     /// Ends a streamed response, because the application sends no more chunks while it waits for
-    /// the server to stop. The response stays incomplete unless it is an event stream. Aborts an
-    /// HTTP/2 stream that receives a request body, and an HTTP/2 connection without open streams.
+    /// the server to stop. The response stays incomplete unless it is an event stream. Aborts
+    /// connections and HTTP/2 streams that receive a request body, and an HTTP/2 connection without
+    /// open streams.
     fn cut_for_stop(&self) {}
 
     /// Records that the I/O thread ends, and with it the connection. The access log must then not

@@ -122,11 +122,12 @@ impl Conditions {
     /// value matches the file. A validator in If-Range must be strong (RFC 9110, 13.1.5).
     ///
     /// The range does not apply if the file has changed since the date in If-Unmodified-Since
-    /// although its Last-Modified is not later. The client may have a part of another version of
-    /// the file.
+    /// although its Last-Modified is not later, or if it may have changed within the second of that
+    /// date. The client may have a part of another version of the file.
     fn range_applies(&self, representation: &Representation<'_>) -> bool {
         let dates = self.unmodified_since.zip(representation.changed);
-        if self.matches.is_none() && dates.is_some_and(|(since, changed)| changed > since) {
+        let may_differ = |(since, changed)| changed > since || !representation.is_settled;
+        if self.matches.is_none() && dates.is_some_and(may_differ) {
             return false;
         }
         match &self.if_range {
@@ -477,6 +478,10 @@ mod tests {
             let ranged = Conditions { range, ..whole_since(since) };
             assert_eq!(ranged.evaluate(&file), part, "{since} with a range");
         }
+        // Another version may follow, or may have been replaced, within the same second.
+        let new_file = Representation { is_settled: false, ..file };
+        let ranged = Conditions { range, ..whole_since(784_111_900) };
+        assert_eq!(ranged.evaluate(&new_file), Outcome::Whole);
         // Without a Last-Modified, only the time of the last change is known.
         let undated = Representation { modified: None, ..file };
         assert_eq!(whole_since(784_111_777).evaluate(&undated), Outcome::Failed);

@@ -125,6 +125,35 @@ fn draining_refuses_the_new_and_finishes_the_old() {
 }
 
 #[test]
+fn draining_waits_for_a_request_body_until_it_is_cut() {
+    for is_cut in [false, true] {
+        let app = App::new(Limits::default(), hello);
+        let mut client = app.connect();
+        client.send(
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\nExpect: 100-continue\r\n\r\n",
+        );
+        // The server has read the head.
+        let mut line = [0; "HTTP/1.1 100 Continue\r\n\r\n".len()];
+        client.socket.read_exact(&mut line).unwrap();
+        client.send("abc");
+        app.listener().drain();
+        if is_cut {
+            app.listener().cut();
+        } else {
+            client.send("def");
+            let reply = client.response().unwrap();
+            assert_eq!((reply.status, reply.header("connection")), (200, Some("close")));
+        }
+        assert!(client.wait_for_close());
+        let until = Instant::now() + TEST_TIMEOUT;
+        while app.listener().connections() > 0 {
+            assert!(Instant::now() < until);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+#[test]
 fn a_busy_port_says_what_to_do() {
     let app = App::new(Limits::default(), hello);
     let error = app.server.listen_tcp(app.address, ListenerConfig::default()).unwrap_err();

@@ -115,10 +115,11 @@ impl TableEntry for HttpConnection {
     fn stop(&self) {
         self.is_draining.set(false);
         let phase = self.activity.phase();
-        // Over HTTP/2, all streams that have begun are served, and the client is notified that no
-        // others will be.
-        let owes = self.http2_state.get().is_some()
-            || matches!(phase, Phase::Application | Phase::Response | Phase::Stream | Phase::Flush);
+        // A request whose body is still arriving is served, because its client may be unable to
+        // send it again. Over HTTP/2, all streams that have begun are served, and the client is
+        // notified that no others will be.
+        let has_begun = !matches!(phase, Phase::Handshake | Phase::Idle | Phase::Head);
+        let owes = self.http2_state.get().is_some() || has_begun;
         if phase == Phase::Idle && owes {
             // The close timeout counts from now.
             self.enter(Phase::Idle);
@@ -174,7 +175,7 @@ impl TableEntry for HttpConnection {
         let is_unneeded = match self.own_http2_state() {
             // If no stream is open, the stop does not wait until the client has been notified.
             Some(state) => !state.has_streams(),
-            None => self.is_http2_stream && self.activity.phase() == Phase::Body,
+            None => self.activity.phase() == Phase::Body,
         };
         if is_unneeded {
             self.abort();

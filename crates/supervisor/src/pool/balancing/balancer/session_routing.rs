@@ -236,7 +236,7 @@ impl Balancer {
         };
         let released = backend.queue.borrow_mut().take_all(is_released);
         for request in released {
-            self.queue.borrow_mut().insert(avoiding(request, backend));
+            self.move_elsewhere(request, backend);
         }
     }
 
@@ -252,7 +252,7 @@ impl Balancer {
         let overdue = backend.queue.borrow_mut().take_overdue(self.limits.queue_timeout);
         for request in overdue {
             if may_move(&request) {
-                self.queue.borrow_mut().insert(avoiding(request, backend));
+                self.move_elsewhere(request, backend);
             } else {
                 self.reject_overdue(request);
             }
@@ -287,12 +287,18 @@ impl Balancer {
         let may_go_anywhere = request.kind.is_none() && request.avoided_epoch.is_none();
         let has_other = has_other(&self.backends.borrow(), backend.entry.epoch);
         if may_move(&request) || (may_go_anywhere && has_other) {
-            let most = self.limits.queue_timeout.saturating_sub(MOVE_TIME);
-            let waited = request.queued_since.elapsed().min(most);
-            self.requeue(avoiding(request, backend), waited);
+            self.move_elsewhere(request, backend);
         } else {
             self.reject_overdue(request);
         }
+    }
+
+    /// Puts a request of this worker into the common queue, from which another worker has at least
+    /// [`MOVE_TIME`] to begin it.
+    fn move_elsewhere(&self, request: QueuedRequest, backend: &PoolBackend) {
+        let most = self.limits.queue_timeout.saturating_sub(MOVE_TIME);
+        let waited = request.queued_since.elapsed().min(most);
+        self.requeue(avoiding(request, backend), waited);
     }
 }
 
