@@ -27,7 +27,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// connection waiting until another one can be evicted. After that time, it rejects the new one.
 const MAX_ROOM_WAIT: Duration = Duration::from_secs(1);
 
-/// The interval at which a listener that waits for room looks again for a connection to evict.
+/// The interval at which a listener that waits for a free place in the connection table looks again
+/// for a connection to evict.
 const ROOM_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The HTTP response to a connection that exceeds
