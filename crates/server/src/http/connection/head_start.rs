@@ -1,9 +1,9 @@
 //! The first bytes of a request head that hyper rejects, for the access log.
 //!
-//! If hyper rejects a head while it parses the lines, the head remains in hyper's buffer, which then
-//! has the whole head, however its bytes have arrived. If hyper has parsed the lines and then
-//! rejects the target, the `Content-Length` or the `Transfer-Encoding`, it drops the head. For these
-//! heads only, [`HeadStart`] keeps a copy.
+//! If hyper rejects a head while it parses the lines, the head remains in hyper's buffer, which
+//! then has the whole head, however its bytes have arrived. If hyper has parsed the lines and then
+//! rejects the target, the `Content-Length` or the `Transfer-Encoding`, it drops the head. For
+//! these heads only, [`HeadStart`] keeps a copy.
 
 use std::cell::{Cell, RefCell};
 
