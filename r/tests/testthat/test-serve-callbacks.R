@@ -31,7 +31,8 @@ test_that("an error in a callback of package later is reported, and serve() cont
   for (i in 1:5) expect_identical(it$get(), "ok")
   it$signal(tools::SIGTERM)
   expect_identical(exit_of(it), 0L)
-  lines <- grep("the timer of one user", strsplit(it$tell(), "\n")[[1]], value = TRUE)
+  # Newer versions of package later keep the calls, which are reported as well.
+  lines <- grep("^rookery: .*the timer of one user", strsplit(it$tell(), "\n")[[1]], value = TRUE)
   # Older versions of package later change the message.
   expect_match(lines[[1]], "^rookery: a callback of package later: .*the timer of one user[.]?$")
   # The repeated errors are counted.

@@ -51,6 +51,8 @@ test_that("tools for deployment record the httpuv of the libraries", {
     "rookery::use_compat(quiet = TRUE)",
     "loadNamespace('shiny')",
     sprintf("apps <- rsconnect::appDependencies('%s')", dir),
+    "# Newer versions of rsconnect begin the names of the columns with capitals.",
+    "names(apps) <- tolower(names(apps))",
     "cat('version', apps[apps$package == 'httpuv', 'version'] == found)"
   ))
   expect_match(did$stdout, "version TRUE")

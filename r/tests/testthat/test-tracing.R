@@ -56,9 +56,9 @@ test_that("serve() exports its last spans before the process ends, with the endp
   expect_true(it$process$is_alive())
   writeBin(charToRaw("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), export$connection)
   expect_equal(exit_of(it), 0)
-  expect_match(export$text, "^POST /v1/traces HTTP/1.1\r\n")
+  expect_match(export$text, "^POST /v1/traces HTTP/1.1\r\n", useBytes = TRUE)
   # me:pass word
-  expect_match(export$text, "authorization: Basic bWU6cGFzcyB3b3Jk\r\n", ignore.case = TRUE)
+  expect_match(export$text, "authorization: Basic bWU6cGFzcyB3b3Jk\r\n", ignore.case = TRUE, useBytes = TRUE)
   expect_match(export$text, "rookery.call", fixed = TRUE, useBytes = TRUE)
   expect_no_match(it$tell(), "traces cannot be exported")
 })
