@@ -21,6 +21,7 @@ _Noreturn void abort_with(const char* class, const char* format, ...) {
     Rf_error("%s", text);
 }
 
+static SEXP root;         // VECSXP with the table as its element
 static SEXP table;        // VECSXP of kept objects
 static uint64_t* spare;   // a stack of free indices
 static size_t spare_count;
@@ -28,26 +29,25 @@ static const R_xlen_t first_table = 64;
 
 // Doubles the table if no index is free. Allocating may run a finalizer of the app, which may keep
 // and release other objects and thereby enlarge the table as well, so the state is checked again
-// after the last allocation.
+// after the last allocation. Only the root is preserved: R_PreserveObject() allocates, and loses an
+// object that a finalizer preserves meanwhile.
 static void table_grow(void) {
     R_xlen_t old = XLENGTH(table);
     SEXP bigger = PROTECT(Rf_allocVector(VECSXP, old * 2));
-    R_PreserveObject(bigger);
-    UNPROTECT(1);
     if (spare_count > 0 || XLENGTH(table) != old) {
-        R_ReleaseObject(bigger);
+        UNPROTECT(1);
         return;
     }
     uint64_t* more = realloc(spare, sizeof(uint64_t) * (size_t)old * 2);
     if (more == NULL) {
-        R_ReleaseObject(bigger);
         Rf_error("rookery: out of memory for %ld kept objects", (long)old * 2);
     }
     spare = more;
     for (R_xlen_t i = 0; i < old; i++) {
         SET_VECTOR_ELT(bigger, i, VECTOR_ELT(table, i));
     }
-    R_ReleaseObject(table);
+    SET_VECTOR_ELT(root, 0, bigger);
+    UNPROTECT(1);
     table = bigger;
     for (R_xlen_t i = old * 2; i > old; i--) {
         spare[spare_count++] = (uint64_t)i - 1;
@@ -194,8 +194,10 @@ static void symbols_init(void) {
 }
 
 static void table_init(void) {
+    root = Rf_allocVector(VECSXP, 1);
+    R_PreserveObject(root);
     table = Rf_allocVector(VECSXP, first_table);
-    R_PreserveObject(table);
+    SET_VECTOR_ELT(root, 0, table);
     spare = malloc(sizeof(uint64_t) * (size_t)first_table);
     if (spare == NULL) {
         Rf_error("rookery: out of memory");
