@@ -25,6 +25,12 @@ const LOCK_TRIES: u32 = 20;
 #[cfg(unix)]
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
+/// The number of attempts to lock the run folder of a supervisor that was killed.
+const ORPHAN_TRIES: u32 = 20;
+
+/// The pause between two of these attempts.
+const ORPHAN_PAUSE: Duration = Duration::from_millis(25);
+
 /// The maximum length of the path of a Unix socket, including its terminating zero (`sockaddr_un`).
 /// macOS and the BSDs have 104 bytes for it.
 const MOST_PATH: usize =
@@ -243,11 +249,11 @@ fn remove_forsaken(parent: &Path) {
 pub fn remove_orphaned(temporary: &Path) {
     let Some(folder) = temporary.parent() else { return };
     let is_one = folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX));
-    let lock = File::open(folder.join(LOCK));
-    let is_orphaned = lock.is_ok_and(|lock| matches!(file::try_lock(&lock), Ok(true)));
-    if !is_one || !is_own_folder(folder) || !is_orphaned {
+    if !is_one || !is_own_folder(folder) {
         return;
     }
+    // The lock is held until the end, so that of two workers that exit together one is the last.
+    let Some(_lock) = lock_of_orphan(folder) else { return };
     let _ = fs::remove_dir_all(temporary);
     let has_folders = |entries: fs::ReadDir| entries.flatten().any(|entry| entry.path().is_dir());
     // The last of the workers removes the rest.
@@ -256,7 +262,22 @@ pub fn remove_orphaned(temporary: &Path) {
     }
 }
 
+/// Returns the locked lock file of a run folder whose supervisor has ended. Tries several times,
+/// because another worker may hold the lock for a moment, and a supervisor that was killed holds it
+/// until its last thread has ended. Returns `None` if the lock is still held after that.
+fn lock_of_orphan(folder: &Path) -> Option<File> {
+    let lock = File::open(folder.join(LOCK)).ok()?;
+    for _ in 0..ORPHAN_TRIES {
+        if matches!(file::try_lock(&lock), Ok(true)) {
+            return Some(lock);
+        }
+        std::thread::sleep(ORPHAN_PAUSE);
+    }
+    None
+}
+
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "a test may panic")]
 mod tests {
     use super::*;
 
@@ -273,8 +294,16 @@ mod tests {
         let path = folder.path.clone();
         remove_orphaned(&workers[0]);
         assert!(!workers[0].exists() && workers[1].exists());
+        // Another worker, which exits at the same time, holds the lock.
+        let lock = File::open(path.join(LOCK)).unwrap();
+        assert!(matches!(file::try_lock(&lock), Ok(true)));
+        let other = std::thread::spawn(move || {
+            std::thread::sleep(2 * ORPHAN_PAUSE);
+            drop(lock);
+        });
         remove_orphaned(&workers[1]);
         assert!(!path.exists());
+        other.join().unwrap();
         // Folders that are no run folders are left alone.
         let other = parent.path().join("other");
         fs::create_dir_all(other.join("tmp")).unwrap();
