@@ -76,6 +76,10 @@ probe <- function(address) {
   tls <- .globals$tls
   .globals$tls <- NULL
   on.exit(.globals$tls <- tls)
+  # The screen of an outer serve() would say that the app is served, which is too early.
+  on_listen <- .globals$on_listen
+  .globals$on_listen <- NULL
+  on.exit(.globals$on_listen <- on_listen, add = TRUE)
   server <- tryCatch(
     if (is.null(address$socket)) {
       startServer(address$host, address$port, list(), quiet = TRUE)

@@ -204,3 +204,18 @@ test_that("an app that fails at its start is reported once, without its callers"
     )
   }
 })
+
+test_that("the screen of serve() with an app whose engine is rookery is shown once it is served", {
+  skip_if_not_installed("processx")
+  skip_if_not_installed("curl")
+  skip_if_not_installed("yaml")
+  dir <- local_app(
+    "_server.yml" = c("engine: rookery", "app: app.R"),
+    app.R = "function(req) list(status = 200L, headers = list(), body = 'served')"
+  )
+  it <- local_r(sprintf("rookery::serve('%s', port = 0, log = FALSE)", dir))
+  expect_serving(it)
+  url <- sub(" .*", "", sub(".*Serving on ", "", it$tell()))
+  expect_identical(rawToChar(curl::curl_fetch_memory(url)$content), "served")
+  expect_length(gregexpr("Serving on", it$tell())[[1]], 1)
+})
