@@ -18,17 +18,12 @@ const PREFIX: &str = "rookery-workers-";
 /// running.
 const LOCK: &str = "lock";
 
-/// The maximum number of attempts to lock a run folder.
-#[cfg(unix)]
+/// The maximum number of attempts to lock a run folder or its lock file.
 const LOCK_TRIES: u32 = 20;
 /// The pause between two attempts to lock a run folder.
 #[cfg(unix)]
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
-
-/// The number of attempts to lock the run folder of a supervisor that was killed.
-const ORPHAN_TRIES: u32 = 20;
-
-/// The pause between two of these attempts.
+/// The pause between two attempts to lock the lock file of a supervisor that was killed.
 const ORPHAN_PAUSE: Duration = Duration::from_millis(25);
 
 /// The maximum length of the path of a Unix socket, including its terminating zero (`sockaddr_un`).
@@ -212,12 +207,20 @@ impl Drop for RunFolder {
 fn keep_from_ageing(folder: &Path) -> Option<File> {
     use std::os::fd::AsRawFd as _;
     let folder = File::open(folder).ok()?;
-    for _ in 0..LOCK_TRIES {
+    lock_with_retries(folder, LOCK_PAUSE, |folder| {
         // SAFETY: the descriptor is open.
-        if unsafe { libc::flock(folder.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) } == 0 {
-            return Some(folder);
+        (unsafe { libc::flock(folder.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) }) == 0
+    })
+}
+
+/// Returns the file once `lock` has locked it. Calls `lock` up to [`LOCK_TRIES`] times, with a pause
+/// after each failure. Returns `None` if all attempts have failed.
+fn lock_with_retries(file: File, pause: Duration, lock: impl Fn(&File) -> bool) -> Option<File> {
+    for _ in 0..LOCK_TRIES {
+        if lock(&file) {
+            return Some(file);
         }
-        std::thread::sleep(LOCK_PAUSE);
+        std::thread::sleep(pause);
     }
     None
 }
@@ -267,13 +270,7 @@ pub fn remove_orphaned(temporary: &Path) {
 /// until its last thread has ended. Returns `None` if the lock is still held after that.
 fn lock_of_orphan(folder: &Path) -> Option<File> {
     let lock = File::open(folder.join(LOCK)).ok()?;
-    for _ in 0..ORPHAN_TRIES {
-        if matches!(file::try_lock(&lock), Ok(true)) {
-            return Some(lock);
-        }
-        std::thread::sleep(ORPHAN_PAUSE);
-    }
-    None
+    lock_with_retries(lock, ORPHAN_PAUSE, |lock| matches!(file::try_lock(lock), Ok(true)))
 }
 
 #[cfg(test)]
