@@ -188,21 +188,18 @@ async fn serve(guard: ConnectionGuard, slot: Slot) {
                 close_tls_client(connection);
             }
             // A client that sends an HTTP/2 preface gets no response.
-            HyperOutcome::Failed(error)
-                if connection.is_head_refused.get()
-                    || (error.is_parse() && connection.activity.phase() == Phase::Head) =>
-            {
+            HyperOutcome::Failed(error) if connection.is_head_refused.get() || error.is_parse() => {
                 connection.shared.head_start.with(connection.key.get(), |kept| {
                     let head = rejected_head(&error.to_string(), &read, kept);
-                    reject(connection, Rejection::Unreadable, head);
-                });
-            }
-            // The client had not read the whole previous response, so hyper has sent its own error
-            // response after it.
-            HyperOutcome::Failed(error) if error.is_parse() => {
-                connection.shared.head_start.with(connection.key.get(), |kept| {
-                    let head = rejected_head(&error.to_string(), &read, kept);
-                    log_rejection(connection, Rejection::Unreadable, 0, head);
+                    if connection.is_head_refused.get()
+                        || connection.activity.phase() == Phase::Head
+                    {
+                        reject(connection, Rejection::Unreadable, head);
+                    } else {
+                        // The client had not read the whole previous response, so hyper has sent
+                        // its own error response after it.
+                        log_rejection(connection, Rejection::Unreadable, 0, head);
+                    }
                 });
             }
             HyperOutcome::Done | HyperOutcome::Closing(_) | HyperOutcome::Failed(_) => {}
