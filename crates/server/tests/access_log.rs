@@ -143,6 +143,15 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
+/// The formats of the access log.
+const FORMATS: [Format; 5] = [
+    Format::Common,
+    Format::CommonOfWorkers,
+    Format::Combined,
+    Format::Json,
+    Format::Terminal { is_coloured: true },
+];
+
 #[test]
 fn each_request_of_a_connection_has_its_line() {
     let log = Arc::new(AccessLog::read());
@@ -318,13 +327,7 @@ fn a_reply_in_pieces_is_logged_when_it_has_ended() {
 
 #[test]
 fn no_format_shows_credentials() {
-    for format in [
-        Format::Common,
-        Format::CommonOfWorkers,
-        Format::Combined,
-        Format::Json,
-        Format::Terminal { is_coloured: true },
-    ] {
+    for format in FORMATS {
         let lines = Lines::default();
         let log = Arc::new(AccessLog::written(lines.clone(), format).unwrap());
         let fixture = Fixture::new(&log);

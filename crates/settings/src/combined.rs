@@ -326,10 +326,9 @@ mod tests {
         };
         assert_eq!(
             notes(&[("proxy_protocol", "on")]),
-            [
-                "`--proxy-protocol` without `--proxy-protocol-from` lets any client claim any address. \
-              List the load balancers that may send a PROXY header in `--proxy-protocol-from`."
-            ]
+            ["`--proxy-protocol` without `--proxy-protocol-from` lets any client claim any \
+                 address. List the load balancers that may send a PROXY header in \
+                 `--proxy-protocol-from`."]
         );
         for fine in [
             &[("proxy_protocol", "off")][..],

@@ -4,10 +4,10 @@ use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_server::access_log::{AccessLog, Format, OwnedRecord};
+use rookery_server::access_log::{AccessLog, OwnedRecord};
 use rookery_test_support::Lines;
 
-use super::{Fixture, LARGE, records, text};
+use super::{FORMATS, Fixture, LARGE, records, text};
 
 /// A request that the server refuses, and the method, path and query that the access log has of it.
 /// The last value is true if hyper drops the head before the server sees it.
@@ -112,13 +112,7 @@ fn a_refused_request_behind_a_response_that_waits_for_the_client_is_logged() {
 
 #[test]
 fn no_format_shows_the_bytes_of_a_refused_target_unescaped() {
-    for format in [
-        Format::Common,
-        Format::CommonOfWorkers,
-        Format::Combined,
-        Format::Json,
-        Format::Terminal { is_coloured: true },
-    ] {
+    for format in FORMATS {
         let lines = Lines::default();
         let log = Arc::new(AccessLog::written(lines.clone(), format).unwrap());
         let fixture = Fixture::new(&log);
