@@ -3,7 +3,7 @@
 //!
 //! The standard output and the standard error of the process become pipes, whose other ends a
 //! thread reads. The thread never waits for the actual outputs, so printing does not block. When
-//! the conversion ends, the thread goes on with the output of processes that this process has
+//! the conversion ends, the thread continues with the output of processes that this process has
 //! started and that still have the pipes open. Otherwise, a signal (SIGPIPE) would end them.
 
 use std::fs::File;

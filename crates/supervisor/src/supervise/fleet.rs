@@ -127,7 +127,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// Stops all workers, so that the supervisor ends with `outcome` when none is left. Until the
-    /// time `until`, R may finish what it is doing. A second call has no effect.
+    /// time `until`, R may finish its current task. A second call has no effect.
     pub(super) fn end(&mut self, outcome: Outcome, until: Instant) {
         if self.outcome.is_none() {
             self.outcome = Some(outcome);

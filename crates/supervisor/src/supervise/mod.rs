@@ -123,8 +123,8 @@ pub struct Timeouts {
     /// already serves. Default: the value of [`drain`](Self::drain).
     pub sessions: Option<Duration>,
     /// The stop timeout: a worker is killed if it has not exited this long after the request to
-    /// stop. Default: 15 s, because R may first finish what it is doing for up to nine seconds, but
-    /// no longer than the drain lasts.
+    /// stop. Default: 15 s, because R may first finish its current task, for up to nine seconds,
+    /// but no longer than the drain lasts.
     pub stop: Duration,
     /// The worker timeout: the time for which R may be busy with one task before the worker is
     /// stopped. Default: unlimited.

@@ -82,7 +82,7 @@ pub(crate) enum WorkerPhase {
     /// its WebSockets until `sessions`.
     Draining { until: Instant, sessions: Instant },
     /// The worker process has been requested to exit, and is killed at `until`. If there is a time
-    /// `interrupt`, R may finish what it is doing until then.
+    /// `interrupt`, R may finish its current task until then.
     Stopping { until: Instant, interrupt: Option<Instant> },
     /// The worker process has been killed and not been reaped yet.
     Killed,
@@ -420,7 +420,7 @@ impl WorkerProcess {
         self.end(Message::Stop, time, None);
     }
 
-    /// Requests the worker process to exit when R has finished what it is doing. R is interrupted
+    /// Requests the worker process to exit when R has finished its current task. R is interrupted
     /// at the time `interrupt`, if any, and the process is killed if it has not exited within
     /// `time`.
     pub(crate) fn finish(&mut self, time: Duration, interrupt: Option<Instant>) {
