@@ -13,6 +13,8 @@
 #endif
 
 #include "shim.h"
+// R_interrupts_suspended is declared only there.
+#include <R_ext/GraphicsEngine.h>
 
 // The delay in seconds after which sent memory is released, together with all that has been sent by
 // then.
