@@ -76,3 +76,31 @@ test_that("an idle R process loads package later for a request, but not while a 
   expect_match(started$tell(), "then not loaded")
   expect_match(started$tell(), "child well")
 })
+
+test_that("the time limit of a request is not lost in the input handler that loads package later", {
+  app <- local_app(handler.R = c(
+    "function(req) {",
+    "  if (req$PATH_INFO == '/slow') {",
+    # The input handler calls it, again and again while a request waits.
+    "    quick <- base::sys.nframe",
+    "    set <- function(value) assign('sys.nframe', value, baseenv())",
+    "    unlockBinding('sys.nframe', baseenv())",
+    "    on.exit(set(quick))",
+    "    set(function() { for (i in seq_len(1e5)) sqrt(i); 2L })",
+    "    Sys.sleep(20)",
+    "  }",
+    "  list(status = 200L, headers = list(), body = 'ok')",
+    "}"
+  ))
+  it <- local_cli(
+    "serve", file.path(app, "handler.R"), "--port", "0", "--log", "none", "--interrupt-requests",
+    "--request-timeout", "1s"
+  )
+  url <- expect_serving(it)
+  slow <- local_requests(paste0(url, "/slow"), 1)
+  Sys.sleep(0.5)
+  # Waits for R. Its own limit ends before that of R's task at the earliest.
+  local_requests(url, 1)
+  expect_true(wait_until(function() grepl("GET /slow", it$tell()), 15))
+  expect_no_match(it$tell(), "cannot be loaded")
+})
