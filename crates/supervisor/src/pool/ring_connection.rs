@@ -1,7 +1,6 @@
 //! The rings to a worker: this process's end, with the requests that were sent and not answered.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::fmt;
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -10,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rookery_exchange::wire::Down;
 use rookery_worker_protocol::rings::{
-    Receiver, RingEnd, RingWakers, SendError, Sender, Sleep, SleepWord,
+    Outbox, Receiver, RingEnd, RingWakers, SendError, Sleep, SleepWord,
 };
 use rookery_worker_protocol::{Ticket, TicketGuard};
 use tokio::io::Interest;
@@ -22,9 +21,6 @@ use crate::pool::balancing::queue::QueuedRequest;
 /// read.
 const WAKE_BATCH: u32 = 32;
 
-/// The maximum number of bytes that are kept for the next record.
-pub(in crate::pool) const MAX_KEPT_RECORD: usize = 256 << 10;
-
 /// The maximum number of records that wait until the worker returns blocks. A worker that takes
 /// records never reaches this limit, because reports and messages from WebSockets are held back
 /// long before (see [`has_unsent`]).
@@ -32,22 +28,14 @@ pub(in crate::pool) const MAX_KEPT_RECORD: usize = 256 << 10;
 /// [`has_unsent`]: RingConnection::has_unsent
 const MAX_UNSENT_RECORDS: usize = 1 << 19;
 
-/// The number of bytes that a waiting record needs in addition to its content.
-const UNSENT_OVERHEAD: usize = 80;
-
 /// This process's end of the rings to one worker.
 pub(in crate::pool) struct RingConnection {
-    pub(in crate::pool) sender: RefCell<Sender>,
+    pub(in crate::pool) outbox: RefCell<Outbox>,
     pub(in crate::pool) receiver: RefCell<Receiver>,
     pub(in crate::pool) own_sleep: SleepWord,
     worker_sleep: SleepWord,
     pub(in crate::pool) wakers: RingWakers,
     pub(in crate::pool) requests: RefCell<SentRequests>,
-    unsent: RefCell<VecDeque<Unsent>>,
-    /// The number of bytes that `unsent` occupies.
-    pub(in crate::pool) unsent_bytes: Cell<usize>,
-    /// The record that is being written.
-    pub(in crate::pool) record: RefCell<Vec<u8>>,
     /// The record that is being read.
     pub(in crate::pool) received: RefCell<Vec<u8>>,
     /// The number of records that were sent since the worker was last woken.
@@ -63,16 +51,9 @@ pub(in crate::pool) struct RingConnection {
     _registrations: Vec<AsyncFd<Arc<OwnedFd>>>,
 }
 
-/// A record that waits for a free block, or for a descriptor of its file.
-struct Unsent {
-    kind: u8,
-    bytes: Vec<u8>,
-    file: Option<File>,
-}
-
 impl fmt::Debug for RingConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RingConnection").field("sender", &self.sender).finish_non_exhaustive()
+        f.debug_struct("RingConnection").field("outbox", &self.outbox).finish_non_exhaustive()
     }
 }
 
@@ -87,14 +68,11 @@ impl RingConnection {
         let watched = wakers.watched_by_front_end().into_iter();
         let registrations: Option<Vec<_>> = watched.map(register).collect();
         RingConnection {
-            sender: RefCell::new(end.sender),
+            outbox: RefCell::new(Outbox::new(end.sender)),
             receiver: RefCell::new(end.receiver),
             own_sleep: end.own_sleep,
             worker_sleep: end.peer_sleep,
             requests: RefCell::default(),
-            unsent: RefCell::default(),
-            unsent_bytes: Cell::new(0),
-            record: RefCell::default(),
             received: RefCell::default(),
             unannounced: Cell::new(0),
             stall: Cell::default(),
@@ -107,18 +85,18 @@ impl RingConnection {
 
     /// Returns true if the worker accepts records now.
     pub(in crate::pool) fn has_capacity(&self) -> bool {
-        !self.is_over.get() && self.unsent_bytes.get() == 0
+        !self.is_over.get() && self.outbox.borrow().waiting() == 0
     }
 
     /// Returns true if records wait until the worker returns blocks.
     pub(in crate::pool) fn has_unsent(&self) -> bool {
-        !self.is_over.get() && self.unsent_bytes.get() > 0
+        !self.is_over.get() && self.outbox.borrow().waiting() > 0
     }
 
     /// Returns true if the worker has not taken all records.
     pub(in crate::pool) fn has_unread(&self) -> bool {
-        let sender = self.sender.borrow();
-        !self.is_over.get() && sender.is_unread(sender.sent())
+        let outbox = self.outbox.borrow();
+        !self.is_over.get() && outbox.sender().is_unread(outbox.sender().sent())
     }
 
     // ---- sending ----
@@ -132,18 +110,7 @@ impl RingConnection {
 
     /// Sends a record for which the worker need not be woken.
     pub(in crate::pool) fn send_quietly(&self, down: Down<'_>) {
-        let mut record = self.record.take();
-        record.clear();
-        let kind = down.write(&mut record);
-        self.send_record(kind, &record, None);
-        self.keep_record(record);
-    }
-
-    /// Keeps the memory of a record for the next record.
-    pub(in crate::pool) fn keep_record(&self, record: Vec<u8>) {
-        if record.capacity() <= MAX_KEPT_RECORD {
-            self.record.replace(record);
-        }
+        self.send_record(None, |record| Some(down.write(record)));
     }
 
     /// Counts a record for which the worker must be woken, and wakes the worker after
@@ -155,63 +122,46 @@ impl RingConnection {
         }
     }
 
-    /// Sends a record, or keeps the record until there is a free block. Returns false if the record
-    /// has a file for which the system provides no descriptor.
-    pub(in crate::pool) fn send_record(&self, kind: u8, bytes: &[u8], file: Option<&File>) -> bool {
+    /// Sends the record that `write` writes ([`Outbox::send`]), which may wait until there is a
+    /// free block. Returns false if the system provides no descriptor for the file of the record.
+    pub(in crate::pool) fn send_record(
+        &self,
+        file: Option<&File>,
+        write: impl FnOnce(&mut Vec<u8>) -> Option<u8>,
+    ) -> bool {
         if self.is_over.get() {
             return true;
         }
-        if self.unsent.borrow().is_empty() {
-            match self.sender.borrow_mut().send(kind, bytes, file.map(File::as_fd)) {
-                Ok(()) => return true,
-                Err(SendError::System) if file.is_some() => return false,
-                Err(SendError::Malformed) => {
-                    self.is_over.set(true);
-                    return true;
-                }
-                Err(SendError::Full | SendError::System) => {}
+        let mut outbox = self.outbox.borrow_mut();
+        match outbox.send(file.map(File::as_fd), write) {
+            Ok(()) if outbox.waiting() <= MAX_UNSENT_RECORDS => true,
+            Err(SendError::System) => false,
+            _ => {
+                self.is_over.set(true);
+                true
             }
         }
-        if self.unsent.borrow().len() >= MAX_UNSENT_RECORDS {
-            self.is_over.set(true);
-            return true;
-        }
-        let Ok(file) = file.map(File::try_clone).transpose() else { return false };
-        self.unsent_bytes.set(self.unsent_bytes.get() + bytes.len() + UNSENT_OVERHEAD);
-        self.unsent.borrow_mut().push_back(Unsent { kind, bytes: bytes.to_owned(), file });
-        true
     }
 
     /// Sends the records that waited for a free block, and wakes the worker if records were sent.
     /// Returns false if some still wait.
     pub(in crate::pool) fn flush(&self) -> bool {
-        let mut unsent = self.unsent.borrow_mut();
-        while let Some(Unsent { kind, bytes, file }) = unsent.front() {
-            let file = file.as_ref().map(File::as_fd);
-            match self.sender.borrow_mut().send(*kind, bytes, file) {
-                Ok(()) => {}
-                // The system may provide a descriptor later.
-                Err(SendError::Full | SendError::System) => break,
-                Err(SendError::Malformed) => {
-                    self.is_over.set(true);
-                    break;
-                }
-            }
-            self.unsent_bytes.set(self.unsent_bytes.get() - bytes.len() - UNSENT_OVERHEAD);
-            unsent.pop_front();
-            self.unannounced.set(self.unannounced.get() + 1);
+        let mut outbox = self.outbox.borrow_mut();
+        let before = outbox.waiting();
+        // The system may provide a descriptor later.
+        if outbox.flush() == Err(SendError::Malformed) {
+            self.is_over.set(true);
         }
-        if self.unannounced.get() > 0 {
+        if before > outbox.waiting() || self.unannounced.get() > 0 {
             self.wake_worker();
         }
-        unsent.is_empty() || self.is_over.get()
+        outbox.waiting() == 0 || self.is_over.get()
     }
 
     /// Ends the use of the rings, because the worker has ended. Drops the records that wait.
     pub(in crate::pool) fn end(&self) {
         self.is_over.set(true);
-        self.unsent.take();
-        self.unsent_bytes.set(0);
+        self.outbox.borrow_mut().clear();
     }
 
     fn wake_worker(&self) {

@@ -51,6 +51,7 @@ mod kills;
 pub(crate) mod layout;
 #[cfg(all(test, loom))]
 mod model;
+mod outbox;
 mod receiver;
 mod sender;
 mod sleep;
@@ -71,6 +72,7 @@ use rookery_system::shared_memory::{self, OwnedMemory};
 
 pub use self::layout::MAX_RECORD_LEN;
 use self::layout::{Mapping, Side};
+pub use self::outbox::{MAX_KEPT_RECORD, Outbox, WaitingRecord};
 pub use self::receiver::{Arrivals, Arrived, MAX_LONG_RECORD, Malformed, Receiver};
 pub use self::sender::{SendError, Sender};
 pub use self::sleep::{Sleep, SleepWord};

@@ -9,7 +9,7 @@ mod side_queue;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::fs::File;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
@@ -20,7 +20,9 @@ use rookery_exchange::{
     BodyBufferPool, Event, Exchange, Link, ListenerId, Payload, SendBacklog, SideQueue, StreamFlow,
     StreamId, WakeSchedule, WebSocketId,
 };
-use rookery_worker_protocol::rings::{Malformed, Receiver, RingEnd, RingWakers, Sender, SleepWord};
+use rookery_worker_protocol::rings::{
+    MAX_KEPT_RECORD, Malformed, Outbox, Receiver, RingEnd, RingWakers, SleepWord,
+};
 
 use self::heads::Head;
 use self::side_queue::RingQueue;
@@ -37,25 +39,20 @@ const RETRY_PAUSE: Duration = Duration::from_micros(200);
 /// The maximum number of unused exchanges that are kept for later requests.
 const MAX_IDLE: usize = 64;
 
-/// The maximum number of bytes that are kept for the next record.
-const MAX_KEPT_RECORD: usize = 256 << 10;
-
 /// A worker's end of the rings to the supervisor's front end. It belongs to the application's
 /// thread.
 #[derive(Debug)]
 pub struct WorkerRings {
-    sender: Sender,
+    outbox: Outbox,
     receiver: Receiver,
     front_end_sleep: SleepWord,
     wakers: RingWakers,
     queue: Arc<RingQueue>,
-    /// The record that is being read or written.
+    /// The record that is being read.
     record: Vec<u8>,
     #[allow(clippy::vec_box, reason = "an exchange is passed on in its box")]
     idle: Vec<Box<Exchange>>,
     blocks: Arc<BodyBufferPool>,
-    /// The records that the front end does not accept yet.
-    unsent: VecDeque<Unsent>,
     /// The ids of exchanges whose responses waited and then could not be sent. The WebSockets and
     /// streams of these exchanges must still be ended.
     unsendable: Vec<u64>,
@@ -71,14 +68,6 @@ pub struct WorkerRings {
     streams: ById<Stream>,
     /// The number of requests that the application has taken and not answered.
     unanswered: usize,
-}
-
-/// A record that the front end does not accept yet.
-#[derive(Debug)]
-struct Unsent {
-    kind: u8,
-    bytes: Vec<u8>,
-    file: Option<File>,
 }
 
 /// A WebSocket whose connection is in the front end.
@@ -132,14 +121,13 @@ impl WorkerRings {
     pub fn new((end, wakers): (RingEnd, RingWakers), link: &Link) -> WorkerRings {
         let rings = WorkerRings {
             queue: Arc::new(RingQueue::new(end.receiver.arrivals(), end.own_sleep)),
-            sender: end.sender,
+            outbox: Outbox::new(end.sender),
             receiver: end.receiver,
             front_end_sleep: end.peer_sleep,
             wakers,
             record: Vec::new(),
             idle: Vec::new(),
             blocks: Arc::default(),
-            unsent: VecDeque::new(),
             unsendable: Vec::new(),
             is_unannounced: false,
             schedule: WakeSchedule::default(),
@@ -168,7 +156,7 @@ impl WorkerRings {
     /// streamed responses. Adds one if records wait for the front end, because these records would
     /// be lost if this process ended.
     pub fn open(&self) -> usize {
-        let unsent = usize::from(!self.unsent.is_empty());
+        let unsent = usize::from(self.outbox.waiting() > 0);
         self.unanswered + self.sockets.len() + self.streams.len() + unsent
     }
 
@@ -190,7 +178,7 @@ impl WorkerRings {
                 while let Some(id) = self.unsendable.pop() {
                     self.end_unsendable(id, link);
                 }
-                if !self.unsent.is_empty() || self.receiver.lacks_descriptors() {
+                if self.outbox.waiting() > 0 || self.receiver.lacks_descriptors() {
                     std::thread::sleep(RETRY_PAUSE);
                 }
                 return Ok(None);
@@ -198,17 +186,13 @@ impl WorkerRings {
             let record = std::mem::take(&mut self.record);
             let file = arrived.descriptor.map(File::from);
             let event = self.on_record(arrived.kind, &record, file, listener, link);
-            self.keep_record(record);
+            if record.capacity() <= MAX_KEPT_RECORD {
+                self.record = record;
+            }
             if let Some(event) = event? {
                 link.count_taken_from_side();
                 return Ok(Some(event));
             }
-        }
-    }
-
-    fn keep_record(&mut self, record: Vec<u8>) {
-        if record.capacity() <= MAX_KEPT_RECORD {
-            self.record = record;
         }
     }
 

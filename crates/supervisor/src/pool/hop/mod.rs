@@ -28,11 +28,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use rookery_exchange::wire::Up;
+use rookery_worker_protocol::rings::MAX_KEPT_RECORD;
 
 pub(super) use self::requests::send;
 use super::balancing::worker_load::PoolBackend;
 use super::context::{Dispatch, PoolContext};
-use super::ring_connection::{MAX_KEPT_RECORD, RingConnection};
+use super::ring_connection::RingConnection;
 
 pub(super) use self::ending::follow_workers;
 pub(super) use self::sockets::{has_capacity, on_closed, on_drained, on_message};

@@ -95,16 +95,15 @@ pub(in crate::pool) fn send(pool: &PoolContext, assignment: Assignment) {
     exchange.update_upstream_log(|upstream| {
         upstream.on_assigned(backend.upstream_worker(), sent_at);
     });
-    let mut record = hop.record.take();
-    record.clear();
     let times = (ticket.ticket().word(), nanoseconds);
-    write(pool, exchange, (form, times), backend.entry.is_sticky(), &mut record);
     let file = match exchange.body().source() {
         BodySource::File(file) => Some(file),
         BodySource::Empty | BodySource::Memory => None,
     };
-    let is_sent = hop.send_record(form.kind(), &record, file);
-    hop.keep_record(record);
+    let is_sent = hop.send_record(file, |record| {
+        write(pool, exchange, (form, times), backend.entry.is_sticky(), record);
+        Some(form.kind())
+    });
     let sent = SentRequest { request, ticket, sent_at, waited };
     if is_sent {
         hop.count_unannounced();

@@ -53,7 +53,7 @@ fn close_if_ending(pool: &Rc<PoolContext>, id: WebSocketId, socket: &HopSocket) 
 pub(in crate::pool) fn has_capacity(pool: &PoolContext, socket: WebSocketId) -> bool {
     let sockets = pool.hops.sockets.0.borrow();
     let open = sockets.get(&socket);
-    open.is_none_or(|open| open.backend.rings.unsent_bytes.get() <= MAX_UNSENT)
+    open.is_none_or(|open| open.backend.rings.outbox.borrow().waiting_bytes() <= MAX_UNSENT)
 }
 
 // ---- events of the server ----

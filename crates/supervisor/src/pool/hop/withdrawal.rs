@@ -30,7 +30,8 @@ pub(super) fn has_waiting(pool: &PoolContext) -> bool {
 pub(in crate::pool) fn wake_stalled(pool: &PoolContext) {
     for backend in pool.hops.workers.borrow().iter() {
         let hop = &backend.rings;
-        let (sender, (last, stalled)) = (hop.sender.borrow(), hop.stall.get());
+        let (outbox, (last, stalled)) = (hop.outbox.borrow(), hop.stall.get());
+        let sender = outbox.sender();
         if last == 0 || !sender.is_unread(last) {
             hop.stall.set((sender.sent(), 0));
             continue;

@@ -9,9 +9,9 @@ use rookery_exchange::{
     Command, Event, Exchange, Link, MessageKind, Payload, ResponseBody, StreamEnd, WebSocketId,
 };
 use rookery_system::content_file;
-use rookery_worker_protocol::rings::{MAX_LONG_RECORD, SendError};
+use rookery_worker_protocol::rings::{MAX_LONG_RECORD, SendError, WaitingRecord};
 
-use super::{FROM_FRONT_END, MAX_IDLE, Socket, Stream, Unsent, WorkerRings};
+use super::{FROM_FRONT_END, MAX_IDLE, Socket, Stream, WorkerRings};
 
 /// The maximum length in bytes of the head of a response.
 const MAX_HEAD: usize = 1 << 20;
@@ -127,10 +127,6 @@ impl WorkerRings {
             // thread does next.
             (file, file_len) = (content_file::create([bytes]).ok(), Some(bytes.len() as u64));
         }
-        let mut record = std::mem::take(&mut self.record);
-        record.clear();
-        let kind = Up::write_response(&exchange, ids, file_len, &mut record);
-        let is_sendable = record.len() <= MAX_HEAD && file.is_some() == file_len.is_some();
         if exchange.is_upgrade() && exchange.response().status() == 101 {
             let backlog = exchange.backlog().map(Arc::clone).unwrap_or_default();
             self.sockets.insert(id, Socket { listener, backlog });
@@ -139,10 +135,13 @@ impl WorkerRings {
             let stream = Stream { listener, flow, written: 0 };
             self.streams.insert(id, stream);
         }
-        let (exchange_id, ticket) = ids;
-        if is_sendable && self.push(kind, &record, file) {
-            self.keep_record(record);
-        } else {
+        let is_sent = file.is_some() == file_len.is_some()
+            && self.push(file.as_ref(), |record| {
+                let kind = Up::write_response(&exchange, ids, file_len, record);
+                (record.len() <= MAX_HEAD).then_some(kind)
+            });
+        if !is_sent {
+            let (exchange_id, ticket) = ids;
             self.send_up(Up::Unsendable { exchange: exchange_id, ticket });
             self.end_unsendable(id, link);
         }
@@ -176,69 +175,52 @@ impl WorkerRings {
     }
 
     pub(super) fn send_up(&mut self, up: Up<'_>) {
-        let mut record = std::mem::take(&mut self.record);
-        record.clear();
-        let kind = up.write(&mut record);
-        if !self.push(kind, &record, None) {
-            if let Some(substitute) = substitute(kind, &record) {
-                self.send_up(substitute);
-            }
-        }
-        self.keep_record(record);
+        self.push(None, |record| Some(up.write(record)));
     }
 
-    /// Sends the records that the front end did not accept before.
+    /// Sends the records that the front end did not accept before. A record for which the system
+    /// provides no memory or descriptor is replaced by a substitute.
     pub(super) fn send_unsent(&mut self) {
-        while let Some(Unsent { kind, bytes, file }) = self.unsent.front() {
-            match self.sender.send(*kind, bytes, file.as_ref().map(File::as_fd)) {
-                Ok(()) => {
-                    self.is_unannounced = true;
-                    self.unsent.pop_front();
+        let before = self.outbox.waiting();
+        while self.outbox.flush() == Err(SendError::System) {
+            let unsendable = &mut self.unsendable;
+            self.outbox.replace_first(|record| {
+                let substitute = substitute(record)?;
+                if let Up::Unsendable { exchange, .. } = substitute {
+                    unsendable.push(exchange | FROM_FRONT_END);
                 }
-                Err(SendError::System) => self.replace_unsendable(),
-                Err(SendError::Full | SendError::Malformed) => break,
-            }
+                let mut bytes = Vec::new();
+                Some((substitute.write(&mut bytes), bytes))
+            });
         }
-        self.queue.set_unsent(!self.unsent.is_empty());
+        self.is_unannounced |= self.outbox.waiting() < before;
+        self.queue.set_unsent(self.outbox.waiting() > 0);
     }
 
-    /// Replaces the first waiting record by a substitute, because the system provides no memory or
-    /// descriptor for the record's file.
-    #[cold]
-    fn replace_unsendable(&mut self) {
-        let Some(Unsent { kind, bytes, .. }) = self.unsent.pop_front() else { return };
-        let Some(substitute) = substitute(kind, &bytes) else { return };
-        if let Up::Unsendable { exchange, .. } = substitute {
-            self.unsendable.push(exchange | FROM_FRONT_END);
-        }
-        let mut bytes = Vec::new();
-        let kind = substitute.write(&mut bytes);
-        self.unsent.push_front(Unsent { kind, bytes, file: None });
-    }
-
-    /// Sends a record, or keeps the record until the front end accepts it. Returns false if the
-    /// system provides no memory or descriptor for the files of the record.
-    fn push(&mut self, kind: u8, bytes: &[u8], file: Option<File>) -> bool {
-        if !self.unsent.is_empty() {
+    /// Sends the record that `write` writes ([`Outbox::send`]), which may wait until the front end
+    /// accepts it. Returns false if the record must not or cannot be sent.
+    ///
+    /// [`Outbox::send`]: rookery_worker_protocol::rings::Outbox::send
+    fn push(
+        &mut self,
+        file: Option<&File>,
+        write: impl FnOnce(&mut Vec<u8>) -> Option<u8>,
+    ) -> bool {
+        if self.outbox.waiting() > 0 {
             self.send_unsent();
         }
-        if self.unsent.is_empty() {
-            match self.sender.send(kind, bytes, file.as_ref().map(File::as_fd)) {
-                Ok(()) => return true,
-                Err(SendError::System) => return false,
-                Err(SendError::Full | SendError::Malformed) => {}
-            }
+        let sent = self.outbox.send(file.map(File::as_fd), write);
+        if self.outbox.waiting() > 0 {
+            self.queue.set_unsent(true);
         }
-        self.unsent.push_back(Unsent { kind, bytes: bytes.to_owned(), file });
-        self.queue.set_unsent(true);
-        true
+        sent != Err(SendError::System)
     }
 }
 
 /// Returns the record that is sent instead of a record whose file cannot be created or sent.
 /// Returns `None` if no record is to be sent.
-fn substitute(kind: u8, bytes: &[u8]) -> Option<Up<'static>> {
-    match Up::read(kind, bytes).ok()? {
+fn substitute(record: &WaitingRecord) -> Option<Up<'static>> {
+    match Up::read(record.kind, &record.bytes).ok()? {
         Up::Response { exchange, ticket, .. } => Some(Up::Unsendable { exchange, ticket }),
         Up::Message { socket, .. } => Some(Up::Abort { socket }),
         Up::Chunk { stream, .. } => {
