@@ -36,7 +36,7 @@ install: setup-run ## install the R package, its vignettes and the command into 
 run: install ## serve examples/shiny at http://127.0.0.1:PORT (default 8000) until Ctrl-C
 	@exec scripts/with-rookery "$(ROOKERY_LIB)" Rscript -e 'rookery::serve("examples/shiny", port = $(PORT)L)'
 
-test: setup-test install ## run all tests: Rust, fuzz corpora, R, Chromium, comparison with httpuv
+test: setup-test install ## run all tests: Rust, fuzz corpora, R, Chromium, comparison with httpuv, settings
 	@scripts/test
 
 differential: setup-test install ## compare the behaviour with that of Debian's httpuv (ONLY=glob, JOBS=n)
@@ -48,11 +48,11 @@ dependants: setup-dependants install ## run the tests of packages that use httpu
 loadtest: setup-test install ## replay a recorded Shiny session of 1, 10 and 50 users with httpuv and with Rookery (WRITE=1: update the vignette)
 	@python3 bench/shinyload/run.py $(if $(WRITE),--write)
 
-check: setup-check install ## check formatting, lints, names, docs, conformance, regressions in counts, deploy/, R CMD check
+check: setup-check install ## check formatting, lints, names, docs, settings, regressions in counts, deploy/, R CMD check
 	@scripts/check
 
-nightly: setup-check install ## run the checks that a change seldom breaks: the oldest Rust, and each combination of features
-	@scripts/check oldest features
+nightly: setup-check setup-test setup-conformance setup-soak setup-portable setup-site setup-pristine install ## run the checks of what a change seldom breaks, for some hours (root; Go): the oldest Rust, each combination of features, conformance, soak, packages, other systems, the website, new Debians
+	@scripts/check nightly
 
 portable: setup-portable ## build for macOS and Windows, and run the server's tests for Windows under Wine
 	@scripts/check portable
@@ -75,7 +75,7 @@ soak: setup-soak setup-test install ## test for leaks with uploads, WebSockets a
 	@scripts/with-rookery "$(ROOKERY_LIB)" python3 bench/soak/workers.py $(if $(SECONDS),short,long)
 
 fuzz: ## run each fuzz target for SECONDS_EACH seconds (default 30); needs the nightly toolchain
-	@scripts/fuzz $(SECONDS_EACH) $(TARGET)
+	@fuzz/run $(SECONDS_EACH) $(TARGET)
 
 conformance: setup-conformance install ## test WebSockets with Autobahn, HTTP/2 with h2spec, ACME with Pebble (both need Go), TLS with sslscan and testssl, Shiny in Firefox
 	@python3 tests/conformance/run.py all full

@@ -145,6 +145,7 @@ def checks(report: Report, tree: Path, is_full: bool) -> None:
         report.not_checked("tests, lints, portability, strangers: `--full` runs `make check test`, scripts/crates and scripts/stranger, as CI does")
         return
     script(report, tree, "make", "check", "test")
+    script(report, tree, "scripts/check", "packaging", "tarball")
     script(report, tree, "scripts/crates", "docs", "no_std", "foreign", "oldest", "minimal")
     script(report, tree, "scripts/stranger")
 

@@ -3,7 +3,7 @@
 
     python3 bench/soak/workers.py short|long [row ...]       default: all rows
 
-`make soak` runs the long form, and `make check` the short one. A row that cannot run on this machine names the reason.
+`make soak` runs the long form, and `make nightly` the short one. A row that cannot run on this machine names the reason.
 Exit status: 0 on success; 1 if a row fails; 2 for wrong arguments.
 """
 

@@ -5,7 +5,7 @@
 #
 #   r/tools/tarball.sh [<folder to keep the tarballs in>]
 #
-# Environment: CHECK=1              runs R CMD check --as-cran on the tarball, as `make check` does
+# Environment: CHECK=1              runs R CMD check --as-cran on the tarball, as `make nightly` does
 #              ROOKERY_COMPAT=yes   builds the tarball with rookery's httpuv in it, for users who
 #                                   install from files. By default it has none, as repositories want.
 #              VIGNETTES=no         leaves out the vignettes

@@ -2,7 +2,9 @@
 #
 #   scripts/with-rookery .local/lib Rscript scripts/r/test.R [serve-examples ...]
 #
-# Without arguments, it runs all test files.
+# Without arguments, it runs all test files, several at a time: most of them wait most of the time. The
+# environment variables TESTTHAT_PARALLEL and TESTTHAT_CPUS change that. Those that take longest begin
+# first (Config/testthat/start-first in DESCRIPTION).
 
 folders <- c(rookery = "r/tests/testthat", httpuv = "compat/httpuv/tests/testthat")
 only <- commandArgs(trailingOnly = TRUE)
@@ -13,6 +15,12 @@ has_tests <- function(folder) {
 folders <- folders[vapply(folders, has_tests, logical(1))]
 if (length(folders) == 0) {
   stop("there is no test file test-", paste(only, collapse = ".R, test-"), ".R")
+}
+if (length(only) == 0 && !nzchar(Sys.getenv("TESTTHAT_PARALLEL"))) {
+  Sys.setenv(TESTTHAT_PARALLEL = "TRUE")
+}
+if (!nzchar(Sys.getenv("TESTTHAT_CPUS"))) {
+  Sys.setenv(TESTTHAT_CPUS = 2L * parallel::detectCores())
 }
 status <- 0L
 

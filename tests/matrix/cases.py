@@ -1,5 +1,11 @@
-"""The table of the cases, and how a case gives its settings: on the command line, in `_server.yml`, in R or in the environment."""
+"""The table of the cases, in which places each of them runs, and how it gives its settings there: on the command line, in `_server.yml`, in R or
+in the environment.
 
+One table of settings gives a setting its form in every place, so that a case runs in one place. The places are chosen so that each kind of value
+is given in each form of each place.
+"""
+
+import collections
 import json
 import threading
 import time
@@ -21,14 +27,44 @@ def can_be_given(name, place):
 def case(*keys, places=PLACES):
     """Registers a function that starts a server with the given keys set, and observes the effect of each.
 
-    It is called for each place where at least one of the keys can be given.
+    It is called for one or some of the places where at least one of the keys can be given.
     """
     def register(function):
-        for place in places:
-            if any(can_be_given(key, place) for key in keys):
-                CASES.append((function.__name__, place, [key for key in keys if can_be_given(key, place)], function))
+        where = {place: given for place in places if (given := [key for key in keys if can_be_given(key, place)])}
+        CASES.append((function.__name__, where, function))
         return function
     return register
+
+
+def forms(keys, place):
+    """Returns the kind of the value and the form of each of these settings in a place."""
+    return {(ROWS[key].kind, place, ROWS[key].form(place)) for key in keys if can_be_given(key, place)}
+
+
+def in_some_places():
+    """Yields each case with one place, and with more where only they give a setting, or a kind of value in a form."""
+    missing = set(ROWS).union(*(forms(ROWS, place) for place in PLACES))
+    used = collections.Counter()
+    again = []
+    for name, where, function in CASES:
+        new = {place: missing & (forms(keys, place) | set(keys)) for place, keys in where.items()}
+        best = max(where, key=lambda place: (len(new[place]), -used[place]))
+        for place, keys in where.items():
+            # A case without keys gives the settings of each place itself.
+            if place != best and keys:
+                again.append((name, place, keys, function))
+                continue
+            missing -= new[place]
+            used[place] += 1
+            yield name, place, keys, function
+    for name, place, keys, function in again:
+        if new := missing & (forms(keys, place) | set(keys)):
+            missing -= new
+            yield name, place, keys, function
+
+
+def in_every_place():
+    return ((name, place, keys, function) for name, where, function in CASES for place, keys in where.items())
 
 
 def text_of(value):

@@ -45,7 +45,6 @@ def port_of_the_hosting_service_comes_before_the_default_alone(_):
             until("it has the workers of WEB_CONCURRENCY", lambda: len(server.workers()) == 2)
 
 
-for _where in ("serve() in R", "rookery serve"):
-    CASES.append((the_stronger_place_counts.__name__, _where, [], the_stronger_place_counts))
-CASES.append((port_of_the_hosting_service_comes_before_the_default_alone.__name__, "rookery serve", [],
+CASES.append((the_stronger_place_counts.__name__, {"serve() in R": [], "rookery serve": []}, the_stronger_place_counts))
+CASES.append((port_of_the_hosting_service_comes_before_the_default_alone.__name__, {"rookery serve": []},
               port_of_the_hosting_service_comes_before_the_default_alone))

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""The matrix: behaviours in rows, and R's serve() in one process, `rookery serve` with one worker and with two in columns; and each setting, in each
-place where it may be given: the command line, `_server.yml`, arguments and options of R, the environment.
+"""The matrix: behaviours in rows, and R's serve() in one process, `rookery serve` with one worker and with two in columns; and each setting, in one
+of the places where it may be given: the command line, `_server.yml`, arguments and options of R, the environment.
 
-    tests/matrix/run.py [--only GLOB] [--jobs N] [--without]
+    tests/matrix/run.py [--only GLOB] [--jobs N] [--everywhere] [--without]
 
-ROOKERY_LIB is the library with the R package (default .local/lib). A setting of docs/settings.md that no case gives, in a place where it may be
-given, is a failure, and so is a case that does not give what it says, or gives the default. `--without` leaves the settings of each case out and
-expects the case to fail: one that passes observes no effect (ROOKERY_PATIENCE=15 makes that shorter: most wait in vain). Exit status: 0 when everything passed.
+ROOKERY_LIB is the library with the R package (default .local/lib). A setting of docs/settings.md that no case gives is a failure, and so is a kind
+of value that no case gives in a place, and a case that does not give what it says, or gives the default. `--everywhere` runs each case in each place.
+`--without` leaves the settings of each case out and expects the case to fail: one that passes observes no effect (ROOKERY_PATIENCE=15 makes that
+shorter: most wait in vain). Exit status: 0 when everything passed.
 """
 
 import argparse
@@ -35,20 +36,18 @@ from table import ROWS
 # Settings whose tests need what the cases here do not have, and where those tests are.
 ELSEWHERE = {
     # A key that has a password is not handed to another process; the app is served in the R process that has it.
-    ("tls_password", "R"): "r/tests/testthat/test-tls.R",
+    "tls_password": "r/tests/testthat/test-tls.R",
     # serve() and the program never pass the headers on.
-    ("keep_identity_headers", "option of R"): "r/tests/testthat/test-identity-headers.R",
+    "keep_identity_headers": "r/tests/testthat/test-identity-headers.R",
     # Its effect is on a terminal.
-    ("interactive", "command line"): "tests/matrix/terminal.py",
+    "interactive": "tests/matrix/terminal.py",
     # They change what open pages and browsers get.
-    ("dev", "command line"): "crates/cli/tests/it/reload/development.rs",
-    ("dev_anywhere", "command line"): "crates/cli/src/serve/development.rs",
-    ("dev_hosts", "command line"): "crates/cli/tests/it/reload/development.rs",
-    ("editor", "command line"): "tests/browser/development/pages.test.mjs",
-    ("editor", "environment"): "crates/cli/tests/it/reload/development.rs",
+    "dev": "crates/cli/tests/it/reload/development.rs",
+    "dev_anywhere": "crates/cli/src/serve/development.rs",
+    "dev_hosts": "crates/cli/tests/it/reload/development.rs",
+    "editor": "crates/cli/tests/it/reload/development.rs and tests/browser/development/pages.test.mjs",
     # A program in the browser's place is given the address.
-    ("open", "command line"): "crates/cli/tests/it/startup_screen.rs",
-    ("open", "R"): "r/tests/testthat/test-start-screen.R",
+    "open": "crates/cli/tests/it/startup_screen.rs and r/tests/testthat/test-start-screen.R",
 }
 # Settings without an effect that a client, a file or a signal could show: here the value that the server reports is compared.
 REPORTED = {
@@ -59,12 +58,12 @@ REPORTED = {
 NOT_WITHOUT = {"host_may_be_a_name": "localhost is the address of the default; the case is there for its form"}
 
 
-def uncovered():
-    """Returns the settings that no case gives, each in each place where it may be given."""
-    covered = {(key, place) for _, place, keys, _ in cases.CASES for key in keys}
-    wanted = {(name, place) for name in ROWS for place in cases.PLACES if cases.can_be_given(name, place)}
-    unknown = {name for name, _ in ELSEWHERE} | set(REPORTED) - set(ROWS)
-    return sorted(f"{name} ({place})" for name, place in wanted - covered - set(ELSEWHERE)) + sorted(unknown - set(ROWS))
+def uncovered(given):
+    """Returns the settings that no case gives, and the kinds of values that no case gives in a form of a place; `given` are the cases."""
+    wanted = set(ROWS) - set(ELSEWHERE)
+    missing = wanted - {key for _, _, keys, _ in given for key in keys}
+    kinds = set().union(*(cases.forms(wanted, place) for place in cases.PLACES)) - set().union(*(cases.forms(keys, place) for _, place, keys, _ in given))
+    return sorted(missing | (ELSEWHERE.keys() | REPORTED.keys()) - ROWS.keys()) + [f"{kind} ({place}, {form})" for kind, place, form in kinds]
 
 
 def attempt(function, argument, keys=(), without=False):
@@ -88,12 +87,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="*")
     parser.add_argument("--jobs", type=int, default=4)
+    parser.add_argument("--everywhere", action="store_true")
     parser.add_argument("--without", action="store_true")
     asked = parser.parse_args()
     os.environ["R_LIBS"] = str(LIBRARY)
 
     work = [(name, mode, (), function) for name, modes, function in behaviours.ROWS for mode in modes]
-    work += [(name, place, keys, function) for name, place, keys, function in cases.CASES]
+    given = list(cases.in_every_place() if asked.everywhere else cases.in_some_places())
+    work += given
     work = [one for one in work if not asked.without or one[2] and one[0] not in NOT_WITHOUT]
     work = [one for one in work if fnmatch.fnmatch(f"{one[0]} ({one[1]})", asked.only)]
     results = {}
@@ -116,8 +117,8 @@ def main():
     certificates.remove_certificates()
 
     if not asked.without:
-        missing = uncovered()
-        results["every key is set by a case", "all"] = ("failed" if missing else "passed", ", ".join(missing), 0.0)
+        missing = uncovered(given)
+        results["every setting and kind of value is given", "all"] = ("failed" if missing else "passed", ", ".join(missing), 0.0)
     for (name, column), (result, why, _) in sorted(results.items()):
         if result != "passed":
             print(f"\n{result.upper()}: {name} ({column})\n    {why}")
