@@ -96,10 +96,10 @@ pub(crate) fn serve(
         &signals,
     );
     let listeners = Listeners::open(&server, requested, &given, listener_config, &serve.settings)?;
-    let development = opened.as_ref().and_then(|opened| opened.development.as_ref());
+    let development = opened.as_ref().and_then(|opened| opened.development.clone());
     let reloads = dev.is_some();
     let screen = StartupScreen { development, reloads, ..StartupScreen::of(target, &listeners) };
-    print_lines(&screen.text(is_coloured()));
+    print_lines(&screen.text(None, is_coloured()));
     if serve.opens_browser {
         browser::open(listeners.url.as_deref());
     }
