@@ -28,7 +28,7 @@ announce <- function(found, address, admin, open) {
         ffi_start_screen,
         c(found$label, found$dir %||% "", place, if (is_named) "" else address$host,
           screen$admin %||% ""),
-        server$getPort() %||% 0L, c(is_coloured(), interactive() || isatty(stderr()))
+        server$getPort() %||% 0L, c(isatty(stderr()), interactive() || isatty(stderr()))
       ))
     }
     open_place(screen$open, place)
@@ -44,12 +44,6 @@ announce_app <- function(label) {
     # The screen then shows the name of the file.
     error = function(error) NULL
   )
-}
-
-# Returns whether messages are coloured: at a terminal, unless NO_COLOR is set, and always with
-# CLICOLOR_FORCE.
-is_coloured <- function(is_terminal = isatty(stderr())) {
-  !isTRUE(getOption("knitr.in.progress")) && .Call(ffi_is_coloured, is_terminal)
 }
 
 check_open <- function(open) {

@@ -1,5 +1,5 @@
-// What R shows to people: similar names, addresses, and the start-up screen. Rust (terminal.rs) makes
-// the texts; R has checked types and encodings.
+// What R shows to people: similar names, addresses, and the start-up screen. Rust makes the texts
+// (text/terminal.rs); R has checked types and encodings.
 #include "shim.h"
 
 // Returns the indices of at most three candidates that are similar to a name, from 1.
@@ -19,10 +19,6 @@ SEXP ffi_similar_names(SEXP name, SEXP candidates, SEXP most) {
     return indices;
 }
 
-SEXP ffi_is_coloured(SEXP is_terminal) {
-    return Rf_ScalarLogical(rk_is_coloured(Rf_asLogical(is_terminal)));
-}
-
 SEXP ffi_check_address(SEXP host, SEXP port) {
     return Rf_ScalarString(copy_lent_text(
         rk_check_address(bytes_of_char(STRING_ELT(host, 0)), Rf_asInteger(port)), CE_UTF8));
@@ -36,7 +32,7 @@ SEXP ffi_server_url(SEXP texts, SEXP port) {
 }
 
 // `texts` are the kind of app, its folder, the URL, the host, and the admin address; `flags` say
-// whether the screen is coloured, and whether a person reads it.
+// whether stderr is a terminal, and whether a person reads the screen.
 SEXP ffi_start_screen(SEXP texts, SEXP port, SEXP flags) {
     return Rf_ScalarString(copy_lent_text(
         rk_start_screen(bytes_of_char(STRING_ELT(texts, 0)), bytes_of_char(STRING_ELT(texts, 1)),

@@ -108,8 +108,8 @@ impl Target {
         self.given.ancestors().any(is_link)
     }
 
-    /// Returns the name of the file by which the app is recognized, such as `app.R`, or `site` for a
-    /// static site. Names of files are compared without regard to case.
+    /// Returns the name of the file by which the app is recognized, such as `app.R`, or `site` for
+    /// a static site. Names of files are compared without regard to case.
     ///
     /// # Errors
     /// Fails if the folder or file cannot be served.

@@ -1,15 +1,19 @@
 //! What an R session that serves an app itself needs of this program: the check of an address, its
-//! URL, and the start-up screen.
+//! URL, HTTPS, and the start-up screen.
 
 use std::io;
 use std::net::TcpListener;
 
+use rookery_acme::Acme;
 use rookery_server::network_address;
 use rookery_server::output::is_coloured_if;
 use rookery_status::AdminAddress;
 
 use crate::listen::address::Address;
 use crate::listen::listeners::network_url;
+use crate::serve::tls::{acme_settings, load_files};
+use crate::settings::combined::CombinedSettings;
+use crate::settings::r_arguments::read_lines;
 use crate::terminal::startup_screen::{StartupScreen, live_page};
 
 /// The reason why a server cannot listen on an address.
@@ -56,6 +60,36 @@ pub fn server_url(host: &str, port: u16, scheme: &str, domain: Option<&str>) -> 
         .map_or_else(|_| host.to_owned(), |it| it.url(Some(port), scheme, domain).to_string())
 }
 
+pub use crate::serve::tls::TlsSetup;
+
+/// Sets up HTTPS by the settings in lines `name=value`, in which a certificate or key may be given
+/// as text. Also returns the port from which plaintext HTTP requests are redirected. `notice` is
+/// called with each line to log.
+///
+/// # Errors
+/// Fails with a message if a setting is wrong, or if a file cannot be used.
+pub fn set_up_tls(lines: &str, notice: fn(&str)) -> Result<(TlsSetup, Option<u16>), String> {
+    let settings = settings_of(lines)?;
+    match load_files(&settings, Some(notice), Acme::prepare) {
+        Ok(Some(setup)) => Ok((setup, settings.redirect_from())),
+        Ok(None) => Err("there is no certificate".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Checks the settings of a certificate from an authority, in lines `name=value`, without
+/// contacting the authority.
+///
+/// # Errors
+/// Fails with a message if a setting is wrong.
+pub fn check_acme(lines: &str) -> Result<(), String> {
+    acme_settings(&settings_of(lines)?.0).validate().map(drop).map_err(|error| error.to_string())
+}
+
+fn settings_of(lines: &str) -> Result<CombinedSettings, String> {
+    Ok(CombinedSettings(rookery_settings::Settings::combine(read_lines(lines)?)))
+}
+
 /// The content of the start-up screen of an R session that serves an app itself.
 #[derive(Debug)]
 pub struct EmbeddedServer<'a> {
@@ -75,9 +109,10 @@ pub struct EmbeddedServer<'a> {
 }
 
 impl EmbeddedServer<'_> {
-    /// Returns the text of the start-up screen, with colours if `is_coloured`. The token of the live
-    /// page is shown only to a person (`is_terminal`), and not in a log.
-    pub fn start_screen(&self, is_coloured: bool, is_terminal: bool) -> String {
+    /// Returns the text of the start-up screen. `is_terminal` says whether it is for a terminal,
+    /// which gets colours. The token of the live page is shown only to a person (`is_seen`), and
+    /// not in a log.
+    pub fn start_screen(&self, is_terminal: bool, is_seen: bool) -> String {
         let scheme = self.url.split_once("://").map_or("http", |(scheme, _)| scheme);
         let network =
             self.listens.and_then(|(host, port)| match Address::parse(host, port).ok()? {
@@ -92,16 +127,10 @@ impl EmbeddedServer<'_> {
             network: network.into_iter().collect(),
             development: None,
             admin: self.admin.clone(),
-            live_page: self.live_page.clone().map(|url| live_page(url, is_terminal)),
+            live_page: self.live_page.clone().map(|url| live_page(url, is_seen)),
             reloads: false,
             errors: None,
         };
-        screen.text(None, is_coloured)
+        screen.text(None, is_coloured_if(is_terminal))
     }
-}
-
-/// Returns true if text on an output should have colour. `is_terminal` says whether the output is a
-/// terminal, which `NO_COLOR` and `CLICOLOR_FORCE` override.
-pub fn is_coloured(is_terminal: bool) -> bool {
-    is_coloured_if(is_terminal)
 }

@@ -32,11 +32,9 @@ pub use profile::{
     Added, DEFAULT_PROFILE_SECONDS, JoinedProfile, MAX_PROFILE_SECONDS, ProfiledProcess,
     profile_file,
 };
-pub use r_process::{RProcess, RStack, last_r_task, r_stack, r_task};
+pub use r_process::{READY, RProcess, RStack, last_r_task, r_stack, r_task};
 pub use recent_errors::RecentErrors;
-pub use report::{
-    LastExit, Lifecycle, READY, Reload, Report, ServerInfo, ServerState, WorkerReport,
-};
+pub use report::{LastExit, Lifecycle, Reload, Report, ServerInfo, ServerState, WorkerReport};
 pub use rookery_server::tls::ServedCertificate;
 pub use rookery_worker_protocol::{
     Counter, HISTOGRAM_BOUNDS, Histogram, RequestCounters, RouteTable, STATUS_CLASSES,

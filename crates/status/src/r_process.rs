@@ -8,7 +8,9 @@ use rookery_worker_protocol::{RState, Scoreboard, Snapshot, now};
 use crate::format::format_duration;
 use crate::pool_counters::QueueReading;
 use crate::process_usage::Pid;
-use crate::report::READY;
+
+/// The name of the state of an R process that is ready for requests, as reports show it.
+pub const READY: &str = "ready";
 
 /// The description of an R process that serves the app.
 #[derive(Debug, Clone)]

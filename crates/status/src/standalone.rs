@@ -18,9 +18,9 @@ use crate::admin_handler::{HANG_TIMEOUT, NotReady, StatusSource};
 use crate::pool_counters::QueueReading;
 use crate::process_usage::own_pid;
 use crate::profile::ProfiledProcess;
-use crate::r_process::RProcess;
+use crate::r_process::{READY, RProcess};
 use crate::recent_errors::RecentErrors;
-use crate::report::{Lifecycle, READY, Report, ServerInfo, ServerState, WorkerReport};
+use crate::report::{Lifecycle, Report, ServerInfo, ServerState, WorkerReport};
 use crate::utilization::Utilization;
 
 /// The interval between two checks of the server's I/O threads. Each check tests whether the I/O

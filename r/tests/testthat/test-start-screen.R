@@ -1,8 +1,9 @@
 # The start-up screen, `open`, and the projects of `rookery new`.
 
 test_that("the screen of an object is that of the program, with the admin and network addresses", {
-  screen <- function(texts, is_coloured = FALSE) {
-    lines <- .Call(ffi_start_screen, texts, 8000L, c(is_coloured, TRUE))
+  withr::local_envvar(NO_COLOR = NA, CLICOLOR_FORCE = NA, CLICOLOR = NA, TERM = "xterm")
+  screen <- function(texts, is_terminal = FALSE) {
+    lines <- .Call(ffi_start_screen, texts, 8000L, c(is_terminal, TRUE))
     strsplit(lines, "\n", fixed = TRUE)[[1]]
   }
   expect_equal(
@@ -19,19 +20,6 @@ test_that("the screen of an object is that of the program, with the admin and ne
   expect_equal(
     screen(c("site", "", "http://[::1]:80", "", ""), TRUE)[[2]],
     "Serving on \033[1;36mhttp://[::1]:80\033[0m \033[2m(Ctrl-C stops)\033[0m"
-  )
-})
-
-test_that("colours are used only at a terminal, unless variables change that", {
-  withr::local_envvar(NO_COLOR = NA, CLICOLOR_FORCE = NA, CLICOLOR = NA, TERM = "xterm")
-  expect_true(is_coloured(TRUE))
-  expect_false(is_coloured(FALSE))
-  withr::with_envvar(c(NO_COLOR = "1", CLICOLOR_FORCE = "1"), expect_false(is_coloured(TRUE)))
-  withr::with_envvar(c(CLICOLOR_FORCE = "1"), expect_true(is_coloured(FALSE)))
-  withr::with_envvar(c(TERM = "dumb"), expect_false(is_coloured(TRUE)))
-  withr::with_options(
-    list(knitr.in.progress = TRUE),
-    withr::with_envvar(c(CLICOLOR_FORCE = "1"), expect_false(is_coloured(TRUE)))
   )
 })
 

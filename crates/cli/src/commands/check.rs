@@ -14,8 +14,8 @@ use crate::serve::tls;
 use crate::serve::{r_command, r_package};
 use crate::settings::serve_settings::ServeSettings;
 
-/// Returns the output of `rookery check`: the file of the app, whether its code was run, and a note for
-/// each address that is already in use.
+/// Returns the output of `rookery check`: the file of the app, whether its code was run, and a note
+/// for each address that is already in use.
 ///
 /// # Errors
 /// Fails with the first mistake that would keep the server from starting.

@@ -125,7 +125,7 @@ pub(crate) fn serve(
     let start = Announcement { screen, opens_browser: serve.opens_browser, development };
     let live = start.development.as_ref().map(|development| Arc::clone(&development.live));
     let frontend = SupervisorFrontend::new(listeners, start, admin);
-    let renewer = tls_setup.as_ref().map_or(Ok(None), TlsSetup::start_renewer)?;
+    let renewer = tls::start_renewer(tls_setup.as_ref())?;
     let (requests, receiver) = unbounded_channel();
     let reopener = log.as_ref().map(Log::reopener);
     let terminal = if workers.is_interactive { PromptWatcher::start() } else { None };

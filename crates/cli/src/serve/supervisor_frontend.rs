@@ -87,8 +87,8 @@ impl SupervisorFrontend {
         self.listeners.stop();
     }
 
-    /// Prints the start-up screen and opens the browser, at the first call. `app` is the kind of app
-    /// that R has announced.
+    /// Prints the start-up screen and opens the browser, at the first call. `app` is the kind of
+    /// app that R has announced.
     fn announce(&self, app: Option<&str>) {
         if self.is_announced.replace(true) {
             return;

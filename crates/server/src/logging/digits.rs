@@ -1,5 +1,5 @@
-//! The numbers, times and addresses of the access log and of R's requests. They are written digit by
-//! digit, because the machinery of `write!` takes most of the time of a line, and 2,700 of the
+//! The numbers, times and addresses of the access log and of R's requests. They are written digit
+//! by digit, because the machinery of `write!` takes most of the time of a line, and 2,700 of the
 //! 25,000 instructions that R's thread needs for a GET.
 
 use std::io::Write as _;

@@ -1,6 +1,6 @@
-//! The report about a server as Prometheus metrics, in version 0.0.4 of the text format. The metrics
-//! of a worker are labelled with the number of its slot (its numbered place). A replacement takes
-//! over the slot of the old worker, so the number of time series does not grow.
+//! The report about a server as Prometheus metrics, in version 0.0.4 of the text format. The
+//! metrics of a worker are labelled with the number of its slot (its numbered place). A replacement
+//! takes over the slot of the old worker, so the number of time series does not grow.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -10,12 +10,12 @@ use rookery_worker_protocol::{
     RejectionCounters, RequestCounters, SPAN_RESULTS, STATUS_CLASSES, SpanCounters,
 };
 
-use super::{READY, Report, ServerState};
+use super::{Report, ServerState};
 use crate::exit_reason::ExitReason;
 use crate::format::Metrics;
 use crate::pool_counters::PoolCounters;
 use crate::process_usage::{open_descriptors, own_memory, processor_time};
-use crate::r_process::RProcess;
+use crate::r_process::{READY, RProcess};
 
 /// The names of all states of workers. The number of workers in each state is reported, even if it
 /// is 0.

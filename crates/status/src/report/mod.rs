@@ -14,7 +14,7 @@ use rookery_worker_protocol::{RequestCounters, RouteTable};
 
 use crate::exit_reason::ExitReason;
 use crate::pool_counters::{PoolCounters, QueueReading};
-use crate::r_process::RProcess;
+use crate::r_process::{READY, RProcess};
 
 /// The phase of a server: starting, serving, draining or stopping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -43,9 +43,6 @@ impl Lifecycle {
         }
     }
 }
-
-/// The name of the state of an R process that is ready for requests, as reports show it.
-pub const READY: &str = "ready";
 
 /// The app's path and the server's address, as status reports show them.
 #[derive(Debug, Clone, Default)]

@@ -23,8 +23,7 @@ const HEAD: [&str; 12] = [
 ];
 
 impl Report {
-    /// Returns the report as text for people. The second line has the form
-    /// `<app> is at <address>`.
+    /// Returns the report as text for people.
     pub(crate) fn text(&self) -> String {
         let Report { about, server, queue, .. } = self;
         let up = server.started.map_or_else(String::new, |started| {

@@ -1,5 +1,5 @@
-//! The state of the supervisor and its workers. The supervisor's thread updates it in each iteration
-//! of its main loop.
+//! The state of the supervisor and its workers. The supervisor's thread updates it in each
+//! iteration of its main loop.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};

@@ -24,7 +24,6 @@ mod listener;
 #[cfg(unix)]
 mod program;
 mod settings;
-mod terminal;
 mod text;
 mod tracing;
 mod websocket;

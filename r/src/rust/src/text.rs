@@ -6,6 +6,7 @@
 //! another pair.
 
 pub(crate) mod path;
+mod terminal;
 
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, Ipv6Addr};

@@ -150,12 +150,9 @@ const START_EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum number of bytes that are read of a file with the description of a failed start.
 const MAX_START_REPORT: u64 = 4 << 20;
 
-/// The maximum number of bytes of the kind of app.
-const MAX_APP: u64 = 1000;
-
-/// The maximum number of bytes of a list of packages. The system limits environment variables to
-/// 128 KiB.
-const MAX_PACKAGES: u64 = 64 << 10;
+/// The maximum number of bytes of the kind of app, and of a list of packages. The system limits
+/// environment variables to 128 KiB.
+const MAX_TEXT: u64 = 64 << 10;
 
 impl WorkerProcess {
     /// Starts a worker process. Its temporary files are created in `folder`, `kept`
@@ -487,15 +484,14 @@ impl WorkerProcess {
 
     /// Returns the kind of app, such as `Shiny app (app.R)`, as R has announced it.
     pub(crate) fn app(&self) -> Option<String> {
-        let bytes = self.read_file("rookery-app", MAX_APP)?;
+        let bytes = self.read_file("rookery-app", MAX_TEXT)?;
         Some(visible_text(&String::from_utf8_lossy(&bytes)))
     }
 
     /// Returns the names of the packages that the worker has loaded, as it has written them.
     pub(crate) fn packages(&self) -> String {
-        let bytes = self.read_file("rookery-packages", MAX_PACKAGES).unwrap_or_default();
-        // Names of packages are ASCII, so a failure means that there is no usable list.
-        String::from_utf8(bytes).unwrap_or_default().trim().to_owned()
+        let bytes = self.read_file("rookery-packages", MAX_TEXT).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).trim().to_owned()
     }
 
     /// Reads at most `max` bytes of a file that the worker has written into its folder.

@@ -51,13 +51,6 @@ pub unsafe extern "C" fn rk_similar_names(
     })
 }
 
-/// Returns 1 if text on standard error should have colour, otherwise 0. `is_terminal` says whether
-/// standard error is a terminal.
-#[unsafe(no_mangle)]
-pub extern "C" fn rk_is_coloured(is_terminal: i32) -> i32 {
-    entry(0, || i32::from(embedded::is_coloured(is_terminal != 0)))
-}
-
 /// Checks that a server can listen on an address. Returns the port, or three texts that are
 /// separated by line breaks: `in use` or `not available`, the error of the system, and the message.
 ///
@@ -79,8 +72,8 @@ pub unsafe extern "C" fn rk_check_address(host: Bytes, port: i32) -> Bytes {
     })
 }
 
-/// Returns the URL of a server, or the path of its Unix socket. `domain` is empty if the host has no
-/// public name.
+/// Returns the URL of a server, or the path of its Unix socket. `domain` is empty if the host has
+/// no public name.
 ///
 /// # Safety
 /// - `host`, `scheme` and `domain` are readable.
@@ -100,7 +93,8 @@ pub unsafe extern "C" fn rk_server_url(
 }
 
 /// Returns the text of the start-up screen. `host` is empty if no address for other machines is
-/// shown, and `admin` if there is no admin listener.
+/// shown, and `admin` if there is no admin listener. `is_terminal` says whether standard error is a
+/// terminal, and `is_seen` whether a person reads the screen.
 ///
 /// # Safety
 /// - The texts are readable.
@@ -112,8 +106,8 @@ pub unsafe extern "C" fn rk_start_screen(
     host: Bytes,
     port: i32,
     admin: Bytes,
-    is_coloured: i32,
     is_terminal: i32,
+    is_seen: i32,
 ) -> Bytes {
     entry(Bytes::EMPTY, || {
         // SAFETY: guaranteed by the caller, see `# Safety`.
@@ -136,6 +130,6 @@ pub unsafe extern "C" fn rk_start_screen(
             admin,
             live_page: page,
         };
-        lend(server.start_screen(is_coloured != 0, is_terminal != 0).into_bytes())
+        lend(server.start_screen(is_terminal != 0, is_seen != 0).into_bytes())
     })
 }
