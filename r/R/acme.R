@@ -147,7 +147,8 @@ acme <- function(
     ),
     class = "rookery_acme"
   )
-  problem <- .Call(ffi_acme_check, acme_options(made))
+  lines <- encode_lines(tls_lines(list(acme = made)))
+  problem <- .Call(ffi_acme_check, paste(lines, collapse = "\n"))
   if (is.character(problem)) {
     abort(
       paste0("acme(): ", problem, "."), c("rookery_bad_tls", "rookery_bad_argument"),
@@ -182,23 +183,4 @@ check_texts <- function(texts, name, what) {
   if (!is.character(texts) || length(texts) == 0 || anyNA(texts) || !all(nzchar(texts))) {
     abort_argument("`", name, "` must be ", what, ", not ", describe(texts), ".")
   }
-}
-
-# Returns the options for C as alternating names and values.
-acme_options <- function(acme) {
-  if (is.null(acme)) {
-    return(character())
-  }
-  one <- function(name, values) rbind(rep(name, length(values)), values)
-  as.character(c(
-    one("domain", acme$domain),
-    one("email", acme$email),
-    one("agree_tos", if (acme$agree_tos) "TRUE"),
-    one("staging", if (acme$staging) "TRUE"),
-    one("directory", acme$directory),
-    one("profile", acme$profile),
-    one("challenge", acme$challenge),
-    one("ca", acme$ca),
-    one("dir", acme$dir)
-  ))
 }

@@ -49,7 +49,10 @@ misspelt_fields <- function(app) {
   missing <- setdiff(app_fields, names)
   plain <- function(names) ascii_lower(gsub("[_.]", "", names))
   names <- setdiff(names, c(app_fields, ""))
-  found <- vapply(names, function(name) missing[is_near(plain(name), plain(missing), 1)][1], "")
+  near <- function(name) {
+    missing[plain(missing) %in% close_names(plain(name), plain(missing), 1L)][1]
+  }
+  found <- vapply(names, near, "")
   found[!is.na(found)]
 }
 

@@ -318,29 +318,11 @@ abort_no_path <- function(path) {
   )
 }
 
-# Returns similar names: those that differ in at most a third of their letters, and those that begin
-# with `name`.
-close_names <- function(name, candidates) {
-  if (length(candidates) == 0) {
-    return(character())
-  }
-  distance <- edits(ascii_lower(name), ascii_lower(candidates))
-  is_close <- distance <=
-    max(1, nchar(name) / 3) | (nchar(name) >= 4 & startsWith(ascii_lower(candidates), ascii_lower(name)))
-  utils::head(candidates[is_close][order(distance[is_close])], 3)
-}
-
-# Returns the number of letters to insert, delete or replace. Two exchanged letters count as one.
-edits <- function(name, candidates) {
-  letters <- function(names) {
-    vapply(strsplit(names, ""), function(parts) paste(sort(parts), collapse = ""), "")
-  }
-  distance <- utils::adist(name, candidates)[1, ]
-  distance - (distance == 2 & letters(candidates) == letters(name))
-}
-
-is_near <- function(name, candidates, most) {
-  length(candidates) > 0 & edits(name, candidates) <= most
+# Returns at most three similar names: those that differ from `name` in at most a third of its
+# letters, and those that begin with it. With `most`, returns those that differ in at most so many
+# letters.
+close_names <- function(name, candidates, most = -1L) {
+  candidates[.Call(ffi_similar_names, name, as.character(candidates), most)]
 }
 
 # Returns " Did you mean `name`?" for the end of a message, or "" if no name is similar.

@@ -119,22 +119,7 @@ lines_of_tls <- function(tls) {
       "rookery_bad_tls"
     )
   }
-  hsts <- tls$hsts
-  if (is.list(hsts)) {
-    tls$hsts <- paste(
-      c(hsts$max_age, c("subdomains", "preload")[c(hsts$include_subdomains, hsts$preload)]),
-      collapse = ","
-    )
-  }
-  settings <- c(settings_of_arguments("tls_config", tls), settings_of_arguments("acme", tls$acme))
-  if (is.null(tls$client_ca)) settings$tls_client_auth <- NULL
-  # Omitted, because an argument takes precedence over the environment and the file, even if it is a
-  # default.
-  for (name in c("http2", "http2_websockets")) {
-    if (isTRUE(settings[[name]])) settings[[name]] <- NULL
-  }
-  if (isFALSE(settings$acme_staging)) settings$acme_staging <- NULL
-  lines_of(settings)
+  tls_lines(tls)
 }
 
 # Serves a path with several workers, and waits until the program ends. The options of this session

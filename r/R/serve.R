@@ -231,7 +231,7 @@ check_serve_dots <- function(names) {
     # The beginning of a name counts as misspelt as well, because R does not complete the names of
     # arguments after `...`.
     is_start <- nchar(text) >= 3 & startsWith(plain(own), text)
-    near <- own[is_near(text, plain(own), 1) | is_start]
+    near <- own[plain(own) %in% close_names(text, plain(own), 1L) | is_start]
     if (length(near) > 0) {
       abort_argument("`", name, "` is not an argument of serve(). Did you mean `", near[[1]], "`?")
     }
@@ -497,18 +497,12 @@ with_defaults <- function(given, defaults) {
   c(given, defaults[setdiff(names(defaults), names(given))])
 }
 
-# Returns the URL of a server.
+# Returns the URL of a server, or the path of its socket.
 place_of_server <- function(server, address) {
-  scheme <- if (is.null(.globals$tls)) "http" else "https"
-  if (!is.null(address$socket)) {
-    address$socket
-  } else if (!is.null(.globals$tls$domain)) {
-    # Without a trailing default port.
-    port <- server$getPort()
-    paste0("https://", .globals$tls$domain, if (port != 443) paste0(":", port))
-  } else {
-    url_of(address$host, server$getPort(), scheme)
-  }
+  address$socket %||% url_of(
+    address$host, server$getPort(), if (is.null(.globals$tls)) "http" else "https",
+    .globals$tls$domain %||% ""
+  )
 }
 
 `%||%` <- function(value, default) if (is.null(value)) default else value

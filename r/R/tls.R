@@ -341,22 +341,32 @@ tls_open <- function(tls) {
 # Returns an external pointer for an object of tls_config(). Reads the certificates and keys, and
 # raises an error if they cannot be used.
 tls_new <- function(tls) {
-  opened <- .Call(
-    ffi_tls_new,
-    as.character(rbind(tls$cert, tls$key)),
-    as.character(tls$client_ca),
-    identical(tls$client_auth, "optional"),
-    identical(tls$min_version, "1.3"),
-    !tls$http2,
-    !tls$http2_websockets,
-    if (is.null(tls$hsts)) integer() else as.integer(unlist(tls$hsts)),
-    tls$redirect_from %||% 0L,
-    acme_options(tls$acme)
-  )
+  lines <- c(tls_lines(tls), if (is.null(tls$redirect_from)) "redirect_from=none")
+  opened <- .Call(ffi_tls_new, paste(encode_lines(lines), collapse = "\n"))
   if (is.character(opened)) {
     abort(opened, "rookery_bad_tls", reason = opened)
   }
   opened
+}
+
+# Formats an object of tls_config() as settings, for Rust.
+tls_lines <- function(tls) {
+  hsts <- tls$hsts
+  if (is.list(hsts)) {
+    tls$hsts <- paste(
+      c(hsts$max_age, c("subdomains", "preload")[c(hsts$include_subdomains, hsts$preload)]),
+      collapse = ","
+    )
+  }
+  settings <- c(settings_of_arguments("tls_config", tls), settings_of_arguments("acme", tls$acme))
+  if (is.null(tls$client_ca)) settings$tls_client_auth <- NULL
+  # Omitted, because an argument takes precedence over the environment and the file, even if it is a
+  # default.
+  for (name in c("http2", "http2_websockets")) {
+    if (isTRUE(settings[[name]])) settings[[name]] <- NULL
+  }
+  if (isFALSE(settings$acme_staging)) settings$acme_staging <- NULL
+  lines_of(settings)
 }
 
 tls_resolve <- function(tls) {

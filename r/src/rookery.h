@@ -248,12 +248,9 @@ int rk_error_format(uint32_t slot, uint64_t id);
 
 
 // HTTPS
-int rk_acme_check(const struct rk_bytes* settings, size_t count);
-void* rk_tls_new(const struct rk_bytes* pairs, size_t count, struct rk_bytes client_ca,
-    int client_is_optional,
-                 int is_new_only, int only_http1, int only_http1_websockets, const int* hsts,
-                     int redirect_from,
-                 const struct rk_bytes* acme, size_t acme_count);
+// Take settings as lines `name=value`.
+int rk_acme_check(struct rk_bytes lines);
+void* rk_tls_new(struct rk_bytes lines);
 void rk_tls_free(void* tls);
 int rk_tls_reload(uint32_t listener);
 int rk_has_tls(void);  // may be called in a signal handler
@@ -448,7 +445,17 @@ struct rk_bytes rk_read_setting(struct rk_bytes name, struct rk_bytes values);
 struct rk_bytes rk_read_server_yml(struct rk_bytes path, int is_alone);
 // Takes the names of environment variables, one a line, and returns a line for each warning.
 struct rk_bytes rk_unknown_variables(struct rk_bytes names);
-struct rk_bytes rk_network_address(void);  // empty if no interface has one
+// Writes at most three indices to `found` and returns their number. `most` is the maximum number of
+// letters that differ, or -1.
+int rk_similar_names(struct rk_bytes name, const struct rk_bytes* candidates, size_t count,
+                     int most, int* found);
+// The port, or `in use` or `not available`, the error and the message, each in a line of its own.
+struct rk_bytes rk_check_address(struct rk_bytes host, int port);
+struct rk_bytes rk_server_url(struct rk_bytes host, int port, struct rk_bytes scheme,
+                              struct rk_bytes domain);
+struct rk_bytes rk_start_screen(struct rk_bytes app, struct rk_bytes folder, struct rk_bytes url,
+                                struct rk_bytes host, int port, struct rk_bytes admin,
+                                int is_terminal, int is_seen);
 // 0 if the result has a NUL
 int rk_uri_decode(struct rk_bytes text, int is_whole, struct rk_bytes* out);
 void rk_text_free(void);  // called when the returned text was copied

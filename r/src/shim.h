@@ -32,12 +32,11 @@
 //                   signals.c: SIGINT, SIGTERM, SIGHUP, SIGALRM
 //   running R code  guarded_call.c: calls that no error, restart or interrupt can jump out of
 //                   later_scheduling.c: package later, R's event loop
-//   text            text_functions.c, settings.c: functions of R whose work is done in Rust
+//   text            text_functions.c, terminal.c, settings.c: functions whose work is done in Rust
 //   leaves          globals.c: symbols, shared R objects, the table of kept objects
 //                   event.c: the event that is being handled
 #ifndef SHIM_H
 #define SHIM_H
-
 #define R_NO_REMAP
 #include <R.h>
 #include <R_ext/Rdynload.h>
@@ -45,7 +44,6 @@
 #include <Rversion.h>
 #include <signal.h>
 #include <stdbool.h>
-
 #include "rookery.h"
 
 #if R_VERSION < R_Version(4, 5, 0)
@@ -179,8 +177,7 @@ void request_restore(SEXP req, SEXP saved);
 // tls.c --------------------------------------------------------------------
 
 void tls_bind_client(SEXP req, const struct rk_event* event);
-SEXP ffi_tls_new(SEXP pairs, SEXP client_ca, SEXP is_optional, SEXP is_new_only, SEXP only_http1,
-                 SEXP only_http1_websockets, SEXP hsts, SEXP redirect_from, SEXP acme);
+SEXP ffi_tls_new(SEXP lines);
 SEXP ffi_tls_reload(SEXP listener);
 SEXP ffi_tls_development_certificate(SEXP folder);
 
@@ -480,7 +477,7 @@ void client_init(void);
 void client_forked(void);
 SEXP ffi_client_loop(void);
 void client_last_events(void);
-SEXP ffi_acme_check(SEXP settings);
+SEXP ffi_acme_check(SEXP lines);
 SEXP ffi_client_check(SEXP url);
 SEXP ffi_client_open(SEXP core, SEXP setup);
 SEXP ffi_client_send(SEXP handle, SEXP message);
@@ -572,7 +569,10 @@ SEXP ffi_mask_tokens(SEXP target);
 SEXP ffi_is_secret_name(SEXP names);
 SEXP ffi_read_setting(SEXP name, SEXP values);
 SEXP ffi_unknown_variables(SEXP names);
-SEXP ffi_network_address(void);
+SEXP ffi_similar_names(SEXP name, SEXP candidates, SEXP most);
+SEXP ffi_check_address(SEXP host, SEXP port);
+SEXP ffi_server_url(SEXP texts, SEXP port);
+SEXP ffi_start_screen(SEXP texts, SEXP port, SEXP flags);
 SEXP ffi_read_server_yml(SEXP path, SEXP is_alone);
 SEXP ffi_uri_encode(SEXP strings, SEXP is_whole);
 SEXP ffi_uri_decode(SEXP strings, SEXP is_whole);

@@ -48,10 +48,6 @@ SEXP ffi_is_secret_name(SEXP names) {
     return is_secret;
 }
 
-SEXP ffi_network_address(void) {
-    return Rf_ScalarString(copy_lent_text(rk_network_address(), CE_UTF8));
-}
-
 SEXP ffi_uri_encode(SEXP strings, SEXP is_whole) {
     SEXP encoded = PROTECT(Rf_allocVector(STRSXP, XLENGTH(strings)));
     for (R_xlen_t i = 0; i < XLENGTH(strings); i++) {

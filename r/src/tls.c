@@ -1,6 +1,4 @@
 // TLS configurations in external pointers, see R/tls.R.
-#include <string.h>
-
 #include "shim.h"
 
 static void tls_free(SEXP tls) {
@@ -8,51 +6,18 @@ static void tls_free(SEXP tls) {
     R_ClearExternalPtr(tls);
 }
 
-// Returns UTF-8 text, or the path of a file in the encoding of the system. The memory is R's
-// transient memory, which is valid until .Call() returns.
-static struct rk_bytes pem_at(SEXP strings, R_xlen_t at) {
-    SEXP string = STRING_ELT(strings, at);
-    const char* text = Rf_translateChar(string);
-    return (struct rk_bytes){text, strlen(text)};
+// Checks the settings of a certificate order, as lines `setting=value`. Returns NULL, or an error
+// message.
+SEXP ffi_acme_check(SEXP lines) {
+    return rk_acme_check(bytes_of_char(STRING_ELT(lines, 0))) == RK_OK ? R_NilValue : last_error();
 }
 
-static struct rk_bytes* texts_of(SEXP strings) {
-    R_xlen_t count = XLENGTH(strings);
-    struct rk_bytes* all = (struct rk_bytes*)R_alloc((size_t)count + 1, sizeof(struct rk_bytes));
-    for (R_xlen_t i = 0; i < count; i++) {
-        all[i] = pem_at(strings, i);
-    }
-    return all;
-}
-
-// Checks the options of a certificate order, given as alternating names and values. Returns NULL,
-// or an error message.
-SEXP ffi_acme_check(SEXP settings) {
-    size_t count = (size_t)XLENGTH(settings) / 2;
-    return rk_acme_check(texts_of(settings), count) == RK_OK ? R_NilValue : last_error();
-}
-
-// Makes a TLS configuration. `pairs` are alternating certificates and keys; `hsts` is empty, or
-// seconds and two flags; `acme` are alternating names and values, or empty. Returns an external
-// pointer, or an error message.
-SEXP ffi_tls_new(SEXP pairs, SEXP client_ca, SEXP is_optional, SEXP is_new_only, SEXP only_http1,
-                 SEXP only_http1_websockets, SEXP hsts,
-                 SEXP redirect_from, SEXP acme) {
-    size_t count = (size_t)XLENGTH(pairs);
-    struct rk_bytes* all = texts_of(pairs);
-    struct rk_bytes* settings = texts_of(acme);
-    struct rk_bytes ca = {"", 0};
-    if (XLENGTH(client_ca) > 0) {
-        ca = pem_at(client_ca, 0);
-    }
+// Makes a TLS configuration from lines `setting=value`. Returns an external pointer, or an error
+// message.
+SEXP ffi_tls_new(SEXP lines) {
     SEXP tls = PROTECT(R_MakeExternalPtr(NULL, R_NilValue, R_NilValue));
     R_RegisterCFinalizerEx(tls, tls_free, TRUE);
-    void* made =
-        rk_tls_new(all, count / 2, ca, Rf_asLogical(is_optional) == TRUE,
-            Rf_asLogical(is_new_only) == TRUE,
-                   Rf_asLogical(only_http1) == TRUE, Rf_asLogical(only_http1_websockets) == TRUE,
-                       XLENGTH(hsts) == 3 ? INTEGER_RO(hsts) : NULL, Rf_asInteger(redirect_from),
-                   settings, (size_t)XLENGTH(acme) / 2);
+    void* made = rk_tls_new(bytes_of_char(STRING_ELT(lines, 0)));
     R_SetExternalPtrAddr(tls, made);
     SEXP result = made == NULL ? last_error() : tls;
     UNPROTECT(1);

@@ -1,6 +1,6 @@
-//! Determines what kind of app to serve at a path. This program itself serves static sites.
-//! Everything else is served by an R process, which determines the exact kind of app
-//! (`serve-detect.R`).
+//! Determines whether a path is an app, a static site or neither, by the names of files and the
+//! front matter of documents. This program itself serves static sites. Everything else is served by
+//! an R process, which determines the kind of app (`serve-detect.R`) and announces it.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -18,19 +18,9 @@ const MAX_FRONT_MATTER_LINES: usize = 200;
 /// with very long lines.
 const MAX_FRONT_MATTER_SIZE: u64 = 64 << 10;
 
-/// The annotations, such as `@get`, by which an R file is recognized as a plumber API. The function
-/// `detect_script()` in the R package uses the same ones, and those that begin with `api` and an
-/// upper-case letter.
-const PLUMBER_TAGS: [&str; 11] = [
-    "get", "post", "put", "delete", "patch", "head", "options", "use", "filter", "assets",
-    "plumber",
-];
-/// The calls by which an R file is recognized as a Shiny app, as in `detect_script()`.
-const SHINY_CALLS: [&str; 5] =
-    ["shinyApp(", "shinyAppDir(", "shinyAppFile(", "shinyUI(", "shinyServer("];
-/// The number of bytes at the start of an R file that are searched to determine the kind of its
-/// app.
-const MAX_SCRIPT_SIZE: u64 = 64 << 10;
+/// The names of the files by which a folder is recognized as an app, in the order in which the R
+/// package looks for them.
+const APP_FILES: [&str; 5] = ["_server.yml", "app.R", "server.R", "entrypoint.R", "plumber.R"];
 
 /// The app, document or folder that the user wants to serve.
 #[derive(Debug, Clone)]
@@ -118,85 +108,45 @@ impl Target {
         self.given.ancestors().any(is_link)
     }
 
-    /// Returns the kind of app, such as a Shiny app, judged by the names of its files.
+    /// Returns the name of the file by which the app is recognized, such as `app.R`, or `site` for
+    /// a static site. Names of files are compared without regard to case.
     ///
     /// # Errors
     /// Fails if the folder or file cannot be served.
-    pub(crate) fn kind(&self) -> Result<&'static str, Failure> {
+    pub(crate) fn app_file(&self) -> Result<String, Failure> {
         if self.is_site {
-            return Ok("a site");
+            return Ok("site".to_owned());
         }
+        let name_of =
+            |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let nothing = |why: &str| {
             Err(Failure::Unavailable(format!("`{}` cannot be served: {why}.", self.path.display())))
         };
         if !self.path.is_dir() {
-            let name =
-                self.path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
-            return match name.rsplit_once('.').map(|(_, extension)| extension) {
-                Some("yml" | "yaml") if name.starts_with("_server.") => {
-                    Ok("what _server.yml describes")
-                }
-                Some("r") => Ok(kind_of_script(&self.path)),
-                Some("rmd" | "qmd") if mentions_shiny(&self.path) => {
-                    Ok(kind_of_document(&self.path))
-                }
+            let name = name_of(&self.path);
+            let lower = name.to_ascii_lowercase();
+            return match lower.rsplit_once('.').map(|(_, extension)| extension) {
+                Some("yml" | "yaml") if lower.starts_with("_server.") => Ok(name),
+                Some("r") => Ok(name),
+                Some("rmd" | "qmd") if mentions_shiny(&self.path) => Ok(name),
                 Some("rmd" | "qmd") => nothing("its front matter does not ask for Shiny"),
                 _ => nothing("it is not an R file, a document or a `_server.yml`"),
             };
         }
-        let entries = fs::read_dir(&self.path)
-            .map(|entries| entries.flatten().map(|entry| entry.path()).collect());
-        let entries: Vec<PathBuf> = entries.unwrap_or_default();
-        let has = |name: &str| {
-            entries
-                .iter()
-                .any(|path| path.file_name().is_some_and(|own| own.eq_ignore_ascii_case(name)))
+        let entries: Vec<PathBuf> = fs::read_dir(&self.path)
+            .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
+            .unwrap_or_default();
+        let named = |wanted: &&str| {
+            let is_it = |path: &&PathBuf| name_of(path).eq_ignore_ascii_case(wanted);
+            entries.iter().find(is_it)
         };
-        for (name, kind) in [
-            ("_server.yml", "what _server.yml describes"),
-            ("app.R", ""),
-            ("server.R", "a Shiny app"),
-            ("entrypoint.R", "a plumber API"),
-            ("plumber.R", "a plumber API"),
-        ] {
-            if has(name) {
-                let script = || kind_of_script(&self.path.join(name));
-                return Ok(if kind.is_empty() { script() } else { kind });
-            }
-        }
-        if let Some(document) = entries.iter().find(|path| is_shiny_document(path)) {
-            return Ok(kind_of_document(document));
-        }
-        nothing(
-            "it contains no `_server.yml`, `app.R`, `server.R`, `entrypoint.R`, `plumber.R`, \
-             `index.html` or document with Shiny",
-        )
-    }
-
-    /// Returns a description of the app for the start-up screen, such as `Shiny app (app.R)`. The
-    /// function `detect_target()` in the R package uses the same words.
-    pub(crate) fn label(&self) -> String {
-        const NAMES: [&str; 5] = ["_server.yml", "app.R", "server.R", "entrypoint.R", "plumber.R"];
-        let file = if self.path.is_dir() {
-            NAMES.iter().map(|name| self.path.join(name)).find(|path| path.is_file())
-        } else {
-            Some(self.path.clone())
-        };
-        let name = file.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy());
-        let kind = self.kind().unwrap_or("an R app");
-        match (kind, &file, name) {
-            ("what _server.yml describes", Some(file), Some(name)) => {
-                let text = fs::read_to_string(file).unwrap_or_default();
-                let engine =
-                    text.lines().find_map(|line| line.strip_prefix("engine:")).unwrap_or_default();
-                let engine = engine.split('#').next().unwrap_or_default();
-                format!("{name} (engine {})", engine.trim().trim_matches(['"', '\'']))
-            }
-            ("an R app", _, Some(name)) => format!("the app that {name} ends with"),
-            (kind, _, name) => {
-                let kind = kind.trim_start_matches("an ").trim_start_matches("a ");
-                name.map_or_else(|| kind.to_owned(), |name| format!("{kind} ({name})"))
-            }
+        let document = || entries.iter().find(|path| is_shiny_document(path));
+        match APP_FILES.iter().find_map(named).or_else(document) {
+            Some(path) => Ok(name_of(path)),
+            None => nothing(
+                "it contains no `_server.yml`, `app.R`, `server.R`, `entrypoint.R`, `plumber.R`, \
+                 `index.html` or document with Shiny",
+            ),
         }
     }
 }
@@ -204,12 +154,6 @@ impl Target {
 /// Returns the folder of an app, document or folder.
 fn folder_of(path: &Path) -> PathBuf {
     if path.is_dir() { path.into() } else { parent_folder(path).into() }
-}
-
-/// Returns the kind of a document that uses Shiny, judged by its file extension.
-fn kind_of_document(path: &Path) -> &'static str {
-    let is_quarto = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("qmd"));
-    if is_quarto { "a Quarto document with Shiny" } else { "an R Markdown document with Shiny" }
 }
 
 /// Returns true if a folder is a static site: it has an `index.html`, but no R file, no
@@ -244,35 +188,6 @@ fn mentions_shiny(document: &Path) -> bool {
         && lines
             .take_while(|line| line != b"---" && line != b"...")
             .any(|line| line.windows(5).any(|word| word == b"shiny"))
-}
-
-/// Returns the probable kind of app in an R file, judged by words in its text. The R package later
-/// determines the exact kind (`detect_script()`).
-fn kind_of_script(path: &Path) -> &'static str {
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_SCRIPT_SIZE).read_to_end(&mut bytes));
-    let text = String::from_utf8_lossy(&bytes);
-    if read.is_err() {
-        return "an R app";
-    }
-    let code = || text.lines().map(str::trim_start).filter(|line| !line.starts_with('#'));
-    let annotations = text.lines().map(str::trim_start).filter_map(|line| {
-        let words = line.strip_prefix("#*").or_else(|| line.strip_prefix("#'"))?;
-        words.trim_start().strip_prefix('@')?.split_whitespace().next()
-    });
-    let is_plumber_tag = |word: &str| {
-        PLUMBER_TAGS.contains(&word)
-            || word.strip_prefix("api").is_some_and(|rest| rest.starts_with(char::is_uppercase))
-    };
-    if annotations.into_iter().any(is_plumber_tag) {
-        "a plumber API"
-    } else if code().any(|line| SHINY_CALLS.iter().any(|call| line.contains(call))) {
-        "a Shiny app"
-    } else if code().any(|line| line.contains("Ambiorix$new(")) {
-        "an ambiorix app"
-    } else {
-        "an R app"
-    }
 }
 
 fn not_found(path_given: &Path) -> Failure {
@@ -339,46 +254,27 @@ mod tests {
     }
 
     #[test]
-    fn detects_the_kind_of_an_app_by_its_files() {
+    fn recognizes_an_app_by_the_names_of_its_files() {
         let folder = tempfile::tempdir().unwrap();
-        let kind = |name: &str, text: &str| {
+        let found = |name: &str, text: &str| {
             let own = folder.path().join(name.replace('.', "-"));
             fs::create_dir(&own).unwrap();
             fs::write(own.join(name), text).unwrap();
-            let kind = |path: &Path| Target::find(path).unwrap().kind().ok();
-            (kind(&own), kind(&own.join(name)))
+            let app_file = |path: &Path| Target::find(path).unwrap().app_file().ok();
+            (app_file(&own), app_file(&own.join(name)))
         };
-        assert_eq!(kind("app.R", ""), (Some("an R app"), Some("an R app")));
-        let shiny_app = Some("a Shiny app");
-        fs::remove_dir_all(folder.path().join("app-R")).unwrap();
-        assert_eq!(kind("app.R", "# x\nshinyApp(ui, server)\n"), (shiny_app, shiny_app));
-        assert_eq!(kind("api.R", "#* @get /\nfunction() 1\n").1, Some("a plumber API"));
-        assert_eq!(kind("files.R", "#' @assets ./www\nlist()\n").1, Some("a plumber API"));
-        assert_eq!(kind("titled.R", "#* @apiTitle A title\n").1, Some("a plumber API"));
-        assert_eq!(kind("other.R", "#* @apiary\n1\n").1, Some("an R app"));
-        assert_eq!(kind("ui.R", "shinyUI(fluidPage())\n").1, shiny_app);
-        assert_eq!(kind("entrypoint.R", "").0, Some("a plumber API"));
-        assert_eq!(kind("not.R", "# shinyApp(ui, server)\n1\n").1, Some("an R app"));
-        assert_eq!(kind("Server.R", "").0, Some("a Shiny app"));
-        assert_eq!(kind("plumber.R", "").0, Some("a plumber API"));
-        assert_eq!(kind("index.html", ""), (Some("a site"), None));
+        let file = |name: &str| Some(name.to_owned());
+        for name in ["app.R", "Server.R", "entrypoint.R", "plumber.R", "_server.yml"] {
+            assert_eq!(found(name, ""), (file(name), file(name)));
+        }
+        assert_eq!(found("other.R", ""), (None, file("other.R")));
+        assert_eq!(found("index.html", ""), (file("site"), None));
         let shiny = "---\nruntime: shiny\n---\n";
-        assert_eq!(
-            kind("a.Rmd", shiny),
-            (Some("an R Markdown document with Shiny"), Some("an R Markdown document with Shiny"))
-        );
-        assert_eq!(kind("a.qmd", shiny).0, Some("a Quarto document with Shiny"));
-        assert_eq!(kind("b.Rmd", "---\n---\n"), (None, None));
-        assert_eq!(kind("notes.txt", ""), (None, None));
-        let label = |name: &str| Target::find(&folder.path().join(name)).unwrap().label();
-        assert_eq!(label("app-R"), "Shiny app (app.R)");
-        assert_eq!(label("api-R/api.R"), "plumber API (api.R)");
-        assert_eq!(label("not-R/not.R"), "the app that not.R ends with");
-        assert_eq!(label("index-html"), "site");
-        let described = Some("what _server.yml describes");
-        assert_eq!(kind("_server.yml", "engine: x # y\n"), (described, described));
-        let label = Target::find(&folder.path().join("_server-yml")).unwrap().label();
-        assert_eq!(label, "_server.yml (engine x)");
+        for name in ["a.Rmd", "a.qmd"] {
+            assert_eq!(found(name, shiny), (file(name), file(name)));
+        }
+        assert_eq!(found("b.Rmd", "---\n---\n"), (None, None));
+        assert_eq!(found("notes.txt", ""), (None, None));
     }
 
     fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {

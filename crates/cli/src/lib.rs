@@ -4,15 +4,16 @@
 //! - On Unix, an R app is served by one or more R processes, which this program supervises.
 //! - On Windows, a single R process listens itself, and this program restarts it when it fails.
 //!
-//! This crate is a library with two users. `main.rs` is the program as a single file. In the R
+//! This crate is a library with three users. `main.rs` is the program as a single file. In the R
 //! package rookery, the program is a launcher (`r/src/launcher.c`) that calls [`run`] in the
-//! package's shared library.
+//! package's shared library. An R session that serves an app itself uses [`embedded`].
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test may panic"))]
 
 mod app_detection;
 mod command_line;
 mod commands;
+pub mod embedded;
 mod failure;
 mod listen;
 mod process;

@@ -49,7 +49,7 @@ pub use exchange::response::{
 pub use exchange::status::ExchangeStatus;
 pub use exchange::upstream_log::{TerminationState, UpstreamLog, UpstreamWorker};
 pub use exchange::{ClientCertificate, Exchange, Version};
-pub use ids::{ExchangeId, ListenerId, StreamId, WebSocketId};
+pub use ids::{ById, ExchangeId, ListenerId, StreamId, WebSocketId};
 pub use link::{
     AdaptiveYield, AppState, BufferPool, Link, PushError, QueueLimits, WakeSchedule, WakeUp,
 };

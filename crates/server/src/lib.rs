@@ -55,6 +55,7 @@ pub use http::response::compress;
 pub use http::response::page_script::{MAX_PAGE_SIZE, PageScript};
 #[cfg(unix)]
 pub use logging::captured_output;
+pub use logging::digits::{push_address, push_number};
 pub use logging::{access_log, output};
 pub use net::descriptor::close_in_child;
 pub use net::inherited_sockets::{InheritedAddress, InheritedSockets};

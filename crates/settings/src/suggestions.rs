@@ -11,15 +11,26 @@ pub fn similar_names<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Vec<&'a str> {
-    let name = name.to_ascii_lowercase();
     let letters = name.chars().count();
-    let most = (letters / 3).max(1);
+    names_within(name, candidates, (letters / 3).max(1), letters >= MIN_PREFIX_LENGTH)
+}
+
+/// Returns at most three of the `candidates` that differ from `name` in at most `most` letters,
+/// beginning with the most similar one. If `takes_longer`, also returns those that begin with
+/// `name`. Two exchanged letters count as one. Case is ignored.
+pub fn names_within<'a>(
+    name: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+    most: usize,
+    takes_longer: bool,
+) -> Vec<&'a str> {
+    let name = name.to_ascii_lowercase();
     let mut found: Vec<(usize, &str)> = candidates
         .into_iter()
         .filter_map(|candidate| {
             let other = candidate.to_ascii_lowercase();
             let distance = strsim::osa_distance(&name, &other);
-            let is_beginning = letters >= MIN_PREFIX_LENGTH && other.starts_with(&name);
+            let is_beginning = takes_longer && other.starts_with(&name);
             (distance <= most || is_beginning).then_some((distance, candidate))
         })
         .collect();

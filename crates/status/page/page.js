@@ -24,10 +24,10 @@ function measure(snapshot) {
   const seconds = before ? clock - before.clock : 0;
   // A snapshot out of turn, which another viewer has caused, is too close to the one before.
   if (before && seconds < 0.5) return null;
-  const bounds = report.route_buckets ?? [];
+  const bounds = report.route_buckets;
   const earlier = new Map((before?.report.routes ?? []).map((route) => [route.route, route]));
   const routes = new Map();
-  for (const route of before ? report.routes ?? [] : []) {
+  for (const route of before ? report.routes : []) {
     const old = earlier.get(route.route);
     const count = increase(route.requests, old?.requests ?? 0);
     const duration = histogramIncrease(route.duration, old?.duration);
@@ -35,16 +35,14 @@ function measure(snapshot) {
   }
   const oldWorkers = new Map((before?.report.workers ?? []).map((worker) => [worker.pid, worker]));
   const computes = new Map();
-  let answered = 0;
   for (const worker of report.workers) {
     const old = oldWorkers.get(worker.pid);
-    if (before) answered += increase(worker.requests ?? 0, old?.requests ?? 0);
     if (old && worker.r_cpu_ms != null) {
       // On a busy machine, even a process that computes all the time gets only a part of a processor.
       computes.set(worker.pid, (worker.r_cpu_ms - old.r_cpu_ms) / 1000 / seconds >= 0.1);
     }
   }
-  const total = report.routes ? [...routes.values()].reduce((sum, { count }) => sum + count, 0) : answered;
+  const total = [...routes.values()].reduce((sum, { count }) => sum + count, 0);
   const sample = {
     at: clock, seconds, routes, computes, count: total, rate: before ? total / seconds : null,
     busy: new Map(report.workers.filter(({ busy_ratio }) => busy_ratio != null).map(({ slot, busy_ratio }) => [slot, busy_ratio])),
@@ -65,7 +63,7 @@ function showHeader({ report, actions, at }) {
   const name = report.target.split("/").filter(Boolean).pop() ?? "Rookery";
   setText(byId("app"), name);
   document.title = `${name} – Rookery`;
-  const reloading = report.reload?.state === "running";
+  const reloading = report.reload.state === "running";
   setText(byId("state"), reloading ? "reloading" : stateName(report.state));
   setClass(byId("state"), `badge ${reloading ? "warn" : stateClass[report.state] ?? ""}`);
   setText(byId("about"), [report.target, report.address, `Rookery ${report.version}`, report.started && `up ${formatTime(at - report.started)}`].filter(Boolean).join(" · "));
@@ -73,7 +71,7 @@ function showHeader({ report, actions, at }) {
   for (const button of document.querySelectorAll("[data-action]")) {
     button.hidden = !actions.includes(button.dataset.action);
   }
-  const failed = report.reload?.last_error;
+  const failed = report.reload.last_error;
   byId("notice").hidden = !failed;
   if (failed) setText(byId("notice"), `The last reload failed: ${failed}`);
 }
@@ -105,21 +103,21 @@ function showTiles({ report }, sample) {
   const waiting = report.queue.length + (report.queue.oldest_ms == null ? 0 : behind);
   const oldest = Math.max(report.queue.oldest_ms ?? 0, ...workers.map(({ queue }) => queue?.oldest_ms ?? 0)) / 1000;
   const all = sample?.latency;
-  const failures = (report.routes ?? []).reduce((total, route) => total + route.errors, 0);
+  const failures = report.routes.reduce((total, route) => total + route.errors, 0);
   const busy = workers.filter(({ busy_ratio }) => busy_ratio != null);
   const share = busy.length ? busy.reduce((total, { busy_ratio }) => total + busy_ratio, 0) / busy.length : null;
   const ready = workers.filter(({ state }) => state === "ready").length;
   const wanted = report.wanted.workers;
   const tiles = [
-    ["Requests", formatRate(sample?.smoothRate), "per second", `${formatCount(report.routes ? report.routes.reduce((total, { requests }) => total + requests, 0) : sum(({ requests }) => requests))} in all`],
-    report.routes && ["Latency", all?.count ? formatTime(quantile(all, report.route_buckets, 0.95)) : "–", "p95", all?.count ? `mean ${formatTime(mean(all))}` : "no request now"],
+    ["Requests", formatRate(sample?.smoothRate), "per second", `${formatCount(report.routes.reduce((total, { requests }) => total + requests, 0))} in all`],
+    ["Latency", all?.count ? formatTime(quantile(all, report.route_buckets, 0.95)) : "–", "p95", all?.count ? `mean ${formatTime(mean(all))}` : "no request now"],
     ["Queued", formatCount(waiting), "", waiting && oldest > 0 ? `the oldest for ${formatTime(oldest)}` : `limit ${formatCount(report.queue.limit)}`],
     ["R busy", formatPercent(share), "", `${ready} of ${wanted} ready`],
     ["Connections", formatCount(report.connections), "", report.accepts === "worker" ? "open, in the worker" : "open"],
     ["Sessions", formatCount(sum(({ sessions }) => sessions)), "", "open WebSockets"],
     ["Streams", formatCount(sum(({ streams }) => streams)), "", "open bodies"],
-    ["Errors", formatCount(report.routes ? failures : errors.length), "", report.routes ? "with status 5xx" : "reported by R"],
-  ].filter(Boolean);
+    ["Errors", formatCount(failures), "", "with status 5xx"],
+  ];
   syncChildren(
     byId("summary"), tiles, ([name]) => name,
     ([name]) => element("div", {}, element("dt", {}, name), element("dd", {}, element("span", {}), " ", element("small", {})), element("dd", { class: "note" })),
@@ -200,12 +198,8 @@ function showWorkers({ report, at }, sample) {
 // ---- routes, errors, certificates ----
 
 function showRoutes({ report }, sample) {
-  const routes = report.routes;
-  byId("routes-section").hidden = !routes;
-  byId("latency-figure").hidden = !routes;
-  if (!routes) return;
   const rate = (route) => sample?.routes.get(route.route)?.rate ?? 0;
-  const sorted = [...routes].sort((a, b) => b.requests - a.requests);
+  const sorted = [...report.routes].sort((a, b) => b.requests - a.requests);
   byId("no-routes").hidden = sorted.length > 0;
   byId("routes").parentElement.hidden = sorted.length === 0;
   syncChildren(
@@ -273,7 +267,7 @@ function show(snapshot) {
     showRoutes(snapshot, sample);
     if (times.length > 0) {
       charts.rate.show(times, rates);
-      if (snapshot.report.routes) charts.latency.show(times, latencies);
+      charts.latency.show(times, latencies);
       charts.busy.show(times, history_.busySeries());
     }
   }

@@ -14,24 +14,15 @@ use rookery_worker_protocol::now;
 use serde_json::json;
 
 use crate::access_token::{Access, AccessToken, is_host_expected};
-use crate::format::certificates::certificate_metrics;
 use crate::format::seconds;
 use crate::live::Page;
 use crate::profile::{ProfiledProcess, Profiler};
 use crate::recent_errors::RecentErrors;
+use crate::report::Report;
 
 /// The time without a completed loop iteration after which a thread of the server is considered
 /// hung. A healthy thread completes at least one iteration of its loop per second.
 pub const HANG_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The app's path and the server's address, as status reports show them.
-#[derive(Debug, Clone, Default)]
-pub struct ServerInfo {
-    /// The path of the app's file or folder.
-    pub target: String,
-    /// The address at which clients reach the app.
-    pub address: String,
-}
 
 /// The result of the readiness probe while a server is not ready: the HTTP status and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,13 +37,8 @@ pub struct NotReady {
 /// A source of the status reports, metrics and probe results that the admin listener serves. No
 /// method may block.
 pub trait StatusSource: Send + Sync {
-    /// Returns the server's status as one line of JSON, for programs.
-    fn json(&self) -> String;
-    /// Returns the server's status as text, for people. The second line has the form
-    /// `<app> is at <address>`.
-    fn text(&self) -> String;
-    /// Returns the server's metrics in the text format of Prometheus.
-    fn metrics(&self) -> String;
+    /// Returns the report about the server.
+    fn report(&self) -> Report;
     /// Returns the reason why the server should be restarted, or `None` if the server is live.
     fn not_live(&self) -> Option<&'static str>;
     /// Returns the reason why the server should get no requests, or `None` if the server is ready.
@@ -61,17 +47,6 @@ pub trait StatusSource: Send + Sync {
     fn not_started(&self) -> Option<&'static str>;
     /// Returns the last errors in the app's R code.
     fn errors(&self) -> &RecentErrors;
-
-    /// Returns the certificates with which the server serves HTTPS.
-    fn certificates(&self) -> Vec<ServedCertificate> {
-        Vec::new()
-    }
-
-    /// Returns the number of failed attempts to get a certificate from an authority, or `None` if
-    /// the certificates do not come from one.
-    fn acme_failures(&self) -> Option<u64> {
-        None
-    }
 
     /// Returns the actions that the server can perform.
     fn actions(&self) -> &'static [Action] {
@@ -298,13 +273,9 @@ impl AdminHandler {
         let source = &self.source;
         match exchange.path() {
             b"/" | b"/live" => (303, TEXT, String::new()),
-            b"/status" => (200, JSON, source.json()),
-            b"/status.txt" => (200, TEXT, source.text()),
-            b"/metrics" => {
-                let (certificates, failures) = (source.certificates(), source.acme_failures());
-                let metrics = source.metrics() + &certificate_metrics(certificates, failures);
-                (200, "text/plain; version=0.0.4", metrics)
-            }
+            b"/status" => (200, JSON, format!("{}\n", source.report().json())),
+            b"/status.txt" => (200, TEXT, source.report().text()),
+            b"/metrics" => (200, "text/plain; version=0.0.4", source.report().metrics()),
             // Over a Unix socket, whose clients need no token.
             URL if exchange.local().is_none() => match self.page_url() {
                 Some(url) => (200, TEXT, url + "\n"),
@@ -333,20 +304,22 @@ pub(crate) fn snapshot(source: &dyn StatusSource, profiler: &Profiler) -> String
     if !source.profiled_processes().is_empty() {
         actions.push("profile");
     }
-    let certificates = source.certificates().into_iter();
-    let certificates: Vec<_> = certificates
-        .map(|ServedCertificate { hosts, ends }| json!({ "hosts": hosts, "ends": seconds(ends) }))
+    let report = source.report();
+    let certificates: Vec<_> = report
+        .certificates
+        .iter()
+        .map(|ServedCertificate { hosts, ends }| json!({ "hosts": hosts, "ends": seconds(*ends) }))
         .collect();
-    format!(
-        "{{\"at\":{},\"clock\":{},\"report\":{},\"actions\":{},\"certificates\":{},\"profile\":{}}}",
-        seconds(SystemTime::now()),
+    let snapshot = json!({
+        "at": seconds(SystemTime::now()),
         // Unlike the time of day, this clock is monotonic.
-        Duration::from_nanos(now()).as_secs_f64(),
-        source.json().trim_end(),
-        json!(actions),
-        json!(certificates),
-        json!(profiler.json(None))
-    )
+        "clock": Duration::from_nanos(now()).as_secs_f64(),
+        "report": report.json(),
+        "actions": actions,
+        "certificates": certificates,
+        "profile": profiler.json(None),
+    });
+    snapshot.to_string()
 }
 
 fn write(exchange: &mut Exchange, status: u16, kind: &str, body: &str) {
@@ -402,16 +375,8 @@ mod tests {
     }
 
     impl StatusSource for Said {
-        fn json(&self) -> String {
-            "{}\n".to_owned()
-        }
-
-        fn text(&self) -> String {
-            "text\n".to_owned()
-        }
-
-        fn metrics(&self) -> String {
-            "rookery_x 1\n".to_owned()
+        fn report(&self) -> Report {
+            Report::default()
         }
 
         fn not_live(&self) -> Option<&'static str> {

@@ -11,17 +11,17 @@ use rookery_worker_protocol::{HISTOGRAM_BOUNDS, Histogram, visible_char};
 /// The metrics of a server, written in Prometheus's text format (version 0.0.4). The name of each
 /// metric begins with `rookery_`.
 #[derive(Debug, Default)]
-pub struct Metrics(String);
+pub(crate) struct Metrics(String);
 
 impl Metrics {
     /// Returns the metrics in the text format of Prometheus.
-    pub fn into_text(self) -> String {
+    pub(crate) fn into_text(self) -> String {
         self.0
     }
 
     /// Adds the `HELP` and `TYPE` lines of a metric, which precede the metric's values. `kind` is
     /// the type, such as `gauge`.
-    pub fn family(&mut self, name: &str, kind: &str, help: &str) -> &mut Metrics {
+    pub(crate) fn family(&mut self, name: &str, kind: &str, help: &str) -> &mut Metrics {
         self.full_family(&format!("rookery_{name}"), kind, help)
     }
 
@@ -33,13 +33,13 @@ impl Metrics {
 
     /// Adds one value of a metric. `labels` has the form `name="value",...` and is empty for a
     /// metric without labels.
-    pub fn value(&mut self, name: &str, labels: &str, value: impl Display) {
+    pub(crate) fn value(&mut self, name: &str, labels: &str, value: impl Display) {
         let braces = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
         let _ = writeln!(self.0, "rookery_{name}{braces} {value}");
     }
 
     /// Adds several values of a metric, which differ in the value of the label `label`.
-    pub fn values<'a>(
+    pub(crate) fn values<'a>(
         &mut self,
         name: &str,
         label: &str,
@@ -50,13 +50,18 @@ impl Metrics {
         }
     }
 
+    /// Adds a counter without labels.
+    pub(crate) fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.family(name, "counter", help).value(name, "", value);
+    }
+
     /// Adds a gauge, which is a metric whose value goes up and down.
-    pub fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+    pub(crate) fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
         self.family(name, "gauge", help).value(name, "", value);
     }
 
     /// Adds a histogram with its buckets, its sum and its count.
-    pub fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) {
+    pub(crate) fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) {
         self.family(name, "histogram", help);
         self.full_histogram(&format!("rookery_{name}"), "", histogram);
     }
@@ -101,7 +106,7 @@ pub fn format_duration(time: Duration) -> String {
 }
 
 /// Returns a point in time as seconds since the Unix epoch, rounded down to milliseconds.
-pub fn seconds(at: SystemTime) -> f64 {
+pub(crate) fn seconds(at: SystemTime) -> f64 {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Duration::from_millis(milliseconds(since)).as_secs_f64()
 }

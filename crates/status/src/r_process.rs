@@ -3,38 +3,47 @@
 
 use std::time::{Duration, SystemTime};
 
-use rookery_server::Rejection;
-use rookery_worker_protocol::{
-    Histogram, RState, RejectionCounters, SPAN_RESULTS, STATUS_CLASSES, Scoreboard, Snapshot,
-    SpanCounters, StatusClassCounters, now,
-};
-use serde_json::{Value, json};
+use rookery_worker_protocol::{RState, Scoreboard, Snapshot, now};
 
-use crate::format::{Metrics, format_duration, milliseconds, seconds};
-use crate::process_usage::{Pid, open_descriptors, own_memory, processor_time, thread_time};
+use crate::format::format_duration;
+use crate::pool_counters::QueueReading;
+use crate::process_usage::Pid;
+
+/// The name of the state of an R process that is ready for requests, as reports show it.
+pub const READY: &str = "ready";
 
 /// The description of an R process that serves the app.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct RProcess {
     /// The number of the R process's slot (its numbered place among the workers), from 0.
     pub slot: u32,
     /// The process id of the R process.
     pub pid: Pid,
+    /// The serial number of the start of the R process; 0 without a supervisor.
+    pub epoch: u64,
+    /// The number of reloads before the R process was started.
+    pub generation: u64,
     /// The stage that the R process has reached in its life, for example `ready`.
     pub state: &'static str,
     /// The time at which the R process was started.
     pub started: SystemTime,
     /// The number of requests that the R process has answered.
     pub requests: u64,
+    /// The number of connections of clients that the R process itself has accepted.
+    pub connections: u64,
     /// The number of open WebSockets of the R process.
     pub sessions: u64,
+    /// The number of pages whose WebSocket the R process still expects.
+    pub pending_sessions: u64,
     /// The number of open streams of the R process: responses and request bodies.
     pub streams: u64,
     /// The number of requests that R has begun and not yet answered.
     pub in_flight: u64,
     /// The fraction of the last 5 to 10 seconds in which R was busy, from 0 to 1.
     pub busy_ratio: f64,
-    /// The number of requests that wait for R.
+    /// The requests that wait in the supervisor for this R process.
+    pub queue: QueueReading,
+    /// The number of requests that wait for R within the R process.
     pub queued: u64,
     /// The id of the thread that runs R; 0 if it is not known yet.
     pub r_thread: u32,
@@ -42,12 +51,17 @@ pub struct RProcess {
     pub does: &'static str,
     /// The time for which R has been in the state that `does` names.
     pub lasts: Duration,
+    /// What R is busy with, such as the method and path of a request. `None` if R is not busy, or
+    /// if it is unknown what R does.
+    pub task: Option<String>,
+    /// The functions on R's stack, if R is busy and its stack has been sampled.
+    pub stack: Option<RStack>,
 }
 
 /// Returns what R is doing (`starting`, `idle` or `busy`) and for how long. `read` is a snapshot of
 /// the scoreboard, the memory in which an R process records what it does. `started` is the time at
 /// which the R process was started.
-pub fn r_activity(read: &Snapshot, started: SystemTime) -> (&'static str, Duration) {
+fn r_activity(read: &Snapshot, started: SystemTime) -> (&'static str, Duration) {
     let now = now();
     let state = match read.r_state {
         RState::Starting => "starting",
@@ -110,171 +124,41 @@ impl RStack {
         }
         format!("in {} ({} ago)", self.text, format_duration(self.ago))
     }
-
-    /// Returns the stack as JSON.
-    pub fn json(&self) -> Value {
-        json!({ "calls": self.text, "ago_ms": milliseconds(self.ago) })
-    }
 }
 
 impl RProcess {
+    /// Returns the description of an R process that was started at the time `started`, as far as
+    /// its scoreboard shows it. The R process is in slot 0 and ready.
+    pub fn of_scoreboard(scoreboard: &Scoreboard, pid: Pid, started: SystemTime) -> RProcess {
+        let read = scoreboard.read();
+        let (does, lasts) = r_activity(&read, started);
+        RProcess {
+            slot: 0,
+            pid,
+            epoch: 0,
+            generation: 0,
+            state: READY,
+            started,
+            requests: 0,
+            connections: read.connections,
+            sessions: read.sessions,
+            pending_sessions: 0,
+            streams: read.streams,
+            in_flight: read.pending(),
+            busy_ratio: 0.0,
+            queue: QueueReading::default(),
+            queued: read.queued(),
+            r_thread: read.r_thread,
+            does,
+            lasts,
+            task: r_task(scoreboard).filter(|_| does == "busy"),
+            stack: r_stack(scoreboard),
+        }
+    }
+
     /// Returns how long R has been busy with its current task, or `None` if R is not busy.
     pub fn busy(&self) -> Option<Duration> {
         (self.does == "busy").then_some(self.lasts)
-    }
-
-    /// Returns the description of the R process as JSON, for programs.
-    pub fn json(&self) -> Value {
-        json!({
-            "slot": self.slot,
-            "pid": self.pid,
-            "state": self.state,
-            "started": seconds(self.started),
-            "requests": self.requests,
-            "sessions": self.sessions,
-            "streams": self.streams,
-            "in_flight": self.in_flight,
-            "waiting_for_r": self.queued,
-            "r_state": self.does,
-            "r_state_ms": milliseconds(self.lasts),
-            "busy_ms": self.busy().map(milliseconds),
-            "busy_ratio": self.busy_ratio,
-            "r_cpu_ms": thread_time(self.pid, self.r_thread).map(milliseconds),
-            "memory": own_memory(self.pid),
-            "cpu_s": processor_time(self.pid).map(|time| time.as_secs_f64()),
-        })
-    }
-
-    /// Returns the memory and the processor time that the R process uses, as text for people.
-    pub fn used(&self) -> [String; 2] {
-        let memory = own_memory(self.pid).map(|bytes| format!("{} MB", bytes / 1_000_000));
-        [memory, processor_time(self.pid).map(format_duration)]
-            .map(|value| value.unwrap_or_else(|| "-".to_owned()))
-    }
-}
-
-impl Metrics {
-    /// Adds the metrics of the app's requests: the number of responses in each class of status
-    /// codes, and histograms of the times in the queue, in the app and in total.
-    pub fn requests(
-        &mut self,
-        answered: &StatusClassCounters,
-        waited: &Histogram,
-        took: &Histogram,
-        answered_in: &Histogram,
-    ) {
-        let help = "Requests that the app has responded to, by class of the status code.";
-        let classes = STATUS_CLASSES.into_iter().zip(answered.read());
-        self.family("requests_total", "counter", help).values("requests_total", "class", classes);
-        let help = "Seconds from the arrival of a request until it is sent to a worker, or until R \
-                    starts to process it in a server without workers.";
-        self.histogram("queue_seconds", help, waited);
-        let help = "Seconds from the end of the queue time until the head of the response.";
-        self.histogram("upstream_seconds", help, took);
-        let help = "Seconds from the arrival of a request until the head of the response.";
-        self.histogram("request_seconds", help, answered_in);
-    }
-
-    /// Adds the metrics of each R process, such as its requests, memory and processor time.
-    pub fn r_processes(&mut self, processes: &[RProcess]) {
-        let mut each = |name: &str, help: &str, value: &dyn Fn(&RProcess) -> Option<String>| {
-            let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
-            self.family(name, kind, help);
-            for process in processes {
-                if let Some(value) = value(process) {
-                    self.value(name, &format!("slot=\"{}\"", process.slot), value);
-                }
-            }
-        };
-        let busy = |process: &RProcess| process.busy().unwrap_or_default().as_secs_f64();
-        each(
-            "worker_requests_total",
-            "Requests that the worker in a slot has responded to since the worker was started.",
-            &|it| Some(it.requests.to_string()),
-        );
-        let share = "Share of the last 5 to 10 seconds in which the worker's R process was busy, \
-                     from 0 to 1.";
-        each("worker_busy_ratio", share, &|it| Some(it.busy_ratio.to_string()));
-        each(
-            "worker_in_flight",
-            "Requests that the worker has received and not yet responded to.",
-            &|it| Some(it.in_flight.to_string()),
-        );
-        each("sessions", "Open WebSockets of the worker.", &|it| Some(it.sessions.to_string()));
-        let help = "Streamed responses and request bodies of the worker that have not ended.";
-        each("streams", help, &|it| Some(it.streams.to_string()));
-        let time = "Seconds for which the worker's R process has been busy with its current task, \
-                    0 if it is not busy.";
-        each("worker_busy_seconds", time, &|it| Some(busy(it).to_string()));
-        let memory = "Anonymous, swapped and shared memory of the worker's processes, in bytes.";
-        each("worker_memory_bytes", memory, &|it| Some(own_memory(it.pid)?.to_string()));
-        let time = "Processor time that the worker has used since its start, in seconds.";
-        each("worker_cpu_seconds_total", time, &|it| {
-            Some(processor_time(it.pid)?.as_secs_f64().to_string())
-        });
-        let longest = processes.iter().map(busy).fold(0.0, f64::max);
-        self.gauge(
-            "worker_busy_seconds_max",
-            "Seconds for which the longest-busy R process has been busy with its current task.",
-            longest,
-        );
-    }
-
-    /// Adds the metrics of the export of spans.
-    pub fn spans(&mut self, spans: &SpanCounters) {
-        self.family(
-            "trace_spans_total",
-            "counter",
-            "Spans that were exported, dropped because the collector was too slow, or not accepted \
-             by it.",
-        )
-        .values("trace_spans_total", "result", SPAN_RESULTS.into_iter().zip(spans.read()));
-    }
-
-    /// Adds the numbers of requests and connections that the server has rejected, by reason.
-    pub fn rejections(&mut self, rejections: &RejectionCounters) {
-        let help = "Requests, WebSockets and connections that the server has rejected or ended \
-                    because of a rule, a limit or a failure, by reason.";
-        self.family("rejections_total", "counter", help).values(
-            "rejections_total",
-            "reason",
-            Rejection::all().iter().map(|rejection| rejection.name()).zip(rejections.read()),
-        );
-    }
-
-    /// Adds the metrics of the process that accepts connections from clients.
-    pub fn accepting_process(
-        &mut self,
-        connections: u64,
-        log_lines_lost: u64,
-        started: Option<SystemTime>,
-    ) {
-        let help = "The version of the server, as a label of the value 1.";
-        let labels = format!(
-            "version=\"{}\",os=\"{}\",arch=\"{}\"",
-            env!("CARGO_PKG_VERSION"),
-            std::env::consts::OS,
-            std::env::consts::ARCH
-        );
-        self.family("build_info", "gauge", help).value("build_info", &labels, 1);
-        let help = "Lines of the access log, of messages and of the workers' output that were \
-                    dropped because the output failed or was too slow.";
-        self.family("log_lines_lost_total", "counter", help).value(
-            "log_lines_lost_total",
-            "",
-            log_lines_lost,
-        );
-        self.gauge("connections", "Open connections of clients.", connections);
-        if let Some(open) = open_descriptors() {
-            self.gauge("open_fds", "Open file descriptors of the process.", open);
-        }
-        if let Some(since) = started.and_then(|it| it.duration_since(SystemTime::UNIX_EPOCH).ok()) {
-            self.gauge(
-                "start_time_seconds",
-                "Time at which the process started, in seconds since the Unix epoch.",
-                since.as_secs_f64(),
-            );
-        }
     }
 }
 

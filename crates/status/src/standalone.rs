@@ -12,55 +12,20 @@ use rookery_exchange::{Exchange, ListenerId};
 use rookery_server::tls::{ServedCertificate, Tls};
 use rookery_server::{LivenessProbe, Rejection, output};
 use rookery_system::signals::with_signals_blocked;
-use rookery_worker_protocol::{
-    Counter, ErrorReport, HISTOGRAM_BOUNDS, RequestCounters, RouteTable, SharedScoreboard, now,
-};
-use serde_json::json;
+use rookery_worker_protocol::{Counter, ErrorReport, RequestCounters, SharedScoreboard, now};
 
-use crate::admin_handler::{HANG_TIMEOUT, NotReady, ServerInfo, StatusSource};
-use crate::format::routes::routes_json;
-use crate::format::{Metrics, format_count, format_duration, seconds};
+use crate::admin_handler::{HANG_TIMEOUT, NotReady, StatusSource};
+use crate::pool_counters::QueueReading;
 use crate::process_usage::own_pid;
 use crate::profile::ProfiledProcess;
-use crate::r_process::{RProcess, r_activity, r_stack, r_task};
+use crate::r_process::{READY, RProcess};
 use crate::recent_errors::RecentErrors;
+use crate::report::{Lifecycle, Report, ServerInfo, ServerState, WorkerReport};
 use crate::utilization::Utilization;
 
 /// The interval between two checks of the server's I/O threads. Each check tests whether the I/O
 /// threads make progress, and counts their connections.
 const LOOKS_EVERY: Duration = Duration::from_secs(1);
-
-/// The stage of a server's life: starting, serving or draining.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Lifecycle {
-    /// R is starting or is loading the app.
-    Starting = 0,
-    /// The app accepts connections.
-    Serving = 1,
-    /// The server is stopping: it finishes the open requests.
-    Draining = 2,
-}
-
-impl Lifecycle {
-    fn name(self) -> &'static str {
-        match self {
-            Lifecycle::Starting => "starting",
-            Lifecycle::Serving => "serving",
-            Lifecycle::Draining => "draining",
-        }
-    }
-
-    /// Returns the name of this stage in status reports, such as `ready`. A supervisor uses the
-    /// same names in its reports on workers.
-    fn state(self) -> &'static str {
-        STATES[self as usize]
-    }
-}
-
-/// The name of each [`Lifecycle`] stage in status reports. A supervisor uses the same names in its
-/// reports on workers.
-const STATES: [&str; 3] = ["starting", "ready", "draining"];
 
 /// The status of an R process that serves without a supervisor.
 #[derive(Debug)]
@@ -71,7 +36,7 @@ pub struct Standalone {
     scoreboard: Arc<SharedScoreboard>,
     /// The maximum number of requests that wait for R.
     queue_limit: Counter,
-    course: AtomicU8,
+    phase: AtomicU8,
     listening: Mutex<Vec<(ListenerId, Vec<LivenessProbe>)>>,
     /// The time at which the server's I/O threads were last found to make progress, in nanoseconds
     /// of the clock [`now`].
@@ -105,7 +70,7 @@ impl Standalone {
             started: SystemTime::now(),
             scoreboard,
             queue_limit: Counter::default(),
-            course: AtomicU8::new(Lifecycle::Starting as u8),
+            phase: AtomicU8::new(Lifecycle::Starting as u8),
             listening: Mutex::default(),
             heard: AtomicU64::new(now()),
             connections: Counter::default(),
@@ -166,11 +131,11 @@ impl Standalone {
 
     /// Records in the status which stage of its life the server has reached, and the server's
     /// address if it is known.
-    pub fn is(&self, course: Lifecycle, address: Option<&str>) {
+    pub fn is(&self, phase: Lifecycle, address: Option<&str>) {
         if let Some(address) = address {
             address.clone_into(&mut lock(&self.about).address);
         }
-        self.course.store(course as u8, Ordering::Release);
+        self.phase.store(phase as u8, Ordering::Release);
     }
 
     /// Records that a listener has started. From now on, the probes `pulses` are used to check
@@ -186,8 +151,8 @@ impl Standalone {
         lock(&self.listening).retain(|(other, _)| *other != listener);
     }
 
-    fn course(&self) -> Lifecycle {
-        match self.course.load(Ordering::Acquire) {
+    fn phase(&self) -> Lifecycle {
+        match self.phase.load(Ordering::Acquire) {
             0 => Lifecycle::Starting,
             1 => Lifecycle::Serving,
             _ => Lifecycle::Draining,
@@ -248,6 +213,14 @@ impl Standalone {
         f64::from_bits(self.busy_ratio.load(Ordering::Relaxed))
     }
 
+    fn certificates(&self) -> Vec<ServedCertificate> {
+        lock(&self.tls).as_ref().map(|(tls, _)| tls.certificates()).unwrap_or_default()
+    }
+
+    fn acme_failures(&self) -> Option<u64> {
+        lock(&self.tls).as_ref()?.1.as_ref().map(|failures| failures.load(Ordering::Relaxed))
+    }
+
     fn is_listening(&self) -> bool {
         !lock(&self.listening).is_empty()
     }
@@ -257,121 +230,51 @@ impl Standalone {
         let silence = now().saturating_sub(self.heard.load(Ordering::Relaxed));
         Duration::from_nanos(silence) >= HANG_TIMEOUT && self.is_listening()
     }
-
-    /// Returns the metrics by route. They are added up as those of several processes are, because
-    /// routes may differ only in bytes that cannot be shown.
-    fn routes(&self) -> Box<RouteTable> {
-        let all = Box::new(RouteTable::new());
-        all.add_all(self.scoreboard.routes());
-        all
-    }
-
-    /// Returns the description of this R process for status reports.
-    fn process(&self) -> RProcess {
-        let read = self.scoreboard.read();
-        let (does, lasts) = r_activity(&read, self.started);
-        RProcess {
-            slot: 0,
-            pid: own_pid(),
-            state: self.course().state(),
-            started: self.started,
-            requests: self.counters.responses.read().iter().sum(),
-            sessions: read.sessions,
-            streams: read.streams,
-            in_flight: read.pending(),
-            busy_ratio: self.busy_ratio(),
-            queued: read.queued(),
-            r_thread: read.r_thread,
-            does,
-            lasts,
-        }
-    }
 }
 
 impl StatusSource for Standalone {
-    fn json(&self) -> String {
-        let process = self.process();
-        let about = lock(&self.about).clone();
-        let mut value = json!({
-            "version": env!("CARGO_PKG_VERSION"),
-            "pid": process.pid,
-            "target": about.target,
-            "address": about.address,
-            "started": seconds(self.started),
-            "state": self.course().name(),
-            "wanted": { "workers": 1, "spares": 0 },
-            "connections": self.connections.get(),
-            "queue": { "length": process.queued, "limit": self.queue_limit.get() },
-            "workers": [process.json()],
-            "route_buckets": HISTOGRAM_BOUNDS,
-            "routes": routes_json(&self.routes()),
-        });
-        value["workers"][0]["route"] = json!(r_task(&self.scoreboard));
-        value["workers"][0]["stack"] = json!(r_stack(&self.scoreboard).map(|stack| stack.json()));
-        let mut text = value.to_string();
-        text.push('\n');
-        text
-    }
-
-    fn text(&self) -> String {
-        let process = self.process();
-        let about = lock(&self.about).clone();
-        let [memory, cpu] = process.used();
-        let stack = r_stack(&self.scoreboard)
-            .map_or_else(String::new, |stack| format!(" ({})", stack.phrase()));
-        format!(
-            "rookery {}, process {}, up {}: {}, one R process\n{} is at {}\n\
-             {}, {} waiting (limit {}), {} answered, {} in progress, {}, {}\n\
-             R has been {} for {}{stack}, memory {memory}, CPU {cpu}\n",
-            env!("CARGO_PKG_VERSION"),
-            process.pid,
-            format_duration(self.started.elapsed().unwrap_or_default()),
-            self.course().name(),
-            about.target,
-            about.address,
-            format_count(self.connections.get() as usize, "connection"),
-            format_count(process.queued as usize, "request"),
-            self.queue_limit.get(),
-            process.requests,
-            process.in_flight,
-            format_count(process.sessions as usize, "session"),
-            format_count(process.streams as usize, "stream"),
-            process.does,
-            format_duration(process.lasts),
-        )
-    }
-
-    fn metrics(&self) -> String {
-        let mut text = Metrics::default();
-        let process = self.process();
+    fn report(&self) -> Report {
+        let process = RProcess {
+            state: match self.phase() {
+                Lifecycle::Serving => READY,
+                other => other.name(),
+            },
+            requests: self.counters.responses.read().iter().sum(),
+            connections: self.connections.get(),
+            busy_ratio: self.busy_ratio(),
+            ..RProcess::of_scoreboard(&self.scoreboard, own_pid(), self.started)
+        };
+        let report = Report {
+            about: lock(&self.about).clone(),
+            server: ServerState {
+                phase: self.phase(),
+                started: Some(self.started),
+                wanted: 1,
+                connections: self.connections.get(),
+                acceptor: Some(process.epoch),
+                log_lines_lost: output::lines_lost(),
+                ..ServerState::default()
+            },
+            queue: QueueReading { length: process.queued, oldest: None },
+            certificates: self.certificates(),
+            acme_failures: self.acme_failures(),
+            ..Report::default()
+        };
+        report.requests.add_all(&self.counters);
         // The server's I/O thread counts its rejections in the scoreboard.
         let rejections = &self.scoreboard.request_counters().rejections;
-        let RequestCounters { responses, queue_time, upstream_time, request_time, spans, .. } =
-            &self.counters;
-        text.requests(responses, queue_time, upstream_time, request_time);
-        text.gauge("queue_length", "Requests that wait for R.", process.queued);
-        let refused = rejections.read()[Rejection::Busy.index()];
-        let help = "Maximum number of requests that may wait for R.";
-        text.gauge("queue_limit", help, self.queue_limit.get());
-        text.family(
-            "queue_rejected_total",
-            "counter",
-            "Requests refused with 503 because the queue was full.",
-        )
-        .values("queue_rejected_total", "reason", [("full", refused)]);
-        let help = "Workers, by state. A server without a supervisor counts as one worker.";
-        text.family("workers", "gauge", help);
-        text.values(
-            "workers",
-            "state",
-            STATES.map(|state| (state, u64::from(state == process.state))),
-        );
-        text.r_processes(&[process]);
-        text.rejections(rejections);
-        text.spans(spans);
-        text.routes(&self.routes());
-        text.accepting_process(self.connections.get(), output::lines_lost(), Some(self.started));
-        text.into_text()
+        report.requests.rejections.add_all(rejections);
+        report.routes.add_all(self.scoreboard.routes());
+        report.pool.queue_limit.set(self.queue_limit.get());
+        report.pool.rejected_full.set(rejections.read()[Rejection::Busy.index()]);
+        let worker = WorkerReport {
+            slot: 0,
+            process: Some(process),
+            starts_in: None,
+            restarts: 0,
+            last_exit: None,
+        };
+        Report { workers: vec![worker], ..report }
     }
 
     fn not_live(&self) -> Option<&'static str> {
@@ -379,9 +282,9 @@ impl StatusSource for Standalone {
     }
 
     fn not_ready(&self) -> Option<NotReady> {
-        let why = match self.course() {
+        let why = match self.phase() {
             Lifecycle::Starting => "the app is not listening yet",
-            Lifecycle::Draining => "the server is shutting down",
+            Lifecycle::Draining | Lifecycle::Stopping => "the server is shutting down",
             Lifecycle::Serving if !self.is_listening() => "the app is no longer listening",
             Lifecycle::Serving if self.hangs() => "the server's I/O thread does not respond",
             Lifecycle::Serving => return None,
@@ -391,14 +294,6 @@ impl StatusSource for Standalone {
 
     fn errors(&self) -> &RecentErrors {
         &self.errors
-    }
-
-    fn certificates(&self) -> Vec<ServedCertificate> {
-        lock(&self.tls).as_ref().map(|(tls, _)| tls.certificates()).unwrap_or_default()
-    }
-
-    fn acme_failures(&self) -> Option<u64> {
-        lock(&self.tls).as_ref()?.1.as_ref().map(|failures| failures.load(Ordering::Relaxed))
     }
 
     fn profiled_processes(&self) -> Vec<ProfiledProcess> {
@@ -413,7 +308,7 @@ impl StatusSource for Standalone {
     }
 
     fn not_started(&self) -> Option<&'static str> {
-        (self.course() == Lifecycle::Starting).then_some("the app is not listening yet")
+        (self.phase() == Lifecycle::Starting).then_some("the app is not listening yet")
     }
 }
 
@@ -467,7 +362,7 @@ mod tests {
         assert_eq!(probes(&one), [true, false, false]);
         one.is(Lifecycle::Serving, Some("http://here"));
         assert_eq!(probes(&one), [true, true, true]);
-        assert!(one.text().contains("\n/app is at http://here\n"), "{}", one.text());
+        assert!(one.report().text().contains("\n/app is at http://here\n"));
         // The I/O threads have not been checked for too long.
         one.end();
         one.heard.store(1, Ordering::Relaxed);
@@ -512,14 +407,14 @@ mod tests {
                 duration: Some(Duration::from_millis(1)),
             });
         }
-        let text = one.metrics();
+        let text = one.report().metrics();
         assert!(text.contains("\nrookery_route_requests_total{route=\"/\u{fffd}\"} 2\n"), "{text}");
         let mut seen = std::collections::HashSet::new();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let series = line.rsplit_once(' ').unwrap().0;
             assert!(seen.insert(series), "{series} occurs twice");
         }
-        let status: serde_json::Value = serde_json::from_str(&one.json()).unwrap();
+        let status = one.report().json();
         assert_eq!(status["routes"].as_array().unwrap().len(), 1);
         assert_eq!(status["routes"][0]["requests"], 2);
     }
@@ -544,7 +439,7 @@ mod tests {
         }
         exchange.begin_response(404);
         one.answers(&exchange, 8_000_000);
-        let text = one.metrics();
+        let text = one.report().metrics();
         for line in [
             "queue_seconds_sum 0.002",
             "queue_seconds_count 1",

@@ -9,24 +9,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rookery_status::{
-    AdminAddress, AdminHandler, AdminListener, NotReady, RecentErrors, StatusSource,
+    AdminAddress, AdminHandler, AdminListener, NotReady, RecentErrors, Report, StatusSource,
 };
 
-/// A status source whose metrics are as long as those of a server with many routes.
+/// A status source without a server.
 #[derive(Default)]
 struct Source(RecentErrors);
 
 impl StatusSource for Source {
-    fn json(&self) -> String {
-        "{}\n".to_owned()
-    }
-
-    fn text(&self) -> String {
-        String::new()
-    }
-
-    fn metrics(&self) -> String {
-        "rookery_x 1\n".repeat(1000)
+    fn report(&self) -> Report {
+        Report::default()
     }
 
     fn not_live(&self) -> Option<&'static str> {

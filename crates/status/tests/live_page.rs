@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rookery_status::{
-    Action, AdminAddress, AdminHandler, AdminListener, NotReady, RecentErrors, StatusSource,
+    Action, AdminAddress, AdminHandler, AdminListener, NotReady, RecentErrors, Report, ServerInfo,
+    StatusSource,
 };
 use rookery_worker_protocol::ErrorReport;
 use serde_json::Value;
@@ -23,17 +24,10 @@ struct Source {
 }
 
 impl StatusSource for Source {
-    fn json(&self) -> String {
+    fn report(&self) -> Report {
         self.reports.fetch_add(1, Ordering::Relaxed);
-        format!("{{\"padding\":\"{}\"}}\n", self.padding)
-    }
-
-    fn text(&self) -> String {
-        String::new()
-    }
-
-    fn metrics(&self) -> String {
-        String::new()
+        let about = ServerInfo { target: self.padding.clone(), ..ServerInfo::default() };
+        Report { about, ..Report::default() }
     }
 
     fn not_live(&self) -> Option<&'static str> {

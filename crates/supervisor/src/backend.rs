@@ -8,11 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rookery_server::static_files::{StaticFiles, StaticPath};
-use rookery_status::Counter;
+use rookery_status::{Counter, QueueGauge};
 use rookery_worker_protocol::rings::{RingEnd, RingWakers};
 use rookery_worker_protocol::{BegunRequests, Scoreboard, SharedScoreboard, Snapshot, Ticket};
 
-use crate::pool_counters::QueueGauge;
 use crate::worker_id::WorkerId;
 
 /// The availability of a worker process: whether it gets new requests, and if not, why.

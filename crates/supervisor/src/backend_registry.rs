@@ -9,13 +9,12 @@ use std::time::Duration;
 
 use rookery_server::session_cookie::SessionCookie;
 use rookery_server::static_files::{StaticFiles, StaticPath};
-use rookery_status::RecentErrors;
+use rookery_status::{PoolCounters, RecentErrors};
 use rookery_trace::Tracer;
 use rookery_worker_protocol::RouteTable;
 use tokio::sync::Notify;
 
 use crate::backend::{Availability, Backend, StaticPaths};
-use crate::pool_counters::PoolCounters;
 use crate::report::SharedReport;
 
 /// The static paths (URL prefixes that are served from files) that the front end serves, as the
@@ -64,7 +63,7 @@ pub struct BackendRegistry {
     /// Whether the static paths differ between workers.
     has_different_files: AtomicBool,
     /// The counters of the pool, which assigns requests to workers.
-    pub(crate) counters: PoolCounters,
+    pub(crate) counters: Arc<PoolCounters>,
     /// The tracer of the front end, which also records the starts of workers; not set if nothing is
     /// traced.
     tracer: OnceLock<Arc<Tracer>>,

@@ -17,7 +17,6 @@ mod backend_registry;
 #[cfg(unix)]
 mod pool;
 #[cfg(unix)]
-mod pool_counters;
 #[cfg(unix)]
 mod process;
 #[cfg(unix)]

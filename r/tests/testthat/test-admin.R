@@ -167,7 +167,7 @@ test_that("streams are counted, and the status shows the request that R is strea
     }))
     shown <- c(shown, worker()$route)
     expect_equal(it$metric("streams{slot=\"0\"}"), 1)
-    expect_match(rawToChar(it$admin("/status.txt")$content), "0 sessions, 1 stream\n")
+    expect_match(rawToChar(it$admin("/status.txt")$content), "  0         1        ")
     file.create(file.path(it$dir, request$file))
     expect_true(wait_until(function() {
       curl::multi_run(timeout = 0.05, pool = pool)
@@ -190,9 +190,9 @@ test_that("`rookery status` finds the process by default, by app, by process id 
     told <- ask(which)
     expect_equal(told$status, 0L)
     expect_match(
-      told$said, paste0("process ", pid, ", up .*: serving, one R process\n", it$dir, " is at http")
+      told$said, paste0("process ", pid, ", up .*: serving, 1 worker\n", it$dir, " is at http")
     )
-    expect_match(told$said, "R has been idle for")
+    expect_match(told$said, "ready +idle")
   }
   it$signal(tools::SIGTERM)
   expect_equal(exit_of(it), 0)

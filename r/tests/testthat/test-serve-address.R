@@ -36,7 +36,7 @@ test_that("the error for a port in use names the process and another port", {
   error <- tryCatch(probe(serve_address("127.0.0.1", port)), error = identity)
   expect_s3_class(error, "rookery_port_in_use")
   expect_match(conditionMessage(error), paste0("Port ", port, " of 127.0.0.1 is in use"))
-  expect_match(conditionMessage(error), paste0("`--port ", port + 1, "`"))
+  expect_match(conditionMessage(error), paste0("`port = ", port + 1, "`"))
   skip_if_not(file.exists("/proc/net/tcp"), "a system without /proc/net/tcp")
   expect_match(
     conditionMessage(error), paste0("this R session (process ", Sys.getpid()), fixed = TRUE
@@ -49,9 +49,10 @@ test_that("the process that holds a port is found", {
   port <- free_port()
   it <- local_r(paste0("rookery::serve(function(req) NULL, port = ", port, ")"))
   expect_serving(it)
-  expect_match(port_holder(port), paste0("(process ", it$process$get_pid(), ": "), fixed = TRUE)
-  expect_match(port_holder(port), paste0(", in ", normalizePath(tempdir()), ")"), fixed = TRUE)
-  expect_null(port_holder(free_port()))
+  error <- expect_error(probe(serve_address("127.0.0.1", port)), class = "rookery_port_in_use")
+  message <- conditionMessage(error)
+  expect_match(message, paste0("(process ", it$process$get_pid(), ": "), fixed = TRUE)
+  expect_match(message, paste0(", in ", normalizePath(tempdir()), ")"), fixed = TRUE)
 })
 
 test_that("an address without an interface is reported as such", {
@@ -73,4 +74,5 @@ test_that("addresses are shown as URLs", {
   expect_equal(url_of("0.0.0.0", 80), "http://127.0.0.1:80")
   expect_equal(url_of("::1", 8000), "http://[::1]:8000")
   expect_equal(url_of("::", 8000), "http://[::1]:8000")
+  expect_equal(url_of("::", 443, "https", "app.example.org"), "https://app.example.org")
 })

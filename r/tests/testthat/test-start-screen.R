@@ -1,64 +1,25 @@
 # The start-up screen, `open`, and the projects of `rookery new`.
 
-test_that("the screen has the address, the network address, and the admin address", {
-  lines <- screen_lines(
-    "Shiny app in /srv/app", "http://127.0.0.1:8000", "http://192.0.2.7:8000", "127.0.0.1:9100",
-    FALSE
-  )
-  expect_equal(lines, c(
-    paste0("rookery ", utils::packageVersion("rookery"), ": Shiny app in /srv/app"),
-    "Serving on http://127.0.0.1:8000 (Ctrl-C stops)",
-    "  Network:     http://192.0.2.7:8000",
-    "  Admin:       http://127.0.0.1:9100"
-  ))
-  expect_length(screen_lines("site", "/run/socket", NULL, NULL, FALSE), 2)
-  expect_equal(
-    screen_lines("site", "/run/socket", NULL, "unix:/a", FALSE)[[3]], "  Admin:       unix:/a"
-  )
-  url <- "http://127.0.0.1:9100/?token=a"
-  lines <- screen_lines("site", "/s", NULL, "127.0.0.1:9100", FALSE, url)
-  expect_equal(lines[[4]], paste0("  Live page:   ", url))
-  expect_equal(live_page(url, TRUE), url)
-  expect_equal(live_page(url, FALSE), paste0("`rookery live ", Sys.getpid(), "` opens it"))
-  expect_equal(live_page("", FALSE), "")
-  coloured <- screen_lines("site", "http://[::1]:80", NULL, NULL, TRUE)
-  expect_equal(
-    coloured[[2]], "Serving on \033[1;36mhttp://[::1]:80\033[0m \033[2m(Ctrl-C stops)\033[0m"
-  )
-})
-
-test_that("the admin address has the port that the system has chosen", {
-  page <- "http://127.0.0.1:40123/live/?token=a"
-  expect_equal(with_port("127.0.0.1:0", page), "127.0.0.1:40123")
-  expect_equal(with_port("0.0.0.0:0", page), "0.0.0.0:40123")
-  expect_equal(with_port("[::1]:0", "http://[::1]:40123/live/?token=a"), "[::1]:40123")
-  expect_equal(with_port("127.0.0.1:9100", page), "127.0.0.1:9100")
-  expect_equal(with_port("unix:/a:0", page), "unix:/a:0")
-  expect_null(with_port(NULL, ""))
-})
-
-test_that("a network address is shown if the server listens on all interfaces", {
-  expect_equal(
-    network_place("https://127.0.0.1:8000", "0.0.0.0", 8000L, "192.0.2.7"), "https://192.0.2.7:8000"
-  )
-  expect_equal(
-    network_place("http://[::1]:8000", "::", 8000L, "2001:db8::7"), "http://[2001:db8::7]:8000"
-  )
-  expect_null(network_place("http://127.0.0.1:8000", "127.0.0.1", 8000L, "192.0.2.7"))
-  expect_null(network_place("http://127.0.0.1:8000", "0.0.0.0", 8000L, "2001:db8::7"))
-  expect_null(network_place("http://127.0.0.1:8000", "0.0.0.0", 8000L, ""))
-})
-
-test_that("colours are used only at a terminal, unless variables change that", {
+test_that("the screen of an object is that of the program, with the admin and network addresses", {
   withr::local_envvar(NO_COLOR = NA, CLICOLOR_FORCE = NA, CLICOLOR = NA, TERM = "xterm")
-  expect_true(is_coloured(TRUE))
-  expect_false(is_coloured(FALSE))
-  withr::with_envvar(c(NO_COLOR = "1", CLICOLOR_FORCE = "1"), expect_false(is_coloured(TRUE)))
-  withr::with_envvar(c(CLICOLOR_FORCE = "1"), expect_true(is_coloured(FALSE)))
-  withr::with_envvar(c(TERM = "dumb"), expect_false(is_coloured(TRUE)))
-  withr::with_options(
-    list(knitr.in.progress = TRUE),
-    withr::with_envvar(c(CLICOLOR_FORCE = "1"), expect_false(is_coloured(TRUE)))
+  screen <- function(texts, is_terminal = FALSE) {
+    lines <- .Call(ffi_start_screen, texts, 8000L, c(is_terminal, TRUE))
+    strsplit(lines, "\n", fixed = TRUE)[[1]]
+  }
+  expect_equal(
+    screen(c("Shiny app", "/srv/app", "http://127.0.0.1:8000", "127.0.0.1", "127.0.0.1:9100")),
+    c(
+      paste0("rookery ", utils::packageVersion("rookery"), ": Shiny app in /srv/app"),
+      "Serving on http://127.0.0.1:8000 (Ctrl-C stops)",
+      "  Admin:       http://127.0.0.1:9100"
+    )
+  )
+  lines <- screen(c("site", "", "/run/socket", "", "unix:/a"))
+  expect_equal(lines[[1]], paste0("rookery ", utils::packageVersion("rookery"), ": site"))
+  expect_equal(lines[-1], c("Serving on /run/socket (Ctrl-C stops)", "  Admin:       unix:/a"))
+  expect_equal(
+    screen(c("site", "", "http://[::1]:80", "", ""), TRUE)[[2]],
+    "Serving on \033[1;36mhttp://[::1]:80\033[0m \033[2m(Ctrl-C stops)\033[0m"
   )
 })
 

@@ -14,13 +14,14 @@ use crate::serve::tls;
 use crate::serve::{r_command, r_package};
 use crate::settings::serve_settings::ServeSettings;
 
-/// Returns the output of `rookery check`: the kind of app, whether its code was run, and a note for
-/// each address that is already in use.
+/// Returns the output of `rookery check`: the file of the app, whether its code was run, and a note
+/// for each address that is already in use.
 ///
 /// # Errors
 /// Fails with the first mistake that would keep the server from starting.
 pub(crate) fn check(serve: &ServeSettings, target: &Target) -> Result<Vec<u8>, Failure> {
-    let (what, address) = check_settings(serve, target)?;
+    let (app_file, address) = check_settings(serve, target)?;
+    let what = if target.is_site { "a site" } else { &app_file };
     let mut text = format!("{} can be served: {what}.\n", target.path.display());
     if !target.is_site {
         text.push_str("R was not started, so errors in the app's code are not found.\n");
@@ -71,22 +72,22 @@ pub(crate) fn check_admin(at: &AdminAddress) -> Result<Option<String>, Failure> 
 }
 
 /// Checks everything that can be checked without starting R and without listening on an address.
-/// Returns the kind of app and the address of the server.
+/// Returns the name of the app's file and the address of the server.
 ///
 /// # Errors
 /// Fails with the first mistake in the settings.
 pub(crate) fn check_settings(
     serve: &ServeSettings,
     target: &Target,
-) -> Result<(&'static str, Address), Failure> {
+) -> Result<(String, Address), Failure> {
     let (address, _) = address_and_log(serve, target)?;
-    let what = target.kind()?;
+    let app_file = target.app_file()?;
     if !target.is_site {
         let (_, package) = r_command::find_r_and_package(&target.folder)?;
         r_package::warn_if_versions_differ(&package);
     }
     tls::check(&serve.settings)?;
-    Ok((what, address))
+    Ok((app_file, address))
 }
 
 /// Checks the server's addresses and the files that the settings name. Returns the address and the

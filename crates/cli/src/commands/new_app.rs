@@ -189,7 +189,7 @@ mod tests {
             let schema = first.strip_prefix("# yaml-language-server: $schema=").unwrap();
             assert_eq!(fs::read_to_string(folder.join(schema)).unwrap(), SCHEMA);
             let target = Target::find(&folder).unwrap();
-            assert!(!target.is_site && target.kind().is_ok());
+            assert!(!target.is_site && target.app_file().is_ok());
             let file = server_yml::read(&target).unwrap().unwrap();
             assert!(file.app.exists() && file.given.is_empty() && file.notes.is_empty());
             // The options that the comments in `_server.yml` suggest must be valid options.

@@ -10,6 +10,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use rookery_status::{AdminAddress, admin_socket, run_folders};
+use serde_json::Value;
 
 use super::local_socket;
 use crate::failure::Failure;
@@ -139,12 +140,15 @@ fn query_server(
         Some(Selector::Process(id)) if *id != pid => return Ok(None),
         Some(Selector::App(app)) => {
             // A server that does not respond may be the one that serves the app.
-            let text = ask(TEXT, "does not report what it serves")?;
+            let report = ask(JSON, "does not report what it serves")?;
             // The server reports the path that it was given, which may contain symbolic links.
-            let resolved = |path: &OsStr| fs::canonicalize(path).unwrap_or_else(|_| path.into());
-            let text = text.filter(|text| target_of(text).is_some_and(|it| resolved(it) == *app));
-            if !is_json || text.is_none() {
-                return Ok(text);
+            let resolved = |path: String| fs::canonicalize(&path).unwrap_or_else(|_| path.into());
+            let target = report.as_deref().and_then(target_of);
+            if target.is_none_or(|target| resolved(target) != *app) {
+                return Ok(None);
+            }
+            if is_json {
+                return Ok(report);
             }
         }
         _ => {}
@@ -234,11 +238,10 @@ fn admin_sockets() -> Vec<(u32, AdminAddress)> {
     places
 }
 
-/// Returns what a server serves, such as the path of an app. Reads it from the status text of the
-/// server, whose second line is `<target> is at <address>`.
-fn target_of(text: &[u8]) -> Option<&OsStr> {
-    let line = std::str::from_utf8(text).ok()?.lines().nth(1)?;
-    line.rsplit_once(" is at ").map(|(target, _)| OsStr::new(target))
+/// Returns what a server serves, such as the path of an app, from its report as JSON.
+fn target_of(report: &[u8]) -> Option<String> {
+    let report: Value = serde_json::from_slice(report).ok()?;
+    report["target"].as_str().map(str::to_owned)
 }
 
 /// Requests `path` from a server. Returns the body of the response.
@@ -337,13 +340,6 @@ mod tests {
         }
         assert!(matches!(Selector::parse(OsStr::new("1234")), Selector::Process(1234)));
         assert!(matches!(Selector::parse(folder.path().as_os_str()), Selector::App(_)));
-    }
-
-    #[test]
-    fn parses_targets_with_unusual_names() {
-        let of = |text: &'static str| target_of(text.as_bytes()).and_then(OsStr::to_str);
-        assert_eq!(of("rookery\n/my app is at x is at http://a\n"), Some("/my app is at x"));
-        assert_eq!((of("rookery"), of("a\nb\n"), of("")), (None, None, None));
     }
 
     #[test]

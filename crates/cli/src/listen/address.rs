@@ -197,7 +197,7 @@ impl Address {
         })
     }
 
-    fn bind_failure(&self, error: &io::Error) -> Failure {
+    pub(crate) fn bind_failure(&self, error: &io::Error) -> Failure {
         Failure::Address(match self {
             Address::Unix(path) if error.kind() == io::ErrorKind::AddrInUse => format!(
                 "Cannot listen on the socket `{}`: another server listens there, or the file is \

@@ -208,7 +208,11 @@ fn shown_address(address: InheritedAddress) -> (Address, Option<u16>) {
 /// Returns the URL by which other machines reach the server. `listens` is the address that the
 /// server listens on, and `own` the address of this machine in its network. Returns `None` unless
 /// `listens` stands for all network interfaces.
-fn network_url(scheme: &str, listens: SocketAddr, own: Option<IpAddr>) -> Option<String> {
+pub(crate) fn network_url(
+    scheme: &str,
+    listens: SocketAddr,
+    own: Option<IpAddr>,
+) -> Option<String> {
     let own = own.filter(|own| listens.is_ipv6() || own.is_ipv4())?;
     listens
         .ip()

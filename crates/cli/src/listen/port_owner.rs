@@ -129,5 +129,8 @@ fn describe(process: &Path) -> String {
     if let Ok(folder) = fs::read_link(process.join("cwd")) {
         let _ = write!(about, ", in {}", folder.display());
     }
-    format!("{} (process {pid}{about})", name.trim_end())
+    // Only a server in R looks for the owner of a port that its own process uses.
+    let is_own = *pid == *std::process::id().to_string();
+    let name = if is_own { "this R session" } else { name.trim_end() };
+    format!("{name} (process {pid}{about})")
 }

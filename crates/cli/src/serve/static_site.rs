@@ -19,7 +19,7 @@ use crate::listen::service_sockets::{RequestedListeners, ServiceSockets};
 use crate::process::signals::{ReceivedSignal, Signals, StopCounter};
 use crate::serve::access_log::{Log, LogTarget};
 use crate::serve::development::{Development, watch_site};
-use crate::serve::tls::{self, TlsSetup};
+use crate::serve::tls;
 use crate::serve::tracing;
 use crate::settings::serve_settings::ServeSettings;
 use crate::settings::server_yml;
@@ -96,10 +96,10 @@ pub(crate) fn serve(
         &signals,
     );
     let listeners = Listeners::open(&server, requested, &given, listener_config, &serve.settings)?;
-    let development = opened.as_ref().and_then(|opened| opened.development.as_ref());
+    let development = opened.as_ref().and_then(|opened| opened.development.clone());
     let reloads = dev.is_some();
     let screen = StartupScreen { development, reloads, ..StartupScreen::of(target, &listeners) };
-    print_lines(&screen.text(is_coloured()));
+    print_lines(&screen.text(None, is_coloured()));
     if serve.opens_browser {
         browser::open(listeners.url.as_deref());
     }
@@ -107,7 +107,7 @@ pub(crate) fn serve(
         let site = Arc::clone(&site);
         watch_site(target, dev.live, move || site.follow_link())?;
     }
-    let renewer = opened.as_ref().map_or(Ok(None), TlsSetup::start_renewer)?;
+    let renewer = tls::start_renewer(opened.as_ref())?;
     let manager = ServiceManager::from_environment();
     manager.ready(&format!("Serving on {}", listeners.addresses));
     let mut stops = StopCounter::new();

@@ -33,7 +33,7 @@ use crate::serve::{r_command, r_package};
 use crate::settings::sources::{LoadedSettings, Sources};
 use crate::stderr::log_line;
 use crate::terminal::r_prompt::PromptWatcher;
-use crate::terminal::startup_screen::{StartupScreen, is_coloured, live_page};
+use crate::terminal::startup_screen::{StartupScreen, live_page};
 
 /// Serves the app until a signal stops the server.
 ///
@@ -115,18 +115,17 @@ pub(crate) fn serve(
     let admin = start_admin(&status, serve.admin.as_ref(), &given.admin)?;
     let screen = StartupScreen {
         workers: Some(workers.count),
-        development: tls_setup.as_ref().and_then(|setup| setup.development.as_ref()),
+        development: tls_setup.as_ref().and_then(|setup| setup.development.clone()),
         admin: shown_admin(given.shown_admin(requested), admin.local_addr()),
         live_page: admin.page_url().map(|url| live_page(url, io::stderr().is_terminal())),
         reloads: workers.reload,
         errors: development.as_ref().and_then(|it| it.url(listeners.url.as_deref())),
         ..StartupScreen::of(target, &listeners)
     };
-    let screen = screen.text(is_coloured());
     let start = Announcement { screen, opens_browser: serve.opens_browser, development };
     let live = start.development.as_ref().map(|development| Arc::clone(&development.live));
     let frontend = SupervisorFrontend::new(listeners, start, admin);
-    let renewer = tls_setup.as_ref().map_or(Ok(None), TlsSetup::start_renewer)?;
+    let renewer = tls::start_renewer(tls_setup.as_ref())?;
     let (requests, receiver) = unbounded_channel();
     let reopener = log.as_ref().map(Log::reopener);
     let terminal = if workers.is_interactive { PromptWatcher::start() } else { None };

@@ -16,6 +16,7 @@ use crate::process::signals::raise;
 use crate::serve::development::Development;
 use crate::stderr::{log_line, print_lines};
 use crate::terminal::browser;
+use crate::terminal::startup_screen::{StartupScreen, is_coloured};
 
 /// The listeners for clients and for the admin address. The supervisor notifies this object when
 /// the state of the server changes, and this object notifies the service manager.
@@ -34,8 +35,7 @@ pub(crate) struct SupervisorFrontend {
 
 /// The announcement of the server, which is made once the server can be used.
 pub(crate) struct Announcement {
-    /// The text of the start-up screen, with colour codes if standard error is a terminal.
-    pub(crate) screen: String,
+    pub(crate) screen: StartupScreen,
     pub(crate) opens_browser: bool,
     /// The open pages of an app that is being developed.
     pub(crate) development: Option<Development>,
@@ -87,12 +87,13 @@ impl SupervisorFrontend {
         self.listeners.stop();
     }
 
-    /// Prints the start-up screen and opens the browser, at the first call.
-    fn announce(&self) {
+    /// Prints the start-up screen and opens the browser, at the first call. `app` is the kind of
+    /// app that R has announced.
+    fn announce(&self, app: Option<&str>) {
         if self.is_announced.replace(true) {
             return;
         }
-        print_lines(&self.start.screen);
+        print_lines(&self.start.screen.text(app, is_coloured()));
         if self.start.opens_browser {
             let url = self.listeners.url.as_deref();
             let with_token = self.start.development.as_ref().and_then(|it| it.url(url));
@@ -155,8 +156,8 @@ fn status_line(doing: String, counts: WorkerCounts, workers: usize) -> String {
 }
 
 impl Frontend for SupervisorFrontend {
-    fn on_ready(&self) {
-        self.announce();
+    fn on_ready(&self, app: Option<&str>) {
+        self.announce(app);
         self.state.set((Phase::Serving, WorkerCounts { ready: 1, failures: 0 }));
         self.manager.ready(&self.status());
     }
@@ -250,7 +251,7 @@ impl Frontend for SupervisorFrontend {
                         },
                     });
                     // The browser shows the error.
-                    self.announce();
+                    self.announce(None);
                 }
             }
             // A service manager that waits for READY=1 does not accept RELOADING=1.

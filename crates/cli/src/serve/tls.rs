@@ -1,12 +1,13 @@
 //! Loads and reloads the certificates and settings for HTTPS.
 
+use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
-#[cfg(unix)]
 use std::sync::{Arc, atomic::AtomicU64};
 
 use rookery_acme::{Acme, BadSettings, Challenge, LETS_ENCRYPT_STAGING, Renewer};
 use rookery_server::tls::{
-    CertificatePair, DevelopmentCertificate, Hsts, Pem, Tls, TlsSettings, TlsVersion,
+    CertificatePair, DevelopmentCertificate, Hsts, Pem, Tls, TlsError, TlsSettings, TlsVersion,
 };
 use rookery_settings::Value;
 use rookery_websocket_client::Roots;
@@ -18,8 +19,9 @@ use crate::user_paths::absolute;
 
 /// The TLS configuration of the server, and the source of its certificates.
 #[derive(Debug)]
-pub(crate) struct TlsSetup {
-    pub(crate) tls: Tls,
+pub struct TlsSetup {
+    /// The TLS configuration.
+    pub tls: Tls,
     /// The self-signed development certificate, if the server uses it.
     pub(crate) development: Option<DevelopmentCertificate>,
     acme: Option<(Acme, Vec<Challenge>)>,
@@ -28,8 +30,7 @@ pub(crate) struct TlsSetup {
 impl TlsSetup {
     /// Returns the number of failed attempts to get a certificate, which the renewer keeps up to
     /// date. Returns `None` if the certificate does not come from an ACME authority.
-    #[cfg(unix)]
-    pub(crate) fn acme_failures(&self) -> Option<Arc<AtomicU64>> {
+    pub fn acme_failures(&self) -> Option<Arc<AtomicU64>> {
         self.acme.as_ref().map(|(acme, _)| acme.failures())
     }
 
@@ -39,14 +40,48 @@ impl TlsSetup {
     ///
     /// # Errors
     /// Fails if the thread cannot be started.
-    pub(crate) fn start_renewer(&self) -> Result<Option<Renewer>, Failure> {
+    pub fn start_renewer(&self, notice: fn(&str)) -> io::Result<Option<Renewer>> {
         let Some((acme, challenges)) = &self.acme else { return Ok(None) };
-        let renewer = acme.start_renewer(self.tls.clone(), challenges.clone(), log_line);
-        renewer.map(Some).map_err(|error| {
-            Failure::Unavailable(format!(
-                "The thread that orders certificates cannot be started: {error}."
-            ))
-        })
+        acme.start_renewer(self.tls.clone(), challenges.clone(), notice).map(Some)
+    }
+}
+
+/// Starts the thread that orders and renews the certificate of the program, if there is one.
+///
+/// # Errors
+/// Fails if the thread cannot be started.
+pub(crate) fn start_renewer(setup: Option<&TlsSetup>) -> Result<Option<Renewer>, Failure> {
+    let renewer = setup.map_or(Ok(None), |setup| setup.start_renewer(log_line));
+    renewer.map_err(|error| {
+        Failure::Unavailable(format!(
+            "The thread that orders certificates cannot be started: {error}."
+        ))
+    })
+}
+
+/// The reason why HTTPS cannot be used.
+#[derive(Debug)]
+pub(crate) enum TlsFailure {
+    Acme(BadSettings),
+    Tls(TlsError),
+}
+
+impl fmt::Display for TlsFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TlsFailure::Acme(error) => error.fmt(f),
+            TlsFailure::Tls(error) => error.fmt(f),
+        }
+    }
+}
+
+/// Returns the failure of the program for a reason why HTTPS cannot be used.
+impl From<TlsFailure> for Failure {
+    fn from(failure: TlsFailure) -> Failure {
+        match failure {
+            TlsFailure::Acme(error) => acme_failure(&error),
+            TlsFailure::Tls(error) => Failure::Unavailable(error.to_string()),
+        }
     }
 }
 
@@ -57,7 +92,7 @@ impl TlsSetup {
 /// Fails if a file cannot be read, or if a certificate and its key do not match.
 pub(crate) fn load(settings: &CombinedSettings) -> Result<Option<TlsSetup>, Failure> {
     if settings.https() != Some(Https::Development) {
-        return load_files(settings, Some(log_line), Acme::prepare);
+        return Ok(load_files(settings, Some(log_line), Acme::prepare)?);
     }
     let made = development_certificate()?;
     let pairs = vec![pair(&made.file, &made.file)];
@@ -101,7 +136,8 @@ pub(crate) fn check(settings: &CombinedSettings) -> Result<(), Failure> {
     if settings.https() == Some(Https::Development) {
         return Ok(());
     }
-    load_files(settings, None, Acme::check).map(drop)
+    load_files(settings, None, Acme::check)?;
+    Ok(())
 }
 
 /// Returns the self-signed development certificate. Creates it if necessary.
@@ -125,7 +161,7 @@ fn tls_settings(all: &rookery_settings::Settings) -> TlsSettings {
     let is_text = |name, text| all.text(name).is_some_and(|own| own == text);
     TlsSettings {
         pairs: certificates.iter().zip(&keys).map(|(cert, key)| pair(cert, key)).collect(),
-        client_ca: combined::path(all, "tls_client_ca").map(Pem::File),
+        client_ca: all.value("tls_client_ca").as_ref().and_then(Value::path).map(pem),
         client_is_optional: is_text("tls_client_auth", "optional"),
         minimum: if is_text("tls_min_version", "1.3") {
             TlsVersion::Tls13
@@ -153,11 +189,11 @@ fn hsts(value: &Value) -> Option<Hsts> {
 /// Reads the certificates and keys, except the development certificate. Returns `None` if the
 /// server does not use HTTPS. `notice` is called with each line to log, and is `None` for a check.
 /// `prepare` opens the storage of certificates from an authority, or only checks it.
-fn load_files(
+pub(crate) fn load_files(
     settings: &CombinedSettings,
     notice: Option<fn(&str)>,
     prepare: fn(rookery_acme::Settings) -> Result<Acme, BadSettings>,
-) -> Result<Option<TlsSetup>, Failure> {
+) -> Result<Option<TlsSetup>, TlsFailure> {
     let mut requested = tls_settings(&settings.0);
     let (is_check, notice) = (notice.is_none(), notice.unwrap_or(|_| ()));
     let setup = |tls, acme| Ok(Some(TlsSetup { tls, development: None, acme }));
@@ -171,14 +207,14 @@ fn load_files(
         let challenges = acme.usable_challenges(settings.redirect_from().is_some(), over_tls)?;
         Ok((acme, challenges))
     });
-    let acme = prepared.map_err(|error| acme_failure(&error))?;
+    let acme = prepared.map_err(TlsFailure::Acme)?;
     // A server that starts orders a certificate in place of a damaged one, so it is no mistake.
     requested.pairs = if is_check { Vec::new() } else { acme.0.pairs() };
     requested.challenges = Some(acme.0.challenges());
     setup(new_tls(requested, notice)?, Some(acme))
 }
 
-fn acme_settings(all: &rookery_settings::Settings) -> rookery_acme::Settings {
+pub(crate) fn acme_settings(all: &rookery_settings::Settings) -> rookery_acme::Settings {
     let folder = combined::path(all, "acme_dir").unwrap_or_else(|| data_folder().join("acme"));
     let defaults = rookery_acme::Settings::new(all.list("domain"), folder);
     let staging = || all.flag("acme_staging").then(|| LETS_ENCRYPT_STAGING.to_owned());
@@ -190,8 +226,11 @@ fn acme_settings(all: &rookery_settings::Settings) -> rookery_acme::Settings {
             .text("acme_directory")
             .or_else(staging)
             .unwrap_or_else(|| defaults.directory.clone()),
-        roots: combined::path(all, "acme_ca")
-            .map_or(Roots::System, |path| Roots::Custom(path.to_string_lossy().into_owned())),
+        roots: match all.value("acme_ca").as_ref().and_then(Value::path).map(pem) {
+            None => Roots::System,
+            Some(Pem::Text(text)) => Roots::Custom(text),
+            Some(Pem::File(path)) => Roots::Custom(path.to_string_lossy().into_owned()),
+        },
         profile: all.text("acme_profile"),
         challenge: [Challenge::Http, Challenge::Tls]
             .into_iter()
@@ -219,11 +258,19 @@ fn acme_failure(error: &BadSettings) -> Failure {
 }
 
 fn pair(certificate: &Path, key: &Path) -> CertificatePair {
-    CertificatePair { certificate: Pem::File(absolute(certificate)), key: Pem::File(absolute(key)) }
+    CertificatePair { certificate: pem(certificate), key: pem(key) }
 }
 
-fn new_tls(settings: TlsSettings, notice: fn(&str)) -> Result<Tls, Failure> {
-    Tls::new(settings, notice).map_err(|error| Failure::Unavailable(format!("{error}")))
+/// Returns the source of a certificate or key: the path of a file, or in R also the text itself.
+fn pem(path: &Path) -> Pem {
+    match Pem::from_text_or_path(&path.to_string_lossy()) {
+        Pem::File(_) => Pem::File(absolute(path)),
+        text @ Pem::Text(_) => text,
+    }
+}
+
+fn new_tls(settings: TlsSettings, notice: fn(&str)) -> Result<Tls, TlsFailure> {
+    Tls::new(settings, notice).map_err(TlsFailure::Tls)
 }
 
 /// Returns the folder for the user's data, which is `tools::R_user_dir("rookery", "data")` in R.

@@ -16,7 +16,11 @@ pub(crate) fn read() -> Result<Vec<GivenValue>, String> {
     read_lines(&std::env::var(VARIABLE).unwrap_or_default())
 }
 
-fn read_lines(text: &str) -> Result<Vec<GivenValue>, String> {
+/// Reads settings from lines `name=value`, in which each element of a list has a line of its own.
+///
+/// # Errors
+/// Fails with a message if a setting is wrong.
+pub(crate) fn read_lines(text: &str) -> Result<Vec<GivenValue>, String> {
     let mut found: Vec<(&'static Setting, Source, Vec<&str>)> = Vec::new();
     for line in text.lines() {
         let (source, line) = match line.strip_prefix("option:") {

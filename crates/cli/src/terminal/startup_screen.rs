@@ -12,17 +12,19 @@ use crate::listen::listeners::Listeners;
 /// Programs may read the address from the third word of the line that begins with `Serving on`. On
 /// a terminal, colour codes surround the address.
 #[derive(Debug, Clone)]
-pub(crate) struct StartupScreen<'a> {
-    /// The kind of app, such as `Shiny app (app.R)`, and its folder.
-    pub(crate) what: String,
+pub(crate) struct StartupScreen {
+    /// The file of the app, such as `app.R`. It is shown unless R has announced the kind of app.
+    pub(crate) app_file: String,
+    /// The folder of the app; empty if there is none.
+    pub(crate) folder: String,
     /// The number of workers (R processes); `None` for a static site.
     pub(crate) workers: Option<u32>,
     /// The URL of the server, or the path of its Unix socket.
-    pub(crate) address: &'a str,
+    pub(crate) address: String,
     /// The URLs by which other machines reach the server.
     pub(crate) network: Vec<String>,
     /// The self-signed certificate of `--tls dev`, if the server uses it.
-    pub(crate) development: Option<&'a DevelopmentCertificate>,
+    pub(crate) development: Option<DevelopmentCertificate>,
     pub(crate) admin: Option<AdminAddress>,
     /// The URL of the live page, with its access token, or how to open the page.
     pub(crate) live_page: Option<String>,
@@ -32,14 +34,15 @@ pub(crate) struct StartupScreen<'a> {
     pub(crate) errors: Option<String>,
 }
 
-impl<'a> StartupScreen<'a> {
+impl StartupScreen {
     /// Returns the content of the start-up screen for an app or a static site and the listeners
     /// that serve it.
-    pub(crate) fn of(target: &Target, listeners: &'a Listeners) -> StartupScreen<'a> {
+    pub(crate) fn of(target: &Target, listeners: &Listeners) -> StartupScreen {
         StartupScreen {
-            what: format!("{} in {}", target.label(), target.show(&target.folder)),
+            app_file: target.app_file().unwrap_or_default(),
+            folder: target.show(&target.folder),
             workers: None,
-            address: &listeners.addresses,
+            address: listeners.addresses.clone(),
             network: listeners.network_urls(network_address()),
             development: None,
             admin: None,
@@ -50,19 +53,25 @@ impl<'a> StartupScreen<'a> {
     }
 
     /// Returns the text of the start-up screen, with escape sequences for colour if `is_coloured`.
-    pub(crate) fn text(&self, is_coloured: bool) -> String {
+    /// `app` is the kind of app that R has announced, such as `Shiny app (app.R)`.
+    pub(crate) fn text(&self, app: Option<&str>, is_coloured: bool) -> String {
         let pen = Pen { is_coloured };
+        let folder = match self.folder.as_str() {
+            "" => String::new(),
+            folder => format!(" in {folder}"),
+        };
         let workers =
             self.workers.map(|count| format!(" with {}", format_count(count as usize, "worker")));
         let mut lines = vec![
             format!(
-                "{} {}: {}{}",
+                "{} {}: {}{}{}",
                 pen.bold("rookery"),
                 env!("CARGO_PKG_VERSION"),
-                self.what,
+                app.unwrap_or(&self.app_file),
+                folder,
                 workers.unwrap_or_default()
             ),
-            format!("Serving on {} {}", pen.address(self.address), pen.dim("(Ctrl-C stops)")),
+            format!("Serving on {} {}", pen.address(&self.address), pen.dim("(Ctrl-C stops)")),
         ];
         let mut detail = |label: &str, value: &str| {
             let label = if label.is_empty() {
@@ -75,7 +84,7 @@ impl<'a> StartupScreen<'a> {
         for address in &self.network {
             detail("Network", &pen.address(address));
         }
-        if let Some(made) = self.development {
+        if let Some(made) = &self.development {
             let file = made.file.display().to_string();
             let what = if made.is_new { "Created a certificate" } else { "The certificate" };
             detail("HTTPS", &format!("{what} for localhost: {file}"));
@@ -112,7 +121,6 @@ impl<'a> StartupScreen<'a> {
 
 /// Returns what the start-up screen shows for the live page with this URL. The URL is shown only on
 /// a terminal, and not in a log, because it contains a token.
-#[cfg_attr(windows, allow(dead_code, reason = "there the R process shows the screen"))]
 pub(crate) fn live_page(url: String, is_terminal: bool) -> String {
     if is_terminal { url } else { format!("`rookery live {}` opens it", std::process::id()) }
 }

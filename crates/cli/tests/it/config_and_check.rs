@@ -93,7 +93,7 @@ fn check_reports_what_would_keep_the_server_from_starting() {
     let (status, out, printed) = check(&["fine", "--port=0"]);
     assert_eq!((status, printed.as_str()), (Some(0), ""));
     let code_is_unchecked = "\nR was not started, so errors in the app's code are not found.\n";
-    assert!(out.ends_with(&format!("/fine can be served: an R app.{code_is_unchecked}")), "{out}");
+    assert!(out.ends_with(&format!("/fine can be served: app.R.{code_is_unchecked}")), "{out}");
     assert!(check(&["site", "--port=0"]).1.ends_with("a site.\n"));
     for (words, status, says) in [
         (&["empty"][..], 1, "cannot be served: it contains no"),

@@ -1,5 +1,6 @@
-//! The numbers, times and addresses of the access log. They are written digit by digit, because the
-//! machinery of `write!` takes most of the time of a line.
+//! The numbers, times and addresses of the access log and of R's requests. They are written digit
+//! by digit, because the machinery of `write!` takes most of the time of a line, and 2,700 of the
+//! 25,000 instructions that R's thread needs for a GET.
 
 use std::io::Write as _;
 use std::net::IpAddr;
@@ -31,7 +32,7 @@ pub(super) fn put_two_digits<const N: usize>(text: &mut [u8; N], at: usize, numb
 }
 
 /// Appends a number.
-pub(super) fn push_number(mut number: u64, out: &mut Vec<u8>) {
+pub fn push_number(mut number: u64, out: &mut Vec<u8>) {
     let (mut digits, mut at) = ([0; MAX_DIGITS], MAX_DIGITS);
     while number >= 10 {
         at -= 2;
@@ -59,7 +60,7 @@ pub(super) fn push_seconds(time: Duration, out: &mut Vec<u8>) {
 
 /// Appends an address. An IPv4-mapped IPv6 address (`::ffff:192.0.2.1`), which an IPv6 socket
 /// reports for an IPv4 client, is written as the IPv4 address.
-pub(super) fn push_address(ip: IpAddr, out: &mut Vec<u8>) {
+pub fn push_address(ip: IpAddr, out: &mut Vec<u8>) {
     match ip.to_canonical() {
         IpAddr::V4(ip) => {
             for (at, octet) in ip.octets().into_iter().enumerate() {

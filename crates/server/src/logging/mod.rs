@@ -4,7 +4,7 @@ pub mod access_log;
 #[cfg(unix)]
 pub mod captured_output;
 mod civil;
-mod digits;
+pub(crate) mod digits;
 mod json_lines;
 pub(crate) mod line_writer;
 pub mod output;

@@ -1,13 +1,16 @@
 //! A connected socket: TCP, or between processes of one machine. The module `calls` has the system
-//! calls that the server makes on it, in one file for Linux and one for all other systems.
+//! calls that differ, in one file for Linux and one for all other systems.
 
 use std::fs::File;
 use std::io;
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rookery_system::socket::{self, BorrowedSocket};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -16,6 +19,17 @@ use super::local::LocalStream;
 #[cfg_attr(all(target_os = "linux", not(feature = "portable")), path = "socket_calls/linux.rs")]
 #[cfg_attr(any(not(target_os = "linux"), feature = "portable"), path = "socket_calls/portable.rs")]
 mod calls;
+
+/// Reads from the socket without blocking. If `peek` is true, the bytes are read again by the next
+/// call.
+fn receive(socket: BorrowedSocket<'_>, buffer: &mut [u8], peek: bool) -> io::Result<usize> {
+    let socket = SockRef::from(&socket);
+    let (start, len) = (buffer.as_mut_ptr().cast::<MaybeUninit<u8>>(), buffer.len());
+    // SAFETY: the memory is that of `buffer`, and socket2 writes only initialized bytes to it.
+    let buffer = unsafe { std::slice::from_raw_parts_mut(start, len) };
+    // Every socket of the server is non-blocking.
+    if peek { socket.peek(buffer) } else { socket.recv(buffer) }
+}
 
 /// The state of a connection, as far as it is known without reading: open, half-closed by the peer,
 /// or closed.
@@ -157,7 +171,7 @@ impl Socket {
         }
         let mut byte = [0];
         self.try_read_with(|socket| {
-            let n = calls::receive(socket, &mut byte, true)?;
+            let n = receive(socket, &mut byte, true)?;
             Ok((n > 0).then_some(byte[0]))
         })
     }
@@ -209,7 +223,7 @@ impl Socket {
         read: impl Fn(&[u8]) -> io::Result<T>,
     ) -> io::Result<T> {
         self.try_read_with(|socket| {
-            let n = calls::receive(socket, buffer, peek)?;
+            let n = receive(socket, buffer, peek)?;
             read(&buffer[..n])
         })
     }
@@ -279,7 +293,9 @@ impl Socket {
     /// has vanished.
     pub(crate) fn enable_tcp_keepalive(&self, interval: Duration) {
         if let Socket::Tcp(stream) = self {
-            calls::enable_tcp_keepalive(socket::borrow(stream), interval);
+            let keepalive = TcpKeepalive::new().with_time(interval).with_interval(interval);
+            // If the call fails, no probes are sent.
+            let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
         }
     }
 
@@ -301,7 +317,8 @@ impl Socket {
     pub(crate) fn shut_down(&self) {
         // A named pipe cannot end one direction alone. Its client sees the end when it is closed.
         if let Some(socket) = self.handle() {
-            calls::shut_down(socket);
+            // A failure means that the peer has disconnected.
+            let _ = SockRef::from(&socket).shutdown(Shutdown::Write);
         }
     }
 

@@ -13,7 +13,7 @@ const HTTP_DURATION: &str = "http_server_request_duration_seconds";
 
 /// Returns the metrics of all routes as a JSON array, sorted by route. The buckets of a histogram
 /// are cumulative: each is the number of requests that took at most as long as its bound.
-pub fn routes_json(table: &RouteTable) -> Value {
+pub(crate) fn routes_json(table: &RouteTable) -> Value {
     let histogram = |histogram: &Histogram| {
         let (buckets, count, sum) = histogram.read();
         json!({ "count": count, "sum": sum, "buckets": buckets })
@@ -34,7 +34,7 @@ pub fn routes_json(table: &RouteTable) -> Value {
 impl Metrics {
     /// Adds the metrics of each route, and the durations of requests under the name that
     /// OpenTelemetry gives them.
-    pub fn routes(&mut self, table: &RouteTable) {
+    pub(crate) fn routes(&mut self, table: &RouteTable) {
         let routes: Vec<(String, &RouteCounters)> = table
             .routes()
             .into_iter()

@@ -12,7 +12,7 @@ use rookery_worker_protocol::RouteTable;
 use super::balancing::queue::QueuedRequest;
 use super::error_reply::ErrorReply;
 use crate::backend_registry::BackendRegistry;
-use crate::pool_counters::PoolCounters;
+use rookery_status::PoolCounters;
 
 /// The queue of commands from the pool to the server. When a response is added to the queue, it is
 /// also counted for the metrics.
@@ -67,7 +67,7 @@ impl Responder {
     /// Passes a request with its response to the server, while the server takes the commands.
     pub(super) fn respond_unannounced(&self, exchange: Box<Exchange>) {
         if !exchange.is_client_disconnected() {
-            self.counters().responses.add(exchange.response().status());
+            self.counters().requests.responses.add(exchange.response().status());
         }
         self.send_unannounced(Command::Respond(exchange));
     }
@@ -76,7 +76,7 @@ impl Responder {
     /// has disconnected, the response may be missing.
     pub(super) fn respond(&self, exchange: Box<Exchange>) {
         if !exchange.is_client_disconnected() {
-            self.counters().responses.add(exchange.response().status());
+            self.counters().requests.responses.add(exchange.response().status());
         }
         self.send_command(Command::Respond(exchange));
     }

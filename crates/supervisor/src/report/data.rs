@@ -1,39 +1,14 @@
-//! The report about the state of the supervisor and its workers. The supervisor's thread updates it
-//! in each iteration of its main loop.
+//! The state of the supervisor and its workers. The supervisor's thread updates it in each
+//! iteration of its main loop.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use rookery_status::{RProcess, RequestCounters, RouteTable, r_activity, r_task};
+use rookery_status::{
+    LastExit, READY, RProcess, RequestCounters, RouteTable, ServerState, WorkerReport,
+};
 
 use crate::backend::Backend;
-use crate::process::Exit;
-
-/// The phase of the supervisor: starting, serving, draining or stopping.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Lifecycle {
-    /// The supervisor is starting: no worker has been ready yet.
-    #[default]
-    Starting,
-    Serving,
-    /// The server shuts down and finishes its requests. It still accepts connections until the
-    /// shutdown delay is over.
-    Draining,
-    /// The supervisor stops its worker processes.
-    Stopping,
-}
-
-impl Lifecycle {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Lifecycle::Starting => "starting",
-            Lifecycle::Serving => "serving",
-            Lifecycle::Draining => "draining",
-            Lifecycle::Stopping => "stopping",
-        }
-    }
-}
 
 /// The state of a worker process in the status report of the supervisor.
 #[derive(Debug, Clone)]
@@ -48,42 +23,24 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Returns the current state of the worker process for reports.
-    pub(crate) fn seen(&self) -> RProcess {
-        let (in_flight, sessions) = self.backend.load();
-        let read = self.backend.read_scoreboard();
-        let (does, lasts) = r_activity(&read, self.started);
+    /// Returns the description of the worker process for reports.
+    fn seen(&self) -> RProcess {
+        let backend = &self.backend;
+        let (in_flight, sessions) = backend.load();
         RProcess {
-            slot: self.backend.slot,
-            pid: self.pid,
+            slot: backend.slot,
+            epoch: backend.epoch,
+            generation: self.generation,
             state: self.state,
-            started: self.started,
-            requests: self.backend.responses(),
+            requests: backend.responses(),
             sessions: sessions as u64,
-            streams: read.streams,
+            pending_sessions: backend.load.pending_sessions.get(),
             in_flight: in_flight as u64,
             busy_ratio: self.busy_ratio,
-            queued: read.queued(),
-            r_thread: read.r_thread,
-            does,
-            lasts,
+            queue: backend.load.queue.read(),
+            ..RProcess::of_scoreboard(&backend.scoreboard, self.pid, self.started)
         }
     }
-
-    /// Returns what R is busy with, such as the method and path of a request. Returns `None` if R
-    /// is not busy, or if it is unknown what R does.
-    pub(crate) fn route(&self, seen: &RProcess) -> Option<String> {
-        seen.busy()?;
-        r_task(&self.backend.scoreboard)
-    }
-}
-
-/// The last end of a process in a worker's slot: how, why and when the process ended.
-#[derive(Debug, Clone)]
-pub(crate) struct LastExit {
-    pub(crate) exit: Exit,
-    pub(crate) reason: &'static str,
-    pub(crate) at: SystemTime,
 }
 
 /// The state of a slot. A slot is the numbered place of a worker, which its replacement takes over.
@@ -99,58 +56,51 @@ pub(crate) struct SlotReport {
     pub(crate) is_given_up: bool,
 }
 
-/// The state of the current or last reload of the app, and the counts of reloads.
+/// The state of the supervisor and its workers, from which the status report is made.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Reload {
-    pub(crate) is_running: bool,
-    pub(crate) last_error: Option<String>,
-    pub(crate) succeeded: u64,
-    pub(crate) failed: u64,
-}
-
-/// The state of the supervisor and its workers, as the status page, the metrics and the probes show
-/// it.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Report {
-    pub(crate) course: Lifecycle,
+pub(crate) struct SupervisorState {
     /// The time at which the supervisor's main loop last ran.
     pub(crate) turned: Option<Instant>,
-    pub(crate) started: Option<SystemTime>,
-    pub(crate) generation: u64,
-    /// The number of workers that should serve at the same time.
-    pub(crate) wanted: u32,
-    /// The number of started workers that should be held in reserve.
-    pub(crate) spares: u32,
-    pub(crate) reload: Reload,
-    pub(crate) connections: usize,
-    /// The epoch (serial number) of the worker that itself accepts connections from clients; `None`
-    /// if the supervisor's front end accepts them.
-    pub(crate) acceptor: Option<u64>,
-    pub(crate) log_lines_lost: u64,
+    /// The state of the server, apart from its workers.
+    pub(crate) server: ServerState,
     /// All worker processes, whether they are starting, serving, draining or stopping.
     pub(crate) processes: Vec<Process>,
     /// The states of the workers' slots, in the order of their numbers.
     pub(crate) slots: Vec<SlotReport>,
-    /// The number of worker processes that have ended, for each reason.
-    pub(crate) exits: BTreeMap<&'static str, u64>,
-    /// The number of WebSockets that ended because their worker ended, for each reason of the
-    /// worker's end.
-    pub(crate) sessions_lost: BTreeMap<&'static str, u64>,
-    pub(crate) starts: u64,
     /// The request counters of workers that have ended. They include only requests on connections
     /// that the workers themselves had accepted.
     pub(crate) past: Arc<RequestCounters>,
     /// The metrics by route of the same requests.
     pub(crate) past_routes: Arc<RouteTable>,
-    /// The number of workers that have become ready, and the sum of the seconds that their starts
-    /// took.
-    pub(crate) readied: (u64, f64),
 }
 
-impl Report {
+impl SupervisorState {
     /// Returns the number of workers that are ready for requests.
     pub(crate) fn ready(&self) -> usize {
         self.processes.iter().filter(|process| process.state == READY).count()
+    }
+
+    /// Returns the report about each worker process, and about each slot that waits for one.
+    pub(super) fn workers(&self) -> Vec<WorkerReport> {
+        let mut workers = Vec::new();
+        for (number, slot) in (0..).zip(&self.slots) {
+            let worker = |process: Option<&Process>, starts_in| WorkerReport {
+                slot: number,
+                process: process.map(Process::seen),
+                starts_in,
+                restarts: slot.restarts,
+                last_exit: slot.last_exit.clone(),
+            };
+            let before = workers.len();
+            let processes = self.processes.iter().filter(|it| it.backend.slot == number);
+            workers.extend(processes.map(|process| worker(Some(process), None)));
+            if workers.len() == before && !slot.is_given_up {
+                let now = Instant::now();
+                let starts_in = slot.start_at.map(|at| at.saturating_duration_since(now));
+                workers.push(worker(None, starts_in));
+            }
+        }
+        workers
     }
 
     /// Returns the time since the supervisor's main loop last ran, or [`Duration::MAX`] if it has
@@ -160,24 +110,21 @@ impl Report {
     }
 }
 
-/// The name of the state of a worker that is ready for requests, as reports show it.
-pub(crate) const READY: &str = "ready";
-
 /// The state of the supervisor and its workers. The supervisor's thread writes it, and other
 /// threads read it.
 #[derive(Debug, Default)]
-pub(crate) struct SharedReport(Mutex<Report>);
+pub(crate) struct SharedReport(Mutex<SupervisorState>);
 
 impl SharedReport {
-    pub(crate) fn change(&self, change: impl FnOnce(&mut Report)) {
+    pub(crate) fn change(&self, change: impl FnOnce(&mut SupervisorState)) {
         change(&mut self.lock());
     }
 
-    pub(crate) fn read(&self) -> Report {
+    pub(crate) fn read(&self) -> SupervisorState {
         self.lock().clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Report> {
+    fn lock(&self) -> MutexGuard<'_, SupervisorState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,15 +4,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rookery_server::RejectionReports;
 use rookery_server::tls::Tls;
+use rookery_server::{Rejection, RejectionReports};
 use rookery_status::{
-    Action, HANG_TIMEOUT, NotReady, ProfiledProcess, RecentErrors, ServedCertificate, ServerInfo,
-    StatusSource,
+    Action, HANG_TIMEOUT, Lifecycle, NotReady, ProfiledProcess, READY, RecentErrors, Report,
+    ServerInfo, StatusSource,
 };
 
-use super::data::{Lifecycle, Process, READY, Report};
-use super::{json, metrics, table};
+use super::data::{Process, SupervisorState};
 use crate::backend_registry::BackendRegistry;
 
 /// The conditions under which the readiness probe succeeds.
@@ -74,17 +73,40 @@ impl SupervisorStatus {
 }
 
 impl StatusSource for SupervisorStatus {
-    fn json(&self) -> String {
-        json::of(&self.about, &self.registry.report.read(), &self.registry)
-    }
-
-    fn text(&self) -> String {
-        table::of(&self.about, &self.registry.report.read(), &self.registry)
-    }
-
-    fn metrics(&self) -> String {
-        let rejections = self.rejections.as_deref();
-        metrics::of(&self.registry.report.read(), &self.registry, rejections)
+    fn report(&self) -> Report {
+        let (registry, state) = (&self.registry, self.registry.report.read());
+        let report = Report {
+            about: self.about.clone(),
+            queue: registry.counters.queue.read(),
+            workers: state.workers(),
+            pool: Arc::clone(&registry.counters),
+            certificates: self.tls.as_ref().map(Tls::certificates).unwrap_or_default(),
+            acme_failures: self
+                .acme_failures
+                .as_ref()
+                .map(|failures| failures.load(Ordering::Relaxed)),
+            server: state.server,
+            ..Report::default()
+        };
+        // Requests through the front end, and requests on connections that workers have accepted
+        // themselves.
+        report.requests.add_all(&registry.counters.requests);
+        report.requests.add_all(&state.past);
+        report.routes.add_all(&registry.routes);
+        report.routes.add_all(&state.past_routes);
+        if let Some(tracer) = registry.tracer() {
+            report.requests.spans.set(tracer.counters().read());
+        }
+        for process in &state.processes {
+            report.requests.add_all(process.backend.scoreboard.request_counters());
+            report.routes.add_all(process.backend.scoreboard.routes());
+        }
+        if let Some(rejections) = &self.rejections {
+            for (index, rejection) in Rejection::all().iter().enumerate() {
+                report.requests.rejections.add(index, rejections.count(*rejection));
+            }
+        }
+        report
     }
 
     fn not_live(&self) -> Option<&'static str> {
@@ -98,20 +120,12 @@ impl StatusSource for SupervisorStatus {
     }
 
     fn not_started(&self) -> Option<&'static str> {
-        (self.registry.report.read().course == Lifecycle::Starting)
+        (self.registry.report.read().server.phase == Lifecycle::Starting)
             .then_some("no worker has been ready yet")
     }
 
     fn errors(&self) -> &RecentErrors {
         &self.registry.errors
-    }
-
-    fn certificates(&self) -> Vec<ServedCertificate> {
-        self.tls.as_ref().map(Tls::certificates).unwrap_or_default()
-    }
-
-    fn acme_failures(&self) -> Option<u64> {
-        self.acme_failures.as_ref().map(|failures| failures.load(Ordering::Relaxed))
     }
 
     fn actions(&self) -> &'static [Action] {
@@ -144,11 +158,11 @@ impl StatusSource for SupervisorStatus {
 
 /// Returns the reason why the readiness probe fails, or `None` if it succeeds. A long queue is not
 /// such a reason, because overload would otherwise take all machines out of service.
-fn not_ready(report: &Report, readiness: ReadinessPolicy) -> Option<NotReady> {
+fn not_ready(report: &SupervisorState, readiness: ReadinessPolicy) -> Option<NotReady> {
     let (ready, least) =
-        (report.ready(), readiness.min_ready.clamp(1, report.wanted.max(1)) as usize);
+        (report.ready(), readiness.min_ready.clamp(1, report.server.wanted.max(1)) as usize);
     let because = |why: String| Some(NotReady { status: 503, why });
-    match report.course {
+    match report.server.phase {
         Lifecycle::Draining | Lifecycle::Stopping => {
             let why = "the server is shutting down".to_owned();
             Some(NotReady { status: readiness.drain_status, why })
@@ -180,11 +194,11 @@ mod tests {
         let told = &status.registry.report;
         told.change(|report| report.turned = Some(Instant::now()));
         assert_eq!(probes(), (true, false, Some(503)));
-        told.change(|report| report.course = Lifecycle::Serving);
+        told.change(|report| report.server.phase = Lifecycle::Serving);
         // All workers have ended. The supervisor is live and must not be restarted, but gets no
         // requests.
         assert_eq!(probes(), (true, true, Some(503)));
-        told.change(|report| report.course = Lifecycle::Draining);
+        told.change(|report| report.server.phase = Lifecycle::Draining);
         let why = "the server is shutting down".to_owned();
         assert_eq!(status.not_ready(), Some(NotReady { status: 404, why }));
         status.set_readiness(ReadinessPolicy::default());

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use rookery_status::{RunFolder, last_r_task, own_memory};
+use rookery_status::{ExitReason, RunFolder, last_r_task, own_memory};
 use rookery_worker_protocol::Message;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -17,7 +17,7 @@ use super::rollout::Rollout;
 use super::scaling::Scaling;
 use super::slot::WorkerFailure;
 use super::worker::{
-    ExitReason, ExitedWorker, OutputTasks, WarmupResult, WorkerEvent, WorkerPhase, WorkerProcess,
+    ExitedWorker, OutputTasks, WarmupResult, WorkerEvent, WorkerPhase, WorkerProcess,
 };
 use super::workers::{SlotRole, Workers};
 use super::{Frontend, Outcome, SupervisorConfig, SupervisorEvent};
@@ -339,7 +339,8 @@ impl<'a> Fleet<'a> {
         let is_first = !std::mem::replace(&mut self.was_ready, true);
         if is_first {
             self.launcher.on_first_ready();
-            self.frontend.on_ready();
+            let app = self.workers.get(epoch).and_then(WorkerProcess::app);
+            self.frontend.on_ready(app.as_deref());
         }
         if is_first || is_reloaded {
             self.frontend.on_event(SupervisorEvent::AppReady);

@@ -33,7 +33,6 @@ use crate::backend_registry::BackendRegistry;
 use crate::process::Exit;
 pub use replacing::{MemoryLimit, RecyclePolicy};
 use supervisor::Supervisor;
-pub(crate) use worker::ExitReason;
 
 /// The configuration of a supervisor.
 #[allow(clippy::struct_excessive_bools, reason = "choices that have nothing to do with each other")]
@@ -204,8 +203,9 @@ pub enum SupervisorCommand {
 
 /// The front end: the server that accepts connections and passes requests to the workers.
 pub trait Frontend {
-    /// Called when the first worker is ready, so that the server can respond to requests.
-    fn on_ready(&self);
+    /// Called when the first worker is ready, so that the server can respond to requests. `app` is
+    /// the kind of app, such as `Shiny app (app.R)`, if R has announced it.
+    fn on_ready(&self, app: Option<&str>);
 
     /// Stops accepting connections and finishes the requests in progress.
     fn drain(&self);

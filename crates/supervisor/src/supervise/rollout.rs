@@ -1,14 +1,15 @@
 //! The rollout of new workers, which coordinates reloads, replacements of single workers, and
 //! changes of the number of workers.
 
+use rookery_status::{ExitReason, Reload};
+
 use super::Frontend;
 use super::clock;
 use super::replacing::{FailedReplacement, ReplaceReason, ReplacementExit, Replacing};
 use super::reporting::ReloadReport;
 use super::scaling::{Scaling, ScalingStep};
-use super::worker::{ExitReason, ExitedWorker};
+use super::worker::ExitedWorker;
 use super::workers::Workers;
-use crate::report::Reload;
 
 /// The rollout of new workers: the replacements in progress, the progress of a reload, and the
 /// numbers of workers.

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::Outcome;
-use crate::report::Lifecycle;
+use rookery_status::Lifecycle;
 
 /// The run state of the supervisor.
 ///

@@ -15,7 +15,6 @@ use super::worker::{LogTimer, WorkerEvent, counted};
 use super::{Frontend, Outcome, SupervisorCommand, SupervisorConfig, SupervisorEvent};
 use crate::backend_registry::BackendRegistry;
 use crate::process::reap;
-use crate::report::Report;
 
 /// The interval of the main loop while a worker starts, drains or stops.
 const SHORT_INTERVAL: Duration = Duration::from_millis(50);
@@ -377,14 +376,12 @@ impl<'a> Supervisor<'a> {
         if self.connections.1.is_none_or(is_due) {
             self.connections = (self.connections(), Some(now));
         }
-        let report = Report {
-            course: self.run_state().lifecycle(self.fleet.was_ready()),
-            turned: Some(now),
-            connections: self.connections.0,
-            acceptor: self.acceptor.worker(),
-            log_lines_lost: self.frontend.log_lines_lost(),
-            ..self.fleet.report()
-        };
+        let mut report = self.fleet.report();
+        report.turned = Some(now);
+        report.server.phase = self.run_state().lifecycle(self.fleet.was_ready());
+        report.server.connections = self.connections.0 as u64;
+        report.server.acceptor = self.acceptor.worker();
+        report.server.log_lines_lost = self.frontend.log_lines_lost();
         let ready = report.ready();
         self.registry.report.change(|published| *published = report);
         let failures = self.fleet.recent_failures(clock::now());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rookery_server::static_files::read_announcement;
-use rookery_status::{r_stack, r_task, thread_time};
+use rookery_status::{ExitReason, r_stack, r_task, thread_time};
 use rookery_worker_protocol::Message;
 
 use super::Timeouts;
@@ -15,7 +15,7 @@ use super::health::{HealthAction, TaskLimit};
 use super::replacing::{RecyclePolicy, ReplaceReason, Replacing};
 use super::scaling::{Scaling, SlotWorker};
 use super::slot::Slot;
-use super::worker::{ExitReason, ExitedWorker, WorkerPhase, WorkerProcess, counted};
+use super::worker::{ExitedWorker, WorkerPhase, WorkerProcess, counted};
 use crate::backend::Availability;
 use crate::backend_registry::BackendRegistry;
 use crate::process::is_stopped;

@@ -72,7 +72,7 @@ impl Core {
     /// Makes the admin listener report on the certificates of a listener.
     pub(crate) fn observe_certificates(&self, https: &Https) {
         if let Some(AdminServer { one, .. }) = &self.admin {
-            one.set_tls(https.tls.clone(), https.acme_failures());
+            one.set_tls(https.setup.tls.clone(), https.setup.acme_failures());
         }
     }
 

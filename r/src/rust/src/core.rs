@@ -3,10 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{CString, c_char};
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-use rookery_exchange::{AppWaker, Command, Event, Exchange, Link, SendBacklog, StreamFlow};
+use rookery_exchange::{AppWaker, ById, Command, Event, Exchange, Link, SendBacklog, StreamFlow};
 use rookery_server::access_log::{AccessLog, OwnedRecord};
 use rookery_server::static_files::StaticFiles;
 use rookery_server::{Config, NamedLimit, OriginPolicy, Server, Supervision, WorkerRings, output};
@@ -135,31 +134,6 @@ pub(crate) struct Receiver {
     pub(crate) slot: u32,
     /// The number by which the C code finds the R object that receives the body.
     pub(crate) token: u64,
-}
-
-/// A map whose keys are ids of exchanges (requests with their responses). Its hash function is fast
-/// and not protected against chosen keys. That is safe, because clients cannot choose the ids.
-pub(crate) type ById<T> = HashMap<u64, T, BuildHasherDefault<IdHasher>>;
-
-#[derive(Debug, Default)]
-pub(crate) struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    /// Hashes an id by multiplying it by an odd constant, so that both the lowest and the highest
-    /// bits of the hash are well distributed, as the map requires.
-    fn write_u64(&mut self, id: u64) {
-        self.0 = (self.0 ^ id).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    }
 }
 
 /// A WebSocket that R has accepted.

@@ -30,6 +30,8 @@ mod websocket;
 mod websocket_client;
 mod worker;
 
+use std::borrow::Cow;
+
 /// The return values of functions that C calls. They equal those of `enum rk_result` in rookery.h.
 pub(crate) mod result {
     pub(crate) const OK: i32 = 0;
@@ -94,6 +96,15 @@ impl Bytes {
     pub(crate) unsafe fn get<'a>(self) -> &'a [u8] {
         // SAFETY: guaranteed by the caller, see `# Safety`.
         unsafe { slice(self.start, self.len) }
+    }
+
+    /// Returns the bytes of the range as text, in which invalid UTF-8 is replaced.
+    ///
+    /// # Safety
+    /// - As for [`get`](Self::get).
+    pub(crate) unsafe fn text<'a>(self) -> Cow<'a, str> {
+        // SAFETY: guaranteed by the caller, see `# Safety`.
+        String::from_utf8_lossy(unsafe { self.get() })
     }
 }
 

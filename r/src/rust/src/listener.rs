@@ -126,7 +126,7 @@ unsafe fn listener_config(setup: &RawSetup) -> Option<ListenerConfig> {
         sends_timing: setup.sends_timing != 0,
         spool: Arc::new(SpoolFolder::new(&*spool, crate::write_log_line)),
         // SAFETY: guaranteed by the caller, see `# Safety`.
-        tls: unsafe { tls::from_raw(setup.tls) }.map(|https| https.tls.clone()),
+        tls: unsafe { tls::from_raw(setup.tls) }.map(|https| https.setup.tls.clone()),
         proxies: trusted,
         proxy_protocol: (setup.has_proxy_header != 0).then_some(senders),
         keeps_identity_headers: setup.keeps_identity_headers != 0,
@@ -181,8 +181,9 @@ fn with_renewer(
     mut listening: ActiveListener,
     https: Option<&Https>,
 ) -> Result<ActiveListener, ListenError> {
-    listening.renewer =
-        https.map_or(Ok(None), Https::start_renewer).map_err(ListenError::Thread)?;
+    listening.renewer = https
+        .map_or(Ok(None), |https| https.setup.start_renewer(crate::write_log_line))
+        .map_err(ListenError::Thread)?;
     if let Some(https) = https {
         core::with(|core| core.observe_certificates(https));
     }

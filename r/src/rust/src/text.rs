@@ -6,6 +6,7 @@
 //! another pair.
 
 pub(crate) mod path;
+mod terminal;
 
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -40,20 +41,6 @@ pub(crate) fn lend(text: Vec<u8>) -> Bytes {
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_text_free() {
     TEXTS.with_borrow_mut(|texts| drop(texts.pop()));
-}
-
-/// Returns the IP address of this machine in its network. Returns an empty text if it is unknown.
-/// The result is valid until `rk_text_free`.
-#[unsafe(no_mangle)]
-pub extern "C" fn rk_network_address() -> Bytes {
-    entry(Bytes::EMPTY, || {
-        lend(
-            rookery_server::network_address()
-                .map(|own| own.to_string())
-                .unwrap_or_default()
-                .into_bytes(),
-        )
-    })
 }
 
 /// Returns 4 for an IPv4 address, 6 for an IPv6 address, and -1 for other text. The zone of an IPv6

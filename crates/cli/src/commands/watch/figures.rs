@@ -25,8 +25,7 @@ impl Figures {
     /// Adds a snapshot. A snapshot that follows the one before at once, because another viewer has
     /// come, is left out.
     pub(super) fn update(&mut self, snapshot: &Value) {
-        // A server of an older version reports only the time of day.
-        let clock = snapshot["clock"].as_f64().unwrap_or_else(|| number(&snapshot["at"]));
+        let clock = number(&snapshot["clock"]);
         let report = &snapshot["report"];
         let pid = report["pid"].as_u64().unwrap_or_default();
         if pid != self.pid || clock < self.clock {
@@ -109,8 +108,8 @@ mod tests {
 
     use super::*;
 
-    fn snapshot(at: f64, pid: u64, requests: u64, cpu: u64) -> Value {
-        json!({ "at": at, "report": {
+    fn snapshot(clock: f64, pid: u64, requests: u64, cpu: u64) -> Value {
+        json!({ "clock": clock, "report": {
             "pid": pid,
             "routes": [{ "route": "/a", "requests": requests }],
             "workers": [{ "pid": 7, "requests": requests, "r_cpu_ms": cpu }],
@@ -134,26 +133,6 @@ mod tests {
         assert_eq!(figures.rate(), Some(3.0));
         figures.update(&snapshot(15.0, 2, 9, 0));
         assert_eq!(figures.rate(), None);
-    }
-
-    #[test]
-    fn the_time_of_day_may_be_set_back() {
-        let at = |clock: Option<f64>, at: f64, requests: u64| {
-            let mut snapshot = snapshot(at, 1, requests, 0);
-            snapshot["clock"] = clock.map_or(Value::Null, Value::from);
-            snapshot
-        };
-        let mut figures = Figures::default();
-        figures.update(&at(Some(10.0), 9000.0, 100));
-        figures.update(&at(Some(12.0), 5.0, 150));
-        assert_eq!(figures.rate(), Some(25.0));
-        // Without the clock, the figures begin again.
-        let mut figures = Figures::default();
-        figures.update(&at(None, 9000.0, 100));
-        figures.update(&at(None, 5.0, 150));
-        assert_eq!(figures.rate(), None);
-        figures.update(&at(None, 6.0, 160));
-        assert_eq!(figures.rate(), Some(10.0));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use rookery_status::{format_duration, visible_text};
 use serde_json::Value;
 
 /// Returns a text of the report, in which characters that could change the state of a terminal are
-/// replaced. Servers of older versions do not replace such characters themselves.
+/// replaced.
 pub(super) fn text(value: &Value) -> String {
     visible_text(value.as_str().unwrap_or_default())
 }

@@ -8,11 +8,12 @@ fn certificate() -> DevelopmentCertificate {
     }
 }
 
-fn screen(address: &str) -> StartupScreen<'_> {
+fn screen(address: &str) -> StartupScreen {
     StartupScreen {
-        what: "Shiny app (app.R) in /srv/app".to_owned(),
+        app_file: "app.R".to_owned(),
+        folder: "/srv/app".to_owned(),
         workers: Some(1),
-        address,
+        address: address.to_owned(),
         network: Vec::new(),
         development: None,
         admin: None,
@@ -25,9 +26,13 @@ fn screen(address: &str) -> StartupScreen<'_> {
 /// Compares the start-up screen with a snapshot, in which `VERSION` stands for the version and `^`
 /// for an escape character.
 #[track_caller]
-fn assert_shows(screen: &StartupScreen<'_>, is_coloured: bool, snapshot: &str) {
-    let snapshot = snapshot.replace("VERSION", env!("CARGO_PKG_VERSION")).replace('^', "\x1b");
-    assert_eq!(screen.text(is_coloured), snapshot.trim_start_matches('\n').trim_end());
+fn assert_shows(screen: &StartupScreen, is_coloured: bool, snapshot: &str) {
+    assert_eq!(screen.text(Some("Shiny app (app.R)"), is_coloured), snapshot_of(snapshot));
+}
+
+fn snapshot_of(snapshot: &str) -> String {
+    let text = snapshot.replace("VERSION", env!("CARGO_PKG_VERSION")).replace('^', "\x1b");
+    text.trim_start_matches('\n').trim_end().to_owned()
 }
 
 #[test]
@@ -101,7 +106,7 @@ Serving on http://127.0.0.1:8000 (Ctrl-C stops)
 fn development_https_shows_how_to_trust_the_certificate() {
     let (certificate, at) = (certificate(), AdminAddress::Unix("/run/admin".into()));
     let dev = StartupScreen {
-        development: Some(&certificate),
+        development: Some(certificate),
         admin: Some(at.clone()),
         reloads: true,
         ..screen("https://127.0.0.1:8000")
@@ -118,13 +123,14 @@ Serving on https://127.0.0.1:8000 (Ctrl-C stops)
   Reload:      when a file of the app changes
 ";
     assert_shows(&dev, false, snapshot);
-    assert!(dev.text(true).contains("\x1b[2mHTTPS:      \x1b[0m The certificate"));
+    assert!(dev.text(None, true).contains("\x1b[2mHTTPS:      \x1b[0m The certificate"));
 }
 
 #[test]
 fn a_static_site_shows_no_workers() {
     let site = StartupScreen {
-        what: "site in /srv/www".to_owned(),
+        app_file: "site".to_owned(),
+        folder: "/srv/www".to_owned(),
         workers: None,
         ..screen("https://example.org")
     };
@@ -132,7 +138,7 @@ fn a_static_site_shows_no_workers() {
 rookery VERSION: site in /srv/www
 Serving on https://example.org (Ctrl-C stops)
 ";
-    assert_shows(&site, false, snapshot);
+    assert_eq!(site.text(None, false), snapshot_of(snapshot));
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The system calls that the server makes on a socket, on Linux.
+//! The system calls on a socket that Linux alone has, and those that say more there: `sendfile`,
+//! and the state of a connection by `poll`, even if there is unread input.
 
 use std::fs::File;
 use std::io;
@@ -6,12 +7,13 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::time::Duration;
 
 use rustix::io::Errno;
+use socket2::SockRef;
 
 use super::PeerState;
 
 /// The maximum number of unsent bytes of a streamed response that the system buffers for a socket.
 /// With a larger buffer, bytes would count as written long before they are sent.
-const UNSENT_LIMIT: libc::c_int = 128 << 10;
+const UNSENT_LIMIT: u32 = 128 << 10;
 
 /// Sends a range of a file without copying it to this process.
 ///
@@ -35,17 +37,6 @@ pub(super) fn send_file(
 /// Returns true if a write to the socket would not have to wait.
 pub(super) fn can_write(socket: BorrowedFd<'_>) -> bool {
     poll(socket, libc::POLLOUT) != 0
-}
-
-/// Reads from the socket without blocking. If `peek` is true, the bytes are read again by the next
-/// call.
-pub(super) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8], peek: bool) -> io::Result<usize> {
-    let flags = if peek { libc::MSG_PEEK | libc::MSG_DONTWAIT } else { libc::MSG_DONTWAIT };
-    let (start, len) = (buffer.as_mut_ptr().cast(), buffer.len());
-    // SAFETY: the descriptor is open, `buffer` has space for `len` bytes, and MSG_DONTWAIT keeps
-    // the call from blocking.
-    let n = unsafe { libc::recv(socket.as_raw_fd(), start, len, flags) };
-    usize::try_from(n).map_err(|_| io::Error::last_os_error())
 }
 
 /// Returns the number of bytes in the socket's send buffer, as
@@ -76,26 +67,13 @@ pub(super) fn peer_state(socket: BorrowedFd<'_>, is_tcp: bool) -> PeerState {
     }
 }
 
-/// Enables TCP keepalive probes after each `interval` without traffic.
-pub(super) fn enable_tcp_keepalive(socket: BorrowedFd<'_>, interval: Duration) {
-    let seconds = libc::c_int::try_from(interval.as_secs()).unwrap_or(libc::c_int::MAX);
-    set_option(socket, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, seconds);
-    set_option(socket, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, seconds);
-    set_option(socket, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1);
-}
-
 /// Configures a TCP socket for a streamed response, as
 /// [`Socket::set_for_streaming`](super::Socket::set_for_streaming).
 pub(super) fn set_for_streaming(socket: BorrowedFd<'_>, timeout: Duration) {
-    let timeout = libc::c_int::try_from(timeout.as_millis()).unwrap_or(libc::c_int::MAX);
-    set_option(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT_LIMIT);
-    set_option(socket, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, timeout);
-}
-
-/// Sends a FIN.
-pub(super) fn shut_down(socket: BorrowedFd<'_>) {
-    // SAFETY: the descriptor is open. A failure means that the peer has disconnected.
-    unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_WR) };
+    let socket = SockRef::from(&socket);
+    // If a call fails, the system's default applies.
+    let _ = socket.set_tcp_notsent_lowat(UNSENT_LIMIT);
+    let _ = socket.set_tcp_user_timeout(Some(timeout));
 }
 
 /// Returns which of `events`, or of the events that are always reported, the socket has now.
@@ -104,11 +82,4 @@ fn poll(socket: BorrowedFd<'_>, events: libc::c_short) -> libc::c_short {
     // SAFETY: the call reads and writes one pollfd, and does not block.
     let found = unsafe { libc::poll(&raw mut poll, 1, 0) };
     if found > 0 { poll.revents } else { 0 }
-}
-
-fn set_option(socket: BorrowedFd<'_>, level: libc::c_int, option: libc::c_int, value: libc::c_int) {
-    let size = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the descriptor is open and `size` is the size of `value`. If the call fails, the
-    // system's default applies.
-    unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), size) };
 }

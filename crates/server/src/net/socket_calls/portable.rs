@@ -1,5 +1,4 @@
-//! The system calls that the server makes on a socket, on systems other than Linux. They are made
-//! by the crate socket2, which knows each system's constants.
+//! What takes the place of system calls on a socket that only Linux has.
 //!
 //! The state of a connection is found by looking at its next byte of input, and by writing nothing,
 //! which the system refuses after a reset. While there is unread input, a FIN behind it is
@@ -7,14 +6,12 @@
 
 use std::fs::File;
 use std::io;
-use std::mem::MaybeUninit;
-use std::net::Shutdown;
 use std::time::Duration;
 
 use rookery_system::socket::BorrowedSocket;
-use socket2::{SockRef, TcpKeepalive};
+use socket2::SockRef;
 
-use super::PeerState;
+use super::{PeerState, receive};
 
 /// Returns the error `Unsupported`, after which the server reads the file and writes its bytes.
 pub(super) fn send_file(_: BorrowedSocket<'_>, _: &File, _: u64, _: usize) -> io::Result<usize> {
@@ -24,21 +21,6 @@ pub(super) fn send_file(_: BorrowedSocket<'_>, _: &File, _: u64, _: usize) -> io
 /// Returns true. No caller depends on the result, because [`send_file`] never succeeds.
 pub(super) fn can_write(_: BorrowedSocket<'_>) -> bool {
     true
-}
-
-/// Reads from the socket without blocking. If `peek` is true, the bytes are read again by the next
-/// call.
-pub(super) fn receive(
-    socket: BorrowedSocket<'_>,
-    buffer: &mut [u8],
-    peek: bool,
-) -> io::Result<usize> {
-    let socket = SockRef::from(&socket);
-    let (start, len) = (buffer.as_mut_ptr().cast::<MaybeUninit<u8>>(), buffer.len());
-    // SAFETY: the memory is that of `buffer`, and socket2 writes only initialized bytes to it.
-    let buffer = unsafe { std::slice::from_raw_parts_mut(start, len) };
-    // Every socket of the server is non-blocking.
-    if peek { socket.peek(buffer) } else { socket.recv(buffer) }
 }
 
 /// Returns the number of bytes in the socket's send buffer, as
@@ -115,19 +97,6 @@ fn is_write_refused(socket: BorrowedSocket<'_>) -> bool {
     written.is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock)
 }
 
-/// Enables TCP keepalive probes after each `interval` without traffic.
-pub(super) fn enable_tcp_keepalive(socket: BorrowedSocket<'_>, interval: Duration) {
-    let keepalive = TcpKeepalive::new().with_time(interval).with_interval(interval);
-    // If the call fails, no probes are sent.
-    let _ = SockRef::from(&socket).set_tcp_keepalive(&keepalive);
-}
-
 /// Does nothing: the other systems have no options for the number of unsent bytes and for the time
 /// that they may stay unacknowledged.
 pub(super) fn set_for_streaming(_: BorrowedSocket<'_>, _: Duration) {}
-
-/// Sends a FIN.
-pub(super) fn shut_down(socket: BorrowedSocket<'_>) {
-    // A failure means that the peer has disconnected.
-    let _ = SockRef::from(&socket).shutdown(Shutdown::Write);
-}

@@ -9,16 +9,14 @@ mod side_queue;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::fs::File;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_exchange::wire::{self, Down, RequestForm};
 use rookery_exchange::{
-    BodyBufferPool, Event, Exchange, Link, ListenerId, Payload, SendBacklog, SideQueue, StreamFlow,
-    StreamId, WakeSchedule, WebSocketId,
+    BodyBufferPool, ById, Event, Exchange, Link, ListenerId, Payload, SendBacklog, SideQueue,
+    StreamFlow, StreamId, WakeSchedule, WebSocketId,
 };
 use rookery_worker_protocol::rings::{
     MAX_KEPT_RECORD, Malformed, Outbox, Receiver, RingEnd, RingWakers, SleepWord,
@@ -84,26 +82,6 @@ struct Stream {
     flow: Arc<StreamFlow>,
     /// The number of bytes that the front end has written.
     written: u64,
-}
-
-type ById<T> = HashMap<u64, T, BuildHasherDefault<IdHasher>>;
-
-/// A hasher for ids, which need not resist attacks, because no client chooses an id.
-#[derive(Debug, Default)]
-struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("ids are numbers")
-    }
-
-    fn write_u64(&mut self, id: u64) {
-        self.0 = id.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    }
 }
 
 impl Stream {

@@ -20,7 +20,7 @@ use crate::pool::deferred_body;
 use crate::pool::error_reply::ErrorReply;
 use crate::pool::limits::PoolLimits;
 use crate::pool::responder::Responder;
-use crate::pool_counters::PoolCounters;
+use rookery_status::PoolCounters;
 
 /// A request and the worker that the balancer has chosen for it.
 pub(in crate::pool) struct Assignment {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rookery_exchange::Exchange;
 
 use super::session_affinity::{self, RequestKind};
-use crate::pool_counters::QueueGauge;
+use rookery_status::QueueGauge;
 
 /// A request that waits for a worker.
 #[derive(Debug)]

@@ -90,7 +90,7 @@ pub(in crate::pool) fn send(pool: &PoolContext, assignment: Assignment) {
     // The queue time of a request whose head is sent first counts once: with the body, or with the
     // response if the application responds to the head.
     if form != RequestForm::HeadOnly {
-        pool.responder.counters().queue_time.add(waited);
+        pool.responder.counters().requests.queue_time.add(waited);
     }
     exchange.update_upstream_log(|upstream| {
         upstream.on_assigned(backend.upstream_worker(), sent_at);

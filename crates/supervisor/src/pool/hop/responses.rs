@@ -68,10 +68,10 @@ pub(super) fn on_response(
         }
     }
     if request.is_head_only {
-        counters.queue_time.add(waited);
+        counters.requests.queue_time.add(waited);
     }
-    counters.upstream_time.add(response_time);
-    counters.request_time.add(now.saturating_duration_since(request.received_at));
+    counters.requests.upstream_time.add(response_time);
+    counters.requests.request_time.add(now.saturating_duration_since(request.received_at));
     backend.on_response(ticket, sent_at, now);
     drop(guard);
     let is_stream = matches!(request.exchange.response().body(), ResponseBody::Stream(_));

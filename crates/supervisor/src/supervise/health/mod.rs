@@ -8,10 +8,10 @@ mod worker_timeout;
 
 use std::time::{Duration, Instant};
 
-use rookery_status::RStack;
+use rookery_status::{ExitReason, RStack};
 use rookery_worker_protocol::{Message, Snapshot};
 
-use super::worker::{ExitReason, WorkerName, counted};
+use super::worker::{WorkerName, counted};
 use lost_wakeup::LostWakeup;
 use pings::{PingVerdict, Pings};
 use slow_log::{SlowLog, SlowLogEntry};

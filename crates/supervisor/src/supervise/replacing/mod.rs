@@ -8,7 +8,8 @@ mod replacement_queue;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::worker::ExitReason;
+use rookery_status::ExitReason;
+
 use crate::restart_backoff::RestartBackoff;
 pub(crate) use reason::ReplaceReason;
 pub use recycle::{MemoryLimit, RecyclePolicy};

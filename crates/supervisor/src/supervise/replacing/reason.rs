@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::supervise::worker::ExitReason;
+use rookery_status::ExitReason;
 
 /// The reason why a worker is replaced by a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! The report about reloads, for status reports and for the front end.
 
-use crate::report::Reload;
+use rookery_status::Reload;
+
 use crate::supervise::{Frontend, SupervisorEvent};
 
 /// The report about the current or last reload, whose changes are also sent to the front end.

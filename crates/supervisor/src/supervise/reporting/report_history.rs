@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use rookery_status::{RequestCounters, RouteTable};
+use rookery_status::{ExitReason, LastExit, RequestCounters, RouteTable};
 
 use super::super::clock;
 use super::super::slot::Slot;
-use super::super::worker::{ExitReason, WorkerPhase, WorkerProcess};
+use super::super::worker::{WorkerPhase, WorkerProcess};
 use crate::process::{ControlGroups, Exit};
-use crate::report::{LastExit, Report, SlotReport};
+use crate::report::{SlotReport, SupervisorState};
 
 /// The maximum time after an out-of-memory kill within which the killed worker must end. The
 /// control group counts the kill at once, but the process ends only when all its memory has been
@@ -102,7 +102,11 @@ impl ReportHistory {
         if sessions > 0 {
             *self.sessions_lost.entry(reason.name()).or_default() += sessions;
         }
-        let last = LastExit { exit, reason: reason.name(), at: SystemTime::now() };
+        let (code, signal) = match exit {
+            Exit::Status(code) => (Some(code), None),
+            Exit::Signal(signal) => (None, Some(signal)),
+        };
+        let last = LastExit { code, signal, how: exit.to_string(), reason, at: SystemTime::now() };
         self.slots.entry(worker.start.slot).or_default().1 = Some(last);
         reason
     }
@@ -148,11 +152,11 @@ impl ReportHistory {
     }
 
     /// Writes the recorded events into a status report.
-    pub(in crate::supervise) fn write_to(&self, report: &mut Report) {
-        report.started = Some(self.started);
-        report.exits.clone_from(&self.exits);
-        report.sessions_lost.clone_from(&self.sessions_lost);
-        report.readied = self.readied;
+    pub(in crate::supervise) fn write_to(&self, report: &mut SupervisorState) {
+        report.server.started = Some(self.started);
+        report.server.exits.clone_from(&self.exits);
+        report.server.sessions_lost.clone_from(&self.sessions_lost);
+        report.server.readied = self.readied;
         report.past = Arc::clone(&self.past);
         report.past_routes = Arc::clone(&self.past_routes);
     }

@@ -3,9 +3,8 @@
 
 use std::time::Duration;
 
-use rookery_status::format_count;
+use rookery_status::{ExitReason, format_count};
 
-use super::exit_reason::ExitReason;
 use super::worker_name::{WorkerName, counted};
 use super::worker_process::{WorkerPhase, WorkerProcess};
 use crate::process::{Exit, ProcessEnd};

@@ -1,6 +1,5 @@
 //! A worker process as the supervisor sees it: its lifecycle, its warm-up and its end.
 
-mod exit_reason;
 mod exited_worker;
 mod log_timer;
 mod output_tasks;
@@ -8,7 +7,6 @@ mod warmup;
 mod worker_name;
 mod worker_process;
 
-pub(crate) use exit_reason::ExitReason;
 pub(crate) use exited_worker::ExitedWorker;
 pub(crate) use log_timer::LogTimer;
 pub(crate) use output_tasks::OutputTasks;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use rookery_server::output::{self, LineStyle, Origin};
-use rookery_status::{RunFolder, Utilization};
+use rookery_status::{ExitReason, READY, RunFolder, Utilization, visible_text};
 use rookery_system::blocking;
 use rookery_trace::{Kind, Span, Tracer};
 use rookery_worker_protocol::{
@@ -20,13 +20,12 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::exit_reason::ExitReason;
 use super::log_timer::LogTimer;
 use super::warmup::{WarmupResult, warm_up};
 use super::worker_name::WorkerName;
 use crate::backend::{Availability, Backend};
 use crate::process::{HeldOutput, WorkerStart, pass_on, spawn, wait};
-use crate::report::{Process, READY};
+use crate::report::Process;
 use crate::supervise::clock;
 use crate::supervise::health::{Observation, WorkerHealth};
 use crate::supervise::replacing::{MemoryWatch, WorkerUsage};
@@ -151,9 +150,9 @@ const START_EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum number of bytes that are read of a file with the description of a failed start.
 const MAX_START_REPORT: u64 = 4 << 20;
 
-/// The maximum number of bytes of a list of packages. The system limits environment variables to
-/// 128 KiB.
-const MAX_PACKAGES: u64 = 64 << 10;
+/// The maximum number of bytes of the kind of app, and of a list of packages. The system limits
+/// environment variables to 128 KiB.
+const MAX_TEXT: u64 = 64 << 10;
 
 impl WorkerProcess {
     /// Starts a worker process. Its temporary files are created in `folder`, `kept`
@@ -478,24 +477,29 @@ impl WorkerProcess {
 
     /// Reads the worker's description of its failed start. Returns `None` if it has written none.
     pub(crate) fn start_report(&self) -> Option<StartReport> {
-        let read = |name: &str| {
-            let file = File::open(self.backend.folder.join(name)).ok()?;
-            let mut bytes = Vec::new();
-            file.take(MAX_START_REPORT).read_to_end(&mut bytes).ok()?;
-            Some(bytes)
-        };
+        let read = |name| self.read_file(name, MAX_START_REPORT);
         let text = String::from_utf8_lossy(&read("rookery-start-error.txt")?).into_owned();
         Some(StartReport { text, page: read("rookery-start-error.html")? })
     }
 
+    /// Returns the kind of app, such as `Shiny app (app.R)`, as R has announced it.
+    pub(crate) fn app(&self) -> Option<String> {
+        let bytes = self.read_file("rookery-app", MAX_TEXT)?;
+        Some(visible_text(&String::from_utf8_lossy(&bytes)))
+    }
+
     /// Returns the names of the packages that the worker has loaded, as it has written them.
     pub(crate) fn packages(&self) -> String {
-        let mut names = String::new();
-        if let Ok(file) = File::open(self.backend.folder.join("rookery-packages")) {
-            // Names of packages are ASCII, so a failure means that there is no usable list.
-            let _ = file.take(MAX_PACKAGES).read_to_string(&mut names);
-        }
-        names.trim().to_owned()
+        let bytes = self.read_file("rookery-packages", MAX_TEXT).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).trim().to_owned()
+    }
+
+    /// Reads at most `max` bytes of a file that the worker has written into its folder.
+    fn read_file(&self, name: &str, max: u64) -> Option<Vec<u8>> {
+        let file = File::open(self.backend.folder.join(name)).ok()?;
+        let mut bytes = Vec::new();
+        file.take(max).read_to_end(&mut bytes).ok()?;
+        Some(bytes)
     }
 
     /// Lets a preloaded worker read the app, as if it had been started now. `gate` is the pipe that

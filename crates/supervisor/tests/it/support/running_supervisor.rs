@@ -90,7 +90,7 @@ struct Door {
 }
 
 impl Frontend for Door {
-    fn on_ready(&self) {
+    fn on_ready(&self, _: Option<&str>) {
         self.is_ready.store(true, Ordering::Relaxed);
     }
 

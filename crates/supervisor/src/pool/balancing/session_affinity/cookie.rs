@@ -14,6 +14,8 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::digest::{SHA256, digest};
 use ring::hmac;
 use ring::rand::{SecureRandom as _, SystemRandom};
@@ -29,8 +31,6 @@ const SIGNATURE_LEN: usize = 16;
 
 /// The length of a session cookie's value in characters.
 const VALUE_LEN: usize = (SIGNED_LEN + SIGNATURE_LEN) / 3 * 4;
-
-const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /// The content of a session cookie: the worker that it names, and a random number for the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -193,12 +193,7 @@ impl Keys {
 /// Encodes the bytes of a session cookie in base64url.
 fn encode_base64url(bytes: &[u8; SIGNED_LEN + SIGNATURE_LEN]) -> [u8; VALUE_LEN] {
     let mut text = [0; VALUE_LEN];
-    for (from, to) in bytes.chunks_exact(3).zip(text.chunks_exact_mut(4)) {
-        let word = u32::from_be_bytes([0, from[0], from[1], from[2]]);
-        for (at, digit) in to.iter_mut().enumerate() {
-            *digit = DIGITS[(word >> (18 - 6 * at) & 63) as usize];
-        }
-    }
+    URL_SAFE_NO_PAD.encode_slice(bytes, &mut text).expect("27 bytes are 36 digits");
     text
 }
 
@@ -207,14 +202,7 @@ fn encode_base64url(bytes: &[u8; SIGNED_LEN + SIGNATURE_LEN]) -> [u8; VALUE_LEN]
 fn decode_base64url(text: &[u8]) -> Option<[u8; SIGNED_LEN + SIGNATURE_LEN]> {
     let text: &[u8; VALUE_LEN] = text.try_into().ok()?;
     let mut bytes = [0; SIGNED_LEN + SIGNATURE_LEN];
-    for (from, to) in text.chunks_exact(4).zip(bytes.chunks_exact_mut(3)) {
-        let mut word = 0;
-        for digit in from {
-            let value = DIGITS.iter().position(|other| other == digit)?;
-            word = word << 6 | value as u32;
-        }
-        to.copy_from_slice(&word.to_be_bytes()[1..]);
-    }
+    URL_SAFE_NO_PAD.decode_slice(text, &mut bytes).ok()?;
     Some(bytes)
 }
 
@@ -282,7 +270,8 @@ mod tests {
         let start = "rookery=".len();
         for at in start..own.len() {
             let mut forged = own.clone().into_bytes();
-            for digit in *DIGITS {
+            for digit in (0..128).filter(|it: &u8| it.is_ascii_alphanumeric() || b"-_".contains(it))
+            {
                 forged[at] = digit;
                 assert_eq!(keys.read(&forged).target().is_some(), forged == own.as_bytes());
             }

@@ -4,14 +4,14 @@
 macro_rules! exit_reasons {
     (
         $(#[$attribute:meta])*
-        pub(crate) enum $name:ident { $($(#[$doc:meta])* $variant:ident,)* }
+        pub enum $name:ident { $($(#[$doc:meta])* $variant:ident,)* }
     ) => {
         $(#[$attribute])*
-        pub(crate) enum $name { $($(#[$doc])* $variant,)* }
+        pub enum $name { $($(#[$doc])* $variant,)* }
 
         impl $name {
             /// The list of all exit reasons.
-            pub(crate) const ALL: &[$name] = &[$($name::$variant),*];
+            pub const ALL: &[$name] = &[$($name::$variant),*];
         }
     };
 }
@@ -19,7 +19,7 @@ macro_rules! exit_reasons {
 exit_reasons! {
     /// The reason for which a worker process ends, as metrics and status reports name it.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub(crate) enum ExitReason {
+    pub enum ExitReason {
         /// The worker process is stopped because the server stops.
         ServerStop,
         /// The app has stopped its server. The worker process then exits, unless the app starts
@@ -57,7 +57,7 @@ exit_reasons! {
 
 impl ExitReason {
     /// Returns the name of the exit reason in metrics and status reports.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             ExitReason::ServerStop => "stopped",
             ExitReason::AppStop => "asked",

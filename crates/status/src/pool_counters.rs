@@ -3,20 +3,21 @@
 
 use std::time::{Duration, Instant};
 
-use rookery_status::{Counter, Histogram, StatusClassCounters};
+use rookery_worker_protocol::{Counter, RequestCounters};
 
 /// The length of a queue of requests at one moment, and the waiting time of its oldest request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct QueueReading {
-    pub(crate) length: u64,
-    /// The time that the oldest request in the queue has waited.
-    pub(crate) oldest: Duration,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct QueueReading {
+    /// The number of requests in the queue.
+    pub length: u64,
+    /// The time that the oldest request in the queue has waited, if it is known.
+    pub oldest: Option<Duration>,
 }
 
 /// A gauge for a queue of requests. It stores the length of the queue and the time at which its
 /// oldest request began to wait.
 #[derive(Debug)]
-pub(crate) struct QueueGauge {
+pub struct QueueGauge {
     created: Instant,
     length: Counter,
     /// The time at which the oldest request began to wait, in nanoseconds after this gauge was
@@ -35,7 +36,8 @@ impl Default for QueueGauge {
 }
 
 impl QueueGauge {
-    pub(crate) fn set(&self, length: usize, first: Option<Instant>) {
+    /// Sets the length of the queue, and the time at which its oldest request began to wait.
+    pub fn set(&self, length: usize, first: Option<Instant>) {
         self.length.set(length as u64);
         if let Some(first) = first {
             let nanoseconds = first.duration_since(self.created).as_nanos();
@@ -43,52 +45,47 @@ impl QueueGauge {
         }
     }
 
-    pub(crate) fn read(&self) -> QueueReading {
+    /// Returns the current length and age of the queue.
+    pub fn read(&self) -> QueueReading {
         let length = self.length.get();
         let first = self.created + Duration::from_nanos(self.first.get());
-        QueueReading { length, oldest: if length == 0 { Duration::ZERO } else { first.elapsed() } }
+        let oldest = if length == 0 { Duration::ZERO } else { first.elapsed() };
+        QueueReading { length, oldest: Some(oldest) }
     }
 }
 
 /// The counters of the pool, which assigns requests to workers.
 #[derive(Debug, Default)]
-pub(crate) struct PoolCounters {
+pub struct PoolCounters {
     /// The gauge of the queue of requests that any worker may process.
-    pub(crate) queue: QueueGauge,
+    pub queue: QueueGauge,
     /// The maximum number of requests that may wait for workers in the queue.
-    pub(crate) queue_limit: Counter,
-    /// The number of responses by the class of their status code (such as 2xx).
-    pub(crate) responses: StatusClassCounters,
-    /// The times from the receipt of a request until it was sent to a worker.
-    pub(crate) queue_time: Histogram,
-    /// The times from sending a request to a worker until the head of its response arrived.
-    pub(crate) upstream_time: Histogram,
-    /// The times from the receipt of a request until the head of its response arrived from a
-    /// worker.
-    pub(crate) request_time: Histogram,
+    pub queue_limit: Counter,
+    /// The metrics of the requests that workers have responded to.
+    pub requests: RequestCounters,
     /// The maximum number of sessions (WebSockets) that one worker may have; 0 for no limit.
-    pub(crate) sessions_limit: Counter,
+    pub sessions_limit: Counter,
     /// The number of requests that were rejected because the queue for workers was full.
-    pub(crate) rejected_full: Counter,
+    pub rejected_full: Counter,
     /// The number of requests that were rejected because they had waited too long for a worker.
-    pub(crate) rejected_timeout: Counter,
+    pub rejected_timeout: Counter,
     /// The number of requests that were rejected because all workers had the maximum number of
     /// sessions.
-    pub(crate) rejected_sessions: Counter,
+    pub rejected_sessions: Counter,
     /// The number of times that a request was sent to another worker because its first worker ended
     /// before R had begun to process it.
-    pub(crate) retries_unbegun: Counter,
+    pub retries_unbegun: Counter,
     /// The number of times that a request was sent to another worker because its first worker ended
     /// while R was processing it.
-    pub(crate) retries_begun: Counter,
+    pub retries_begun: Counter,
     /// The number of times that a page lost its WebSocket and reconnected to the worker that had
     /// served the page.
-    pub(crate) reconnected_same_worker: Counter,
+    pub reconnected_same_worker: Counter,
     /// The number of times that a page lost its WebSocket and reconnected to another worker than
     /// the one that had served the page.
-    pub(crate) reconnected_new_worker: Counter,
+    pub reconnected_new_worker: Counter,
     /// The number of requests with a session cookie whose signature was invalid.
-    pub(crate) invalid_cookies: Counter,
+    pub invalid_cookies: Counter,
 }
 
 #[cfg(test)]
@@ -100,8 +97,8 @@ mod tests {
         let gauge = QueueGauge::default();
         gauge.set(2, Some(Instant::now()));
         std::thread::sleep(Duration::from_millis(2));
-        assert!(gauge.read().length == 2 && gauge.read().oldest >= Duration::from_millis(2));
+        assert!(gauge.read().length == 2 && gauge.read().oldest >= Some(Duration::from_millis(2)));
         gauge.set(0, None);
-        assert_eq!(gauge.read(), QueueReading { length: 0, oldest: Duration::ZERO });
+        assert_eq!(gauge.read(), QueueReading { length: 0, oldest: Some(Duration::ZERO) });
     }
 }
