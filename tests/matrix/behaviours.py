@@ -298,14 +298,6 @@ def ends_with_status_0_when_the_app_has_finished(mode):
 
 
 @behaviour(*SUPERVISED)
-def passes_on_the_exit_status_of_r_without_restarts(mode):
-    app = "list(call = function(req) { later::later(function() quit(status = 77), 0.5); list(status = 200L, headers = list(), body = 'x') })"
-    with Server("--restart", "never", mode=mode, files={"app.R": app}) as server:
-        equal(server.get("/").text, "x", "the last reply")
-        equal(server.ended(), 77, "the exit status")
-
-
-@behaviour(*SUPERVISED)
 def reports_a_failed_start_once_with_the_apps_own_message_first(mode):
     app = "read_model <- function() stop('the model is not there')\nread_model()\n"
     status, said = run("--start-retries", "1", mode=mode, files={"app.R": app})

@@ -3,8 +3,8 @@
 
   single_process.py rookery.exe Rterm.exe
 
-The R process is started again when it fails, also with `--port 0`, ends with the program, and is not started again with
-`--restart never`.
+The R process is started again when it fails, on the port that the program has chosen, and ends with the program. What does not
+depend on the system is tested in crates/cli/src/serve/single_process.
 Exit status: 0 as expected, 1 not, 2 wrong arguments.
 """
 
@@ -42,37 +42,31 @@ def main() -> int:
         shutil.copy(fake_r, folder / "bin" / "Rterm.exe")
         try:
             restarts(folder)
-            restarts_on_a_port_that_the_program_chooses(folder)
-            ends_without_restart(folder)
         except Unexpected as complaint:
             print(f"single process: {complaint}")
             return 1
-    print("single process: R is started again, ends with the program, and is left alone with `--restart never`")
+    print("single process: R is started again, and ends with the program")
     return 0
 
 
-def start(folder: Path, name: str, *options: str, port: int | None = None) -> tuple[subprocess.Popen, int]:
-    app = folder / name
+def start(folder: Path) -> subprocess.Popen:
+    app = folder / "app"
     app.mkdir()
     (app / "app.R").write_text("1\n")
-    if port is None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-    line = ["wine", str(folder / "package" / "exec" / "rookery.exe"), "serve", str(app), "--port", str(port), "--no-log", *options]
+    line = ["wine", str(folder / "package" / "exec" / "rookery.exe"), "serve", str(app), "--port", "0", "--no-log"]
     # wine reads PATH for Windows programs from WINEPATH, and uses drive Z: for the files of this system.
     path = windows_path(str(folder / "bin"))
     environment = dict(os.environ, WINEPATH=";".join(filter(None, [path, windows_path(os.environ.get("WINEPATH"))])), WINEDEBUG="-all")
     with (app / "log").open("wb") as log:
-        return subprocess.Popen(line, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log), port
+        return subprocess.Popen(line, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
 def windows_path(path: str | None) -> str | None:
     return "Z:" + path.replace("/", "\\") if path and path.startswith("/") else path
 
 
-def log_of(folder: Path, name: str) -> str:
-    return (folder / name / "log").read_text(encoding="utf-8", errors="replace")
+def log_of(folder: Path) -> str:
+    return (folder / "app" / "log").read_text(encoding="utf-8", errors="replace")
 
 
 def get(port: int, path: str) -> str | None:
@@ -88,63 +82,39 @@ def get(port: int, path: str) -> str | None:
         return None
 
 
-def wait_for(condition, what: str, folder: Path, name: str):
+def wait_for(condition, what: str, folder: Path):
     until = time.monotonic() + LIMIT_S
     while True:
         if value := condition():
             return value
         if time.monotonic() > until:
-            raise Unexpected(f"not within {LIMIT_S:.0f} s: {what}. The log:\n{log_of(folder, name)}")
+            raise Unexpected(f"not within {LIMIT_S:.0f} s: {what}. The log:\n{log_of(folder)}")
         time.sleep(0.1)
 
 
 def restarts(folder: Path) -> None:
-    process, port = start(folder, "one")
+    process = start(folder)
     try:
+        def ports():
+            return re.findall(r"listens on port (\d+)", log_of(folder))
+
+        port = int(wait_for(ports, "the port that the program chooses", folder)[0])
+
         def started(number: int):
-            return wait_for(lambda: re.search(rf"start {number}\b", get(port, "/") or ""), f"start {number} of R", folder, "one")
+            return wait_for(lambda: re.search(rf"start {number}\b", get(port, "/") or ""), f"start {number} of R on the same port", folder)
 
         started(1)
         # The program has to have seen that R listens, or it would take the failure for one of the start.
         time.sleep(1)
         get(port, "/fail")
         started(2)
-        if "R ended with status 3: it starts again in" not in log_of(folder, "one"):
-            raise Unexpected(f"the restart is not logged:\n{log_of(folder, 'one')}")
+        if "R ended with status 3: it starts again in" not in log_of(folder):
+            raise Unexpected(f"the restart is not logged:\n{log_of(folder)}")
     finally:
         process.kill()
         process.wait()
     # The job object ends R with the program, whatever has ended the program.
-    wait_for(lambda: get(port, "/") is None, "the end of R after that of the program", folder, "one")
-
-
-def restarts_on_a_port_that_the_program_chooses(folder: Path) -> None:
-    process, _ = start(folder, "chosen", port=0)
-    try:
-        def ports(count: int) -> list[int]:
-            found = re.findall(r"listens on port (\d+)", log_of(folder, "chosen"))
-            return [int(port) for port in found] if len(found) >= count else []
-
-        port = wait_for(lambda: ports(1), "the first port", folder, "chosen")[0]
-        time.sleep(1)
-        get(port, "/fail")
-        wait_for(lambda: re.search(r"start 2\b", get(port, "/") or ""), "start 2 of R on the same port", folder, "chosen")
-    finally:
-        process.kill()
-        process.wait()
-
-
-def ends_without_restart(folder: Path) -> None:
-    process, port = start(folder, "two", "--restart", "never")
-    try:
-        wait_for(lambda: get(port, "/"), "the start of R", folder, "two")
-        time.sleep(1)
-        get(port, "/fail")
-        if (status := process.wait(LIMIT_S)) != 3:
-            raise Unexpected(f"the program ended with status {status}, not that of R:\n{log_of(folder, 'two')}")
-    finally:
-        process.kill()
-        process.wait()
+    wait_for(lambda: get(port, "/") is None, "the end of R after that of the program", folder)
 
 
 if __name__ == "__main__":
