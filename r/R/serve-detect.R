@@ -290,32 +290,7 @@ abort_unknown <- function(path, reason) {
 }
 
 abort_no_path <- function(path) {
-  link <- path.expand(path)
-  while (!nzchar(to <- Sys.readlink(link)) || is.na(to)) {
-    if (dirname(link) == link) break
-    link <- dirname(link)
-  }
-  if (!is.na(to) && nzchar(to) && !file.exists(link)) {
-    missing <- if (startsWith(to, "/")) "" else paste0(" (", file.path(dirname(link), to), ")")
-    abort(
-      paste0(
-        "`", path, "` cannot be served: `", link, "` is a symbolic link to `", to, "`", missing,
-        ", where there is no file or folder."
-      ),
-      "rookery_no_target", argument = "target"
-    )
-  }
-  parent <- dirname(path.expand(path))
-  near <- if (dir.exists(parent)) close_names(basename(path), list.files(parent))
-  hint <- if (length(near) > 0) {
-    paste0("\nDid you mean ", quote_names(file.path(if (parent == ".") "" else parent, near)), "?")
-  }
-  hint <- if (!is.null(hint) && parent == ".") gsub("`/", "`", hint, fixed = TRUE) else hint
-  where <- if (grepl("^(/|~|[A-Za-z]:)", path)) "" else paste0(" (looked in ", getwd(), ")")
-  abort(
-    paste0("`", path, "` does not exist", where, ".", hint), "rookery_no_target",
-    argument = "target"
-  )
+  abort(.Call(ffi_missing_path, path), "rookery_no_target", argument = "target")
 }
 
 # Returns at most three similar names: those that differ from `name` in at most a third of its

@@ -129,6 +129,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_unknown_variables, 1),
     ENTRY(ffi_similar_names, 3),
     ENTRY(ffi_check_address, 2),
+    ENTRY(ffi_missing_path, 1),
     ENTRY(ffi_server_url, 2),
     ENTRY(ffi_start_screen, 3),
     ENTRY(ffi_read_server_yml, 2),

@@ -447,14 +447,15 @@ struct rk_bytes rk_read_server_yml(struct rk_bytes path, int is_alone);
 struct rk_bytes rk_unknown_variables(struct rk_bytes names);
 // Writes at most three indices to `found` and returns their number. `most` is the maximum number of
 // letters that differ, or -1.
-int rk_similar_names(struct rk_bytes name, const struct rk_bytes* candidates, size_t count,
-                     int most, int* found);
+size_t rk_similar_names(struct rk_bytes name, const struct rk_bytes* candidates, size_t count,
+                        int most, size_t* found);
 // The port, or `in use` or `not available`, the error and the message, each in a line of its own.
-struct rk_bytes rk_check_address(struct rk_bytes host, int port);
-struct rk_bytes rk_server_url(struct rk_bytes host, int port, struct rk_bytes scheme,
+struct rk_bytes rk_check_address(struct rk_bytes host, uint16_t port);
+struct rk_bytes rk_missing_path(struct rk_bytes path);  // the message
+struct rk_bytes rk_server_url(struct rk_bytes host, uint16_t port, struct rk_bytes scheme,
                               struct rk_bytes domain);
 struct rk_bytes rk_start_screen(struct rk_bytes app, struct rk_bytes folder, struct rk_bytes url,
-                                struct rk_bytes host, int port, struct rk_bytes admin,
+                                struct rk_bytes host, uint16_t port, struct rk_bytes admin,
                                 int is_terminal, int is_seen);
 // 0 if the result has a NUL
 int rk_uri_decode(struct rk_bytes text, int is_whole, struct rk_bytes* out);

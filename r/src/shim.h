@@ -45,7 +45,6 @@
 #include <signal.h>
 #include <stdbool.h>
 #include "rookery.h"
-
 #if R_VERSION < R_Version(4, 5, 0)
 // The names in R's documentation, for versions of R that do not have them.
 #define R_ClosureFormals FORMALS
@@ -571,6 +570,7 @@ SEXP ffi_read_setting(SEXP name, SEXP values);
 SEXP ffi_unknown_variables(SEXP names);
 SEXP ffi_similar_names(SEXP name, SEXP candidates, SEXP most);
 SEXP ffi_check_address(SEXP host, SEXP port);
+SEXP ffi_missing_path(SEXP path);
 SEXP ffi_server_url(SEXP texts, SEXP port);
 SEXP ffi_start_screen(SEXP texts, SEXP port, SEXP flags);
 SEXP ffi_read_server_yml(SEXP path, SEXP is_alone);

@@ -2,6 +2,10 @@
 // (text/terminal.rs); R has checked types and encodings.
 #include "shim.h"
 
+static uint16_t port_of(SEXP port) {
+    return (uint16_t)Rf_asInteger(port);
+}
+
 // Returns the indices of at most three candidates that are similar to a name, from 1.
 SEXP ffi_similar_names(SEXP name, SEXP candidates, SEXP most) {
     size_t count = (size_t)XLENGTH(candidates);
@@ -9,25 +13,31 @@ SEXP ffi_similar_names(SEXP name, SEXP candidates, SEXP most) {
     for (size_t i = 0; i < count; i++) {
         texts[i] = bytes_of_char(STRING_ELT(candidates, (R_xlen_t)i));
     }
-    int found[3];
-    int len = rk_similar_names(bytes_of_char(STRING_ELT(name, 0)), texts, count,
+    size_t found[3];
+    size_t len = rk_similar_names(bytes_of_char(STRING_ELT(name, 0)), texts, count,
         Rf_asInteger(most), found);
-    SEXP indices = Rf_allocVector(INTSXP, len);
-    for (int i = 0; i < len; i++) {
-        INTEGER(indices)[i] = found[i] + 1;
+    SEXP indices = Rf_allocVector(INTSXP, (R_xlen_t)len);
+    for (size_t i = 0; i < len; i++) {
+        INTEGER(indices)[i] = (int)found[i] + 1;
     }
     return indices;
 }
 
 SEXP ffi_check_address(SEXP host, SEXP port) {
     return Rf_ScalarString(copy_lent_text(
-        rk_check_address(bytes_of_char(STRING_ELT(host, 0)), Rf_asInteger(port)), CE_UTF8));
+        rk_check_address(bytes_of_char(STRING_ELT(host, 0)), port_of(port)), CE_UTF8));
+}
+
+// The path and the message may be in any encoding.
+SEXP ffi_missing_path(SEXP path) {
+    return Rf_ScalarString(copy_lent_text(
+        rk_missing_path(bytes_of_char(STRING_ELT(path, 0))), CE_NATIVE));
 }
 
 // `texts` are the host, the scheme, and the public name of the host or "".
 SEXP ffi_server_url(SEXP texts, SEXP port) {
     return Rf_ScalarString(copy_lent_text(
-        rk_server_url(bytes_of_char(STRING_ELT(texts, 0)), Rf_asInteger(port),
+        rk_server_url(bytes_of_char(STRING_ELT(texts, 0)), port_of(port),
             bytes_of_char(STRING_ELT(texts, 1)), bytes_of_char(STRING_ELT(texts, 2))), CE_UTF8));
 }
 
@@ -37,6 +47,6 @@ SEXP ffi_start_screen(SEXP texts, SEXP port, SEXP flags) {
     return Rf_ScalarString(copy_lent_text(
         rk_start_screen(bytes_of_char(STRING_ELT(texts, 0)), bytes_of_char(STRING_ELT(texts, 1)),
             bytes_of_char(STRING_ELT(texts, 2)), bytes_of_char(STRING_ELT(texts, 3)),
-            Rf_asInteger(port), bytes_of_char(STRING_ELT(texts, 4)), LOGICAL(flags)[0],
+            port_of(port), bytes_of_char(STRING_ELT(texts, 4)), LOGICAL(flags)[0],
             LOGICAL(flags)[1]), CE_UTF8));
 }

@@ -190,7 +190,9 @@ fn mentions_shiny(document: &Path) -> bool {
             .any(|line| line.windows(5).any(|word| word == b"shiny"))
 }
 
-fn not_found(path_given: &Path) -> Failure {
+/// Returns the failure for a path that does not exist. The message suggests similar names, or says
+/// where a symbolic link leads.
+pub(crate) fn not_found(path_given: &Path) -> Failure {
     let path = expand_tilde(path_given);
     // The path or one of its folders may be a link whose destination is missing.
     let link = path.ancestors().find_map(|at| Some((at, fs::read_link(at).ok()?)));

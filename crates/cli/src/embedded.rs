@@ -3,12 +3,14 @@
 
 use std::io;
 use std::net::TcpListener;
+use std::path::Path;
 
 use rookery_acme::Acme;
 use rookery_server::network_address;
 use rookery_server::output::is_coloured_if;
 use rookery_status::AdminAddress;
 
+use crate::app_detection::not_found;
 use crate::listen::address::Address;
 use crate::listen::listeners::network_url;
 use crate::serve::tls::{acme_settings, load_files};
@@ -51,6 +53,12 @@ pub fn check_address(host: &str, port: u16) -> Result<u16, AddressError> {
             .map_or(port, |address| address.port()),
         _ => port,
     })
+}
+
+/// Returns the message about a path that does not exist. It suggests similar names, or says where a
+/// symbolic link leads.
+pub fn missing_path(path: &Path) -> String {
+    not_found(path).message()
 }
 
 /// Returns the URL of a server, or the path of its Unix socket. `domain` is the public name of the

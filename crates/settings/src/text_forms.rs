@@ -66,10 +66,8 @@ pub(crate) static DEV_HOSTS: Form = Form {
 pub(crate) static EMAILS: Form =
     Form { wanted: "e-mail addresses, such as ops@example.org", accepts: is_plain };
 
-pub(crate) static URL: Form = Form {
-    wanted: "a URL that begins with https://",
-    accepts: |text| text.strip_prefix("https://").is_some_and(is_plain),
-};
+/// The form of the directory of an ACME authority. The crate `acme` checks the URL.
+pub(crate) static URL: Form = Form { wanted: "a URL that begins with https://", accepts: is_plain };
 
 /// The editors that links can open, with the form of their URLs.
 pub const EDITORS: [(&str, &str); 7] = [
@@ -174,6 +172,6 @@ mod tests {
         );
         check(&PATHS_OF_REQUESTS, &["/", "/predict?x=1"], &["a", "/a b", "/a#b", "/\u{e9}"]);
         check(&NAME, &["billing", "a.b-c_1"], &["a;b", "\u{e9}", &"a".repeat(65)]);
-        check(&URL, &["https://acme.test/dir"], &["http://acme.test", "https://", "https://a b"]);
+        check(&URL, &["https://acme.test/dir"], &["", "https://a b"]);
     }
 }

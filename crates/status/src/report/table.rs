@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{Report, WorkerReport};
 use crate::format::{format_count, format_duration};
 use crate::process_usage::{own_memory, own_pid, processor_time};
-use crate::r_process::RProcess;
+use crate::r_process::{RProcess, RStack};
 
 const HEAD: [&str; 12] = [
     "worker",
@@ -85,8 +85,8 @@ fn row(worker: &WorkerReport) -> [String; 12] {
         return row;
     };
     row[1] = it.pid.to_string();
-    row[2] = it.state.to_owned();
-    row[3] = it.does.to_owned();
+    it.state.clone_into(&mut row[2]);
+    it.does.clone_into(&mut row[3]);
     row[4] = format_duration(it.lasts);
     row[5] = it.requests.to_string();
     row[6] = it.in_flight.to_string();
@@ -109,7 +109,7 @@ fn end(worker: &WorkerReport) -> String {
 
 /// Returns what R is busy with and in which functions, if it is known.
 fn task(process: &RProcess) -> Option<String> {
-    let stack = process.stack.as_ref().map(|stack| stack.phrase());
+    let stack = process.stack.as_ref().map(RStack::phrase);
     let parts: Vec<String> = process.task.clone().into_iter().chain(stack).collect();
     (!parts.is_empty()).then(|| parts.join(" "))
 }

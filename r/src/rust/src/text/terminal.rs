@@ -3,9 +3,10 @@
 
 use rookery_cli::embedded::{self, EmbeddedServer};
 use rookery_settings::{names_within, similar_names};
-use rookery_status::AdminAddress;
+use rookery_status::{AdminAddress, AdminListener};
 
 use crate::text::lend;
+use crate::text::path::path_of;
 use crate::{Bytes, core, entry};
 
 /// The maximum number of similar names.
@@ -23,8 +24,8 @@ pub unsafe extern "C" fn rk_similar_names(
     candidates: *const Bytes,
     count: usize,
     most: i32,
-    found: *mut i32,
-) -> i32 {
+    found: *mut usize,
+) -> usize {
     entry(0, || {
         let candidates = match count {
             0 => &[],
@@ -44,10 +45,10 @@ pub unsafe extern "C" fn rk_similar_names(
         let mut written = 0;
         for index in indices.take(MAX_SIMILAR) {
             // SAFETY: guaranteed by the caller, see `# Safety`.
-            unsafe { found.add(written).write(index as i32) };
+            unsafe { found.add(written).write(index) };
             written += 1;
         }
-        written as i32
+        written
     })
 }
 
@@ -57,11 +58,11 @@ pub unsafe extern "C" fn rk_similar_names(
 /// # Safety
 /// - `host` is readable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_check_address(host: Bytes, port: i32) -> Bytes {
+pub unsafe extern "C" fn rk_check_address(host: Bytes, port: u16) -> Bytes {
     entry(Bytes::EMPTY, || {
         // SAFETY: guaranteed by the caller, see `# Safety`.
         let host = unsafe { host.text() };
-        let text = match embedded::check_address(&host, port as u16) {
+        let text = match embedded::check_address(&host, port) {
             Ok(port) => port.to_string(),
             Err(error) => {
                 let kind = if error.is_in_use { "in use" } else { "not available" };
@@ -69,6 +70,19 @@ pub unsafe extern "C" fn rk_check_address(host: Bytes, port: i32) -> Bytes {
             }
         };
         lend(text.into_bytes())
+    })
+}
+
+/// Returns the message about a path that does not exist, which suggests similar names.
+///
+/// # Safety
+/// - `path` is readable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_missing_path(path: Bytes) -> Bytes {
+    entry(Bytes::EMPTY, || {
+        // SAFETY: guaranteed by the caller, see `# Safety`.
+        let path = path_of(unsafe { path.get() });
+        lend(embedded::missing_path(&path).into_bytes())
     })
 }
 
@@ -80,7 +94,7 @@ pub unsafe extern "C" fn rk_check_address(host: Bytes, port: i32) -> Bytes {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_server_url(
     host: Bytes,
-    port: i32,
+    port: u16,
     scheme: Bytes,
     domain: Bytes,
 ) -> Bytes {
@@ -88,7 +102,7 @@ pub unsafe extern "C" fn rk_server_url(
         // SAFETY: guaranteed by the caller, see `# Safety`.
         let [host, scheme, domain] = [host, scheme, domain].map(|it| unsafe { it.text() });
         let domain = Some(&*domain).filter(|domain| !domain.is_empty());
-        lend(embedded::server_url(&host, port as u16, &scheme, domain).into_bytes())
+        lend(embedded::server_url(&host, port, &scheme, domain).into_bytes())
     })
 }
 
@@ -104,7 +118,7 @@ pub unsafe extern "C" fn rk_start_screen(
     folder: Bytes,
     url: Bytes,
     host: Bytes,
-    port: i32,
+    port: u16,
     admin: Bytes,
     is_terminal: i32,
     is_seen: i32,
@@ -115,7 +129,10 @@ pub unsafe extern "C" fn rk_start_screen(
         let [app, folder, url, host, admin] = texts.each_ref().map(|text| &**text);
         let (page, local) = core::with(|core| {
             let listener = core.admin.as_ref().map(|own| &own.admin);
-            (listener.and_then(|it| it.page_url()), listener.and_then(|it| it.local_addr()))
+            (
+                listener.and_then(AdminListener::page_url),
+                listener.and_then(AdminListener::local_addr),
+            )
         });
         let admin = match (AdminAddress::parse(admin), local) {
             // With the port that the system has chosen.
@@ -126,7 +143,7 @@ pub unsafe extern "C" fn rk_start_screen(
             app,
             folder,
             url,
-            listens: (!host.is_empty()).then_some((host, port as u16)),
+            listens: (!host.is_empty()).then_some((host, port)),
             admin,
             live_page: page,
         };
