@@ -33,8 +33,8 @@ log_target <- function(log, format = NULL) {
   )
 }
 
-# Returns the absolute path, because a child process starts in another folder. The path is checked
-# now and not at the first request.
+# Returns the absolute path, because the app's R process starts in another folder. The path is
+# checked now and not at the first request.
 log_path <- function(log) {
   path <- path.expand(log)
   dir <- dirname(path)

@@ -23,6 +23,9 @@ static enum rk_log_format format_of(const char* name) {
     if (strcmp(name, "combined") == 0) {
         return RK_LOG_COMBINED;
     }
+    if (strcmp(name, "fields") == 0) {
+        return RK_LOG_FIELDS;
+    }
     return strcmp(name, "terminal") == 0 ? RK_LOG_TERMINAL : RK_LOG_COMMON;
 }
 

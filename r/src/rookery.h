@@ -372,7 +372,13 @@ size_t rk_released(uint64_t* tokens, size_t capacity);
 
 // access log
 
-enum rk_log_format { RK_LOG_COMMON = 0, RK_LOG_JSON = 1, RK_LOG_COMBINED = 2, RK_LOG_TERMINAL = 3 };
+enum rk_log_format {
+    RK_LOG_COMMON = 0,
+    RK_LOG_JSON = 1,
+    RK_LOG_COMBINED = 2,
+    RK_LOG_TERMINAL = 3,
+    RK_LOG_FIELDS = 4
+};
 
 struct rk_log_record {
     double time;  // seconds since 1970

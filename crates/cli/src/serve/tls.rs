@@ -125,7 +125,7 @@ fn tls_settings(all: &rookery_settings::Settings) -> TlsSettings {
     let is_text = |name, text| all.text(name).is_some_and(|own| own == text);
     TlsSettings {
         pairs: certificates.iter().zip(&keys).map(|(cert, key)| pair(cert, key)).collect(),
-        client_ca: combined::path(all, "tls_client_ca").map(Pem::File),
+        client_ca: all.value("tls_client_ca").and_then(|value| value.path().map(pem)),
         client_is_optional: is_text("tls_client_auth", "optional"),
         minimum: if is_text("tls_min_version", "1.3") {
             TlsVersion::Tls13
@@ -190,8 +190,11 @@ fn acme_settings(all: &rookery_settings::Settings) -> rookery_acme::Settings {
             .text("acme_directory")
             .or_else(staging)
             .unwrap_or_else(|| defaults.directory.clone()),
-        roots: combined::path(all, "acme_ca")
-            .map_or(Roots::System, |path| Roots::Custom(path.to_string_lossy().into_owned())),
+        roots: match all.value("acme_ca").and_then(|value| value.path().map(pem)) {
+            None => Roots::System,
+            Some(Pem::File(path)) => Roots::Custom(path.to_string_lossy().into_owned()),
+            Some(Pem::Text(text)) => Roots::Custom(text),
+        },
         profile: all.text("acme_profile"),
         challenge: [Challenge::Http, Challenge::Tls]
             .into_iter()
@@ -219,7 +222,15 @@ fn acme_failure(error: &BadSettings) -> Failure {
 }
 
 fn pair(certificate: &Path, key: &Path) -> CertificatePair {
-    CertificatePair { certificate: Pem::File(absolute(certificate)), key: Pem::File(absolute(key)) }
+    CertificatePair { certificate: pem(certificate), key: pem(key) }
+}
+
+/// Returns a certificate or key, given as the path of a file, or as text by R's `serve()`.
+fn pem(given: &Path) -> Pem {
+    match Pem::from_text_or_path(&given.to_string_lossy()) {
+        Pem::File(_) => Pem::File(absolute(given)),
+        text => text,
+    }
 }
 
 fn new_tls(settings: TlsSettings, notice: fn(&str)) -> Result<Tls, Failure> {

@@ -1,5 +1,8 @@
 //! The settings that are passed to an R process when it is started.
 
+use std::path::PathBuf;
+
+use rookery_server::tls::Pem;
 use rookery_settings::key_value_lines::Lines;
 use rookery_settings::{Places, Section, Setting, Source, Value, table};
 
@@ -72,11 +75,15 @@ impl CombinedSettings {
 }
 
 /// Makes the paths in a setting's value absolute, because the R process is started in another
-/// folder.
+/// folder. Keys that are given as text stay as they are.
 fn with_absolute_paths(value: Value) -> Value {
+    let absolute = |path: &PathBuf| match Pem::from_text_or_path(&path.to_string_lossy()) {
+        Pem::File(_) => absolute(path),
+        Pem::Text(_) => path.clone(),
+    };
     match value {
         Value::Path(path) => Value::Path(absolute(&path)),
-        Value::Paths(paths) => Value::Paths(paths.iter().map(|path| absolute(path)).collect()),
+        Value::Paths(paths) => Value::Paths(paths.iter().map(absolute).collect()),
         value => value,
     }
 }

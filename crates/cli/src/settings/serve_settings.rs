@@ -9,6 +9,7 @@ use rookery_status::AdminAddress;
 
 use crate::failure::Failure;
 use crate::listen::address::Address;
+use crate::process::session;
 use crate::serve::access_log::LogTarget;
 use crate::settings::admin_address;
 #[cfg(unix)]
@@ -98,7 +99,10 @@ impl ServeSettings {
     /// that only it can apply ([`Workers::needs_front_end`]).
     #[cfg(unix)]
     pub(crate) fn may_accept(&self) -> bool {
-        self.settings.https() != Some(Https::Authority) && !self.workers.needs_front_end
+        // The front end writes to an R session, and gets keys as text from it.
+        self.settings.https() != Some(Https::Authority)
+            && !self.workers.needs_front_end
+            && session::parent_session().is_none()
     }
 
     /// Returns warnings about settings that have no effect, which the caller has to log.

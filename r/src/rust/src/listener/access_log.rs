@@ -21,6 +21,7 @@ fn format_of(format: i32) -> Format {
         1 => Format::Json,
         2 => Format::Combined,
         3 => Format::Terminal { is_coloured: false },
+        4 => Format::Fields,
         _ => Format::Common,
     }
 }
