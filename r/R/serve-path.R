@@ -76,7 +76,7 @@ run_program <- function(command, label, handle = function(line) NULL) {
     ))
     status <- list(code = code, signal = 0L)
   } else {
-    input <- charToRaw(paste0(command$input, "\n", collapse = ""))
+    input <- charToRaw(paste(c(command$input, ""), collapse = "\n"))
     started <- with_environment(
       command$environment, .Call(ffi_program_start, command$program, command$arguments, input)
     )
@@ -229,5 +229,5 @@ lines_of_tls <- function(tls) {
 
 # Percent-encodes line ends and `%`.
 encode_lines <- function(lines) {
-  gsub("\n", "%0A", gsub("%", "%25", enc2utf8(lines), fixed = TRUE), fixed = TRUE)
+  gsub("\n", "%0A", gsub("%", "%25", enc2utf8(as.character(lines)), fixed = TRUE), fixed = TRUE)
 }

@@ -172,6 +172,10 @@ serve <- function(
     )
     return(invisible(serve_path(target, detect_target(target), given, list(...), open)))
   }
+  address <- serve_address(host, port, tls)
+  log <- log_target(log, if (!missing(log_format)) log_format)
+  settings <- list(argument = check_limits(limits))
+  admin <- check_admin(admin)
   if (!is.null(workers)) {
     abort(
       paste(
@@ -201,9 +205,7 @@ serve <- function(
     )
   }
   invisible(serve_here(
-    found, target, serve_address(host, port, tls), list(...),
-    log_target(log, if (!missing(log_format)) log_format), list(argument = check_limits(limits)),
-    list(at = check_admin(admin), label = found$label), open
+    found, target, address, list(...), log, settings, list(at = admin, label = found$label), open
   ))
 }
 

@@ -42,7 +42,7 @@ pub(crate) fn read_arguments() -> io::Result<String> {
 }
 
 /// Lets the process that `command` starts inherit the pipe to the R session.
-#[cfg(all(unix, any(not(target_os = "linux"), test)))]
+#[cfg(all(unix, any(not(target_os = "linux"), feature = "portable", test)))]
 pub(crate) fn let_inherit_pipe(command: &mut std::process::Command) {
     // SAFETY: the closure only makes a system call, which is async-signal-safe.
     unsafe {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rookery_server::access_log::Format;
-#[cfg(unix)]
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
 use rookery_settings::Value;
 use rookery_settings::environment;
 use rookery_settings::key_value_lines::Lines;
@@ -18,13 +18,13 @@ use crate::failure::Failure;
 use crate::listen::address::Address;
 use crate::process::session;
 use crate::serve::access_log::LogTarget;
-#[cfg(unix)]
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
 use crate::serve::development;
 use crate::serve::r_package;
-#[cfg(unix)]
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
 use crate::serve::tls;
 use crate::serve::tracing::service_name;
-#[cfg(unix)]
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
 use crate::settings::combined::Https;
 use crate::settings::serve_settings::ServeSettings;
 use crate::user_paths::is_executable;
@@ -45,7 +45,7 @@ const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 ///
 /// # Errors
 /// Fails if R or the R package is not found, or if the arguments for the app cannot be passed on.
-#[cfg(unix)]
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
 pub(crate) fn worker_command(
     serve: &ServeSettings,
     target: &Target,
@@ -93,7 +93,7 @@ pub(crate) fn worker_command(
 
 /// Changes the command so that R runs interactively, with a prompt. R then reads its commands from
 /// the terminal, so the server is started by an R profile, which first runs the user's own profile.
-#[cfg(unix)]
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
 fn make_interactive(command: &mut Command, target: &Target) -> Result<(), Failure> {
     let mut interactive = Command::new(command.get_program());
     interactive

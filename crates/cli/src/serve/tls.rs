@@ -1,7 +1,7 @@
 //! Loads and reloads the certificates and settings for HTTPS.
 
 use std::path::{Path, PathBuf};
-#[cfg(unix)]
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
 use std::sync::{Arc, atomic::AtomicU64};
 
 use rookery_acme::{Acme, BadSettings, Challenge, LETS_ENCRYPT_STAGING, Renewer};
@@ -28,7 +28,7 @@ pub(crate) struct TlsSetup {
 impl TlsSetup {
     /// Returns the number of failed attempts to get a certificate, which the renewer keeps up to
     /// date. Returns `None` if the certificate does not come from an ACME authority.
-    #[cfg(unix)]
+    #[cfg(all(target_os = "linux", not(feature = "portable")))]
     pub(crate) fn acme_failures(&self) -> Option<Arc<AtomicU64>> {
         self.acme.as_ref().map(|(acme, _)| acme.failures())
     }
@@ -80,7 +80,7 @@ pub(crate) fn reload(tls: &Tls) {
 ///
 /// # Errors
 /// Fails if the files cannot be used. The previous certificates stay in use.
-#[cfg(unix)]
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
 pub(crate) fn apply(tls: &Tls, settings: &CombinedSettings) -> Result<(), Failure> {
     if settings.https() != Some(Https::Files) {
         reload(tls);

@@ -11,7 +11,7 @@ use crate::user_paths::absolute;
 
 /// The settings that a worker gets if the supervisor accepts the connections. The supervisor itself
 /// applies all other settings.
-#[cfg(unix)]
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
 const WORKER_SETTINGS: [&str; 10] = [
     // Both processes count the bytes of a streamed response.
     "max_stream_queue_size",
@@ -37,7 +37,7 @@ impl CombinedSettings {
 
     /// Adds to `lines`, which contains the settings for a worker, all given settings that a worker
     /// needs if the supervisor accepts its connections.
-    #[cfg(unix)]
+    #[cfg(all(target_os = "linux", not(feature = "portable")))]
     pub(crate) fn pass_to_worker(&self, lines: &mut Lines) {
         self.pass_rows(lines, |row| WORKER_SETTINGS.contains(&row.name));
     }
@@ -99,7 +99,7 @@ mod tests {
         String::from_utf8(lines.into_bytes()).unwrap().lines().map(str::to_owned).collect()
     }
 
-    #[cfg(unix)]
+    #[cfg(all(target_os = "linux", not(feature = "portable")))]
     #[test]
     fn passes_only_settings_that_apply_in_r_to_workers() {
         let settings = settings_from(&[
@@ -127,7 +127,7 @@ mod tests {
 
     /// Tests which settings can change at a reload: those that only the worker uses, and those of
     /// the process that accepts connections if that process is the worker.
-    #[cfg(unix)]
+    #[cfg(all(target_os = "linux", not(feature = "portable")))]
     #[test]
     fn settings_that_workers_get_apply_at_a_reload() {
         use rookery_settings::Applies;

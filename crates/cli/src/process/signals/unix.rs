@@ -87,6 +87,10 @@ impl ReceivedSignal {
 
     /// Returns true if the signal is a Ctrl-C that was typed at the terminal. Where the sender is
     /// unknown, any SIGINT counts as one.
+    #[cfg_attr(
+        any(not(target_os = "linux"), feature = "portable"),
+        allow(dead_code, reason = "R has no prompt in a server without workers")
+    )]
     pub(crate) fn is_ctrl_c(self) -> bool {
         self.number == libc::SIGINT && (!self.is_sent || !KNOWS_SENDER)
     }
