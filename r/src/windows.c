@@ -1,7 +1,7 @@
 // The functions of signals.c, supervised_worker.c, program.c, stack_sampling.c and profile.c for
 // Windows, where this file is compiled instead of them. Windows has no signals and no workers: R
-// turns Ctrl-C and Ctrl-Break into an interrupt, which R/serve-stop.R handles. R on Windows has no hook for interrupt checks, so its stack is not
-// sampled.
+// turns Ctrl-C and Ctrl-Break into an interrupt, which R/serve-stop.R handles. R on Windows has no
+// hook for interrupt checks, so its stack is not sampled.
 #include <time.h>
 
 #include "shim.h"

@@ -41,7 +41,8 @@ const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// Usually the supervisor accepts connections and writes the access log. If `public` is given, the
 /// worker does so instead, and `public` is the destination of its access log. A single worker, and
 /// a worker that accepts connections, get all settings. Any other worker gets only the settings
-/// that apply in R. `for_app` has the arguments of R's `serve()` for the function that runs the app.
+/// that apply in R. `for_app` has the arguments of R's `serve()` for the function that runs the
+/// app.
 ///
 /// # Errors
 /// Fails if R or the R package is not found, or if the arguments for the app cannot be passed on.

@@ -1,5 +1,5 @@
-//! Serves an app on systems without workers, which only Linux has: one R process listens itself, and
-//! this program starts it again when it fails. A reload ends the R process before the next one
+//! Serves an app on systems without workers, which only Linux has: one R process listens itself,
+//! and this program starts it again when it fails. A reload ends the R process before the next one
 //! starts.
 
 use std::io;
@@ -62,11 +62,8 @@ pub(crate) fn serve(
     let signals = Signals::start()?;
     let for_app = sources.for_app();
     let first = Start::new(&loaded.serve, target, address.with_free_port(None)?, log, for_app)?;
-    let url = first.url(&loaded.serve);
-    let mut server = SingleProcess { start: first, has_listened: false, opens: None };
-    if loaded.serve.opens_browser {
-        server.opens = Some(url);
-    }
+    let opens_browser = loaded.serve.opens_browser;
+    let mut server = SingleProcess { start: first, has_listened: false, opens_browser };
     let read_settings = |current: &Address| read_new_settings(sources, target, current);
     server.run(|time| signals.recv_timeout(time), read_settings, is_listening)
 }
@@ -137,6 +134,8 @@ struct Start {
     private: Lines,
     /// The address at which the process listens.
     address: Address,
+    /// The URL of the server, or `None` for a Unix socket.
+    url: Option<String>,
     /// Whether a process that has failed is started again.
     restarts: bool,
 }
@@ -160,8 +159,11 @@ impl Start {
         let settings = settings_for_r(serve, target, &address, log);
         let mut private = private_lines(for_app);
         serve.settings.pass_https(&mut private, |_| true);
-        let restarts = serve.workers.restarts;
-        Ok(Start { command, settings, private, address, restarts })
+        let scheme = if serve.settings.https().is_some() { "https" } else { "http" };
+        let domain = serve.settings.0.list("domain").into_iter().next();
+        let url_of = |port| address.url(Some(port), scheme, domain.as_deref()).to_string();
+        let (url, restarts) = (address.port().map(url_of), serve.workers.restarts);
+        Ok(Start { command, settings, private, address, url, restarts })
     }
 
     /// Starts the process.
@@ -174,14 +176,6 @@ impl Start {
             let program = self.command.get_program().to_string_lossy();
             Failure::Unavailable(format!("R could not be started ({program}): {error}."))
         })
-    }
-
-    /// Returns the URL of the server, or `None` for a Unix socket.
-    fn url(&self, serve: &ServeSettings) -> Option<String> {
-        let scheme = if serve.settings.https().is_some() { "https" } else { "http" };
-        let domain = serve.settings.0.list("domain").into_iter().next();
-        let port = self.address.port()?;
-        Some(self.address.url(Some(port), scheme, domain.as_deref()).to_string())
     }
 }
 
@@ -203,8 +197,8 @@ struct SingleProcess {
     start: Start,
     /// Whether a process has listened on the address.
     has_listened: bool,
-    /// The URL to open once a process listens; `None` within for a Unix socket.
-    opens: Option<Option<String>>,
+    /// Whether to open the app in a browser once a process listens.
+    opens_browser: bool,
 }
 
 impl SingleProcess {
@@ -287,8 +281,8 @@ impl SingleProcess {
             };
             if status.is_none() {
                 self.has_listened = self.has_listened || is_listening(&self.start.address);
-                if let Some(url) = self.opens.take_if(|_| self.has_listened) {
-                    browser::open(url.as_deref());
+                if self.has_listened && std::mem::take(&mut self.opens_browser) {
+                    browser::open(self.start.url.as_deref());
                 }
             }
             // Signals are read after the exit as well, because the exit may have the same cause as

@@ -229,7 +229,7 @@ fn pair(certificate: &Path, key: &Path) -> CertificatePair {
 fn pem(given: &Path) -> Pem {
     match Pem::from_text_or_path(&given.to_string_lossy()) {
         Pem::File(_) => Pem::File(absolute(given)),
-        text => text,
+        text @ Pem::Text(_) => text,
     }
 }
 

@@ -14,9 +14,9 @@ pub(crate) struct RArguments {
     pub(crate) for_app: Option<String>,
 }
 
-/// Reads the arguments of R's `serve()`, one per line as `name=value`. Options of the R session have
-/// the prefix `option:`, and arguments that are no settings have the prefix `session:`. There are no
-/// arguments if R did not start this program.
+/// Reads the arguments of R's `serve()`, one per line as `name=value`. Options of the R session
+/// have the prefix `option:`, and arguments that are no settings have the prefix `session:`. There
+/// are no arguments if R did not start this program.
 ///
 /// # Errors
 /// Fails with a message if an argument is wrong.

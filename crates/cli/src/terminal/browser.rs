@@ -15,8 +15,8 @@ use crate::stderr::log_line;
 /// started.
 const FILE_LIFETIME: Duration = Duration::from_secs(10);
 
-/// Opens the URL of the server in a browser without waiting for the browser, or has it opened by the
-/// R session that has started this program. A failure is only logged.
+/// Opens the URL of the server in a browser without waiting for the browser, or has it opened by
+/// the R session that has started this program. A failure is only logged.
 pub(crate) fn open(url: Option<&str>) {
     if session::open(url) {
         return;

@@ -114,6 +114,7 @@ fn shell(script: &str) -> Start {
         settings: Lines::default(),
         private: Lines::default(),
         address,
+        url: None,
         restarts: true,
     }
 }
@@ -153,7 +154,8 @@ fn run_with(
     let read_settings = |_: &Address| {
         reloaded.map(&counted).map_err(|mistake| Failure::Unavailable(mistake.to_owned()))
     };
-    let mut server = SingleProcess { start: counted(script), has_listened: false, opens: None };
+    let mut server =
+        SingleProcess { start: counted(script), has_listened: false, opens_browser: false };
     let result = server.run(next_signal, read_settings, |_| has_listened);
     let starts = std::fs::read_to_string(folder.path().join("starts")).unwrap_or_default();
     (result, starts.lines().count())
@@ -226,7 +228,8 @@ fn mistake(_: &Address) -> Result<Start, Failure> {
 #[test]
 fn only_a_mistake_in_the_settings_lets_the_pause_before_a_restart_go_on() {
     let pause = |signal, time, read_settings: fn(&Address) -> _| {
-        let mut server = SingleProcess { start: shell("old"), has_listened: true, opens: None };
+        let mut server =
+            SingleProcess { start: shell("old"), has_listened: true, opens_browser: false };
         let signal = std::cell::Cell::new(Some(signal));
         let next_signal = |time: Duration| {
             std::thread::sleep(time.min(Duration::from_millis(20)));
@@ -249,7 +252,8 @@ fn only_a_mistake_in_the_settings_lets_the_pause_before_a_restart_go_on() {
 #[test]
 fn a_signal_counts_if_the_process_has_ended_before_it_is_handled() {
     let end_after = |signal: Option<ReceivedSignal>, read_settings: fn(&Address) -> _| {
-        let mut server = SingleProcess { start: shell("exit 0"), has_listened: true, opens: None };
+        let mut server =
+            SingleProcess { start: shell("exit 0"), has_listened: true, opens_browser: false };
         let mut child = server.start.start().unwrap();
         while matches!(child.exit_status(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(5));
@@ -311,7 +315,7 @@ fn settings_are_read_again_if_the_folder_of_the_app_was_deleted() {
     let folder = tempfile::tempdir().unwrap();
     let mut start = shell("exit 1");
     start.command.current_dir(folder.path().join("deleted"));
-    let mut server = SingleProcess { start, has_listened: true, opens: None };
+    let mut server = SingleProcess { start, has_listened: true, opens_browser: false };
     let reads = std::cell::Cell::new(0);
     let read_settings = |_: &Address| {
         reads.set(reads.get() + 1);
