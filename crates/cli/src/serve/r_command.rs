@@ -87,8 +87,6 @@ pub(crate) fn worker_command(
     for name in rookery_systemd::VARIABLES {
         command.env_remove(name);
     }
-    // The variable is meant for this process, not for programs that the app starts.
-    command.env_remove(session::PARENT_VARIABLE);
     Ok(command)
 }
 
@@ -153,6 +151,7 @@ pub(crate) fn r_command(target: &Target) -> Result<Command, Failure> {
         command.env("OTEL_SERVICE_NAME", service_name(target));
     }
     // These variables are meant for this program, which has read them.
+    command.env_remove(session::PARENT_VARIABLE);
     for name in environment::program_variables() {
         command.env_remove(name);
     }
