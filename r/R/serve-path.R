@@ -165,33 +165,15 @@ report_reader <- function(reports, handle) {
 # a note about records that were dropped. An error of the function `log` is logged, and the function
 # still gets the next record.
 handle_report <- function(line, log, open, socket) {
-  fields <- strsplit(line, "\t", fixed = TRUE, useBytes = TRUE)[[1]]
-  if (identical(fields[[1]], "open")) {
+  if (startsWith(line, "open\t")) {
     # A Unix socket has no URL.
-    open_place(open, if (length(fields) > 1) fields[[2]] else socket)
-  } else if (identical(fields[[1]], "record")) {
-    tryCatch(log(log_record(fields)), error = function(error) log_error("access log", error, NULL))
+    url <- sub("^open\t", "", line)
+    open_place(open, if (nzchar(url)) url else socket)
+  } else if (startsWith(line, "record\t")) {
+    tryCatch(log(log_record(line)), error = function(error) log_error("access log", error, NULL))
   } else {
     log_error("access log", NULL, sub("^# ", "", line, useBytes = TRUE))
   }
-}
-
-# Returns a record of the access log from its fields (crates/server, Format::Fields) as the function
-# `log` of serve() gets it.
-log_record <- function(fields) {
-  # strsplit() drops an empty field at the end.
-  fields <- c(fields, character(14))[2:14]
-  for (code in list(c("%09", "\t"), c("%0A", "\n"), c("%25", "%"))) {
-    fields <- gsub(code[[1]], code[[2]], fields, fixed = TRUE, useBytes = TRUE)
-  }
-  Encoding(fields) <- "UTF-8"
-  number <- function(at) as.numeric(fields[[at]])
-  list(
-    time = .POSIXct(number(1)), remote = fields[[2]], method = fields[[3]], path = fields[[4]],
-    query = fields[[5]], status = as.integer(fields[[6]]), bytes = number(7), seconds = number(8),
-    request_id = fields[[9]], aborted = if (nzchar(fields[[10]])) fields[[10]] else NA_character_,
-    route = fields[[11]], queue_seconds = number(12), r_seconds = number(13)
-  )
 }
 
 # ---- arguments of the program ----

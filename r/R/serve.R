@@ -176,7 +176,7 @@ serve <- function(
   log <- log_target(log, if (!missing(log_format)) log_format)
   settings <- list(argument = check_limits(limits))
   admin <- check_admin(admin)
-  if (!is.null(workers)) {
+  if (!is.null(check_workers(workers))) {
     abort(
       paste(
         "Workers can only serve a path, because an object exists only in this R process.",

@@ -272,6 +272,8 @@ impl SingleProcess {
         is_listening: &impl Fn(&Address) -> bool,
     ) -> End {
         let mut refused: Option<Instant> = None;
+        // Whether the process listened at the last check.
+        let mut listened = false;
         loop {
             let status = match child.exit_status() {
                 Ok(None) => None,
@@ -279,11 +281,14 @@ impl SingleProcess {
                 // The process cannot be waited for, so it counts as failed.
                 Err(_) => Some(1),
             };
-            if status.is_none() {
-                self.has_listened = self.has_listened || is_listening(&self.start.address);
-                if self.has_listened && std::mem::take(&mut self.opens_browser) {
+            if status.is_none() && (!self.has_listened || self.opens_browser) {
+                let listens = is_listening(&self.start.address);
+                // R also listens for a moment before it reads the app.
+                if listens && listened && std::mem::take(&mut self.opens_browser) {
                     browser::open(self.start.url.as_deref());
                 }
+                listened = listens;
+                self.has_listened |= listens;
             }
             // Signals are read after the exit as well, because the exit may have the same cause as
             // a signal that arrives now.

@@ -1,21 +1,21 @@
-//! The records of the access log for R's `serve()`, which passes them to a function.
+//! The records of the access log for the function `log` of R's `serve()`.
 
 use std::time::UNIX_EPOCH;
 
-use super::record::{Record, cut};
+use super::record::OwnedRecord;
 use crate::logging::digits::{push_address, push_number, push_seconds};
 
-impl Record<'_> {
+impl OwnedRecord {
     /// Appends the record as a line of fields, as [`Format::Fields`](super::Format::Fields)
     /// describes.
-    pub(super) fn write_fields(&self, out: &mut Vec<u8>) {
+    pub fn write_fields(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"record\t");
         push_seconds(self.time.duration_since(UNIX_EPOCH).unwrap_or_default(), out);
         out.push(b'\t');
         if let Some(remote) = self.remote {
             push_address(remote.ip(), out);
         }
-        for text in [self.method, cut(self.path), cut(self.query)] {
+        for text in [&self.method, &self.path, &self.query] {
             push_text(text, out);
         }
         for number in [self.status.into(), self.bytes] {
@@ -24,9 +24,9 @@ impl Record<'_> {
         }
         out.push(b'\t');
         push_seconds(self.elapsed, out);
-        push_text(self.request_id, out);
+        push_text(&self.request_id, out);
         push_text(self.aborted.map_or("", |reason| reason.name()).as_bytes(), out);
-        push_text(self.route, out);
+        push_text(&self.route, out);
         for time in [self.queue, self.r] {
             out.push(b'\t');
             if let Some(time) = time {

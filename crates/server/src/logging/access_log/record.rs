@@ -220,7 +220,7 @@ impl Record<'_> {
                 // Writing to a `Vec` cannot fail.
                 let _ = self.write_terminal(is_coloured, out);
             }
-            Format::Fields => self.write_fields(out),
+            Format::Fields => self.to_owned().write_fields(out),
         }
     }
 
