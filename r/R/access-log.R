@@ -33,8 +33,8 @@ log_target <- function(log, format = NULL) {
   )
 }
 
-# Returns the absolute path, because a child process starts in another folder. The path is checked
-# now and not at the first request.
+# Returns the absolute path, because the app's R process starts in another folder. The path is
+# checked now and not at the first request.
 log_path <- function(log) {
   path <- path.expand(log)
   dir <- dirname(path)
@@ -110,7 +110,7 @@ log_pump <- function() {
   .globals$is_pumping <- TRUE
   on.exit(.globals$is_pumping <- FALSE)
   while (!is.null(line <- .Call(ffi_log_next))) {
-    tryCatch(call(line), error = function(error) log_error("access log", error, NULL))
+    tryCatch(call(log_record(line)), error = function(error) log_error("access log", error, NULL))
   }
   lost <- .Call(ffi_log_lost)
   if (lost > 0) {
@@ -119,4 +119,23 @@ log_pump <- function() {
     )
   }
   invisible()
+}
+
+# Returns a record of the access log, as the function `log` of serve() gets it, from a line of fields
+# (crates/server, Format::Fields).
+log_record <- function(line) {
+  fields <- strsplit(line, "\t", fixed = TRUE, useBytes = TRUE)[[1]]
+  # strsplit() drops an empty field at the end.
+  fields <- c(fields, character(14))[2:14]
+  for (code in list(c("%09", "\t"), c("%0A", "\n"), c("%25", "%"))) {
+    fields <- gsub(code[[1]], code[[2]], fields, fixed = TRUE, useBytes = TRUE)
+  }
+  Encoding(fields) <- "UTF-8"
+  number <- function(at) as.numeric(fields[[at]])
+  list(
+    time = .POSIXct(number(1)), remote = fields[[2]], method = fields[[3]], path = fields[[4]],
+    query = fields[[5]], status = as.integer(fields[[6]]), bytes = number(7), seconds = number(8),
+    request_id = fields[[9]], aborted = if (nzchar(fields[[10]])) fields[[10]] else NA_character_,
+    route = fields[[11]], queue_seconds = number(12), r_seconds = number(13)
+  )
 }

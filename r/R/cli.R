@@ -1,11 +1,11 @@
 # The part of the program `rookery` (crates/cli) that is written in R, and install_cli(). The
-# program parses the command line and starts this R process as a worker in the app's folder; on
-# Windows, as the only R process, which listens itself. inst/serve/cli.R calls cli_main() with the
+# program parses the command line and starts this R process as a worker in the app's folder; where
+# workers do not exist, as the only R process, which listens itself. inst/serve/cli.R calls cli_main() with the
 # parsed command line.
 
 # Serves an app as the command line says, and ends the process with the app's exit status.
 cli_main <- function(text) {
-  arguments <- cli_read(text)
+  arguments <- cli_arguments(text)
   if (identical(arguments[["dev"]], "true")) dev_begin(arguments)
   status <- tryCatch(
     withCallingHandlers(
@@ -28,8 +28,9 @@ cli_main <- function(text) {
           file = cli_settings(arguments, "file:")
         )
         serve_here(
-          detect_target(arguments$target), NULL, cli_address(arguments), list(), cli_log(arguments), settings,
-          list(at = arguments[["admin"]], label = arguments$target), !is.null(arguments[["open"]])
+          detect_target(arguments$target), NULL, cli_address(arguments),
+          cli_dots(arguments[["for_app"]]), cli_log(arguments), settings,
+          list(at = arguments[["admin"]], label = arguments$target)
         )
         0L
       },
@@ -98,6 +99,23 @@ cli_read <- function(text) {
   )
   names <- sub("=.*$", "", lines, useBytes = TRUE)
   lapply(split(values, factor(names, unique(names))), as.vector)
+}
+
+# Parses the lines of the program, and those in a file that only this user may read and that is
+# deleted once it was read.
+cli_arguments <- function(text) {
+  arguments <- cli_read(text)
+  path <- arguments[["private"]]
+  if (is.null(path)) {
+    return(arguments)
+  }
+  on.exit(unlink(path))
+  c(arguments, cli_read(readChar(path, file.size(path), useBytes = TRUE)))
+}
+
+# Returns the arguments of serve() for the function that runs the app.
+cli_dots <- function(text) {
+  if (is.null(text)) list() else unserialize(charToRaw(text))
 }
 
 # Returns the address as serve_address() does; the program has checked host and port.

@@ -23,14 +23,17 @@
 #'     object with a function `call`, as described for [startServer()].}
 #' }
 #'
-#' Arguments that are not given are taken from the `_server.yml` of the app, if
-#' its `engine:` is `rookery`, as described for [launch_server()].
+#' Arguments that are not given are taken, for a path, from the environment
+#' variables of the program and from the `_server.yml` of the app, if its
+#' `engine:` is `rookery`, as described for [launch_server()].
 #'
-#' If `target` is a path, it is served by a new R process, which starts in the
-#' folder of the app with the libraries of this session; its output appears in
-#' this session. The sources of the app are read as UTF-8: an R process without
-#' a locale, or with the C locale, gets a locale with UTF-8. If `target` is an
-#' object, this R process serves it. For an object of Shiny, plumber, plumber2,
+#' If `target` is a path, the program `rookery` serves it as `rookery serve`
+#' does, with the arguments of `serve()` in place of command-line options. It
+#' starts one R process, or several `workers`, in the folder of the app with the
+#' libraries of this session, and starts them again if they fail; their output
+#' appears in this session. The sources of the app are read as UTF-8: an R
+#' process without a locale, or with the C locale, gets a locale with UTF-8. If
+#' `target` is an object, this R process serves it. For an object of Shiny, plumber, plumber2,
 #' fiery or ambiorix, rookery must replace httpuv before the framework is
 #' loaded. In a session that has not loaded the framework, write the call that
 #' creates the object as the argument: `serve(shiny::shinyApp(ui, server))`.
@@ -97,14 +100,15 @@
 #'   fiery and plumber2, `start()` of ambiorix, [rmarkdown::run()], or the
 #'   `launch_server()` of the package that a `_server.yml` names as `engine`. A
 #'   name that is similar to an argument of `serve()`, such as `worker`, is an
-#'   error, because it is probably misspelt.
-#' @param log The destination of the access log of the R process that serves. The
-#'   log has the requests to all servers of that process, also to those that the
-#'   app or this session starts with [startServer()], while `serve()` runs:
-#'   `TRUE` for stdout, `FALSE` for none, a string for a file to append to, or a
-#'   function that is called with the fields of each line. If `target` is a path, the function is called in
-#'   the R process of the app. It can use its enclosing environment there, but
-#'   not your global variables.
+#'   error, because it is probably misspelt. If `target` is a path, each R
+#'   process gets the arguments in a file that only your user can read and that
+#'   the R process deletes.
+#' @param log The destination of the access log: `TRUE` for stdout, `FALSE` for
+#'   none, a string for a file to append to, or a function that is called in this
+#'   session with the fields of each line (for a path not on Windows). If
+#'   `target` is an object, the log has the requests to all servers of this
+#'   session, also to those that are started with [startServer()] while `serve()`
+#'   runs.
 #' @param log_format The format of the access log: `"common"` for the Common Log
 #'   Format, `"combined"` for the Combined Log Format, `"json"` for one JSON
 #'   object per line, or `"terminal"` for aligned columns, which is the default
@@ -113,9 +117,8 @@
 #'   `"dev"` for a self-signed certificate for this machine. With `NULL`, the
 #'   server uses plaintext HTTP.
 #' @param workers How many R processes serve the app: a number, `"auto"` for one
-#'   per processor, or a [workers_config()]. This needs Linux or macOS, and a
-#'   path as `target`; the program `rookery` supervises the R processes. `NULL`
-#'   means one R process without a supervisor. Experimental, as described for
+#'   per processor, or a [workers_config()]. This needs Linux, and a path as
+#'   `target`. `NULL` means one R process. Experimental, as described for
 #'   [workers_config()].
 #' @param admin The address at which status, metrics and health probes are
 #'   served, on a separate thread, for your monitoring and for `rookery status`:
@@ -125,15 +128,18 @@
 #' @param open Whether to open the app once it is served, in the viewer of
 #'   RStudio or Positron, otherwise in a browser. Over SSH without a display,
 #'   the address is only printed. The value may also be a function, which is
-#'   called with the address (not possible with `workers`).
-#' @param limits The limits of the R process that serves: the value of
-#'   [server_limits()]. They apply to all servers of that process, also to those
-#'   that the app or this session starts with [startServer()]. `NULL` uses the
-#'   limits in [rookery_options()].
-#' @return Invisibly, the value that the app returned if it ended by itself,
-#'   otherwise `NULL`. If `target` is a path, an R process that ends with an
-#'   exit status other than 0 causes an error of class `rookery_exit` with a
-#'   field `status`.
+#'   called with the address (for a path not on Windows).
+#' @param limits The limits of the server: the value of [server_limits()]. If
+#'   `target` is an object, they apply to all servers of this session, also to
+#'   those that are started with [startServer()]. `NULL` uses the limits in
+#'   [rookery_options()].
+#' @return Invisibly, the value that the app returned if `target` is an object
+#'   and the app ended by itself, otherwise `NULL`. If `target` is a path, a
+#'   program that ends with an exit status other than 0 causes an error of class
+#'   `rookery_exit` with a field `status`. That is the exit status of the R
+#'   process if it is not started again (`restart = "never"` in
+#'   [workers_config()]), 3 if no R process could start the app, and 4 if the
+#'   address is not available.
 #' @examples
 #' \dontrun{
 #' rookery::serve("app/")
@@ -157,38 +163,20 @@ serve <- function(
   check_serve_dots(...names())
   check_open(open)
   target <- with_compat(target)
-  found <- if (is.character(target)) with_server_yml(detect_target(target), target)
-  resolved <- if (!is.null(found) && is_own_file(found)) {
-    # Arguments take precedence over the file.
-    settings_read(found$path, list(
+  if (is.character(target)) {
+    # Arguments that are not given are left to the program, which has the same defaults.
+    given <- list(
       host = if (!missing(host)) host, port = if (!missing(port)) port,
-      log = if (!missing(log)) log,
-      log_format = if (!missing(log_format)) log_format, tls = tls, workers = workers, admin = admin
-    ))
-  } else {
-    list(
-      address = serve_address(host, port, tls), log = log_target(log, if (!missing(log_format)) log_format),
-      workers = check_workers(workers),
-      admin = check_admin(admin)
+      log = if (!missing(log)) log, log_format = if (!missing(log_format)) log_format,
+      tls = tls, limits = limits, workers = workers, admin = admin
     )
+    return(invisible(serve_path(target, detect_target(target), given, list(...), open)))
   }
-  address <- resolved$address
-  log <- resolved$log
-  workers <- resolved$workers
-  admin <- resolved$admin
-  settings <- list(argument = check_limits(limits), file = resolved$settings)
-  if (!is.null(found)) {
-    check_worker_fields(resolved, found$path)
-    if (!is.null(workers)) {
-      workers$admin <- admin %||% workers$admin
-      return(invisible(
-        serve_with_workers(target, address, list(...), log, settings$argument, workers, open)
-      ))
-    }
-    about <- list(at = admin, label = normalizePath(target, winslash = "/"))
-    return(invisible(serve_in_child(found, address, list(...), log, settings, about, open)))
-  }
-  if (!is.null(workers)) {
+  address <- serve_address(host, port, tls)
+  log <- log_target(log, if (!missing(log_format)) log_format)
+  settings <- list(argument = check_limits(limits))
+  admin <- check_admin(admin)
+  if (!is.null(check_workers(workers))) {
     abort(
       paste(
         "Workers can only serve a path, because an object exists only in this R process.",
@@ -239,7 +227,7 @@ check_serve_dots <- function(names) {
 }
 
 # Runs an app in this R process until the app ends or a signal stops it. serve() calls this function
-# for an object, and the child process calls it for a path.
+# for an object, and an R process of the program `rookery` calls it for a path.
 serve_here <- function(
   found, object, address, dots, log, settings = list(), admin = list(), open = FALSE
 ) {
@@ -318,6 +306,18 @@ run_target <- function(found, object, address, dots) {
 
 # Serves an app that needs no framework and takes no further arguments.
 run_app <- function(app, address, dots) {
+  check_no_dots(dots)
+  server <- if (is.null(address$socket)) {
+    startServer(address$host, address$port, app)
+  } else {
+    startPipeServer(address$socket, NULL, app)
+  }
+  on.exit(stopServer(server))
+  service(0)
+  NULL
+}
+
+check_no_dots <- function(dots) {
   if (length(dots) > 0) {
     given <- if (is.null(names(dots))) "" else names(dots)
     names <- paste0(
@@ -328,14 +328,6 @@ run_app <- function(app, address, dots) {
       argument = "..."
     )
   }
-  server <- if (is.null(address$socket)) {
-    startServer(address$host, address$port, app)
-  } else {
-    startPipeServer(address$socket, NULL, app)
-  }
-  on.exit(stopServer(server))
-  service(0)
-  NULL
 }
 
 # Returns the router of a file with annotations, or of a folder, in which plumber looks for

@@ -41,32 +41,6 @@ typed_values <- function(lines) {
   lapply(values, function(value) if (is.list(value) && identical(value$level, 0)) FALSE else value)
 }
 
-# Returns the `_server.yml` beside the file `path` as the target if the `app:` of that `_server.yml`
-# is the file, so that its settings apply. Otherwise returns `found`, the target at `path`.
-with_server_yml <- function(found, path) {
-  path <- normalizePath(path.expand(path), "/", FALSE)
-  if (dir.exists(path) || identical(found$kind, "engine")) {
-    return(found)
-  }
-  entries <- list.files(dirname(path))
-  file <- file.path(dirname(path), entries[ascii_lower(entries) == "_server.yml"])
-  if (length(file) == 0) {
-    return(found)
-  }
-  # A mistake in the file is reported when its settings are read.
-  lines <- cli_read(.Call(ffi_read_server_yml, file[[1]], FALSE))
-  app <- lines$app
-  if (!is.null(lines$wrong) || (!is.null(app) && normalizePath(app, "/", FALSE) == path)) {
-    return(detect_server_yml(file[[1]]))
-  }
-  if (!is.null(app)) {
-    message(
-      "rookery: `", file[[1]], "` has no effect: its `app:` is not `", basename(path), "`"
-    )
-  }
-  found
-}
-
 is_own_file <- function(found) {
   identical(found$kind, "engine") && identical(found$engine, "rookery")
 }
@@ -120,16 +94,14 @@ launch_server <- function(settings, host = NULL, port = NULL, ...) {
   check_serve_dots(setdiff(names(dots), names(formals(serve))))
   of_serve <- names(dots) %in% setdiff(names(formals(serve)), c("target", "..."))
   given <- c(list(host = host, port = port), dots[of_serve])
-  file <- settings_read(settings, given, is_hosted = !is.null(host) || !is.null(port))
-  check_worker_fields(file, settings)
+  is_hosted <- !is.null(host) || !is.null(port)
+  file <- settings_read(settings, given, is_hosted)
   limits <- check_limits(given[["limits"]])
   open <- given[["open"]] %||% FALSE
   check_open(open)
   dots <- dots[!names(dots) %in% names(given)]
-  if (!is.null(file$workers) && !is_worker()) {
-    return(invisible(
-      serve_with_workers(settings, file$address, dots, file$log, limits, file$workers, open)
-    ))
+  if ((!is_hosted || !is.null(given[["workers"]])) && !is_worker()) {
+    return(invisible(serve_path(settings, detect_target(settings), given, dots, open)))
   }
   about <- list(at = file$admin, label = normalizePath(settings, winslash = "/"))
   sources <- list(argument = limits, file = file$settings)
@@ -143,17 +115,9 @@ settings_read <- function(settings, given = list(), is_hosted = FALSE) {
   options <- if (is_hosted) without_hosted(file$values, settings) else file$values
   log <- options[["log"]]
   if (!is.null(log) && log %in% c("-", "none")) log <- log == "-"
-  admin <- check_admin(given[["admin"]]) %||% check_admin(options[["admin"]])
-  fields <- options[intersect(names(options), names(formals(workers_config)))]
-  workers <- check_workers(given[["workers"]]) %||%
-    if (is.null(given[["workers"]])) workers_of_file(fields)
-  if (!is.null(workers)) workers$admin <- admin %||% workers$admin
   list(
     found = settings_app(settings, file),
-    workers = workers,
-    # The admin listener does not need a supervisor.
-    for_workers = setdiff(names(fields), c("workers", "reload")),
-    admin = admin,
+    admin = check_admin(given[["admin"]]) %||% check_admin(options[["admin"]]),
     settings = options[names(options) %in% c(limit_table()$name, setting_names)],
     log = log_target(
       given[["log"]] %||% log %||% TRUE,
@@ -212,23 +176,4 @@ tls_of_settings <- function(settings) {
     own$acme <- do.call(acme, arguments_of_settings("acme", settings))
   }
   do.call(tls_config, own)
-}
-
-# Converts the file's options about workers to the form of check_workers().
-workers_of_file <- function(fields) {
-  check_workers(fields[["workers"]]) %||%
-    if (isTRUE(fields[["reload"]])) workers_config(1, reload = TRUE)
-}
-
-# Raises an error for options about workers if there is no supervisor.
-check_worker_fields <- function(file, settings) {
-  if (is.null(file$workers) && length(file$for_workers) > 0) {
-    abort_file(
-      settings,
-      paste0(
-        "its `", file$for_workers[[1]],
-        ":` needs `workers:`, such as `workers: 1`, or `rookery serve`"
-      )
-    )
-  }
 }

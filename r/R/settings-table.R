@@ -192,7 +192,7 @@ setting_table <- rbind.data.frame(
     default = "1", is_literal = TRUE,
     wanted = "auto, or a whole number from 1 to 1000",
     help = "Number of R processes, or auto for one per processor",
-    paragraph = "More than one worker needs Linux or macOS. `auto` starts one worker for each processor that the CPU limit of the control group and the CPU affinity allow. If the number is not set anywhere else, the server uses the environment variable `WEB_CONCURRENCY`."
+    paragraph = "More than one worker needs Linux. `auto` starts one worker for each processor that the CPU limit of the control group and the CPU affinity allow. If the number is not set anywhere else, the server uses the environment variable `WEB_CONCURRENCY`."
   ),
   list(
     name = "spares", former = "", argument = "workers_config(spares)", is_option = FALSE, is_limit = FALSE, stability = "experimental",

@@ -54,17 +54,9 @@ check_open <- function(open) {
   }
 }
 
-# Opens the address as `open` of serve() says. A string is the name of the file by which a child
-# process passes the address to the R session that started it. If opening fails, a message is shown,
-# and the app is still served.
+# Opens the address as `open` of serve() says. If opening fails, a message is shown, and the app is
+# still served.
 open_place <- function(open, place) {
-  if (is.character(open)) {
-    con <- file(paste0(open, ".new"), "w", encoding = "native.enc")
-    writeLines(enc2utf8(place), con, useBytes = TRUE)
-    close(con)
-    file.rename(paste0(open, ".new"), open)
-    return(invisible())
-  }
   if (isFALSE(open)) {
     return(invisible())
   }
@@ -89,15 +81,4 @@ open_browser <- function(place, viewer = getOption("viewer"), browse = utils::br
     return(message("rookery: no browser is opened over SSH: the address is ", place))
   }
   browse(place)
-}
-
-# Returns a function that opens the address once the child process has written it to `file`.
-opener <- function(open, file) {
-  function() {
-    if (!isFALSE(open) && file.exists(file)) {
-      place <- read_utf8_lines(file, 1L)
-      unlink(file)
-      open_place(open, place)
-    }
-  }
 }

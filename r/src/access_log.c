@@ -23,6 +23,9 @@ static enum rk_log_format format_of(const char* name) {
     if (strcmp(name, "combined") == 0) {
         return RK_LOG_COMBINED;
     }
+    if (strcmp(name, "fields") == 0) {
+        return RK_LOG_FIELDS;
+    }
     return strcmp(name, "terminal") == 0 ? RK_LOG_TERMINAL : RK_LOG_COMMON;
 }
 
@@ -63,44 +66,15 @@ SEXP ffi_output_json(SEXP is_on) {
     return rk_output_json(Rf_asLogical(is_on)) == RK_OK ? R_NilValue : Rf_mkString(rk_error());
 }
 
-static SEXP log_string(struct rk_bytes bytes) {
-    // No request head is as long as INT_MAX.
-    return Rf_ScalarString(Rf_mkCharLenCE(bytes.start, (int)bytes.len, CE_UTF8));
-}
-
-// Returns the fields of the next record as a list, or NULL if no record is queued.
+// Returns the next record as a line of fields, which log_record() in R/access-log.R reads, or NULL
+// if no record is queued.
 SEXP ffi_log_next(void) {
-    struct rk_log_record record;
-    if (!rk_log_next(&record)) {
+    struct rk_bytes line;
+    if (!rk_log_next(&line)) {
         return R_NilValue;
     }
-    const char* names[] = {"time", "remote", "method", "path", "query", "status", "bytes",
-        "seconds",
-                           "request_id", "aborted", "route", "queue_seconds", "r_seconds", ""};
-    SEXP line = PROTECT(Rf_mkNamed(VECSXP, names));
-    SEXP time = PROTECT(Rf_ScalarReal(record.time));
-    SEXP classes = PROTECT(Rf_allocVector(STRSXP, 2));
-    SET_STRING_ELT(classes, 0, Rf_mkChar("POSIXct"));
-    SET_STRING_ELT(classes, 1, Rf_mkChar("POSIXt"));
-    Rf_classgets(time, classes);
-    SET_VECTOR_ELT(line, 0, time);
-    SET_VECTOR_ELT(line, 1, log_string(record.remote));
-    SET_VECTOR_ELT(line, 2, log_string(record.method));
-    SET_VECTOR_ELT(line, 3, log_string(record.path));
-    SET_VECTOR_ELT(line, 4, log_string(record.query));
-    SET_VECTOR_ELT(line, 5, Rf_ScalarInteger(record.status));
-    SET_VECTOR_ELT(line, 6, Rf_ScalarReal((double)record.bytes));
-    SET_VECTOR_ELT(line, 7, Rf_ScalarReal(record.seconds));
-    SET_VECTOR_ELT(line, 8, log_string(record.request_id));
-    SET_VECTOR_ELT(line, 9, record.aborted < 0 ? Rf_ScalarString(NA_STRING)
-        : Rf_mkString(stream_end_name(record.aborted)));
-    SET_VECTOR_ELT(line, 10, log_string(record.route));
-    SET_VECTOR_ELT(line, 11, Rf_ScalarReal(R_IsNaN(record.queue_seconds) ? NA_REAL
-        : record.queue_seconds));
-    SET_VECTOR_ELT(line, 12, Rf_ScalarReal(R_IsNaN(record.r_seconds) ? NA_REAL
-        : record.r_seconds));
-    UNPROTECT(3);
-    return line;
+    // No request head is as long as INT_MAX.
+    return Rf_ScalarString(Rf_mkCharLenCE(line.start, (int)line.len, CE_UTF8));
 }
 
 // Returns the number of records that were dropped since the last call because R did not read them

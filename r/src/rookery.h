@@ -369,35 +369,21 @@ size_t rk_released(uint64_t* tokens, size_t capacity);
 
 // access log
 
-enum rk_log_format { RK_LOG_COMMON = 0, RK_LOG_JSON = 1, RK_LOG_COMBINED = 2, RK_LOG_TERMINAL = 3 };
-
-struct rk_log_record {
-    double time;  // seconds since 1970
-    double seconds;
-    uint64_t bytes;
-    int32_t status;
-    struct rk_bytes remote;  // empty for a Unix socket
-    struct rk_bytes method;
-    struct rk_bytes path;
-    struct rk_bytes query;
-    struct rk_bytes request_id;
-    int32_t aborted;  // enum rk_stream_end, or -1 for a complete response
-    struct rk_bytes route;
-    double queue_seconds;  // NaN: unknown
-    double r_seconds;      // NaN: unknown
+enum rk_log_format {
+    RK_LOG_COMMON = 0,
+    RK_LOG_JSON = 1,
+    RK_LOG_COMBINED = 2,
+    RK_LOG_TERMINAL = 3,
+    RK_LOG_FIELDS = 4
 };
-
-#if UINTPTR_MAX == UINT64_MAX
-_Static_assert(sizeof(struct rk_log_record) == 152 && offsetof(struct rk_log_record, remote) == 32,
-    "rk_log_record");
-#endif
 
 // Logs to the file `path`, or if it is NULL to the descriptor `fd`, which Rust closes. With -1,
 // rk_log_next() returns the records.
 int rk_log_open(const char* path, int fd, int format);
 // a new descriptor of the supervisor's log for use instead of stdout, or -1
 int rk_log_output(void);
-int rk_log_next(struct rk_log_record* record);
+// the next record as a line of fields, which is valid until the next call; 0 without one
+int rk_log_next(struct rk_bytes* line);
 uint64_t rk_log_lost(void);
 void rk_log_close(void);
 void rk_output_init(void);   // called once

@@ -28,7 +28,7 @@
 //                   admin_listener.c
 //   clients         websocket_client.c: WebSocketClient
 //   processes       supervised_worker.c: this process as a worker of a supervisor
-//                   child_process.c: the R process that serve() starts for a path
+//                   program.c: the program that serve() starts for a path
 //                   signals.c: SIGINT, SIGTERM, SIGHUP, SIGALRM
 //   running R code  guarded_call.c: calls that no error, restart or interrupt can jump out of
 //                   later_scheduling.c: package later, R's event loop
@@ -501,7 +501,6 @@ bool take_stop_request(void);
 void signals_pass_to(int pid);
 void signals_send(int pid, int signal_number);
 void signals_forked(void);
-void signals_have_parent(int pid);
 void signals_count_listener(int change);
 void signals_are_supervised(void);
 void signals_end(int is_time_over);
@@ -545,11 +544,11 @@ SEXP ffi_signals_seen(void);
 SEXP ffi_signals_left(void);
 SEXP ffi_signals_closing(void);
 SEXP ffi_note_interrupt(void);
-SEXP ffi_child_start(SEXP program, SEXP arguments);
-SEXP ffi_child_wait(SEXP pid, SEXP seconds);
-SEXP ffi_child_signal(SEXP pid, SEXP signal_number);
-SEXP ffi_child_forget(void);
-SEXP ffi_child_follow(SEXP parent);
+SEXP ffi_program_start(SEXP program, SEXP arguments, SEXP input);
+SEXP ffi_program_read(SEXP reports);
+SEXP ffi_program_wait(SEXP pid, SEXP seconds);
+SEXP ffi_program_signal(SEXP pid, SEXP signal_number);
+SEXP ffi_program_forget(SEXP reports);
 SEXP ffi_log_open(SEXP path, SEXP format);
 SEXP ffi_output_json(SEXP is_on);
 SEXP ffi_log_next(void);

@@ -24,7 +24,7 @@
 // installs a handler of its own: it interrupts the request. SIGUSR2, which would end R at once,
 // does nothing, and neither does SIGUSR1 in a worker.
 //
-// While a child process serves (serve() of a path), all signals are forwarded to the child instead.
+// While the program serves a path for serve(), all signals are forwarded to the program instead.
 // Signals that were ignored stay ignored: by nohup, or in the background of a script.
 #include <errno.h>
 #include <pthread.h>
@@ -78,16 +78,15 @@ static bool is_ordered;
 // Set while this file raises SIGINT to interrupt R.
 static volatile sig_atomic_t is_interrupting;
 
-// The process id of the R session that started this process to serve a path and that forwards
-// signals. In a worker: its own id, because its I/O thread sends it SIGTERM on behalf of the
+// In a worker, its own process id, because its I/O thread sends it SIGTERM on behalf of the
 // supervisor. Otherwise 0. `sides_heard` has the senders that have requested this process to stop.
 enum { OF_PARENT = 1, OF_OTHERS = 2 };
 static volatile sig_atomic_t parent;
 static volatile sig_atomic_t sides_heard;
 
-// The child process of serve_in_child(), to which signals are forwarded, or 0; and the last
+// The program that serves a path for serve(), to which signals are forwarded, or 0; and the last
 // forwarded signal.
-static volatile sig_atomic_t child;
+static volatile sig_atomic_t program;
 static volatile sig_atomic_t passed_on;
 
 static void on_signal(int signal_number, siginfo_t* info, void* context);
@@ -240,13 +239,10 @@ static void on_signal(int signal_number, siginfo_t* info, void* context) {
     int saved_errno = errno;
     if (leave_to_supervisor()) {
         // The I/O thread handles requests of the supervisor.
-    } else if (child > 0 && passed_on != 0 && is_unforwarded(signal_number, info)) {
-        // The child already stops.
-    } else if (child > 0) {
+    } else if (program > 0) {
         passed_on = signal_number;
-        // SIGTERM also for Ctrl-C, because R replaces the child's handler of SIGINT during
-        // Sys.sleep().
-        signals_send(child, SIGTERM);
+        // SIGTERM also for SIGHUP, by which the program would reload.
+        signals_send(program, SIGTERM);
     } else if (stage == NOT_WATCHING || (stage == OVERDUE && signal_number == SIGINT)) {
         // Another handler in front of this one has called it, or an interrupt is passed on to the
         // event loop.
@@ -434,8 +430,8 @@ SEXP ffi_signals_closing(void) {
     return R_NilValue;
 }
 
-// Sends a signal to a child process that serves. On Linux, SI_QUEUE tells the child that this
-// process forwards the signal, see is_unforwarded().
+// Sends a signal to the program. On Linux, SI_QUEUE tells the program that this process forwards
+// the signal.
 void signals_send(int pid, int signal_number) {
 #ifdef __linux__
     union sigval nothing = {0};
@@ -445,17 +441,17 @@ void signals_send(int pid, int signal_number) {
 #endif
 }
 
-// Forwards signals to a child process, or stops with 0 when it has ended, see child_process.c.
+// Forwards signals to the program, or stops with 0 when it has ended, see program.c.
 // Installs the handlers unless serve() has done so.
 void signals_pass_to(int pid) {
     if (pid > 0) {
         passed_on = 0;
-        child = pid;
+        program = pid;
         if (stage == NOT_WATCHING) {
             watch();
         }
-    } else if (child > 0) {
-        child = 0;
+    } else if (program > 0) {
+        program = 0;
         if (stage == NOT_WATCHING) {
             unwatch();
         }
@@ -467,17 +463,12 @@ void signals_count_listener(int change) {
     listeners = listeners + change > 0 ? listeners + change : 0;
 }
 
-// Sets the R session that forwards its signals to this process.
-void signals_have_parent(int pid) {
-    parent = pid;
-}
-
 // Called in a forked child, to which signals have their usual meaning, because it runs no
 // service().
 void signals_forked(void) {
-    if (stage != NOT_WATCHING || child > 0) {
+    if (stage != NOT_WATCHING || program > 0) {
         stage = NOT_WATCHING;
-        child = 0;
+        program = 0;
         seen = 0;
         unwatch();
     }

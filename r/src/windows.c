@@ -1,8 +1,7 @@
-// The functions of signals.c, supervised_worker.c, child_process.c, stack_sampling.c and profile.c
-// for Windows, where this file is compiled instead of them. Windows has no signals, no workers, and
-// no child process that serves: R turns Ctrl-C and Ctrl-Break into an interrupt, which
-// R/serve-stop.R handles. R on Windows has no hook for interrupt checks, so its stack is not
-// sampled.
+// The functions of signals.c, supervised_worker.c, program.c, stack_sampling.c and profile.c for
+// Windows, where this file is compiled instead of them. Windows has no signals and no workers: R
+// turns Ctrl-C and Ctrl-Break into an interrupt, which R/serve-stop.R handles. R on Windows has no
+// hook for interrupt checks, so its stack is not sampled.
 #include <time.h>
 
 #include "shim.h"
@@ -106,35 +105,31 @@ SEXP ffi_worker_serves(SEXP listener) {
     return Rf_ScalarLogical(FALSE);
 }
 
-// child_process.c ------------------------------------------------------------
+// program.c ------------------------------------------------------------------
 
-// R/serve-child.R starts the child by system2() instead.
-static void abort_without_child(void) {
-    abort_with("rookery_unsupported", "Windows has no child process that serve() controls");
-}
-
-SEXP ffi_child_start(SEXP program, SEXP arguments) {
+// R/serve-path.R starts the program by system2() instead.
+SEXP ffi_program_start(SEXP program, SEXP arguments, SEXP input) {
     (void)program;
     (void)arguments;
-    abort_without_child();
+    (void)input;
+    abort_with("rookery_unsupported", "Windows has no program that serve() controls");
     return R_NilValue;
 }
 
-SEXP ffi_child_wait(SEXP pid, SEXP seconds) {
-    return ffi_child_start(pid, seconds);
+SEXP ffi_program_read(SEXP reports) {
+    return ffi_program_start(reports, reports, reports);
 }
 
-SEXP ffi_child_signal(SEXP pid, SEXP signal_number) {
-    return ffi_child_start(pid, signal_number);
+SEXP ffi_program_wait(SEXP pid, SEXP seconds) {
+    return ffi_program_start(pid, seconds, seconds);
 }
 
-SEXP ffi_child_forget(void) {
-    return R_NilValue;
+SEXP ffi_program_signal(SEXP pid, SEXP signal_number) {
+    return ffi_program_start(pid, signal_number, signal_number);
 }
 
-SEXP ffi_child_follow(SEXP parent) {
-    (void)parent;
-    return R_NilValue;
+SEXP ffi_program_forget(SEXP reports) {
+    return ffi_program_start(reports, reports, reports);
 }
 
 // stack_sampling.c and profile.c ---------------------------------------------

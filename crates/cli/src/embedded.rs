@@ -95,7 +95,7 @@ pub fn check_acme(lines: &str) -> Result<(), String> {
 }
 
 fn settings_of(lines: &str) -> Result<CombinedSettings, String> {
-    Ok(CombinedSettings(rookery_settings::Settings::combine(read_lines(lines)?)))
+    Ok(CombinedSettings(rookery_settings::Settings::combine(read_lines(lines)?.given)))
 }
 
 /// The content of the start-up screen of an R session that serves an app itself.

@@ -7,7 +7,7 @@ use crate::stderr::log_error;
 
 /// The reason why the program failed. Each message also says how to correct the problem.
 #[derive(Debug)]
-#[cfg_attr(windows, allow(dead_code))]
+#[cfg_attr(any(not(target_os = "linux"), feature = "portable"), allow(dead_code))]
 pub(crate) enum Failure {
     /// The command line is wrong. The exit status is 2.
     CommandLine(String),

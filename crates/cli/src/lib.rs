@@ -1,8 +1,9 @@
 //! The command-line program `rookery`, which serves an app, a document or a folder.
 //!
 //! - A folder with an `index.html` is served by this program itself, without R.
-//! - On Unix, an R app is served by one or more R processes, which this program supervises.
-//! - On Windows, a single R process listens itself, and this program restarts it when it fails.
+//! - On Linux, an R app is served by one or more R processes, which this program supervises.
+//! - On other systems, a single R process listens itself, and this program restarts it when it
+//!   fails.
 //!
 //! This crate is a library with three users. `main.rs` is the program as a single file. In the R
 //! package rookery, the program is a launcher (`r/src/launcher.c`) that calls [`run`] in the
@@ -38,10 +39,10 @@ use commands::{check, config, live, new_app, profile, status, version, watch};
 use process::pid1;
 #[cfg(unix)]
 use process::signals;
-#[cfg(windows)]
+#[cfg(not(all(target_os = "linux", not(feature = "portable"))))]
 use serve::single_process;
 use serve::static_site;
-#[cfg(unix)]
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
 use serve::supervised;
 use settings::sources::{LoadedSettings, Sources};
 
@@ -111,9 +112,9 @@ fn serve(args: ServeArgs) -> Result<(), Failure> {
     if target.is_site {
         return static_site::serve(&target, serve, &address, redirect_address.as_ref(), &log);
     }
-    #[cfg(unix)]
+    #[cfg(all(target_os = "linux", not(feature = "portable")))]
     return supervised::serve(sources, &read, &target, &address, redirect_address.as_ref(), &log);
-    #[cfg(windows)]
+    #[cfg(not(all(target_os = "linux", not(feature = "portable"))))]
     single_process::serve(&sources, &read, &target, &address, redirect_address.as_ref(), &log)
 }
 

@@ -18,7 +18,7 @@ pub(crate) fn log_line(line: &str) {
 }
 
 /// Logs one line about a failure that the server has dealt with ([`output::log`]).
-#[cfg(unix)]
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
 pub(crate) fn log_warning(line: &str) {
     output::log(Level::Warning, line);
 }

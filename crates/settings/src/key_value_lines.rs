@@ -6,7 +6,7 @@ use crate::kind::{Raw, Value};
 /// Settings for R, as lines of the form `key=value`. Each key begins with the type of the value, as
 /// in `number:port=8000`. A list has one line for each of its values. The R functions `cli_read()`
 /// and `typed_values()` parse the lines.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Lines(Vec<u8>);
 
 impl Lines {
@@ -47,6 +47,11 @@ impl Lines {
                 }
             }
         }
+    }
+
+    /// Returns true if there are no lines.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Returns the text that R parses: all lines `key=value` that were added, one after the other.

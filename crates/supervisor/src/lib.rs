@@ -5,45 +5,44 @@
 //! forwards requests to the workers, and the supervisor, which starts, watches and replaces the
 //! workers.
 //!
-//! Windows has neither the Unix sockets nor the inherited descriptors by which a supervisor and its
-//! workers communicate. There, this crate contains only the [restart back-off](RestartBackoff).
+//! Workers exist only on Linux. On other systems, this crate contains only the [restart
+//! back-off](RestartBackoff).
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test may panic"))]
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod backend;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod backend_registry;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod pool;
-#[cfg(unix)]
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod process;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod report;
 mod restart_backoff;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod supervise;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod worker_id;
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub use backend::{Availability, Backend};
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub use backend_registry::BackendRegistry;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub use pool::{
     PoolLimits, SessionAffinity, pool, read_cookies_for_fuzzer, read_query_for_fuzzer, server_name,
 };
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub use process::{Exit, memory_limit};
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub use report::{ReadinessPolicy, SupervisorStatus};
 pub use restart_backoff::{Pause, RestartBackoff};
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub use supervise::{
     Frontend, MOST_WORKERS, MemoryLimit, Outcome, PublicListeners, RecyclePolicy, StartReport,
     SupervisorCommand, SupervisorConfig, SupervisorEvent, Timeouts, open_files, supervise,
 };
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub use worker_id::WorkerId;

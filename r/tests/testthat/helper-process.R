@@ -63,6 +63,19 @@ local_served <- function(
   )
 }
 
+# Returns the call by which the only R process of a server, which has no supervisor, serves the folder
+# of an app, with an admin listener on a socket.
+embedded_call <- function(dir, socket) {
+  sprintf(
+    paste(
+      "with(asNamespace('rookery'), serve_here(detect_target('%1$s'), NULL,",
+      "serve_address('127.0.0.1', 0), list(), log_target(FALSE), list(),",
+      "list(at = 'unix:%2$s', label = '%1$s')))"
+    ),
+    dir, socket
+  )
+}
+
 # Waits until `done()` is true or the time is up.
 wait_until <- function(done, seconds = 60) {
   until <- Sys.time() + seconds

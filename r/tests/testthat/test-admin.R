@@ -25,7 +25,7 @@ local_administered <- function(
   writeLines(lines, file.path(dir, "app.R"))
   socket <- at %||% withr::local_tempfile(pattern = "a", tmpdir = "/tmp", .local_envir = env)
   it <- local_r(
-    sprintf("rookery::serve('%s', port = 0, log = FALSE, admin = 'unix:%s')", dir, socket),
+    embedded_call(dir, socket),
     env = env, environment = c(environment, TEST_DIR = dir)
   )
   it$dir <- dir

@@ -254,9 +254,7 @@ test_that("a server without a supervisor is profiled as well", {
   dir <- normalizePath(withr::local_tempdir())
   writeLines(profiled_app, file.path(dir, "app.R"))
   socket <- withr::local_tempfile(pattern = "a", tmpdir = "/tmp")
-  it <- local_r(
-    sprintf("rookery::serve('%s', port = 0, log = FALSE, admin = 'unix:%s')", dir, socket)
-  )
+  it <- local_r(embedded_call(dir, socket))
   it$url <- sub(" .*", "", expect_serving(it))
   it$status <- function() status_of(dir)
   run <- requests_to(it, rep("/short", 40))

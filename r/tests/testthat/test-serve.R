@@ -37,16 +37,79 @@ test_that("a session can serve repeatedly", {
   expect_equal(exit_of(it), 0)
 })
 
-test_that("a function of the parent can be the log of the child", {
-  dir <- local_app("app.R" = hello)
-  it <- local_r(c(
-    "log <- local({ prefix <- 'seen'; function(line) cat(prefix, line$path, line$status, '\\n') })",
-    sprintf("rookery::serve('%s', port = 0, log = log)", dir)
+test_that("a log function of a path is called in the session, and its errors are harmless", {
+  dir <- local_app("app.R" = c(
+    "list(call = function(req) {",
+    "  req$ROUTE <- '/<page>'",
+    "  Sys.sleep(0.02)",
+    "  list(status = 201L, headers = list(), body = 'abc')",
+    "})"
   ))
-  fetch(paste0(expect_serving(it), "/x"))
-  expect_true(wait_until(function() grepl("seen /x 200", it$tell())))
+  seen <- withr::local_tempfile()
+  it <- local_r(c(
+    "count <- 0",
+    "log <- function(line) {",
+    "  count <<- count + 1",
+    sprintf("  saveRDS(line, '%s')", seen),
+    "  cat(paste('seen', count, line$path, line$status, Sys.getpid(), '\\n'))",
+    "  stop('my log is broken')",
+    "}",
+    sprintf("rookery::serve('%s', port = 0, log = log)", dir),
+    "cat('total', count)"
+  ))
+  url <- expect_serving(it)
+  fetch(paste0(url, "/50%25"))
+  fetch(paste0(url, "/%C3%A9?x=%00"))
+  line <- paste("seen 2 /%C3%A9 201", it$process$get_pid())
+  expect_true(wait_until(function() grepl(line, it$tell(), fixed = TRUE)))
+  expect_match(it$tell(), "seen 1 /50%25 201", fixed = TRUE)
+  expect_length(gregexpr("access log: my log is broken", it$tell())[[1]], 2)
   it$signal(15)
   expect_equal(exit_of(it), 0)
+  expect_match(it$tell(), "total 2")
+  line <- readRDS(seen)
+  expect_equal(
+    line[c("remote", "method", "path", "query", "status", "bytes", "aborted", "route")],
+    list(
+      remote = "127.0.0.1", method = "GET", path = "/%C3%A9", query = "?x=%00", status = 201L,
+      bytes = 3, aborted = NA_character_, route = "/<page>"
+    )
+  )
+  expect_s3_class(line$time, "POSIXct")
+  expect_lt(abs(as.numeric(line$time) - as.numeric(Sys.time())), 60)
+  expect_gte(line$r_seconds, 0.02)
+  expect_gte(line$queue_seconds, 0)
+  expect_gt(line$seconds, line$r_seconds)
+  expect_gt(nchar(line$request_id), 0)
+})
+
+test_that("arguments for the app reach each start of its R process, and leave no file", {
+  skip_if_not_installed("shiny")
+  dir <- local_app("app.R" = c(
+    "shiny::shinyApp(shiny::fluidPage('hello'), function(input, output) NULL)"
+  ))
+  tmp <- withr::local_tempdir()
+  it <- local_r(
+    sprintf(
+      "rookery::serve('%s', port = 0, log = FALSE, workers = 2, display.mode = 'showcase')", dir
+    ),
+    environment = c(TMPDIR = tmp)
+  )
+  url <- expect_serving(it)
+  expect_true(wait_until(
+    function() lengths(regmatches(it$tell(), gregexpr("is ready", it$tell()))) >= 2
+  ))
+  expect_match(fetch(url)$text, "showcase")
+  it$signal(tools::SIGUSR2)
+  files <- list.files(tmp, "^rookery-[0-9a-f]{16}$", recursive = TRUE)
+  expect_length(files, 0)
+  it$signal(15)
+  expect_equal(exit_of(it), 0)
+  it <- local_r(sprintf(
+    "rookery::serve('%s', port = 0, log = FALSE, nonsense = 1)", local_app("app.R" = hello)
+  ))
+  expect_equal(exit_of(it), 1)
+  expect_match(it$tell(), "serve\\(\\) passes no further arguments to this app: `nonsense`")
 })
 
 test_that("Ctrl-C ends serve() as well", {
@@ -62,14 +125,16 @@ test_that("a path is served by a separate R process, and signals reach it", {
   dir <- local_app(
     "app.R" = c(
       "message('in ', basename(getwd()), ' as ', Sys.getpid(), ', parent ', Sys.getenv('PARENT'))",
-      "message('spec: ', nzchar(Sys.getenv('ROOKERY_INTERNAL_CHILD_SPEC')))",
+      "internal <- grep('_(PARENT_PID|SETTINGS)$', names(Sys.getenv()), value = TRUE)",
+      "message('internal: <', internal, '>')",
       "list(call = function(req) list(status = 200L, headers = list(), body = as.character(Sys.getpid())))"
     )
   )
   it <- local_r(c(
     "Sys.setenv(PARENT = Sys.getpid())",
     sprintf("value <- withVisible(rookery::serve('%s', port = 0))", dir),
-    "stopifnot(is.null(value$value), !value$visible, !nzchar(Sys.getenv('ROOKERY_INTERNAL_CHILD_SPEC')))",
+    "stopifnot(is.null(value$value), !value$visible)",
+    "stopifnot(!any(grepl('^ROOKERY_INTERNAL', names(Sys.getenv()))))",
     "cat('parent is done\\n')"
   ))
   url <- expect_serving(it)
@@ -79,7 +144,7 @@ test_that("a path is served by a separate R process, and signals reach it", {
     it$tell(), sprintf("in %s as %s, parent %s", basename(dir), child, it$process$get_pid()),
     fixed = TRUE
   )
-  expect_match(it$tell(), "spec: FALSE")
+  expect_match(it$tell(), "internal: <>", fixed = TRUE)
   it$signal(15)
   expect_equal(exit_of(it), 0)
   expect_match(it$tell(), "parent is done")
@@ -144,10 +209,12 @@ test_that("a script that calls runServer() gets the port, and shuts down like ot
   expect_equal(exit_of(it), 0)
 })
 
-test_that("the exit status of the child is returned", {
+test_that("the exit status of an R process that is not restarted is in the error", {
   dir <- local_app("app.R" = c("function(req) quit(save = 'no', status = 7)"))
   it <- local_r(c(
-    sprintf("error <- tryCatch(rookery::serve('%s', port = 0), rookery_exit = identity)", dir),
+    "workers <- rookery::workers_config(1, restart = 'never')",
+    sprintf("call <- quote(rookery::serve('%s', port = 0, workers = workers))", dir),
+    "error <- tryCatch(eval(call), rookery_exit = identity)",
     "cat('status', error$status, '\\n')"
   ))
   try(fetch(expect_serving(it)), silent = TRUE)
@@ -191,7 +258,7 @@ test_that("an app that fails to start reports its error and a non-zero status", 
   it <- local_r(sprintf("rookery::serve('%s', port = 0)", shiny))
   expect_equal(exit_of(it), 1)
   expect_match(it$tell(), "the database is away")
-  expect_match(it$tell(), "ended with status 1: see its output above")
+  expect_match(it$tell(), "ended with status 3: see its output above")
 })
 
 test_that("mistakes are reported on the command line without a traceback", {

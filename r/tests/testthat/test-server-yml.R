@@ -374,21 +374,3 @@ test_that("`ws_compression: off` in a file turns compression off", {
   found <- rookery:::setting_of("ws_compression")
   expect_equal(found[c("value", "origin")], list(value = FALSE, origin = "_server.yml"))
 })
-
-test_that("a `_server.yml` applies to the file of the app beside it, and to no other file", {
-  file <- local_yml(list(port = 8123L))
-  app <- file.path(dirname(file), "app.R")
-  found <- function(path) rookery:::with_server_yml(rookery:::detect_target(path), path)
-  expect_identical(found(app)$engine, "rookery")
-  expect_identical(rookery:::settings_read(found(app)$path)$address$port, 8123L)
-  other <- file.path(dirname(file), "other.R")
-  writeLines("1", other)
-  expect_message(target <- found(other), "has no effect: its `app:` is not `other.R`", fixed = TRUE)
-  expect_null(target$engine)
-  writeLines(c("engine: rookery", "app: app.R", "options: {prot: 1}"), file)
-  expect_error(
-    rookery:::settings_read(found(app)$path), "Did you mean `port:`", class = "rookery_bad_setting"
-  )
-  writeLines("engine: plumber2", file)
-  expect_null(found(app)$engine)
-})

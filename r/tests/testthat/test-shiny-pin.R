@@ -71,9 +71,9 @@ test_that("an app with ui.R, server.R and global.R is pinned, and a reload finds
   expect_true(wait_until(function() grepl("^200 .*second.*new global", it$page())))
 })
 
-test_that("without workers, or with Shiny's own reloading, an edit is used at once", {
+test_that("of an object, or with Shiny's own reloading, an edit is used at once", {
   dir <- local_app("app.R" = one_page("first"), "R/helper.R" = "helper <- 'x'")
-  one <- local_r(sprintf("rookery::serve('%s', port = 0, log = FALSE)", dir))
+  one <- local_r(sprintf("rookery::serve(shiny::shinyAppDir('%s'), port = 0, log = FALSE)", dir))
   url <- expect_serving(one)
   expect_match(fetch(url)$text, "first")
   change(dir, "app.R", one_page("second"))

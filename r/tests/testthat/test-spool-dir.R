@@ -75,7 +75,7 @@ test_that("the option of the session applies to a path as well", {
   skip_if_not_installed("processx")
   skip_if_not_installed("curl")
   dir <- normalizePath(withr::local_tempdir())
-  app <- local_app("app.R" = "function(req) list(status = 200L, headers = list(), body = getOption('rookery.spool_dir'))")
+  app <- local_app("app.R" = "function(req) list(status = 200L, headers = list(), body = rookery::rookery_options()['spool_dir']$value)")
   it <- local_r(c(
     sprintf("setwd('%s'); options(rookery.spool_dir = '%s')", dirname(dir), basename(dir)),
     sprintf("rookery::serve('%s', port = 0, log = FALSE)", app)

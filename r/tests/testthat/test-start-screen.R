@@ -68,7 +68,7 @@ test_that("serve() opens the address of an object and of a path once it listens"
   expect_equal(fetch(url)$text, "hello")
 })
 
-test_that("with workers the program opens the address, once", {
+test_that("with workers the session opens the address, once", {
   skip_if_not_installed("processx")
   skip_if_not_installed("curl")
   skip_on_os(c("mac", "solaris"))
@@ -80,7 +80,7 @@ test_that("with workers the program opens the address, once", {
   it <- local_r(
     sprintf("rookery::serve('%s', port = 0, log = FALSE, workers = 2, open = TRUE)", dir),
     environment = c(
-      PATH = paste(bin, Sys.getenv("PATH"), sep = .Platform$path.sep), DISPLAY = ":0",
+      R_BROWSER = file.path(bin, "xdg-open"), DISPLAY = ":0",
       SSH_CONNECTION = "", SSH_TTY = "", ROOKERY_PORT = ""
     )
   )

@@ -527,11 +527,30 @@ test_that("an invalid certificate ends serve() with the reason", {
   expect_equal(exit_of(it), 1)
   expect_match(it$tell(), "there is no file /nowhere/cert.pem")
   expect_error(serve(app, tls = "yes"), "must be made by tls_config", class = "rookery_bad_tls")
-  pem <- local_pem()
-  text <- paste(readLines(pem), collapse = "\n")
-  expect_error(
-    serve(app, tls = tls_config(pem, text)), "cannot be passed to the R", class = "rookery_bad_tls"
-  )
+})
+
+test_that("a key with a password, and a certificate as text, reach the program of a path unseen", {
+  skip_if_not_installed("processx")
+  skip_if_not_installed("openssl")
+  dir <- withr::local_tempdir()
+  pair <- make_pair(dir, "own")
+  locked <- file.path(dir, "locked.key")
+  openssl::write_pem(openssl::read_key(pair$key), locked, password = "secret")
+  app <- local_app("app.R" = "function(req) list(status = 200L, headers = list(), body = req$rook.url_scheme)")
+  it <- local_r(c(
+    sprintf("text <- paste(readLines('%s'), collapse = '\\n')", pair$cert),
+    sprintf("tls <- rookery::tls_config(text, '%s', password = 'secret')", locked),
+    sprintf("rookery::serve('%s', port = 0, log = FALSE, tls = tls)", app)
+  ))
+  url <- sub("127.0.0.1", "localhost", expect_serving(it), fixed = TRUE)
+  expect_equal(fetch(url, cainfo = pair$cert)$text, "https")
+  skip_if(!file.exists("/proc/self/environ"), "environments are read from /proc")
+  for (pid in list.files("/proc", "^[0-9]+$")) {
+    bytes <- suppressWarnings(tryCatch(
+      readBin(file.path("/proc", pid, "environ"), "raw", 1e6), error = function(error) raw()
+    ))
+    expect_length(grepRaw("PRIVATE KEY", bytes, fixed = TRUE), 0)
+  }
 })
 
 test_that("--tls dev prints the fingerprint", {

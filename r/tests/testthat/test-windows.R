@@ -16,8 +16,12 @@ local_windows <- function(test = parent.frame()) {
 test_that("what Windows does not have is refused with a remedy", {
   local_windows()
   expect_error(
-    rookery:::serve_with_workers("app", list(), list(), NULL, list(), list()),
-    "needs Linux or macOS: one R process", class = "rookery_unsupported"
+    serve(local_app("app.R" = "1"), workers = 2), "needs Linux: one R process",
+    class = "rookery_unsupported"
+  )
+  expect_error(
+    serve(local_app("app.R" = "1"), log = print), "needs Linux or macOS: use the path of a file",
+    class = "rookery_unsupported"
   )
   expect_error(
     rookery:::serve_address("unix:/tmp/s", 8000, NULL), "give the IP address",
@@ -29,19 +33,19 @@ test_that("what Windows does not have is refused with a remedy", {
   expect_error(install_cli(tempdir()), "folder of the program to PATH", class = "rookery_unsupported")
 })
 
-test_that("a path is served by a process that is waited for", {
+test_that("a path is served by a program that is waited for", {
   local_windows()
   file <- withr::local_tempfile()
   command <- function(script) {
     list(
-      program = "/bin/sh", arguments = c("-c", script), dir = tempdir(),
+      program = "/bin/sh", arguments = c("-c", script), input = c("a=1", "b=2"),
       environment = c(ROOKERY_TEST_VALUE = "1 2")
     )
   }
-  expect_null(rookery:::run_child(command(paste0("pwd > ", file)), "app"))
-  expect_identical(normalizePath(readLines(file)), normalizePath(tempdir()))
+  expect_null(rookery:::run_program(command(paste0("cat > ", file)), "app"))
+  expect_identical(readLines(file), c("a=1", "b=2"))
   expect_error(
-    rookery:::run_child(command("test \"$ROOKERY_TEST_VALUE\" = \"1 2\" && exit 7"), "app"),
+    rookery:::run_program(command("test \"$ROOKERY_TEST_VALUE\" = \"1 2\" && exit 7"), "app"),
     "status 7", class = "rookery_exit"
   )
 })

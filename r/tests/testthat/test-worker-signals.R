@@ -105,34 +105,3 @@ test_that("a signal to all processes loses no request of a child process of serv
   expect_identical(asking$get_result(), 200L)
   expect_equal(exit_of(it), 0)
 })
-
-test_that("repeated signals that a parent has died lose no request of a child process of serve()", {
-  skip_on_os(c("mac", "windows", "solaris"))
-  dir <- local_app(app.R = c(
-    "list(call = function(req) {",
-    "  file.create('begun')",
-    "  while (!file.exists('finish')) Sys.sleep(0.05)",
-    "  list(status = 200L, headers = list(), body = 'finished')",
-    "})"
-  ))
-  code <- paste(
-    ".Call(rookery:::ffi_child_follow, as.integer(Sys.getenv('PARENT')))",
-    "rookery::serve(source('app.R')$value, port = 0, log = FALSE)",
-    sep = "; "
-  )
-  # Like the system's signals, these have the parent as sender and SI_USER as code.
-  script <- c(
-    "PARENT=$$ \"$0\" -e \"$1\" & child=$!",
-    "until [ -e begun ]; do kill -0 $child || exit 1; sleep 0.05; done",
-    "for i in 1 2 3; do kill -TERM $child; sleep 0.2; done",
-    "touch finish; wait $child"
-  )
-  it <- local_process(
-    c("-c", paste(script, collapse = "\n"), file.path(R.home("bin"), "Rscript"), code), dir,
-    program = "/bin/sh"
-  )
-  asking <- local_requests(expect_serving(it), 1)
-  asking$wait(60000)
-  expect_identical(asking$get_result(), 200L)
-  expect_equal(exit_of(it), 0)
-})

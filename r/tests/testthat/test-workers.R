@@ -359,9 +359,6 @@ test_that("the number of workers can be given in a _server.yml and in serve()", 
     expect_equal(exit_of(it), 1)
     expect_match(it$tell(), case[[3]])
   }
-  # Options for workers need a supervisor, which exists only with `workers`.
-  settings("drain: 5s")
-  expect_error(serve(dir, port = 0), "`drain:` needs `workers:`", class = "rookery_bad_setting")
 })
 
 test_that("serve() starts several workers, and stops them at its end", {
@@ -415,9 +412,9 @@ test_that("arguments of serve() are passed to the program as lines", {
   )
   expect_equal(rookery:::lines_of_tls("dev"), "tls=dev")
   expect_null(rookery:::lines_of_tls(NULL))
-  expect_error(
-    rookery:::lines_of_tls(tls_config(pem, paste(readLines(pem), collapse = "\n"))),
-    "give the path of a file"
+  text <- paste(readLines(pem), collapse = "\n")
+  expect_equal(
+    rookery:::lines_of_tls(tls_config(pem, text))[1:2], paste0(c("tls_cert=", "tls_key="), c(pem, text))
   )
   expect_equal(
     rookery:::lines_of(list(
@@ -457,8 +454,10 @@ test_that("the program accepts each name that R has for a setting", {
   program <- system.file("exec", "rookery", package = "rookery")
   # The missing folder is the only problem that is reported.
   told <- function(lines) {
-    env <- c("current", ROOKERY_INTERNAL_ARGUMENTS = paste(lines, collapse = "\n"))
-    processx::run(program, c("serve", "/no/such/app"), env = env, error_on_status = FALSE)$stderr
+    processx::run(
+      program, c("serve", "/no/such/app"), env = c("current", ROOKERY_INTERNAL_PARENT_PID = "1"),
+      stdin = withr::local_tempfile(lines = lines), error_on_status = FALSE
+    )$stderr
   }
   expect_match(told(lines), "`/no/such/app` does not exist")
   expect_match(told(c(lines, "nonsense=1")), "`nonsense` is not a setting")

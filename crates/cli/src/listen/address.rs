@@ -91,7 +91,7 @@ impl Address {
     ///
     /// # Errors
     /// Fails if the address cannot be bound.
-    #[cfg(any(windows, test))]
+    #[cfg(any(not(target_os = "linux"), feature = "portable", test))]
     pub(crate) fn check_free(&self) -> Result<(), Failure> {
         self.try_to_bind().map_err(|error| self.bind_failure(&error))
     }
@@ -102,7 +102,7 @@ impl Address {
     ///
     /// # Errors
     /// Fails if the system has no free port for the host.
-    #[cfg(any(windows, test))]
+    #[cfg(any(not(target_os = "linux"), feature = "portable", test))]
     pub(crate) fn with_free_port(&self, current: Option<&Address>) -> Result<Address, Failure> {
         let socket = match self {
             Address::Tcp { socket, .. } if socket.port() == 0 => socket,

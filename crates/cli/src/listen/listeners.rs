@@ -2,10 +2,10 @@
 //! HTTP requests to HTTPS. If a service manager has opened sockets, the server listens on them
 //! instead of the address.
 
-#[cfg(unix)]
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-#[cfg(unix)]
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -26,7 +26,10 @@ pub(crate) struct Listeners {
     /// The open listeners. If `has_redirect` is set, the first one redirects plaintext HTTP
     /// requests to HTTPS.
     open: Vec<Listener>,
-    #[cfg_attr(windows, allow(dead_code, reason = "only workers get copies of the sockets"))]
+    #[cfg_attr(
+        any(not(target_os = "linux"), feature = "portable"),
+        allow(dead_code, reason = "only workers get copies of the sockets")
+    )]
     has_redirect: bool,
     /// The URLs and socket paths that the start-up screen shows.
     pub(crate) addresses: String,
@@ -130,7 +133,7 @@ impl Listeners {
     ///
     /// # Errors
     /// Fails with the error of the system.
-    #[cfg(unix)]
+    #[cfg(all(target_os = "linux", not(feature = "portable")))]
     pub(crate) fn copy_sockets(&self) -> io::Result<(Vec<OwnedFd>, Vec<OwnedFd>)> {
         let (redirects, listeners) = self.open.split_at(usize::from(self.has_redirect));
         let copies = |listeners: &[Listener]| -> io::Result<Vec<OwnedFd>> {
@@ -143,7 +146,7 @@ impl Listeners {
 
     /// Starts or stops accepting connections in this process. Workers that have copies of the
     /// listening sockets are not affected.
-    #[cfg(unix)]
+    #[cfg(all(target_os = "linux", not(feature = "portable")))]
     pub(crate) fn set_accepting(&self, is_on: bool) {
         self.open.iter().for_each(|listener| listener.set_accepting(is_on));
     }
@@ -173,7 +176,7 @@ impl Listeners {
     }
 
     /// Cuts off the responses that are still being sent.
-    #[cfg(unix)]
+    #[cfg(all(target_os = "linux", not(feature = "portable")))]
     pub(crate) fn cut(&self) {
         self.open.iter().for_each(Listener::cut);
     }

@@ -5,7 +5,10 @@
 //! or else to the listener whose port or path it has. Other sockets serve the app, unless that
 //! would be a guess between several listeners.
 
-#![cfg_attr(windows, allow(dead_code, reason = "no service manager opens sockets on Windows"))]
+#![cfg_attr(
+    any(not(target_os = "linux"), feature = "portable"),
+    allow(dead_code, reason = "only Linux has service managers that open sockets, and workers")
+)]
 
 use std::net::SocketAddr;
 #[cfg(unix)]

@@ -1,13 +1,14 @@
 //! The process that runs the program `rookery`: its signals, its memory allocator, and its duties
 //! as the first process of a container (PID 1).
 
+use std::process::Command;
 use std::sync::OnceLock;
 
 #[cfg(target_os = "linux")]
 mod allocator;
-pub(crate) mod child;
 #[cfg(target_os = "linux")]
 pub(crate) mod pid1;
+pub(crate) mod session;
 pub(crate) mod signals;
 
 /// The function that returns unused memory to the operating system, for
@@ -59,4 +60,16 @@ pub(crate) fn start_thread(
              -u`)."
         ))
     })
+}
+
+/// Makes a command start a process in a group of its own, which Ctrl-C at the terminal does not
+/// reach.
+pub(crate) fn own_group(command: &mut Command) {
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(command, 0);
+    #[cfg(windows)]
+    std::os::windows::process::CommandExt::creation_flags(
+        command,
+        windows_sys::Win32::System::Threading::CREATE_NEW_PROCESS_GROUP,
+    );
 }

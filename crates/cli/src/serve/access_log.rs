@@ -7,6 +7,7 @@ use rookery_server::access_log::{AccessLog, Format, LogFile, Reopener};
 use rookery_server::output;
 
 use crate::failure::Failure;
+use crate::process::session;
 use crate::stderr::{log_line, output_deadline};
 use crate::user_paths::{absolute, is_writable, parent_folder};
 
@@ -17,6 +18,8 @@ pub(crate) enum LogTarget {
     Nothing,
     /// The file to which the access log is appended.
     File(PathBuf),
+    /// The R session that has started this program, whose `log` is a function.
+    Session,
 }
 
 impl LogTarget {
@@ -59,6 +62,10 @@ impl LogTarget {
             LogTarget::Stdout => {
                 AccessLog::to(output::stdout().clone(), format.for_output(&std::io::stdout()))
             }
+            LogTarget::Session => match session::writer() {
+                Some(writer) => AccessLog::to(writer, Format::Fields),
+                None => return Ok(None),
+            },
             LogTarget::File(path) => {
                 let opened = LogFile::open(path, log_line).and_then(|file| {
                     reopener = file.reopener();

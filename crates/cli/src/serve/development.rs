@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rookery_development::{Change, FileWatcher, LiveReload, development_application};
 use rookery_server::{MakeApplication, PageScript};
-#[cfg(unix)]
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
 use rookery_settings::EDITORS;
 use rookery_status::AccessToken;
 
@@ -85,7 +85,7 @@ impl Development {
     }
 
     /// Returns the URL that gives a browser access to the details of errors.
-    #[cfg(unix)]
+    #[cfg(all(target_os = "linux", not(feature = "portable")))]
     pub(crate) fn url(&self, base: Option<&str>) -> Option<String> {
         base.map(|base| self.token.url(base))
     }
@@ -93,12 +93,12 @@ impl Development {
 
 /// Returns the form of the URLs by which a link opens a file in an editor, with `{file}` and
 /// `{line}`. Returns `None` for no editor. `setting` is the value of the setting `editor`.
-#[cfg(unix)]
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
 pub(crate) fn editor_url(setting: Option<&str>) -> Option<String> {
     editor_url_in(setting, |name| std::env::var(name).ok())
 }
 
-#[cfg(unix)]
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
 fn editor_url_in(
     setting: Option<&str>,
     variable: impl Fn(&str) -> Option<String>,

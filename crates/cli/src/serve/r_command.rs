@@ -1,30 +1,31 @@
 //! Builds the command that starts an R process, and passes settings to that process.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rookery_server::access_log::Format;
-#[cfg(unix)]
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
 use rookery_settings::Value;
 use rookery_settings::environment;
 use rookery_settings::key_value_lines::Lines;
+use rookery_system::random::unpredictable;
 
 use crate::app_detection::Target;
 use crate::failure::Failure;
 use crate::listen::address::Address;
-#[cfg(unix)]
-use crate::process::signals;
+use crate::process::session;
 use crate::serve::access_log::LogTarget;
-#[cfg(unix)]
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
 use crate::serve::development;
 use crate::serve::r_package;
-#[cfg(unix)]
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
 use crate::serve::tls;
 use crate::serve::tracing::service_name;
-#[cfg(unix)]
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
 use crate::settings::combined::Https;
-use crate::settings::r_arguments;
 use crate::settings::serve_settings::ServeSettings;
 use crate::user_paths::is_executable;
 
@@ -40,16 +41,18 @@ const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// Usually the supervisor accepts connections and writes the access log. If `public` is given, the
 /// worker does so instead, and `public` is the destination of its access log. A single worker, and
 /// a worker that accepts connections, get all settings. Any other worker gets only the settings
-/// that apply in R.
+/// that apply in R. `for_app` has the arguments of R's `serve()` for the function that runs the
+/// app.
 ///
 /// # Errors
-/// Fails if R or the R package is not found.
-#[cfg(unix)]
+/// Fails if R or the R package is not found, or if the arguments for the app cannot be passed on.
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
 pub(crate) fn worker_command(
     serve: &ServeSettings,
     target: &Target,
     address: &Address,
     public: Option<&LogTarget>,
+    for_app: Option<&str>,
 ) -> Result<Command, Failure> {
     let mut lines = target_lines(target, address);
     if public.is_some() || serve.workers.is_single() {
@@ -75,7 +78,8 @@ pub(crate) fn worker_command(
             lines.line("editor", url.as_bytes());
         }
     }
-    let mut command = r_command(target, lines)?;
+    let mut command = r_command(target)?;
+    pass_settings(&mut command, lines, private_lines(for_app))?;
     if serve.workers.is_interactive {
         make_interactive(&mut command, target)?;
     }
@@ -83,14 +87,12 @@ pub(crate) fn worker_command(
     for name in rookery_systemd::VARIABLES {
         command.env_remove(name);
     }
-    // The variable is meant for this process, not for programs that the app starts.
-    command.env_remove(signals::PARENT_VARIABLE);
     Ok(command)
 }
 
 /// Changes the command so that R runs interactively, with a prompt. R then reads its commands from
 /// the terminal, so the server is started by an R profile, which first runs the user's own profile.
-#[cfg(unix)]
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
 fn make_interactive(command: &mut Command, target: &Target) -> Result<(), Failure> {
     let mut interactive = Command::new(command.get_program());
     interactive
@@ -133,8 +135,8 @@ pub(crate) fn find_r_program() -> Option<PathBuf> {
     find_r(std::env::var_os("PATH").as_deref())
 }
 
-/// Returns the command that starts an R process with these settings.
-pub(crate) fn r_command(target: &Target, settings: Lines) -> Result<Command, Failure> {
+/// Returns the command that starts an R process, to which [`pass_settings`] passes settings.
+pub(crate) fn r_command(target: &Target) -> Result<Command, Failure> {
     let (program, package) = find_r_and_package(&target.folder)?;
     let mut file = OsString::from("--file=");
     file.push(package.join("serve").join("cli.R"));
@@ -143,14 +145,13 @@ pub(crate) fn r_command(target: &Target, settings: Lines) -> Result<Command, Fai
         .args(["--no-echo", "--no-restore", "--no-save"])
         .arg(file)
         .current_dir(&target.folder)
-        .env(SETTINGS_VARIABLE, os_string(settings.into_bytes()))
         // R CMD check sets `R_TESTS` for its own R process, in which other R processes would fail.
         .env("R_TESTS", "");
     if std::env::var_os("OTEL_SERVICE_NAME").is_none_or(|name| name.is_empty()) {
         command.env("OTEL_SERVICE_NAME", service_name(target));
     }
     // These variables are meant for this program, which has read them.
-    command.env_remove(r_arguments::VARIABLE);
+    command.env_remove(session::PARENT_VARIABLE);
     for name in environment::program_variables() {
         command.env_remove(name);
     }
@@ -200,18 +201,63 @@ fn version_of(folder: &Path) -> Vec<u32> {
     name.split(|it: char| !it.is_ascii_digit()).filter_map(|it| it.parse().ok()).collect()
 }
 
+/// Returns the settings that an R process gets in a file: the arguments of R's `serve()` for the
+/// function that runs the app.
+pub(crate) fn private_lines(for_app: Option<&str>) -> Lines {
+    let mut lines = Lines::default();
+    if let Some(for_app) = for_app {
+        lines.line("for_app", for_app.as_bytes());
+    }
+    lines
+}
+
+/// Passes settings to the next R process that `command` starts. The process reads `private` from a
+/// new file that only this user can read, and deletes the file, because the processes of the app
+/// inherit the environment. Must be called before each start.
+///
+/// # Errors
+/// Fails if the file cannot be written.
+pub(crate) fn pass_settings(
+    command: &mut Command,
+    mut settings: Lines,
+    private: Lines,
+) -> Result<(), Failure> {
+    if !private.is_empty() {
+        let path = std::env::temp_dir().join(format!("rookery-{:016x}", unpredictable()));
+        let mut options = File::options();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let written =
+            options.open(&path).and_then(|mut file| file.write_all(&private.into_bytes()));
+        written.map_err(|error| {
+            let path = path.display();
+            Failure::Unavailable(format!("Settings for R cannot be written to `{path}`: {error}."))
+        })?;
+        settings.line("private", path_bytes(&path));
+    }
+    command.env(SETTINGS_VARIABLE, os_string(settings.into_bytes()));
+    Ok(())
+}
+
 /// Adds the destination and the format of the access log to the settings for the R process.
 pub(crate) fn add_log(serve: &ServeSettings, log: &LogTarget, lines: &mut Lines) {
+    if matches!(log, LogTarget::Session) {
+        // R inherits the pipe to the session.
+        lines.line("log", b"file");
+        lines.line("log_file", format!("/dev/fd/{}", session::PIPE).as_bytes());
+        return lines.line("log_format", b"fields");
+    }
     match log {
         LogTarget::Stdout => lines.line("log", b"stdout"),
-        LogTarget::Nothing => lines.line("log", b"nothing"),
+        LogTarget::Nothing | LogTarget::Session => lines.line("log", b"nothing"),
         LogTarget::File(path) => {
             lines.line("log", b"file");
             lines.line("log_file", path_bytes(path));
         }
     }
     let format: &[u8] = match serve.format {
-        Format::Common | Format::CommonOfWorkers => b"common",
+        Format::Common | Format::CommonOfWorkers | Format::Fields => b"common",
         Format::Combined => b"combined",
         Format::Json => b"json",
         Format::Terminal { .. } => b"terminal",

@@ -56,7 +56,7 @@ pub(crate) fn serve(
     // variables of the service manager name.
     let given = unsafe { ServiceSockets::take(requested) }?;
     // Fails here rather than in each worker if R is not installed.
-    r_command::worker_command(serve, target, address, None)?;
+    r_command::worker_command(serve, target, address, None, None)?;
     let (_, package) = r_command::find_r_and_package(&target.folder)?;
     r_package::warn_if_versions_differ(&package);
     let files = open_files();
@@ -129,7 +129,12 @@ pub(crate) fn serve(
     let (requests, receiver) = unbounded_channel();
     let reopener = log.as_ref().map(Log::reopener);
     let terminal = if workers.is_interactive { PromptWatcher::start() } else { None };
-    let builder = ConfigBuilder { address: address.clone(), log: log_target.clone(), files };
+    let builder = ConfigBuilder {
+        address: address.clone(),
+        log: log_target.clone(),
+        files,
+        for_app: sources.for_app().map(Arc::from),
+    };
     let config = builder.build(serve, target.clone(), public);
     let reload = Arc::new(Reload {
         sources,

@@ -1,7 +1,7 @@
 //! The configuration of the supervisor and of its workers, made from the settings.
 
 use std::os::fd::AsFd as _;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rookery_server::access_log::Format;
 use rookery_server::{Config, MAX_PAGE_SIZE};
@@ -26,6 +26,8 @@ pub(crate) struct ConfigBuilder {
     pub(crate) address: Address,
     pub(crate) log: LogTarget,
     pub(crate) files: Option<libc::rlimit>,
+    /// The arguments of R's `serve()` for the function that runs the app.
+    pub(crate) for_app: Option<Arc<str>>,
 }
 
 impl ConfigBuilder {
@@ -40,7 +42,8 @@ impl ConfigBuilder {
     ) -> SupervisorConfig {
         let workers = &serve.workers;
         let (of_worker, target) = (serve.clone(), Mutex::new(target));
-        let (address, log) = (self.address.clone(), self.log.clone());
+        let (address, log, for_app) =
+            (self.address.clone(), self.log.clone(), self.for_app.clone());
         SupervisorConfig {
             workers: workers.count,
             spares: workers.spares,
@@ -51,7 +54,8 @@ impl ConfigBuilder {
                 follow_if_deleted(&mut target)
                     .and_then(|()| {
                         let log = is_public.then_some(&log);
-                        r_command::worker_command(&of_worker, &target, &address, log)
+                        let for_app = for_app.as_deref();
+                        r_command::worker_command(&of_worker, &target, &address, log, for_app)
                     })
                     .map_err(|failure| failure.message())
             }),
@@ -162,7 +166,7 @@ pub(crate) fn public_listeners(
     let log = match log {
         // The standard output of a worker is a pipe to this process.
         LogTarget::Stdout => std::io::stdout().as_fd().try_clone_to_owned().ok(),
-        LogTarget::Nothing | LogTarget::File(_) => None,
+        LogTarget::Nothing | LogTarget::File(_) | LogTarget::Session => None,
     };
     Ok(PublicListeners { sockets, redirects, log })
 }

@@ -115,7 +115,7 @@ pub(crate) fn reload(tls: &Tls) {
 ///
 /// # Errors
 /// Fails if the files cannot be used. The previous certificates stay in use.
-#[cfg(unix)]
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
 pub(crate) fn apply(tls: &Tls, settings: &CombinedSettings) -> Result<(), Failure> {
     if settings.https() != Some(Https::Files) {
         reload(tls);

@@ -119,7 +119,7 @@ impl CombinedSettings {
     }
 
     /// Returns true if each response contains the id of its request as a header.
-    #[cfg(unix)]
+    #[cfg(all(target_os = "linux", not(feature = "portable")))]
     pub(crate) fn sends_request_id(&self) -> bool {
         self.0.given("request_id_header").and_then(|given| given.value.flag()).unwrap_or(true)
     }

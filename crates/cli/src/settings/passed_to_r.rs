@@ -1,5 +1,8 @@
 //! The settings that are passed to an R process when it is started.
 
+use std::path::PathBuf;
+
+use rookery_server::tls::Pem;
 use rookery_settings::key_value_lines::Lines;
 use rookery_settings::{Places, Section, Setting, Source, Value, table};
 
@@ -8,7 +11,7 @@ use crate::user_paths::absolute;
 
 /// The settings that a worker gets if the supervisor accepts the connections. The supervisor itself
 /// applies all other settings.
-#[cfg(unix)]
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
 const WORKER_SETTINGS: [&str; 10] = [
     // Both processes count the bytes of a streamed response.
     "max_stream_queue_size",
@@ -34,7 +37,7 @@ impl CombinedSettings {
 
     /// Adds to `lines`, which contains the settings for a worker, all given settings that a worker
     /// needs if the supervisor accepts its connections.
-    #[cfg(unix)]
+    #[cfg(all(target_os = "linux", not(feature = "portable")))]
     pub(crate) fn pass_to_worker(&self, lines: &mut Lines) {
         self.pass_rows(lines, |row| WORKER_SETTINGS.contains(&row.name));
     }
@@ -72,11 +75,15 @@ impl CombinedSettings {
 }
 
 /// Makes the paths in a setting's value absolute, because the R process is started in another
-/// folder.
+/// folder. Keys that are given as text stay as they are.
 fn with_absolute_paths(value: Value) -> Value {
+    let absolute = |path: &PathBuf| match Pem::from_text_or_path(&path.to_string_lossy()) {
+        Pem::File(_) => absolute(path),
+        Pem::Text(_) => path.clone(),
+    };
     match value {
         Value::Path(path) => Value::Path(absolute(&path)),
-        Value::Paths(paths) => Value::Paths(paths.iter().map(|path| absolute(path)).collect()),
+        Value::Paths(paths) => Value::Paths(paths.iter().map(absolute).collect()),
         value => value,
     }
 }
@@ -92,7 +99,7 @@ mod tests {
         String::from_utf8(lines.into_bytes()).unwrap().lines().map(str::to_owned).collect()
     }
 
-    #[cfg(unix)]
+    #[cfg(all(target_os = "linux", not(feature = "portable")))]
     #[test]
     fn passes_only_settings_that_apply_in_r_to_workers() {
         let settings = settings_from(&[
@@ -120,7 +127,7 @@ mod tests {
 
     /// Tests which settings can change at a reload: those that only the worker uses, and those of
     /// the process that accepts connections if that process is the worker.
-    #[cfg(unix)]
+    #[cfg(all(target_os = "linux", not(feature = "portable")))]
     #[test]
     fn settings_that_workers_get_apply_at_a_reload() {
         use rookery_settings::Applies;

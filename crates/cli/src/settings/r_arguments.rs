@@ -1,28 +1,50 @@
-//! Reads the arguments of the R function `serve()`, which R passes to this program in an
-//! environment variable.
+//! Reads the arguments of the R function `serve()`, which R passes to this program.
 
-use rookery_settings::{GivenValue, Setting, Source, key_value_lines, table};
+use rookery_settings::{GivenValue, Raw, Setting, Source, key_value_lines, table};
 
-/// The environment variable with the arguments of R's `serve()`, one per line as `name=value`.
-/// Options of the R session have the prefix `option:`. Workers must not inherit the variable.
-pub(crate) const VARIABLE: &str = "ROOKERY_INTERNAL_ARGUMENTS";
+use crate::process::session;
 
-/// Reads the arguments of R's `serve()` from the environment. Returns an empty list if R did not
-/// start this program.
+/// The arguments of R's `serve()`.
+#[derive(Debug, Default)]
+pub(crate) struct RArguments {
+    pub(crate) given: Vec<GivenValue>,
+    /// Whether the access log is written to the R session, whose `log` is a function.
+    pub(crate) is_log_read: bool,
+    /// The arguments for the function that runs the app, as R has serialized them.
+    pub(crate) for_app: Option<String>,
+}
+
+/// Reads the arguments of R's `serve()`, one per line as `name=value`. Options of the R session
+/// have the prefix `option:`, and arguments that are no settings have the prefix `session:`. There
+/// are no arguments if R did not start this program.
 ///
 /// # Errors
 /// Fails with a message if an argument is wrong.
-pub(crate) fn read() -> Result<Vec<GivenValue>, String> {
-    read_lines(&std::env::var(VARIABLE).unwrap_or_default())
+pub(crate) fn read() -> Result<RArguments, String> {
+    let text = session::read_arguments()
+        .map_err(|error| format!("The arguments of serve() cannot be read: {error}."))?;
+    read_lines(&text)
 }
 
-/// Reads settings from lines `name=value`, in which each element of a list has a line of its own.
+/// Reads the arguments of R's `serve()` from lines `name=value`, in which each element of a list has
+/// a line of its own.
 ///
 /// # Errors
-/// Fails with a message if a setting is wrong.
-pub(crate) fn read_lines(text: &str) -> Result<Vec<GivenValue>, String> {
+/// Fails with a message if an argument is wrong.
+pub(crate) fn read_lines(text: &str) -> Result<RArguments, String> {
+    let mut arguments = RArguments::default();
     let mut found: Vec<(&'static Setting, Source, Vec<&str>)> = Vec::new();
     for line in text.lines() {
+        if line == "session:log=TRUE" {
+            arguments.is_log_read = true;
+            continue;
+        }
+        if let Some(Raw::Text(text)) =
+            line.strip_prefix("session:app=").and_then(|line| key_value_lines::raw([line]))
+        {
+            arguments.for_app = Some(text);
+            continue;
+        }
         let (source, line) = match line.strip_prefix("option:") {
             Some(line) => (Source::Option, line),
             None => (Source::Argument, line),
@@ -41,7 +63,8 @@ pub(crate) fn read_lines(text: &str) -> Result<Vec<GivenValue>, String> {
         GivenValue::parse(setting, &raw, source)
             .map_err(|invalid| invalid.at(&source.show(setting)))
     });
-    given.collect()
+    arguments.given = given.collect::<Result<_, _>>()?;
+    Ok(arguments)
 }
 
 #[cfg(test)]
@@ -49,7 +72,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Vec<String>, String> {
-        let given = read_lines(text)?;
+        let given = read_lines(text)?.given;
         Ok(given
             .iter()
             .map(|it| format!("{} {:?} {:?}", it.setting.name, it.source, it.value))
@@ -69,6 +92,20 @@ mod tests {
             ]
         );
         assert!(read("").unwrap().is_empty());
+    }
+
+    #[test]
+    fn separates_what_is_no_setting() {
+        let read = read_lines("session:log=TRUE\nport=1\nsession:app=A%0A%25").unwrap();
+        assert_eq!((read.given.len(), read.is_log_read), (1, true));
+        assert_eq!(read.for_app.as_deref(), Some("A\n%"));
+    }
+
+    #[test]
+    fn a_key_may_be_given_as_text() {
+        let key = "-----BEGIN PRIVATE KEY-----%0AAA==%0A";
+        let given = read(&format!("tls_cert=/c.pem\ntls_key={key}")).unwrap();
+        assert!(given[1].contains("-----BEGIN PRIVATE KEY-----\\nAA==\\n"), "{given:?}");
     }
 
     #[test]

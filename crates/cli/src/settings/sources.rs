@@ -1,12 +1,13 @@
 //! The sources of settings: the command line, the arguments of the R function `serve()`, the
 //! environment and `_server.yml`. This module also combines their values.
 
-use rookery_settings::{GivenValue, Settings, environment};
+use rookery_settings::{Settings, environment};
 
 use crate::app_detection::Target;
 use crate::command_line::{Options, ServeArgs};
 use crate::failure::Failure;
-use crate::settings::r_arguments;
+use crate::serve::access_log::LogTarget;
+use crate::settings::r_arguments::{self, RArguments};
 use crate::settings::serve_settings::ServeSettings;
 use crate::settings::server_yml;
 
@@ -15,7 +16,7 @@ use crate::settings::server_yml;
 #[derive(Debug)]
 pub(crate) struct Sources {
     options: Options,
-    arguments: Vec<GivenValue>,
+    arguments: RArguments,
 }
 
 /// The settings combined from all sources, and the warnings about them, which the caller has to
@@ -37,6 +38,11 @@ impl Sources {
         Ok((Sources { options: args.options, arguments }, target))
     }
 
+    /// Returns the arguments of R's `serve()` for the function that runs the app.
+    pub(crate) fn for_app(&self) -> Option<&str> {
+        self.arguments.for_app.as_deref()
+    }
+
     /// Reads the environment and the app's `_server.yml`, and combines their settings with those of
     /// the command line and of R's `serve()`.
     ///
@@ -47,9 +53,12 @@ impl Sources {
         let environment =
             environment::read(|name| std::env::var_os(name)).map_err(Failure::Unavailable)?;
         let (in_file, of_file) = file.map(|file| (file.given, file.notes)).unwrap_or_default();
-        let own = self.options.given.iter().chain(&self.arguments).cloned();
+        let own = self.options.given.iter().chain(&self.arguments.given).cloned();
         let settings = Settings::combine(own.chain(environment.given).chain(in_file));
-        let serve = ServeSettings::of(settings)?;
+        let mut serve = ServeSettings::of(settings)?;
+        if self.arguments.is_log_read {
+            serve.log = LogTarget::Session;
+        }
         let notes = self.options.notes.iter().cloned().chain(environment.notes).chain(of_file);
         let names: Vec<String> =
             std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();

@@ -160,7 +160,7 @@ impl Workers {
     }
 
     /// Returns true if there is exactly one worker and no spare worker.
-    #[cfg(unix)]
+    #[cfg(all(target_os = "linux", not(feature = "portable")))]
     pub(crate) fn is_single(&self) -> bool {
         self.count == 1 && self.spares == 0
     }

@@ -8,17 +8,19 @@ use std::time::Duration;
 
 use rookery_system::random::unpredictable;
 
-use crate::process::child::own_group;
-use crate::process::start_thread;
+use crate::process::{own_group, session, start_thread};
 use crate::stderr::log_line;
 
 /// The time for which the file that leads a browser to a URL is kept after the browser has been
 /// started.
 const FILE_LIFETIME: Duration = Duration::from_secs(10);
 
-/// Opens the URL of the server in a browser without waiting for the browser. A failure is only
-/// logged.
+/// Opens the URL of the server in a browser without waiting for the browser, or has it opened by
+/// the R session that has started this program. A failure is only logged.
 pub(crate) fn open(url: Option<&str>) {
+    if session::open(url) {
+        return;
+    }
     let Some(url) = url else {
         return log_line(
             "`--open` has no effect, because a browser cannot connect to a Unix socket",

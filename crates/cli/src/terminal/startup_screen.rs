@@ -121,6 +121,10 @@ impl StartupScreen {
 
 /// Returns what the start-up screen shows for the live page with this URL. The URL is shown only on
 /// a terminal, and not in a log, because it contains a token.
+#[cfg_attr(
+    any(not(target_os = "linux"), feature = "portable"),
+    allow(dead_code, reason = "there the R process shows the screen")
+)]
 pub(crate) fn live_page(url: String, is_terminal: bool) -> String {
     if is_terminal { url } else { format!("`rookery live {}` opens it", std::process::id()) }
 }

@@ -4,6 +4,7 @@
 //! Lines are written through a [`LineWriter`], so that a blocked output does not block the server.
 
 mod combined;
+mod fields;
 mod file;
 pub(crate) mod pending_record;
 mod record;
@@ -19,7 +20,7 @@ use std::time::Instant;
 
 pub use self::file::{LogFile, Reopener};
 pub use self::record::{Format, OwnedRecord, Protocol, Record};
-use super::line_writer::LineWriter;
+pub use super::line_writer::LineWriter;
 use super::output;
 
 /// The maximum number of access-log records that wait until the application reads them. With paths

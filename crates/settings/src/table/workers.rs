@@ -26,7 +26,7 @@ pub(super) static ROWS: [Setting; 27] = [
         max: 1000.0,
         r_function: "serve",
         help: "Number of R processes, or auto for one per processor",
-        paragraph: "More than one worker needs Linux or macOS. `auto` starts one worker for each \
+        paragraph: "More than one worker needs Linux. `auto` starts one worker for each \
                     processor that the CPU limit of the control group and the CPU affinity allow. \
                     If the number is not set anywhere else, the server uses the environment \
                     variable `WEB_CONCURRENCY`.",

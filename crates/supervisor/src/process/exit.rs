@@ -8,8 +8,8 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 /// The number of bytes in the unit in which the system reports the resident memory of an ended
-/// process (`ru_maxrss`): bytes on macOS, KiB on other systems.
-const MEMORY_UNIT: u64 = if cfg!(target_vendor = "apple") { 1 } else { 1024 };
+/// process (`ru_maxrss`).
+const MEMORY_UNIT: u64 = 1024;
 
 /// The exit status of a process, or the signal that ended it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

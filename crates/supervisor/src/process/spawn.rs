@@ -167,7 +167,6 @@ fn settle(parent: libc::pid_t, files: Option<libc::rlimit>, is_preloaded: bool) 
         if let Some(files) = files {
             libc::setrlimit(libc::RLIMIT_NOFILE, &raw const files);
         }
-        #[cfg(all(target_os = "linux", not(feature = "portable")))]
         request_death_signal()?;
         // The supervisor may have ended before the death signal was requested.
         if libc::getppid() != parent {
@@ -179,9 +178,8 @@ fn settle(parent: libc::pid_t, files: Option<libc::rlimit>, is_preloaded: bool) 
 
 /// Makes the system send SIGTERM to this new process when the supervisor ends, and enables
 /// transparent huge pages again, which the supervisor has disabled for itself and which are useful
-/// for R. Both settings exist only on Linux. Once the worker reads its control channel, it turns
-/// the signal off, and ends when the channel does, as on other systems.
-#[cfg(all(target_os = "linux", not(feature = "portable")))]
+/// for R. Once the worker reads its control channel, it turns the signal off, and ends when the
+/// channel does.
 fn request_death_signal() -> io::Result<()> {
     // SAFETY: the calls take no pointers.
     unsafe {

@@ -1,9 +1,8 @@
 //! Functions that query whether a worker process is stopped, and wait until it has ended, without
 //! reaping it.
 //!
-//! On Linux, a descriptor of the process becomes readable at its end. Elsewhere, and where the
-//! system refuses such descriptors (Linux before 5.3, some sandboxes), a thread waits instead. The
-//! feature `portable` makes Linux use what other systems use.
+//! A descriptor of the process becomes readable at its end. Where the system refuses such
+//! descriptors (Linux before 5.3, some sandboxes), a thread waits instead.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -22,7 +21,6 @@ const STACK_SIZE: usize = 64 << 10;
 /// Waits until a child process has ended. The process remains a zombie until it is
 /// [reaped](super::reap), so the system cannot reuse its id yet.
 pub(crate) async fn wait(pid: libc::pid_t) {
-    #[cfg(all(target_os = "linux", not(feature = "portable")))]
     if let Ok(descriptor) = descriptor::of_process(pid) {
         // The descriptor of an ended process stays readable. `readable` fails only while the
         // runtime shuts down.
@@ -59,7 +57,7 @@ async fn wait_on_thread(pid: libc::pid_t) {
 /// Returns true if a child process has ended. Does not reap the process. Blocks until the process
 /// has ended or a signal arrives, unless `options` contains `WNOHANG`.
 fn has_ended(pid: libc::pid_t, options: libc::c_int) -> bool {
-    match state_change(pid, libc::WEXITED | options) {
+    match has_changed(pid, libc::WEXITED | options) {
         Ok(is_ended) => is_ended,
         // Any other error means that something else has reaped the process.
         Err(error) => error.kind() != io::ErrorKind::Interrupted,
@@ -67,7 +65,6 @@ fn has_ended(pid: libc::pid_t, options: libc::c_int) -> bool {
 }
 
 /// Returns true if a child process is stopped by SIGSTOP or a debugger.
-#[cfg(all(target_os = "linux", not(feature = "portable")))]
 pub(crate) fn is_stopped(pid: libc::pid_t) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // The process name, in parentheses, may contain any character, including parentheses.
@@ -75,16 +72,9 @@ pub(crate) fn is_stopped(pid: libc::pid_t) -> bool {
     matches!(state, Some('T' | 't'))
 }
 
-/// Returns true if a child process is stopped by SIGSTOP. Returns false for a process that a
-/// debugger has stopped, because the system tells only the debugger.
-#[cfg(not(all(target_os = "linux", not(feature = "portable"))))]
-pub(crate) fn is_stopped(pid: libc::pid_t) -> bool {
-    state_change(pid, libc::WSTOPPED | libc::WNOHANG).unwrap_or(false)
-}
-
 /// Returns true if a child process has changed its state as `options` describes. The system keeps
 /// the change for later calls.
-fn state_change(pid: libc::pid_t, options: libc::c_int) -> io::Result<bool> {
+fn has_changed(pid: libc::pid_t, options: libc::c_int) -> io::Result<bool> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     let id = libc::id_t::try_from(pid).unwrap_or(libc::id_t::MAX);
     // SAFETY: `info` is valid for writes of a `siginfo_t`.
@@ -96,9 +86,8 @@ fn state_change(pid: libc::pid_t, options: libc::c_int) -> io::Result<bool> {
     Ok(unsafe { info.assume_init().si_pid() != 0 })
 }
 
-#[cfg(all(target_os = "linux", not(feature = "portable")))]
 mod descriptor {
-    //! Descriptors of processes, which only Linux has.
+    //! Descriptors of processes.
 
     use std::io;
     use std::os::fd::{FromRawFd as _, OwnedFd};

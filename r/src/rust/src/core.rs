@@ -6,7 +6,7 @@ use std::ffi::{CString, c_char};
 use std::sync::Arc;
 
 use rookery_exchange::{AppWaker, ById, Command, Event, Exchange, Link, SendBacklog, StreamFlow};
-use rookery_server::access_log::{AccessLog, OwnedRecord};
+use rookery_server::access_log::AccessLog;
 use rookery_server::static_files::StaticFiles;
 use rookery_server::{Config, NamedLimit, OriginPolicy, Server, Supervision, WorkerRings, output};
 use rookery_status::{AdminListener, RunFolder, Standalone};
@@ -109,8 +109,7 @@ pub(crate) enum WorkerState {
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     pub(crate) open: Option<Arc<AccessLog>>,
-    pub(crate) record: Option<OwnedRecord>,
-    pub(crate) remote: String,
+    pub(crate) line: Vec<u8>,
 }
 
 /// A streamed response that R has started. It is kept until R has been notified of its end.

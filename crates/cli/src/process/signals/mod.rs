@@ -25,6 +25,7 @@ pub(crate) struct Signals(Receiver<ReceivedSignal>);
 impl Signals {
     /// Waits for the next signal to this process. Returns `None` if no further signal can be
     /// received.
+    #[cfg(all(target_os = "linux", not(feature = "portable")))]
     pub(crate) fn recv(&self) -> Option<ReceivedSignal> {
         self.0.recv().ok()
     }

@@ -13,6 +13,7 @@ use rookery_server::output;
 use super::Signals;
 use super::wait::{Arrival, KNOWS_SENDER, SignalWaiter, signal_set};
 use crate::failure::Failure;
+use crate::process::session::parent_session;
 use crate::process::start_essential_thread;
 #[cfg(not(all(target_os = "linux", not(feature = "portable"))))]
 use crate::process::start_thread;
@@ -86,6 +87,10 @@ impl ReceivedSignal {
 
     /// Returns true if the signal is a Ctrl-C that was typed at the terminal. Where the sender is
     /// unknown, any SIGINT counts as one.
+    #[cfg_attr(
+        any(not(target_os = "linux"), feature = "portable"),
+        allow(dead_code, reason = "R has no prompt in a server without workers")
+    )]
     pub(crate) fn is_ctrl_c(self) -> bool {
         self.number == libc::SIGINT && (!self.is_sent || !KNOWS_SENDER)
     }
@@ -155,16 +160,6 @@ impl Signals {
 pub(crate) fn raise(number: i32) {
     // SAFETY: the call passes no memory. The process id is that of this process.
     unsafe { libc::kill(libc::getpid(), number) };
-}
-
-/// The environment variable with the process id of the R session that started this program for
-/// `serve(workers =)`.
-pub(crate) const PARENT_VARIABLE: &str = "ROOKERY_INTERNAL_PARENT_PID";
-
-/// Returns the process id of the R session that started this program and forwards signals to it.
-/// Returns `None` if no R session started this program.
-fn parent_session() -> Option<libc::pid_t> {
-    std::env::var(PARENT_VARIABLE).ok()?.parse().ok()
 }
 
 /// A counter of how often the server was requested to stop. A signal to stop that this program

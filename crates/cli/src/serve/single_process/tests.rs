@@ -13,7 +13,11 @@ fn lines_for_r(args: &[&str]) -> String {
         Target { given: "/app".into(), path: "/app".into(), folder: "/app".into(), is_site: false };
     let address = Address::parse(&serve.host, serve.port).unwrap();
     let log = serve.log.checked().unwrap();
-    String::from_utf8(settings_for_r(&serve, &target, &address, &log).into_bytes()).unwrap()
+    let mut lines = settings_for_r(&serve, &target, &address, &log).into_bytes();
+    let mut private = private_lines(None);
+    serve.settings.pass_https(&mut private, |_| true);
+    lines.extend(private.into_bytes());
+    String::from_utf8(lines).unwrap()
 }
 
 #[test]
@@ -77,7 +81,7 @@ fn passes_https_settings_to_r() {
 #[test]
 fn what_needs_the_supervisor_is_refused() {
     let refused = check_settings(&served(&["dev", "."]));
-    assert!(message_of(refused).starts_with("`rookery dev` needs Linux or macOS, except"));
+    assert!(message_of(refused).starts_with("`rookery dev` needs Linux, except"));
     for args in
         [&["--workers", "2"][..], &["--drain", "5s"], &["--embed"], &["--shutdown-delay", "1s"]]
     {
@@ -105,7 +109,14 @@ fn shell(script: &str) -> Start {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", script]);
     let address = Address::parse("127.0.0.1", 1).unwrap();
-    Start { command, address, restarts: true }
+    Start {
+        command,
+        settings: Lines::default(),
+        private: Lines::default(),
+        address,
+        url: None,
+        restarts: true,
+    }
 }
 
 /// Runs a shell script as the R process. The signals arrive after the given numbers of
@@ -143,7 +154,8 @@ fn run_with(
     let read_settings = |_: &Address| {
         reloaded.map(&counted).map_err(|mistake| Failure::Unavailable(mistake.to_owned()))
     };
-    let mut server = SingleProcess { start: counted(script), has_listened: false };
+    let mut server =
+        SingleProcess { start: counted(script), has_listened: false, opens_browser: false };
     let result = server.run(next_signal, read_settings, |_| has_listened);
     let starts = std::fs::read_to_string(folder.path().join("starts")).unwrap_or_default();
     (result, starts.lines().count())
@@ -216,7 +228,8 @@ fn mistake(_: &Address) -> Result<Start, Failure> {
 #[test]
 fn only_a_mistake_in_the_settings_lets_the_pause_before_a_restart_go_on() {
     let pause = |signal, time, read_settings: fn(&Address) -> _| {
-        let mut server = SingleProcess { start: shell("old"), has_listened: true };
+        let mut server =
+            SingleProcess { start: shell("old"), has_listened: true, opens_browser: false };
         let signal = std::cell::Cell::new(Some(signal));
         let next_signal = |time: Duration| {
             std::thread::sleep(time.min(Duration::from_millis(20)));
@@ -239,8 +252,9 @@ fn only_a_mistake_in_the_settings_lets_the_pause_before_a_restart_go_on() {
 #[test]
 fn a_signal_counts_if_the_process_has_ended_before_it_is_handled() {
     let end_after = |signal: Option<ReceivedSignal>, read_settings: fn(&Address) -> _| {
-        let mut server = SingleProcess { start: shell("exit 0"), has_listened: true };
-        let mut child = OwnedChild::start(&mut server.start.command).unwrap();
+        let mut server =
+            SingleProcess { start: shell("exit 0"), has_listened: true, opens_browser: false };
+        let mut child = server.start.start().unwrap();
         while matches!(child.exit_status(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -301,7 +315,7 @@ fn settings_are_read_again_if_the_folder_of_the_app_was_deleted() {
     let folder = tempfile::tempdir().unwrap();
     let mut start = shell("exit 1");
     start.command.current_dir(folder.path().join("deleted"));
-    let mut server = SingleProcess { start, has_listened: true };
+    let mut server = SingleProcess { start, has_listened: true, opens_browser: false };
     let reads = std::cell::Cell::new(0);
     let read_settings = |_: &Address| {
         reads.set(reads.get() + 1);
@@ -309,4 +323,49 @@ fn settings_are_read_again_if_the_folder_of_the_app_was_deleted() {
     };
     server.run(|_| None, read_settings, |_| true).unwrap();
     assert_eq!(reads.get(), 1);
+}
+
+#[test]
+fn a_dropped_child_takes_its_processes_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "sleep 1000 & echo $! > pid; wait"]).current_dir(folder.path());
+    let child = OwnedChild::start(&mut command).unwrap();
+    let until = Instant::now() + Duration::from_secs(20);
+    let pid = loop {
+        let text = std::fs::read_to_string(folder.path().join("pid")).unwrap_or_default();
+        if let Ok(pid) = text.trim().parse::<libc::pid_t>() {
+            break pid;
+        }
+        assert!(Instant::now() < until);
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    drop(child);
+    let is_alive = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.starts_with(" Z"))
+    };
+    while is_alive() {
+        assert!(Instant::now() < until);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_child_ends_on_request() {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "trap 'exit 7' TERM; while :; do sleep 0.01; done"]);
+    let mut child = OwnedChild::start(&mut command).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(child.exit_status().unwrap().is_none());
+    child.request_end();
+    let until = Instant::now() + Duration::from_secs(20);
+    let status = loop {
+        if let Some(status) = child.exit_status().unwrap() {
+            break status;
+        }
+        assert!(Instant::now() < until);
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert_eq!(status.code(), Some(7));
 }

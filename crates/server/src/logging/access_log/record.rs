@@ -162,6 +162,11 @@ pub enum Format {
         /// Whether the lines have colour.
         is_coloured: bool,
     },
+    /// Fields that are separated by tabs, for the R session that has called `serve()`: the word
+    /// `record`, the time in seconds since 1970, and the values of the R function's argument in
+    /// their order. Unknown values are empty. `%`, tabs, line feeds and zero bytes are
+    /// percent-encoded.
+    Fields,
 }
 
 impl Format {
@@ -215,6 +220,7 @@ impl Record<'_> {
                 // Writing to a `Vec` cannot fail.
                 let _ = self.write_terminal(is_coloured, out);
             }
+            Format::Fields => self.to_owned().write_fields(out),
         }
     }
 

@@ -131,6 +131,24 @@ fn a_json_line_has_the_route_and_the_times_of_the_application() {
 }
 
 #[test]
+fn fields_for_an_r_session_are_separated_by_tabs() {
+    let record = Record { route: b"/a\tb", ..full_record() };
+    assert_eq!(
+        line(&record, Format::Fields),
+        "record\t1795246571.250000\t127.0.0.1\tGET\t/users/7\t?x=1\t200\t12\t0.001234\t\t\t/a%09b\t\
+         0.000210\t0.000900\n"
+    );
+    let record = Record {
+        remote: None,
+        aborted: Some(rookery_exchange::StreamEnd::Client),
+        ..super::tests::record(b"/50%\n", b"")
+    };
+    let text = line(&record, Format::Fields);
+    assert!(text.contains("\t\tGET\t/50%25%0A\t\t200\t"), "{text}");
+    assert!(text.ends_with("\tclient\t\t\t\n"), "{text}");
+}
+
+#[test]
 fn lines_at_a_terminal_are_aligned() {
     let plain = Format::Terminal { is_coloured: false };
     let slow = Record {

@@ -4,7 +4,6 @@ use std::ffi::{CStr, c_char};
 use std::fs::File;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::UNIX_EPOCH;
 
 use rookery_server::access_log::{AccessLog, Format, LogFile, Reopener};
 #[cfg(unix)]
@@ -21,33 +20,10 @@ fn format_of(format: i32) -> Format {
         1 => Format::Json,
         2 => Format::Combined,
         3 => Format::Terminal { is_coloured: false },
+        4 => Format::Fields,
         _ => Format::Common,
     }
 }
-
-/// A record of the access log as C reads it: `struct rk_log_record`.
-#[derive(Debug)]
-#[repr(C)]
-pub struct RawRecord {
-    time: f64,
-    seconds: f64,
-    bytes: u64,
-    status: i32,
-    remote: Bytes,
-    method: Bytes,
-    path: Bytes,
-    query: Bytes,
-    request_id: Bytes,
-    aborted: i32,
-    route: Bytes,
-    queue_seconds: f64,
-    r_seconds: f64,
-}
-
-// The layout is the same as in rookery.h.
-#[cfg(target_pointer_width = "64")]
-const _: () =
-    assert!(size_of::<RawRecord>() == 152 && std::mem::offset_of!(RawRecord, remote) == 32);
 
 /// The handle that opens the access log's file again, if the log is written to a file.
 static REOPENER: Mutex<Option<Reopener>> = Mutex::new(None);
@@ -134,39 +110,21 @@ pub unsafe extern "C" fn rk_log_open(path: *const c_char, fd: i32, format: i32) 
     })
 }
 
-/// Writes the next record of the access log to `out`, if R reads the log itself. Returns 0 if no
-/// record is queued. The record's texts are valid until the next call.
+/// Writes the next record of the access log to `out`, as a line of fields ([`Format::Fields`]), if
+/// R reads the log itself. Returns 0 if no record is queued. The line is valid until the next call.
 ///
 /// # Safety
 /// - `out` may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_log_next(out: *mut RawRecord) -> i32 {
+pub unsafe extern "C" fn rk_log_next(out: *mut Bytes) -> i32 {
     entry(0, || {
         core::with(|core| {
             let log = &mut core.log;
-            log.record = log.open.as_ref().and_then(|open| open.take());
-            let Some(record) = &log.record else { return 0 };
-            log.remote = record
-                .remote
-                .map(|remote| remote.ip().to_canonical().to_string())
-                .unwrap_or_default();
-            let raw = RawRecord {
-                time: record.time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
-                seconds: record.elapsed.as_secs_f64(),
-                bytes: record.bytes,
-                status: i32::from(record.status),
-                remote: Bytes::of(log.remote.as_bytes()),
-                method: Bytes::of(&record.method),
-                path: Bytes::of(&record.path),
-                query: Bytes::of(&record.query),
-                request_id: Bytes::of(&record.request_id),
-                aborted: record.aborted.map_or(-1, |reason| reason as i32),
-                route: Bytes::of(&record.route),
-                queue_seconds: record.queue.map_or(f64::NAN, |time| time.as_secs_f64()),
-                r_seconds: record.r.map_or(f64::NAN, |time| time.as_secs_f64()),
-            };
+            log.line.clear();
+            let Some(record) = log.open.as_ref().and_then(|open| open.take()) else { return 0 };
+            record.write_fields(&mut log.line);
             // SAFETY: guaranteed by the caller, see `# Safety`.
-            unsafe { out.write(raw) };
+            unsafe { out.write(Bytes::of(log.line.trim_ascii_end())) };
             1
         })
     })

@@ -1,8 +1,10 @@
-//! Serves an app on Windows, where there is no supervisor: one R process listens itself, and this
-//! program starts it again when it fails. A reload ends the R process before the next one starts.
+//! Serves an app on systems without workers, which only Linux has: one R process listens itself,
+//! and this program starts it again when it fails. A reload ends the R process before the next one
+//! starts.
 
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, TcpStream};
-use std::process::Command;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rookery_settings::key_value_lines::Lines;
@@ -13,16 +15,21 @@ use crate::app_detection::Target;
 use crate::commands::check;
 use crate::failure::Failure;
 use crate::listen::address::Address;
-use crate::process::child::OwnedChild;
+use crate::process::own_group;
+#[cfg(unix)]
+use crate::process::session;
 use crate::process::signals::{ReceivedSignal, Signals};
 use crate::serve::access_log::LogTarget;
-use crate::serve::r_command::{add_log, find_r_and_package, path_bytes, r_command, target_lines};
+use crate::serve::r_command::{
+    add_log, find_r_and_package, pass_settings, path_bytes, private_lines, r_command, target_lines,
+};
 use crate::serve::r_package;
 use crate::serve::tls;
 use crate::settings::serve_settings::ServeSettings;
 use crate::settings::sources::{LoadedSettings, Sources};
 use crate::settings::workers::Workers;
 use crate::stderr::log_line;
+use crate::terminal::browser;
 
 /// The interval at which the program checks whether the R process has ended.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
@@ -53,8 +60,10 @@ pub(crate) fn serve(
     address.check_free()?;
     redirect_address.map_or(Ok(()), Address::check_free)?;
     let signals = Signals::start()?;
-    let first = Start::new(&loaded.serve, target, address.with_free_port(None)?, log)?;
-    let mut server = SingleProcess { start: first, has_listened: false };
+    let for_app = sources.for_app();
+    let first = Start::new(&loaded.serve, target, address.with_free_port(None)?, log, for_app)?;
+    let opens_browser = loaded.serve.opens_browser;
+    let mut server = SingleProcess { start: first, has_listened: false, opens_browser };
     let read_settings = |current: &Address| read_new_settings(sources, target, current);
     server.run(|time| signals.recv_timeout(time), read_settings, is_listening)
 }
@@ -78,8 +87,8 @@ fn is_listening(address: &Address) -> bool {
 fn check_settings(serve: &ServeSettings) -> Result<(), Failure> {
     if serve.is_dev {
         return Err(Failure::Unavailable(
-            "`rookery dev` needs Linux or macOS, except for static sites: use `rookery serve`, and \
-             Ctrl-Break to reload."
+            "`rookery dev` needs Linux, except for static sites: use `rookery serve`, and reload the \
+             app by Ctrl-Break on Windows or the signal HUP elsewhere."
                 .to_owned(),
         ));
     }
@@ -88,8 +97,8 @@ fn check_settings(serve: &ServeSettings) -> Result<(), Failure> {
     if needs_front_end || serve.workers != (Workers { restarts: serve.workers.restarts, ..workers })
     {
         return Err(Failure::Unavailable(
-            "Options for workers, such as `--workers` and `--shutdown-delay`, need Linux or macOS: \
-             leave them out, and one R process serves the app."
+            "Options for workers, such as `--workers` and `--shutdown-delay`, need Linux: leave them \
+             out, and one R process serves the app."
                 .to_owned(),
         ));
     }
@@ -111,15 +120,22 @@ fn read_new_settings(
     }
     check_settings(&serve)?;
     let (address, log) = check::address_and_log(&serve, target)?;
-    Start::new(&serve, target, address.with_free_port(Some(current))?, &log)
+    let address = address.with_free_port(Some(current))?;
+    Start::new(&serve, target, address, &log, sources.for_app())
 }
 
 /// The settings with which the R process is started.
 #[derive(Debug)]
 struct Start {
     command: Command,
+    settings: Lines,
+    /// The settings that R reads from a file: those for HTTPS, which may contain keys, and the
+    /// arguments for the app.
+    private: Lines,
     /// The address at which the process listens.
     address: Address,
+    /// The URL of the server, or `None` for a Unix socket.
+    url: Option<String>,
     /// Whether a process that has failed is started again.
     restarts: bool,
 }
@@ -132,9 +148,34 @@ impl Start {
         target: &Target,
         address: Address,
         log: &LogTarget,
+        for_app: Option<&str>,
     ) -> Result<Start, Failure> {
-        let command = r_command(target, settings_for_r(serve, target, &address, log))?;
-        Ok(Start { command, address, restarts: serve.workers.restarts })
+        let mut command = r_command(target)?;
+        command.stdin(Stdio::null());
+        #[cfg(unix)]
+        if matches!(log, LogTarget::Session) {
+            session::let_inherit_pipe(&mut command);
+        }
+        let settings = settings_for_r(serve, target, &address, log);
+        let mut private = private_lines(for_app);
+        serve.settings.pass_https(&mut private, |_| true);
+        let scheme = if serve.settings.https().is_some() { "https" } else { "http" };
+        let domain = serve.settings.0.list("domain").into_iter().next();
+        let url_of = |port| address.url(Some(port), scheme, domain.as_deref()).to_string();
+        let (url, restarts) = (address.port().map(url_of), serve.workers.restarts);
+        Ok(Start { command, settings, private, address, url, restarts })
+    }
+
+    /// Starts the process.
+    ///
+    /// # Errors
+    /// Fails if the settings cannot be passed to R, or if R cannot be started.
+    fn start(&mut self) -> Result<OwnedChild, Failure> {
+        pass_settings(&mut self.command, self.settings.clone(), self.private.clone())?;
+        OwnedChild::start(&mut self.command).map_err(|error| {
+            let program = self.command.get_program().to_string_lossy();
+            Failure::Unavailable(format!("R could not be started ({program}): {error}."))
+        })
     }
 }
 
@@ -156,6 +197,8 @@ struct SingleProcess {
     start: Start,
     /// Whether a process has listened on the address.
     has_listened: bool,
+    /// Whether to open the app in a browser once a process listens.
+    opens_browser: bool,
 }
 
 impl SingleProcess {
@@ -178,10 +221,7 @@ impl SingleProcess {
             if self.start.command.get_current_dir().is_some_and(|folder| !folder.exists()) {
                 self.start = read_settings(&self.start.address)?;
             }
-            let mut child = OwnedChild::start(&mut self.start.command).map_err(|error| {
-                let program = self.start.command.get_program().to_string_lossy();
-                Failure::Unavailable(format!("R could not be started ({program}): {error}."))
-            })?;
+            let mut child = self.start.start()?;
             let status = match self.wait(&mut child, &next_signal, &read_settings, &is_listening) {
                 End::Exited(0) => return Ok(()),
                 End::Exited(status) => status,
@@ -232,6 +272,8 @@ impl SingleProcess {
         is_listening: &impl Fn(&Address) -> bool,
     ) -> End {
         let mut refused: Option<Instant> = None;
+        // Whether the process listened at the last check.
+        let mut listened = false;
         loop {
             let status = match child.exit_status() {
                 Ok(None) => None,
@@ -239,8 +281,14 @@ impl SingleProcess {
                 // The process cannot be waited for, so it counts as failed.
                 Err(_) => Some(1),
             };
-            if status.is_none() {
-                self.has_listened = self.has_listened || is_listening(&self.start.address);
+            if status.is_none() && (!self.has_listened || self.opens_browser) {
+                let listens = is_listening(&self.start.address);
+                // R also listens for a moment before it reads the app.
+                if listens && listened && std::mem::take(&mut self.opens_browser) {
+                    browser::open(self.start.url.as_deref());
+                }
+                listened = listens;
+                self.has_listened |= listens;
             }
             // Signals are read after the exit as well, because the exit may have the same cause as
             // a signal that arrives now.
@@ -324,7 +372,6 @@ fn settings_for_r(
     log: &LogTarget,
 ) -> Lines {
     let mut lines = target_lines(target, address);
-    serve.settings.pass_https(&mut lines, |_| true);
     serve.settings.pass_to_r(&mut lines);
     add_log(serve, log, &mut lines);
     match &serve.admin {
@@ -334,10 +381,135 @@ fn settings_for_r(
         }
         None => {}
     }
-    if serve.opens_browser {
-        lines.line("open", b"TRUE");
-    }
     lines
+}
+
+/// A child process in a group of its own. When it is dropped, the child and the processes that the
+/// child has started are killed. On Windows, this also happens when this program ends for whatever
+/// reason, because the processes are in a job object.
+#[derive(Debug)]
+struct OwnedChild {
+    child: Child,
+    #[cfg(windows)]
+    job: std::os::windows::io::OwnedHandle,
+}
+
+impl OwnedChild {
+    /// Starts a command.
+    ///
+    /// # Errors
+    /// Returns the system's error if the program cannot be started.
+    fn start(command: &mut Command) -> io::Result<OwnedChild> {
+        own_group(command);
+        #[cfg(unix)]
+        return Ok(OwnedChild { child: command.spawn()? });
+        #[cfg(windows)]
+        {
+            let job = job::create()?;
+            let mut child = command.spawn()?;
+            if let Err(error) = job::assign(&job, &child) {
+                let _ = child.kill();
+                return Err(error);
+            }
+            Ok(OwnedChild { child, job })
+        }
+    }
+
+    /// Requests the child to end: by SIGTERM, on Windows by Ctrl-Break, which interrupts R.
+    fn request_end(&self) {
+        #[cfg(unix)]
+        self.signal(libc::SIGTERM);
+        #[cfg(windows)]
+        // SAFETY: the call takes no pointers. The child is the first process of its group, whose id
+        // is the child's. A failure means that the child has ended or has no console, and it is
+        // killed after the time limit.
+        unsafe {
+            use windows_sys::Win32::System::Console::{CTRL_BREAK_EVENT, GenerateConsoleCtrlEvent};
+            GenerateConsoleCtrlEvent(CTRL_BREAK_EVENT, self.child.id());
+        }
+    }
+
+    /// Kills the child and the processes that it has started.
+    fn kill(&mut self) {
+        #[cfg(unix)]
+        self.signal(libc::SIGKILL);
+        #[cfg(windows)]
+        job::terminate(&self.job);
+        let _ = self.child.wait();
+    }
+
+    /// Returns the exit status of the child if the child has ended.
+    fn exit_status(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.child.try_wait()
+    }
+
+    #[cfg(unix)]
+    fn signal(&self, signal: libc::c_int) {
+        let group = libc::pid_t::try_from(self.child.id()).expect("the system has it in this type");
+        // SAFETY: the call passes no memory. If the child has ended, its group has the processes
+        // that it has started, or none.
+        unsafe { libc::kill(-group, signal) };
+    }
+}
+
+impl Drop for OwnedChild {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+#[cfg(windows)]
+mod job {
+    //! Job objects of Windows: groups of processes that end together.
+
+    use std::io;
+    use std::os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle};
+    use std::process::Child;
+
+    use windows_sys::Win32::System::JobObjects::{
+        AssignProcessToJobObject, CreateJobObjectW, JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE,
+        JOBOBJECT_EXTENDED_LIMIT_INFORMATION, JobObjectExtendedLimitInformation,
+        SetInformationJobObject, TerminateJobObject,
+    };
+
+    /// Creates a job object whose processes are killed when its last handle is closed, and so when
+    /// this program ends.
+    pub(super) fn create() -> io::Result<OwnedHandle> {
+        // SAFETY: both pointers may be null: the object has the default security and no name.
+        let job = unsafe { CreateJobObjectW(std::ptr::null(), std::ptr::null()) };
+        if job.is_null() {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the call has just created the handle, so nothing else owns it.
+        let job = unsafe { OwnedHandle::from_raw_handle(job) };
+        let mut limits = JOBOBJECT_EXTENDED_LIMIT_INFORMATION::default();
+        limits.BasicLimitInformation.LimitFlags = JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE;
+        let size = u32::try_from(size_of_val(&limits)).unwrap_or(u32::MAX);
+        // SAFETY: the pointer refers to a structure of the kind and the size that are given.
+        let is_set = unsafe {
+            SetInformationJobObject(
+                job.as_raw_handle(),
+                JobObjectExtendedLimitInformation,
+                (&raw const limits).cast(),
+                size,
+            )
+        };
+        if is_set == 0 { Err(io::Error::last_os_error()) } else { Ok(job) }
+    }
+
+    /// Adds a process to a job object, and so the processes that it starts from now on.
+    pub(super) fn assign(job: &OwnedHandle, child: &Child) -> io::Result<()> {
+        // SAFETY: both handles are open.
+        let is_done =
+            unsafe { AssignProcessToJobObject(job.as_raw_handle(), child.as_raw_handle()) };
+        if is_done == 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Kills all processes of a job object.
+    pub(super) fn terminate(job: &OwnedHandle) {
+        // SAFETY: the handle is open. A failure means that no process is left.
+        unsafe { TerminateJobObject(job.as_raw_handle(), 1) };
+    }
 }
 
 #[cfg(test)]
