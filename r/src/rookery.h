@@ -398,8 +398,6 @@ _Static_assert(sizeof(struct rk_log_record) == 152 && offsetof(struct rk_log_rec
 // Logs to the file `path`, or if it is NULL to the descriptor `fd`, which Rust closes. With -1,
 // rk_log_next() returns the records.
 int rk_log_open(const char* path, int fd, int format);
-// a new descriptor of the supervisor's log for use instead of stdout, or -1
-int rk_log_output(void);
 int rk_log_next(struct rk_log_record* record);
 uint64_t rk_log_lost(void);
 void rk_log_close(void);

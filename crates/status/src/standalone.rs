@@ -345,8 +345,8 @@ impl StatusSource for Standalone {
         let mut text = Metrics::default();
         let process = self.process();
         // The server's I/O thread counts its rejections in the scoreboard.
-        let rejections = &self.scoreboard.request_counters().rejections;
-        let RequestCounters { responses, queue_time, upstream_time, request_time, spans, .. } =
+        let rejections = self.scoreboard.rejections();
+        let RequestCounters { responses, queue_time, upstream_time, request_time, spans } =
             &self.counters;
         text.requests(responses, queue_time, upstream_time, request_time);
         text.gauge("queue_length", "Requests that wait for R.", process.queued);

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use rookery_status::{RProcess, RequestCounters, RouteTable, r_activity, r_task};
+use rookery_status::{RProcess, r_activity, r_task};
+use rookery_worker_protocol::SpanCounters;
 
 use crate::backend::Backend;
 use crate::process::Exit;
@@ -123,9 +124,6 @@ pub(crate) struct Report {
     pub(crate) spares: u32,
     pub(crate) reload: Reload,
     pub(crate) connections: usize,
-    /// The epoch (serial number) of the worker that itself accepts connections from clients; `None`
-    /// if the supervisor's front end accepts them.
-    pub(crate) acceptor: Option<u64>,
     pub(crate) log_lines_lost: u64,
     /// All worker processes, whether they are starting, serving, draining or stopping.
     pub(crate) processes: Vec<Process>,
@@ -137,11 +135,8 @@ pub(crate) struct Report {
     /// worker's end.
     pub(crate) sessions_lost: BTreeMap<&'static str, u64>,
     pub(crate) starts: u64,
-    /// The request counters of workers that have ended. They include only requests on connections
-    /// that the workers themselves had accepted.
-    pub(crate) past: Arc<RequestCounters>,
-    /// The metrics by route of the same requests.
-    pub(crate) past_routes: Arc<RouteTable>,
+    /// The counts of the spans of workers that have ended.
+    pub(crate) past_spans: Arc<SpanCounters>,
     /// The number of workers that have become ready, and the sum of the seconds that their starts
     /// took.
     pub(crate) readied: (u64, f64),

@@ -35,7 +35,6 @@ pub(super) fn of(about: &ServerInfo, report: &Report, registry: &BackendRegistry
             "last_error": report.reload.last_error,
         },
         "connections": report.connections,
-        "accepts": if report.acceptor.is_some() { "worker" } else { "front_end" },
         "queue": {
             "length": queue.length,
             "oldest_ms": milliseconds(queue.oldest),
@@ -43,7 +42,7 @@ pub(super) fn of(about: &ServerInfo, report: &Report, registry: &BackendRegistry
         },
         "workers": workers,
         "route_buckets": HISTOGRAM_BOUNDS,
-        "routes": routes_json(&super::routes(report, registry)),
+        "routes": routes_json(&registry.routes),
     });
     let mut text = value.to_string();
     text.push('\n');
@@ -60,8 +59,6 @@ fn worker(process: &Process, report: &Report) -> Value {
     let more = json!({
         "epoch": backend.epoch,
         "generation": process.generation,
-        "accepts": report.acceptor == Some(backend.epoch),
-        "connections": backend.scoreboard.read().connections,
         "pending_sessions": load.pending_sessions.get(),
         "queue": { "length": queue.length, "oldest_ms": milliseconds(queue.oldest) },
         "route": process.route(&seen),

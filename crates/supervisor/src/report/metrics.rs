@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 
 use rookery_server::{Rejection, RejectionReports};
-use rookery_status::{Metrics, RProcess, RequestCounters};
+use rookery_status::{Metrics, RProcess};
+use rookery_worker_protocol::{RejectionCounters, SpanCounters};
 
 use super::data::{Process, READY, Report};
 use crate::backend_registry::BackendRegistry;
@@ -24,13 +25,12 @@ pub(super) fn of(
 ) -> String {
     let mut text = Metrics::default();
     let counts = &registry.counters;
-    let all = answered(report, registry);
-    if let Some(rejections) = rejections {
-        for (index, rejection) in Rejection::all().iter().enumerate() {
-            all.rejections.add(index, rejections.count(*rejection));
-        }
-    }
-    text.requests(&all.responses, &counts.queue_time, &counts.upstream_time, &all.request_time);
+    text.requests(
+        &counts.responses,
+        &counts.queue_time,
+        &counts.upstream_time,
+        &counts.request_time,
+    );
     let queue = counts.queue.read();
     let own: u64 = report.processes.iter().map(|it| it.backend.load.queue.read().length).sum();
     text.gauge("queue_length", "Requests that wait for a worker.", queue.length + own);
@@ -117,9 +117,15 @@ pub(super) fn of(
     let help =
         "Number of the current generation of workers. Each requested reload begins the next.";
     text.gauge("generation", help, report.generation);
-    text.rejections(&all.rejections);
-    text.spans(&all.spans);
-    text.routes(&super::routes(report, registry));
+    let rejected = RejectionCounters::default();
+    if let Some(rejections) = rejections {
+        for (index, rejection) in Rejection::all().iter().enumerate() {
+            rejected.add(index, rejections.count(*rejection));
+        }
+    }
+    text.rejections(&rejected);
+    text.spans(&spans(report, registry));
+    text.routes(&registry.routes);
     text.accepting_process(report.connections as u64, report.log_lines_lost, report.started);
     text.into_text()
 }
@@ -133,20 +139,15 @@ fn by_exit_reason(
     ExitReason::ALL.iter().map(move |reason| count(reason.name()))
 }
 
-/// Returns the request counters of the whole server. They include requests through the front end
-/// and requests on connections that workers have accepted themselves.
-fn answered(report: &Report, registry: &BackendRegistry) -> RequestCounters {
-    let (all, counts) = (RequestCounters::default(), &registry.counters);
-    all.responses.add_all(&counts.responses);
-    all.queue_time.add_all(&counts.queue_time);
-    all.upstream_time.add_all(&counts.upstream_time);
-    all.request_time.add_all(&counts.request_time);
+/// Returns the counts of the spans of the front end and of all workers.
+fn spans(report: &Report, registry: &BackendRegistry) -> SpanCounters {
+    let all = SpanCounters::default();
     if let Some(tracer) = registry.tracer() {
-        all.spans.set(tracer.counters().read());
+        all.set(tracer.counters().read());
     }
-    all.add_all(&report.past);
+    all.add_all(&report.past_spans);
     for process in &report.processes {
-        all.add_all(process.backend.scoreboard.request_counters());
+        all.add_all(process.backend.scoreboard.spans());
     }
     all
 }

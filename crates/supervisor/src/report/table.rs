@@ -46,10 +46,9 @@ pub(super) fn of(about: &ServerInfo, report: &Report, registry: &BackendRegistry
     };
     let _ = writeln!(
         text,
-        "{} ready, {}{}, {} waiting{oldest} (limit {}), generation {}{}",
+        "{} ready, {}, {} waiting{oldest} (limit {}), generation {}{}",
         report.ready(),
         format_count(report.connections, "connection"),
-        if report.acceptor.is_some() { " (accepted by the worker)" } else { "" },
         format_count(queue.length as usize, "request"),
         registry.counters.queue_limit.get(),
         report.generation,

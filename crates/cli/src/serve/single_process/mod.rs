@@ -324,7 +324,7 @@ fn settings_for_r(
     log: &LogTarget,
 ) -> Lines {
     let mut lines = target_lines(target, address);
-    serve.settings.pass_https(&mut lines, |_| true);
+    serve.settings.pass_https(&mut lines);
     serve.settings.pass_to_r(&mut lines);
     add_log(serve, log, &mut lines);
     match &serve.admin {
