@@ -356,7 +356,13 @@ Server <- R6::R6Class(
       if (proxy_header && what == "createTcpServer" && !is_worker()) {
         warn_without_senders(proxy_senders)
       }
-      tls <- if (inherits_socket) tls_of_supervisor(tls) else tls_open(tls)
+      if (inherits_socket) {
+        ignore_tls(tls)
+        report_settings_without_effect(limits)
+        tls <- NULL
+      } else {
+        tls <- tls_open(tls)
+      }
       warn_unknown_variables()
       apply_limits(limits)
       use_otel()

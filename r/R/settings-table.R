@@ -224,17 +224,17 @@ setting_table <- rbind.data.frame(
   ),
   list(
     name = "max_in_flight", former = "", argument = "workers_config(max_in_flight)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
-    default = "64", is_literal = TRUE,
+    default = "none with one worker, else 64", is_literal = FALSE,
     wanted = "a whole number, at least 1",
     help = "Maximum unfinished requests per worker, for apps with promises",
     paragraph = "An app that uses promises can start a request before it has responded to the previous ones. This setting limits the number of requests that one worker has started and not yet responded to."
   ),
   list(
     name = "queue_timeout", former = "", argument = "workers_config(queue_timeout)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
-    default = "10 s", is_literal = TRUE,
+    default = "60 s with one worker, else 10 s", is_literal = FALSE,
     wanted = "a time such as 500ms, 30s, 5m or 2h (without a unit: seconds), at least 1 ms",
     help = "How long a request may wait for a worker; status 503 after that",
-    paragraph = "The time limit `request_timeout` begins only when a worker gets the request. A single worker usually accepts connections itself, and requests do not wait for it in the supervisor process. If you set this limit, the supervisor accepts the connections instead."
+    paragraph = "The time limit `request_timeout` begins only when a worker gets the request. A single worker has a longer default, because no other worker could take the request."
   ),
   list(
     name = "max_requests", former = "", argument = "workers_config(max_requests)", is_option = FALSE, is_limit = FALSE, stability = "experimental",

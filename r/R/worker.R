@@ -33,16 +33,36 @@ keeps_clients <- function() {
   isNamespaceLoaded("shiny") && isTRUE(shiny::isRunning())
 }
 
-# Returns the TLS configuration for a worker that accepts connections itself, which is the
-# supervisor's. The `tls` argument of the app is not used, with a message because it may have been
-# intended.
-tls_of_supervisor <- function(tls) {
-  own <- .globals$tls$tls
-  if (!is.null(tls) && !identical(tls, own)) {
+# Logs that the argument `tls` of the app has no effect in this worker.
+ignore_tls <- function(tls) {
+  if (!is.null(tls)) {
     cat(
       "rookery: this is ", worker_name(), ", and `tls` is ignored: `rookery serve` handles HTTPS\n",
       sep = "", file = stderr()
     )
   }
-  own
+}
+
+# The settings that only R applies, or that also apply to further servers of a worker.
+settings_of_worker <- c(
+  "ws_origins", "ws_compression", "interrupt_requests", "error_detail", "reconnect", "spool_dir",
+  "max_stream_queue_size"
+)
+
+# Logs the settings that the app's code has set and that have no effect, because `rookery serve`
+# accepts the connections of this worker.
+report_settings_without_effect <- function(limits) {
+  limits <- check_limits(limits)
+  limit_names <- limit_table()$name
+  for (name in setdiff(c(setting_names, limit_names), settings_of_worker)) {
+    found <- setting_of(name, limits[[name]])
+    if (found$origin %in% c("argument", "option")) {
+      key <- if (name %in% limit_names) paste0("limits.", name) else name
+      cat(
+        "rookery: ", found$where, " has no effect in ", worker_name(), ", because `rookery serve` ",
+        "accepts the connections: set `", key, "` in `_server.yml`\n",
+        sep = "", file = stderr()
+      )
+    }
+  }
 }

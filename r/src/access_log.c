@@ -30,13 +30,12 @@ static enum rk_log_format format_of(const char* name) {
 }
 
 // Returns a new descriptor for the log, because R or the app may redirect or close stdout; -1 after
-// a failure. A worker uses the descriptor of its supervisor.
+// a failure.
 static int log_output(void) {
 #ifdef _WIN32
     return _dup(1);
 #else
-    int fd = rk_log_output();
-    return fd >= 0 ? fd : fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+    return fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
 #endif
 }
 

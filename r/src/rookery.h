@@ -380,8 +380,6 @@ enum rk_log_format {
 // Logs to the file `path`, or if it is NULL to the descriptor `fd`, which Rust closes. With -1,
 // rk_log_next() returns the records.
 int rk_log_open(const char* path, int fd, int format);
-// a new descriptor of the supervisor's log for use instead of stdout, or -1
-int rk_log_output(void);
 // the next record as a line of fields, which is valid until the next call; 0 without one
 int rk_log_next(struct rk_bytes* line);
 uint64_t rk_log_lost(void);

@@ -120,7 +120,6 @@ test('who does not allow it, and whom nobody allows it, stays', { timeout, skip 
   }
 });
 
-// One worker accepts connections itself, and the front end routes only while two generations live.
 for (const [workers, ...options] of [[3], [1, '--reload']]) {
   test(`${reloads} reloads of ${workers} under load with an open page: no request fails, and it moves on when its R has drained, with its inputs`, {
     timeout: timeout + reloads * patience + requests, skip,

@@ -25,7 +25,7 @@ pub struct Config {
 
 /// The limits that apply to clients. The comment on each limit names the response status if the
 /// limit is exceeded, or states that the connection is closed.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// The maximum size of a request head, in bytes. A larger head is rejected with status 431.
     /// Default 96 KiB, because httpuv accepts 80 KiB, and some apps send cookies of that size. The

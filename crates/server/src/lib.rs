@@ -49,7 +49,7 @@ pub use http::http2::frames_for_fuzzer;
 pub use http::listener_config::{ListenerConfig, Notice, Redirect};
 #[doc(hidden)]
 pub use http::request::client_address::{forwarded, x_forwarded_for};
-pub use http::request::session_cookie;
+pub use http::request::cookies;
 pub use http::request::spool_folder::SpoolFolder;
 pub use http::response::compress;
 pub use http::response::page_script::{MAX_PAGE_SIZE, PageScript};
@@ -66,8 +66,8 @@ pub use net::trusted_proxies::{InvalidProxy, TrustedProxies};
 pub use rejection::{Rejection, RejectionReports};
 pub use rookery_websocket::protocol::handshake::OriginPolicy;
 pub use runtime::{
-    Confirmation, ListenError, Listener, LivenessProbe, Server, Supervision, SupervisorRequest,
-    WorkerRings,
+    Confirmation, LimitsControl, ListenError, Listener, LivenessProbe, Server, Supervision,
+    SupervisorRequest, WorkerRings,
 };
 
 pub mod tls {

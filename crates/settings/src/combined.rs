@@ -222,8 +222,17 @@ impl Settings {
             // once.
             "drain" => Value::Number(if self.flag("reload") { 1.0 } else { 60.0 }),
             "drain_sessions" => return self.value("drain"),
+            // No other worker could take the requests that wait for a single one.
+            "queue_timeout" => Value::Number(if self.has_one_worker() { 60.0 } else { 10.0 }),
+            "max_in_flight" if self.has_one_worker() => return None,
+            "max_in_flight" => Value::Number(64.0),
             _ => return None,
         })
+    }
+
+    /// Returns true if there is one worker.
+    fn has_one_worker(&self) -> bool {
+        self.number("workers") == Some(1.0)
     }
 
     /// Returns true if the server listens on a Unix socket.

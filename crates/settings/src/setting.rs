@@ -349,9 +349,6 @@ pub enum Applies {
     AtRestart,
     /// A changed value takes effect after a reload.
     AtReload,
-    /// A changed value takes effect in the process that accepts connections. If that is a single
-    /// worker, a reload suffices. If it is the supervisor, the server must be restarted.
-    WithAcceptingProcess,
 }
 
 impl Applies {
@@ -360,9 +357,6 @@ impl Applies {
         match self {
             Applies::AtRestart => "at a restart",
             Applies::AtReload => "at a reload",
-            Applies::WithAcceptingProcess => {
-                "at a reload with one worker, at a restart with several"
-            }
         }
     }
 }

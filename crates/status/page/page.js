@@ -113,7 +113,7 @@ function showTiles({ report }, sample) {
     ["Latency", all?.count ? formatTime(quantile(all, report.route_buckets, 0.95)) : "–", "p95", all?.count ? `mean ${formatTime(mean(all))}` : "no request now"],
     ["Queued", formatCount(waiting), "", waiting && oldest > 0 ? `the oldest for ${formatTime(oldest)}` : `limit ${formatCount(report.queue.limit)}`],
     ["R busy", formatPercent(share), "", `${ready} of ${wanted} ready`],
-    ["Connections", formatCount(report.connections), "", report.accepts === "worker" ? "open, in the worker" : "open"],
+    ["Connections", formatCount(report.connections), "", "open"],
     ["Sessions", formatCount(sum(({ sessions }) => sessions)), "", "open WebSockets"],
     ["Streams", formatCount(sum(({ streams }) => streams)), "", "open bodies"],
     ["Errors", formatCount(failures), "", "with status 5xx"],

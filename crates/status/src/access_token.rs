@@ -23,7 +23,7 @@ use std::net::IpAddr;
 
 use ring::rand::{SecureRandom as _, SystemRandom};
 use rookery_exchange::Exchange;
-use rookery_server::session_cookie;
+use rookery_server::cookies;
 
 use crate::format::html_text;
 
@@ -124,7 +124,7 @@ impl AccessToken {
             };
         }
         let cookies = exchange.header(b"cookie").unwrap_or_default();
-        let is_known = session_cookie::pairs(cookies)
+        let is_known = cookies::pairs(cookies)
             .any(|(found, value)| found == name.as_bytes() && self.matches(value));
         if is_known {
             Access::Granted

@@ -251,7 +251,6 @@ impl StatusSource for Standalone {
                 started: Some(self.started),
                 wanted: 1,
                 connections: self.connections.get(),
-                acceptor: Some(process.epoch),
                 log_lines_lost: output::lines_lost(),
                 ..ServerState::default()
             },
@@ -262,11 +261,10 @@ impl StatusSource for Standalone {
         };
         report.requests.add_all(&self.counters);
         // The server's I/O thread counts its rejections in the scoreboard.
-        let rejections = &self.scoreboard.request_counters().rejections;
-        report.requests.rejections.add_all(rejections);
+        report.rejections.add_all(self.scoreboard.rejections());
         report.routes.add_all(self.scoreboard.routes());
         report.pool.queue_limit.set(self.queue_limit.get());
-        report.pool.rejected_full.set(rejections.read()[Rejection::Busy.index()]);
+        report.pool.rejected_full.set(report.rejections.read()[Rejection::Busy.index()]);
         let worker = WorkerReport {
             slot: 0,
             process: Some(process),

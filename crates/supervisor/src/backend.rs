@@ -69,7 +69,6 @@ pub struct Backend {
 pub(crate) type StaticPaths = BTreeMap<String, StaticPath>;
 
 /// The load of a worker that results from requests and WebSockets on the supervisor's front end.
-/// Connections that the worker itself has accepted are not included.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
     /// The number of requests that the worker has received and not finished.
@@ -207,29 +206,15 @@ impl Backend {
         }
     }
 
-    /// Returns the worker's number of unfinished requests and its number of open WebSockets. The
-    /// WebSockets include those that the worker itself has accepted. The requests include only
-    /// those that the supervisor's front end has accepted.
+    /// Returns the worker's number of unfinished requests and its number of open WebSockets.
     pub fn load(&self) -> (usize, usize) {
         let Load { in_flight, sessions, .. } = &self.load;
-        let own = usize::try_from(self.scoreboard.read().sessions).unwrap_or(usize::MAX);
-        (in_flight.load(Ordering::Relaxed), sessions.load(Ordering::Relaxed).max(own))
+        (in_flight.load(Ordering::Relaxed), sessions.load(Ordering::Relaxed))
     }
 
-    /// Returns the number of open connections, including WebSockets, that were accepted by the
-    /// worker itself and not by the supervisor.
-    pub fn connections(&self) -> usize {
-        usize::try_from(self.scoreboard.read().connections).unwrap_or(usize::MAX)
-    }
-
-    /// Returns the number of requests that the worker has responded to, including those on
-    /// connections that the worker itself has accepted.
+    /// Returns the number of requests that the worker has responded to.
     pub fn responses(&self) -> u64 {
-        let forwarded = self.load.responses.load(Ordering::Relaxed);
-        // The histogram has each direct response, also one with an unknown status. The worker may
-        // have written any number.
-        let (_, direct, _) = self.scoreboard.request_counters().upstream_time.read();
-        forwarded.wrapping_add(direct)
+        self.load.responses.load(Ordering::Relaxed)
     }
 
     pub(crate) fn static_paths(&self) -> StaticPaths {

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use rookery_server::session_cookie::SessionCookie;
 use rookery_server::static_files::{StaticFiles, StaticPath};
 use rookery_status::{PoolCounters, RecentErrors};
 use rookery_trace::Tracer;
@@ -43,17 +42,10 @@ impl LastPaths {
     }
 }
 
-/// A trait for creating session cookies, each of which names a worker.
-pub(crate) trait CookieFactory: Send + Sync {
-    fn cookie(&self, slot: u32, epoch: u64) -> SessionCookie;
-}
-
 /// The registry of the running workers, which the supervisor shares with the pool (the part that
 /// assigns requests to workers).
 #[derive(Default)]
 pub struct BackendRegistry {
-    /// The creator of session cookies; not set if sessions have no cookie.
-    cookie_factory: OnceLock<Box<dyn CookieFactory>>,
     backends: Mutex<(Vec<Arc<Backend>>, LastPaths)>,
     /// The notification that a worker has been added, removed or changed.
     pub(crate) changed: Notify,
@@ -83,11 +75,6 @@ impl fmt::Debug for BackendRegistry {
 }
 
 impl BackendRegistry {
-    /// Sets the object that creates session cookies. Further calls have no effect.
-    pub(crate) fn set_cookie_factory(&self, factory: Box<dyn CookieFactory>) {
-        let _ = self.cookie_factory.set(factory);
-    }
-
     /// Sets the tracer that records the starts of workers. Further calls have no effect.
     pub fn set_tracer(&self, tracer: Arc<Tracer>) {
         let _ = self.tracer.set(tracer);
@@ -96,12 +83,6 @@ impl BackendRegistry {
     /// Returns the tracer of the front end, if there is one.
     pub(crate) fn tracer(&self) -> Option<&Tracer> {
         self.tracer.get().map(|tracer| &**tracer)
-    }
-
-    /// Returns a session cookie that names the worker with this slot and epoch (serial number), or
-    /// `None` if sessions have no cookie.
-    pub(crate) fn cookie(&self, slot: u32, epoch: u64) -> Option<SessionCookie> {
-        Some(self.cookie_factory.get()?.cookie(slot, epoch))
     }
 
     /// Adds a worker that is ready for requests to the registry.

@@ -41,8 +41,8 @@ pub use report::{ReadinessPolicy, SupervisorStatus};
 pub use restart_backoff::{Pause, RestartBackoff};
 #[cfg(target_os = "linux")]
 pub use supervise::{
-    Frontend, MOST_WORKERS, MemoryLimit, Outcome, PublicListeners, RecyclePolicy, StartReport,
-    SupervisorCommand, SupervisorConfig, SupervisorEvent, Timeouts, open_files, supervise,
+    Frontend, MOST_WORKERS, MemoryLimit, Outcome, RecyclePolicy, StartReport, SupervisorCommand,
+    SupervisorConfig, SupervisorEvent, Timeouts, open_files, supervise,
 };
 #[cfg(target_os = "linux")]
 pub use worker_id::WorkerId;

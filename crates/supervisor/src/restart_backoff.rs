@@ -66,6 +66,17 @@ impl RestartBackoff {
         self.pause_after(life, has_answered, now, epoch * 7919)
     }
 
+    /// Records the failure of a worker that was not ready yet, and returns the pause before the
+    /// next start. The time that the start took does not matter: starts that fail again and again
+    /// are a crash loop, even if each of them has timed out.
+    pub fn on_failed_start(&mut self, now: Instant, epoch: u64) -> Pause {
+        let mut pause = self.on_exit(Duration::ZERO, false, now, epoch);
+        if self.failures as usize >= LOOP_FAILURES {
+            pause.is_new_loop |= !std::mem::replace(&mut self.is_loop_reported, true);
+        }
+        pause
+    }
+
     /// Does the same as [`on_exit`](Self::on_exit), with an arbitrary number `chance` that varies
     /// the pause.
     fn pause_after(

@@ -8,7 +8,6 @@ use std::os::fd::{AsFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use rookery_system::{descriptor, shared_memory};
 
 use crate::control_channel::ControlChannel;
-use crate::public_listeners::PublicSockets;
 use crate::rings::{RingEnd, RingHandles, RingWakers};
 use crate::shared_scoreboard::SharedScoreboard;
 use crate::variables;
@@ -20,15 +19,6 @@ pub struct Inherited {
     pub control: ControlChannel,
     /// The scoreboard, which is the shared memory in which the worker records what it is doing.
     pub scoreboard: SharedScoreboard,
-    /// The public listeners, to which clients connect. Empty unless the supervisor may command this
-    /// worker to accept connections on them.
-    pub public: PublicSockets,
-    /// The descriptor to which the worker writes the access log. If `None`, the worker writes it to
-    /// its standard output.
-    pub log: Option<OwnedFd>,
-    /// The cookie by which clients are assigned to this worker: the value of the environment
-    /// variable [`COOKIE`](crate::COOKIE).
-    pub cookie: Option<String>,
     /// The worker's end of the rings, and what wakes each side.
     pub rings: (RingEnd, RingWakers),
 }
@@ -77,35 +67,11 @@ impl Inherited {
             // SAFETY: the caller guarantees that no other thread uses the environment.
             unsafe { std::env::remove_var(name) };
         }
-        let [public, log, cookie, rings] =
-            [variables::PUBLIC_FDS, variables::LOG_FD, variables::COOKIE, variables::RINGS_FDS]
-                .map(|name| {
-                    let value = std::env::var_os(name);
-                    // SAFETY: the caller guarantees that no other thread uses the environment.
-                    unsafe { std::env::remove_var(name) };
-                    value
-                });
+        let rings = std::env::var_os(variables::RINGS_FDS);
+        // SAFETY: the caller guarantees that no other thread uses the environment.
+        unsafe { std::env::remove_var(variables::RINGS_FDS) };
         // SAFETY: the caller guarantees that the descriptors belong to no other code.
-        let mut inherited = unsafe { Inherited::of(&values, rings.as_ref()) }?;
-        if let Some(public) = public {
-            let wrong = |reason| InheritedError { variable: variables::PUBLIC_FDS, reason };
-            let numbers = PublicSockets::read(&public.to_string_lossy()).map_err(wrong)?;
-            // SAFETY: the caller guarantees that the descriptors belong to no other code.
-            let owned = unsafe { PublicSockets::own(numbers) };
-            inherited.public = owned.map_err(|error| wrong(format!("cannot be used ({error})")))?;
-        }
-        if let Some(log) = log {
-            let wrong = |reason| InheritedError { variable: variables::LOG_FD, reason };
-            let number = number(Some(&log)).map_err(wrong)?;
-            // SAFETY: if the descriptor is not open, the call returns an error, which is checked.
-            descriptor::set_close_on_exec(unsafe { BorrowedFd::borrow_raw(number) }, true)
-                .map_err(|error| wrong(format!("cannot be used ({error})")))?;
-            // SAFETY: the descriptor is open, as checked above, and the caller guarantees that it
-            // belongs to no other code.
-            inherited.log = Some(unsafe { OwnedFd::from_raw_fd(number) });
-        }
-        inherited.cookie = cookie.and_then(|cookie| cookie.into_string().ok());
-        Ok(Some(inherited))
+        unsafe { Inherited::of(&values, rings.as_ref()) }.map(Some)
     }
 
     /// Takes ownership of a worker's control channel, scoreboard and rings, whose descriptors are
@@ -163,9 +129,6 @@ impl Inherited {
         Ok(Inherited {
             control: ControlChannel::attach(control).map_err(wrong(0))?,
             scoreboard: SharedScoreboard::attach(&scoreboard).map_err(wrong(1))?,
-            public: PublicSockets::default(),
-            log: None,
-            cookie: None,
             rings,
         })
     }

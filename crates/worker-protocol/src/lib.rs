@@ -9,7 +9,6 @@
 //!   [`RingEnd::create`]            ── sealed memory ────────────▶   [`RingHandles::attach`]
 //!   [`SharedScoreboard::create`]   ── sealed memory ────────────▶   [`SharedScoreboard::attach`]
 //!   [`ControlChannel`]             ◀─ socket pair (seqpacket) ──▶   [`ControlChannel`]
-//!   binds the public address       ── [`PublicSockets`] ────────▶   accepts while commanded to
 //!   [`Tickets`]                    ── number of each request ───▶   [`Scoreboard::begin`]
 //! ```
 //!
@@ -23,7 +22,7 @@
 //!    the process, and then close the worker's ends.
 //! 3. Wait for [`Message::Ready`], and send a [`Message::Ping`] from time to time. The control
 //!    channel ends when the worker ends. If the supervisor closes its end, the worker shuts down
-//!    within [`EXIT_TIMEOUT`].
+//!    within [`ORPHAN_EXIT_TIMEOUT`].
 //! 4. Give each request a [`Ticket`] (a number), which its record contains.
 //! 5. After a worker has ended and has been waited for, call [`Scoreboard::has_begun`] to learn
 //!    whether R had begun a request.
@@ -63,8 +62,6 @@ mod error_report;
 mod inherited;
 mod message;
 #[cfg(unix)]
-mod public_listeners;
-#[cfg(unix)]
 pub mod rings;
 mod routes;
 mod scoreboard;
@@ -85,8 +82,6 @@ pub use error_report::{ErrorReport, MAX_ERROR_REPORT_SIZE};
 #[cfg(unix)]
 pub use inherited::{Inherited, InheritedError};
 pub use message::{MESSAGE_BYTES, MalformedMessage, Message};
-#[cfg(unix)]
-pub use public_listeners::{PublicDescriptors, PublicSockets};
 pub use routes::{
     MAX_ROUTE_LEN, MAX_ROUTES, OTHER_ROUTE, RequestReport, RouteCounters, RouteName, RouteSample,
     RouteTable, SeriesReading, first_segment,
@@ -98,23 +93,17 @@ pub use scoreboard::{
 pub use shared_scoreboard::SharedScoreboard;
 pub use ticket::{MAX_TICKETS, Ticket, TicketGuard, Tickets};
 pub use variables::{
-    CONTROL_FD, COOKIE, DESCRIPTORS, GATE_FD, GENERATION, LOG_FD, NAMES, PRELOAD, PUBLIC_FDS,
-    RINGS_FDS, SCOREBOARD_FD, WORKER, WORKER_ID, WORKERS,
+    CONTROL_FD, DESCRIPTORS, GATE_FD, GENERATION, NAMES, PRELOAD, RINGS_FDS, SCOREBOARD_FD, WORKER,
+    WORKER_ID, WORKERS,
 };
 pub use visible_text::{visible_char, visible_text};
 #[cfg(unix)]
 pub use worker_environment::{Gate, WorkerEnvironment};
 
-/// The number in [`Message::Retire`] by which a supervisor commands a worker to keep WebSockets
-/// open.
-pub const KEEP_WEBSOCKETS: u64 = u64::MAX;
-
-/// The time within which a worker exits after the control channel has ended or after
-/// [`Message::Stop`]. It is longer than the ten seconds for which a worker may drain after the end
-/// of the channel. A process that still runs after this time is killed.
+/// The time within which a worker exits after [`Message::Stop`]. A process that still runs after
+/// this time is killed.
 pub const EXIT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(15);
 
-/// The time within which a worker without clients of its own exits after the control channel has
-/// ended. The clients of the supervisor were disconnected with it, so nothing waits for the work
-/// that R still does.
+/// The time within which a worker exits after the control channel has ended. The clients of the
+/// supervisor were disconnected with it, so nothing waits for the work that R still does.
 pub const ORPHAN_EXIT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);

@@ -45,10 +45,6 @@ pub enum Message {
     /// cut off, under R's `serve()` a request in progress is interrupted after a second, and the
     /// process exits within [`EXIT_TIMEOUT`](crate::EXIT_TIMEOUT) whatever R is doing.
     Stop,
-    /// To the worker: respond with status 504 to the requests that wait for R and have arrived on
-    /// connections that the worker itself has accepted. The worker is about to be stopped because R
-    /// has been busy for too long.
-    TimeOut,
     /// To the worker: interrupt the R code that processes the current request or WebSocket message.
     /// This processing fails, and the worker continues to serve. While R does something else, the
     /// command has no effect.
@@ -56,26 +52,6 @@ pub enum Message {
     /// To the worker: run R's garbage collector and return free memory to the system as soon as R
     /// is idle.
     Collect,
-    /// To the worker: accept connections on the public listeners that the worker has inherited. The
-    /// number identifies the command in the worker's acknowledgement.
-    Accept(u64),
-    /// To the worker: stop accepting connections on the public listeners, which stay open. The
-    /// number identifies the command in the worker's acknowledgement.
-    StopAccepting(u64),
-    /// To the worker: close the public listeners for good, and close each connection that was
-    /// accepted on them after its next response. The number is the time in milliseconds within
-    /// which the WebSockets of these connections are closed, or
-    /// [`KEEP_WEBSOCKETS`](crate::KEEP_WEBSOCKETS). With 0, idle connections are closed at once.
-    Retire(u64),
-    /// To the worker: reopen the file of the access log, because the file has been rotated.
-    ReopenLog,
-    /// To the supervisor: acknowledges the command [`Accept`](Self::Accept) with this number. The
-    /// worker now accepts connections on the public listeners.
-    Accepting(u64),
-    /// To the supervisor: acknowledges the command [`StopAccepting`](Self::StopAccepting) with this
-    /// number, or refuses the command [`Accept`](Self::Accept) with this number. From now on the
-    /// worker does not accept connections on the public listeners.
-    NotAccepting(u64),
     /// To the worker: the supervisor has applied the announcement of static paths with this number,
     /// and all earlier ones.
     Applied(u64),
@@ -115,15 +91,8 @@ impl Message {
             Message::Ping(number) => (b'p', number),
             Message::Drain => (b'd', 0),
             Message::Stop => (b's', 0),
-            Message::TimeOut => (b't', 0),
             Message::Interrupt => (b'i', 0),
             Message::Collect => (b'c', 0),
-            Message::Accept(number) => (b'a', number),
-            Message::StopAccepting(number) => (b'h', number),
-            Message::Retire(within) => (b'e', within),
-            Message::ReopenLog => (b'l', 0),
-            Message::Accepting(number) => (b'A', number),
-            Message::NotAccepting(number) => (b'H', number),
             Message::Applied(number) => (b'k', number),
             Message::Pong(number) => (b'P', number),
             Message::Ready { sees_heads, is_sticky } => (
@@ -155,15 +124,8 @@ impl Message {
             (b'p', number) => Ok(Message::Ping(number)),
             (b'd', 0) => Ok(Message::Drain),
             (b's', 0) => Ok(Message::Stop),
-            (b't', 0) => Ok(Message::TimeOut),
             (b'i', 0) => Ok(Message::Interrupt),
             (b'c', 0) => Ok(Message::Collect),
-            (b'a', number) => Ok(Message::Accept(number)),
-            (b'h', number) => Ok(Message::StopAccepting(number)),
-            (b'e', within) => Ok(Message::Retire(within)),
-            (b'l', 0) => Ok(Message::ReopenLog),
-            (b'A', number) => Ok(Message::Accepting(number)),
-            (b'H', number) => Ok(Message::NotAccepting(number)),
             (b'k', number) => Ok(Message::Applied(number)),
             (b'P', number) => Ok(Message::Pong(number)),
             (b'R', flags) if flags & !(SEES_HEADS | IS_STICKY) == 0 => Ok(Message::Ready {
@@ -180,18 +142,11 @@ impl Message {
 mod tests {
     use super::*;
 
-    const ALL: [Message; 20] = [
-        Message::Accept(1),
-        Message::StopAccepting(2),
-        Message::Retire(u64::MAX),
-        Message::ReopenLog,
-        Message::Accepting(1),
-        Message::NotAccepting(u64::MAX),
+    const ALL: [Message; 13] = [
         Message::Ping(0),
         Message::Ping(u64::MAX),
         Message::Drain,
         Message::Stop,
-        Message::TimeOut,
         Message::Interrupt,
         Message::Collect,
         Message::Applied(7),

@@ -16,7 +16,7 @@ pub use self::profile_cell::{ProfileProgress, ProfileRequest};
 use self::stack_cell::StackCell;
 pub use self::stack_cell::{MAX_STACK_LEN, StackSample};
 use self::text_cell::TextCell;
-use crate::counters::RequestCounters;
+use crate::counters::{RejectionCounters, SpanCounters};
 use crate::routes::{RequestReport, RouteName, RouteTable, StoredReport};
 use crate::ticket::{MAX_TICKETS, Ticket};
 
@@ -24,7 +24,7 @@ use crate::ticket::{MAX_TICKETS, Ticket};
 const MAGIC: u64 = u64::from_le_bytes(*b"Rookery\0");
 
 /// The version of the scoreboard's layout. A worker rejects a scoreboard with another version.
-const VERSION: u32 = 8;
+const VERSION: u32 = 9;
 
 /// The number of machine words for the method and path of a request on the scoreboard.
 const TASK_WORDS: usize = 12;
@@ -112,13 +112,15 @@ pub struct Scoreboard {
     /// which is an index into this array. An element is `2 * n` if R has begun the request with the
     /// sequence number `n`, or `2 * n + 1` if the supervisor has withdrawn that request.
     begun: [AtomicU64; MAX_TICKETS],
-    /// Metrics of the requests over connections that this worker has accepted on the public
-    /// listeners. R's thread writes them, except for the rejections, which the worker's I/O thread
-    /// writes.
-    counters: RequestCounters,
+    /// The spans of the process. R's thread writes them.
+    spans: Line<SpanCounters>,
+    /// The number of requests and connections that the server of this process has rejected, by
+    /// reason. The I/O thread counts them.
+    rejections: Line<RejectionCounters>,
     /// The method and path of the request that R is processing. R's thread writes them.
     task: Line<TextCell<TASK_WORDS>>,
-    /// Metrics by route of the same requests as `counters`. The worker's I/O thread writes them.
+    /// Metrics by route of the requests of a server without a supervisor. The I/O thread writes
+    /// them.
     routes: RouteTable,
     /// For each place, what R's thread reports about the latest request there.
     reports: [StoredReport; MAX_TICKETS],
@@ -161,8 +163,6 @@ struct Ios {
     handed: AtomicU64,
     /// The number of open WebSockets of the worker.
     sessions: AtomicU64,
-    /// The number of open connections that the worker accepted on the public listeners.
-    connections: AtomicU64,
     /// The number of open streams of the worker.
     streams: AtomicU64,
 }
@@ -171,7 +171,8 @@ struct Ios {
 // layout.
 const _: () = {
     const ROUTES_SIZE: usize = 274_976;
-    const REPORTS: usize = 192 + 8 * MAX_TICKETS + 704 + 128 + ROUTES_SIZE;
+    const COUNTERS: usize = 64 + 256;
+    const REPORTS: usize = 192 + 8 * MAX_TICKETS + COUNTERS + 128 + ROUTES_SIZE;
     const STACK: usize = (REPORTS + 144 * MAX_TICKETS).next_multiple_of(64);
     assert!(size_of::<Rs>() == 40 && size_of::<Line<Rs>>() == 64);
     assert!(
@@ -179,15 +180,16 @@ const _: () = {
     );
     assert!(std::mem::offset_of!(Scoreboard, begun) == 192);
     assert!(
-        std::mem::offset_of!(Scoreboard, counters) == 192 + 8 * MAX_TICKETS
-            && size_of::<RequestCounters>() == 8 * 88
+        std::mem::offset_of!(Scoreboard, spans) == 192 + 8 * MAX_TICKETS
+            && size_of::<SpanCounters>() == 24
+            && size_of::<RejectionCounters>() == 256
     );
-    assert!(std::mem::offset_of!(Scoreboard, task) == 192 + 8 * MAX_TICKETS + 704);
+    assert!(std::mem::offset_of!(Scoreboard, task) == 192 + 8 * MAX_TICKETS + COUNTERS);
     assert!(
         size_of::<TextCell<TASK_WORDS>>() == 104 && size_of::<Line<TextCell<TASK_WORDS>>>() == 128
     );
     assert!(
-        std::mem::offset_of!(Scoreboard, routes) == 192 + 8 * MAX_TICKETS + 704 + 128
+        std::mem::offset_of!(Scoreboard, routes) == 192 + 8 * MAX_TICKETS + COUNTERS + 128
             && size_of::<RouteTable>() == ROUTES_SIZE
             && size_of::<StoredReport>() == 144
             && align_of::<Scoreboard>() == 64
@@ -227,9 +229,6 @@ pub struct Snapshot {
     pub done: u64,
     /// The number of open WebSockets of the worker.
     pub sessions: u64,
-    /// The number of open connections that the worker has accepted on the public listeners,
-    /// including WebSockets.
-    pub connections: u64,
     /// The number of streamed responses and streamed request bodies of the worker that have not
     /// ended.
     pub streams: u64,
@@ -305,7 +304,8 @@ impl Scoreboard {
             r: Line::default(),
             io: Line::default(),
             begun: [const { AtomicU64::new(0) }; MAX_TICKETS],
-            counters: RequestCounters::default(),
+            spans: Line::default(),
+            rejections: Line::default(),
             task: Line(TextCell::new()),
             routes: RouteTable::new(),
             reports: [const { StoredReport::new() }; MAX_TICKETS],
@@ -352,7 +352,6 @@ impl Scoreboard {
             taken,
             done,
             sessions: self.io.0.sessions.load(Relaxed),
-            connections: self.io.0.connections.load(Acquire),
             streams: self.io.0.streams.load(Relaxed),
             busy: Duration::from_nanos(busy),
             busy_with_requests: Duration::from_nanos(busy_with_requests),
@@ -396,10 +395,15 @@ impl Scoreboard {
         begun_word::withdraw(&self.begun[ticket.place()], ticket)
     }
 
-    /// Returns the metrics of the requests over connections that the worker has accepted on the
-    /// public listeners. R's thread writes them.
-    pub fn request_counters(&self) -> &RequestCounters {
-        &self.counters
+    /// Returns the counts of the process's spans. R's thread writes them.
+    pub fn spans(&self) -> &SpanCounters {
+        &self.spans.0
+    }
+
+    /// Returns the counts of the requests and connections that the server of this process has
+    /// rejected. The I/O thread writes them.
+    pub fn rejections(&self) -> &RejectionCounters {
+        &self.rejections.0
     }
 
     /// Returns the method and path of the request that R is processing, without secrets. Returns
@@ -408,8 +412,8 @@ impl Scoreboard {
         self.task.0.read()
     }
 
-    /// Returns the metrics by route of the requests over connections that the worker has accepted
-    /// on the public listeners. The worker's I/O thread writes them.
+    /// Returns the metrics by route of the requests of a server without a supervisor. The I/O
+    /// thread writes them.
     pub fn routes(&self) -> &RouteTable {
         &self.routes
     }
@@ -520,17 +524,6 @@ impl Scoreboard {
     /// Counts a WebSocket that was closed. Called on the I/O thread.
     pub fn close_session(&self) {
         add(&self.io.0.sessions, u64::MAX);
-    }
-
-    /// Counts a connection that was accepted on a public listener. Called on the I/O thread.
-    pub fn open_connection(&self) {
-        add(&self.io.0.connections, 1);
-    }
-
-    /// Counts the close of a connection that was accepted on a public listener. Called on the I/O
-    /// thread.
-    pub fn close_connection(&self) {
-        add(&self.io.0.connections, u64::MAX);
     }
 
     /// Counts a streamed response or a streamed request body that has begun. Called on the I/O

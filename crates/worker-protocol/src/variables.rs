@@ -28,19 +28,6 @@ pub const CONTROL_FD: &str = "ROOKERY_INTERNAL_CONTROL_FD";
 /// memory.
 pub const SCOREBOARD_FD: &str = "ROOKERY_INTERNAL_SCOREBOARD_FD";
 
-/// The environment variable with the descriptors of the public listeners. Set if the supervisor may
-/// command the worker to accept connections on them. The value lists the sockets at the server's
-/// address, separated by commas, and after a slash those on which HTTP is redirected to HTTPS.
-pub const PUBLIC_FDS: &str = "ROOKERY_INTERNAL_PUBLIC_FDS";
-
-/// The environment variable with the descriptor to which the worker writes the access log, instead
-/// of its standard output. The descriptor refers to the supervisor's log.
-pub const LOG_FD: &str = "ROOKERY_INTERNAL_LOG_FD";
-
-/// The environment variable with the cookie by which the supervisor's front end assigns clients to
-/// this worker, in the text form that the server's `SessionCookie` reads.
-pub const COOKIE: &str = "ROOKERY_INTERNAL_COOKIE";
-
 /// The environment variable with the descriptor of the gate of a preloaded worker, which waits for
 /// a byte from it before the worker reads the app.
 pub const GATE_FD: &str = "ROOKERY_INTERNAL_GATE_FD";
@@ -60,7 +47,7 @@ pub const DESCRIPTORS: [&str; 2] = [CONTROL_FD, SCOREBOARD_FD];
 
 /// All environment variables of a worker. When a supervisor starts a worker, it removes the values
 /// of these variables that it has itself inherited, and then sets those that apply to the worker.
-pub const NAMES: [&str; 13] = [
+pub const NAMES: [&str; 10] = [
     WORKER,
     WORKERS,
     FORMER_WORKERS,
@@ -68,9 +55,6 @@ pub const NAMES: [&str; 13] = [
     WORKER_ID,
     CONTROL_FD,
     SCOREBOARD_FD,
-    PUBLIC_FDS,
-    LOG_FD,
-    COOKIE,
     GATE_FD,
     PRELOAD,
     RINGS_FDS,

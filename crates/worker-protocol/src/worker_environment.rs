@@ -9,7 +9,7 @@ use std::process::Command;
 use rookery_system::descriptor;
 
 use crate::rings::RingHandles;
-use crate::{PublicDescriptors, variables};
+use crate::variables;
 
 /// The descriptors and environment variables that a worker process is started with.
 ///
@@ -18,9 +18,7 @@ use crate::{PublicDescriptors, variables};
 /// use std::process::Command;
 ///
 /// use rookery_worker_protocol::rings::RingEnd;
-/// use rookery_worker_protocol::{
-///     ControlChannel, PublicDescriptors, SharedScoreboard, WorkerEnvironment,
-/// };
+/// use rookery_worker_protocol::{ControlChannel, SharedScoreboard, WorkerEnvironment};
 ///
 /// let (control, their_control) = ControlChannel::pair()?;
 /// let (scoreboard, their_scoreboard) = SharedScoreboard::create()?;
@@ -32,7 +30,6 @@ use crate::{PublicDescriptors, variables};
 ///     workers: 4,
 ///     generation: 0,
 ///     id: "0123456789abcdef0123456789abcdef",
-///     public: PublicDescriptors::default(),
 ///     gate: None,
 ///     rings: &their_rings,
 /// };
@@ -59,9 +56,6 @@ pub struct WorkerEnvironment<'fd> {
     pub generation: u64,
     /// The identifier of the worker in URLs, which is different for each start of a worker.
     pub id: &'fd str,
-    /// The public listeners, to which clients connect. Empty unless the supervisor may command the
-    /// worker to accept connections on them.
-    pub public: PublicDescriptors<'fd>,
     /// The gate of a preloaded worker.
     pub gate: Option<Gate<'fd>>,
     /// The handles of the rings between the front end and the worker.
@@ -94,15 +88,6 @@ impl WorkerEnvironment<'_> {
         command.env(variables::FORMER_WORKERS, self.workers.to_string());
         command.env(variables::GENERATION, self.generation.to_string());
         command.env(variables::WORKER_ID, self.id);
-        if let Some(text) = self.public.text() {
-            command.env(variables::PUBLIC_FDS, text);
-        }
-        if let Some(cookie) = self.public.cookie {
-            command.env(variables::COOKIE, cookie);
-        }
-        if let Some(log) = self.public.log {
-            command.env(variables::LOG_FD, log.as_raw_fd().to_string());
-        }
         if let Some(gate) = self.gate {
             command.env(variables::GATE_FD, gate.descriptor.as_raw_fd().to_string());
             command.env(variables::PRELOAD, gate.packages);
@@ -110,8 +95,7 @@ impl WorkerEnvironment<'_> {
         let gate = self.gate.map(|gate| gate.descriptor.as_raw_fd());
         let rings = self.rings.all().map(|fd| fd.as_raw_fd());
         command.env(variables::RINGS_FDS, rings.map(|fd| fd.to_string()).join(","));
-        let public = self.public.all().map(|fd| fd.as_raw_fd());
-        let others: Vec<_> = public.chain(gate).chain(rings).collect();
+        let others: Vec<_> = gate.into_iter().chain(rings).collect();
         let give = move || -> io::Result<()> {
             // Descriptors that the supervisor itself inherited may lack the close-on-exec flag.
             descriptor::close_on_exec_from(3);

@@ -19,11 +19,11 @@ import sys
 from rings import Rings
 
 # The layout of crates/worker-protocol/src/scoreboard.rs.
-VERSION = 8
+VERSION = 9
 SLOTS = 1024
 HEADER = 192
-# The counts of requests of a worker's own clients, after the slots.
-COUNTS = 704
+# The counts of spans and rejections, after the slots.
+COUNTS = 64 + 256
 # The request that R is processing, the table of routes, and a report for each slot.
 TASK, ROUTES, REPORT = 128, 274_976, 144
 # The functions on R's stack, and the request of a profile.

@@ -138,21 +138,6 @@ impl Address {
         Err(io::Error::new(io::ErrorKind::Unsupported, path.display().to_string()))
     }
 
-    /// Returns a description of the process that uses the address. Returns `None` unless that
-    /// process is a worker whose supervisor no longer exists.
-    #[cfg(unix)]
-    pub(crate) fn orphaned_worker(&self) -> Option<String> {
-        match self {
-            Address::Unix(path) => port_owner::orphaned_worker_on_path(path),
-            Address::Tcp { socket, .. } => match TcpListener::bind(socket) {
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                    port_owner::orphaned_worker_on_port(socket.port())
-                }
-                _ => None,
-            },
-        }
-    }
-
     /// Returns an address with the same host and another port, for the listener that redirects HTTP
     /// requests to this address.
     ///

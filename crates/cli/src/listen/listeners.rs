@@ -2,13 +2,12 @@
 //! HTTP requests to HTTPS. If a service manager has opened sockets, the server listens on them
 //! instead of the address.
 
-#[cfg(all(target_os = "linux", not(feature = "portable")))]
-use std::io;
 use std::net::{IpAddr, SocketAddr};
-#[cfg(all(target_os = "linux", not(feature = "portable")))]
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
+use rookery_server::LimitsControl;
 use rookery_server::{
     InheritedAddress, InheritedSockets, Listener, ListenerConfig, Notice, Redirect, Server,
 };
@@ -23,14 +22,8 @@ use crate::stderr::{log_line, print_lines};
 /// The server's open listeners, and their addresses as text.
 #[derive(Debug)]
 pub(crate) struct Listeners {
-    /// The open listeners. If `has_redirect` is set, the first one redirects plaintext HTTP
-    /// requests to HTTPS.
+    /// The open listeners. One of them may redirect plaintext HTTP requests to HTTPS.
     open: Vec<Listener>,
-    #[cfg_attr(
-        any(not(target_os = "linux"), feature = "portable"),
-        allow(dead_code, reason = "only workers get copies of the sockets")
-    )]
-    has_redirect: bool,
     /// The URLs and socket paths that the start-up screen shows.
     pub(crate) addresses: String,
     /// The URL of the server to open in a browser, or `None` if it listens only on Unix sockets.
@@ -88,10 +81,8 @@ impl Listeners {
         };
         let port = listeners.iter().find_map(|listener| Some(listener.local_addr()?.port()));
         let port = port.or(address.port());
-        let mut has_redirect = false;
         if let (Some(redirect_address), Some(tls), Some(port)) = (requested.redirect, opened, port)
         {
-            has_redirect = true;
             let redirect = Some(Arc::new(Redirect { tls, port }));
             let site = ListenerConfig {
                 redirect,
@@ -110,7 +101,6 @@ impl Listeners {
         let url = addresses.iter().find(|address| address.contains("://")).cloned();
         Ok(Listeners {
             open: listeners,
-            has_redirect,
             addresses: addresses.join(" and "),
             url,
             scheme,
@@ -127,28 +117,13 @@ impl Listeners {
             .collect()
     }
 
-    /// Copies the listening sockets, so that a worker can accept connections itself. The first list
-    /// contains the sockets that serve the app. The second contains the sockets that redirect
-    /// plaintext HTTP requests to HTTPS.
+    /// Returns a handle by which the limits on clients can be changed.
     ///
-    /// # Errors
-    /// Fails with the error of the system.
+    /// # Panics
+    /// Panics if there is no listener.
     #[cfg(all(target_os = "linux", not(feature = "portable")))]
-    pub(crate) fn copy_sockets(&self) -> io::Result<(Vec<OwnedFd>, Vec<OwnedFd>)> {
-        let (redirects, listeners) = self.open.split_at(usize::from(self.has_redirect));
-        let copies = |listeners: &[Listener]| -> io::Result<Vec<OwnedFd>> {
-            let copies: Vec<_> =
-                listeners.iter().map(Listener::copy_sockets).collect::<io::Result<_>>()?;
-            Ok(copies.into_iter().flatten().collect())
-        };
-        Ok((copies(listeners)?, copies(redirects)?))
-    }
-
-    /// Starts or stops accepting connections in this process. Workers that have copies of the
-    /// listening sockets are not affected.
-    #[cfg(all(target_os = "linux", not(feature = "portable")))]
-    pub(crate) fn set_accepting(&self, is_on: bool) {
-        self.open.iter().for_each(|listener| listener.set_accepting(is_on));
+    pub(crate) fn limits_control(&self) -> LimitsControl {
+        self.open.first().expect("a server has a listener").limits_control()
     }
 
     /// Returns the number of open client connections. Blocks until the I/O thread responds.
@@ -163,9 +138,10 @@ impl Listeners {
         front.map(|reason| format!("the I/O thread has failed: {reason}")).or_else(failed_thread)
     }
 
-    /// Stops accepting connections, and logs how many client connections are still open.
-    pub(crate) fn drain(&self) {
-        self.open.iter().for_each(Listener::drain);
+    /// Stops accepting connections, and logs how many client connections are still open. WebSockets
+    /// are closed one after the other in the time `close_over`.
+    pub(crate) fn drain(&self, close_over: Duration) {
+        self.open.iter().for_each(|listener| listener.drain_over(close_over));
         let left = self.connections();
         if left > 0 {
             let what = if left == 1 { "connection is" } else { "connections are" };
@@ -235,7 +211,6 @@ mod tests {
         let address = "127.0.0.1:0".parse().unwrap();
         let listeners = Listeners {
             open: vec![server.listen_tcp(address, ListenerConfig::default()).unwrap()],
-            has_redirect: false,
             addresses: String::new(),
             url: None,
             scheme: "http",

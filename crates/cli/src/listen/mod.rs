@@ -4,7 +4,6 @@
 pub(crate) mod address;
 pub(crate) mod listeners;
 #[cfg(unix)]
-pub(crate) mod orphaned_worker;
 // Where systems differ, one file for each kind of system has the same functions.
 #[cfg(all(target_os = "linux", not(feature = "portable")))]
 pub(crate) mod port_owner;

@@ -23,40 +23,9 @@ pub(crate) fn is_listening_on_port(port: u16) -> bool {
     !inodes_of_port(port).is_empty()
 }
 
-/// Returns a description of the process that listens on a TCP port. Returns `None` unless that
-/// process is a worker whose supervisor no longer exists.
-pub(crate) fn orphaned_worker_on_port(port: u16) -> Option<String> {
-    orphan(&inodes_of_port(port))
-}
-
-/// Returns a description of the process that listens at the path of a Unix socket. Returns `None`
-/// unless that process is a worker whose supervisor no longer exists.
-pub(crate) fn orphaned_worker_on_path(path: &Path) -> Option<String> {
-    orphan(&inodes_of_path(path))
-}
-
 /// Returns true if a process listens at the path of a Unix socket. Does not connect to the socket.
 pub(crate) fn is_listening(path: &Path) -> bool {
     !inodes_of_path(path).is_empty()
-}
-
-/// The environment variable by which a process is recognized as a worker of this server.
-const WORKER: &[u8] = b"ROOKERY_INTERNAL_CONTROL_FD=";
-
-/// Returns a description of a worker whose supervisor no longer exists, but which still has one of
-/// the sockets `inodes` open. Returns `None` if any process other than a worker, such as a running
-/// supervisor, has one of these sockets open.
-fn orphan(inodes: &[String]) -> Option<String> {
-    let owners: Vec<PathBuf> = owners(inodes).collect();
-    let is_worker = |process: &PathBuf| {
-        let environment = fs::read(process.join("environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|variable| variable.starts_with(WORKER))
-    };
-    if owners.iter().all(is_worker) {
-        owners.first().map(|process| describe(process))
-    } else {
-        None
-    }
 }
 
 /// Returns the folders in `/proc` of the processes that have one of the sockets `inodes` open.

@@ -16,19 +16,6 @@ pub(crate) fn is_listening_on_port(_port: u16) -> bool {
     false
 }
 
-/// Returns `None`, because the process that listens on a TCP port is unknown. A worker whose
-/// supervisor was killed therefore keeps its port, and the next server does not wait for it.
-#[cfg(unix)]
-pub(crate) fn orphaned_worker_on_port(_port: u16) -> Option<String> {
-    None
-}
-
-/// Returns `None`, because the process that listens at the path of a Unix socket is unknown.
-#[cfg(unix)]
-pub(crate) fn orphaned_worker_on_path(_path: &Path) -> Option<String> {
-    None
-}
-
 /// Returns false, because it is unknown whether a process listens at the path of a Unix socket. The
 /// server finds out when it begins to listen.
 #[cfg(unix)]

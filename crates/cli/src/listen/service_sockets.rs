@@ -116,16 +116,6 @@ impl ServiceSockets {
         Ok(all)
     }
 
-    /// Returns the addresses of the app and of the redirect that the server opens itself.
-    #[cfg(unix)]
-    pub(crate) fn addresses_to_open<'a>(
-        &self,
-        requested: RequestedListeners<'a>,
-    ) -> impl Iterator<Item = &'a Address> {
-        let app = self.app.is_empty().then_some(requested.address);
-        app.into_iter().chain(requested.redirect.filter(|_| self.redirect.is_empty()))
-    }
-
     /// Returns the addresses of the inherited sockets that serve the app, as text for people.
     pub(crate) fn shown_app(&self) -> String {
         self.app.addresses().iter().map(shown_address).collect::<Vec<_>>().join(" and ")

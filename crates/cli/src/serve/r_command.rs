@@ -7,8 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rookery_server::access_log::Format;
-#[cfg(all(target_os = "linux", not(feature = "portable")))]
-use rookery_settings::Value;
 use rookery_settings::environment;
 use rookery_settings::key_value_lines::Lines;
 use rookery_system::random::unpredictable;
@@ -21,11 +19,7 @@ use crate::serve::access_log::LogTarget;
 #[cfg(all(target_os = "linux", not(feature = "portable")))]
 use crate::serve::development;
 use crate::serve::r_package;
-#[cfg(all(target_os = "linux", not(feature = "portable")))]
-use crate::serve::tls;
 use crate::serve::tracing::service_name;
-#[cfg(all(target_os = "linux", not(feature = "portable")))]
-use crate::settings::combined::Https;
 use crate::settings::serve_settings::ServeSettings;
 use crate::user_paths::is_executable;
 
@@ -38,11 +32,9 @@ const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Returns the command that starts a worker (an R process under the supervisor).
 ///
-/// Usually the supervisor accepts connections and writes the access log. If `public` is given, the
-/// worker does so instead, and `public` is the destination of its access log. A single worker, and
-/// a worker that accepts connections, get all settings. Any other worker gets only the settings
-/// that apply in R. `for_app` has the arguments of R's `serve()` for the function that runs the
-/// app.
+/// The supervisor accepts connections and writes the access log. The worker gets the settings that
+/// are options of R, for the app to read, and for further servers that the app starts. `for_app`
+/// has the arguments of R's `serve()` for the function that runs the app.
 ///
 /// # Errors
 /// Fails if R or the R package is not found, or if the arguments for the app cannot be passed on.
@@ -51,26 +43,11 @@ pub(crate) fn worker_command(
     serve: &ServeSettings,
     target: &Target,
     address: &Address,
-    public: Option<&LogTarget>,
     for_app: Option<&str>,
 ) -> Result<Command, Failure> {
     let mut lines = target_lines(target, address);
-    if public.is_some() || serve.workers.is_single() {
-        serve.settings.pass_to_r(&mut lines);
-    } else {
-        serve.settings.pass_to_worker(&mut lines);
-    }
-    match serve.settings.https().filter(|_| public.is_some()) {
-        Some(Https::Development) => {
-            if let Ok(certificate) = tls::development_certificate() {
-                lines.value("tls:", "tls_cert", &Value::Path(certificate.file));
-            }
-        }
-        // The supervisor listens on the redirect port.
-        Some(_) => serve.settings.pass_https(&mut lines, |row| row.name != "redirect_from"),
-        None => {}
-    }
-    add_log(serve, public.unwrap_or(&LogTarget::Nothing), &mut lines);
+    serve.settings.pass_to_r(&mut lines);
+    add_log(serve, &LogTarget::Nothing, &mut lines);
     if serve.is_dev {
         lines.line("dev", b"true");
         let editor = serve.settings.0.text("editor");

@@ -4,6 +4,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rookery_server::LimitsControl;
 use rookery_server::tls::Tls;
 use rookery_settings::{Applies, Group, Setting};
 use rookery_supervisor::{SupervisorCommand, SupervisorStatus};
@@ -29,18 +30,20 @@ pub(crate) struct Reload {
     pub(crate) builder: ConfigBuilder,
     pub(crate) status: Arc<SupervisorStatus>,
     pub(crate) tls: Option<Tls>,
+    /// The limits on clients, which a reload changes in the front end.
+    pub(crate) limits: LimitsControl,
     /// The warnings about settings that have already been logged. A reload does not repeat them.
     pub(crate) notes: Mutex<Vec<String>>,
 }
 
 impl Reload {
-    /// Reads and checks the settings again, and applies the HTTPS settings. Returns the command
-    /// that makes the supervisor apply all other settings. If a setting is wrong, returns the
-    /// command that makes the supervisor report the error.
+    /// Reads and checks the settings again, and applies the HTTPS settings and the limits. Returns
+    /// the command that makes the supervisor apply all other settings. If a setting is wrong,
+    /// returns the command that makes the supervisor report the error.
     pub(crate) fn request(&self) -> SupervisorCommand {
         match self.read() {
             Ok((serve, target)) => {
-                SupervisorCommand::Change(Box::new(self.builder.build(&serve, target, None)))
+                SupervisorCommand::Change(Box::new(self.builder.build(&serve, target)))
             }
             Err(failure) => SupervisorCommand::RefuseReload(failure.message()),
         }
@@ -69,6 +72,7 @@ impl Reload {
         if let Some(tls) = &self.tls {
             tls::apply(tls, &serve.settings)?;
         }
+        self.limits.set(serve.settings.server_settings()?.config.limits);
         self.status.set_readiness(readiness(&serve.workers));
         self.report(notes, &differ);
         if target.is_linked() {
@@ -116,11 +120,7 @@ fn needs_restart(row: &Setting, start: &ServeSettings, now: &ServeSettings) -> b
     let is_bound_to_terminal = row.name == "workers" && start.workers.is_interactive;
     is_bound_to_terminal
         || (row.group == Group::Https && !(has_files(start) && has_files(now)))
-        || match row.applies {
-            Applies::AtRestart => true,
-            Applies::AtReload => false,
-            Applies::WithAcceptingProcess => !(start.may_accept() && now.workers.count == 1),
-        }
+        || row.applies == Applies::AtRestart
 }
 
 /// Returns true if the HTTPS certificates come from files, which a reload reads again.

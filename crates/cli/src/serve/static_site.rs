@@ -90,11 +90,6 @@ pub(crate) fn serve(
         hosts: dev.as_ref().and_then(Development::hosts),
         ..ListenerConfig::default()
     };
-    #[cfg(unix)]
-    crate::listen::orphaned_worker::wait_for_orphaned_workers(
-        given.addresses_to_open(requested),
-        &signals,
-    );
     let listeners = Listeners::open(&server, requested, &given, listener_config, &serve.settings)?;
     let development = opened.as_ref().and_then(|opened| opened.development.clone());
     let reloads = dev.is_some();
@@ -246,7 +241,7 @@ fn drain(
     stops: &mut StopCounter,
     manager: &ServiceManager,
 ) {
-    listeners.drain();
+    listeners.drain(Duration::ZERO);
     let until = Instant::now() + DRAIN_TIMEOUT;
     while listeners.connections() > 0 && Instant::now() < until {
         manager.ping_watchdog();

@@ -16,16 +16,13 @@ use crate::app_detection::Target;
 use crate::failure::Failure;
 use crate::listen::address::Address;
 use crate::listen::listeners::Listeners;
-use crate::listen::orphaned_worker;
 use crate::listen::service_sockets::{RequestedListeners, ServiceSockets};
 use crate::process::signals::Signals;
 use crate::serve::access_log::{Log, LogTarget};
 use crate::serve::development::Development;
 use crate::serve::reload::Reload;
 use crate::serve::supervisor_commands::{second_stop, send_commands, watch_files};
-use crate::serve::supervisor_config::{
-    ConfigBuilder, log_format, pool_limits, public_listeners, readiness,
-};
+use crate::serve::supervisor_config::{ConfigBuilder, log_format, pool_limits, readiness};
 use crate::serve::supervisor_frontend::{Announcement, SupervisorFrontend, perform, start_admin};
 use crate::serve::tls::{self, TlsSetup};
 use crate::serve::tracing;
@@ -56,7 +53,7 @@ pub(crate) fn serve(
     // variables of the service manager name.
     let given = unsafe { ServiceSockets::take(requested) }?;
     // Fails here rather than in each worker if R is not installed.
-    r_command::worker_command(serve, target, address, None, None)?;
+    r_command::worker_command(serve, target, address, None)?;
     let (_, package) = r_command::find_r_and_package(&target.folder)?;
     r_package::warn_if_versions_differ(&package);
     let files = open_files();
@@ -95,10 +92,7 @@ pub(crate) fn serve(
         hosts: development.as_ref().and_then(Development::hosts),
         ..ListenerConfig::default()
     };
-    orphaned_worker::wait_for_orphaned_workers(given.addresses_to_open(requested), &signals);
     let listeners = Listeners::open(&server, requested, &given, listener_config, &serve.settings)?;
-    let public =
-        if serve.may_accept() { Some(public_listeners(&listeners, log_target)?) } else { None };
     let mut status = SupervisorStatus::new(
         Arc::clone(&registry),
         ServerInfo {
@@ -124,6 +118,7 @@ pub(crate) fn serve(
     };
     let start = Announcement { screen, opens_browser: serve.opens_browser, development };
     let live = start.development.as_ref().map(|development| Arc::clone(&development.live));
+    let limits = listeners.limits_control();
     let frontend = SupervisorFrontend::new(listeners, start, admin);
     let renewer = tls::start_renewer(tls_setup.as_ref())?;
     let (requests, receiver) = unbounded_channel();
@@ -131,11 +126,10 @@ pub(crate) fn serve(
     let terminal = if workers.is_interactive { PromptWatcher::start() } else { None };
     let builder = ConfigBuilder {
         address: address.clone(),
-        log: log_target.clone(),
         files,
         for_app: sources.for_app().map(Arc::from),
     };
-    let config = builder.build(serve, target.clone(), public);
+    let config = builder.build(serve, target.clone());
     let reload = Arc::new(Reload {
         sources,
         target: Mutex::new(target.clone()),
@@ -143,6 +137,7 @@ pub(crate) fn serve(
         builder,
         status,
         tls,
+        limits,
         notes: Mutex::new(loaded.notes.clone()),
     });
     if workers.reload {

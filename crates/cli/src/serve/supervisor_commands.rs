@@ -92,13 +92,11 @@ fn forward_signals(
         if signal.is_ctrl_c() && terminal.is_some_and(PromptWatcher::is_prompting) {
             continue;
         }
-        if signal.is_log_reopen() {
+        let command = if signal.is_log_reopen() {
             if let Some(log) = log {
                 log.reopen();
             }
-        }
-        let command = if signal.is_log_reopen() {
-            SupervisorCommand::ReopenLog
+            continue;
         } else if signal.is_worker_increase() {
             SupervisorCommand::AddWorker
         } else if signal.is_worker_decrease() {

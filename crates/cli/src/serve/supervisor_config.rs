@@ -1,20 +1,17 @@
 //! The configuration of the supervisor and of its workers, made from the settings.
 
-use std::os::fd::AsFd as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rookery_server::access_log::Format;
 use rookery_server::{Config, MAX_PAGE_SIZE};
 use rookery_supervisor::{
-    MemoryLimit, PoolLimits, PublicListeners, ReadinessPolicy, RecyclePolicy, SessionAffinity,
-    SupervisorConfig, Timeouts, memory_limit, server_name,
+    MemoryLimit, PoolLimits, ReadinessPolicy, RecyclePolicy, SessionAffinity, SupervisorConfig,
+    Timeouts, memory_limit, server_name,
 };
 
 use crate::app_detection::Target;
 use crate::failure::Failure;
 use crate::listen::address::Address;
-use crate::listen::listeners::Listeners;
-use crate::serve::access_log::LogTarget;
 use crate::serve::r_command;
 use crate::settings::serve_settings::ServeSettings;
 use crate::settings::workers::{self, MaxMemory, Workers};
@@ -24,7 +21,6 @@ use crate::stderr::{log_line, log_warning};
 /// Unlike the settings, they do not change at a reload.
 pub(crate) struct ConfigBuilder {
     pub(crate) address: Address,
-    pub(crate) log: LogTarget,
     pub(crate) files: Option<libc::rlimit>,
     /// The arguments of R's `serve()` for the function that runs the app.
     pub(crate) for_app: Option<Arc<str>>,
@@ -32,34 +28,25 @@ pub(crate) struct ConfigBuilder {
 
 impl ConfigBuilder {
     /// Returns the configuration of the supervisor for the settings `serve` and a generation of
-    /// workers that serve `target`. `public` contains the listening sockets for a worker that
-    /// accepts connections itself.
-    pub(crate) fn build(
-        &self,
-        serve: &ServeSettings,
-        target: Target,
-        public: Option<PublicListeners>,
-    ) -> SupervisorConfig {
+    /// workers that serve `target`.
+    pub(crate) fn build(&self, serve: &ServeSettings, target: Target) -> SupervisorConfig {
         let workers = &serve.workers;
         let (of_worker, target) = (serve.clone(), Mutex::new(target));
-        let (address, log, for_app) =
-            (self.address.clone(), self.log.clone(), self.for_app.clone());
+        let (address, for_app) = (self.address.clone(), self.for_app.clone());
         SupervisorConfig {
             workers: workers.count,
             spares: workers.spares,
             surges: workers.surge > 0,
             warmup: workers.warmup.clone(),
-            command: Box::new(move |is_public| {
+            command: Box::new(move || {
                 let mut target = target.lock().unwrap_or_else(PoisonError::into_inner);
                 follow_if_deleted(&mut target)
                     .and_then(|()| {
-                        let log = is_public.then_some(&log);
                         let for_app = for_app.as_deref();
-                        r_command::worker_command(&of_worker, &target, &address, log, for_app)
+                        r_command::worker_command(&of_worker, &target, &address, for_app)
                     })
                     .map_err(|failure| failure.message())
             }),
-            public,
             folder: std::env::temp_dir(),
             files: self.files,
             times: Timeouts {
@@ -151,24 +138,6 @@ pub(crate) fn pool_limits(
 /// response status of the readiness probe during shutdown.
 pub(crate) fn readiness(workers: &Workers) -> ReadinessPolicy {
     ReadinessPolicy { min_ready: workers.min_ready, drain_status: workers.drain_status }
-}
-
-/// Copies the listening sockets, so that workers can accept connections themselves. Also copies
-/// standard output, if the access log is written to it.
-pub(crate) fn public_listeners(
-    listeners: &Listeners,
-    log: &LogTarget,
-) -> Result<PublicListeners, Failure> {
-    let failed = |error| {
-        Failure::Unavailable(format!("The listeners cannot be passed to a worker: {error}."))
-    };
-    let (sockets, redirects) = listeners.copy_sockets().map_err(failed)?;
-    let log = match log {
-        // The standard output of a worker is a pipe to this process.
-        LogTarget::Stdout => std::io::stdout().as_fd().try_clone_to_owned().ok(),
-        LogTarget::Nothing | LogTarget::File(_) | LogTarget::Session => None,
-    };
-    Ok(PublicListeners { sockets, redirects, log })
 }
 
 /// Returns the format of the access log. If there are several workers, each line in the common

@@ -162,18 +162,14 @@ impl Frontend for SupervisorFrontend {
         self.manager.ready(&self.status());
     }
 
-    fn drain(&self) {
+    fn drain(&self, close_over: Duration) {
         self.set_phase(Phase::Stopping);
         self.manager.stopping("Finishing the requests in progress");
-        self.listeners.drain();
+        self.listeners.drain(close_over);
     }
 
     fn cut(&self) {
         self.listeners.cut();
-    }
-
-    fn set_accepting(&self, is_on: bool) {
-        self.listeners.set_accepting(is_on);
     }
 
     fn connections(&self) -> usize {

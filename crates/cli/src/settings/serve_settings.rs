@@ -11,8 +11,6 @@ use crate::failure::Failure;
 use crate::listen::address::Address;
 use crate::serve::access_log::LogTarget;
 use crate::settings::admin_address;
-#[cfg(all(target_os = "linux", not(feature = "portable")))]
-use crate::settings::combined::Https;
 use crate::settings::combined::{self, CombinedSettings};
 use crate::settings::workers::Workers;
 
@@ -93,17 +91,6 @@ impl ServeSettings {
         })
     }
 
-    /// Returns true if a single worker may accept connections itself. Returns false if the
-    /// supervisor must accept them, because it responds to ACME challenges or applies a setting
-    /// that only it can apply ([`Workers::needs_front_end`]).
-    #[cfg(all(target_os = "linux", not(feature = "portable")))]
-    pub(crate) fn may_accept(&self) -> bool {
-        // The front end writes to an R session, and gets keys as text from it.
-        self.settings.https() != Some(Https::Authority)
-            && !self.workers.needs_front_end
-            && crate::process::session::parent_session().is_none()
-    }
-
     /// Returns warnings about settings that have no effect, which the caller has to log.
     pub(crate) fn notes(&self) -> Vec<String> {
         let all = &self.settings.0;
@@ -127,6 +114,7 @@ impl ServeSettings {
 mod tests {
     use super::*;
     use crate::command_line::tests::{assert_usage_error, served};
+    use crate::settings::combined::Https;
 
     #[test]
     fn converts_address_and_log() {

@@ -57,9 +57,6 @@ pub(crate) struct Workers {
     /// Whether a request that crashed its worker is sent to another worker, if its method is safe,
     /// such as GET.
     pub(crate) retry_safe_methods: bool,
-    /// Whether the settings include one that only the supervisor can apply. A worker then cannot
-    /// accept connections itself.
-    pub(crate) needs_front_end: bool,
     /// Whether a waiting request still gets a response if its client half-closes the connection.
     pub(crate) keep_half_closed: bool,
 }
@@ -142,13 +139,6 @@ impl Workers {
                 503
             },
             retry_safe_methods: all.flag("retry_safe_methods"),
-            needs_front_end: ["max_sessions", "max_in_flight", "queue_timeout"]
-                .iter()
-                .any(|name| all.given(name).is_some())
-                || all.flag("retry_safe_methods")
-                || all.text("sticky").as_deref() == Some("cookie")
-                // A worker does not insert the script into pages.
-                || is_dev,
             keep_half_closed: all.flag("keep_half_closed"),
             cookie_suffix: all.text("cookie_suffix"),
             sticky: match all.text("sticky").as_deref() {
@@ -157,12 +147,6 @@ impl Workers {
                 _ => Sticky::Auto,
             },
         })
-    }
-
-    /// Returns true if there is exactly one worker and no spare worker.
-    #[cfg(all(target_os = "linux", not(feature = "portable")))]
-    pub(crate) fn is_single(&self) -> bool {
-        self.count == 1 && self.spares == 0
     }
 }
 
@@ -212,6 +196,8 @@ mod tests {
     fn one_worker_has_the_same_settings_as_several() {
         let one = of(&[]).unwrap();
         assert_eq!((one.count, one.restarts, one.is_interactive), (1, true, false));
+        // No other worker could take the requests.
+        assert_eq!((one.max_in_flight, one.queue_timeout), (usize::MAX, Duration::from_secs(60)));
         assert_eq!(of(&["--workers=1"]).unwrap(), one);
         assert_eq!(of(&["--drain=5s"]).unwrap().drain, Duration::from_secs(5));
         assert!(!of(&["--restart=never"]).unwrap().restarts);

@@ -7,7 +7,6 @@ mod authority;
 mod completions;
 mod config_and_check;
 #[cfg(target_os = "linux")]
-mod orphaned_worker;
 #[cfg(target_os = "linux")]
 mod output;
 mod pebble;

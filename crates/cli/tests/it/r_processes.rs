@@ -109,11 +109,8 @@ fn workers_run_in_the_folder_of_the_app() {
         format!("--no-echo --no-restore --no-save --file={}/serve/cli.R", package.display())
     );
     assert_eq!(lines[5], format!("target={}/my app/app.R", root.display()));
-    // The worker writes the access log while it accepts connections.
-    assert!(
-        out.contains(&format!("\nlog=file\nlog_file={}/access.log\n", root.display())),
-        "{out}"
-    );
+    // The program writes the access log.
+    assert!(out.contains("\nlog=nothing\n"), "{out}");
     assert!(out.contains("SigBlk:\t0000000000000000\n"), "{out}");
 }
 

@@ -116,10 +116,8 @@ fn workers_do_not_inherit_the_service_managers_variables() {
         let mut it = Running::start(installed.on_path(&mut command));
         let printed = it.await_line("heard: ");
         assert!(printed.trim_end().ends_with("heard:"), "{printed}");
-        // A worker inherits its control channel, the sockets of its rings and, if it may accept
-        // connections, the service manager's socket.
-        let own = if cfg!(feature = "portable") { 5 } else { 3 };
-        let count = own + usize::from(workers == "1");
+        // A worker inherits its control channel and the sockets of its rings.
+        let count = if cfg!(feature = "portable") { 5 } else { 3 };
         assert!(
             it.await_line("sockets: ").ends_with(&format!("sockets: {count}\n")),
             "{}",

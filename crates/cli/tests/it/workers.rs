@@ -40,18 +40,18 @@ fn exits_with_status_3_and_the_apps_message_if_no_worker_is_ready() {
     let last = printed.split("rookery: ").last().expect("there are lines");
     assert!(last.starts_with("The app did not start: no such package ("), "{printed}");
     assert!(last.contains("No worker became ready"), "{printed}");
-    // A worker behind the front end gets the settings that apply in R, and no settings of the front
-    // end.
+    // A worker gets the settings that are options of R, and no access log.
     for line in [
         "/my app",
         "target=",
         "cli:text:error_detail=full",
         "cli:number:request_timeout=90",
+        "cli:text:trusted_proxies=unix",
         "log=nothing",
     ] {
         assert!(out.contains(line), "{line}: {out}");
     }
-    assert!(!out.contains("trusted_proxies") && !out.contains("log_file"), "{out}");
+    assert!(!out.contains("log_file"), "{out}");
 }
 
 #[test]

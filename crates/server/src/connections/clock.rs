@@ -29,7 +29,7 @@ pub(crate) struct TimeLimits {
 }
 
 impl TimeLimits {
-    /// Converts time limits to ticks of the clock. A tick lasts a quarter of the shortest limit,
+    /// Converts time limits to ticks of a new clock. A tick lasts a quarter of the shortest limit,
     /// but at most a second.
     pub(crate) fn of(limits: &Limits) -> TimeLimits {
         let all = [
@@ -45,6 +45,11 @@ impl TimeLimits {
         ];
         let shortest = all.into_iter().min().unwrap_or(Duration::MAX);
         let length = (shortest / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
+        TimeLimits::with_length(limits, length)
+    }
+
+    /// Converts time limits to ticks of this length.
+    fn with_length(limits: &Limits, length: Duration) -> TimeLimits {
         let count = |time| ticks(time, length);
         TimeLimits {
             length,
@@ -69,12 +74,24 @@ impl TimeLimits {
 #[derive(Debug)]
 pub(crate) struct Clock {
     now: Cell<u32>,
-    pub(crate) ticks: TimeLimits,
+    ticks: Cell<TimeLimits>,
 }
 
 impl Clock {
     pub(crate) fn new(limits: &Limits) -> Clock {
-        Clock { now: Cell::new(0), ticks: TimeLimits::of(limits) }
+        Clock { now: Cell::new(0), ticks: Cell::new(TimeLimits::of(limits)) }
+    }
+
+    /// Returns the time limits in ticks.
+    #[inline]
+    pub(crate) fn ticks(&self) -> TimeLimits {
+        self.ticks.get()
+    }
+
+    /// Sets other time limits. The ticks keep their length, because connections have recorded times
+    /// in ticks.
+    pub(crate) fn set_limits(&self, limits: &Limits) {
+        self.ticks.set(TimeLimits::with_length(limits, self.ticks().length));
     }
 
     /// Returns the number of the current tick. It wraps around, so that only differences of ticks

@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rookery_exchange::{Budget, ListenerId, Share};
-use rookery_worker_protocol::SharedScoreboard;
 use tokio::sync::Notify;
 
 use super::clock::Clock;
@@ -57,11 +56,6 @@ pub(crate) trait TableEntry: fmt::Debug {
     /// sent.
     fn is_awaiting_response(&self) -> bool;
 
-    /// Rejects the request that waits for the application's response, if there is one, as if its
-    /// request timeout had passed.
-    #[cfg_attr(not(unix), expect(dead_code, reason = "only supervised workers use it"))]
-    fn time_out_request(&self) {}
-
     /// Ends a streamed response, because the application sends no more chunks while it waits for
     /// the server to stop. The response stays incomplete unless it is an event stream. Aborts
     /// connections and HTTP/2 streams that receive a request body, and an HTTP/2 connection without
@@ -81,28 +75,24 @@ pub(crate) trait TableEntry: fmt::Debug {
     /// Returns true if the connection is being closed.
     fn is_ending(&self) -> bool;
 
-    /// Wakes the task of the connection, because an event that the task waits for has happened.
-    fn wake(&self);
-
-    /// Makes the connection close after its next response. If `drain` is called again and the
-    /// connection has had no request in between, closes it at once. WebSockets stay open.
-    fn drain(&self) {}
-
-    /// Closes a WebSocket because the server that it belongs to restarts.
-    #[cfg_attr(not(unix), expect(dead_code, reason = "only supervised workers use it"))]
-    fn close_for_restart(&self) {}
-
-    /// Returns true if this table entry is a WebSocket.
-    #[cfg_attr(not(unix), expect(dead_code, reason = "only supervised workers use it"))]
+    /// Returns true for a WebSocket.
     fn is_websocket(&self) -> bool {
         false
     }
+
+    /// Returns true for an HTTP/2 connection whose streams are all WebSockets.
+    fn has_only_websockets(&self) -> bool {
+        false
+    }
+
+    /// Wakes the task of the connection, because an event that the task waits for has happened.
+    fn wake(&self);
 }
 
 /// The table of one I/O thread's connections, with their limits, clock and memory budget.
 #[derive(Debug)]
 pub(crate) struct ConnectionTable {
-    pub(crate) limits: Limits,
+    limits: Cell<Limits>,
     pub(crate) clock: Clock,
     /// The memory budget of all connections together.
     pub(crate) budget: Arc<Budget>,
@@ -119,9 +109,6 @@ pub(crate) struct ConnectionTable {
     serial: Cell<u64>,
     /// Notified whenever an entry has been removed from the table.
     pub(crate) removed: Notify,
-    /// The public listener, whose clients are counted for the supervisor, and the scoreboard
-    /// (shared memory) that shows their number. `None` if there is no such listener.
-    public: RefCell<Option<(ListenerId, Arc<SharedScoreboard>)>>,
 }
 
 impl ConnectionTable {
@@ -132,7 +119,7 @@ impl ConnectionTable {
     ) -> Rc<ConnectionTable> {
         Rc::new(ConnectionTable {
             clock: Clock::new(&limits),
-            limits,
+            limits: Cell::new(limits),
             budget,
             pending_release: PendingRelease::default(),
             eviction_candidates: EvictionCandidates::default(),
@@ -143,27 +130,20 @@ impl ConnectionTable {
             substreams: Cell::new(0),
             serial: Cell::new(0),
             removed: Notify::new(),
-            public: RefCell::default(),
         })
     }
 
-    /// Sets the listener whose clients are counted for the supervisor, and the scoreboard (shared
-    /// memory) that shows their number. `None` stops counting.
-    pub(crate) fn set_public_listener(&self, public: Option<(ListenerId, Arc<SharedScoreboard>)>) {
-        self.public.replace(public);
+    /// Returns the limits on clients.
+    #[inline]
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits.get()
     }
 
-    /// Returns the listener whose clients are counted for the supervisor.
-    #[cfg_attr(not(unix), allow(dead_code, reason = "only supervised workers use it"))]
-    pub(crate) fn public_listener(&self) -> Option<ListenerId> {
-        self.public.borrow().as_ref().map(|(listener, _)| *listener)
-    }
-
-    /// Returns the connections of the public listener.
-    #[cfg_attr(not(unix), expect(dead_code, reason = "only supervised workers use it"))]
-    pub(crate) fn public_clients(&self) -> Vec<Rc<dyn TableEntry>> {
-        let Some(listener) = self.public_listener() else { return Vec::new() };
-        self.of_listener(listener)
+    /// Sets the limits on clients. They apply to all further requests and connections, and the time
+    /// limits also to the present ones. The memory budget keeps its size.
+    pub(crate) fn set_limits(&self, limits: Limits) {
+        self.limits.set(limits);
+        self.clock.set_limits(&limits);
     }
 
     /// Returns the serial number for the next connection.
@@ -178,13 +158,6 @@ impl ConnectionTable {
         let is_substream = entry.is_substream();
         self.occupied.set(self.occupied.get() + 1);
         self.substreams.set(self.substreams.get() + usize::from(is_substream));
-        let counted = self.public.borrow().as_ref().and_then(|(listener, scoreboard)| {
-            let is_client = entry.listener() == *listener && !is_substream;
-            is_client.then(|| Arc::clone(scoreboard))
-        });
-        if let Some(scoreboard) = &counted {
-            scoreboard.open_connection();
-        }
         let mut entries = self.entries.borrow_mut();
         let key = match self.free.borrow_mut().pop() {
             Some(key) => {
@@ -196,7 +169,7 @@ impl ConnectionTable {
                 entries.len() - 1
             }
         };
-        Slot { connections: Rc::clone(self), key, is_substream, counted }
+        Slot { connections: Rc::clone(self), key, is_substream }
     }
 
     /// Removes the entry with this key from the table, and notifies the tasks that wait for a
@@ -299,9 +272,6 @@ pub(crate) struct Slot {
     key: usize,
     /// True if the table entry is an HTTP/2 stream within a connection.
     is_substream: bool,
-    /// The scoreboard (shared memory) that counts this connection for the supervisor, or `None` if
-    /// the connection is not counted.
-    counted: Option<Arc<SharedScoreboard>>,
 }
 
 impl Slot {
@@ -326,9 +296,6 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if let Some(scoreboard) = &self.counted {
-            scoreboard.close_connection();
-        }
         self.connections.trim.schedule();
         self.connections.remove(self.key, self.is_substream);
     }

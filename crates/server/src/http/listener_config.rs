@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use rookery_websocket::protocol::handshake::OriginPolicy;
 
-use crate::http::request::session_cookie::SessionCookie;
 use crate::http::request::spool_folder::SpoolFolder;
 use crate::http::response::page_script::PageScript;
 use crate::net::tls::certificate_store::Tls;
@@ -62,10 +61,6 @@ pub struct ListenerConfig {
     /// response, in a `Server-Timing` header. The supervisor adds it to the responses of its
     /// workers.
     pub sends_timing: bool,
-    /// The session cookie of this worker process. The worker sets it in responses, and the
-    /// supervisor then routes later requests of the client to this worker again. `None` unless the
-    /// application keeps state for each client.
-    pub session_cookie: Option<Arc<SessionCookie>>,
     /// The function that receives notices for the operator of the server.
     pub notice: Notice,
 }

@@ -3,7 +3,6 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
-use rookery_system::socket::{self, OwnedSocket};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::descriptor::listen;
@@ -18,47 +17,11 @@ pub(crate) enum ListeningSocket {
 }
 
 impl ListeningSocket {
-    /// Makes a [`ListeningSocket`] from the descriptor of a listening TCP or Unix socket.
-    #[cfg(unix)]
-    pub(crate) fn from_fd(socket: OwnedSocket) -> ListeningSocket {
-        let tcp = TcpListener::from(socket);
-        // The standard library fails for addresses of other families.
-        if tcp.local_addr().is_ok() {
-            ListeningSocket::Tcp(tcp)
-        } else {
-            ListeningSocket::Local(OwnedSocket::from(tcp).into())
-        }
-    }
-
     /// Returns a copy of the listening socket, which has a descriptor of its own.
     pub(crate) fn try_clone(&self) -> io::Result<ListeningSocket> {
         match self {
             ListeningSocket::Tcp(socket) => socket.try_clone().map(ListeningSocket::Tcp),
             ListeningSocket::Local(socket) => socket.try_clone().map(ListeningSocket::Local),
-        }
-    }
-
-    /// Returns a copy of the listening socket's handle, by which another process can accept
-    /// connections.
-    ///
-    /// # Errors
-    /// Returns `Unsupported` for a named pipe, and otherwise the system's error.
-    pub(crate) fn copy_handle(&self) -> io::Result<OwnedSocket> {
-        match self {
-            ListeningSocket::Tcp(listener) => socket::duplicate(listener),
-            #[cfg(unix)]
-            ListeningSocket::Local(listener) => socket::duplicate(listener),
-            #[cfg(not(unix))]
-            ListeningSocket::Local(_) => Err(io::ErrorKind::Unsupported.into()),
-        }
-    }
-
-    /// Returns the port of a TCP socket, or `None` for other sockets.
-    #[cfg(unix)]
-    pub(crate) fn port(&self) -> Option<u16> {
-        match self {
-            ListeningSocket::Tcp(socket) => socket.local_addr().ok().map(|address| address.port()),
-            ListeningSocket::Local(_) => None,
         }
     }
 }

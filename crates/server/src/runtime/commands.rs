@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 use rookery_exchange::ListenerId;
-use rookery_system::socket::OwnedSocket;
 use tokio::sync::Notify;
 
-use super::listening::socket_group::SocketGroup;
 use super::supervised::supervision::Supervision;
+use crate::config::Limits;
+use crate::http::listener_config::ListenerConfig;
+use crate::net::listen::ListeningSocket;
 
 /// A command that another thread sends to the I/O thread. The I/O thread sends the result of the
 /// command through the channel `done`, or drops the channel if the thread ends before it has
@@ -20,26 +21,20 @@ pub(super) enum IoCommand {
     /// Starts a listener on sockets that are already bound.
     Listen {
         listener: ListenerId,
-        /// The connection of this worker to its supervisor, if the listener serves the requests
-        /// from there.
-        inherited: Option<Arc<Supervision>>,
-        /// All sockets of the listener that is to be started, grouped by their configuration.
-        groups: Vec<SocketGroup>,
+        sockets: Vec<ListeningSocket>,
+        config: Box<ListenerConfig>,
         done: mpsc::Sender<io::Result<()>>,
     },
-    /// Makes a listener start or stop accepting connections. While it does not accept, other
-    /// processes that have the same sockets may accept.
-    SetAccepting { listener: ListenerId, is_on: bool, done: mpsc::Sender<()> },
-    /// Requests copies of a listener's sockets.
-    CopySockets { listener: ListenerId, done: mpsc::Sender<io::Result<Vec<OwnedSocket>>> },
+    /// Sets the limits on clients.
+    SetLimits { limits: Box<Limits>, done: mpsc::Sender<()> },
     /// Makes the I/O thread start to receive the supervisor's messages, if it does not receive them
     /// yet.
     WatchSupervisor { supervision: Arc<Supervision>, done: mpsc::Sender<io::Result<()>> },
     /// Makes the I/O thread stop receiving the supervisor's messages.
     UnwatchSupervisor { done: mpsc::Sender<()> },
     /// Makes a listener stop accepting, and close each of its connections after the current
-    /// response.
-    Drain { listener: ListenerId, done: mpsc::Sender<()> },
+    /// response. Its WebSockets are closed one after the other in the time `close_over`.
+    Drain { listener: ListenerId, close_over: Duration, done: mpsc::Sender<()> },
     /// Cuts off the responses that a drained listener still sends.
     Cut { listener: ListenerId, done: mpsc::Sender<()> },
     /// Requests the number of open connections of a listener.

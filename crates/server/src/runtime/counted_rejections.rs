@@ -19,7 +19,7 @@ impl CountedRejections {
         RejectionReports::new().with_observer(move |_, error| {
             let scoreboard = counted.0.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(scoreboard) = &*scoreboard {
-                scoreboard.request_counters().rejections.add(Rejection::of(error).index(), 1);
+                scoreboard.rejections().add(Rejection::of(error).index(), 1);
             }
         })
     }

@@ -23,7 +23,6 @@ use tokio::task::JoinHandle;
 use super::commands::{CloseOnDrop, CommandQueue, IoCommand};
 use super::counted_rejections::CountedRejections;
 use super::io_context::IoContext;
-use super::listening::accept_switch::AcceptMode;
 use super::listening::active_listener::ActiveListener;
 use super::listening::drain;
 use super::periodic_tasks;
@@ -224,40 +223,26 @@ async fn run_commands(
     let mut essential = start_essential_tasks(context, commands_available);
     let connections = &context.connections;
     let mut listeners: HashMap<ListenerId, ActiveListener> = HashMap::new();
-    let mut supervisor_task =
-        supervision.map(|supervision| spawn_supervisor_task(context, supervision));
+    let mut supervisor_task = supervision.map(spawn_supervisor_task);
     loop {
         // Created before the checks below, so that a removal between the checks and the wait is not
         // missed.
         let removed = connections.removed.notified();
         while let Some(command) = commands.pop() {
             match command {
-                IoCommand::Listen { listener, inherited, groups, done } => {
-                    let listening = ActiveListener::start(context, listener, inherited, groups);
+                IoCommand::Listen { listener, sockets, config, done } => {
+                    let listening = ActiveListener::start(context, listener, sockets, &config);
                     // The sender waits for the result, so it still exists.
                     let _ = done.send(listening.map(|listening| {
                         listeners.insert(listener, listening);
                     }));
                 }
-                IoCommand::SetAccepting { listener, is_on, done } => {
-                    if let Some(listening) = listeners.get(&listener) {
-                        listening.accept_switch.set(if is_on {
-                            AcceptMode::On
-                        } else {
-                            AcceptMode::Paused
-                        });
-                    }
+                IoCommand::SetLimits { limits, done } => {
+                    connections.set_limits(*limits);
                     let _ = done.send(());
                 }
-                IoCommand::CopySockets { listener, done } => {
-                    let none = || Err(io::ErrorKind::NotConnected.into());
-                    let _ = done.send(
-                        listeners.get(&listener).map_or_else(none, ActiveListener::copy_sockets),
-                    );
-                }
                 IoCommand::WatchSupervisor { supervision, done } => {
-                    supervisor_task
-                        .get_or_insert_with(|| spawn_supervisor_task(context, supervision));
+                    supervisor_task.get_or_insert_with(|| spawn_supervisor_task(supervision));
                     let _ = done.send(Ok(()));
                 }
                 IoCommand::UnwatchSupervisor { done } => {
@@ -278,11 +263,11 @@ async fn run_commands(
                     // The sender waits for the result, so it still exists.
                     let _ = done.send(connections.len_of_listener(listener));
                 }
-                IoCommand::Drain { listener, done } => {
+                IoCommand::Drain { listener, close_over, done } => {
                     if let Some(listening) = listeners.remove(&listener) {
-                        listening.end(connections).await;
+                        listening.end().await;
                     }
-                    drain::begin(connections, listener);
+                    drain::begin_over(connections, listener, close_over);
                     let _ = done.send(());
                 }
                 IoCommand::Cut { listener, done } => {
@@ -293,10 +278,10 @@ async fn run_commands(
                     // Otherwise a response that the application has just ended would be cut off.
                     context.run_app_commands();
                     if let Some(listening) = listeners.remove(&listener) {
-                        listening.end(connections).await;
+                        listening.end().await;
                     }
                     drain::begin(connections, listener);
-                    drain::finish(connections, listener, connections.limits.stop_timeout).await;
+                    drain::finish(connections, listener, connections.limits().stop_timeout).await;
                     if is_idle(supervisor_task.as_ref(), &listeners, connections)
                         && commands.close_if_empty()
                     {
@@ -315,7 +300,7 @@ async fn run_commands(
                 }
                 IoCommand::ShutDown { done } => {
                     for (_, listening) in listeners.drain() {
-                        listening.end(connections).await;
+                        listening.end().await;
                     }
                     // Threads that have sent a command meanwhile learn that it is not executed.
                     commands.close();
@@ -339,8 +324,8 @@ async fn run_commands(
     }
 }
 
-fn spawn_supervisor_task(context: &Rc<IoContext>, supervision: Arc<Supervision>) -> JoinHandle<()> {
-    tokio::task::spawn_local(supervision::receive_messages(Rc::clone(context), supervision))
+fn spawn_supervisor_task(supervision: Arc<Supervision>) -> JoinHandle<()> {
+    tokio::task::spawn_local(supervision::receive_messages(supervision))
 }
 
 /// Starts the tasks without which the I/O thread cannot work. They run until the thread ends.

@@ -1,15 +1,16 @@
 //! The handle by which an application controls a running listener.
 
-use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rookery_exchange::ListenerId;
-use rookery_system::socket::OwnedSocket;
 
 use super::commands::IoCommand;
 use super::server_state::ServerState;
+use crate::config::Limits;
+use crate::net::descriptor;
 use crate::net::local::SocketFile;
 
 /// A running listener on one or several sockets. It stops when this value is dropped.
@@ -52,7 +53,13 @@ impl Listener {
     /// Idle connections are closed at once, and WebSockets are closed with code 1001. This function
     /// does not wait for the connections to end.
     pub fn drain(&self) {
-        self.state.execute(|done| IoCommand::Drain { listener: self.id, done });
+        self.drain_over(Duration::ZERO);
+    }
+
+    /// Drains the listener as [`drain`](Self::drain) does, but closes the WebSockets one after the
+    /// other in the time `close_over`, so that their pages do not all reconnect at once.
+    pub fn drain_over(&self, close_over: Duration) {
+        self.state.execute(|done| IoCommand::Drain { listener: self.id, close_over, done });
     }
 
     /// Cuts off the responses that are still being sent, because the time to drain is over. A
@@ -61,25 +68,6 @@ impl Listener {
     /// processing get their responses. This function does not wait for the connections to end.
     pub fn cut(&self) {
         self.state.execute(|done| IoCommand::Cut { listener: self.id, done });
-    }
-
-    /// Starts or stops accepting connections. While the listener does not accept, new connections
-    /// wait in the queue of its sockets, and another process that has the same sockets may accept
-    /// them. After `set_accepting(false)` has returned, no connection is accepted until
-    /// `set_accepting(true)` is called.
-    pub fn set_accepting(&self, is_on: bool) {
-        self.state.execute(|done| IoCommand::SetAccepting { listener: self.id, is_on, done });
-    }
-
-    /// Returns copies of the listener's sockets, so that another process can accept connections on
-    /// them.
-    ///
-    /// # Errors
-    /// Fails if the listener has stopped, if it listens on a named pipe, or if the system cannot
-    /// copy a socket.
-    pub fn copy_sockets(&self) -> io::Result<Vec<OwnedSocket>> {
-        let copied = self.state.execute(|done| IoCommand::CopySockets { listener: self.id, done });
-        copied.unwrap_or_else(|| Err(io::ErrorKind::NotConnected.into()))
     }
 
     /// Returns the number of open connections and WebSockets of this listener.
@@ -101,6 +89,11 @@ impl Listener {
         LivenessProbe { state: Arc::clone(&self.state), id: self.id }
     }
 
+    /// Returns a handle by which the limits of the listener's server can be changed.
+    pub fn limits_control(&self) -> LimitsControl {
+        LimitsControl(Arc::clone(&self.state))
+    }
+
     /// Stops the listener. Responses that are being sent may take up to
     /// [`stop_timeout`](crate::Limits::stop_timeout) to complete, and WebSockets are closed with
     /// code 1001. A request that the application is still processing gets its response even after
@@ -118,6 +111,22 @@ impl Listener {
         }
         self.state.execute(|done| IoCommand::Stop { listener: self.id, done });
         self.state.join_if_finished(false);
+    }
+}
+
+/// A handle by which the limits of a server can be changed. It can be used from any thread, and may
+/// outlive the server.
+#[derive(Debug, Clone)]
+pub struct LimitsControl(Arc<ServerState>);
+
+impl LimitsControl {
+    /// Sets the limits of the running server. They apply to all further requests and connections,
+    /// and the time limits also to the present ones. The server keeps its
+    /// [`max_client_memory`](Limits::max_client_memory), [`shares`](Limits::shares) and
+    /// [`pool_bytes`](Limits::pool_bytes).
+    pub fn set(&self, limits: Limits) {
+        descriptor::raise_limit(limits.max_connections);
+        self.0.execute(|done| IoCommand::SetLimits { limits: Box::new(limits), done });
     }
 }
 

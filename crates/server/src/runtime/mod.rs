@@ -15,7 +15,7 @@ mod supervised;
 mod wake_timer;
 
 pub use self::listen_error::ListenError;
-pub use self::listener::{Listener, LivenessProbe};
+pub use self::listener::{LimitsControl, Listener, LivenessProbe};
 pub use self::server::Server;
 pub use self::supervised::request::{Confirmation, SupervisorRequest};
 pub use self::supervised::supervision::Supervision;

@@ -44,7 +44,7 @@ pub(super) async fn watch_application(dispatch: Rc<Dispatch>) {
 pub(super) async fn sweep(connections: Rc<ConnectionTable>) {
     // If it stopped without connections, a wrong count of them could disable all deadlines.
     loop {
-        tokio::time::sleep(connections.clock.ticks.length).await;
+        tokio::time::sleep(connections.clock.ticks().length).await;
         connections.sweep();
     }
 }
@@ -52,7 +52,7 @@ pub(super) async fn sweep(connections: Rc<ConnectionTable>) {
 /// Advances the clock by at least `time`, tick by tick, for tests. All tasks that are ready run
 /// between two ticks, and sockets are polled, so that clients which are not late stay connected.
 pub(super) async fn advance_clock(connections: &ConnectionTable, time: Duration) {
-    for _ in 0..time.as_nanos().div_ceil(connections.clock.ticks.length.as_nanos()) {
+    for _ in 0..time.as_nanos().div_ceil(connections.clock.ticks().length.as_nanos()) {
         connections.sweep();
         tokio::task::yield_now().await;
     }

@@ -196,24 +196,14 @@ impl Server {
         Ok(Listener::new(&self.state, id, local, None))
     }
 
-    /// Serves the requests of the supervisor's clients. The application takes those that the
-    /// supervisor's front end has accepted from [`WorkerRings`](crate::WorkerRings).
-    ///
-    /// If the supervisor has passed its public listeners to this process, the new listener also
-    /// accepts connections on these while the supervisor requests it, and serves them according to
-    /// `config`.
+    /// Starts a listener without sockets, which stands for the requests of the supervisor's
+    /// clients. The application takes these requests from [`WorkerRings`](crate::WorkerRings).
     ///
     /// # Errors
-    /// Fails if a socket cannot be copied or registered with the I/O thread, or if the I/O thread
-    /// cannot be started.
-    pub fn listen_supervised(
-        &self,
-        supervision: &Arc<Supervision>,
-        config: &ListenerConfig,
-    ) -> Result<Listener, ListenError> {
+    /// Fails if the I/O thread cannot be started.
+    pub fn listen_supervised(&self) -> Result<Listener, ListenError> {
         descriptor::raise_limit(self.state.config.limits.max_connections);
-        let groups = supervision.public_groups(config).map_err(inherited_error)?;
-        let id = self.state.listen_groups(groups, Some(Arc::clone(supervision)))?;
+        let id = self.state.listen(Vec::new(), ListenerConfig::default())?;
         Ok(Listener::new(&self.state, id, None, None))
     }
 

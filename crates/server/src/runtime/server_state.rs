@@ -16,7 +16,6 @@ use super::commands::{CommandQueue, IoCommand};
 use super::counted_rejections::CountedRejections;
 use super::io_thread::{IoThreadConfig, run};
 use super::listen_error::ListenError;
-use super::listening::socket_group::SocketGroup;
 use super::supervised::supervision::Supervision;
 use crate::application::application::MakeApplication;
 use crate::config::Config;
@@ -80,30 +79,12 @@ impl ServerState {
     /// running.
     pub(super) fn listen(
         &self,
-        bound: Vec<ListeningSocket>,
+        sockets: Vec<ListeningSocket>,
         config: ListenerConfig,
     ) -> Result<ListenerId, ListenError> {
-        self.listen_groups(
-            vec![SocketGroup { sockets: bound, config: Box::new(config), is_public: false }],
-            None,
-        )
-    }
-
-    /// Starts a listener on groups of sockets, each with its own configuration. Starts the I/O
-    /// thread if it is not running. `inherited` is the connection to the supervisor if the listener
-    /// serves the requests from there.
-    pub(super) fn listen_groups(
-        &self,
-        groups: Vec<SocketGroup>,
-        inherited: Option<Arc<Supervision>>,
-    ) -> Result<ListenerId, ListenError> {
         let listener = NEXT_LISTENER.fetch_add(1, Ordering::Relaxed);
-        self.execute_starting_thread(|done| IoCommand::Listen {
-            listener,
-            inherited,
-            groups,
-            done,
-        })?;
+        let config = Box::new(config);
+        self.execute_starting_thread(|done| IoCommand::Listen { listener, sockets, config, done })?;
         Ok(listener)
     }
 

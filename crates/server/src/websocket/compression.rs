@@ -69,7 +69,7 @@ impl TakeoverPermit {
     /// budget is exhausted.
     fn take(shared: &Rc<WebSocketContext>) -> Option<TakeoverPermit> {
         let count = shared.takeover_permits.get();
-        if count >= shared.connections.limits.kept_windows {
+        if count >= shared.connections.limits().kept_windows {
             return None;
         }
         let charge = shared.connections.try_charge(Share::Compressors, WINDOW_BYTES)?;

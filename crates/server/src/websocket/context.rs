@@ -40,7 +40,7 @@ impl WebSocketContext {
         reports: Arc<Reports<Rejection>>,
         log: Arc<CurrentLog>,
     ) -> Rc<WebSocketContext> {
-        let rules = rules(&connections.clock.ticks);
+        let rules = rules(&connections.clock.ticks());
         Rc::new(WebSocketContext {
             connections,
             dispatch,

@@ -62,7 +62,7 @@ pub(crate) fn spawn(registry: &Rc<WebSocketRegistry>, id: WebSocketId, upgraded:
         // before.
         handle.close(CloseCode::GOING_AWAY.get(), b"");
     }
-    let message = registry.shared.connections.limits.ws_max_message_size;
+    let message = registry.shared.connections.limits().ws_max_message_size;
     let limits = DecoderLimits::new().message(message).fragments(max_fragments(message));
     let decoder = match &handle.compression {
         Some(compression) => compression.decoder(limits),

@@ -26,11 +26,6 @@ use crate::rejection::Rejection;
 /// The WebSocket close code which stands for a close frame without a code (RFC 6455, 7.4.1).
 const NO_STATUS: u16 = 1005;
 
-/// The WebSocket close code 1012 (service restart, in IANA's registry), for clients whose server is
-/// replaced by another one.
-#[cfg_attr(not(unix), allow(dead_code, reason = "only supervised workers use it"))]
-const SERVICE_RESTART: u16 = 1012;
-
 /// The divisor of [`Limits::ws_max_send_queue_size`](crate::Limits::ws_max_send_queue_size) that
 /// gives the length of a send queue above which the client counts as behind with reading. The
 /// message that is being sent does not count.
@@ -222,9 +217,9 @@ impl WebSocketHandle {
         let endpoint = self.endpoint.borrow();
         let waiting = endpoint.pending() + self.deferred_bytes.get();
         // The sum is compared first because it is cheap.
-        let is_full = waiting > self.shared.connections.limits.ws_max_send_queue_size
+        let is_full = waiting > self.shared.connections.limits().ws_max_send_queue_size
             && endpoint.bytes_after_current() + self.queued_behind()
-                > self.shared.connections.limits.ws_max_send_queue_size
+                > self.shared.connections.limits().ws_max_send_queue_size
             && endpoint.may_send();
         let is_larger = waiting > self.queue_charge.bytes().max(UNCHARGED_BYTES);
         drop(endpoint);
@@ -254,7 +249,7 @@ impl WebSocketHandle {
     /// behind when the send queue exceeds a fourth of its maximum size ([`BEHIND_FRACTION`]), and
     /// has caught up when the queue has shrunk to at most an eighth of that size.
     fn update_behind(&self) -> bool {
-        let mark = self.shared.connections.limits.ws_max_send_queue_size / BEHIND_FRACTION;
+        let mark = self.shared.connections.limits().ws_max_send_queue_size / BEHIND_FRACTION;
         let mark = if self.is_behind.get() { mark / 2 } else { mark };
         let endpoint = self.endpoint.borrow();
         // The sum is compared first because it is cheap.
@@ -279,7 +274,7 @@ impl WebSocketHandle {
             PeerState::HalfClosed => {
                 let since = self.half_closed_at.get().unwrap_or(now);
                 self.half_closed_at.set(Some(since));
-                if now.wrapping_sub(since) > self.shared.connections.clock.ticks.stall {
+                if now.wrapping_sub(since) > self.shared.connections.clock.ticks().stall {
                     self.abort();
                 }
             }
@@ -381,7 +376,7 @@ impl TableEntry for WebSocketHandle {
     /// Enforces the deadlines of the WebSocket, and sends a ping if one is due. Called at each
     /// clock tick.
     fn sweep(&self, now: u32) {
-        let ticks = &self.shared.connections.clock.ticks;
+        let ticks = &self.shared.connections.clock.ticks();
         let state = self.state();
         let is_open = state == WebSocketState::Open;
         if state == WebSocketState::Closing || (is_open && self.is_write_blocked.get()) {
@@ -471,15 +466,11 @@ impl TableEntry for WebSocketHandle {
         self.state() != WebSocketState::Open
     }
 
-    fn wake(&self) {
-        WebSocketHandle::wake(self);
-    }
-
-    fn close_for_restart(&self) {
-        self.close(SERVICE_RESTART, b"the worker is shutting down");
-    }
-
     fn is_websocket(&self) -> bool {
         true
+    }
+
+    fn wake(&self) {
+        WebSocketHandle::wake(self);
     }
 }

@@ -44,7 +44,7 @@ pub(super) static ROWS: [Setting; 6] = [
     },
     Setting {
         name: "trusted_proxies",
-        applies: Applies::WithAcceptingProcess,
+        applies: Applies::AtRestart,
         shown: Shown::Always,
         kind: Kind::List(&text_forms::PROXIES),
         placeholder: "list",
@@ -65,7 +65,7 @@ pub(super) static ROWS: [Setting; 6] = [
     },
     Setting {
         name: "keep_identity_headers",
-        applies: Applies::WithAcceptingProcess,
+        applies: Applies::AtRestart,
         shown: Shown::No,
         kind: Kind::Flag,
         default: Default::Is("off"),
@@ -83,7 +83,7 @@ pub(super) static ROWS: [Setting; 6] = [
     },
     Setting {
         name: "proxy_protocol",
-        applies: Applies::WithAcceptingProcess,
+        applies: Applies::AtRestart,
         shown: Shown::InLongHelp,
         kind: Kind::Flag,
         default: Default::Is("off"),
@@ -100,7 +100,7 @@ pub(super) static ROWS: [Setting; 6] = [
     },
     Setting {
         name: "proxy_protocol_from",
-        applies: Applies::WithAcceptingProcess,
+        applies: Applies::AtRestart,
         shown: Shown::InLongHelp,
         kind: Kind::List(&text_forms::PROXIES),
         placeholder: "list",

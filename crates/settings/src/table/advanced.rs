@@ -9,7 +9,7 @@ const ADVANCED: Setting = Setting {
     group: Group::Limits,
     section: Section::Limits,
     stability: Stability::Advanced,
-    applies: Applies::WithAcceptingProcess,
+    applies: Applies::AtRestart,
     ..Setting::EMPTY
 };
 

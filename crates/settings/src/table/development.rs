@@ -109,7 +109,7 @@ pub(super) static ROWS: [Setting; 9] = [
     },
     Setting {
         name: "server_timing",
-        applies: Applies::WithAcceptingProcess,
+        applies: Applies::AtRestart,
         shown: Shown::InLongHelp,
         kind: Kind::Flag,
         default: Default::Is("off"),

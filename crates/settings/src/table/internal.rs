@@ -9,7 +9,7 @@ const INTERNAL: Setting = Setting {
     group: Group::Limits,
     section: Section::Limits,
     stability: Stability::Internal,
-    applies: Applies::WithAcceptingProcess,
+    applies: Applies::AtRestart,
     ..Setting::EMPTY
 };
 

@@ -5,7 +5,7 @@ use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, 
 use crate::{composite, text_forms};
 
 const CLIENTS: Setting =
-    Setting { group: Group::Limits, applies: Applies::WithAcceptingProcess, ..Setting::EMPTY };
+    Setting { group: Group::Limits, applies: Applies::AtReload, ..Setting::EMPTY };
 const LIMIT: Setting = Setting { r_function: "server_limits", section: Section::Limits, ..CLIENTS };
 
 pub(super) static ROWS: [Setting; 14] = [
@@ -103,6 +103,7 @@ pub(super) static ROWS: [Setting; 14] = [
     },
     Setting {
         name: "max_queued_requests",
+        applies: Applies::AtRestart,
         kind: Kind::Count,
         default: Default::Is("1024"),
         help: "Maximum number of requests that wait for R; status 503 above it",
@@ -112,6 +113,7 @@ pub(super) static ROWS: [Setting; 14] = [
     },
     Setting {
         name: "max_client_memory",
+        applies: Applies::AtRestart,
         kind: Kind::Bytes,
         default: Default::Derived(
             "a quarter of the memory that the process may use, and at least 32 MiB",
@@ -182,6 +184,7 @@ pub(super) static ROWS: [Setting; 14] = [
     },
     Setting {
         name: "spool_dir",
+        applies: Applies::AtRestart,
         shown: Shown::InLongHelp,
         kind: Kind::Path,
         placeholder: "folder",

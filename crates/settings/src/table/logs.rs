@@ -66,7 +66,7 @@ pub(super) static ROWS: [Setting; 4] = [
     },
     Setting {
         name: "request_id_header",
-        applies: Applies::WithAcceptingProcess,
+        applies: Applies::AtRestart,
         kind: Kind::Flag,
         default: Default::Derived("on for apps that `serve` runs, else off"),
         places: Places::ALL.without(Places::COMMAND_LINE).without(Places::R),

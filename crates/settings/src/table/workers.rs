@@ -84,7 +84,7 @@ pub(super) static ROWS: [Setting; 27] = [
         applies: Applies::AtRestart,
         shown: Shown::InLongHelp,
         kind: Kind::Count,
-        default: Default::Is("64"),
+        default: Default::Derived("none with one worker, else 64"),
         min: 1.0,
         max: EXACT,
         help: "Maximum unfinished requests per worker, for apps with promises",
@@ -98,14 +98,13 @@ pub(super) static ROWS: [Setting; 27] = [
         applies: Applies::AtRestart,
         shown: Shown::InLongHelp,
         kind: Kind::Seconds,
-        default: Default::Is("10 s"),
+        default: Default::Derived("60 s with one worker, else 10 s"),
         min: 0.001,
         max: FINITE,
         help: "How long a request may wait for a worker; status 503 after that",
         paragraph: "The time limit `request_timeout` begins only when a worker gets the request. A \
-                    single worker usually accepts connections itself, and requests do not wait for \
-                    it in the supervisor process. If you set this limit, the supervisor accepts \
-                    the connections instead.",
+                    single worker has a longer default, because no other worker could take the \
+                    request.",
         ..WORKERS
     },
     Setting {

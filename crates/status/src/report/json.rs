@@ -17,7 +17,7 @@ impl Report {
         let mut queue = queue(&self.queue);
         queue["limit"] = json!(self.pool.queue_limit.get());
         let workers: Vec<Value> =
-            self.workers.iter().map(|it| worker(it, server.acceptor)).collect();
+            self.workers.iter().map(worker).collect();
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "pid": own_pid(),
@@ -34,7 +34,6 @@ impl Report {
                 "last_error": server.reload.last_error,
             },
             "connections": server.connections,
-            "accepts": if server.acceptor.is_some() { "worker" } else { "front_end" },
             "queue": queue,
             "workers": workers,
             "route_buckets": HISTOGRAM_BOUNDS,
@@ -47,9 +46,9 @@ fn queue(reading: &QueueReading) -> Value {
     json!({ "length": reading.length, "oldest_ms": reading.oldest.map(milliseconds) })
 }
 
-fn worker(worker: &WorkerReport, acceptor: Option<u64>) -> Value {
+fn worker(worker: &WorkerReport) -> Value {
     let mut value = match &worker.process {
-        Some(it) => process(it, acceptor == Some(it.epoch)),
+        Some(it) => process(it),
         None => json!({
             "pid": null,
             "state": "backing_off",
@@ -62,14 +61,13 @@ fn worker(worker: &WorkerReport, acceptor: Option<u64>) -> Value {
     value
 }
 
-fn process(process: &RProcess, accepts: bool) -> Value {
+fn process(process: &RProcess) -> Value {
     json!({
         "pid": process.pid,
         "epoch": process.epoch,
         "generation": process.generation,
         "state": process.state,
         "started": seconds(process.started),
-        "accepts": accepts,
         "requests": process.requests,
         "connections": process.connections,
         "sessions": process.sessions,

@@ -31,7 +31,7 @@ impl Report {
         text.pool(&self.pool);
         self.worker_metrics(&mut text);
         text.server(&self.server);
-        text.rejections(&self.requests.rejections);
+        text.rejections(&self.rejections);
         text.spans(&self.requests.spans);
         text.routes(&self.routes);
         text.certificates(&self.certificates, self.acme_failures);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rookery_server::tls::ServedCertificate;
-use rookery_worker_protocol::{RequestCounters, RouteTable};
+use rookery_worker_protocol::{RejectionCounters, RequestCounters, RouteTable};
 
 use crate::exit_reason::ExitReason;
 use crate::pool_counters::{PoolCounters, QueueReading};
@@ -99,9 +99,6 @@ pub struct ServerState {
     pub reload: Reload,
     /// The number of open connections of clients.
     pub connections: u64,
-    /// The epoch (serial number) of the R process that itself accepts connections from clients;
-    /// `None` if a supervisor's front end accepts them.
-    pub acceptor: Option<u64>,
     /// The number of lines of logs and output that were lost.
     pub log_lines_lost: u64,
     /// The number of worker processes that have ended, for each reason.
@@ -145,6 +142,8 @@ pub struct Report {
     pub workers: Vec<WorkerReport>,
     /// The metrics of all requests.
     pub requests: RequestCounters,
+    /// The numbers of rejected requests and connections.
+    pub rejections: RejectionCounters,
     /// The metrics of all requests by route.
     pub routes: Box<RouteTable>,
     /// The other counters of the part that assigns requests to R processes.
@@ -164,6 +163,7 @@ impl Default for Report {
             queue: QueueReading::default(),
             workers: Vec::new(),
             requests: RequestCounters::default(),
+            rejections: RejectionCounters::default(),
             routes: Box::new(RouteTable::new()),
             pool: Arc::default(),
             certificates: Vec::new(),

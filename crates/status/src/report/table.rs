@@ -47,7 +47,6 @@ impl Report {
             about.address,
             self.ready(),
             format_count(server.connections as usize, "connection"),
-            if server.acceptor.is_some() { " (accepted by the worker)" } else { "" },
             format_count(queue.length as usize, "request"),
             self.pool.queue_limit.get(),
             server.generation,

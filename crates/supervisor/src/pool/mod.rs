@@ -27,14 +27,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, WakeUp, WebSocketId};
-use rookery_server::session_cookie::SessionCookie;
 use rookery_server::static_files::StaticFiles;
 use rookery_server::{Application, MakeApplication};
 use rookery_worker_protocol::RouteTable;
 
-use crate::backend_registry::{BackendRegistry, CookieFactory};
+use crate::backend_registry::BackendRegistry;
 use balancing::queue::QueuedRequest;
-use balancing::session_affinity::{self, CookieTarget, Keys, UrlAffinity};
+use balancing::session_affinity::{self, Keys, UrlAffinity};
 pub use balancing::session_affinity::{SessionAffinity, server_name};
 use context::PoolContext;
 use dispatch::dispatch;
@@ -45,34 +44,12 @@ pub use limits::PoolLimits;
 /// [`Server::with_application`](rookery_server::Server::with_application).
 pub fn pool(registry: Arc<BackendRegistry>, limits: PoolLimits) -> MakeApplication {
     let keys = Arc::new(Keys::new(&limits.cookie_suffix));
-    if limits.session_affinity != SessionAffinity::None {
-        registry.set_cookie_factory(Box::new(SignedCookies {
-            keys: Arc::clone(&keys),
-            is_embedded: limits.is_embedded,
-        }));
-    }
     Arc::new(move |waker: Arc<dyn IoWaker>| {
         let keys = Arc::clone(&keys);
         let pool = PoolContext::new(Arc::clone(&registry), limits.clone(), keys, waker);
         dispatch::start_tasks(&pool, &registry);
         Box::new(Pool(pool)) as Box<dyn Application>
     })
-}
-
-/// The creator of signed session cookies, for clients whose connections are accepted by the workers
-/// and not by the supervisor.
-struct SignedCookies {
-    keys: Arc<Keys>,
-    is_embedded: bool,
-}
-
-impl CookieFactory for SignedCookies {
-    fn cookie(&self, slot: u32, epoch: u64) -> SessionCookie {
-        // The casts are lossless: there are at most 1,000 slots, and no supervisor starts 2^32
-        // workers.
-        let target = CookieTarget::new(slot as u16, epoch as u32);
-        self.keys.session_cookie(target, self.is_embedded)
-    }
 }
 
 /// Reads a `Cookie` header, for the fuzzer. Returns whether a cookie names a worker, and the header

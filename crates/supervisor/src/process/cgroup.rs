@@ -79,6 +79,17 @@ impl ControlGroups {
         second.chain(first).find_map(kills)
     }
 
+    /// Returns the number of times that the limit of the control group, of its ancestors or of a
+    /// group in it was exceeded, so that a process had to be killed. Returns `None` if the system
+    /// provides no such count.
+    pub(crate) fn exceeded_limits(&self) -> Option<u64> {
+        let count = |folder: PathBuf| -> Option<u64> {
+            let text = fs::read_to_string(folder.join("memory.events")).ok()?;
+            text.lines().find_map(|line| line.strip_prefix("oom "))?.trim().parse().ok()
+        };
+        self.folders(false).into_iter().filter_map(count).reduce(u64::wrapping_add)
+    }
+
     /// Returns the folders of the control group and of its ancestors, innermost first. `is_first`
     /// is true for version 1 of control groups, and false for version 2.
     fn folders(&self, is_first: bool) -> Vec<PathBuf> {

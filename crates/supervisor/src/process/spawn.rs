@@ -9,9 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use rookery_status::RunFolder;
 use rookery_worker_protocol::rings::{RingEnd, RingWakers};
-use rookery_worker_protocol::{
-    ControlChannel, Gate, PublicDescriptors, SharedScoreboard, WorkerEnvironment,
-};
+use rookery_worker_protocol::{ControlChannel, Gate, SharedScoreboard, WorkerEnvironment};
 use tokio::net::unix::pipe;
 
 use crate::worker_id::WorkerId;
@@ -49,9 +47,6 @@ pub(crate) struct WorkerStart {
     pub(crate) serving: u32,
     pub(crate) epoch: u64,
     pub(crate) generation: u64,
-    /// Whether the worker inherits the public listening sockets, so that it can accept connections
-    /// itself.
-    pub(crate) is_public: bool,
 }
 
 /// A worker process that has been started, with the supervisor's ends of its pipes and sockets.
@@ -78,7 +73,6 @@ pub(crate) fn spawn(
     folder: &RunFolder,
     start: WorkerStart,
     files: Option<libc::rlimit>,
-    public: PublicDescriptors<'_>,
     gate: Option<Gate<'_>>,
     is_on_terminal: bool,
 ) -> io::Result<Spawned> {
@@ -108,7 +102,6 @@ pub(crate) fn spawn(
         workers: start.workers,
         generation: start.generation,
         id: &called,
-        public,
         gate,
         rings: &handles,
     };

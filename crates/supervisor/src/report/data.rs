@@ -4,9 +4,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use rookery_status::{
-    LastExit, READY, RProcess, RequestCounters, RouteTable, ServerState, WorkerReport,
-};
+use rookery_status::{LastExit, READY, RProcess, ServerState, WorkerReport};
+use rookery_worker_protocol::SpanCounters;
 
 use crate::backend::Backend;
 
@@ -67,11 +66,8 @@ pub(crate) struct SupervisorState {
     pub(crate) processes: Vec<Process>,
     /// The states of the workers' slots, in the order of their numbers.
     pub(crate) slots: Vec<SlotReport>,
-    /// The request counters of workers that have ended. They include only requests on connections
-    /// that the workers themselves had accepted.
-    pub(crate) past: Arc<RequestCounters>,
-    /// The metrics by route of the same requests.
-    pub(crate) past_routes: Arc<RouteTable>,
+    /// The counts of the spans of workers that have ended.
+    pub(crate) past_spans: Arc<SpanCounters>,
 }
 
 impl SupervisorState {

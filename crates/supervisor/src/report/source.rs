@@ -88,22 +88,18 @@ impl StatusSource for SupervisorStatus {
             server: state.server,
             ..Report::default()
         };
-        // Requests through the front end, and requests on connections that workers have accepted
-        // themselves.
         report.requests.add_all(&registry.counters.requests);
-        report.requests.add_all(&state.past);
         report.routes.add_all(&registry.routes);
-        report.routes.add_all(&state.past_routes);
         if let Some(tracer) = registry.tracer() {
             report.requests.spans.set(tracer.counters().read());
         }
+        report.requests.spans.add_all(&state.past_spans);
         for process in &state.processes {
-            report.requests.add_all(process.backend.scoreboard.request_counters());
-            report.routes.add_all(process.backend.scoreboard.routes());
+            report.requests.spans.add_all(process.backend.scoreboard.spans());
         }
         if let Some(rejections) = &self.rejections {
             for (index, rejection) in Rejection::all().iter().enumerate() {
-                report.requests.rejections.add(index, rejections.count(*rejection));
+                report.rejections.add(index, rejections.count(*rejection));
             }
         }
         report

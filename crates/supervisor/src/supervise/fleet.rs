@@ -1,7 +1,9 @@
 //! The fleet: all workers of a server. This module starts, replaces and stops them.
 
 use std::io;
+use std::num::NonZero;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 use std::time::Instant;
 
 use rookery_status::{ExitReason, RunFolder, last_r_task, own_memory};
@@ -36,6 +38,8 @@ pub(super) struct Fleet<'a> {
     workers: Workers,
     rollout: Rollout<'a>,
     launcher: Launcher,
+    /// The number of processors, which is the maximum number of workers that start at a time.
+    processors: usize,
     preload: Preload,
     history: ReportHistory,
     /// Whether any worker of the server has ever been ready.
@@ -69,6 +73,7 @@ impl<'a> Fleet<'a> {
             workers: Workers::new(slots, now, Arc::clone(&registry), config.log),
             rollout: Rollout::new(Scaling::new(config.workers, config.spares), frontend),
             launcher,
+            processors: available_parallelism().map_or(1, NonZero::get),
             preload: Preload::default(),
             history: ReportHistory::new(ControlGroups::default()),
             was_ready: false,
@@ -104,11 +109,6 @@ impl<'a> Fleet<'a> {
     /// Returns true if any worker of the server has ever been ready.
     pub(super) fn was_ready(&self) -> bool {
         self.was_ready
-    }
-
-    /// Returns true if a replacement of a worker is queued or in progress.
-    pub(super) fn is_replacing(&self) -> bool {
-        !self.rollout.replacing.is_idle()
     }
 
     /// Returns true if no worker is starting or about to end, and no start is scheduled. A worker
@@ -156,14 +156,6 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Makes all workers close the connections that they have accepted, because the server stops.
-    pub(super) fn retire_all(&mut self) {
-        // The address becomes free when the supervisor, the front end and the workers have closed
-        // their listening sockets.
-        self.config.public = None;
-        self.workers.send_to_public(Message::Retire(0));
-    }
-
     /// Waits for a limited time until the last output of ended workers has been forwarded.
     pub(super) async fn forward_output(&mut self) {
         self.output_tasks.finish().await;
@@ -187,16 +179,22 @@ impl<'a> Fleet<'a> {
 
     // ---- starts ----
 
-    /// Starts the workers whose start time has come.
+    /// Starts the workers whose start time has come. Until a worker has been ready, only the first
+    /// one is started, and after that at most one per processor at a time. Otherwise an app whose
+    /// start needs much processor time would exceed the start timeout in all workers.
     pub(super) fn start_due(&mut self, now: Instant) {
         if self.preload.take_due(now) {
             self.start_preloaded();
         }
-        for slot in 0..self.workers.slots().len() as u32 {
-            if self.workers.slot(slot).start_at.is_some_and(|at| now >= at) {
+        let slots = if self.was_ready { usize::MAX } else { 1 };
+        let slots: Vec<u32> = self.workers.kept_slots().take(slots).collect();
+        let mut left = self.processors.saturating_sub(self.workers.starting());
+        for slot in slots {
+            if left > 0 && self.workers.slot(slot).start_at.is_some_and(|at| now >= at) {
                 self.workers.slot_mut(slot).start_at = None;
                 let started = self.start(slot);
                 self.workers.slot_mut(slot).current = started;
+                left -= 1;
             }
         }
     }
@@ -209,12 +207,13 @@ impl<'a> Fleet<'a> {
         let launch =
             Launch { slot, generation: self.rollout.replacing.generation(), serving, spares };
         self.history.on_start(slot);
+        self.workers.slot_mut(slot).was_started = true;
         if let Some(worker) = self.preload.take(slot, launch.generation, self.config.times) {
             let epoch = worker.start.epoch;
             self.workers.insert(worker);
             return Some(epoch);
         }
-        let error = match self.launcher.start(launch, None, &self.config, &self.registry) {
+        let error = match self.launcher.start(launch, None, &self.config) {
             Ok(worker) => {
                 let epoch = worker.start.epoch;
                 self.workers.insert(worker);
@@ -532,7 +531,11 @@ impl<'a> Fleet<'a> {
         if successor.is_none() {
             place.start_at = None;
             if self.rollout.replacing.on_start_failed(slot) {
-                self.rollout.fail_reload(format!("the new worker {slot} cannot be started"));
+                let failure = format!("the new worker {slot} cannot be started");
+                (self.config.warn)(&format!(
+                    "the reload has failed: {failure}. The previous workers keep serving"
+                ));
+                self.rollout.fail_reload(failure);
             }
         }
     }
@@ -554,7 +557,6 @@ impl<'a> Fleet<'a> {
         self.preload.discard();
         let before = &mut self.config;
         self.config = SupervisorConfig {
-            public: before.public.take(),
             folder: std::mem::take(&mut before.folder),
             files: before.files,
             log: before.log,
@@ -570,6 +572,7 @@ impl<'a> Fleet<'a> {
             // Workers that are starting have read the former files.
             self.workers.stop_starting(self.config.times);
         }
+        self.workers.log_sessions_to_close(self.config.times);
         self.rollout.begin_reload(&self.workers, self.config.surges, self.config.log);
     }
 

@@ -1,15 +1,13 @@
 //! The launcher, which starts worker processes.
 
 use std::io;
-use std::os::fd::AsFd;
 
 use rookery_status::RunFolder;
-use rookery_worker_protocol::{Gate, PublicDescriptors};
+use rookery_worker_protocol::Gate;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::SupervisorConfig;
 use super::worker::{WorkerEvent, WorkerProcess};
-use crate::backend_registry::BackendRegistry;
 use crate::process::{StartOutput, WorkerStart};
 
 /// The launcher of worker processes, which counts their starts.
@@ -75,26 +73,14 @@ impl Launcher {
         launch: Launch,
         gate: Option<Gate<'_>>,
         config: &SupervisorConfig,
-        registry: &BackendRegistry,
     ) -> io::Result<WorkerProcess> {
         self.starts += 1;
         let epoch = self.starts;
         let Launch { slot, generation, serving, spares } = launch;
-        // With several workers, only the front end accepts connections.
-        let is_public = serving == 1 && config.public.is_some();
-        let workers = serving + spares;
-        let start = WorkerStart { slot, workers, serving, epoch, generation, is_public };
-        let public = config.public.as_ref().filter(|_| is_public);
-        let cookie = public.and_then(|_| registry.cookie(slot, epoch)).map(|cookie| cookie.text());
-        let public = public.map_or_else(PublicDescriptors::default, |public| PublicDescriptors {
-            sockets: &public.sockets,
-            redirects: &public.redirects,
-            log: public.log.as_ref().map(AsFd::as_fd),
-            cookie: cookie.as_deref(),
-        });
-        let command = (config.command)(is_public).map_err(io::Error::other)?;
+        let start = WorkerStart { slot, workers: serving + spares, serving, epoch, generation };
+        let command = (config.command)().map_err(io::Error::other)?;
         let kept = self.output.begin();
         let (folder, events) = (&self.folder, &self.events);
-        WorkerProcess::start(command, folder, start, config, (public, gate), kept, events)
+        WorkerProcess::start(command, folder, start, config, gate, kept, events)
     }
 }

@@ -1,7 +1,6 @@
 //! The supervisor, which starts, watches, replaces and stops workers. The supervisor runs on the
 //! process's first thread and the pool on the server's thread. Both share the [`BackendRegistry`].
 
-mod acceptor;
 mod clock;
 mod fleet;
 mod health;
@@ -20,7 +19,6 @@ mod workers;
 
 use std::fmt;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -45,14 +43,9 @@ pub struct SupervisorConfig {
     /// serves. If false, for example because there is not enough memory for an additional worker,
     /// the old worker ends first.
     pub surges: bool,
-    /// The function that creates the command to start a worker, or returns an error message. Its
-    /// argument is true if the worker inherits the [public listeners](Self::public). The supervisor
-    /// adds the worker's descriptors and its folder of temporary files to the command.
-    pub command: Box<dyn Fn(bool) -> Result<Command, String> + Send>,
-    /// The public listeners, which the front end holds as well. While exactly one worker is
-    /// configured and running, that worker accepts connections in place of the front end. With
-    /// `None`, the front end always accepts.
-    pub public: Option<PublicListeners>,
+    /// The function that creates the command to start a worker, or returns an error message. The
+    /// supervisor adds the worker's descriptors and its folder of temporary files to the command.
+    pub command: Box<dyn Fn() -> Result<Command, String> + Send>,
     /// The folder in which the supervisor creates a folder for its admin socket and temporary
     /// files.
     pub folder: PathBuf,
@@ -87,17 +80,6 @@ pub struct SupervisorConfig {
     pub log: fn(&str),
     /// The function that logs a line about a failure.
     pub warn: fn(&str),
-}
-
-/// The listening sockets that clients connect to, as file descriptors that workers inherit.
-#[derive(Debug, Default)]
-pub struct PublicListeners {
-    /// The listening sockets of the server's address.
-    pub sockets: Vec<OwnedFd>,
-    /// The listening sockets for plaintext HTTP requests, which are redirected to HTTPS.
-    pub redirects: Vec<OwnedFd>,
-    /// The descriptor to which a worker writes its access log in place of its standard output.
-    pub log: Option<OwnedFd>,
 }
 
 impl fmt::Debug for SupervisorConfig {
@@ -182,15 +164,13 @@ pub const MOST_WORKERS: u32 = 1000;
 pub enum SupervisorCommand {
     /// Replaces all workers, one after the other.
     Reload,
-    /// Replaces all workers by workers with another configuration. [`SupervisorConfig::public`],
-    /// [`SupervisorConfig::folder`], [`SupervisorConfig::files`], [`SupervisorConfig::log`] and
+    /// Replaces all workers by workers with another configuration. [`SupervisorConfig::folder`],
+    /// [`SupervisorConfig::files`], [`SupervisorConfig::log`] and
     /// [`SupervisorConfig::is_on_terminal`] keep their values.
     Change(Box<SupervisorConfig>),
     /// Refuses a reload for this reason, for example an invalid configuration. No worker is
     /// replaced.
     RefuseReload(String),
-    /// Makes the workers reopen the file of the access log.
-    ReopenLog,
     /// Adds one worker, up to [`MOST_WORKERS`].
     AddWorker,
     /// Removes the worker with the fewest WebSockets, and among equals the youngest. The last
@@ -207,22 +187,12 @@ pub trait Frontend {
     /// the kind of app, such as `Shiny app (app.R)`, if R has announced it.
     fn on_ready(&self, app: Option<&str>);
 
-    /// Stops accepting connections and finishes the requests in progress.
-    fn drain(&self);
+    /// Stops accepting connections and finishes the requests in progress. The WebSockets are closed
+    /// one after the other in the time `close_over`.
+    fn drain(&self, close_over: Duration);
 
     /// Cuts off the responses that are still being sent, because the time to drain is over.
     fn cut(&self);
-
-    /// Starts or stops accepting connections. While the front end does not accept, a worker that
-    /// has inherited the same listeners does. Once a call with `false` has returned, the front end
-    /// accepts no further connection.
-    fn set_accepting(&self, _is_on: bool) {}
-
-    /// Returns true while the front end must accept connections itself, so that no worker may do
-    /// so.
-    fn must_accept(&self) -> bool {
-        false
-    }
 
     /// Returns the number of the front end's open connections. The supervisor calls this about once
     /// a second. It must return soon, because the supervisor's main loop and heartbeat wait for it.

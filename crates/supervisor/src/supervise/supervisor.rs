@@ -4,10 +4,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rookery_worker_protocol::Message;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
-use super::acceptor::{Acceptor, AcceptorAction};
 use super::clock::{self, FreezeDetector};
 use super::fleet::Fleet;
 use super::run_state::RunState;
@@ -26,6 +24,10 @@ const LONG_INTERVAL: Duration = Duration::from_secs(1);
 /// connections, because an iteration of the main loop may begin a little early.
 const TOLERANCE: Duration = Duration::from_millis(50);
 
+/// The divisor of the drain timeout that gives the time in which a server that ends closes its
+/// WebSockets. Their pages then do not all reconnect at once.
+const CLOSE_PART: u32 = 4;
+
 /// The interval of log lines about the drain of the server.
 const DRAIN_LOG_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -42,7 +44,6 @@ pub(super) struct Supervisor<'a> {
     fleet: Fleet<'a>,
     registry: Arc<BackendRegistry>,
     frontend: &'a dyn Frontend,
-    acceptor: Acceptor,
     events: UnboundedReceiver<WorkerEvent>,
     /// The run state of the supervisor until the workers are stopped. Read it by
     /// [`run_state`](Self::run_state), which also returns the state after that.
@@ -53,8 +54,7 @@ pub(super) struct Supervisor<'a> {
     checked_at: Instant,
     /// The timer of log lines about what the server's drain waits for.
     drain_log: LogTimer,
-    /// The number of open connections of the front end and the workers, and the time at which it
-    /// was queried.
+    /// The number of open connections of the front end, and the time at which it was queried.
     connections: (usize, Option<Instant>),
 }
 
@@ -72,7 +72,6 @@ impl<'a> Supervisor<'a> {
             fleet: Fleet::new(config, Arc::clone(&registry), frontend, event_sender, now)?,
             registry,
             frontend,
-            acceptor: Acceptor::new(),
             events,
             run_state: RunState::Serving,
             outcome: Outcome::Stopped,
@@ -104,7 +103,6 @@ impl<'a> Supervisor<'a> {
             }
             self.check_timers();
             self.fleet.apply_scaling();
-            self.update_acceptor();
             self.report();
             if let RunState::Ending(outcome) = self.run_state() {
                 if self.fleet.workers().is_empty() {
@@ -119,7 +117,7 @@ impl<'a> Supervisor<'a> {
             tokio::select! {
                 biased;
                 Some(event) = self.events.recv() => match event {
-                    WorkerEvent::Message(epoch, message) => self.on_message(epoch, message),
+                    WorkerEvent::Message(epoch, message) => self.fleet.on_message(epoch, message),
                     WorkerEvent::Announced(epoch) => self.fleet.on_announcement(epoch),
                     WorkerEvent::Failed(epoch) => self.fleet.on_errors(epoch),
                     WorkerEvent::WarmedUp(epoch, result) => self.fleet.on_warmed_up(epoch, result),
@@ -154,9 +152,7 @@ impl<'a> Supervisor<'a> {
     /// Returns true if no worker is changing its phase, so that the main loop may use its long
     /// interval.
     fn is_settled(&self) -> bool {
-        self.run_state() == RunState::Serving
-            && self.acceptor.is_settled()
-            && self.fleet.is_settled()
+        self.run_state() == RunState::Serving && self.fleet.is_settled()
     }
 
     // ---- commands ----
@@ -195,9 +191,6 @@ impl<'a> Supervisor<'a> {
                 self.fleet.end(Outcome::Stopped, clock::now());
                 self.fleet.kill_all();
             }
-            (SupervisorCommand::ReopenLog, _) => {
-                self.fleet.workers().send_to_public(Message::ReopenLog);
-            }
             (SupervisorCommand::AddWorker, state) if state.is_serving() => self.fleet.add_worker(),
             (SupervisorCommand::RemoveWorker, state) if state.is_serving() => {
                 self.fleet.remove_worker();
@@ -221,35 +214,18 @@ impl<'a> Supervisor<'a> {
     /// Begins the drain of the server: no connections are accepted any more, and existing ones have
     /// time up to the drain timeout.
     fn drain(&mut self) {
-        self.frontend.drain();
-        self.fleet.retire_all();
-        self.run_state = RunState::Draining { until: clock::now() + self.fleet.config.times.drain };
+        let time = self.fleet.config.times.drain;
+        self.frontend.drain(time / CLOSE_PART);
+        self.run_state = RunState::Draining { until: clock::now() + time };
     }
 
     // ---- events of workers ----
-
-    /// Handles a message from the worker with this epoch, which is the number of its start.
-    /// Messages that do not fit the worker's phase are ignored.
-    fn on_message(&mut self, epoch: u64, message: Message) {
-        let (number, accepts) = match message {
-            Message::Accepting(number) => (number, true),
-            Message::NotAccepting(number) => (number, false),
-            _ => return self.fleet.on_message(epoch, message),
-        };
-        if self.fleet.workers().get(epoch).is_some() {
-            let actions = self.acceptor.on_acknowledgement(epoch, number, accepts, clock::now());
-            self.carry_out(actions);
-        }
-    }
 
     /// Reaps the worker process with this epoch (the number of its start), which has ended, and
     /// drains the server if no worker may be started in its place.
     fn on_worker_exit(&mut self, epoch: u64, pid: libc::pid_t) {
         let end = reap(pid);
         let Some(process) = self.fleet.remove(epoch) else { return };
-        // First, because clients may be waiting for a process that accepts their connections.
-        let actions = self.acceptor.on_worker_exit(epoch);
-        self.carry_out(actions);
         if let Some(outcome) = self.fleet.on_exit(process, end) {
             self.end_after_drain(outcome);
         }
@@ -272,51 +248,6 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    // ---- the process that accepts connections ----
-
-    /// Takes the next step to make the right process (the front end or a worker) accept
-    /// connections.
-    fn update_acceptor(&mut self) {
-        let wanted = self.wanted_acceptor();
-        let actions = self.acceptor.update(wanted, clock::now());
-        self.carry_out(actions);
-    }
-
-    /// Returns the epoch (the number of the start) of the worker that should accept connections, or
-    /// `None` if the front end should. A worker accepts only if a single worker is configured and
-    /// no other one starts or ends.
-    fn wanted_acceptor(&self) -> Option<u64> {
-        if !self.run_state().is_serving()
-            || self.fleet.wanted() != 1
-            || self.fleet.is_replacing()
-            || self.frontend.must_accept()
-        {
-            return None;
-        }
-        self.fleet.workers().only_worker()
-    }
-
-    /// Carries out, in order, the actions that make another process accept connections.
-    fn carry_out(&self, actions: Vec<AcceptorAction>) {
-        for action in actions {
-            match action {
-                AcceptorAction::SetFrontEnd(is_on) => self.frontend.set_accepting(is_on),
-                AcceptorAction::Send(epoch, message) => {
-                    if let Some(worker) = self.fleet.workers().get(epoch) {
-                        worker.send(message);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Returns the number of open connections of the front end and of all workers.
-    fn connections(&self) -> usize {
-        let workers = self.fleet.workers().iter();
-        let own: usize = workers.map(|worker| worker.backend.connections()).sum();
-        self.frontend.connections() + own
-    }
-
     // ---- timers ----
 
     /// Carries out what is due at this time: timeouts of workers, health checks, starts and
@@ -328,7 +259,7 @@ impl<'a> Supervisor<'a> {
         match self.run_state() {
             RunState::Ending(_) => {}
             RunState::Draining { until } => {
-                let has_clients = self.connections() > 0;
+                let has_clients = self.frontend.connections() > 0;
                 if now >= until || !has_clients {
                     if has_clients {
                         self.frontend.cut();
@@ -353,7 +284,7 @@ impl<'a> Supervisor<'a> {
         let RunState::Draining { until } = self.run_state() else {
             return self.fleet.log_drains(now);
         };
-        let connections = self.connections();
+        let connections = self.frontend.connections();
         if connections > 0 && self.drain_log.tick(now, DRAIN_LOG_INTERVAL) {
             self.log(&format!(
                 "stopping: waiting for {}, at most {:.0} s",
@@ -374,13 +305,12 @@ impl<'a> Supervisor<'a> {
         // costly to query, so it is read only about once a second.
         let is_due = |at| now.duration_since(at) + TOLERANCE >= LONG_INTERVAL;
         if self.connections.1.is_none_or(is_due) {
-            self.connections = (self.connections(), Some(now));
+            self.connections = (self.frontend.connections(), Some(now));
         }
         let mut report = self.fleet.report();
         report.turned = Some(now);
         report.server.phase = self.run_state().lifecycle(self.fleet.was_ready());
         report.server.connections = self.connections.0 as u64;
-        report.server.acceptor = self.acceptor.worker();
         report.server.log_lines_lost = self.frontend.log_lines_lost();
         let ready = report.ready();
         self.registry.report.change(|published| *published = report);

@@ -90,6 +90,11 @@ impl Workers {
         self.processes.get_mut(&epoch)
     }
 
+    /// Returns the number of worker processes that are starting.
+    pub(super) fn starting(&self) -> usize {
+        self.iter().filter(|it| matches!(it.phase, WorkerPhase::Starting { .. })).count()
+    }
+
     /// Adds a worker process that has been started.
     pub(super) fn insert(&mut self, worker: WorkerProcess) {
         self.processes.insert(worker.start.epoch, worker);
@@ -198,17 +203,39 @@ impl Workers {
         }
     }
 
-    /// Returns true if no start of a worker is left to try: either all `retries` have been used up
-    /// in all slots, or a start has failed with an error of the configuration. Applies only while
-    /// no worker has ever been ready.
+    /// Logs which sessions of older generations a reload will close: those of workers that still
+    /// drain, since at most one worker of a slot (a worker's numbered place) waits long for its
+    /// WebSockets.
+    pub(super) fn log_sessions_to_close(&self, timeouts: Timeouts) {
+        let soon = clock::now() + timeouts.drain;
+        for worker in self.iter() {
+            let sockets = worker.backend.load().1;
+            let WorkerPhase::Draining { sessions, .. } = worker.phase else { continue };
+            if sockets > 0 && sessions > soon {
+                (self.log)(&format!(
+                    "reloading: {} of generation {} has {}, which will be closed within {} s after \
+                     the worker has been replaced again",
+                    worker.name(),
+                    worker.start.generation,
+                    counted(sockets as u64, "session"),
+                    timeouts.drain.as_secs_f64().ceil()
+                ));
+            }
+        }
+    }
+
+    /// Returns true if no start of a worker is left to try: either all `retries` of the only slot
+    /// in which a worker is started have been used up, or a start has failed with an error of the
+    /// configuration. Applies only while no worker has ever been ready.
     pub(super) fn has_no_start_left(&self, retries: u32) -> bool {
-        self.slots.iter().all(|slot| slot.has_no_start_left(retries))
+        let first = self.kept_slots().next();
+        first.is_none_or(|slot| self.slot(slot).has_no_start_left(retries))
             || self.slots.iter().any(Slot::is_misconfigured)
     }
 
     /// Returns true if all workers end repeatedly without having answered a request.
     pub(super) fn is_crash_loop(&self, now: Instant) -> bool {
-        self.kept_slots().all(|slot| {
+        self.kept_slots().filter(|slot| self.slot(*slot).was_started).all(|slot| {
             let current = self.current(slot);
             let life =
                 current.map_or(Duration::ZERO, |worker| now.duration_since(worker.started_at));
@@ -352,25 +379,6 @@ impl Workers {
         }
     }
 
-    /// Returns the epoch (the number of the start) of the only worker apart from spares, if it
-    /// serves and has the listening sockets. Returns `None` if another worker is starting, serving
-    /// or ending.
-    pub(super) fn only_worker(&self) -> Option<u64> {
-        let is_spare = |worker: &&WorkerProcess| {
-            let is_current = self.slot(worker.start.slot).current == Some(worker.start.epoch);
-            !worker.is_serving
-                && is_current
-                && matches!(worker.phase, WorkerPhase::Starting { .. } | WorkerPhase::Ready)
-        };
-        let mut others = self.iter().filter(|worker| !is_spare(worker));
-        let worker = others.next().filter(|worker| {
-            worker.start.is_public
-                && worker.phase == WorkerPhase::Ready
-                && worker.backend.availability() == Availability::Ready
-        })?;
-        others.next().is_none().then_some(worker.start.epoch)
-    }
-
     // ---- timers ----
 
     /// Stops or kills the workers whose time for their current phase is over, and closes the
@@ -407,7 +415,6 @@ impl Workers {
                         worker.finish(timeouts.stop, Some(until));
                     } else if left <= within {
                         self.registry.close_sessions(&worker.backend, left);
-                        worker.close_sessions(left);
                     }
                 }
                 WorkerPhase::Stopping { until, .. } if now >= until => worker.kill(),
@@ -427,9 +434,6 @@ impl Workers {
                 continue;
             }
             let (requests, sockets) = worker.backend.load();
-            // The requests on connections that the worker has accepted itself are not counted
-            // separately, so those connections are counted.
-            let requests = requests.max(worker.backend.connections().saturating_sub(sockets));
             let until = if sockets > 0 { until.max(sessions) } else { until };
             (self.log)(&format!(
                 "{} is draining: waiting for {} and {}, at most {:.0} s",
@@ -542,13 +546,6 @@ impl Workers {
         carry_out(worker, actions, &self.registry, self.log, timeouts);
         was_suspended
     }
-
-    /// Sends a message to all workers that have the public listening sockets.
-    pub(super) fn send_to_public(&self, message: Message) {
-        for worker in self.iter().filter(|worker| worker.start.is_public) {
-            worker.send(message);
-        }
-    }
 }
 
 /// Carries out the actions that a health check of this worker requires, in order.
@@ -568,8 +565,6 @@ fn carry_out(
             HealthAction::TimeOutRequests => registry.time_out(&worker.backend),
             HealthAction::Stop(reason, within) => {
                 worker.exit_reason = Some(reason);
-                // The front end has rejected the requests of its own clients.
-                worker.send(Message::TimeOut);
                 worker.finish(within.min(timeouts.stop), None);
             }
             HealthAction::Kill(reason) => {

@@ -4,9 +4,7 @@ use std::os::fd::AsFd as _;
 use std::process::{Child, Command, Stdio};
 
 use rookery_worker_protocol::rings::{RingEnd, RingWakers};
-use rookery_worker_protocol::{
-    ControlChannel, PublicDescriptors, SharedScoreboard, WorkerEnvironment,
-};
+use rookery_worker_protocol::{ControlChannel, SharedScoreboard, WorkerEnvironment};
 
 /// A worker process with the supervisor's ends of its descriptors. The process is killed when this
 /// value is dropped.
@@ -28,11 +26,6 @@ impl Drop for Worker {
 /// Starts the ignored test with this name as a worker. Its standard output is a pipe, and
 /// `argument` is passed to it.
 pub(crate) fn start(test: &str, argument: &str) -> Worker {
-    start_with(test, argument, PublicDescriptors::default())
-}
-
-/// Starts a worker like [`start`], with public listeners.
-pub(crate) fn start_with(test: &str, argument: &str, public: PublicDescriptors<'_>) -> Worker {
     let (control, their_control) = ControlChannel::pair().unwrap();
     let (scoreboard, memory) = SharedScoreboard::create().unwrap();
     let (end, wakers, rings) = RingEnd::create().unwrap();
@@ -46,7 +39,6 @@ pub(crate) fn start_with(test: &str, argument: &str, public: PublicDescriptors<'
         workers: 4,
         generation: 7,
         id: "00ff",
-        public,
         gate: None,
         rings: &rings,
     };

@@ -1,17 +1,14 @@
 //! Tests of the descriptors that a worker inherits, and that its own children do not.
 
-use std::fs::File;
-use std::io::{Read as _, Seek as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::io::Read as _;
 use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::process::Command;
 
 use rookery_worker_protocol::{
-    COOKIE, DESCRIPTORS, GATE_FD, Inherited, LOG_FD, Message, NAMES, PRELOAD, PUBLIC_FDS,
-    PublicDescriptors, RINGS_FDS, Received,
+    DESCRIPTORS, GATE_FD, Inherited, Message, NAMES, PRELOAD, RINGS_FDS, Received,
 };
 
-use crate::support::{start, start_with};
+use crate::support::start;
 
 /// Returns a line for each descriptor of a process above the standard three.
 fn descriptors(process: &str) -> Vec<String> {
@@ -70,7 +67,7 @@ fn reports_its_descriptors() {
     assert!(unsafe { Inherited::take() }.unwrap().is_none());
     for name in NAMES {
         // The others are not set for this worker.
-        let others = [PUBLIC_FDS, LOG_FD, COOKIE, GATE_FD, PRELOAD, RINGS_FDS];
+        let others = [GATE_FD, PRELOAD, RINGS_FDS];
         let is_taken = DESCRIPTORS.contains(&name) || others.contains(&name);
         assert_eq!(std::env::var_os(name).is_none(), is_taken, "{name}");
     }
@@ -89,46 +86,4 @@ fn reports_its_descriptors() {
     inherited.scoreboard.set_process(std::process::id(), 0);
     inherited.control.send(Message::Pong(17)).unwrap();
     assert_eq!(inherited.control.receive(), Received::Nothing);
-}
-
-#[test]
-fn a_worker_accepts_on_inherited_public_listeners_and_its_children_lack_them() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let sockets = [OwnedFd::from(listener)];
-    let redirects = [OwnedFd::from(TcpListener::bind("127.0.0.1:0").unwrap())];
-    // The connection is made before the worker runs, and waits in the queue that both processes
-    // share.
-    let mut client = TcpStream::connect(address).unwrap();
-    let mut log = tempfile::tempfile().unwrap();
-    let public = PublicDescriptors {
-        sockets: &sockets,
-        redirects: &redirects,
-        log: Some(log.as_fd()),
-        cookie: Some("name=value"),
-    };
-    let name = "worker_environment::accepts_on_inherited_listeners";
-    let mut worker = start_with(name, "", public);
-    let mut said = String::new();
-    client.read_to_string(&mut said).unwrap();
-    assert_eq!(said, "from the worker");
-    assert!(worker.process.wait().unwrap().success());
-    log.rewind().unwrap();
-    said.clear();
-    log.read_to_string(&mut said).unwrap();
-    assert_eq!(said, "a line\n");
-}
-
-/// Runs in the worker process.
-#[test]
-#[ignore = "started by the test above"]
-fn accepts_on_inherited_listeners() {
-    // SAFETY: no other thread uses the environment, and the descriptors belong to nothing else.
-    let inherited = unsafe { Inherited::take() }.unwrap().unwrap();
-    assert_eq!((inherited.public.sockets.len(), inherited.public.redirects.len()), (1, 1));
-    assert_eq!(inherited.cookie.as_deref(), Some("name=value"));
-    assert_children_have_no_descriptors();
-    let listener = TcpListener::from(inherited.public.sockets.into_iter().next().unwrap());
-    listener.accept().unwrap().0.write_all(b"from the worker").unwrap();
-    File::from(inherited.log.unwrap()).write_all(b"a line\n").unwrap();
 }

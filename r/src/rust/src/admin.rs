@@ -108,9 +108,6 @@ impl Core {
         }
         if let Some(AdminServer { one, .. }) = &self.admin {
             one.answers(exchange, now);
-        } else if let Some(scoreboard) = scoreboard.filter(|_| exchange.ticket() == 0) {
-            let status = exchange.response().status();
-            scoreboard.request_counters().record_response(status, handed, begun, now);
         }
     }
 }

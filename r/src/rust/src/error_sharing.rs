@@ -15,7 +15,7 @@ use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use rookery_exchange::{Exchange, is_secret_name};
-use rookery_server::session_cookie;
+use rookery_server::cookies;
 use rookery_worker_protocol::ErrorReport;
 
 use crate::core::{self, Core, WorkerState};
@@ -135,7 +135,7 @@ impl Secrets {
             secrets.add(&percent_decoded(value));
         }
         let cookies = exchange.header(b"cookie").unwrap_or_default();
-        for (_, value) in session_cookie::pairs(cookies) {
+        for (_, value) in cookies::pairs(cookies) {
             secrets.add(value);
             secrets.add(&percent_decoded(value));
         }

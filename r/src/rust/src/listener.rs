@@ -134,7 +134,6 @@ unsafe fn listener_config(setup: &RawSetup) -> Option<ListenerConfig> {
         redirect: None,
         hosts: None,
         page_script: None,
-        session_cookie: None,
         notice: Notice(crate::write_log_line),
     })
 }
@@ -194,18 +193,15 @@ fn with_renewer(
 /// supervisor that the worker is ready. Returns the id of the listener.
 fn listen_as_worker(setup: &RawSetup, site: ListenerConfig) -> Option<ListenerId> {
     core::with(|core| {
-        let (files, origins, tls) = (site.files.clone(), site.origins.clone(), site.tls.clone());
-        let session_cookie = core.session_cookie().filter(|_| setup.is_sticky != 0).map(Arc::new);
-        let site = ListenerConfig { session_cookie, ..site };
-        let started = core.listen_inherited(&site).map(|listener| ActiveListener {
+        let started = core.server().listen_supervised().map(|listener| ActiveListener {
             renewer: None,
             listener,
             redirect: None,
         });
-        let (id, _) = core.started(started, tls)?;
+        let (id, _) = core.started(started, None)?;
         core.announce_ready(
             id,
-            (files, origins),
+            (site.files, site.origins),
             setup.calls_on_headers != 0,
             setup.is_sticky != 0,
         );

@@ -65,7 +65,7 @@ impl Core {
         if let Some(admin) = &self.admin {
             admin.one.set_spans(counts);
         } else if let Some(scoreboard) = self.supervised_scoreboard() {
-            scoreboard.request_counters().spans.set(counts);
+            scoreboard.spans().set(counts);
         }
     }
 

@@ -7,11 +7,8 @@ mod joining;
 use std::sync::Arc;
 
 use rookery_exchange::{Command, Event, masked};
-use rookery_server::session_cookie::SessionCookie;
 use rookery_server::static_files::StaticFiles;
-use rookery_server::{
-    ListenError, Listener, ListenerConfig, OriginPolicy, Supervision, WorkerRings,
-};
+use rookery_server::{OriginPolicy, Supervision, WorkerRings};
 use rookery_worker_protocol::{Message, RState, Ticket, now};
 
 use crate::core::{self, Core, Worker, WorkerState};
@@ -28,11 +25,9 @@ impl Core {
     /// the server was replaced.
     pub(crate) fn attach_supervisor(&mut self) {
         let WorkerState::Worker(worker) = &self.worker_state else { return };
-        if !worker.supervision.has_public_listeners() {
-            // The I/O thread stays awake after a response, because the supervisor sends the next
-            // request at once. Direct clients take longer.
-            self.link.enable_long_busy_poll();
-        }
+        // The I/O thread stays awake after a response, because the supervisor sends the next
+        // request at once.
+        self.link.enable_long_busy_poll();
         let watched = self.server().watch_supervisor(Arc::clone(&worker.supervision));
         set_death_signal(watched.is_err());
         if let Err(error) = watched {
@@ -47,21 +42,6 @@ impl Core {
             set_death_signal(true);
             self.server().unwatch_supervisor();
         }
-    }
-
-    /// Serves the requests that arrive from the supervisor. The caller must check that this process
-    /// is a worker and that no other listener serves them.
-    pub(crate) fn listen_inherited(&self, site: &ListenerConfig) -> Result<Listener, ListenError> {
-        let WorkerState::Worker(worker) = &self.worker_state else {
-            unreachable!("R checks that this process is a worker")
-        };
-        self.server().listen_supervised(&worker.supervision, site)
-    }
-
-    /// Returns the session cookie by which the supervisor recognizes the clients of this worker.
-    pub(crate) fn session_cookie(&self) -> Option<SessionCookie> {
-        let WorkerState::Worker(worker) = &self.worker_state else { return None };
-        SessionCookie::read(worker.supervision.cookie()?)
     }
 
     /// Tells the supervisor that this worker is ready, and which static paths its listener serves.
@@ -169,12 +149,6 @@ impl Core {
             }
             if let Some(admin) = &self.admin {
                 admin.one.begins(exchange, is_head, now);
-            } else if exchange.ticket() == 0 {
-                // Requests of direct clients only; the supervisor counts those that it forwards.
-                let (handed, _) = exchange.queue_and_start_times();
-                if !is_head {
-                    scoreboard.request_counters().record_begin(handed, now);
-                }
             }
         }
         true
@@ -256,9 +230,9 @@ impl Core {
             // values.
             if let Some(scoreboard) = scoreboard {
                 // A request that the supervisor has forwarded counts once as done, even if R
-                // inspects its head before it gets the body. A direct request (its ticket is 0)
-                // counts twice, here as in `begin_event`, so that the number of pending requests
-                // is right.
+                // inspects its head before it gets the body. A request to a server of this process
+                // (its ticket is 0) counts twice, here as in `begin_event`, so that the number of
+                // pending requests is right.
                 let counts_as_done = match &command {
                     Command::ReadBody(exchange) => exchange.ticket() == 0,
                     _ => true,
@@ -293,10 +267,10 @@ fn set_death_signal(is_wanted: bool) {
 
 /// Announces static paths to the supervisor, which serves them.
 fn announce(supervision: &Supervision, files: &StaticFiles) {
-    if !supervision.announce(files) && !supervision.has_public_listeners() {
+    if !supervision.announce(files) {
         crate::write_log_line(
             "some static paths of this worker are not served, because all of them together are too \
-             long: set fewer or shorter ones, or serve with one worker",
+             long: set fewer or shorter ones",
         );
     }
 }

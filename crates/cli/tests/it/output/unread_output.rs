@@ -125,7 +125,7 @@ fn the_exit_waits_once_for_all_unread_outputs() {
 }
 
 /// A program in place of R that writes more than pipes hold, and then a file.
-const LOUD: &str = "#!/bin/bash\nfor i in {1..900}; do printf '%01000d\\n' $i; printf \
+const LOUD: &str = "#!/bin/bash\nfor i in {1..1800}; do printf '%01000d\\n' $i; printf \
                     '%01000d\\n' $i >&2; done\ntouch \"$LOUD_DIR/$$\"\nexec sleep 1000\n";
 
 /// Returns the workers that have written all their output.
@@ -134,11 +134,11 @@ fn those_done(folder: &Path) -> Vec<i32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Starts two workers with much output. Their supervisor has these streams.
+/// Starts a worker with much output. Its supervisor has these streams.
 fn loud(installed: &Installed, [done, app]: [&Path; 2], out: OwnedFd, err: OwnedFd) -> Running {
     executable(&installed.r(), LOUD);
     let mut command = Command::new(installed.program());
-    command.args(["serve", ".", "--workers", "2", "--port", "0"]).current_dir(app);
+    command.args(["serve", ".", "--port", "0"]).current_dir(app);
     let command = installed.on_path(&mut command).env("LOUD_DIR", done);
     Running(command.stdout(out).stderr(err).spawn().expect("it starts"))
 }
@@ -149,12 +149,12 @@ fn workers_are_supervised_while_the_output_is_unread() {
     let (done, app) = (folder(&[]), folder(&[("app.R", "1")]));
     let ((_unread, out), (_unread_too, err)) = (full_pipe(), full_pipe());
     let mut it = loud(&installed, [done.path(), app.path()], out, err);
-    wait_until("both have written all", || those_done(done.path()).len() == 2);
+    wait_until("it has written all", || those_done(done.path()).len() == 1);
     for pid in those_done(done.path()) {
         // SAFETY: the supervisor is alive and has not waited for the process.
         assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
     }
-    wait_until("others have taken their places", || those_done(done.path()).len() == 4);
+    wait_until("another has taken its place", || those_done(done.path()).len() == 2);
     it.signal(libc::SIGTERM);
     assert_eq!(it.end().code(), Some(0));
 }
@@ -165,7 +165,7 @@ fn a_second_signal_stops_a_supervisor_with_unread_output() {
     let (done, app) = (folder(&[]), folder(&[("app.R", "1")]));
     let ((_unread, out), (_unread_too, err)) = (full_pipe(), full_pipe());
     let mut it = loud(&installed, [done.path(), app.path()], out, err);
-    wait_until("both have written all", || those_done(done.path()).len() == 2);
+    wait_until("it has written all", || those_done(done.path()).len() == 1);
     it.signal(libc::SIGTERM);
     it.signal(libc::SIGINT);
     it.end();
@@ -177,7 +177,7 @@ fn lost_lines_are_counted() {
     let (done, app) = (folder(&[]), folder(&[("app.R", "1")]));
     let ((_unread, out), (mut late, err)) = (full_pipe(), full_pipe());
     let mut it = loud(&installed, [done.path(), app.path()], out, err);
-    wait_until("both have written all", || those_done(done.path()).len() == 2);
+    wait_until("it has written all", || those_done(done.path()).len() == 1);
     let reading = std::thread::spawn(move || {
         let mut printed = Vec::new();
         late.read_to_end(&mut printed).expect("it is read to its end");

@@ -97,7 +97,7 @@ const MAX_HEADER_TABLE: usize = 24_576;
 
 /// Returns the maximum size of a request head in bytes, and the maximum number of headers in it.
 fn head_limits(connection: &HttpConnection) -> (usize, usize) {
-    let limits = &connection.shared.connections.limits;
+    let limits = connection.shared.connections.limits();
     (limits.max_header_size, limits.max_headers)
 }
 

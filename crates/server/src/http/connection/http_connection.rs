@@ -75,9 +75,6 @@ pub(crate) struct HttpConnection {
     serial: u64,
     /// The decision whether and when the connection is closed, and with which error response.
     pub(crate) close_state: Cell<CloseState>,
-    /// True if the connection closes after its next response, or once it has been idle for some
-    /// time.
-    pub(crate) is_draining: Cell<bool>,
     /// True if the server may delay closing the connection until the client has read the response.
     pub(crate) may_linger: Cell<bool>,
     /// True if the connection has been idle for so long that its buffers were freed.
@@ -194,7 +191,6 @@ impl HttpConnection {
             pending_release: Cell::new(None),
             serial: shared.connections.next_serial(),
             close_state: Cell::new(CloseState::Open),
-            is_draining: Cell::new(false),
             may_linger: Cell::new(true),
             is_parked: Cell::new(false),
             waker: RefCell::default(),

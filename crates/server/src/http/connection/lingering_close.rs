@@ -113,7 +113,7 @@ pub(crate) async fn close(connection: &HttpConnection) {
     connection.close_state.set(CloseState::Open);
     // The sweep allows the idle timeout, which may end the loop earlier.
     connection.activity.begin_lingering(connection.shared.connections.clock.now());
-    let period = connection.shared.connections.limits.ws_close_timeout;
+    let period = connection.shared.connections.limits().ws_close_timeout;
     let end = Instant::now() + LINGER_TIME;
     let mut left = if connection.speaks_http2() { HTTP2_LINGER_BYTES } else { LINGER_BYTES };
     loop {
@@ -189,7 +189,7 @@ async fn reset(connection: &HttpConnection) {
             }
         };
         let _ =
-            tokio::time::timeout(connection.shared.connections.limits.ws_close_timeout, written)
+            tokio::time::timeout(connection.shared.connections.limits().ws_close_timeout, written)
                 .await;
     }
     connection.transport.borrow_mut().reset_on_close();

@@ -96,7 +96,7 @@ impl Http2State {
             is_blocked: Cell::new(false),
             read_in_poll: Cell::new(0),
             tls_name,
-            frames: RefCell::new(Frames::new(connections.limits.http2_max_concurrent_streams)),
+            frames: RefCell::new(Frames::new(connections.limits().http2_max_concurrent_streams)),
             sent: Cell::new(0),
             opened: Cell::new(0),
             wasted: Cell::new(0),

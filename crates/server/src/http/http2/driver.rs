@@ -41,9 +41,9 @@ fn builder(connections: &ConnectionTable, has_websockets: bool) -> Builder {
     let mut builder = Builder::new();
     let to_u32 = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
     builder
-        .max_concurrent_streams(to_u32(connections.limits.http2_max_concurrent_streams))
+        .max_concurrent_streams(to_u32(connections.limits().http2_max_concurrent_streams))
         .max_header_list_size(to_u32(
-            connections.limits.http2_max_header_list_size.saturating_mul(HEAD_LIMIT_FACTOR),
+            connections.limits().http2_max_header_list_size.saturating_mul(HEAD_LIMIT_FACTOR),
         ))
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
@@ -82,7 +82,7 @@ pub(crate) async fn serve(connection: &Rc<HttpConnection>) {
     let connections = &connection.shared.connections;
     let state = connection.set_http2_state(Http2State::new(connections, bound_name(connection)));
     let _guard = StateGuard(Rc::clone(&state));
-    connection.transport.borrow().set_for_streaming(connections.limits.idle_timeout);
+    connection.transport.borrow().set_for_streaming(connections.limits().idle_timeout);
     let io = H2Io { connection: Rc::clone(connection), state: Rc::clone(&state) };
     let has_websockets = connection.config.tls.as_ref().is_some_and(Tls::has_http2_websockets);
     let mut handshake = builder(connections, has_websockets).handshake::<_, Bytes>(io);

@@ -43,7 +43,7 @@ pub(super) fn spawn(
 ) {
     let connections = &connection.shared.connections;
     let is_full =
-        state.count_requests_under_way() >= connections.limits.http2_max_concurrent_streams;
+        state.count_requests_under_way() >= connections.limits().http2_max_concurrent_streams;
     if is_full || !connections.admit(Share::Connections, 0, STREAM_BYTES) {
         state.count_wasted();
         state.on_stream_done(u32::from(responder.stream_id()));
@@ -140,7 +140,7 @@ async fn respond(
     let (mut parts, frames) = request.into_parts();
     let head_bytes = request_head::header_list_size(&parts);
     stream.on_head_read(head_bytes);
-    let limits = &stream.shared.connections.limits;
+    let limits = stream.shared.connections.limits();
     let normalized = if head_bytes < limits.http2_max_header_list_size {
         request_head::normalize(&mut parts, limits.max_headers)
     } else {

@@ -110,7 +110,7 @@ impl StreamTransport {
         if guard.state.on_websocket_opened() {
             // The stall timeout of WebSockets applies as on a connection of its own. The sweep
             // still checks the other streams.
-            let limits = &guard.stream.shared.connections.limits;
+            let limits = guard.stream.shared.connections.limits();
             guard.set_stall_timeout(limits.ws_stall_timeout.max(limits.idle_timeout));
         }
         let (buffered, consumed, end) = (Vec::new(), 0, None);
@@ -265,7 +265,8 @@ impl MultiplexedStream for StreamTransport {
 impl Drop for StreamTransport {
     fn drop(&mut self) {
         if self.guard.state.on_websocket_closed() {
-            self.guard.set_stall_timeout(self.guard.stream.shared.connections.limits.idle_timeout);
+            self.guard
+                .set_stall_timeout(self.guard.stream.shared.connections.limits().idle_timeout);
         }
         // A client that opens WebSockets and resets them without sending anything wastes work.
         self.guard.is_wasted = !self.has_received && matches!(self.end, Some(InputEnd::Reset));

@@ -36,7 +36,7 @@ pub(crate) async fn collect<B: RequestBody>(
     mut exchange: Box<Exchange>,
     context: &RequestContext,
 ) -> Result<Box<Exchange>, Option<Rejection>> {
-    let limits = &context.shared().connections.limits;
+    let limits = context.shared().connections.limits();
     // The spool folder reports the cause itself. The client gets the same response for every cause.
     let refused = |_: io::Error| Some(Rejection::DiskFull);
     let mut spool: Option<Spool> = None;
@@ -120,7 +120,7 @@ impl Spool {
         let batch = exchange.body().segments().collect::<Vec<_>>().concat();
         let charge = context.shared().connections.charge(Share::Requests, batch.capacity());
         let (reserve, folder) = (
-            DiskReserve::of(&context.shared().connections.limits),
+            DiskReserve::of(&context.shared().connections.limits()),
             Arc::clone(&context.connection.config.spool),
         );
         context.connection.activity.background_bytes.set(charge.bytes());

@@ -98,7 +98,7 @@ async fn handle_request<B: RequestBody>(
         };
         context.begin_reading();
     }
-    if body.size_hint().lower() > context.shared().connections.limits.max_body_size {
+    if body.size_hint().lower() > context.shared().connections.limits().max_body_size {
         context.set_unread_body(has_body);
         return Ok(builder::reject(context, head.headers, Rejection::BodyTooLarge));
     }
@@ -198,10 +198,6 @@ fn check_request(
     context.begin_log(head);
     head::check(head, has_body)?;
     head::check_host_name(&head.headers, context.connection.config.hosts.as_deref())?;
-    if let Some(cookie) = context.connection.config.session_cookie.as_deref() {
-        let needs_cookie = cookie.remove_from(&mut head.headers);
-        context.needs_session_cookie = needs_cookie;
-    }
     if context.connection.config.page_script.is_some() {
         page_script::remove_conditions(head);
     }
@@ -209,14 +205,7 @@ fn check_request(
 }
 
 /// Passes an accepted WebSocket opening handshake to the connection's driver, which completes it.
-fn accept_websocket(context: &mut RequestContext, mut exchange: Box<Exchange>) {
-    if let Some(cookie) =
-        context.connection.config.session_cookie.as_deref().filter(|_| context.needs_session_cookie)
-    {
-        // The name and the value are the server's own and therefore valid, so this cannot fail.
-        let text = cookie.set_cookie(exchange.is_https());
-        let _ = exchange.push_response_header(b"Set-Cookie", text.as_bytes());
-    }
+fn accept_websocket(context: &mut RequestContext, exchange: Box<Exchange>) {
     context.set_response(&exchange);
     let is_stream = context.connection.is_http2_stream();
     context.set_status(if is_stream { 200 } else { 101 });

@@ -3,12 +3,12 @@
 pub(crate) mod body_collector;
 pub(crate) mod client_address;
 pub(crate) mod context_pool;
+pub mod cookies;
 pub(crate) mod handler;
 pub(crate) mod head;
 pub(crate) mod pending_response;
 pub(crate) mod request_body;
 pub(crate) mod request_context;
 pub(crate) mod request_span;
-pub mod session_cookie;
 pub(crate) mod spool_folder;
 pub(crate) mod stream;

@@ -39,8 +39,6 @@ pub(crate) struct RequestContext {
     /// True if the request's Host header contains a host name. Only then may the response contain a
     /// `Strict-Transport-Security` header.
     has_host_name: bool,
-    /// True if the response must set the session cookie of this worker.
-    pub(crate) needs_session_cookie: bool,
     /// The reusable parts of the request context, or `None` once the connection has taken them.
     parts: Option<Box<ContextParts>>,
 }
@@ -68,7 +66,6 @@ impl RequestContext {
             id,
             state: State::Request,
             has_host_name: false,
-            needs_session_cookie: false,
             parts: Some(parts),
         }
     }

@@ -183,11 +183,6 @@ pub(crate) fn build(
                 headers.append(HeaderName::from_static(SERVER_TIMING), value);
             }
         }
-        if context.needs_session_cookie {
-            if let Some(cookie) = &context.connection.config.session_cookie {
-                cookie.add_to(&mut headers, exchange.is_https());
-            }
-        }
         let (out, _) = context.buffer_and_names();
         if total > MAX_POOLED_BUFFER {
             // Even if it is empty, the rest of the buffer would keep all of its memory in the pool.

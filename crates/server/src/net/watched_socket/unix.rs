@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd, RawFd};
-use std::rc::Rc;
 
 use rookery_system::fork::CloseInChild;
 use tokio::io::Interest;
@@ -27,32 +26,28 @@ impl AsRawFd for ListeningSocket {
 pub(crate) struct WatchedSocket {
     // Dropped before the socket, because another thread may reuse the number of a closed
     // descriptor.
-    close_in_child: CloseInChild,
-    bound: AsyncFd<Rc<ListeningSocket>>,
+    _close_in_child: CloseInChild,
+    bound: AsyncFd<ListeningSocket>,
     /// The properties of the connections of a TCP listener.
     shared: SharedProperties,
 }
 
-/// A listening socket that is not registered with the async runtime. New connections wait in the
-/// socket's queue without waking this process.
-#[derive(Debug)]
-pub(crate) struct PausedSocket {
-    // Dropped before the socket, as above.
-    close_in_child: CloseInChild,
-    bound: Rc<ListeningSocket>,
-}
-
 impl WatchedSocket {
     /// Registers a listening socket with the current async runtime.
-    pub(crate) fn new(bound: Rc<ListeningSocket>) -> io::Result<WatchedSocket> {
+    ///
+    /// # Errors
+    /// Fails if the runtime cannot register the socket.
+    pub(crate) fn new(bound: ListeningSocket) -> io::Result<WatchedSocket> {
         let close_in_child = close_in_child(&bound);
-        PausedSocket { close_in_child, bound }.resume().map_err(|(_, error)| error)
-    }
-
-    /// Unregisters the listening socket from the async runtime, so that new connections do not wake
-    /// this process.
-    pub(crate) fn pause(self) -> PausedSocket {
-        PausedSocket { close_in_child: self.close_in_child, bound: self.bound.into_inner() }
+        let shared = match &bound {
+            ListeningSocket::Tcp(socket) => SharedProperties::of(socket),
+            ListeningSocket::Local(_) => SharedProperties::default(),
+        };
+        // SAFETY: the socket owns its descriptor, which stays open and unchanged until `bound` is
+        // dropped.
+        let bound = unsafe { AsyncFd::register_with_interest(bound, Interest::READABLE) };
+        let bound = bound.map_err(|refused| refused.into_parts().1)?;
+        Ok(WatchedSocket { _close_in_child: close_in_child, bound, shared })
     }
 
     /// Waits for the next connection and accepts it.
@@ -60,36 +55,12 @@ impl WatchedSocket {
     /// # Cancel safety
     /// No connection is lost if the future is dropped.
     pub(crate) async fn accept(&self) -> io::Result<AcceptedSocket> {
-        let accept = |bound: &Rc<ListeningSocket>| match &**bound {
+        let accept = |bound: &ListeningSocket| match bound {
             ListeningSocket::Tcp(socket) => tcp_accept::accept(socket, self.shared),
             ListeningSocket::Local(socket) => {
                 socket.accept().map(|(socket, _)| AcceptedSocket::Local(AcceptedLocal(socket)))
             }
         };
         self.bound.async_io(Interest::READABLE, accept).await
-    }
-}
-
-impl PausedSocket {
-    /// Registers the paused socket with the current async runtime again. Connections that arrived
-    /// during the pause are accepted next.
-    ///
-    /// # Errors
-    /// Returns the socket together with the error if the runtime cannot register it.
-    pub(crate) fn resume(self) -> Result<WatchedSocket, (PausedSocket, io::Error)> {
-        let PausedSocket { close_in_child, bound } = self;
-        let shared = match &*bound {
-            ListeningSocket::Tcp(socket) => SharedProperties::of(socket),
-            ListeningSocket::Local(_) => SharedProperties::default(),
-        };
-        // SAFETY: the socket owns its descriptor, which stays open and unchanged until the last
-        // owner of `bound` drops it.
-        match unsafe { AsyncFd::register_with_interest(bound, Interest::READABLE) } {
-            Ok(bound) => Ok(WatchedSocket { close_in_child, bound, shared }),
-            Err(refused) => {
-                let (bound, error) = refused.into_parts();
-                Err((PausedSocket { close_in_child, bound }, error))
-            }
-        }
     }
 }

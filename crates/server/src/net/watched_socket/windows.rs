@@ -2,7 +2,6 @@
 //! TCP socket's handle, and the instance of a named pipe that waits for the next client.
 
 use std::io;
-use std::rc::Rc;
 
 use super::tcp_accept::{self, SharedProperties};
 use crate::net::accepted_socket::AcceptedSocket;
@@ -13,26 +12,24 @@ use crate::net::local::LocalListener;
 /// I/O thread.
 #[derive(Debug)]
 pub(crate) struct WatchedSocket {
-    bound: Rc<ListeningSocket>,
+    bound: ListeningSocket,
     /// The registered copy of a TCP socket, or `None` for a named pipe.
     watched: Option<tokio::net::TcpListener>,
 }
 
-/// A listening socket that is not registered with the async runtime. New connections wait in the
-/// socket's queue without waking this process.
-#[derive(Debug)]
-pub(crate) struct PausedSocket(Rc<ListeningSocket>);
-
 impl WatchedSocket {
     /// Registers a listening socket with the current async runtime.
-    pub(crate) fn new(bound: Rc<ListeningSocket>) -> io::Result<WatchedSocket> {
-        PausedSocket(bound).resume().map_err(|(_, error)| error)
-    }
-
-    /// Unregisters the listening socket from the async runtime, so that new connections do not wake
-    /// this process.
-    pub(crate) fn pause(self) -> PausedSocket {
-        PausedSocket(self.bound)
+    ///
+    /// # Errors
+    /// Fails if the runtime cannot register the socket.
+    pub(crate) fn new(bound: ListeningSocket) -> io::Result<WatchedSocket> {
+        let watched = match &bound {
+            ListeningSocket::Tcp(socket) => {
+                Some(tokio::net::TcpListener::from_std(socket.try_clone()?)?)
+            }
+            ListeningSocket::Local(_) => None,
+        };
+        Ok(WatchedSocket { bound, watched })
     }
 
     /// Waits for the next connection and accepts it.
@@ -40,7 +37,7 @@ impl WatchedSocket {
     /// # Cancel safety
     /// No connection is lost if the future is dropped.
     pub(crate) async fn accept(&self) -> io::Result<AcceptedSocket> {
-        match (&self.watched, &*self.bound) {
+        match (&self.watched, &self.bound) {
             (Some(watched), _) => {
                 let (socket, remote) = watched.accept().await?;
                 tcp_accept::prepare(socket.into_std()?, remote, SharedProperties::default())
@@ -49,26 +46,6 @@ impl WatchedSocket {
                 LocalListener::accept(pipe).await.map(AcceptedSocket::Local)
             }
             (None, ListeningSocket::Tcp(_)) => Err(io::ErrorKind::NotConnected.into()),
-        }
-    }
-}
-
-impl PausedSocket {
-    /// Registers the paused socket with the current async runtime again. Connections that arrived
-    /// during the pause are accepted next.
-    ///
-    /// # Errors
-    /// Returns the socket together with the error if the runtime cannot register it.
-    pub(crate) fn resume(self) -> Result<WatchedSocket, (PausedSocket, io::Error)> {
-        let watched = match &*self.0 {
-            ListeningSocket::Tcp(socket) => {
-                socket.try_clone().and_then(tokio::net::TcpListener::from_std).map(Some)
-            }
-            ListeningSocket::Local(_) => Ok(None),
-        };
-        match watched {
-            Ok(watched) => Ok(WatchedSocket { bound: self.0, watched }),
-            Err(error) => Err((self, error)),
         }
     }
 }

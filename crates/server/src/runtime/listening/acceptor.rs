@@ -8,7 +8,6 @@ use std::time::{Duration, Instant, SystemTime};
 use rookery_exchange::{ListenerId, Share};
 use rookery_system::blocking;
 
-use super::accept_switch::{AcceptMode, AcceptWatch};
 use crate::connections::table::ConnectionTable;
 use crate::http::connection::http_connection::connection_bytes;
 use crate::http::connection::http1_driver;
@@ -66,39 +65,29 @@ pub(in crate::runtime) async fn watch_certificates(tls: Tls) {
     }
 }
 
-/// Accepts connections on a socket while the listener's switch is on. Runs until it is dropped.
+/// Accepts connections on a socket. Runs until it is dropped.
 pub(in crate::runtime) async fn accept(
     context: Rc<IoContext>,
-    mut acceptor: WatchedSocket,
+    acceptor: WatchedSocket,
     listener: ListenerId,
     config: ListenerConfig,
-    mut accept_watch: AcceptWatch,
 ) {
     loop {
-        if accept_watch.mode() != AcceptMode::On {
-            acceptor = pause(acceptor, &mut accept_watch).await;
-        }
-        let accepted = tokio::select! {
-            // The order matters: once the switch is off, no connection is accepted.
-            biased;
-            () = accept_watch.changed() => continue,
-            accepted = acceptor.accept() => accepted,
-        };
-        match accepted {
+        match acceptor.accept().await {
             Ok(accepted) => {
                 if config.tls.is_some() {
                     context
                         .http
                         .handshake_limit
-                        .wait_for_capacity(context.connections.limits.tls_max_handshakes)
+                        .wait_for_capacity(context.connections.limits().tls_max_handshakes)
                         .await;
                 }
-                if context.connections.limits.evicts_at_once {
+                if context.connections.limits().evicts_at_once {
                     make_room(&context.connections).await;
                 }
                 // An error means that the client has already disconnected.
                 let _ = admit(&context, accepted, listener, &config);
-                if context.connections.limits.evicts_at_once {
+                if context.connections.limits().evicts_at_once {
                     // Serves the connection before the next ones could replace it.
                     tokio::task::yield_now().await;
                 }
@@ -110,34 +99,12 @@ pub(in crate::runtime) async fn accept(
     }
 }
 
-/// Waits until the listener's switch is on again. Until then, the I/O thread does not watch the
-/// listening socket, so new connections do not wake it.
-async fn pause(acceptor: WatchedSocket, accept_watch: &mut AcceptWatch) -> WatchedSocket {
-    let mut paused = acceptor.pause();
-    loop {
-        match accept_watch.mode() {
-            AcceptMode::On => match paused.resume() {
-                Ok(acceptor) => return acceptor,
-                Err((unregistered, _)) => {
-                    paused = unregistered;
-                    tokio::time::sleep(RETRY_PAUSE).await;
-                }
-            },
-            AcceptMode::Paused => accept_watch.changed().await,
-            AcceptMode::Stopped => {
-                drop(paused);
-                return std::future::pending().await;
-            }
-        }
-    }
-}
-
 /// Waits until the connection table has room for another connection, for at most
 /// [`MAX_ROOM_WAIT`], and evicts connections for this purpose. If all connections have just sent
 /// their requests, none can be evicted until one of the requests has been answered.
 async fn make_room(connections: &ConnectionTable) {
     let end = Instant::now() + MAX_ROOM_WAIT;
-    while connections.len() >= connections.limits.max_connections && Instant::now() < end {
+    while connections.len() >= connections.limits().max_connections && Instant::now() < end {
         let removed = connections.removed.notified();
         connections.free_slot();
         // A connection that has been answered may be evicted, but remains in the table.
@@ -151,7 +118,7 @@ fn admit(
     listener: ListenerId,
     config: &ListenerConfig,
 ) -> io::Result<()> {
-    let (connections, limits) = (&context.connections, &context.connections.limits);
+    let (connections, limits) = (&context.connections, context.connections.limits());
     let tls = config.tls.as_ref();
     let refusal = |response| if tls.is_some() { ALERT } else { response };
     let counted = match accepted.remote() {

@@ -17,6 +17,35 @@ pub(in crate::runtime) fn begin(connections: &ConnectionTable, listener: Listene
     }
 }
 
+/// The longest time between the closes of two WebSockets of a draining listener.
+const MAX_CLOSE_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Begins to close the connections of a listener as [`begin`] does, but closes the WebSockets, and
+/// the HTTP/2 connections that have only WebSockets, one after the other in the time `close_over`.
+pub(in crate::runtime) fn begin_over(
+    connections: &ConnectionTable,
+    listener: ListenerId,
+    close_over: Duration,
+) {
+    if close_over.is_zero() {
+        return begin(connections, listener);
+    }
+    let entries = connections.of_listener(listener).into_iter();
+    let (sockets, others): (Vec<_>, Vec<_>) = entries.partition(|entry| entry.is_websocket());
+    let (carriers, others): (Vec<_>, Vec<_>) =
+        others.into_iter().partition(|entry| entry.has_only_websockets());
+    others.iter().for_each(|connection| connection.stop());
+    let count = u32::try_from(sockets.len()).unwrap_or(u32::MAX).max(1);
+    let interval = (close_over / count).min(MAX_CLOSE_INTERVAL);
+    tokio::task::spawn_local(async move {
+        for socket in sockets {
+            socket.stop();
+            tokio::time::sleep(interval).await;
+        }
+        carriers.iter().for_each(|connection| connection.stop());
+    });
+}
+
 /// Waits until all connections of a listener are closed, except those that wait for the
 /// application's response. After `timeout`, aborts the connections that are still open.
 pub(in crate::runtime) async fn finish(
@@ -63,6 +92,6 @@ pub(in crate::runtime) fn cut(context: &IoContext, listener: ListenerId) {
     let connections = Rc::clone(&context.connections);
     tokio::task::spawn_local(async move {
         begin(&connections, listener);
-        finish(&connections, listener, connections.limits.stop_timeout).await;
+        finish(&connections, listener, connections.limits().stop_timeout).await;
     });
 }

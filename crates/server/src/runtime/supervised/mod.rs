@@ -2,8 +2,6 @@
 
 #[cfg(unix)]
 mod announcements;
-#[cfg(unix)]
-pub(super) mod public_listeners;
 pub(super) mod request;
 #[cfg(unix)]
 pub(super) mod supervision;

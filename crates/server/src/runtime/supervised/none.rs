@@ -2,16 +2,11 @@
 //! cannot pass sockets to a worker.
 
 use std::io;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use rookery_worker_protocol::{ErrorReport, Message, SharedScoreboard};
 
 use super::request::Confirmation;
-use crate::http::listener_config::ListenerConfig;
-use crate::runtime::io_context::IoContext;
-use crate::runtime::listening::accept_switch::AcceptWatch;
-use crate::runtime::listening::socket_group::SocketGroup;
 use crate::static_files::StaticFiles;
 
 /// The connection of a worker to its supervisor. No value of this type exists on this system,
@@ -20,31 +15,6 @@ use crate::static_files::StaticFiles;
 pub enum Supervision {}
 
 impl Supervision {
-    /// Returns true if the supervisor has passed public listeners to this process.
-    pub fn has_public_listeners(&self) -> bool {
-        match *self {}
-    }
-
-    pub(in crate::runtime) fn public_groups(
-        &self,
-        _: &ListenerConfig,
-    ) -> io::Result<Vec<SocketGroup>> {
-        match *self {}
-    }
-
-    pub(in crate::runtime) fn accept_watch(&self) -> AcceptWatch {
-        match *self {}
-    }
-
-    pub(in crate::runtime) fn pause(&self) {
-        match *self {}
-    }
-
-    /// Returns the session-affinity cookie of this process.
-    pub fn cookie(&self) -> Option<&str> {
-        match *self {}
-    }
-
     /// Returns the scoreboard: the shared memory in which the supervisor reads the state of this
     /// process.
     pub fn scoreboard(&self) -> &Arc<SharedScoreboard> {
@@ -76,9 +46,8 @@ impl Supervision {
 }
 
 /// Receives the supervisor's messages.
-#[expect(clippy::needless_pass_by_value, reason = "the other systems keep both")]
+#[expect(clippy::needless_pass_by_value, reason = "the other systems keep it")]
 pub(in crate::runtime) fn receive_messages(
-    _: Rc<IoContext>,
     supervision: Arc<Supervision>,
 ) -> std::future::Ready<()> {
     match *supervision {}

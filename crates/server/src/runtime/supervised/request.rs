@@ -17,15 +17,9 @@ pub enum SupervisorRequest {
     Collect,
     /// Records have arrived in the rings while the application waits elsewhere.
     RecordsArrived,
-    /// Asks the worker to reopen the file of its access log.
-    ReopenLog,
-    /// The supervisor has disconnected, so the worker must shut down.
-    Disconnected {
-        /// Whether the worker has connections of clients of its own. It shuts down as after
-        /// [`Stop`](SupervisorRequest::Stop) then. All other clients were connected to the
-        /// supervisor, and nothing can respond to them any more.
-        has_clients: bool,
-    },
+    /// The supervisor has disconnected, so the worker must shut down. The clients were connected to
+    /// the supervisor, and nothing can respond to them any more.
+    Disconnected,
 }
 
 /// The result of waiting for the supervisor's confirmation of the last announcement of static

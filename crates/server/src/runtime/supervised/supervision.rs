@@ -1,7 +1,7 @@
 //! The connection of a worker to its supervisor. It consists of:
 //! - the control channel, a socket for messages such as pings
 //! - the scoreboard, shared memory in which the worker publishes its counters
-//! - the public listeners, the sockets to which clients connect
+//! - the rings, shared memory in which requests and responses cross
 //!
 //! The worker's I/O thread reads the control channel, so the worker responds to the supervisor even
 //! while the application is busy.
@@ -9,16 +9,15 @@
 use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::rc::Rc;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rookery_system::fork::CloseInChild;
 use rookery_worker_protocol::rings::{RingEnd, RingWakers};
 use rookery_worker_protocol::{
-    ControlChannel, ErrorReport, Inherited, KEEP_WEBSOCKETS, MAX_ANNOUNCEMENT_SIZE, Message,
-    Received, SharedScoreboard,
+    ControlChannel, ErrorReport, Inherited, MAX_ANNOUNCEMENT_SIZE, Message, Received,
+    SharedScoreboard,
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -26,26 +25,9 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::announcements::{Announcements, Wait};
-use super::public_listeners::PublicListeners;
 use super::request::{Confirmation, SupervisorRequest};
-use crate::connections::table::ConnectionTable;
-use crate::http::listener_config::ListenerConfig;
-
 use crate::net::descriptor::close_in_child;
-use crate::runtime::io_context::IoContext;
-use crate::runtime::listening::accept_switch::{AcceptMode, AcceptSwitch, AcceptWatch};
-use crate::runtime::listening::drain;
-use crate::runtime::listening::socket_group::SocketGroup;
 use crate::static_files::StaticFiles;
-
-/// The time for which a retiring worker keeps a connection without a request open, because the
-/// client may be about to send one.
-const UNUSED_GRACE: Duration = Duration::from_millis(250);
-
-/// The pause that a retiring worker makes after closing a WebSocket, before it closes the next. It
-/// is about the time that R needs to serve the page again when the client reconnects. Without the
-/// pause, all clients would reconnect at once.
-const RECONNECT_COST: Duration = Duration::from_millis(50);
 
 /// The connection of a worker to its supervisor. It receives messages after
 /// [`Server::watch_supervisor`](crate::Server::watch_supervisor) was called.
@@ -53,12 +35,6 @@ pub struct Supervision {
     // Dropped before the descriptors, because another thread may reuse the number of a closed
     // descriptor.
     _close_in_child: CloseInChild,
-    public: Mutex<Option<PublicListeners>>,
-    /// The switch by which this worker starts and stops accepting connections on the public
-    /// listeners.
-    accept_switch: AcceptSwitch,
-    log: Option<OwnedFd>,
-    cookie: Option<String>,
     control: ControlChannel,
     scoreboard: Arc<SharedScoreboard>,
     announcements: Mutex<Announcements>,
@@ -87,16 +63,11 @@ impl Supervision {
         inherited: Inherited,
         on_request: impl Fn(SupervisorRequest) + Send + Sync + 'static,
     ) -> (Supervision, (RingEnd, RingWakers)) {
-        let Inherited { control, scoreboard, public, log, cookie, rings } = inherited;
-        let public = (!public.is_empty()).then(|| PublicListeners::new(public));
+        let Inherited { control, scoreboard, rings } = inherited;
         let close_in_child = close_in_child(&control);
         let scoreboard = Arc::new(scoreboard);
         let supervision = Supervision {
             _close_in_child: close_in_child,
-            public: Mutex::new(public),
-            accept_switch: AcceptSwitch::new(AcceptMode::Paused),
-            log,
-            cookie,
             control,
             scoreboard,
             announcements: Mutex::default(),
@@ -106,63 +77,6 @@ impl Supervision {
             on_request: Box::new(on_request),
         };
         (supervision, rings)
-    }
-
-    /// Returns true if the supervisor has passed public listeners to this process.
-    pub fn has_public_listeners(&self) -> bool {
-        self.public().is_some()
-    }
-
-    /// Returns copies of the public listeners, grouped by their configuration. Listeners that
-    /// redirect to HTTPS have a configuration of their own. All others are served according to
-    /// `config`.
-    pub(in crate::runtime) fn public_groups(
-        &self,
-        config: &ListenerConfig,
-    ) -> io::Result<Vec<SocketGroup>> {
-        self.public().as_ref().map_or_else(|| Ok(Vec::new()), |public| public.groups(config))
-    }
-
-    pub(in crate::runtime) fn accept_watch(&self) -> AcceptWatch {
-        self.accept_switch.watch()
-    }
-
-    /// Stops accepting connections on the public listeners until the supervisor asks this process
-    /// to start again.
-    pub(in crate::runtime) fn pause(&self) {
-        self.accept_switch.set(AcceptMode::Paused);
-    }
-
-    /// Stops accepting connections on the public listeners forever. The sockets stay open until the
-    /// process ends, so that no other server can bind the address while this process still serves
-    /// requests.
-    fn stop_accepting(&self) {
-        self.accept_switch.set(AcceptMode::Stopped);
-    }
-
-    /// Closes this process's copies of the public listeners. The process can then never accept
-    /// connections on them again.
-    fn close_public(&self) {
-        self.stop_accepting();
-        let closed = self.public().take();
-        drop(closed);
-    }
-
-    /// Returns a copy of the descriptor to which this process writes its access log instead of to
-    /// standard output. Returns `None` if the supervisor has passed no descriptor for it.
-    pub fn log(&self) -> Option<OwnedFd> {
-        self.log.as_ref()?.try_clone().ok()
-    }
-
-    /// Returns the session-affinity cookie of this process in the form that
-    /// [`COOKIE`](rookery_worker_protocol::COOKIE) describes, or `None` if the supervisor has
-    /// passed none.
-    pub fn cookie(&self) -> Option<&str> {
-        self.cookie.as_deref()
-    }
-
-    fn public(&self) -> MutexGuard<'_, Option<PublicListeners>> {
-        self.public.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the scoreboard: the shared memory in which the supervisor reads the state of this
@@ -267,56 +181,6 @@ impl AsRawFd for WatchedChannel {
     }
 }
 
-/// Starts accepting connections on the public listeners, if the supervisor has passed them to this
-/// process and a listener of this process uses them. Reports the result to the supervisor. `number`
-/// identifies the supervisor's command in this report.
-fn start_accepting(connections: &ConnectionTable, supervision: &Supervision, number: u64) {
-    let can_accept = supervision.has_public_listeners() && connections.public_listener().is_some();
-    if can_accept {
-        supervision.accept_switch.set(AcceptMode::On);
-    }
-    let response =
-        if can_accept { Message::Accepting(number) } else { Message::NotAccepting(number) };
-    // A supervisor that does not read gets no report and stops waiting at its own timeout.
-    let _ = supervision.send(response);
-}
-
-/// Drains the connections of the public listeners, because this worker retires. `within` is the
-/// time in ms in which the WebSockets are to be closed one after the other. If it is 0, WebSockets
-/// and idle connections are closed at once. If it is [`KEEP_WEBSOCKETS`], WebSockets stay open.
-fn retire(connections: &Rc<ConnectionTable>, supervision: &Supervision, within: u64) {
-    supervision.close_public();
-    let public = connections.public_clients();
-    for connection in &public {
-        if within == 0 { connection.stop() } else { connection.drain() }
-    }
-    if within == 0 {
-        return;
-    }
-    let unused = Rc::clone(connections);
-    tokio::task::spawn_local(async move {
-        // A client that was about to send a request has sent it by now.
-        tokio::time::sleep(UNUSED_GRACE).await;
-        for connection in unused.public_clients() {
-            connection.drain();
-        }
-    });
-    if within == KEEP_WEBSOCKETS {
-        return;
-    }
-    let sockets: Vec<_> =
-        public.into_iter().filter(|connection| connection.is_websocket()).collect();
-    let within = Duration::from_millis(within);
-    let all = RECONNECT_COST.saturating_mul(sockets.len().try_into().unwrap_or(u32::MAX));
-    let pause = all.min(within * 4 / 5) / u32::try_from(sockets.len().max(1)).unwrap_or(u32::MAX);
-    tokio::task::spawn_local(async move {
-        for socket in sockets {
-            socket.close_for_restart();
-            tokio::time::sleep(pause).await;
-        }
-    });
-}
-
 /// A guard that the I/O thread holds while it is able to receive the supervisor's confirmations of
 /// announcements.
 struct ReceivingGuard(Arc<Supervision>);
@@ -339,7 +203,6 @@ impl Drop for ReceivingGuard {
 /// async runtime. If the runtime ends before the supervisor disconnects, this function must be
 /// called again in the next runtime.
 pub(in crate::runtime) fn receive_messages(
-    context: Rc<IoContext>,
     supervision: Arc<Supervision>,
 ) -> impl Future<Output = ()> {
     // Created before the future is first polled, because from now on waiting for a confirmation
@@ -349,21 +212,21 @@ pub(in crate::runtime) fn receive_messages(
         let supervision = Arc::clone(&receiving.0);
         // Dropping the set aborts the task.
         let mut tasks = JoinSet::new();
-        tasks.spawn_local(watch_rings(supervision, Rc::clone(&context.connections)));
+        tasks.spawn_local(watch_rings(supervision));
         // Each call registers the descriptor for the events that are currently of interest.
-        while receiving.0.receive_until_interest_changes(&context).await.is_continue() {}
+        while receiving.0.receive_until_interest_changes().await.is_continue() {}
     }
 }
 
 /// Tells the application that records have arrived in the rings while it waits elsewhere.
-async fn watch_rings(supervision: Arc<Supervision>, connections: Rc<ConnectionTable>) {
+async fn watch_rings(supervision: Arc<Supervision>) {
     let wakers = &supervision.wakers;
     // SAFETY: the watched value owns the descriptor, which stays open and unchanged.
     let watched =
         unsafe { AsyncFd::register_with_interest(wakers.watched_by_worker(), Interest::READABLE) };
     let Ok(watched) = watched else {
         // Without the registration, requests would wait until R looks for them by itself.
-        supervision.on_disconnected(&connections);
+        supervision.on_disconnected();
         return;
     };
     while let Ok(mut ready) = watched.readable().await {
@@ -383,10 +246,7 @@ impl Supervision {
     /// a message waits for free space in the channel, also waits until the channel is writable.
     /// Returns [`ControlFlow::Continue`] if the function must be called again because it must begin
     /// or cease to wait for the channel to be writable.
-    async fn receive_until_interest_changes(
-        self: &Arc<Supervision>,
-        context: &IoContext,
-    ) -> ControlFlow<()> {
+    async fn receive_until_interest_changes(self: &Arc<Supervision>) -> ControlFlow<()> {
         // If nothing waits, the I/O thread would wake for nothing whenever the
         // supervisor reads a message.
         let waits_for_room = self.waits_for_room();
@@ -401,7 +261,7 @@ impl Supervision {
             unsafe { AsyncFd::register_with_interest(WatchedChannel(Arc::clone(self)), interest) };
         let Ok(watched) = watched else {
             // Without the registration the end of the channel could not be detected.
-            self.on_disconnected(&context.connections);
+            self.on_disconnected();
             return ControlFlow::Break(());
         };
         while self.waits_for_room() == waits_for_room {
@@ -412,15 +272,10 @@ impl Supervision {
                     match self.control.receive() {
                         Received::Nothing => ready.clear_ready(),
                         Received::End => {
-                            // Accepting stops first, because new connections are meant for the
-                            // supervisor's successor.
-                            self.stop_accepting();
-                            // The acceptor tasks see the change of the switch now.
-                            tokio::task::yield_now().await;
-                            self.on_disconnected(&context.connections);
+                            self.on_disconnected();
                             return ControlFlow::Break(());
                         }
-                        received => self.on_received(context, &received),
+                        received => self.on_received(&received),
                     }
                 }
                 ready = watched.writable(), if waits_for_room => {
@@ -437,13 +292,11 @@ impl Supervision {
         ControlFlow::Continue(())
     }
 
-    fn on_disconnected(&self, connections: &ConnectionTable) {
-        let has_clients = !connections.is_empty();
-        (self.on_request)(SupervisorRequest::Disconnected { has_clients });
+    fn on_disconnected(&self) {
+        (self.on_request)(SupervisorRequest::Disconnected);
     }
 
-    fn on_received(&self, context: &IoContext, received: &Received) {
-        let connections = &context.connections;
+    fn on_received(&self, received: &Received) {
         match received {
             // A supervisor that does not read gets no response. If it has disconnected, the end of
             // the channel is received next.
@@ -455,40 +308,14 @@ impl Supervision {
                 self.confirmed.notify_all();
             }
             Received::Message(Message::Drain) => (self.on_request)(SupervisorRequest::Drain),
-            Received::Message(Message::Stop) => {
-                // The application would wait for a client that does not read its response.
-                if let Some(listener) = connections.public_listener() {
-                    drain::cut(context, listener);
-                }
-                (self.on_request)(SupervisorRequest::Stop);
-            }
-            Received::Message(Message::TimeOut) => {
-                connections.public_clients().iter().for_each(|client| client.time_out_request());
-            }
+            Received::Message(Message::Stop) => (self.on_request)(SupervisorRequest::Stop),
             Received::Message(Message::Interrupt) => {
                 (self.on_request)(SupervisorRequest::Interrupt);
             }
             Received::Message(Message::Collect) => (self.on_request)(SupervisorRequest::Collect),
-            Received::Message(Message::Accept(number)) => {
-                start_accepting(connections, self, *number);
-            }
-            Received::Message(Message::StopAccepting(number)) => {
-                self.pause();
-                let _ = self.send(Message::NotAccepting(*number));
-            }
-            Received::Message(Message::Retire(within)) => retire(connections, self, *within),
-            Received::Message(Message::ReopenLog) => {
-                (self.on_request)(SupervisorRequest::ReopenLog);
-            }
             // These messages are only sent by workers, or come from another version. They need no
             // response.
-            Received::Message(
-                Message::Pong(_)
-                | Message::Ready { .. }
-                | Message::Leaving
-                | Message::Accepting(_)
-                | Message::NotAccepting(_),
-            )
+            Received::Message(Message::Pong(_) | Message::Ready { .. } | Message::Leaving)
             | Received::Announcement(..)
             | Received::Error(_)
             | Received::Malformed

@@ -48,7 +48,6 @@ fn a_named_pipe_serves_one_client_after_another_and_several_at_once() {
     for client in clients.into_iter().rev() {
         assert!(answer(client, GET).ends_with(b"\r\n\r\nHello, World!"));
     }
-    assert!(listener.copy_sockets().is_err());
     listener.stop();
     let is_gone = || OpenOptions::new().read(true).write(true).open(&pipe).is_err();
     // The system has closed the pipe when it has stopped waiting for a client.

@@ -196,7 +196,7 @@ fn a_message_behind_an_announcement_that_exceeds_the_sockets_buffer_arrives() {
     shrink_buffer(theirs.as_fd(), libc::SO_SNDBUF);
     shrink_buffer(control.as_fd(), libc::SO_RCVBUF);
     let channel = (control, theirs);
-    let worker = Worker::on_channel(Config::default(), echo(whose), <_>::default(), channel);
+    let worker = Worker::on_channel(Config::default(), echo(whose), channel);
     let files = StaticFiles::new();
     let long = format!("/{}", "x".repeat(60_000));
     files.replace([("/long".to_owned(), static_path(&long))]).unwrap();

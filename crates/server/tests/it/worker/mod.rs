@@ -1,9 +1,7 @@
-//! A server in a worker, which has a control channel to its supervisor and a public listener.
+//! A server in a worker, which has a control channel to its supervisor and a listener of its own.
 
 mod announcements;
-mod public_listener;
 
-use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
@@ -11,9 +9,7 @@ use std::sync::{Arc, Mutex};
 use rookery_exchange::{Command, Event, Exchange, QueueLimits};
 use rookery_server::{Config, Listener, ListenerConfig, Server, Supervision, SupervisorRequest};
 use rookery_worker_protocol::rings::RingEnd;
-use rookery_worker_protocol::{
-    ControlChannel, Inherited, Message, PublicSockets, Received, SharedScoreboard,
-};
+use rookery_worker_protocol::{ControlChannel, Inherited, Message, Received, SharedScoreboard};
 
 use crate::application::{Application, NoWaker};
 use crate::support::{Client, TEST_TIMEOUT, echo, wait_until};
@@ -25,7 +21,6 @@ pub(crate) struct Worker {
     pub(crate) listener: Option<Listener>,
     pub(crate) server: Server,
     supervision: Arc<Supervision>,
-    address: SocketAddr,
     pub(crate) control: ControlChannel,
     pub(crate) board: SharedScoreboard,
     pub(crate) asked: Receiver<SupervisorRequest>,
@@ -36,49 +31,21 @@ impl Worker {
         config: Config,
         handler: impl FnMut(&rookery_exchange::Link, Event) + Send + 'static,
     ) -> Worker {
-        let public = TcpListener::bind("127.0.0.1:0").unwrap();
-        public.set_nonblocking(true).unwrap();
-        let address = public.local_addr().unwrap();
-        let sockets = PublicSockets { sockets: vec![public.into()], redirects: Vec::new() };
-        let mut worker = Worker::with(config, handler, sockets);
-        worker.address = address;
-        worker.accept();
-        worker
-    }
-
-    /// Makes the worker accept connections.
-    fn accept(&self) {
-        self.control.send(Message::Accept(1)).unwrap();
-        assert_eq!(self.told(), Received::Message(Message::Accepting(1)));
-    }
-
-    /// Starts a worker that has inherited public listeners.
-    pub(crate) fn with(
-        config: Config,
-        handler: impl FnMut(&rookery_exchange::Link, Event) + Send + 'static,
-        public: PublicSockets,
-    ) -> Worker {
-        Worker::on_channel(config, handler, public, ControlChannel::pair().unwrap())
+        Worker::on_channel(config, handler, ControlChannel::pair().unwrap())
     }
 
     /// Starts a worker with this control channel and its worker's end.
     fn on_channel(
         config: Config,
         handler: impl FnMut(&rookery_exchange::Link, Event) + Send + 'static,
-        public: PublicSockets,
         (control, theirs): (ControlChannel, OwnedFd),
     ) -> Worker {
-        // Replaced by the address of the public listener if it is the worker's own.
-        let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let (_end, _wakers, handles) = RingEnd::create().unwrap();
         let (board, memory) = SharedScoreboard::create().unwrap();
         let (asks, asked) = mpsc::channel();
         let inherited = Inherited {
             control: ControlChannel::attach(theirs).unwrap(),
             scoreboard: SharedScoreboard::attach(&memory).unwrap(),
-            public,
-            log: None,
-            cookie: None,
             rings: handles.attach().unwrap(),
         };
         let (supervision, _rings) = Supervision::new(inherited, move |request| {
@@ -89,26 +56,19 @@ impl Worker {
         let server = Server::new(config, Box::new(NoWaker));
         server.watch_supervisor(Arc::clone(&supervision)).unwrap();
         let application = Some(Application::start(&server, handler));
-        let mut worker = Worker {
-            application,
-            listener: None,
-            server,
-            supervision,
-            address,
-            control,
-            board,
-            asked,
-        };
-        worker.listen(&ListenerConfig::default());
+        let mut worker =
+            Worker { application, listener: None, server, supervision, control, board, asked };
+        worker.listen();
         worker
     }
 
-    pub(crate) fn listen(&mut self, site: &ListenerConfig) {
-        self.listener = Some(self.server.listen_supervised(&self.supervision, site).unwrap());
+    pub(crate) fn listen(&mut self) {
+        let address = "127.0.0.1:0".parse().unwrap();
+        self.listener = Some(self.server.listen_tcp(address, ListenerConfig::default()).unwrap());
     }
 
     pub(crate) fn connect(&self) -> Client {
-        Client::connect(self.address)
+        Client::connect(self.listener.as_ref().unwrap().local_addr().unwrap())
     }
 
     /// Receives the next message or end of the control channel.
@@ -185,11 +145,8 @@ fn what_the_supervisor_asks_is_heard_with_and_without_listeners() {
     // The end of the channel is reported once.
     let (nobody, _) = ControlChannel::pair().unwrap();
     drop(std::mem::replace(&mut worker.control, nobody));
-    assert_eq!(
-        worker.asked.recv_timeout(TEST_TIMEOUT),
-        Ok(SupervisorRequest::Disconnected { has_clients: false })
-    );
-    worker.listen(&ListenerConfig::default());
+    assert_eq!(worker.asked.recv_timeout(TEST_TIMEOUT), Ok(SupervisorRequest::Disconnected));
+    worker.listen();
     assert!(worker.asked.try_recv().is_err());
 }
 

@@ -32,7 +32,7 @@ impl Fleet<'_> {
         let Ok((sender, receiver)) = Preload::gate() else { return };
         let gate = Gate { descriptor: receiver.as_fd(), packages: &packages };
         // Without a preloaded worker, the next reload takes longer, and reports why.
-        if let Ok(worker) = self.launcher.start(launch, Some(gate), &self.config, &self.registry) {
+        if let Ok(worker) = self.launcher.start(launch, Some(gate), &self.config) {
             self.preload.set(worker, sender);
         }
     }

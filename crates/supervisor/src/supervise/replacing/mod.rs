@@ -97,11 +97,6 @@ impl Replacing {
         self.generation
     }
 
-    /// Returns true if no replacement of a worker is queued or in progress.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.queue.is_empty()
-    }
-
     /// Returns true if a worker is still to be replaced for a reload.
     pub(crate) fn is_reloading(&self) -> bool {
         self.queue.is_reloading()
@@ -293,7 +288,7 @@ mod tests {
         assert!(replacing.is_reloading());
         // The new worker ends before it is ready.
         assert_eq!(replacing.on_exit(0, None), ReplacementExit::NewWorker { is_reload: true });
-        assert!(replacing.is_idle());
+        assert!(!replacing.is_reloading());
     }
 
     #[test]

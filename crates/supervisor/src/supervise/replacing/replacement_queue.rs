@@ -78,11 +78,6 @@ impl ReplacementQueue {
         self.waiting.retain(|(_, reason)| *reason != ReplaceReason::Reload);
     }
 
-    /// Returns true if no replacement of a worker is queued or in progress.
-    pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.current.is_none()
-    }
-
     /// Returns true if the replacement of a worker for a reload is queued or in progress.
     pub(super) fn is_reloading(&self) -> bool {
         self.waiting.iter().chain(&self.current).any(|(_, reason)| *reason == ReplaceReason::Reload)

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use rookery_status::{ExitReason, LastExit, RequestCounters, RouteTable};
+use rookery_status::{ExitReason, LastExit};
+use rookery_worker_protocol::SpanCounters;
 
 use super::super::clock;
 use super::super::slot::Slot;
@@ -30,13 +31,15 @@ pub(in crate::supervise) struct ReportHistory {
     sessions_lost: BTreeMap<&'static str, u64>,
     /// The number of workers that became ready, and the sum of their start times in seconds.
     readied: (u64, f64),
-    /// The sum of the request counters of workers that have ended.
-    past: Arc<RequestCounters>,
-    /// The sum of the metrics by route of workers that have ended.
-    past_routes: Arc<RouteTable>,
+    /// The counts of the spans of workers that have ended.
+    past_spans: Arc<SpanCounters>,
     groups: ControlGroups,
     /// The number of out-of-memory kills that the control group counted at the last query.
     oom_kills: Option<u64>,
+    /// The number of times that a memory limit had been exceeded at the last query.
+    exceeded_limits: Option<u64>,
+    /// The time until which out-of-memory kills are due to an exceeded limit of a control group.
+    limit_kills_until: Option<Instant>,
     /// The number of out-of-memory kills that are not attributed to a worker yet, and the time
     /// until which they can be attributed to a worker that ends.
     unmatched_kills: (u64, Option<Instant>),
@@ -51,9 +54,10 @@ impl ReportHistory {
             exits: BTreeMap::new(),
             sessions_lost: BTreeMap::new(),
             readied: (0, 0.0),
-            past: Arc::default(),
-            past_routes: Arc::default(),
+            past_spans: Arc::default(),
             oom_kills: groups.kills_for_memory(),
+            exceeded_limits: groups.exceeded_limits(),
+            limit_kills_until: None,
             unmatched_kills: (0, None),
             groups,
         }
@@ -97,8 +101,7 @@ impl ReportHistory {
         };
         *self.exits.entry(reason.name()).or_default() += 1;
         let sessions = worker.backend.load().1 as u64;
-        self.past.add_all(worker.backend.scoreboard.request_counters());
-        self.past_routes.add_all(worker.backend.scoreboard.routes());
+        self.past_spans.add_all(worker.backend.scoreboard.spans());
         if sessions > 0 {
             *self.sessions_lost.entry(reason.name()).or_default() += sessions;
         }
@@ -128,7 +131,16 @@ impl ReportHistory {
         // counter, and saves the remaining ones for the next calls.
         let kills = self.groups.kills_for_memory();
         let before = std::mem::replace(&mut self.oom_kills, kills);
-        let new = kills.zip(before).map_or(0, |(kills, before)| kills.saturating_sub(before));
+        let mut new = kills.zip(before).map_or(0, |(kills, before)| kills.saturating_sub(before));
+        // The system also counts processes that it kills because the whole machine has no memory
+        // left. No limit has been exceeded then.
+        let limits = self.groups.exceeded_limits();
+        if limits > std::mem::replace(&mut self.exceeded_limits, limits) {
+            self.limit_kills_until = Some(now + KILL_MATCH_TIME);
+        }
+        if limits.is_some() && self.limit_kills_until.is_none_or(|until| now >= until) {
+            new = 0;
+        }
         let (unmatched, until) = self.unmatched_kills;
         let unmatched = if until.is_some_and(|until| now < until) { unmatched } else { 0 } + new;
         if unmatched == 0 {
@@ -157,8 +169,7 @@ impl ReportHistory {
         report.server.exits.clone_from(&self.exits);
         report.server.sessions_lost.clone_from(&self.sessions_lost);
         report.server.readied = self.readied;
-        report.past = Arc::clone(&self.past);
-        report.past_routes = Arc::clone(&self.past_routes);
+        report.past_spans = Arc::clone(&self.past_spans);
     }
 }
 
@@ -174,7 +185,7 @@ mod tests {
             stand_in(
                 folder.path(),
                 "0::/a\n",
-                &[("a/memory.events", &format!("oom 1\noom_kill {kills}\n"))],
+                &[("a/memory.events", &format!("oom {kills}\noom_kill {kills}\n"))],
             )
         };
         let mut history = ReportHistory::new(count("3"));
@@ -198,10 +209,8 @@ mod tests {
 
     /// `oom_kill` also counts the processes of the group that the kernel kills because the whole
     /// machine has no memory left. `oom` counts only how often the limit of the group, or of a
-    /// group in it, was the cause. Remove the attribute when this defect is repaired (see the issue
-    /// "One way to accept connections").
+    /// group in it, was the cause.
     #[test]
-    #[should_panic(expected = "One way to accept connections: the group had memory left")]
     fn a_kill_for_the_memory_of_the_machine_is_not_attributed_to_the_control_group() {
         let folder = tempfile::tempdir().unwrap();
         let count = |kills: &str| {
@@ -216,10 +225,6 @@ mod tests {
         };
         let mut history = ReportHistory::new(count("0"));
         count("1");
-        assert_ne!(
-            history.kill_reason(Instant::now()),
-            ExitReason::OutOfMemory,
-            "One way to accept connections: the group had memory left"
-        );
+        assert_eq!(history.kill_reason(Instant::now()), ExitReason::Killed);
     }
 }

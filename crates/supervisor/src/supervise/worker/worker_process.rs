@@ -12,8 +12,7 @@ use rookery_status::{ExitReason, READY, RunFolder, Utilization, visible_text};
 use rookery_system::blocking;
 use rookery_trace::{Kind, Span, Tracer};
 use rookery_worker_protocol::{
-    ControlChannel, ErrorReport, Gate, KEEP_WEBSOCKETS, Message, PublicDescriptors, Received,
-    now as scoreboard_time,
+    ControlChannel, ErrorReport, Gate, Message, Received, now as scoreboard_time,
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -117,8 +116,6 @@ pub(crate) struct WorkerProcess {
     pub(crate) drain_log: LogTimer,
     /// The task that sends the warm-up requests, which ends with this value.
     warm_up: JoinSet<()>,
-    /// Whether the WebSockets on connections that the worker has accepted itself are being closed.
-    is_closing_sessions: bool,
     busy_ratio: Utilization,
     /// The wall-clock time at which the worker process was started, for status reports.
     start_time: SystemTime,
@@ -162,12 +159,12 @@ impl WorkerProcess {
         folder: &RunFolder,
         start: WorkerStart,
         config: &SupervisorConfig,
-        (public, gate): (PublicDescriptors<'_>, Option<Gate<'_>>),
+        gate: Option<Gate<'_>>,
         kept: [HeldOutput; 2],
         events: &UnboundedSender<WorkerEvent>,
     ) -> io::Result<WorkerProcess> {
         let (files, is_on_terminal) = (config.files, config.is_on_terminal);
-        let spawned = spawn(command, folder, start, files, public, gate, is_on_terminal)?;
+        let spawned = spawn(command, folder, start, files, gate, is_on_terminal)?;
         let time = config.times.start;
         let child_id = spawned.child.id();
         let pid = libc::pid_t::try_from(child_id).expect("the system has it in this type");
@@ -231,7 +228,6 @@ impl WorkerProcess {
             was_preloaded: false,
             drain_log: LogTimer::default(),
             warm_up: JoinSet::new(),
-            is_closing_sessions: false,
             busy_ratio: Utilization::default(),
             start_time: SystemTime::now(),
             control,
@@ -387,9 +383,6 @@ impl WorkerProcess {
                 let now = clock::now();
                 let sessions = now + times.sessions.unwrap_or(times.drain);
                 self.phase = WorkerPhase::Draining { until: now + times.drain, sessions };
-                if self.start.is_public {
-                    self.send(Message::Retire(KEEP_WEBSOCKETS));
-                }
             }
             WorkerPhase::Starting { .. } => self.stop(times.stop),
             WorkerPhase::Draining { .. } | WorkerPhase::Stopping { .. } | WorkerPhase::Killed => {}
@@ -401,15 +394,6 @@ impl WorkerProcess {
     pub(crate) fn shorten_drain(&mut self, times: Timeouts) {
         if let WorkerPhase::Draining { sessions, .. } = &mut self.phase {
             *sessions = (*sessions).min(clock::now() + times.drain);
-        }
-    }
-
-    /// Makes the worker close the WebSockets on connections that it has accepted itself, within the
-    /// time `within`.
-    pub(crate) fn close_sessions(&mut self, within: Duration) {
-        if self.start.is_public && !std::mem::replace(&mut self.is_closing_sessions, true) {
-            let within = u64::try_from(within.as_millis()).unwrap_or(KEEP_WEBSOCKETS);
-            self.send(Message::Retire(within.clamp(1, KEEP_WEBSOCKETS - 1)));
         }
     }
 
@@ -546,9 +530,9 @@ impl WorkerProcess {
             && self.exit_reason == Some(ExitReason::AppStop)
     }
 
-    /// Returns true if the worker has no requests, no WebSockets and no connections.
+    /// Returns true if the worker has no requests and no WebSockets.
     pub(crate) fn is_idle(&self) -> bool {
-        self.backend.load() == (0, 0) && self.backend.connections() == 0
+        self.backend.load() == (0, 0)
     }
 }
 

@@ -281,16 +281,6 @@ pub(crate) fn answer(
                 reply(slot, gate, &mut exchange);
                 report(scoreboard, ticket, &mut exchange);
                 scoreboard.count_done(now());
-                if ticket.is_none() {
-                    // The request is from a client that has connected to the worker itself.
-                    let (handed, begun) = exchange.queue_and_start_times();
-                    scoreboard.request_counters().record_response(
-                        exchange.response().status(),
-                        handed,
-                        begun,
-                        now(),
-                    );
-                }
                 app.send(Command::Respond(exchange));
             }
             app.flush();

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use rookery_server::{Config, Listener, ListenerConfig, Server};
 use rookery_supervisor::{
-    BackendRegistry, Frontend, Outcome, PoolLimits, PublicListeners, RecyclePolicy,
-    SupervisorCommand, SupervisorConfig, SupervisorEvent, Timeouts, pool, supervise,
+    BackendRegistry, Frontend, Outcome, PoolLimits, RecyclePolicy, SupervisorCommand,
+    SupervisorConfig, SupervisorEvent, Timeouts, pool, supervise,
 };
 use rookery_test_support::client::{Client, Response};
 use rookery_test_support::wait_until;
@@ -41,8 +41,6 @@ pub(crate) struct Wish {
     pub(crate) restarts: bool,
     pub(crate) fails_fast: bool,
     pub(crate) is_dev: bool,
-    /// Whether a single worker accepts connections itself.
-    pub(crate) is_direct: bool,
     /// A delay of the supervisor's thread after each event.
     pub(crate) delay: Duration,
     /// The interval in which the supervisor's loop has to iterate, as for a watchdog.
@@ -66,7 +64,6 @@ impl Default for Wish {
             restarts: true,
             fails_fast: false,
             is_dev: false,
-            is_direct: false,
             delay: Duration::ZERO,
             turns_every: Duration::MAX,
             mode: |_| "",
@@ -78,8 +75,6 @@ impl Default for Wish {
 struct Door {
     listener: Mutex<Option<Listener>>,
     is_ready: AtomicBool,
-    /// Whether the front end accepts connections.
-    accepts: AtomicBool,
     delay: Duration,
     /// The time for which the supervisor's thread sleeps after the next event.
     freeze: Mutex<Duration>,
@@ -94,17 +89,12 @@ impl Frontend for Door {
         self.is_ready.store(true, Ordering::Relaxed);
     }
 
-    fn drain(&self) {
-        self.listener.lock().unwrap().as_ref().unwrap().drain();
+    fn drain(&self, close_over: Duration) {
+        self.listener.lock().unwrap().as_ref().unwrap().drain_over(close_over);
     }
 
     fn cut(&self) {
         self.listener.lock().unwrap().as_ref().unwrap().cut();
-    }
-
-    fn set_accepting(&self, is_on: bool) {
-        self.accepts.store(is_on, Ordering::Relaxed);
-        self.listener.lock().unwrap().as_ref().unwrap().set_accepting(is_on);
     }
 
     fn log_lines_lost(&self) -> u64 {
@@ -148,7 +138,7 @@ fn processes() -> usize {
 /// Returns the supervisor's configuration for a test, without its folder and listeners.
 fn plan_of(wish: Wish, beside: Arc<Mutex<Vec<usize>>>) -> SupervisorConfig {
     let starts = Mutex::new(0);
-    let make = move |_| -> Result<Command, String> {
+    let make = move || -> Result<Command, String> {
         beside.lock().unwrap().push(processes());
         let mut starts = starts.lock().unwrap();
         let mode = (wish.mode)(*starts);
@@ -166,7 +156,6 @@ fn plan_of(wish: Wish, beside: Arc<Mutex<Vec<usize>>>) -> SupervisorConfig {
         surges: wish.surges,
         warmup: wish.warmup,
         command: Box::new(make),
-        public: None,
         folder: PathBuf::new(),
         files: None,
         times: wish.times,
@@ -216,11 +205,9 @@ impl Running {
         let site = ListenerConfig { files: registry.files(), ..ListenerConfig::default() };
         let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
         let address = listener.local_addr().unwrap();
-        let sockets = if wish.is_direct { listener.copy_sockets().unwrap() } else { Vec::new() };
         let door = Arc::new(Door {
             listener: Mutex::new(Some(listener)),
             is_ready: AtomicBool::new(false),
-            accepts: AtomicBool::new(true),
             delay: wish.delay,
             freeze: Mutex::default(),
             turns_every: wish.turns_every,
@@ -230,7 +217,6 @@ impl Running {
         let folder = tempfile::tempdir().unwrap();
         let (requests, asked) = unbounded_channel();
         let beside = Arc::new(Mutex::new(Vec::new()));
-        let is_direct = wish.is_direct;
         let supervisor = std::thread::spawn({
             let (registry, door, folder, beside) = (
                 Arc::clone(&registry),
@@ -239,9 +225,7 @@ impl Running {
                 Arc::clone(&beside),
             );
             move || {
-                let public =
-                    is_direct.then(|| PublicListeners { sockets, ..PublicListeners::default() });
-                let plan = SupervisorConfig { public, folder, ..plan_of(wish, beside) };
+                let plan = SupervisorConfig { folder, ..plan_of(wish, beside) };
                 supervise(plan, registry, asked, &*door).unwrap()
             }
         });
@@ -318,27 +302,6 @@ impl Running {
     /// Returns the starts of the app that have succeeded or failed so far.
     pub(crate) fn app_starts(&self) -> Vec<String> {
         self.door.starts.lock().unwrap().clone()
-    }
-
-    /// Returns true if the front end accepts connections.
-    pub(crate) fn front_end_accepts(&self) -> bool {
-        self.door.accepts.load(Ordering::Relaxed)
-    }
-
-    /// Waits until the worker accepts connections, and returns its process id.
-    pub(crate) fn until_worker_accepts(&self) -> i32 {
-        wait_until("the worker accepts", || {
-            let backends = self.registry.backends();
-            if self.front_end_accepts() || backends.len() != 1 {
-                return false;
-            }
-            // The supervisor knows that the worker accepts once the worker has a connection of its
-            // own.
-            let mut client = self.connect();
-            client.get("/pid");
-            backends[0].connections() > 0
-        });
-        self.pids()[0]
     }
 
     /// Returns the number of iterations of the supervisor's loop.

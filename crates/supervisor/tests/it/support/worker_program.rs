@@ -9,11 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rookery_exchange::{AppWaker, Event};
-use rookery_server::session_cookie::SessionCookie;
 use rookery_server::static_files::{StaticFiles, StaticPath};
-use rookery_server::{
-    Config, Confirmation, ListenerConfig, Server, Supervision, SupervisorRequest,
-};
+use rookery_server::{Config, Confirmation, Server, Supervision, SupervisorRequest};
 use rookery_worker_protocol::{ErrorReport, Inherited, Message, RState, now};
 
 use crate::support::fake_worker::{App, Gate, answer};
@@ -110,12 +107,7 @@ fn runs_a_worker_if_started_as_one() {
     let server = Server::new(Config::default(), Box::new(NoWaker));
     server.watch_supervisor(Arc::clone(&supervision)).unwrap();
     let is_sticky = mode == "sticky";
-    let session_cookie = supervision.cookie().filter(|_| is_sticky).and_then(SessionCookie::read);
-    let site = ListenerConfig {
-        session_cookie: session_cookie.map(Arc::new),
-        ..ListenerConfig::default()
-    };
-    let listener = server.listen_supervised(&supervision, &site).unwrap();
+    let listener = server.listen_supervised().unwrap();
     let slot = std::env::var(rookery_worker_protocol::WORKER).unwrap().parse().unwrap();
     let (gate, scoreboard) = (Gate::default(), supervision.scoreboard());
     let files = StaticFiles::new();

@@ -3,9 +3,9 @@
 use std::ffi::{CStr, c_char};
 use std::fs::File;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use rookery_server::access_log::{AccessLog, Format, LogFile, Reopener};
+use rookery_server::access_log::{AccessLog, Format, LogFile};
 #[cfg(unix)]
 use rookery_server::captured_output;
 use rookery_server::output;
@@ -22,17 +22,6 @@ fn format_of(format: i32) -> Format {
         3 => Format::Terminal { is_coloured: false },
         4 => Format::Fields,
         _ => Format::Common,
-    }
-}
-
-/// The handle that opens the access log's file again, if the log is written to a file.
-static REOPENER: Mutex<Option<Reopener>> = Mutex::new(None);
-
-/// Makes the access log open its file again, for log rotation. May be called on any thread.
-#[cfg(unix)]
-pub(crate) fn reopen() {
-    if let Some(reopener) = &*REOPENER.lock().unwrap_or_else(PoisonError::into_inner) {
-        reopener.reopen();
     }
 }
 
@@ -72,14 +61,11 @@ unsafe fn file_of(fd: i32) -> io::Result<File> {
 pub unsafe extern "C" fn rk_log_open(path: *const c_char, fd: i32, format: i32) -> i32 {
     entry(result::STALE, || {
         let format = format_of(format);
-        let mut reopener = None;
         let log = if !path.is_null() {
             // SAFETY: guaranteed by the caller, see `# Safety`.
             let path = unsafe { CStr::from_ptr(path) };
-            LogFile::open(&path_of(path.to_bytes()), crate::write_log_line).and_then(|file| {
-                reopener = Some(file.reopener());
-                AccessLog::written(file, format)
-            })
+            LogFile::open(&path_of(path.to_bytes()), crate::write_log_line)
+                .and_then(|file| AccessLog::written(file, format))
         } else if fd < 0 {
             Ok(AccessLog::read())
         } else {
@@ -94,7 +80,6 @@ pub unsafe extern "C" fn rk_log_open(path: *const c_char, fd: i32, format: i32) 
             Ok(log) => {
                 // `rookery serve` sets this variable for its workers.
                 let log = log.with_app(&std::env::var("OTEL_SERVICE_NAME").unwrap_or_default());
-                *REOPENER.lock().unwrap_or_else(PoisonError::into_inner) = reopener;
                 core::with(|core| {
                     let log = Arc::new(log);
                     core.server().set_access_log(Some(Arc::clone(&log)));

@@ -1,7 +1,6 @@
 //! The beginning of this R process as a worker: it takes what its supervisor has passed on, and
 //! carries out the commands of the supervisor. Windows has no workers.
 
-use std::os::fd::{IntoRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -12,7 +11,6 @@ use rookery_worker_protocol::{EXIT_TIMEOUT, Inherited, ORPHAN_EXIT_TIMEOUT};
 
 use crate::core::{self, Core, Worker, WorkerState};
 use crate::entry;
-use crate::listener::access_log;
 
 /// The C functions by which the I/O thread carries out commands of the supervisor.
 #[derive(Debug, Clone, Copy)]
@@ -74,13 +72,6 @@ impl Core {
         }
         self.attach_supervisor();
     }
-
-    /// Returns a copy of the file descriptor of the supervisor's access log. This worker writes its
-    /// records there instead of to stdout.
-    fn log_output(&self) -> Option<OwnedFd> {
-        let WorkerState::Worker(worker) = &self.worker_state else { return None };
-        worker.supervision.log()
-    }
 }
 
 /// Carries out a command of the supervisor, for example to stop this worker. Runs on the I/O
@@ -92,16 +83,15 @@ fn on_supervisor_request(request: SupervisorRequest, callbacks: WorkerCallbacks)
             end_process_later(EXIT_TIMEOUT);
             end_process(callbacks, true);
         }
-        SupervisorRequest::Disconnected { has_clients } => {
+        SupervisorRequest::Disconnected => {
             ignore_broken_output();
             remove_files_at_exit();
-            end_process_later(if has_clients { EXIT_TIMEOUT } else { ORPHAN_EXIT_TIMEOUT });
+            end_process_later(ORPHAN_EXIT_TIMEOUT);
             end_process(callbacks, false);
         }
         SupervisorRequest::Interrupt => (callbacks.interrupt)(),
         SupervisorRequest::Collect => (callbacks.collect)(),
         SupervisorRequest::RecordsArrived => {}
-        SupervisorRequest::ReopenLog => access_log::reopen(),
     }
 }
 
@@ -178,11 +168,4 @@ pub extern "C" fn rk_worker_join(
     // SAFETY: called on R's main thread while the package is loaded; no other thread changes the
     // environment of the process, and only a supervisor sets these variables.
     entry((), || core::with(|core| unsafe { core.join(callbacks) }));
-}
-
-/// Returns a new file descriptor for the supervisor's access log. The worker writes its records
-/// there instead of to stdout. Returns -1 if the supervisor has passed no descriptor.
-#[unsafe(no_mangle)]
-pub extern "C" fn rk_log_output() -> i32 {
-    entry(-1, || core::with(|core| core.log_output().map_or(-1, IntoRawFd::into_raw_fd)))
 }

@@ -63,9 +63,7 @@ impl HttpConnection {
     /// Returns true if the response must tell the client (`Connection: close`) that the connection
     /// closes after it.
     pub(crate) fn closes_after_response(&self) -> bool {
-        self.close_state.get() != CloseState::Open
-            || self.has_unread_input.get()
-            || self.is_draining.get()
+        self.close_state.get() != CloseState::Open || self.has_unread_input.get()
     }
 
     /// Returns true if the connection closes without a response because the client is too slow.
@@ -188,7 +186,7 @@ impl HttpConnection {
                         // The system of a disconnected client answers with a reset once it has
                         // forgotten the connection, which takes a minute on Linux; a half-closed
                         // client acknowledges the probe.
-                        let idle = self.shared.connections.limits.idle_timeout;
+                        let idle = self.shared.connections.limits().idle_timeout;
                         transport.enable_tcp_keepalive(
                             (idle / PROBES_PER_IDLE_TIMEOUT)
                                 .clamp(MIN_PROBE_INTERVAL, MAX_PROBE_INTERVAL),

@@ -57,7 +57,7 @@ impl HttpConnection {
     /// Begins a streamed response on the connection.
     pub(crate) fn begin_response_stream(&self, stream: &Rc<ResponseStream>) {
         stream.set_connection_key(self.key.get());
-        let limits = &self.shared.connections.limits;
+        let limits = self.shared.connections.limits();
         self.transport.borrow().set_for_streaming(limits.idle_timeout);
         self.response_stream.replace(Some(Rc::clone(stream)));
         self.enter(Phase::Stream);

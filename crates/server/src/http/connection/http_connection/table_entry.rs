@@ -23,16 +23,7 @@ impl TableEntry for HttpConnection {
 
     fn sweep(&self, now: u32) {
         if let Some(state) = self.own_http2_state() {
-            if self.is_draining.get() && !self.is_ending() {
-                // The handshake was under way when draining began.
-                self.drain();
-            }
             return self.sweep_http2(state, now);
-        }
-        if self.is_draining.get()
-            && self.activity.is_idle_for(self.shared.connections.clock.ticks.close, now)
-        {
-            return self.begin_close(CloseState::Now);
         }
         if self.activity.phase() == Phase::Stream {
             if self.has_unread_fin() {
@@ -61,7 +52,7 @@ impl TableEntry for HttpConnection {
             // the next request. No event reports either.
             self.wake();
         }
-        if self.activity.has_request_timed_out(&self.shared.connections.clock.ticks, now)
+        if self.activity.has_request_timed_out(&self.shared.connections.clock.ticks(), now)
             && !self.has_request_timed_out.replace(true)
         {
             self.wake();
@@ -72,7 +63,7 @@ impl TableEntry for HttpConnection {
             self.activity.restart_write_deadline(now);
         }
         let unsent = || self.transport.borrow().unsent();
-        if self.activity.check_deadlines(&self.shared.connections.clock.ticks, now, unsent) {
+        if self.activity.check_deadlines(&self.shared.connections.clock.ticks(), now, unsent) {
             self.time_out();
         } else if self.activity.is_idle_for(PARK_TICKS, now) && !self.is_parked.replace(true) {
             self.wake();
@@ -85,7 +76,7 @@ impl TableEntry for HttpConnection {
         }
         match self.own_http2_state().filter(|state| state.has_streams()) {
             Some(state) => state.slowness(now),
-            None => self.activity.slowness(&self.shared.connections.clock.ticks, now),
+            None => self.activity.slowness(&self.shared.connections.clock.ticks(), now),
         }
     }
 
@@ -113,7 +104,6 @@ impl TableEntry for HttpConnection {
     }
 
     fn stop(&self) {
-        self.is_draining.set(false);
         let phase = self.activity.phase();
         // A request whose body is still arriving is served, because its client may be unable to
         // send it again. Over HTTP/2, all streams that have begun are served, and the client is
@@ -130,19 +120,6 @@ impl TableEntry for HttpConnection {
         }
     }
 
-    fn drain(&self) {
-        if self.own_http2_state().is_some() {
-            // Tells the client that no further streams will be served.
-            self.stop();
-        }
-        let was_draining = self.is_draining.replace(!self.is_http2_stream);
-        if was_draining && self.own_http2_state().is_none() && self.activity.phase() == Phase::Idle
-        {
-            // The connection has been idle since the previous call.
-            self.begin_close(CloseState::Now);
-        }
-    }
-
     fn abort(&self) {
         self.set_end_reason(StreamEnd::Stop);
         self.may_linger.set(false);
@@ -153,13 +130,6 @@ impl TableEntry for HttpConnection {
         match self.own_http2_state() {
             None => self.activity.phase() == Phase::Application,
             Some(state) => state.is_awaiting_response(),
-        }
-    }
-
-    fn time_out_request(&self) {
-        let is_waiting = self.own_http2_state().is_none() && self.is_awaiting_response();
-        if is_waiting && !self.has_request_timed_out.replace(true) {
-            self.wake();
         }
     }
 
@@ -188,6 +158,10 @@ impl TableEntry for HttpConnection {
         self.close_state.get() != CloseState::Open
     }
 
+    fn has_only_websockets(&self) -> bool {
+        self.own_http2_state().is_some_and(Http2State::has_only_websockets)
+    }
+
     fn wake(&self) {
         if let Some(waker) = &*self.waker.borrow() {
             waker.wake_by_ref();
@@ -198,12 +172,12 @@ impl TableEntry for HttpConnection {
 impl HttpConnection {
     /// Checks the time limits of an HTTP/2 connection. Its streams have time limits of their own.
     fn sweep_http2(&self, state: &Http2State, now: u32) {
-        let ticks = &self.shared.connections.clock.ticks;
+        let ticks = &self.shared.connections.clock.ticks();
         let is_late_head =
             state.unfinished_since().is_some_and(|since| now.wrapping_sub(since) > ticks.head);
         let is_late_end = self.close_state.get() == CloseState::AfterResponse
             && self.activity.is_idle_for(ticks.close, now);
-        if state.has_only_websockets() && (!self.is_ending() || self.is_draining.get()) {
+        if state.has_only_websockets() && !self.is_ending() {
             self.activity.restart_write_deadline(now);
         }
         let unsent = || self.transport.borrow().unsent();

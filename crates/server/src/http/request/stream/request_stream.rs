@@ -132,7 +132,7 @@ pub(crate) async fn stream_to_application<B: RequestBody>(
     if !context.connection.begin_body_stream() {
         return Err((context, None));
     }
-    let max = context.shared().connections.limits.max_body_size;
+    let max = context.shared().connections.limits().max_body_size;
     let (mut len, mut is_complete) = (0u64, false);
     context.begin_reading();
     let rejection = loop {

@@ -241,7 +241,7 @@ impl ResponseStream {
     pub(crate) fn send_heartbeat_if_due(&self, now: u32) {
         let clock = &self.connections.clock;
         let silence =
-            ticks(Duration::from_secs(self.rules.heartbeat.into()), clock.ticks.length).max(1);
+            ticks(Duration::from_secs(self.rules.heartbeat.into()), clock.ticks().length).max(1);
         let is_due = self.rules.heartbeat > 0 && now.wrapping_sub(self.last_sent.get()) >= silence;
         // If bytes are queued, the client does not read, and a heartbeat would not help.
         let is_idle = self.is_head_sent.get()

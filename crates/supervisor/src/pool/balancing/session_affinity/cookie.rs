@@ -19,7 +19,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::digest::{SHA256, digest};
 use ring::hmac;
 use ring::rand::{SecureRandom as _, SystemRandom};
-use rookery_server::session_cookie::{CookieNames as Names, SessionCookie, pairs};
+use rookery_server::cookies::pairs;
+
+use super::names::Names;
 
 const VERSION: u8 = 2;
 
@@ -122,16 +124,6 @@ impl Keys {
         is_embedded: bool,
     ) -> String {
         self.names.set_cookie(&self.value_text(target), is_https, is_embedded)
-    }
-
-    /// Returns a session cookie for clients whose connections are accepted by a worker and not by
-    /// the supervisor.
-    pub(in crate::pool) fn session_cookie(
-        &self,
-        target: CookieTarget,
-        is_embedded: bool,
-    ) -> SessionCookie {
-        SessionCookie::new(self.names.clone(), self.value_text(target), is_embedded)
     }
 
     /// Returns the signed value of the session cookie with this content, as text.

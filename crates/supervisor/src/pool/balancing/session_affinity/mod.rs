@@ -2,13 +2,14 @@
 //! need it, because they keep the state of a session in one R process.
 
 mod cookie;
+mod names;
 mod url;
 
 use rookery_exchange::Exchange;
 
 pub use cookie::server_name;
 pub(in crate::pool) use cookie::{Cookie, CookieTarget, Keys};
-pub(in crate::pool) use rookery_server::session_cookie::CookieNames as Names;
+pub(in crate::pool) use names::Names;
 pub(in crate::pool) use url::{UrlAffinity, is_only_affinity, read_query};
 
 /// The setting that determines whether the requests of a session are sent to the same worker.
