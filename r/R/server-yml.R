@@ -14,13 +14,7 @@ server_file <- function(file) {
   if (is.null(lines$app)) {
     return(NULL)
   }
-  for (note in lines$note) {
-    message(structure(
-      class = c("rookery_deprecated", "message", "condition"),
-      list(message = paste0("rookery: ", note, "\n"), call = NULL)
-    ))
-  }
-  list(app = lines$app, values = typed_values(lines[setdiff(names(lines), c("app", "note"))]))
+  list(app = lines$app, values = typed_values(lines[setdiff(names(lines), "app")]))
 }
 
 # Returns values by name from lines whose keys are a type and a name, such as `number:port`.

@@ -26,12 +26,6 @@ settings_of_function <- function(of) {
   cbind(rows, key = sub("^.*\\((.*)\\)$", "\\1", rows$argument))
 }
 
-# Returns the names of settings that have a former name, named by the former names.
-renamed_settings <- function(rows) {
-  rows <- rows[nzchar(rows$former), ]
-  set_names(rows$name, rows$former)
-}
-
 # Renames values from names of settings to arguments of the function `of`.
 arguments_of_settings <- function(of, settings) {
   rows <- settings_of_function(of)
@@ -47,13 +41,6 @@ settings_of_arguments <- function(of, arguments) {
 # Returns the rows of R options that are not limits.
 settings_of_options <- function() {
   setting_table[setting_table$is_option & !setting_table$is_limit, ]
-}
-
-# Returns the rows of limits that server_limits() accepts in `...`.
-further_limits <- function(stability) {
-  rows <- settings_of_function("server_limits")
-  rows <- rows[!rows$name %in% names(formals(server_limits)), ]
-  rows[rows$stability %in% stability, ]
 }
 
 text_of_settings <- function(rows, more) {

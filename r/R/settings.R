@@ -87,13 +87,7 @@ rookery_options <- function(...) {
 `[.rookery_options` <- function(x, ...) {
   is_by_name <- nargs() == 2 && is.character(..1) && !any(..1 %in% names(x))
   if (is_by_name) {
-    wanted <- vapply(..1, function(name) {
-      if (name %in% names(renamed_limits())) {
-        deprecate(paste0("`", name, "`"), paste0("`", limit_name(name), "`"))
-      }
-      limit_name(name)
-    }, "")
-    unknown <- setdiff(wanted, x$name)
+    unknown <- setdiff(..1, x$name)
     if (length(unknown) > 0) {
       abort(
         paste0("There is no setting `", unknown[[1]], "`.", did_you_mean(unknown[[1]], x$name)),
@@ -101,7 +95,7 @@ rookery_options <- function(...) {
         argument = unknown[[1]]
       )
     }
-    return(x[match(wanted, x$name), , drop = FALSE])
+    return(x[match(..1, x$name), , drop = FALSE])
   }
   part <- NextMethod()
   if (is.data.frame(part) && !has_option_columns(part)) class(part) <- "data.frame"
@@ -146,13 +140,12 @@ setting_of <- function(name, argument = NULL) {
     if (is_limit) limit_value(value, name, where) else check_setting(value, name, where)
   }
   serving <- .globals$settings
-  option <- find_option(name)
-  variable <- find_variable(name)
+  option <- paste0("rookery.", name)
+  variable <- paste0("ROOKERY_", ascii_upper(name))
   places <- list(
     list("command line", serving$cli[[name]], paste0("`", name, "` of the command line")),
     list("argument", argument, paste0("`", name, "`")),
     list("argument", serving$argument[[name]], paste0("`", name, "`")),
-    # The program has read the environment variable under its current or former name.
     list(
       "environment", serving$environment[[name]] %||% environment_value(variable),
       paste0("The environment variable ", variable)
@@ -173,40 +166,6 @@ setting_of <- function(name, argument = NULL) {
     },
     origin = "default"
   )
-}
-
-# Returns the name of the R option or environment variable of a setting. If only the former name is
-# set, that name is returned, with a message. Setting both is an error.
-find_option <- function(name) {
-  find_name(
-    name, function(name) paste0("rookery.", name), function(option) !is.null(getOption(option)),
-    "The option "
-  )
-}
-
-find_variable <- function(name) {
-  find_name(
-    name, function(name) paste0("ROOKERY_", ascii_upper(name)),
-    function(variable) !is.null(environment_value(variable)),
-    "The environment variable "
-  )
-}
-
-find_name <- function(name, place_of, is_set, what) {
-  place <- place_of(name)
-  former <- setting_table$former[setting_table$name == name]
-  if (!nzchar(former) || !is_set(place_of(former))) {
-    return(place)
-  }
-  former <- place_of(former)
-  if (is_set(place)) {
-    abort_argument(
-      what, "`", former, "` is the deprecated name of `", place, "`: set only `", place, "`.",
-      class = "rookery_bad_setting"
-    )
-  }
-  deprecate(paste0(what, "`", former, "`"), paste0("`", place, "`"))
-  former
 }
 
 # Warns, once in an R process, about environment variables that begin with ROOKERY_ and do not
@@ -328,7 +287,7 @@ stands_in_for_httpuv <- function() {
 # variables itself.
 session_options <- function(is_interactive = interactive()) {
   names <- c(setting_names, limit_table()$name)
-  values <- lapply(names, function(name) getOption(find_option(name)))
+  values <- lapply(names, function(name) getOption(paste0("rookery.", name)))
   options <- Filter(Negate(is.null), set_names(values, paste0("rookery.", names)))
   # The folder may be relative to the working directory of this session.
   if (!is.null(setting_of("spool_dir")$value)) options$rookery.spool_dir <- spool_dir()

@@ -34,7 +34,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_prepare, 1),
     ENTRY(ffi_listen_tcp, 3),
     ENTRY(ffi_listen_unix, 3),
-    ENTRY(ffi_tls_new, 9),
+    ENTRY(ffi_tls_new, 8),
     ENTRY(ffi_tls_reload, 1),
     ENTRY(ffi_tls_development_certificate, 1),
     ENTRY(ffi_limits, 0),

@@ -183,7 +183,7 @@ void rk_share_error(struct rk_bytes request_id, struct rk_bytes route, struct rk
 
 // limits
 
-enum rk_limit_kind { RK_COUNT = 0, RK_BYTES = 1, RK_SECONDS = 2, RK_RATE = 3, RK_PERCENT = 4 };
+enum rk_limit_kind { RK_COUNT = 0, RK_BYTES = 1, RK_SECONDS = 2 };
 
 struct rk_limit {
     const char* name;
@@ -251,7 +251,7 @@ int rk_error_format(uint32_t slot, uint64_t id);
 int rk_acme_check(const struct rk_bytes* settings, size_t count);
 void* rk_tls_new(const struct rk_bytes* pairs, size_t count, struct rk_bytes client_ca,
     int client_is_optional,
-                 int is_new_only, int only_http1, int only_http1_websockets, const int* hsts,
+                 int is_new_only, int only_http1, const int* hsts,
                      int redirect_from,
                  const struct rk_bytes* acme, size_t acme_count);
 void rk_tls_free(void* tls);

@@ -180,7 +180,7 @@ void request_restore(SEXP req, SEXP saved);
 
 void tls_bind_client(SEXP req, const struct rk_event* event);
 SEXP ffi_tls_new(SEXP pairs, SEXP client_ca, SEXP is_optional, SEXP is_new_only, SEXP only_http1,
-                 SEXP only_http1_websockets, SEXP hsts, SEXP redirect_from, SEXP acme);
+                 SEXP hsts, SEXP redirect_from, SEXP acme);
 SEXP ffi_tls_reload(SEXP listener);
 SEXP ffi_tls_development_certificate(SEXP folder);
 

@@ -36,8 +36,7 @@ SEXP ffi_acme_check(SEXP settings) {
 // seconds and two flags; `acme` are alternating names and values, or empty. Returns an external
 // pointer, or an error message.
 SEXP ffi_tls_new(SEXP pairs, SEXP client_ca, SEXP is_optional, SEXP is_new_only, SEXP only_http1,
-                 SEXP only_http1_websockets, SEXP hsts,
-                 SEXP redirect_from, SEXP acme) {
+                 SEXP hsts, SEXP redirect_from, SEXP acme) {
     size_t count = (size_t)XLENGTH(pairs);
     struct rk_bytes* all = texts_of(pairs);
     struct rk_bytes* settings = texts_of(acme);
@@ -50,7 +49,7 @@ SEXP ffi_tls_new(SEXP pairs, SEXP client_ca, SEXP is_optional, SEXP is_new_only,
     void* made =
         rk_tls_new(all, count / 2, ca, Rf_asLogical(is_optional) == TRUE,
             Rf_asLogical(is_new_only) == TRUE,
-                   Rf_asLogical(only_http1) == TRUE, Rf_asLogical(only_http1_websockets) == TRUE,
+                   Rf_asLogical(only_http1) == TRUE,
                        XLENGTH(hsts) == 3 ? INTEGER_RO(hsts) : NULL, Rf_asInteger(redirect_from),
                    settings, (size_t)XLENGTH(acme) / 2);
     R_SetExternalPtrAddr(tls, made);

@@ -23,8 +23,7 @@ import cases
 import certificates
 import memory  # noqa: F401  (registers its rows, as does terminal)
 import precedence  # noqa: F401  (registers its cases)
-import settings_address  # noqa: F401  (registers its cases, as do the next four)
-import settings_internal  # noqa: F401
+import settings_address  # noqa: F401  (registers its cases, as do the next three)
 import settings_limits  # noqa: F401
 import settings_requests  # noqa: F401
 import settings_workers  # noqa: F401
@@ -34,14 +33,11 @@ from table import ROWS
 
 # Settings whose tests need what the cases here do not have, and where those tests are.
 ELSEWHERE = {
-    # A key that has a password is not handed to another process; the app is served in the R process that has it.
-    ("tls_password", "R"): "r/tests/testthat/test-tls.R",
     # serve() and the program never pass the headers on.
     ("keep_identity_headers", "option of R"): "r/tests/testthat/test-identity-headers.R",
     # Its effect is on a terminal.
     ("interactive", "command line"): "tests/matrix/terminal.py",
     # They change what open pages and browsers get.
-    ("dev", "command line"): "crates/cli/tests/it/reload/development.rs",
     ("dev_anywhere", "command line"): "crates/cli/src/serve/development.rs",
     ("dev_hosts", "command line"): "crates/cli/tests/it/reload/development.rs",
     ("editor", "command line"): "tests/browser/development/pages.test.mjs",
@@ -49,11 +45,6 @@ ELSEWHERE = {
     # A program in the browser's place is given the address.
     ("open", "command line"): "crates/cli/tests/it/startup_screen.rs",
     ("open", "R"): "r/tests/testthat/test-start-screen.R",
-}
-# Settings without an effect that a client, a file or a signal could show: here the value that the server reports is compared.
-REPORTED = {
-    "tls_max_handshakes": "the order in which handshakes take turns; crates/server/src/http/connection/handshake_limit.rs",
-    "pool_bytes": "memory that is kept between requests; crates/server/tests/it/limits/memory_budget.rs fills the pool",
 }
 # Cases that pass with `--without`, and why. Another case of the same setting observes its effect.
 NOT_WITHOUT = {"host_may_be_a_name": "localhost is the address of the default; the case is there for its form"}
@@ -63,7 +54,7 @@ def uncovered():
     """Returns the settings that no case gives, each in each place where it may be given."""
     covered = {(key, place) for _, place, keys, _ in cases.CASES for key in keys}
     wanted = {(name, place) for name in ROWS for place in cases.PLACES if cases.can_be_given(name, place)}
-    unknown = {name for name, _ in ELSEWHERE} | set(REPORTED) - set(ROWS)
+    unknown = {name for name, _ in ELSEWHERE}
     return sorted(f"{name} ({place})" for name, place in wanted - covered - set(ELSEWHERE)) + sorted(unknown - set(ROWS))
 
 

@@ -59,7 +59,7 @@ def start(folder: Path, name: str, *options: str, port: int | None = None) -> tu
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-    line = ["wine", str(folder / "package" / "exec" / "rookery.exe"), "serve", str(app), "--port", str(port), "--no-log", *options]
+    line = ["wine", str(folder / "package" / "exec" / "rookery.exe"), "serve", str(app), "--port", str(port), "--log=none", *options]
     # wine reads PATH for Windows programs from WINEPATH, and uses drive Z: for the files of this system.
     path = windows_path(str(folder / "bin"))
     environment = dict(os.environ, WINEPATH=";".join(filter(None, [path, windows_path(os.environ.get("WINEPATH"))])), WINEDEBUG="-all")

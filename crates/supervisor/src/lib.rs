@@ -39,7 +39,7 @@ pub use pool::{
 #[cfg(unix)]
 pub use process::{Exit, memory_limit};
 #[cfg(unix)]
-pub use report::{ReadinessPolicy, SupervisorStatus};
+pub use report::SupervisorStatus;
 pub use restart_backoff::{Pause, RestartBackoff};
 #[cfg(unix)]
 pub use supervise::{

@@ -78,9 +78,6 @@ pub(crate) struct PoolCounters {
     /// The number of times that a request was sent to another worker because its first worker ended
     /// before R had begun to process it.
     pub(crate) retries_unbegun: Counter,
-    /// The number of times that a request was sent to another worker because its first worker ended
-    /// while R was processing it.
-    pub(crate) retries_begun: Counter,
     /// The number of times that a page lost its WebSocket and reconnected to the worker that had
     /// served the page.
     pub(crate) reconnected_same_worker: Counter,

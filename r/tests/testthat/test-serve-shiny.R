@@ -85,7 +85,7 @@ test_that("one R process adds the script to its pages as well, and serves it", {
   writeLines(
     "shiny::shinyApp(shiny::fluidPage('text'), function(input, output) {})", file.path(dir, "app.R")
   )
-  it <- local_cli("serve", dir, "--port", "0", "--no-log", "--reconnect", "always")
+  it <- local_cli("serve", dir, "--port", "0", "--log=none", "--reconnect", "always")
   expect_serving(it)
   url <- sub(" .*", "", sub(".*Serving on ", "", it$tell()))
   text <- rawToChar(curl::curl_fetch_memory(url)$content)

@@ -9,11 +9,10 @@ own <- function(of, without) setdiff(names(formals(of)), c("...", without))
 
 test_that("the arguments of functions match the table", {
   limits <- table[table$is_limit, ]
-  common <- limits$name[limits$stability == "stable"]
-  expect_setequal(own(server_limits, character()), common)
+  expect_setequal(own(server_limits, character()), limits$name)
   expect_setequal(arguments("server_limits"), limits$name)
   expect_setequal(own(workers_config, "workers"), arguments("workers_config"))
-  expect_setequal(own(tls_config, "acme"), arguments("tls_config"))
+  expect_setequal(own(tls_config, c("acme", "password")), arguments("tls_config"))
   expect_setequal(own(acme, character()), arguments("acme"))
   expect_setequal(own(serve, c("target", "limits")), arguments("serve"))
 })
@@ -57,7 +56,7 @@ test_that("defaults of arguments match the table", {
     compared,
     c(
       "host", "port", "open", "log_format", "client_auth", "min_version", "http2",
-      "http2_websockets", "hsts", "agree_tos", "staging"
+      "hsts", "agree_tos"
     )
   )
 })

@@ -20,7 +20,7 @@ local_direct <- function(
   dir = withr::local_tempdir(.local_envir = env), env = parent.frame()
 ) {
   writeLines(lines, file.path(dir, "app.R"))
-  log <- if (log == "none") "--no-log" else c("--log", log)
+  log <- if (log == "none") "--log=none" else c("--log", log)
   it <- local_cli("serve", dir, "--port", port, "--workers", "1", "--reload", log, ..., env = env)
   expect_serving(it)
   it$dir <- dir
@@ -145,7 +145,7 @@ test_that("the successor of a killed supervisor waits until the worker has finis
     where <- if (is.null(path)) c("--port", port) else c("--host", paste0("unix:", path))
     url <- if (is.null(path)) paste0("http://127.0.0.1:", port) else "http://a"
     pid <- function() strsplit(fetch(url, path = path)$text, " ")[[1]][[1]]
-    start <- function(env = parent.frame()) local_cli("serve", dir, where, "--no-log", env = env)
+    start <- function(env = parent.frame()) local_cli("serve", dir, where, "--log=none", env = env)
     status <- function(it) {
       program <- system.file("exec", "rookery", package = "rookery")
       text <- suppressWarnings(system2(
@@ -243,7 +243,7 @@ test_that("the front end accepts connections if a setting needs it", {
   dir <- withr::local_tempdir()
   writeLines(direct_lines, file.path(dir, "app.R"))
   it <- local_cli(
-    "serve", dir, "--port", "0", "--workers", "1", "--reload", "--no-log", "--max-in-flight", "2"
+    "serve", dir, "--port", "0", "--workers", "1", "--reload", "--log=none", "--max-in-flight", "2"
   )
   expect_serving(it)
   program <- system.file("exec", "rookery", package = "rookery")

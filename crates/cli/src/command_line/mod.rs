@@ -46,7 +46,7 @@ pub(crate) enum CommandLine {
 }
 
 const DEV: &str = "\
-Serves <target> for development, like `rookery serve --dev`: opens a browser, and reloads the open
+Serves <target> for development: opens a browser, and reloads the open
 pages when a file of the app changes. Errors are shown in the page, with source code. In a terminal,
 a single worker also runs with a prompt in that terminal (`--interactive`), so that browser() and
 readline() work. While R waits at a prompt, Ctrl-C interrupts R; otherwise it stops the server at
@@ -306,7 +306,7 @@ pub(crate) mod tests {
             (&["--prot=1", "serve", "a"], "`--prot` is not an option. Did you mean `--port`?"),
             (&["serve", "a", "--nonsense"], "`--nonsense` is not an option."),
             (&["serve", "a", "--port"], "`--port` needs a value."),
-            (&["serve", "a", "--no-log=1"], "`--no-log` takes no value."),
+            (&["serve", "a", "--log=none=1"], "`--log=none` takes no value."),
             (&["completions"], "Name a shell: bash, elvish, fish, powershell or zsh."),
             (
                 &["completions", "cmd"],
@@ -382,7 +382,7 @@ pub(crate) mod tests {
             let has_option = row.shown != rookery_settings::Shown::No;
             assert_eq!(listed(&long).contains(&option.as_str()), has_option, "{}", row.name);
         }
-        assert!(!long.contains("--no-log") && !long.contains("  version  "), "{long}");
+        assert!(!long.contains("--log=none") && !long.contains("  version  "), "{long}");
         assert_eq!(printed(&["help"]), long);
         for status in ["0", "1", "2", "3", "4", "5", "128 + n"] {
             let lists =

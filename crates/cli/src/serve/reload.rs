@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rookery_server::tls::Tls;
 use rookery_settings::{Applies, Group, Setting};
-use rookery_supervisor::{SupervisorCommand, SupervisorStatus};
+use rookery_supervisor::SupervisorCommand;
 
 use crate::app_detection::Target;
 use crate::commands::check;
 use crate::failure::Failure;
 use crate::listen::address::Address;
-use crate::serve::supervisor_config::{ConfigBuilder, readiness};
+use crate::serve::supervisor_config::ConfigBuilder;
 use crate::serve::tls;
 use crate::settings::combined::Https;
 use crate::settings::serve_settings::ServeSettings;
@@ -27,7 +27,6 @@ pub(crate) struct Reload {
     /// The settings that the server was started with.
     pub(crate) start: ServeSettings,
     pub(crate) builder: ConfigBuilder,
-    pub(crate) status: Arc<SupervisorStatus>,
     pub(crate) tls: Option<Tls>,
     /// The warnings about settings that have already been logged. A reload does not repeat them.
     pub(crate) notes: Mutex<Vec<String>>,
@@ -69,7 +68,6 @@ impl Reload {
         if let Some(tls) = &self.tls {
             tls::apply(tls, &serve.settings)?;
         }
-        self.status.set_readiness(readiness(&serve.workers));
         self.report(notes, &differ);
         if target.is_linked() {
             log_line(&format!("the new workers serve {}", target.show(&target.path)));

@@ -154,8 +154,6 @@ mod tests {
                 LimitKind::Count => Kind::Count.name(),
                 LimitKind::Bytes => Kind::Bytes.name(),
                 LimitKind::Seconds => Kind::Seconds.name(),
-                LimitKind::Rate => Kind::Rate.name(),
-                LimitKind::Percent => Kind::Percent.name(),
             };
             assert_eq!(row.kind.name(), kind, "{}", row.name);
             assert_eq!(row.min.to_bits(), limit.least().to_bits(), "{}", row.name);

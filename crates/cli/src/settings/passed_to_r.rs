@@ -9,9 +9,7 @@ use crate::user_paths::absolute;
 /// The settings that a worker gets if the supervisor accepts the connections. The supervisor itself
 /// applies all other settings.
 #[cfg(unix)]
-const WORKER_SETTINGS: [&str; 10] = [
-    // Both processes count the bytes of a streamed response.
-    "max_stream_queue_size",
+const WORKER_SETTINGS: [&str; 9] = [
     // R needs the timeout for `interrupt_requests`.
     "request_timeout",
     "ws_origins",
@@ -98,7 +96,6 @@ mod tests {
         let settings = settings_from(&[
             (Source::CommandLine, "ws_max_message_size", "1MB"),
             (Source::CommandLine, "max_body_size", "2MB"),
-            (Source::CommandLine, "max_stream_queue_size", "3MB"),
             (Source::File, "error_detail", "full"),
             (Source::CommandLine, "ws_compression", "level=3"),
             (Source::CommandLine, "ws_origins", "same"),
@@ -112,7 +109,6 @@ mod tests {
                 "cli:number:ws_compression.level=3",
                 "cli:number:ws_compression.threshold=512",
                 "cli:flag:ws_compression.takeover=FALSE",
-                "cli:number:max_stream_queue_size=3000000",
                 "file:text:error_detail=full",
             ]
         );
@@ -124,13 +120,7 @@ mod tests {
     #[test]
     fn settings_that_workers_get_apply_at_a_reload() {
         use rookery_settings::Applies;
-        let of_both = [
-            "max_stream_queue_size",
-            "request_timeout",
-            "server_timing",
-            "request_id_header",
-            "spool_dir",
-        ];
+        let of_both = ["request_timeout", "server_timing", "request_id_header", "spool_dir"];
         for row in table::all() {
             if WORKER_SETTINGS.contains(&row.name) && !of_both.contains(&row.name) {
                 assert_eq!(row.applies, Applies::AtReload, "{}", row.name);

@@ -24,7 +24,7 @@ fn read_lines(text: &str) -> Result<Vec<GivenValue>, String> {
             None => (Source::Argument, line),
         };
         let (name, value) = line.split_once('=').unwrap_or((line, ""));
-        let Some(setting) = table::find_for_r(name) else {
+        let Some(setting) = table::find(name) else {
             return Err(format!("`{name}` is not a setting."));
         };
         match found.iter_mut().find(|(own, from, _)| own.name == setting.name && *from == source) {
@@ -65,18 +65,6 @@ mod tests {
             ]
         );
         assert!(read("").unwrap().is_empty());
-    }
-
-    #[test]
-    fn accepts_former_names_of_r() {
-        assert_eq!(
-            read("kill_stuck=5\nbody_bytes=1\nrequest_timeout=2").unwrap(),
-            [
-                "worker_timeout Argument Number(5.0)",
-                "max_body_size Argument Number(1.0)",
-                "request_timeout Argument Number(2.0)"
-            ]
-        );
     }
 
     #[test]

@@ -235,7 +235,7 @@ fn sighup_never_ends_a_static_site() {
     assert_eq!(it.end().0.code(), Some(0));
 
     let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", "trap '' HUP INT; exec \"$0\" serve \"$1\" --port 0 --no-log"]);
+    shell.args(["-c", "trap '' HUP INT; exec \"$0\" serve \"$1\" --port 0 --log=none"]);
     let mut it = Running::start(shell.arg(env!("CARGO_BIN_EXE_rookery")).arg(folder.path()));
     let port = it.port();
     for number in [libc::SIGINT, libc::SIGHUP] {
@@ -287,8 +287,7 @@ fn redirects_plaintext_http() {
     let other = made.port();
     let certificate = data.path().join("R/rookery/tls/localhost.pem");
     let free = free_port();
-    let options = ["--port=0", "--log=none", "--hsts=60", "--no-http2-websockets", "--tls-cert"]
-        .map(String::from);
+    let options = ["--port=0", "--log=none", "--hsts=60", "--tls-cert"].map(String::from);
     let mut options = options.to_vec();
     options.extend([
         certificate.display().to_string(),

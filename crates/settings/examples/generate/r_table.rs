@@ -8,7 +8,7 @@ use rookery_settings::{Default, Places, Section, Setting, expected_form, table};
 const HEAD: &str = "\
 # Written by `make settings` from the table in crates/settings/src/table. Do not edit.
 #
-# One row for each setting that R accepts: its name and former name, its argument, whether it is an
+# One row for each setting that R accepts: its name, its argument, whether it is an
 # option of R and a limit, its stability, its default, the accepted values, and its help in two
 # parts.
 
@@ -28,15 +28,13 @@ pub(crate) fn file() -> String {
 
 fn entry(row: &Setting) -> String {
     let default = row.default_text().unwrap_or("none");
-    let former = row.former.iter().find(|it| it.places.has(Places::R) && it.name != row.name);
     let is_literal = matches!(row.default, Default::Is(_));
     let logical = |is: bool| if is { "TRUE" } else { "FALSE" };
     format!(
-        "list(\n    name = {}, former = {}, argument = {}, is_option = {}, is_limit = {}, \
+        "list(\n    name = {}, argument = {}, is_option = {}, is_limit = {}, \
          stability = {},\n    default = {}, is_literal = {},\n    wanted = {},\n    help = \
          {},\n    paragraph = {}\n  )",
         text(row.name),
-        text(former.map_or("", |former| former.name)),
         text(&row.r_argument().unwrap_or_default()),
         logical(row.places.has(Places::OPTION)),
         logical(row.section == Section::Limits),

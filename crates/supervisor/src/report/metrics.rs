@@ -59,13 +59,9 @@ pub(super) fn of(
     text.family(
         "retries_total",
         "counter",
-        "Requests sent to another worker because their worker ended before it responded.",
+        "Requests sent to another worker because their worker ended before R had begun them.",
     )
-    .values(
-        "retries_total",
-        "reason",
-        [("not_begun", counts.retries_unbegun.get()), ("begun", counts.retries_begun.get())],
-    );
+    .value("retries_total", "", counts.retries_unbegun.get());
     text.family(
         "cookie_invalid_total",
         "counter",

@@ -11,7 +11,7 @@ pub(crate) use data::{
     LastExit, Lifecycle, Process, READY, Reload, Report, SharedReport, SlotReport,
 };
 use rookery_status::RouteTable;
-pub use source::{ReadinessPolicy, SupervisorStatus};
+pub use source::SupervisorStatus;
 
 use crate::backend_registry::BackendRegistry;
 

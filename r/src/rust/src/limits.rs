@@ -15,8 +15,6 @@ fn kind_of(limit: &NamedLimit) -> i32 {
         LimitKind::Count => 0,
         LimitKind::Bytes => 1,
         LimitKind::Seconds => 2,
-        LimitKind::Rate => 3,
-        LimitKind::Percent => 4,
     }
 }
 

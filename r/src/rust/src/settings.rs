@@ -17,7 +17,7 @@ use crate::{Bytes, entry};
 /// `wanted` (with the expected form) or `wrong` (with an error message).
 fn read_value(name: &str, values: &str) -> Lines {
     let mut lines = Lines::default();
-    let Some(setting) = table::find_for_r(name) else {
+    let Some(setting) = table::find(name) else {
         lines.line("wrong", format!("`{name}` is not a setting").as_bytes());
         return lines;
     };
@@ -40,9 +40,9 @@ fn read_value(name: &str, values: &str) -> Lines {
     lines
 }
 
-/// Parses a `_server.yml` for R. Returns a line `app` with the app's path, a line for each setting,
-/// and a line `note` for each warning. After an error, returns only a line `wrong` with the
-/// message. Returns no lines if the file is for a server other than Rookery.
+/// Parses a `_server.yml` for R. Returns a line `app` with the app's path, and a line for each
+/// setting. After an error, returns only a line `wrong` with the message. Returns no lines if the
+/// file is for a server other than Rookery.
 ///
 /// `is_alone` is true if this R process does not run under the program `rookery`. Then this
 /// function also checks that the HTTPS settings in the file are complete. Otherwise the program has
@@ -75,9 +75,6 @@ fn read_file(path: &Path, is_alone: bool) -> Lines {
                 return lines;
             }
             lines.line("app", path_bytes(&file.app));
-            for note in &file.notes {
-                lines.line("note", note.as_bytes());
-            }
             for given in &file.given {
                 lines.value("", given.setting.name, &given.value);
             }
@@ -142,7 +139,7 @@ mod tests {
     #[test]
     fn values_have_a_type() {
         assert_eq!(value("max_body_size", "10 MB"), "number:value=10000000\n");
-        assert_eq!(value("body_bytes", "Inf"), "number:value=Inf\n");
+        assert_eq!(value("max_body_size", "Inf"), "number:value=Inf\n");
         assert_eq!(value("reload", "TRUE"), "flag:value=TRUE\n");
         assert_eq!(value("warmup", "/a\n/b%25"), "text:value=/a\ntext:value=/b%25\n");
         assert_eq!(value("workers", "auto"), "word:value=auto\n");
@@ -169,10 +166,9 @@ mod tests {
         assert_eq!(
             lines_of(
                 "engine: rookery\napp: a.R\n\
-                 options: {worker_timeout: 5, log: no, limits: {body_bytes: 1}}\n"
+                 options: {worker_timeout: 5, log: no, limits: {max_body_size: 1}}\n"
             ),
-            "app=a.R\nnote=`body_bytes:` in `_server.yml`, line 3 is deprecated: \
-             write `limits.max_body_size:`\n\
+            "app=a.R\n\
              number:worker_timeout=5\nword:log=none\nnumber:max_body_size=1\n"
         );
         assert_eq!(lines_of("engine: plumber2\n"), "");

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use rookery_acme::{Acme, BadSettings, Challenge, LETS_ENCRYPT_STAGING, Renewer, Settings};
+use rookery_acme::{Acme, BadSettings, Renewer, Settings};
 use rookery_server::tls::{
     CertificatePair, DevelopmentCertificate, Hsts, Pem, Tls, TlsSettings, TlsVersion,
 };
@@ -70,10 +70,8 @@ unsafe fn acme_settings(options: *const Bytes, count: usize) -> Option<Settings>
             "domain" => settings.domains.push(value),
             "email" => settings.emails.push(value),
             "agree_tos" => settings.agrees_to_terms = value == "TRUE",
-            "staging" => LETS_ENCRYPT_STAGING.clone_into(&mut settings.directory),
             "directory" => settings.directory = value,
             "profile" => settings.profile = Some(value),
-            "challenge" => settings.challenge = Challenge::from_name(&value),
             "ca" => settings.roots = Roots::Custom(value),
             "dir" => settings.folder = value.into(),
             // R passes no other names.
@@ -136,7 +134,6 @@ pub unsafe extern "C" fn rk_tls_new(
     client_is_optional: i32,
     is_new_only: i32,
     only_http1: i32,
-    only_http1_websockets: i32,
     hsts: *const [i32; 3],
     redirect_from: i32,
     acme: *const Bytes,
@@ -154,7 +151,6 @@ pub unsafe extern "C" fn rk_tls_new(
             client_is_optional: client_is_optional != 0,
             minimum: if is_new_only == 0 { TlsVersion::Tls12 } else { TlsVersion::Tls13 },
             only_http1: only_http1 != 0,
-            only_http1_websockets: only_http1_websockets != 0,
             // SAFETY: guaranteed by the caller, see `# Safety`.
             hsts: unsafe { hsts.as_ref() }.map(|[max_age, include_subdomains, preload]| Hsts {
                 max_age: u32::try_from(*max_age).unwrap_or(0),
