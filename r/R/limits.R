@@ -1,5 +1,4 @@
-# The limits of a server. The Rust core defines their names and defaults
-# (crates/server/src/config/named_limits.rs).
+# The limits of a server.
 
 #' Limits of the servers of a process
 #'
@@ -76,27 +75,14 @@ check_limits <- function(limits) {
 
 # ---- values ----
 
-limit_kinds <- c("count", "bytes", "seconds")
-
-# Returns a data frame with the name, kind, minimum and default of each limit.
-limit_table <- function() {
-  if (is.null(.globals$limit_table)) {
-    parts <- .Call(ffi_limits)
-    .globals$limit_table <- data.frame(
-      name = parts[[1]], kind = limit_kinds[parts[[2]] + 1L], least = parts[[3]],
-      default = parts[[4]], stringsAsFactors = FALSE
-    )
-  }
-  .globals$limit_table
-}
-
 # Returns the number for a limit's value. `where` names the value in error messages.
 limit_value <- function(value, name, where = paste0("`", name, "`")) {
   setting_value(value, name, where, c("rookery_bad_limit", "rookery_bad_argument"))
 }
 
 # Formats a limit in a form that server_limits() accepts.
-format_limit <- function(value, kind) {
+format_limit <- function(value, name) {
+  kind <- setting_table()$kind[setting_table()$name == name]
   if (is.nan(value)) {
     return("a quarter of the available memory")
   }
@@ -126,13 +112,10 @@ format_limit <- function(value, kind) {
 
 #' @export
 format.rookery_limits <- function(x, ...) {
-  table <- limit_table()
   if (length(x) == 0) {
     return("<rookery_limits: all defaults>")
   }
-  values <- vapply(
-    names(x), function(name) format_limit(x[[name]], table$kind[table$name == name]), ""
-  )
+  values <- vapply(names(x), function(name) format_limit(x[[name]], name), "")
   c("<rookery_limits>", paste0("  ", format(names(x)), "  ", values), "  all others are defaults")
 }
 
@@ -147,16 +130,13 @@ print.rookery_limits <- function(x, ...) {
 # Sets the limits of the process from all sources in which they may be given, as setting_of() finds
 # them.
 apply_limits <- function(limits) {
-  limits <- check_limits(limits)
-  table <- limit_table()
-  found <- lapply(table$name, function(name) setting_of(name, limits[[name]]))
+  found <- resolve_settings(limit_names(), unclass(check_limits(limits)))
   values <- vapply(found, function(it) if (it$origin == "default") NaN else it$value, numeric(1))
   is_set <- .Call(ffi_limits_set, values)
   if (is_set) {
-    .globals$limits <- set_names(found, table$name)
+    .globals$limits <- found
     return(invisible())
   }
-  found <- set_names(found, table$name)
   is_same <- identical(lapply(.globals$limits, `[[`, "value"), lapply(found, `[[`, "value"))
   if (!is_same && is_asked_for(found)) {
     abort(
@@ -186,11 +166,10 @@ warn_of_other_limits <- function(found) {
   is_other <- vapply(found, `[[`, "", "origin") != "default" &
     !mapply(function(one, other) identical(one$value, other$value), found, in_force)
   for (name in names(found)[is_other]) {
-    kind <- limit_table()$kind[limit_table()$name == name]
     warn(
       paste0(
         found[[name]]$where, " has no effect on this server, whose `", name, "` is ",
-        format_limit(in_force[[name]]$value, kind), ": all servers of a process have the limits of ",
+        format_limit(in_force[[name]]$value, name), ": all servers of a process have the limits of ",
         "the first one. Stop all servers and call service(NA) before you start the server."
       ),
       "rookery_bad_limit"

@@ -148,7 +148,7 @@ settings_read <- function(settings, given = list(), is_hosted = FALSE) {
     # The admin listener does not need a supervisor.
     for_workers = setdiff(names(fields), c("workers", "reload")),
     admin = admin,
-    settings = options[names(options) %in% c(limit_table()$name, setting_names)],
+    settings = options[names(options) %in% c(limit_names(), setting_names())],
     log = log_target(
       given[["log"]] %||% log %||% TRUE,
       given[["log_format"]] %||% options[["log_format"]]

@@ -79,14 +79,12 @@ acme_keys <- list(
 
 # A value for each limit that is not its default.
 limit_keys <- function() {
-  table <- rookery:::limit_table()
-  some <- c(count = 7, bytes = 1e6, seconds = 7)
-  values <- pmax(table$least, some[table$kind])
+  values <- as.list(stats::setNames(rep(7, length(limit_names())), limit_names()))
   # The memory must suffice for a connection.
-  values[table$name == "max_client_memory"] <- 5e8
-  values[table$name == "max_header_size"] <- 20000
-  values <- values + ifelse(!is.nan(table$default) & values == table$default, 1, 0)
-  as.list(stats::setNames(values, table$name))
+  values$max_client_memory <- 5e8
+  values$max_header_size <- 20000
+  values$max_body_size <- values$ws_max_message_size <- 1e6
+  values
 }
 
 local_yml <- function(options, ..., env = parent.frame()) {
@@ -204,7 +202,7 @@ test_that("host, port, log and all settings take effect in one R process", {
     "  list(status = 200L, headers = list(), body = paste(text, collapse = '\\n'))", "}"
   )
   # `keep_identity_headers` is only an option of R.
-  of_files <- setdiff(rookery:::setting_names, "keep_identity_headers")
+  of_files <- setdiff(rookery:::setting_names(), "keep_identity_headers")
   settings <- values_of(option_keys[of_files])
   settings$proxy_protocol <- settings$proxy_protocol_from <- NULL
   options <- c(

@@ -1,6 +1,6 @@
 # The table of settings (crates/settings) matches R's handwritten arguments, options and defaults.
 
-table <- rookery:::setting_table
+table <- rookery:::setting_table()
 arguments <- function(of) {
   rows <- table[startsWith(table$argument, paste0(of, "(")), ]
   sub("\\)$", "", sub("^.*\\(", "", rows$argument))
@@ -62,29 +62,11 @@ test_that("defaults of arguments match the table", {
 })
 
 test_that("options match the table", {
-  expect_setequal(rookery:::setting_names, c(
+  expect_setequal(rookery:::setting_names(), c(
     "error_detail", "request_id_header", "server_timing", "interrupt_requests", "spool_dir", "trusted_proxies",
     "proxy_protocol", "proxy_protocol_from", "keep_identity_headers", "ws_origins",
     "ws_compression", "reconnect"
   ))
   expect_setequal(table$name[table$is_option & table$is_limit], table$name[table$is_limit])
   expect_setequal(rookery_options()$name, table$name[table$is_option])
-})
-
-test_that("the limits of the core have the defaults of the table", {
-  limits <- rookery:::limit_table()
-  expect_setequal(limits$name, table$name[table$is_limit])
-  for (at in which(table$is_limit & table$is_literal)) {
-    expect_equal(
-      limits$default[limits$name == table$name[[at]]], read_default(table[at, ]),
-      info = table$name[[at]]
-    )
-  }
-})
-
-test_that("options have the defaults of the table", {
-  for (at in which(table$is_option & !table$is_limit & table$is_literal)) {
-    name <- table$name[[at]]
-    expect_equal(rookery:::default_setting(name), read_default(table[at, ]), info = name)
-  }
 })

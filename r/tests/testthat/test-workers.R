@@ -443,15 +443,13 @@ test_that("the program accepts each name that R has for a setting", {
     workers = "2", warmup = "/", max_memory = "1GB", sticky = "none",
     admin = "127.0.0.1:1", surge = "0", restart = "never"
   )
-  table <- rookery:::setting_table
-  flags <- table$name[table$wanted == "yes or no"]
+  table <- rookery:::setting_table()
+  flags <- table$name[table$kind == "flag"]
   value_of <- function(name) values[[name]] %||% if (name %in% flags) "on" else "1"
   names <- c(setdiff(names(formals(workers_config)), "..."), "admin")
   lines <- c(
     paste0(names, "=", vapply(names, value_of, "")),
-    paste0(
-      rookery:::limit_table()$name, "=", pmin(pmax(rookery:::limit_table()$least, 1), 8192000)
-    ),
+    paste0(rookery:::limit_names(), "=8192000"),
     "option:error_detail=none", "option:ws_compression=off"
   )
   program <- system.file("exec", "rookery", package = "rookery")

@@ -4,6 +4,7 @@
 mod bash_completions;
 mod clap_errors;
 mod help_text;
+mod manual;
 mod options;
 mod profile_args;
 mod serve_args;
@@ -65,9 +66,6 @@ const UNITS: &str = "\
 Values:
   <size>   bytes, or a number with a unit: 512KB, 10MB, 1GiB
   <time>   seconds, or a number with a unit: 500ms, 30s, 5m, 12h, 1d";
-
-/// The manual page in roff format. `make settings` generates it.
-const MANUAL: &str = include_str!("rookery.1");
 
 /// Defines the command line for the parser clap. The help and the shell completions are generated
 /// from the same definition.
@@ -214,7 +212,7 @@ pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<CommandL
             }
             Ok(CommandLine::Print(text))
         }
-        Some(("man", _)) => Ok(CommandLine::Print(MANUAL.into())),
+        Some(("man", _)) => Ok(CommandLine::Print(manual::page().into())),
         Some(_) => Ok(CommandLine::Print(command().render_version().into_bytes())),
     }
 }

@@ -2,7 +2,7 @@
 //! cancels the reload. Otherwise the changed settings apply to new workers. The log names the
 //! changed settings that need a restart of the server.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use rookery_server::tls::Tls;
 use rookery_settings::{Applies, Group, Setting};

@@ -1,7 +1,7 @@
 //! Reads the arguments of the R function `serve()`, which R passes to this program in an
 //! environment variable.
 
-use rookery_settings::{GivenValue, Setting, Source, key_value_lines, table};
+use rookery_settings::{GivenValue, key_value_lines, table};
 
 /// The environment variable with the arguments of R's `serve()`, one per line as `name=value`.
 /// Options of the R session have the prefix `option:`. Workers must not inherit the variable.
@@ -17,23 +17,9 @@ pub(crate) fn read() -> Result<Vec<GivenValue>, String> {
 }
 
 fn read_lines(text: &str) -> Result<Vec<GivenValue>, String> {
-    let mut found: Vec<(&'static Setting, Source, Vec<&str>)> = Vec::new();
-    for line in text.lines() {
-        let (source, line) = match line.strip_prefix("option:") {
-            Some(line) => (Source::Option, line),
-            None => (Source::Argument, line),
-        };
-        let (name, value) = line.split_once('=').unwrap_or((line, ""));
-        let Some(setting) = table::find(name) else {
-            return Err(format!("`{name}` is not a setting."));
-        };
-        match found.iter_mut().find(|(own, from, _)| own.name == setting.name && *from == source) {
-            Some((_, _, values)) => values.push(value),
-            None => found.push((setting, source, vec![value])),
-        }
-    }
-    let given = found.into_iter().map(|(setting, source, values)| {
-        let raw = key_value_lines::raw(values).expect("each has a line");
+    let given = key_value_lines::read_given(text).into_iter().map(|(source, name, raw)| {
+        let setting = table::find(&name).ok_or_else(|| format!("`{name}` is not a setting."))?;
+        let raw = raw.ok_or_else(|| format!("`{name}` has no value."))?;
         GivenValue::parse(setting, &raw, source)
             .map_err(|invalid| invalid.at(&source.show(setting)))
     });

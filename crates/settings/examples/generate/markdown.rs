@@ -46,7 +46,6 @@ Values are written as follows:
   `10MiB` and `10M` are 10 * 1024 * 1024 bytes.
 - **Times** are numbers of seconds, or have a unit: `500ms`, `30s`, `5m` or
   `5min`, `12h`, `1d`.
-- **Rates** are whole numbers of bytes per second; 0 means no minimum.
 - `none` and `Inf` mean that there is no limit.
 - **Lists** are separated by commas on the command line and in the environment.
   In `_server.yml` they are YAML lists.

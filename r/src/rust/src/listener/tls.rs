@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use rookery_acme::{Acme, BadSettings, Renewer, Settings};
+use rookery_acme::{Acme, BadSettings, Challenge, Renewer, Settings};
 use rookery_server::tls::{
     CertificatePair, DevelopmentCertificate, Hsts, Pem, Tls, TlsSettings, TlsVersion,
 };
