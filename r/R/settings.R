@@ -149,10 +149,7 @@ resolve_settings <- function(names, arguments = list()) {
   lines <- unlist(lapply(seq_along(given), function(at) {
     lapply(intersect(names, names(given[[at]])), function(name) {
       value <- given[[at]][[name]]
-      texts <- setting_texts(value)
-      if (!is.null(value)) {
-        paste0(prefixes[[at]], name, if (length(texts) > 0) paste0("=", encode_lines(texts)))
-      }
+      if (!is.null(value)) line_of(paste0(prefixes[[at]], name), value)
     })
   }))
   found <- cli_read(.Call(
@@ -168,8 +165,7 @@ resolve_settings <- function(names, arguments = list()) {
       if (is_limit) c("rookery_bad_limit", "rookery_bad_argument") else "rookery_bad_setting"
     )
   }
-  is_value <- !grepl("^(origin|where):", names(found))
-  values <- typed_values(found[is_value])
+  values <- resolved_values(found)
   set_names(lapply(names, function(name) {
     origin <- found[[paste0("origin:", name)]]
     value <- if (origin == "default") default_setting(name, values[[name]]) else values[[name]]
@@ -200,11 +196,19 @@ environment_value <- function(variable) {
 # Reads a value according to the table of settings (crates/settings), and returns it with the type
 # of the setting. R checks only types, NA and encodings. `where` names the source in messages.
 setting_value <- function(value, name, where, class = "rookery_bad_setting") {
-  lines <- cli_read(.Call(
-    ffi_read_setting, name, paste(encode_lines(setting_texts(value)), collapse = "\n")
-  ))
+  lines <- cli_read(.Call(ffi_resolve_settings, name, paste(line_of(name, value), collapse = "\n")))
   abort_setting(lines, value, where, name, class)
-  typed_values(lines)$value
+  resolved_values(lines)[[name]]
+}
+
+# Returns the lines `name=value` for a value. A value that cannot be a setting has no `=`.
+line_of <- function(name, value) {
+  texts <- setting_texts(value)
+  paste0(name, if (length(texts) > 0) paste0("=", encode_lines(texts)))
+}
+
+resolved_values <- function(lines) {
+  typed_values(lines[!grepl("^(origin|where):", names(lines))])
 }
 
 # Raises the error that Rust has found in the value of a setting, if there is one.

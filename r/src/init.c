@@ -126,7 +126,6 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_is_secret_name, 1),
     ENTRY(ffi_setting_table, 0),
     ENTRY(ffi_resolve_settings, 2),
-    ENTRY(ffi_read_setting, 2),
     ENTRY(ffi_unknown_variables, 1),
     ENTRY(ffi_network_address, 0),
     ENTRY(ffi_read_server_yml, 2),

@@ -434,8 +434,7 @@ int rk_is_secret_name(struct rk_bytes name);
 struct rk_bytes rk_setting_table(void);
 // Returns the values of settings, from lines with what the sources give that R knows.
 struct rk_bytes rk_resolve_settings(struct rk_bytes names, struct rk_bytes sources);
-// Return lines `key=value`: the value of a setting, and the contents of a `_server.yml`.
-struct rk_bytes rk_read_setting(struct rk_bytes name, struct rk_bytes values);
+// Returns lines `key=value` with the contents of a `_server.yml`.
 struct rk_bytes rk_read_server_yml(struct rk_bytes path, int is_alone);
 // Takes the names of environment variables, one a line, and returns a line for each warning.
 struct rk_bytes rk_unknown_variables(struct rk_bytes names);

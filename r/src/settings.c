@@ -11,12 +11,6 @@ SEXP ffi_resolve_settings(SEXP names, SEXP sources) {
             bytes_of_char(STRING_ELT(sources, 0))), CE_UTF8));
 }
 
-SEXP ffi_read_setting(SEXP name, SEXP values) {
-    return Rf_ScalarString(
-        copy_lent_text(rk_read_setting(bytes_of_char(STRING_ELT(name, 0)),
-            bytes_of_char(STRING_ELT(values, 0))), CE_UTF8));
-}
-
 // Returns a warning for each of these environment variables that begins with ROOKERY_ and does not
 // belong to a setting.
 SEXP ffi_unknown_variables(SEXP names) {

@@ -571,7 +571,6 @@ SEXP ffi_is_secret_name(SEXP names);
 SEXP ffi_setting_table(void);
 SEXP ffi_resolve_settings(SEXP names, SEXP sources);
 SEXP ffi_limits_set(SEXP values);
-SEXP ffi_read_setting(SEXP name, SEXP values);
 SEXP ffi_unknown_variables(SEXP names);
 SEXP ffi_network_address(void);
 SEXP ffi_read_server_yml(SEXP path, SEXP is_alone);

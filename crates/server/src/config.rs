@@ -20,9 +20,9 @@ pub struct Config {
 }
 
 impl Config {
-    /// Sets the limit that users call `name`. Infinity means no limit. Returns false if users cannot
-    /// set a limit of this name. They cannot set the other limits, because the defaults protect the
-    /// server, and nobody has been seen to need other values.
+    /// Sets the limit that users call `name`. Infinity means no limit. Returns false if users
+    /// cannot set a limit of this name. They cannot set the other limits, because the defaults
+    /// protect the server, and nobody has been seen to need other values.
     #[allow(clippy::cast_sign_loss, reason = "a negative number becomes 0")]
     pub fn set_limit(&mut self, name: &str, value: f64) -> bool {
         let limits = &mut self.limits;

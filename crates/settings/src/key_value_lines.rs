@@ -61,8 +61,8 @@ impl Lines {
 pub type GivenLines = (Source, String, Option<Raw>);
 
 /// Reads the lines `source:name=value` in which R passes what its sources give to settings. The
-/// source is `cli`, `environment`, `file` or `option`; without one, the value is an argument. A line
-/// without `=` has a value that no setting accepts.
+/// source is `cli`, `environment`, `file` or `option`; without a source, the value is an argument.
+/// A line without `=` has a value that no setting accepts.
 pub fn read_given(text: &str) -> Vec<GivenLines> {
     let mut found: Vec<(Source, &str, Vec<&str>)> = Vec::new();
     for line in text.lines() {

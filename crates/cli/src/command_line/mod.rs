@@ -237,10 +237,15 @@ pub(crate) mod tests {
         }
     }
 
+    fn settings_of(options: Options) -> rookery_settings::Settings {
+        let settings = rookery_settings::Settings::combine(options.given);
+        if options.is_dev { settings.with_dev_defaults() } else { settings }
+    }
+
     /// Returns the settings that result from a command line alone, for a test: `_server.yml` and
     /// environment variables are not read.
     pub(crate) fn served(words: &[&str]) -> ServeSettings {
-        match ServeSettings::of(rookery_settings::Settings::combine(options_of(words).given)) {
+        match ServeSettings::of(settings_of(options_of(words))) {
             Ok(serve) => serve,
             Err(failure) => panic!("{words:?}: {failure:?}"),
         }
@@ -271,8 +276,7 @@ pub(crate) mod tests {
     pub(crate) fn assert_usage_error(words: &[&str], expected: &str) {
         let served = parse(words).and_then(|parsed| match parsed {
             CommandLine::Serve(command) => {
-                let settings = rookery_settings::Settings::combine(command.options.given);
-                ServeSettings::of(settings).map(|serve| format!("{serve:?}"))
+                ServeSettings::of(settings_of(command.options)).map(|serve| format!("{serve:?}"))
             }
             other => Ok(format!("{other:?}")),
         });
@@ -304,7 +308,7 @@ pub(crate) mod tests {
             (&["--prot=1", "serve", "a"], "`--prot` is not an option. Did you mean `--port`?"),
             (&["serve", "a", "--nonsense"], "`--nonsense` is not an option."),
             (&["serve", "a", "--port"], "`--port` needs a value."),
-            (&["serve", "a", "--log=none=1"], "`--log=none` takes no value."),
+            (&["version", "--verbose=1"], "`--verbose` takes no value."),
             (&["completions"], "Name a shell: bash, elvish, fish, powershell or zsh."),
             (
                 &["completions", "cmd"],
@@ -372,7 +376,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn long_help_lists_all_options_but_deprecated_ones_in_lines_that_fit() {
+    fn long_help_lists_all_options_in_lines_that_fit() {
         let (short, long) = (printed(&["-h"]), printed(&["--help"]));
         assert!(listed(&short).iter().all(|option| listed(&long).contains(option)));
         for row in rookery_settings::table::all() {
@@ -380,7 +384,7 @@ pub(crate) mod tests {
             let has_option = row.shown != rookery_settings::Shown::No;
             assert_eq!(listed(&long).contains(&option.as_str()), has_option, "{}", row.name);
         }
-        assert!(!long.contains("--log=none") && !long.contains("  version  "), "{long}");
+        assert!(!long.contains("  version  "), "{long}");
         assert_eq!(printed(&["help"]), long);
         for status in ["0", "1", "2", "3", "4", "5", "128 + n"] {
             let lists =

@@ -194,10 +194,6 @@ mod tests {
                 "`--redirect-from` needs `--tls-cert` or `--domain`.",
             ),
             (
-                &["serve", "a", "--workers", "2", "--min-ready", "3"],
-                "`--min-ready` must be at most the number of workers, 2, not `3`.",
-            ),
-            (
                 &["serve", "a", "--interactive", "--workers", "2"],
                 "`--interactive` needs a single worker, because a terminal has one prompt: leave \
                  out `--workers`.",

@@ -177,12 +177,21 @@ fn uses_limits_and_proxies_from_options_and_environment() {
         (answer.lines().next().unwrap_or_default().to_owned(), it.end().1)
     };
     let three = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-Request-Id: mine\r\n\r\n";
-    let lines = |count: &'static str| ("ROOKERY_HEADER_LINES", count);
+    let long =
+        format!("GET /{} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "a".repeat(20_000));
+    let size = |size: &'static str| ("ROOKERY_MAX_HEADER_SIZE", size);
+    for (options, variables, status) in [
+        (&[][..], &[][..], "404"),
+        (&["--limit", "max_header_size=9000"], &[], "431"),
+        (&[], &[size("9000")], "431"),
+        (&["--limit=max_header_size=90000"], &[size("9000")], "404"),
+    ] {
+        let (answer, _) = request_with(options, variables, &long);
+        let is_right = answer.contains(&format!(" {status} "));
+        assert!(is_right, "{options:?} {variables:?}: {answer:?}");
+    }
     for (options, variables, status) in [
         (&[][..], &[][..], "200"),
-        (&["--limit", "header_lines=2"], &[], "431"),
-        (&[], &[lines("2")], "431"),
-        (&["--limit=header_lines=3"], &[lines("2")], "200"),
         (&["--proxy-protocol"], &[], ""),
         (&[], &[("ROOKERY_PROXY_PROTOCOL", "true")], ""),
     ] {

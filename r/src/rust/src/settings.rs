@@ -52,23 +52,6 @@ fn add_reason(lines: &mut Lines, setting: &Setting, invalid: Option<&InvalidValu
     }
 }
 
-/// Parses the value of the setting `name` for R. `values` has a line for each part of the value.
-/// Returns the parsed value as lines `key=value`, or the reason why the value is wrong.
-fn read_value(name: &str, values: &str) -> Lines {
-    let mut lines = Lines::default();
-    let Some(setting) = table::find(name) else {
-        lines.line("wrong", format!("`{name}` is not a setting").as_bytes());
-        return lines;
-    };
-    let raw = key_value_lines::raw(values.lines());
-    match raw.as_ref().map(|raw| setting.read(raw)) {
-        Some(Ok(value)) => lines.value("", "value", &value),
-        Some(Err(invalid)) => add_reason(&mut lines, setting, Some(&invalid)),
-        None => add_reason(&mut lines, setting, None),
-    }
-    lines
-}
-
 /// Returns how messages for R name the value of a setting from a source.
 fn place(setting: &Setting, source: Source) -> String {
     let name = setting.name;
@@ -191,23 +174,6 @@ pub unsafe extern "C" fn rk_resolve_settings(names: Bytes, sources: Bytes) -> By
     })
 }
 
-/// Parses the value of the setting `name` for R. `values` has a line for each part of the value.
-/// Returns lines `key=value`, which are valid until `rk_text_free`.
-///
-/// # Safety
-/// - The bytes are readable for the length of the call.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_read_setting(name: Bytes, values: Bytes) -> Bytes {
-    entry(Bytes::EMPTY, || {
-        // SAFETY: guaranteed by the caller, see `# Safety`.
-        let (name, values) = unsafe { (name.get(), values.get()) };
-        lend(
-            read_value(&String::from_utf8_lossy(name), &String::from_utf8_lossy(values))
-                .into_bytes(),
-        )
-    })
-}
-
 /// Returns a line for each of the environment variables `names`, one a line, that begins with
 /// `ROOKERY_` and does not belong to a setting. The result is valid until `rk_text_free`.
 ///
@@ -240,25 +206,35 @@ pub unsafe extern "C" fn rk_read_server_yml(path: Bytes, is_alone: i32) -> Bytes
 mod tests {
     use super::*;
 
-    fn value(name: &str, values: &str) -> String {
-        String::from_utf8(read_value(name, values).into_bytes()).unwrap()
+    /// Returns the lines for a value that is given as an argument.
+    fn value(name: &str, texts: &[&str]) -> String {
+        let lines: Vec<String> = if texts.is_empty() {
+            vec![name.to_owned()]
+        } else {
+            texts.iter().map(|text| format!("{name}={text}")).collect()
+        };
+        let lines = resolve(name, &lines.join("\n"), |_| None).into_bytes();
+        let lines = String::from_utf8(lines).unwrap();
+        let is_value =
+            |line: &&str| !["origin", "where", "setting"].iter().any(|key| line.starts_with(key));
+        lines.lines().filter(is_value).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
     fn values_have_a_type() {
-        assert_eq!(value("max_body_size", "10 MB"), "number:value=10000000\n");
-        assert_eq!(value("max_body_size", "Inf"), "number:value=Inf\n");
-        assert_eq!(value("reload", "TRUE"), "flag:value=TRUE\n");
-        assert_eq!(value("warmup", "/a\n/b%25"), "text:value=/a\ntext:value=/b%25\n");
-        assert_eq!(value("workers", "auto"), "word:value=auto\n");
+        assert_eq!(value("max_body_size", &["10 MB"]), "number:max_body_size=10000000");
+        assert_eq!(value("max_body_size", &["Inf"]), "number:max_body_size=Inf");
+        assert_eq!(value("reload", &["TRUE"]), "flag:reload=TRUE");
+        assert_eq!(value("warmup", &["/a", "/b%25"]), "text:warmup=/a text:warmup=/b%25");
+        assert_eq!(value("workers", &["auto"]), "word:workers=auto");
         assert_eq!(
-            value("ws_compression", "level=3"),
-            "number:value.level=3\nnumber:value.threshold=512\nflag:value.takeover=FALSE\n"
+            value("ws_compression", &["level=3"]),
+            "number:ws_compression.level=3 number:ws_compression.threshold=512 \
+             flag:ws_compression.takeover=FALSE"
         );
-        assert_eq!(value("surge", "2"), "wanted=0 or 1\n");
-        assert_eq!(value("surge", ""), "wanted=0 or 1\n");
-        assert!(value("hsts", "1,preload").starts_with("wrong=preload needs subdomains"));
-        assert_eq!(value("nonsense", "1"), "wrong=`nonsense` is not a setting\n");
+        assert_eq!(value("surge", &["2"]), "wanted=0 or 1");
+        assert_eq!(value("surge", &[]), "wanted=0 or 1");
+        assert!(value("hsts", &["1,preload"]).starts_with("wrong=preload needs subdomains"));
     }
 
     #[test]
