@@ -218,12 +218,12 @@ fn uses_limits_and_proxies_from_options_and_environment() {
             .arg("serve")
             .arg(folder.path())
             .args(["--port", "0"])
-            .env("ROOKERY_BODY_BYTES", "a lot"),
+            .env("ROOKERY_MAX_BODY_SIZE", "a lot"),
     );
     assert_eq!(it.end().0.code(), Some(1));
     assert!(
         it.stderr.starts_with(
-            "rookery: The environment variable ROOKERY_BODY_BYTES must be a size such as"
+            "rookery: The environment variable ROOKERY_MAX_BODY_SIZE must be a size such as"
         ),
         "{}",
         it.stderr
