@@ -139,7 +139,8 @@ setting_of <- function(name, argument = NULL) {
 resolve_settings <- function(names, arguments = list()) {
   serving <- .globals$settings
   given <- list(
-    "command line" = serving$cli, argument = c(Filter(Negate(is.null), arguments), serving$argument),
+    "command line" = serving$cli,
+    argument = c(Filter(Negate(is.null), arguments), serving$argument),
     environment = serving$environment, "_server.yml" = serving$file,
     option = set_names(lapply(names, function(name) getOption(paste0("rookery.", name))), names)
   )
@@ -149,7 +150,7 @@ resolve_settings <- function(names, arguments = list()) {
   lines <- unlist(lapply(seq_along(given), function(at) {
     lapply(intersect(names, names(given[[at]])), function(name) {
       value <- given[[at]][[name]]
-      if (!is.null(value)) line_of(paste0(prefixes[[at]], name), value)
+      if (!is.null(value)) setting_lines(paste0(prefixes[[at]], name), value)
     })
   }))
   found <- cli_read(.Call(
@@ -196,13 +197,14 @@ environment_value <- function(variable) {
 # Reads a value according to the table of settings (crates/settings), and returns it with the type
 # of the setting. R checks only types, NA and encodings. `where` names the source in messages.
 setting_value <- function(value, name, where, class = "rookery_bad_setting") {
-  lines <- cli_read(.Call(ffi_resolve_settings, name, paste(line_of(name, value), collapse = "\n")))
+  given <- paste(setting_lines(name, value), collapse = "\n")
+  lines <- cli_read(.Call(ffi_resolve_settings, name, given))
   abort_setting(lines, value, where, name, class)
   resolved_values(lines)[[name]]
 }
 
 # Returns the lines `name=value` for a value. A value that cannot be a setting has no `=`.
-line_of <- function(name, value) {
+setting_lines <- function(name, value) {
   texts <- setting_texts(value)
   paste0(name, if (length(texts) > 0) paste0("=", encode_lines(texts)))
 }

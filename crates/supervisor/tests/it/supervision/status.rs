@@ -147,7 +147,7 @@ fn status_shows_the_busy_ratio_of_r() {
 fn readiness_needs_one_worker_and_ends_with_the_shutdown() {
     let mode = |start| if start < 1 { "" } else { "never ready" };
     let times = Timeouts { delay: Duration::from_secs(600), ..Timeouts::default() };
-    let running = Running::new(Wish { workers: 2, mode, times, ..Wish::default() });
+    let running = Running::start(Wish { workers: 2, mode, times, ..Wish::default() });
     let admin = Admin::of(&running);
     wait_until("one of two is ready", || admin.get("/-/ready").status == 200);
     running.ask(SupervisorCommand::Stop);
