@@ -317,16 +317,6 @@ pub enum Stability {
     Experimental,
 }
 
-impl Stability {
-    /// Returns the name of the stability level in the documentation.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Stability::Stable => "stable",
-            Stability::Experimental => "experimental",
-        }
-    }
-}
-
 /// The event after which a changed value of a setting takes effect in a running server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Applies {

@@ -162,8 +162,8 @@ fn setting(page: &mut String, row: &Setting) {
         facts.push(format!("A change applies {}.", row.applies.text()));
     }
     let stability = match row.stability {
-        Stability::Stable => String::new(),
-        other => format!(" {}.", capital(other.name())),
+        Stability::Stable => "",
+        Stability::Experimental => " Experimental.",
     };
     facts.push(format!("Since {}.{stability}", row.since));
     for fact in facts {
@@ -191,9 +191,4 @@ fn wrapped(text: &str, indent: &str) -> String {
 
 fn names(names: &[&str], between: &str) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(between)
-}
-
-fn capital(word: &str) -> String {
-    let mut letters = word.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }

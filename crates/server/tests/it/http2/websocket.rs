@@ -8,7 +8,6 @@ use http::Request;
 use rookery_exchange::{
     Command, Event, MessageKind, Payload, QueueLimits, Share, WebSocketCompression,
 };
-use rookery_server::tls::TlsSettings;
 use rookery_server::{Config, Limits, ListenerConfig, OriginPolicy, Rejection};
 
 use crate::support::http2::{END_STREAM, GET, Heard, Peer, Two, code, frame, kind, setting};
