@@ -45,7 +45,7 @@ def free_port():
 
 
 def supervised(folder, port):
-    return [str(PACKAGE / "exec" / "rookery"), "serve", folder, "--port", str(port), "--no-log"], {}
+    return [str(PACKAGE / "exec" / "rookery"), "serve", folder, "--port", str(port), "--log=none"], {}
 
 
 def alone(folder, port):

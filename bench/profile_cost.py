@@ -120,7 +120,7 @@ def main():
         Path(folder, "app.R").write_text(APP)
         socket_path = str(Path(folder, "admin"))
         server = subprocess.Popen(
-            [PROGRAM, "serve", folder, "--port", "0", "--no-log", "--admin", f"unix:{socket_path}"],
+            [PROGRAM, "serve", folder, "--port", "0", "--log=none", "--admin", f"unix:{socket_path}"],
             stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         )
         try:

@@ -12,7 +12,6 @@ PLACES = (
     ("Cargo.toml", r'(\[workspace\.package\]\nversion = ")([^"]+)(")'),
     ("r/DESCRIPTION", r"(^Version: )(\S+)($)"),
     ("compat/httpuv/DESCRIPTION", r"(\brookery \(>= )([^)]+)(\))"),
-    ("crates/cli/src/command_line/rookery.1", r'(^\.TH rookery 1 "" "rookery )([^"]+)(")'),
     ("r/vignettes/from-httpuv.Rmd", r"(rookery_)([0-9.]+)(\.tar\.gz)"),
     ("docs/operations.md", r"(^rookery )([0-9.]+)(: Shiny app)"),
 )

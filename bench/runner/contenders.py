@@ -125,7 +125,7 @@ def _workers(contender: str, shape: str, port: int, workload: str) -> list[objec
     options = ["--spares", 1, "--warmup", "/"] if shape == "spares" else []
     if shape.endswith(TLS_SHAPES):
         options = ["--tls-cert", build.OUT / "tls.crt", "--tls-key", build.OUT / "tls.key"]
-    line = ["env", *variables, program, "serve", app, "--workers", WORKERS[shape], "--port", port, "--no-log", *options]
+    line = ["env", *variables, program, "serve", app, "--workers", WORKERS[shape], "--port", port, "--log=none", *options]
     return [*front, *line]
 
 
@@ -152,7 +152,7 @@ def _observed(prefix: str, is_observed: bool, port: int, workload: str) -> list[
         return ["env", *variables, "Rscript", "--vanilla", *script]
     told = {"PORT": port, "WORKLOAD": workload, "STATIC": static, "CONTENDERS": folder}
     variables += [f"BENCH_{name}={value}" for name, value in told.items()]
-    options = ["--log", log, "--log-format", "json", "--admin", admin] if is_observed else ["--no-log"]
+    options = ["--log", log, "--log-format", "json", "--admin", admin] if is_observed else ["--log=none"]
     program = ROOKERY_LIB / "rookery" / "exec" / "rookery"
     return ["env", *variables, program, "serve", folder / "workers.R", "--workers", workers, "--port", port, *options]
 

@@ -68,7 +68,7 @@ class Fleet:
         self.output, self.admin = self.home / "output", self.home / "admin"
         self.admin.unlink(missing_ok=True)
         line = [*within, PROGRAM, "serve", app, "--workers", workers, "--port", 0, "--admin", f"unix:{self.admin}", *options]
-        line += [] if has_log else ["--no-log"]
+        line += [] if has_log else ["--log=none"]
         told = {"SOAK_COUNTED": self.counted, "R_LIBS": contenders.ROOKERY_LIB, "TMPDIR": self.home}
         variables = contenders.environment() | {name: str(value) for name, value in told.items()}
         with self.output.open("wb") as out:

@@ -11,9 +11,10 @@
 #' ```
 #'
 #' From a shell, `rookery serve app/ --domain app.example.org --agree-tos` does
-#' the same. Try `staging = TRUE` first: errors of DNS or of a firewall then do
-#' not count against Let's Encrypt's rate limits, but browsers do not trust the
-#' certificate.
+#' the same. Try Let's Encrypt's staging environment first, `directory =
+#' "https://acme-staging-v02.api.letsencrypt.org/directory"`: errors of DNS or
+#' of a firewall then do not count against Let's Encrypt's rate limits, but
+#' browsers do not trust the certificate.
 #'
 #' @section Lifecycle:
 #' Experimental: arguments and behaviour may change in any release.
@@ -50,21 +51,17 @@
 #'   addresses are also possible; Let's Encrypt then requires `profile =
 #'   "shortlived"`.
 #' @param ... Must be empty. The arguments that follow `...` must be given by
-#'   name. `domains`, the former name of `domain`, is deprecated.
+#'   name.
 #' @param email One or more e-mail addresses at which the certificate authority
 #'   can reach the operator of the server, or `NULL`.
 #' @param agree_tos Must be `TRUE`, which means that you agree to the terms of
 #'   service of the certificate authority. The terms of Let's Encrypt are at
 #'   <https://letsencrypt.org/repository/>.
-#' @param staging Whether to use Let's Encrypt's staging environment, for tests.
-#'   Browsers do not trust its certificates.
 #' @param directory The URL of the ACME directory of a certificate authority
-#'   other than Let's Encrypt.
+#'   other than Let's Encrypt, or of its staging environment.
 #' @param profile The name of the kind of certificate to order, such as
 #'   `"tlsserver"` or `"shortlived"`, if the authority offers several kinds.
 #'   With `NULL`, the authority chooses its default kind.
-#' @param challenge The only challenge by which the authority may validate the
-#'   host name, `"http-01"` or `"tls-alpn-01"`. By default, both are tried.
 #' @param ca The root certificate that verifies the authority's own HTTPS
 #'   server, as PEM text or the path of a PEM file. By default, the system's
 #'   root certificates verify it.
@@ -80,38 +77,25 @@ acme <- function(
   ...,
   email = NULL,
   agree_tos = FALSE,
-  staging = FALSE,
   directory = NULL,
   profile = NULL,
-  challenge = NULL,
   ca = NULL,
   dir = NULL
 ) {
   arguments_of("acme()", "rookery_bad_tls", {
-    others <- c("email", "agree_tos", "staging", "directory", "profile", "challenge", "ca", "dir")
-    domain <- take_deprecated(
-      list(domain = domain), list(...), c(domains = "domain"), "acme()", known = others
-    )$domain
+    if (...length() > 0) {
+      abort_dots(c(...names(), "")[[1]], setdiff(names(formals(acme)), c("domain", "...")))
+    }
     check_texts(domain, "domain", "host names, such as \"app.example.org\"")
     if (!is.null(email)) {
       check_texts(email, "email", "e-mail addresses")
     }
     check_flag(agree_tos, "agree_tos")
-    check_flag(staging, "staging")
     if (!is.null(directory)) {
       check_string(directory, "directory")
-      if (staging) {
-        abort_argument(
-          "`staging` (of Let's Encrypt) and `directory` (of another authority) exclude each ",
-          "other: give only one."
-        )
-      }
     }
     if (!is.null(profile)) {
       check_string(profile, "profile")
-    }
-    if (!is.null(challenge)) {
-      challenge <- check_choice(challenge, c("http-01", "tls-alpn-01"), "challenge")
     }
     if (!is.null(ca)) {
       check_pem(ca, "ca")
@@ -138,10 +122,8 @@ acme <- function(
       domain = domain,
       email = email,
       agree_tos = agree_tos,
-      staging = staging,
       directory = directory,
       profile = profile,
-      challenge = challenge,
       ca = if (!is.null(ca)) normalize_pem(ca),
       dir = normalize_pem(dir)
     ),
@@ -160,11 +142,10 @@ acme <- function(
 
 #' @export
 format.rookery_acme <- function(x, ...) {
-  from <- x$directory %||% if (x$staging) "Let's Encrypt (staging)" else "Let's Encrypt"
+  from <- x$directory %||% "Let's Encrypt"
   details <- c(
     if (!is.null(x$email)) paste("contact", paste(x$email, collapse = ", ")),
-    if (!is.null(x$profile)) paste("profile", x$profile),
-    if (!is.null(x$challenge)) paste("by", x$challenge, "only")
+    if (!is.null(x$profile)) paste("profile", x$profile)
   )
   c(
     paste0("  ", paste(x$domain, collapse = ", "), ", from ", from),

@@ -1,4 +1,4 @@
-# Deprecated names of functions, arguments and settings. They work for one more release, and their
+# Deprecated names of functions and arguments. They work for one more release, and their
 # first use in a session gives a message.
 
 # Gives a message of class `rookery_deprecated`, once per session for each `old`.
@@ -17,16 +17,10 @@ deprecate <- function(old, new) {
 }
 
 # Replaces the deprecated names in a list of values; `renamed` maps old names to new ones. A value
-# that is given under both names is an error. `show` formats a name for messages. If `renamed` has a
-# text in backticks instead of a name, the option has moved to another function, and the value keeps
-# its name.
+# that is given under both names is an error. `show` formats a name for messages.
 rename_deprecated <- function(fields, renamed, show = function(name) paste0("`", name, "`")) {
   for (old in intersect(names(fields), names(renamed))) {
     new <- renamed[[old]]
-    if (startsWith(new, "`")) {
-      deprecate(show(old), new)
-      next
-    }
     if (!is.null(fields[[new]])) {
       abort_argument(
         show(old), " is the deprecated name of ", show(new), ": give only ", show(new), ".",

@@ -1,5 +1,4 @@
-# The limits of a server. The Rust core defines their names and defaults
-# (crates/server/src/config/named_limits.rs).
+# The limits of a server.
 
 #' Limits of the servers of a process
 #'
@@ -14,33 +13,15 @@
 #' Sizes are numbers of bytes, or strings with a unit: `"10 MB"` is ten million
 #' bytes, `"10 MiB"` and `"10M"` are 10 * 1024^2 bytes. Times are numbers of
 #' seconds, or strings such as `"500 ms"`, `"30 s"`, `"2 min"` and `"1 h"`.
-#' `Inf` or `"Inf"` means no limit. Rates are the minimum speeds of clients in
-#' bytes per second; `0` means no minimum.
+#' `Inf` or `"Inf"` means no limit.
 #'
 #' All servers of a process have the limits of the first one. Starting a server
 #' with other limits while a server runs is an error, or a warning if these
 #' limits are set by R options or in the environment.
 #'
-#' @eval section_of_settings(
-#'   "Further limits",
-#'   "Further limits are given by name, `server_limits(body_buffer_size = \"4 MB\")`.",
-#'   further_limits(c("stable", "advanced"))
-#' )
-#' @eval section_of_settings(
-#'   "Internal limits",
-#'   paste(
-#'     "Internal limits are given by name and may change in any release.",
-#'     "The shares of `max_client_memory` are at most 100 percent in total."
-#'   ),
-#'   further_limits("internal")
-#' )
-#'
-#' @param ... Further limits, given by name, as listed below. Any other name is
-#'   an error. The former names of limits are deprecated; the vignette *From
-#'   httpuv to Rookery* lists them.
-#' @eval params_of_settings(
-#'   "server_limits", further_limits(c("stable", "advanced", "internal"))$name
-#' )
+#' @param ... Must be empty. Any other name of a limit is an error, whose message
+#'   suggests a similar one.
+#' @eval params_of_settings("server_limits")
 #' @return A list of class `rookery_limits` with the given limits, in bytes and
 #'   seconds.
 #' @examples
@@ -61,47 +42,22 @@ server_limits <- function(
   ws_max_message_size = NULL
 ) {
   fields <- mget(setdiff(names(formals(server_limits)), "..."))
-  dots <- list(...)
-  if (length(dots) > 0 && !all(nzchar(names(dots) %||% ""))) {
-    abort_limit(
-      "Each limit must have a name: server_limits(max_body_size = \"10 MB\").", argument = "..."
-    )
+  if (...length() > 0) {
+    name <- c(...names(), "")[[1]]
+    if (is.na(name) || !nzchar(name)) {
+      abort_limit(
+        "Each limit must have a name: server_limits(max_body_size = \"10 MB\").", argument = "..."
+      )
+    }
+    abort_limit("`", name, "` is not a limit.", did_you_mean(name, names(fields)), argument = name)
   }
-  given <- Filter(Negate(is.null), c(fields, dots))
-  given <- rename_deprecated(given, renamed_limits(), function(name) {
-    paste0("`", name, "` of server_limits()")
-  })
-  known <- limit_table()$name
-  unknown <- setdiff(names(given), known)
-  if (length(unknown) > 0) {
-    abort_limit(
-      "`", unknown[[1]], "` is not a limit.", did_you_mean(unknown[[1]], known),
-      argument = unknown[[1]]
-    )
-  }
-  if (anyDuplicated(names(given)) > 0) {
-    abort_limit("`", names(given)[duplicated(names(given))][[1]], "` is given twice.")
-  }
+  given <- Filter(Negate(is.null), fields)
   limits <- lapply(names(given), function(name) limit_value(given[[name]], name))
   structure(limits, names = names(given), class = "rookery_limits")
 }
 
 abort_limit <- function(..., argument = NULL) {
   abort_argument(..., argument = argument, class = "rookery_bad_limit")
-}
-
-# ---- names ----
-
-# Returns the current names of limits, named by their former names.
-renamed_limits <- function() {
-  renamed_settings(setting_table[setting_table$is_limit, ])
-}
-
-# Returns the current names of limits that are given by their current or former names.
-limit_name <- function(given) {
-  renamed <- given %in% names(renamed_limits())
-  given[renamed] <- renamed_limits()[given[renamed]]
-  given
 }
 
 # Checks the argument `limits` of a server: NULL, a list, or the value of server_limits().
@@ -119,27 +75,14 @@ check_limits <- function(limits) {
 
 # ---- values ----
 
-limit_kinds <- c("count", "bytes", "seconds", "rate", "percent")
-
-# Returns a data frame with the name, kind, minimum and default of each limit.
-limit_table <- function() {
-  if (is.null(.globals$limit_table)) {
-    parts <- .Call(ffi_limits)
-    .globals$limit_table <- data.frame(
-      name = parts[[1]], kind = limit_kinds[parts[[2]] + 1L], least = parts[[3]],
-      default = parts[[4]], stringsAsFactors = FALSE
-    )
-  }
-  .globals$limit_table
-}
-
 # Returns the number for a limit's value. `where` names the value in error messages.
 limit_value <- function(value, name, where = paste0("`", name, "`")) {
   setting_value(value, name, where, c("rookery_bad_limit", "rookery_bad_argument"))
 }
 
 # Formats a limit in a form that server_limits() accepts.
-format_limit <- function(value, kind) {
+format_limit <- function(value, name) {
+  kind <- setting_table()$kind[setting_table()$name == name]
   if (is.nan(value)) {
     return("a quarter of the available memory")
   }
@@ -163,21 +106,16 @@ format_limit <- function(value, kind) {
     kind,
     bytes = if (value %% 1024 == 0) in_units(binary) %||% plain else in_units(decimal) %||% plain,
     seconds = in_units(c(h = 3600, min = 60, s = 1, ms = 0.001)) %||% paste(plain, "s"),
-    rate = paste(plain, "bytes/s"),
-    percent = paste(plain, "%"),
     plain
   )
 }
 
 #' @export
 format.rookery_limits <- function(x, ...) {
-  table <- limit_table()
   if (length(x) == 0) {
     return("<rookery_limits: all defaults>")
   }
-  values <- vapply(
-    names(x), function(name) format_limit(x[[name]], table$kind[table$name == name]), ""
-  )
+  values <- vapply(names(x), function(name) format_limit(x[[name]], name), "")
   c("<rookery_limits>", paste0("  ", format(names(x)), "  ", values), "  all others are defaults")
 }
 
@@ -192,17 +130,13 @@ print.rookery_limits <- function(x, ...) {
 # Sets the limits of the process from all sources in which they may be given, as setting_of() finds
 # them.
 apply_limits <- function(limits) {
-  limits <- check_limits(limits)
-  table <- limit_table()
-  found <- lapply(table$name, function(name) setting_of(name, limits[[name]]))
+  found <- resolve_settings(limit_names(), unclass(check_limits(limits)))
   values <- vapply(found, function(it) if (it$origin == "default") NaN else it$value, numeric(1))
-  check_shares(ifelse(is.nan(values), table$default, values), table)
   is_set <- .Call(ffi_limits_set, values)
   if (is_set) {
-    .globals$limits <- set_names(found, table$name)
+    .globals$limits <- found
     return(invisible())
   }
-  found <- set_names(found, table$name)
   is_same <- identical(lapply(.globals$limits, `[[`, "value"), lapply(found, `[[`, "value"))
   if (!is_same && is_asked_for(found)) {
     abort(
@@ -232,26 +166,13 @@ warn_of_other_limits <- function(found) {
   is_other <- vapply(found, `[[`, "", "origin") != "default" &
     !mapply(function(one, other) identical(one$value, other$value), found, in_force)
   for (name in names(found)[is_other]) {
-    kind <- limit_table()$kind[limit_table()$name == name]
     warn(
       paste0(
         found[[name]]$where, " has no effect on this server, whose `", name, "` is ",
-        format_limit(in_force[[name]]$value, kind), ": all servers of a process have the limits of ",
+        format_limit(in_force[[name]]$value, name), ": all servers of a process have the limits of ",
         "the first one. Stop all servers and call service(NA) before you start the server."
       ),
       "rookery_bad_limit"
-    )
-  }
-}
-
-check_shares <- function(values, table) {
-  total <- sum(values[startsWith(table$name, "share_")])
-  if (total > 100) {
-    abort(
-      paste0(
-        "The shares of `max_client_memory` are ", total, " % in total, but must be at most 100 %."
-      ),
-      "rookery_bad_limit", argument = "limits"
     )
   }
 }

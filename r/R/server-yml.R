@@ -14,13 +14,7 @@ server_file <- function(file) {
   if (is.null(lines$app)) {
     return(NULL)
   }
-  for (note in lines$note) {
-    message(structure(
-      class = c("rookery_deprecated", "message", "condition"),
-      list(message = paste0("rookery: ", note, "\n"), call = NULL)
-    ))
-  }
-  list(app = lines$app, values = typed_values(lines[setdiff(names(lines), c("app", "note"))]))
+  list(app = lines$app, values = typed_values(lines[setdiff(names(lines), "app")]))
 }
 
 # Returns values by name from lines whose keys are a type and a name, such as `number:port`.
@@ -118,7 +112,7 @@ settings_read <- function(settings, given = list(), is_hosted = FALSE) {
   list(
     found = settings_app(settings, file),
     admin = check_admin(given[["admin"]]) %||% check_admin(options[["admin"]]),
-    settings = options[names(options) %in% c(limit_table()$name, setting_names)],
+    settings = options[names(options) %in% c(limit_names(), setting_names())],
     log = log_target(
       given[["log"]] %||% log %||% TRUE,
       given[["log_format"]] %||% options[["log_format"]]

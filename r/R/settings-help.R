@@ -1,5 +1,22 @@
-# Arguments and parts of help pages that are generated from the table of settings
-# (settings-table.R), for `@eval` in roxygen comments.
+# The table of settings (crates/settings), and the arguments and parts of help pages that are made
+# from it, for `@eval` in roxygen comments.
+
+# Returns a data frame with a row for each setting that R accepts: its name and argument, whether it
+# is an option of R and a limit, its kind, its default and whether that is a value, and its help in
+# two parts.
+setting_table <- function() {
+  if (is.null(.globals$setting_table)) {
+    lines <- strsplit(.Call(ffi_setting_table), "\n", fixed = TRUE)[[1]]
+    fields <- do.call(rbind, strsplit(lines, "\t", fixed = TRUE))
+    .globals$setting_table <- data.frame(
+      name = fields[, 1], argument = fields[, 2], is_option = fields[, 3] == "TRUE",
+      is_limit = fields[, 4] == "TRUE", kind = fields[, 5], default = fields[, 6],
+      is_literal = fields[, 7] == "TRUE", help = fields[, 8], paragraph = fields[, 9],
+      stringsAsFactors = FALSE
+    )
+  }
+  .globals$setting_table
+}
 
 # Returns @param tags with the help texts of a function's settings. `more` has additional sentences,
 # by name.
@@ -22,14 +39,9 @@ section_of_settings <- function(title, before, rows, more = list()) {
 
 # Returns the rows of a function's arguments, with the argument as `key`.
 settings_of_function <- function(of) {
-  rows <- setting_table[startsWith(setting_table$argument, paste0(of, "(")), ]
+  rows <- setting_table()
+  rows <- rows[startsWith(rows$argument, paste0(of, "(")), ]
   cbind(rows, key = sub("^.*\\((.*)\\)$", "\\1", rows$argument))
-}
-
-# Returns the names of settings that have a former name, named by the former names.
-renamed_settings <- function(rows) {
-  rows <- rows[nzchar(rows$former), ]
-  set_names(rows$name, rows$former)
 }
 
 # Renames values from names of settings to arguments of the function `of`.
@@ -46,14 +58,15 @@ settings_of_arguments <- function(of, arguments) {
 
 # Returns the rows of R options that are not limits.
 settings_of_options <- function() {
-  setting_table[setting_table$is_option & !setting_table$is_limit, ]
+  rows <- setting_table()
+  rows[rows$is_option & !rows$is_limit, ]
 }
 
-# Returns the rows of limits that server_limits() accepts in `...`.
-further_limits <- function(stability) {
-  rows <- settings_of_function("server_limits")
-  rows <- rows[!rows$name %in% names(formals(server_limits)), ]
-  rows[rows$stability %in% stability, ]
+setting_names <- function() settings_of_options()$name
+
+limit_names <- function() {
+  rows <- setting_table()
+  rows$name[rows$is_limit]
 }
 
 text_of_settings <- function(rows, more) {

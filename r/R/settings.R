@@ -1,7 +1,5 @@
 # Settings and their sources: argument, command line, `_server.yml`, R option, environment variable.
-
-# The names of the R options that are not limits.
-setting_names <- settings_of_options()$name
+# Rust reads and combines them (src/rust/src/settings.rs).
 
 #' Settings, and where each was set
 #'
@@ -59,23 +57,22 @@ rookery_options <- function(...) {
     name <- c(...names(), "")[[1]]
     abort_argument(
       "rookery_options() takes no arguments: `options(rookery.max_body_size = )` sets a setting.",
-      if (nzchar(name) && !name %in% setting_table$name) {
-        paste0(" `", name, "` is not a setting.", did_you_mean(name, setting_table$name))
+      if (nzchar(name) && !name %in% setting_table()$name) {
+        paste0(" `", name, "` is not a setting.", did_you_mean(name, setting_table()$name))
       },
       argument = if (nzchar(name)) name else "...", class = "rookery_bad_setting"
     )
   }
-  table <- limit_table()
-  found <- lapply(c(setting_names, table$name), setting_of)
-  values <- vapply(seq_along(found), function(at) {
-    value <- found[[at]]$value
-    kind <- c(rep("", length(setting_names)), table$kind)[[at]]
-    if (nzchar(kind)) format_limit(value, kind) else format_setting(value)
-  }, "")
+  names <- c(setting_names(), limit_names())
+  found <- resolve_settings(names)
+  format_value <- function(name) {
+    value <- found[[name]]$value
+    if (name %in% limit_names()) format_limit(value, name) else format_setting(value)
+  }
   structure(
     data.frame(
-      name = c(setting_names, table$name), value = values,
-      origin = vapply(found, `[[`, "", "origin"), stringsAsFactors = FALSE
+      name = names, value = vapply(names, format_value, ""),
+      origin = vapply(found, `[[`, "", "origin"), stringsAsFactors = FALSE, row.names = NULL
     ),
     class = c("rookery_options", "data.frame")
   )
@@ -87,13 +84,7 @@ rookery_options <- function(...) {
 `[.rookery_options` <- function(x, ...) {
   is_by_name <- nargs() == 2 && is.character(..1) && !any(..1 %in% names(x))
   if (is_by_name) {
-    wanted <- vapply(..1, function(name) {
-      if (name %in% names(renamed_limits())) {
-        deprecate(paste0("`", name, "`"), paste0("`", limit_name(name), "`"))
-      }
-      limit_name(name)
-    }, "")
-    unknown <- setdiff(wanted, x$name)
+    unknown <- setdiff(..1, x$name)
     if (length(unknown) > 0) {
       abort(
         paste0("There is no setting `", unknown[[1]], "`.", did_you_mean(unknown[[1]], x$name)),
@@ -101,7 +92,7 @@ rookery_options <- function(...) {
         argument = unknown[[1]]
       )
     }
-    return(x[match(wanted, x$name), , drop = FALSE])
+    return(x[match(..1, x$name), , drop = FALSE])
   }
   part <- NextMethod()
   if (is.data.frame(part) && !has_option_columns(part)) class(part) <- "data.frame"
@@ -141,72 +132,46 @@ format_setting <- function(value) {
 # Returns list(value =, origin =, where =) of a setting. `argument` is the value of a function's
 # argument; `where` names the source in messages.
 setting_of <- function(name, argument = NULL) {
-  is_limit <- !name %in% setting_names
-  check <- function(value, where) {
-    if (is_limit) limit_value(value, name, where) else check_setting(value, name, where)
-  }
+  resolve_settings(name, set_names(list(argument), name))[[1]]
+}
+
+# Returns setting_of() for each of several settings. `arguments` are values of arguments by name.
+resolve_settings <- function(names, arguments = list()) {
   serving <- .globals$settings
-  option <- find_option(name)
-  variable <- find_variable(name)
-  places <- list(
-    list("command line", serving$cli[[name]], paste0("`", name, "` of the command line")),
-    list("argument", argument, paste0("`", name, "`")),
-    list("argument", serving$argument[[name]], paste0("`", name, "`")),
-    # The program has read the environment variable under its current or former name.
-    list(
-      "environment", serving$environment[[name]] %||% environment_value(variable),
-      paste0("The environment variable ", variable)
-    ),
-    list("_server.yml", serving$file[[name]], paste0("`", name, ":` of the _server.yml")),
-    list("option", getOption(option), paste0("The option `", option, "`"))
+  given <- list(
+    "command line" = serving$cli,
+    argument = c(Filter(Negate(is.null), arguments), serving$argument),
+    environment = serving$environment, "_server.yml" = serving$file,
+    option = set_names(lapply(names, function(name) getOption(paste0("rookery.", name))), names)
   )
-  for (place in places) {
-    if (!is.null(place[[2]])) {
-      return(list(value = check(place[[2]], place[[3]]), origin = place[[1]], where = place[[3]]))
-    }
-  }
-  list(
-    value = if (is_limit) {
-      limit_table()$default[limit_table()$name == name]
-    } else {
-      default_setting(name)
-    },
-    origin = "default"
-  )
-}
-
-# Returns the name of the R option or environment variable of a setting. If only the former name is
-# set, that name is returned, with a message. Setting both is an error.
-find_option <- function(name) {
-  find_name(
-    name, function(name) paste0("rookery.", name), function(option) !is.null(getOption(option)),
-    "The option "
-  )
-}
-
-find_variable <- function(name) {
-  find_name(
-    name, function(name) paste0("ROOKERY_", ascii_upper(name)),
-    function(variable) !is.null(environment_value(variable)),
-    "The environment variable "
-  )
-}
-
-find_name <- function(name, place_of, is_set, what) {
-  place <- place_of(name)
-  former <- setting_table$former[setting_table$name == name]
-  if (!nzchar(former) || !is_set(place_of(former))) {
-    return(place)
-  }
-  former <- place_of(former)
-  if (is_set(place)) {
-    abort_argument(
-      what, "`", former, "` is the deprecated name of `", place, "`: set only `", place, "`.",
-      class = "rookery_bad_setting"
+  # A default of this session, see default_setting().
+  if (identical(given$option$error_detail, "httpuv")) given$option$error_detail <- NULL
+  prefixes <- c("cli:", "", "environment:", "file:", "option:")
+  lines <- unlist(lapply(seq_along(given), function(at) {
+    lapply(intersect(names, names(given[[at]])), function(name) {
+      value <- given[[at]][[name]]
+      if (!is.null(value)) setting_lines(paste0(prefixes[[at]], name), value)
+    })
+  }))
+  found <- cli_read(.Call(
+    ffi_resolve_settings, paste(names, collapse = "\n"), paste(lines, collapse = "\n")
+  ))
+  if (!is.null(found$setting)) {
+    name <- found$setting
+    value <- given[[found$origin]][[name]] %||%
+      environment_value(paste0("ROOKERY_", ascii_upper(name)))
+    is_limit <- name %in% limit_names()
+    abort_setting(
+      found, value, found$where, name,
+      if (is_limit) c("rookery_bad_limit", "rookery_bad_argument") else "rookery_bad_setting"
     )
   }
-  deprecate(paste0(what, "`", former, "`"), paste0("`", place, "`"))
-  former
+  values <- resolved_values(found)
+  set_names(lapply(names, function(name) {
+    origin <- found[[paste0("origin:", name)]]
+    value <- if (origin == "default") default_setting(name, values[[name]]) else values[[name]]
+    list(value = value, origin = origin, where = found[[paste0("where:", name)]])
+  }), names)
 }
 
 # Warns, once in an R process, about environment variables that begin with ROOKERY_ and do not
@@ -229,22 +194,27 @@ environment_value <- function(variable) {
   if (!is.na(value) && nzchar(value)) value
 }
 
-check_setting <- function(value, name, where) {
-  if (name == "error_detail" && identical(value, "httpuv")) {
-    return(value)
-  }
-  if (name == "ws_compression" && !is.na(flag <- flag_of(value))) {
-    return(flag)
-  }
-  setting_value(value, name, where)
-}
-
 # Reads a value according to the table of settings (crates/settings), and returns it with the type
 # of the setting. R checks only types, NA and encodings. `where` names the source in messages.
 setting_value <- function(value, name, where, class = "rookery_bad_setting") {
-  lines <- cli_read(.Call(
-    ffi_read_setting, name, paste(encode_lines(setting_texts(value)), collapse = "\n")
-  ))
+  given <- paste(setting_lines(name, value), collapse = "\n")
+  lines <- cli_read(.Call(ffi_resolve_settings, name, given))
+  abort_setting(lines, value, where, name, class)
+  resolved_values(lines)[[name]]
+}
+
+# Returns the lines `name=value` for a value. A value that cannot be a setting has no `=`.
+setting_lines <- function(name, value) {
+  texts <- setting_texts(value)
+  paste0(name, if (length(texts) > 0) paste0("=", encode_lines(texts)))
+}
+
+resolved_values <- function(lines) {
+  typed_values(lines[!grepl("^(origin|where):", names(lines))])
+}
+
+# Raises the error that Rust has found in the value of a setting, if there is one.
+abort_setting <- function(lines, value, where, name, class) {
   if (!is.null(lines$wanted)) {
     wanted <- if (lines$wanted == "yes or no") "TRUE or FALSE" else lines$wanted
     abort(
@@ -254,7 +224,6 @@ setting_value <- function(value, name, where, class = "rookery_bad_setting") {
   if (!is.null(lines$wrong)) {
     abort(paste0(where, ": ", lines$wrong, "."), class, argument = name)
   }
-  typed_values(lines)$value
 }
 
 # Returns the texts of a value, or none if it cannot be a setting. Environment variables may have
@@ -280,25 +249,15 @@ texts_of <- function(value) {
   }
 }
 
-# Returns TRUE or FALSE, also for the texts used in the environment; NA for other values.
-flag_of <- function(value) {
-  if (is.object(value) || !(is.logical(value) || is.numeric(value) || is.character(value)) ||
-        length(value) != 1) {
-    return(NA)
-  }
-  if (as.character(value) %in% c("0", "1")) {
-    as.character(value) == "1"
-  } else if (is.numeric(value)) {
-    NA
-  } else {
-    as.logical(value)
-  }
-}
-
-default_setting <- function(name) {
+# Returns the default of a setting, which for some depends on this session. `value` is that of the
+# table.
+default_setting <- function(name, value) {
   switch(
     name,
-    error_detail = if (is.null(.globals$settings) && stands_in_for_httpuv()) {
+    error_detail = if (
+      identical(getOption("rookery.error_detail"), "httpuv") ||
+        is.null(.globals$settings) && stands_in_for_httpuv()
+    ) {
       "httpuv"
     } else if (interactive()) {
       "message"
@@ -306,15 +265,9 @@ default_setting <- function(name) {
       "none"
     },
     request_id_header = !is.null(.globals$settings),
-    interrupt_requests = FALSE,
-    server_timing = FALSE,
-    proxy_protocol = FALSE,
-    ws_compression = FALSE,
-    trusted_proxies = character(),
+    trusted_proxies = ,
     proxy_protocol_from = character(),
-    keep_identity_headers = FALSE,
-    reconnect = "app",
-    NULL
+    value
   )
 }
 
@@ -327,8 +280,8 @@ stands_in_for_httpuv <- function() {
 # Returns the options of this session to pass to another R process, which reads the environment
 # variables itself.
 session_options <- function(is_interactive = interactive()) {
-  names <- c(setting_names, limit_table()$name)
-  values <- lapply(names, function(name) getOption(find_option(name)))
+  names <- c(setting_names(), limit_names())
+  values <- lapply(names, function(name) getOption(paste0("rookery.", name)))
   options <- Filter(Negate(is.null), set_names(values, paste0("rookery.", names)))
   # The folder may be relative to the working directory of this session.
   if (!is.null(setting_of("spool_dir")$value)) options$rookery.spool_dir <- spool_dir()

@@ -73,11 +73,6 @@
 #'   `"1.3"`.
 #' @param http2 Whether to offer HTTP/2. Clients that do not support HTTP/2 use
 #'   HTTP/1.1. An app gets the same request objects with either version.
-#' @param http2_websockets Whether a browser may open WebSockets within the
-#'   HTTP/2 connection over which it loaded the page (RFC 8441), as Chromium and
-#'   Firefox do. The app gets the same request as over HTTP/1.1, including
-#'   `HTTP_UPGRADE`, but without `HTTP_SEC_WEBSOCKET_KEY`. With `FALSE`, each
-#'   WebSocket opens a connection of its own.
 #' @param hsts Whether to send `Strict-Transport-Security`, which makes browsers
 #'   use only HTTPS for this host: `FALSE`, a number of seconds (a year is
 #'   31536000), or a list of `max_age`, the seconds, and optionally
@@ -111,16 +106,16 @@ tls_config <- function(
   client_auth = c("required", "optional"),
   min_version = c("1.2", "1.3"),
   http2 = TRUE,
-  http2_websockets = TRUE,
   hsts = FALSE,
   redirect_from = NULL,
   acme = NULL
 ) {
   arguments_of("tls_config()", "rookery_bad_tls", {
-    take_deprecated(
-      list(), list(...), character(), "tls_config()",
-      known = setdiff(names(formals(tls_config)), c("cert", "key", "..."))
-    )
+    if (...length() > 0) {
+      abort_dots(
+        c(...names(), "")[[1]], setdiff(names(formals(tls_config)), c("cert", "key", "..."))
+      )
+    }
     if (is.null(acme)) {
       check_pem(cert, "cert")
       check_pem(key, "key")
@@ -146,7 +141,6 @@ tls_config <- function(
     client_auth <- check_choice(client_auth, c("required", "optional"), "client_auth")
     min_version <- check_choice(min_version, c("1.2", "1.3"), "min_version")
     check_flag(http2, "http2")
-    check_flag(http2_websockets, "http2_websockets")
     hsts <- check_hsts(hsts)
     is_port <- is.numeric(redirect_from) && length(redirect_from) == 1 && redirect_from %in% 1:65535
     if (!is.null(redirect_from) && !is_port) {
@@ -175,7 +169,6 @@ tls_config <- function(
       client_auth = client_auth,
       min_version = min_version,
       http2 = http2,
-      http2_websockets = http2_websockets,
       hsts = hsts,
       redirect_from = if (!is.null(redirect_from)) as.integer(redirect_from),
       acme = acme
@@ -198,11 +191,10 @@ format.rookery_tls <- function(x, ...) {
   if (!is.null(x$client_ca)) {
     lines <- c(lines, paste0("  clients: ", x$client_auth, ", signed by ", place(x$client_ca)))
   }
-  off <- c(if (!x$http2) "HTTP/2", if (!x$http2_websockets) "WebSockets over HTTP/2")
   flags <- c("subdomains", "preload")[c(isTRUE(x$hsts$include_subdomains), isTRUE(x$hsts$preload))]
   lines <- c(
     lines,
-    if (length(off) > 0) paste0("  off: ", paste(off, collapse = ", ")),
+    if (!x$http2) "  off: HTTP/2",
     if (!is.null(x$hsts)) {
       paste0("  hsts: ", paste(c(paste(x$hsts$max_age, "s"), flags), collapse = ", "))
     },
@@ -362,10 +354,7 @@ tls_lines <- function(tls) {
   if (is.null(tls$client_ca)) settings$tls_client_auth <- NULL
   # Omitted, because an argument takes precedence over the environment and the file, even if it is a
   # default.
-  for (name in c("http2", "http2_websockets")) {
-    if (isTRUE(settings[[name]])) settings[[name]] <- NULL
-  }
-  if (isFALSE(settings$acme_staging)) settings$acme_staging <- NULL
+  if (isTRUE(settings$http2)) settings$http2 <- NULL
   lines_of(settings)
 }
 

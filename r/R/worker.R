@@ -45,16 +45,15 @@ ignore_tls <- function(tls) {
 
 # The settings that only R applies, or that also apply to further servers of a worker.
 settings_of_worker <- c(
-  "ws_origins", "ws_compression", "interrupt_requests", "error_detail", "reconnect", "spool_dir",
-  "max_stream_queue_size"
+  "ws_origins", "ws_compression", "interrupt_requests", "error_detail", "reconnect", "spool_dir"
 )
 
 # Logs the settings that the app's code has set and that have no effect, because `rookery serve`
 # accepts the connections of this worker.
 report_settings_without_effect <- function(limits) {
   limits <- check_limits(limits)
-  limit_names <- limit_table()$name
-  for (name in setdiff(c(setting_names, limit_names), settings_of_worker)) {
+  limit_names <- limit_names()
+  for (name in setdiff(c(setting_names(), limit_names), settings_of_worker)) {
     found <- setting_of(name, limits[[name]])
     if (found$origin %in% c("argument", "option")) {
       key <- if (name %in% limit_names) paste0("limits.", name) else name

@@ -17,10 +17,7 @@
 #' @param workers The number of R processes (workers) that serve the app, or
 #'   `"auto"` for one per processor.
 #' @param ... Must be empty. The arguments that follow `...` must be given by
-#'   name. These former arguments are deprecated: `kill_stuck` (now
-#'   `worker_timeout`), `name` (now `cookie_suffix`), `retry_begun` (now
-#'   `retry_safe_methods`), `request_timeout` (now in [server_limits()]) and
-#'   `admin` (now an argument of [serve()]).
+#'   name.
 #' @eval params_of_settings("workers_config")
 #' @return An object of class `rookery_workers`, for the argument `workers` of
 #'   [serve()].
@@ -44,39 +41,21 @@ workers_config <- function(
   drain = NULL,
   drain_sessions = NULL,
   sticky = NULL,
-  cookie_suffix = NULL,
   embed = NULL,
   reload = NULL,
   shutdown_delay = NULL,
-  min_ready = NULL,
-  drain_status = NULL,
   fail_fast = NULL,
-  retry_safe_methods = NULL,
   surge = NULL,
   max_in_flight = NULL,
-  queue_timeout = NULL,
-  keep_half_closed = NULL
+  queue_timeout = NULL
 ) {
   fields <- mget(setdiff(names(formals(workers_config)), "..."))
   arguments_of("workers_config()", "rookery_bad_workers", {
-    renamed <- c(renamed_settings(settings_of_function("workers_config")), moved_worker_options)
-    fields <- take_deprecated(
-      fields, list(...), renamed, "workers_config()", known = names(fields)[-1]
-    )
+    if (...length() > 0) abort_dots(c(...names(), "")[[1]], names(fields)[-1])
     for (name in names(fields)) check_worker_option(fields[[name]], name, paste0("`", name, "`"))
-    if (is.numeric(workers) && is.numeric(min_ready) && min_ready > workers) {
-      abort_argument(
-        "`min_ready` must be at most the number of workers, ", workers, ", not ", min_ready, "."
-      )
-    }
   })
   structure(Filter(Negate(is.null), fields), class = "rookery_workers")
 }
-
-# Former options that are now arguments of other functions.
-moved_worker_options <- c(
-  request_timeout = "`request_timeout` of server_limits()", admin = "`admin` of serve()"
-)
 
 #' @export
 format.rookery_workers <- function(x, ...) {

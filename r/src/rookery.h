@@ -183,20 +183,7 @@ void rk_share_error(struct rk_bytes request_id, struct rk_bytes route, struct rk
 
 // limits
 
-enum rk_limit_kind { RK_COUNT = 0, RK_BYTES = 1, RK_SECONDS = 2, RK_RATE = 3, RK_PERCENT = 4 };
-
-struct rk_limit {
-    const char* name;
-    int32_t kind;
-    double least;
-    double value;  // the default; Inf: no limit, NaN: determined by the server
-};
-
-#if UINTPTR_MAX == UINT64_MAX
-_Static_assert(sizeof(struct rk_limit) == 32 && offsetof(struct rk_limit, least) == 16, "rk_limit");
-#endif
-
-int rk_limit(size_t at, struct rk_limit* out);
+// In the order of the table of settings; NaN: the default.
 int rk_limits_set(const double* values, size_t count);  // RK_STALE: a server runs with other limits
 
 // events
@@ -424,8 +411,11 @@ struct rk_bytes rk_base64(struct rk_bytes bytes);
 struct rk_bytes rk_uri_encode(struct rk_bytes text, int is_whole);
 struct rk_bytes rk_mask_tokens(struct rk_bytes target);
 int rk_is_secret_name(struct rk_bytes name);
-// Return lines `key=value`: the value of a setting, and the contents of a `_server.yml`.
-struct rk_bytes rk_read_setting(struct rk_bytes name, struct rk_bytes values);
+// Returns a line for each setting, with its facts separated by tabs.
+struct rk_bytes rk_setting_table(void);
+// Returns the values of settings, from lines with what the sources give that R knows.
+struct rk_bytes rk_resolve_settings(struct rk_bytes names, struct rk_bytes sources);
+// Returns lines `key=value` with the contents of a `_server.yml`.
 struct rk_bytes rk_read_server_yml(struct rk_bytes path, int is_alone);
 // Takes the names of environment variables, one a line, and returns a line for each warning.
 struct rk_bytes rk_unknown_variables(struct rk_bytes names);

@@ -24,7 +24,7 @@
 //                   connection_handle.c: names a connection to R, and detects forks
 //                   body_chunk.c: raw vectors for the chunks of an upload
 //                   app_values.c, promise.c: reading apps, lists, classes and promises
-//   listeners       listener.c, app_registry.c, limits.c, static_paths.c, access_log.c,
+//   listeners       listener.c, app_registry.c, static_paths.c, access_log.c,
 //                   admin_listener.c
 //   clients         websocket_client.c: WebSocketClient
 //   processes       supervised_worker.c: this process as a worker of a supervisor
@@ -522,8 +522,6 @@ bool log_is_read(void);
 
 SEXP ffi_listen_tcp(SEXP host, SEXP port, SEXP setup);
 SEXP ffi_listen_unix(SEXP path, SEXP mask, SEXP setup);
-SEXP ffi_limits(void);
-SEXP ffi_limits_set(SEXP values);
 SEXP ffi_stop(SEXP listener);
 SEXP ffi_drain(SEXP listener);
 SEXP ffi_connections(SEXP listener);
@@ -565,7 +563,9 @@ SEXP ffi_ip_family(SEXP ip);
 SEXP ffi_base64(SEXP bytes);
 SEXP ffi_mask_tokens(SEXP target);
 SEXP ffi_is_secret_name(SEXP names);
-SEXP ffi_read_setting(SEXP name, SEXP values);
+SEXP ffi_setting_table(void);
+SEXP ffi_resolve_settings(SEXP names, SEXP sources);
+SEXP ffi_limits_set(SEXP values);
 SEXP ffi_unknown_variables(SEXP names);
 SEXP ffi_similar_names(SEXP name, SEXP candidates, SEXP most);
 SEXP ffi_check_address(SEXP host, SEXP port);

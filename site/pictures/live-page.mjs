@@ -28,7 +28,7 @@ list(call = function(req) {
 const folder = join(mkdtempSync(join(tmpdir(), 'live-page-')), 'weather');
 mkdirSync(folder);
 writeFileSync(join(folder, 'app.R'), app);
-const server = Server.command(['serve', folder, '--port', '0', '--no-log', '--admin', '127.0.0.1:0', '--workers', '3']);
+const server = Server.command(['serve', folder, '--port', '0', '--log=none', '--admin', '127.0.0.1:0', '--workers', '3']);
 const url = (await server.line(/^Serving on (http:\S+)/))[1];
 const live = await server.livePage();
 

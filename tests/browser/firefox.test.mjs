@@ -25,8 +25,8 @@ after(async () => {
 });
 
 /** Opens the app, plays with it, and says by what its page and its WebSocket came. */
-async function visit(websockets) {
-  const server = await Server.https('examples/shiny', websockets);
+async function visit() {
+  const server = await Server.https('examples/shiny');
   await firefox.goto(server.url);
   await firefox.until(`document.querySelector('#summary')?.textContent.includes(' in 20 bins ')`);
   await firefox.evaluate(`window.Shiny.setInputValue('bins', 35)`);
@@ -39,9 +39,6 @@ async function visit(websockets) {
 }
 
 test('the WebSocket of a page that came by HTTP/2 runs within HTTP/2', { timeout, skip }, async () => {
-  assert.deepEqual(await visit(true), { page: 'h2', socket: '2.0' });
+  assert.deepEqual(await visit(), { page: 'h2', socket: '2.0' });
 });
-
-test('with the switch off it has a connection of HTTP/1.1', { timeout, skip }, async () => {
-  assert.deepEqual(await visit(false), { page: 'h2', socket: '1.1' });
 });

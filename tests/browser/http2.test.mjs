@@ -15,8 +15,8 @@ useBrowser(async () => {
 });
 
 /** Opens the app, plays with it, and says how its page and its WebSocket came. */
-async function visit(websockets) {
-  const server = await Server.https('examples/shiny', websockets);
+async function visit() {
+  const server = await Server.https('examples/shiny');
   const context = await browser.newContext({ ignoreHTTPSErrors: true });
   context.setDefaultTimeout(patience);
   const page = await context.newPage();
@@ -38,11 +38,8 @@ async function visit(websockets) {
 }
 
 test('the WebSocket of a page that came by HTTP/2 runs within the same connection', { timeout }, async () => {
-  assert.deepEqual(await visit(true), { protocol: 'h2', status: 200 });
+  assert.deepEqual(await visit(), { protocol: 'h2', status: 200 });
 });
-
-test('with the switch off it has a connection of its own', { timeout }, async () => {
-  assert.deepEqual(await visit(false), { protocol: 'h2', status: 101 });
 });
 
 test('a page of 50 images, loaded twice, comes over one connection', { timeout }, async () => {

@@ -29,7 +29,7 @@ test(`${sessions} sessions, ${reloads} reloads and a kill, and none at the wrong
   timeout: 10 * patience + sessions * 500, skip: library ? false : "with Debian's httpuv there is no rookery",
 }, async () => {
   const server = Server.command([
-    'serve', 'tests/browser/apps/workers', '--port', '0', '--no-log', '--workers', String(workers), '--drain', '1h',
+    'serve', 'tests/browser/apps/workers', '--port', '0', '--log=none', '--workers', String(workers), '--drain', '1h',
   ]);
   const base = (await server.line(/^Serving on (http:\S+)/))[1];
   await server.line(/worker \d+ \(\d+\) is ready/, workers);

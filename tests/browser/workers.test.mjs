@@ -26,7 +26,7 @@ useBrowser();
 /** Serves the app with so many Rs, and waits until all of them do. */
 async function serve(workers, ...options) {
   const app = 'tests/browser/apps/workers';
-  const server = Server.command(['serve', app, '--port', '0', '--no-log', '--workers', String(workers), ...options]);
+  const server = Server.command(['serve', app, '--port', '0', '--log=none', '--workers', String(workers), ...options]);
   server.url = (await server.line(/^Serving on (https?:\S+)/))[1];
   await server.line(/worker \d+ \(\d+\) is ready/, workers);
   return server;

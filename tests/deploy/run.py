@@ -172,7 +172,7 @@ class Server:
         app = Path(folder) / "app"
         app.mkdir(parents=True)
         shutil.copy(HERE / app_file, app / "app.R")
-        words = [ROOKERY, "serve", app, "--workers", "2", "--port", self.port, "--admin", f"127.0.0.1:{self.admin}", "--no-log"]
+        words = [ROOKERY, "serve", app, "--workers", "2", "--port", self.port, "--admin", f"127.0.0.1:{self.admin}", "--log=none"]
         self.words = [*words, *options]
 
     def run(self):
@@ -281,16 +281,17 @@ def socket_activation(folder, words, unit):
         listen = [f"--listen=127.0.0.1:{port}" for port in ports]
         # The name that systemd gives to the sockets of a unit without FileDescriptorName=.
         names = f"--fdname={':'.join('rookery.socket' for _ in ports)}"
-        setenv = f"--setenv=R_LIBS={environment['R_LIBS']}"
-        return running(["systemd-socket-activate", *listen, names, setenv, *words, *options], env=environment)
+        # No authority is needed for these tests.
+        variables = [f"R_LIBS={environment['R_LIBS']}", "ROOKERY_ACME_DIRECTORY=https://127.0.0.1:1/", f"ROOKERY_ACME_DIR={folder}/acme"]
+        setenv = [f"--setenv={variable}" for variable in variables]
+        return running(["systemd-socket-activate", *listen, names, *setenv, *words, *options], env=environment)
 
     http, https = free_port(), free_port()
     with activated([http], []) as process:
         until("the app answers on the inherited port", lambda: ask(http, "/")[::2] == (200, "hello"))
         process.terminate()
         check(process.wait(PATIENCE) == 0, f"it ends with status {process.returncode}")
-    # No authority is needed for this.
-    options = ["--domain=app.example.org", "--agree-tos", "--acme-directory=https://127.0.0.1:1/", f"--acme-dir={folder}/acme", f"--port={https}", f"--redirect-from={http}"]
+    options = ["--domain=app.example.org", "--agree-tos", f"--port={https}", f"--redirect-from={http}"]
     with activated([http, https], options) as process:
         until("the port for HTTP redirects", lambda: f"\r\nLocation: https://app.example.org:{https}/x\r\n" in ask(http, "/x")[1])
         with connect(https) as client:

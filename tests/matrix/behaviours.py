@@ -271,7 +271,7 @@ def refuses_an_unknown_key_of_server_yml(mode):
     workers = {IN_R: "", "one worker": "  workers: 1\n", "two workers": "  workers: 2\n"}[mode]
     for section, text in {
         "options": f"options:\n{workers}  tsl: dev\n",
-        "limits": f"options:\n{workers}  limits:\n    body_byte: 1MB\n",
+        "limits": f"options:\n{workers}  limits:\n    max_body_siz: 1MB\n",
         "tls": f"options:\n{workers}  tls:\n    crt: a.pem\n",
         "top": f"option:\n{workers}  port: 1\n",
     }.items():

@@ -24,8 +24,7 @@ import cases
 import certificates
 import memory  # noqa: F401  (registers its rows, as does terminal)
 import precedence  # noqa: F401  (registers its cases)
-import settings_address  # noqa: F401  (registers its cases, as do the next four)
-import settings_internal  # noqa: F401
+import settings_address  # noqa: F401  (registers its cases, as do the next three)
 import settings_limits  # noqa: F401
 import settings_requests  # noqa: F401
 import settings_workers  # noqa: F401
@@ -35,24 +34,16 @@ from table import ROWS
 
 # Settings whose tests need what the cases here do not have, and where those tests are.
 ELSEWHERE = {
-    # A key that has a password is not handed to another process; the app is served in the R process that has it.
-    "tls_password": "r/tests/testthat/test-tls.R",
     # serve() and the program never pass the headers on.
     "keep_identity_headers": "r/tests/testthat/test-identity-headers.R",
     # Its effect is on a terminal.
     "interactive": "tests/matrix/terminal.py",
     # They change what open pages and browsers get.
-    "dev": "crates/cli/tests/it/reload/development.rs",
     "dev_anywhere": "crates/cli/src/serve/development.rs",
     "dev_hosts": "crates/cli/tests/it/reload/development.rs",
     "editor": "crates/cli/tests/it/reload/development.rs and tests/browser/development/pages.test.mjs",
     # A program in the browser's place is given the address.
     "open": "crates/cli/tests/it/startup_screen.rs and r/tests/testthat/test-start-screen.R",
-}
-# Settings without an effect that a client, a file or a signal could show: here the value that the server reports is compared.
-REPORTED = {
-    "tls_max_handshakes": "the order in which handshakes take turns; crates/server/src/http/connection/handshake_limit.rs",
-    "pool_bytes": "memory that is kept between requests; crates/server/tests/it/limits/memory_budget.rs fills the pool",
 }
 # Cases that pass with `--without`, and why. Another case of the same setting observes its effect.
 NOT_WITHOUT = {"host_may_be_a_name": "localhost is the address of the default; the case is there for its form"}
@@ -63,7 +54,7 @@ def uncovered(given):
     wanted = set(ROWS) - set(ELSEWHERE)
     missing = wanted - {key for _, _, keys, _ in given for key in keys}
     kinds = set().union(*(cases.forms(wanted, place) for place in cases.PLACES)) - set().union(*(cases.forms(keys, place) for _, place, keys, _ in given))
-    return sorted(missing | (ELSEWHERE.keys() | REPORTED.keys()) - ROWS.keys()) + [f"{kind} ({place}, {form})" for kind, place, form in kinds]
+    return sorted(missing | ELSEWHERE.keys() - ROWS.keys()) + [f"{kind} ({place}, {form})" for kind, place, form in kinds]
 
 
 def attempt(function, argument, keys=(), without=False):

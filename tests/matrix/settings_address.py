@@ -1,11 +1,8 @@
 """The settings of the address and of HTTPS."""
 
-import os
 import shutil
 import socket
 import ssl
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -13,7 +10,6 @@ import authority
 from cases import case, started
 from certificates import certificates, over_tls
 from server import Failed, check, equal, free_port, until
-from settings_internal import http2_settings
 
 
 @case("host")
@@ -101,14 +97,6 @@ def no_http2_offers_http_1_1_only(place):
                 equal(client.selected_alpn_protocol(), expected, "the protocol")
 
 
-@case("http2_websockets")
-def no_http2_websockets_hides_the_extended_connect_setting(place):
-    for settings, expected in (({}, True), ({"http2_websockets": False}, False)):
-        with over_tls(place, settings) as server:
-            server.tls = certificates().trusted(protocols=["h2"])
-            equal(8 in http2_settings(server), expected, "SETTINGS_ENABLE_CONNECT_PROTOCOL is announced")
-
-
 @case("hsts")
 def hsts_is_sent_over_https(place):
     with over_tls(place, {"hsts": 300}) as server:
@@ -123,46 +111,18 @@ def redirect_from_sends_plain_requests_to_https(place):
         equal((reply.status, reply.header("Location")), (308, f"https://localhost:{server.port}/a?b=c"), "the redirect")
 
 
-def orders(place, challenge):
-    """Starts a server with every setting of ACME, and returns what its authority was asked for."""
+@case("domain", "agree_tos", "email", "acme_directory", "acme_ca", "acme_profile", "acme_dir")
+def the_settings_of_acme_reach_the_authority(place):
     made = certificates()
     with authority.Authority(made / "server.pem", made / "server.key") as issuer, tempfile.TemporaryDirectory() as kept:
         settings = {
             "domain": "matrix.example.org", "agree_tos": True, "email": "ops@example.org", "acme_directory": issuer.url,
-            "acme_ca": made / "ca.pem", "acme_profile": "shortlived", "acme_challenge": challenge, "acme_dir": kept,
-            "redirect_from": free_port(),
+            "acme_ca": made / "ca.pem", "acme_profile": "shortlived", "acme_dir": kept, "redirect_from": free_port(),
         }
         with started(place, settings, start=False):
             until("the authority is asked to look at a challenge", lambda: issuer.challenge)
             check(any(Path(kept).rglob("*")), "nothing is kept in acme_dir")
-        return issuer
-
-
-@case("domain", "agree_tos", "email", "acme_directory", "acme_ca", "acme_profile", "acme_challenge", "acme_dir")
-def the_settings_of_acme_reach_the_authority(place):
-    for challenge in ("http-01", "tls-alpn-01"):
-        issuer = orders(place, challenge)
-        equal(issuer.account.get("contact"), ["mailto:ops@example.org"], "the contact")
-        equal(issuer.account.get("termsOfServiceAgreed"), True, "the agreement")
-        equal(issuer.order.get("identifiers"), [{"type": "dns", "value": "matrix.example.org"}], "the names")
-        equal(issuer.order.get("profile"), "shortlived", "the profile")
-        equal(issuer.challenge, challenge, "the challenge")
-
-
-# Runs its arguments after having turned on the loopback interface of a new network namespace.
-LOOPBACK_ONLY = """
-import fcntl, os, socket, struct, sys
-with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-    fcntl.ioctl(any_socket, 0x8914, struct.pack("16sh14x", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
-os.execvp(sys.argv[1], sys.argv[1:])
-"""
-
-
-@case("acme_staging")
-def acme_staging_chooses_the_directory_for_tests(place):
-    # In a network namespace without a network: nothing leaves this machine.
-    if os.geteuid() != 0 or subprocess.run(["unshare", "-n", "true"]).returncode != 0:
-        return "needs root"
-    settings = {"domain": "matrix.example.org", "agree_tos": True, "acme_staging": True, "redirect_from": free_port()}
-    with started(place, settings, start=False, prefix=("unshare", "-n", sys.executable, "-c", LOOPBACK_ONLY)) as server:
-        until("the failed attempt is reported", lambda: "acme-staging" in server.told())
+    equal(issuer.account.get("contact"), ["mailto:ops@example.org"], "the contact")
+    equal(issuer.account.get("termsOfServiceAgreed"), True, "the agreement")
+    equal(issuer.order.get("identifiers"), [{"type": "dns", "value": "matrix.example.org"}], "the names")
+    equal(issuer.order.get("profile"), "shortlived", "the profile")

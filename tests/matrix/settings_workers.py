@@ -1,8 +1,6 @@
 """The settings of workers."""
 
-import os
 import signal
-import socket
 import tempfile
 import time
 from pathlib import Path
@@ -193,52 +191,6 @@ def sticky_cookie_sends_a_client_to_its_worker(place):
             equal(server.get("/", headers={"Cookie": cookie}).text, first.text, "the worker")
 
 
-@case("cookie_suffix")
-def name_is_part_of_the_cookies_name(place):
-    with with_workers(place, sticky="cookie", cookie_suffix="billing") as server:
-        check("billing" in server.get("/").header("Set-Cookie").split("=")[0], server.get("/").header("Set-Cookie"))
-
-
-
-CRASHING = """
-list(call = function(req) {
-  mark <- sub("^[?]", "", req$QUERY_STRING)
-  if (req$PATH_INFO == "/once" && !file.exists(mark)) {
-    file.create(mark)
-    tools::pskill(Sys.getpid(), tools::SIGKILL)
-    Sys.sleep(30)
-  }
-  list(status = 200L, headers = list(), body = "x")
-})
-"""
-
-
-@case("retry_safe_methods")
-def retry_begun_gives_a_get_to_another_worker(place):
-    for settings, status in (({}, 502), ({"retry_safe_methods": True}, 200)):
-        with tempfile.TemporaryDirectory() as folder, with_workers(place, **settings, files={"app.R": CRASHING}) as server:
-            equal(server.get(f"/once?{folder}/mark").status, status, f"with {settings}")
-
-
-@case("keep_half_closed")
-def keep_half_closed_answers_a_client_that_has_closed_its_half(place):
-    for settings, is_answered in (({}, False), ({"keep_half_closed": True}, True)):
-        with with_workers(place, **settings) as server:
-            release = server.hold(2)
-            time.sleep(0.3)
-            # One request may already be given to each worker, where it no longer waits.
-            ahead = [server.begin("/") for _ in range(4)]
-            time.sleep(0.3)
-            with server.connect() as client:
-                client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-                client.shutdown(socket.SHUT_WR)
-                time.sleep(1.5)
-                release()
-                equal("200 OK" in server.drain(client), is_answered, f"an answer, with {settings}")
-            for wait in ahead:
-                wait()
-
-
 @case("reload")
 def reload_serves_an_edited_file(place):
     with with_workers(place, 1, reload=True) as server:
@@ -268,22 +220,13 @@ def drain_sessions_bounds_the_wait_for_websockets(place):
         check(time.monotonic() - began < 40, "they were waited for as long as requests")
 
 
-@case("min_ready", "admin")
-def min_ready_is_what_the_probe_asks_for(place):
-    admin = free_port()
-    with with_workers(place, min_ready=2, admin=f"127.0.0.1:{admin}") as server:
-        until("it is ready", lambda: server.get("/-/ready", port=admin).status == 200)
-        os.kill(min(server.workers()), signal.SIGKILL)
-        until("it is not ready", lambda: server.get("/-/ready", port=admin).status == 503)
-
-
-@case("drain_status", "shutdown_delay")
+@case("shutdown_delay", "admin")
 def shutdown_delay_serves_on_while_the_probe_fails(place):
     admin = free_port()
-    settings = {"drain_status": 404, "shutdown_delay": "3s", "admin": f"127.0.0.1:{admin}"}
+    settings = {"shutdown_delay": "3s", "admin": f"127.0.0.1:{admin}"}
     with with_workers(place, **settings) as server:
         server.signal(signal.SIGTERM)
-        until("the probe fails", lambda: server.get("/-/ready", port=admin).status == 404)
+        until("the probe fails", lambda: server.get("/-/ready", port=admin).status == 503)
         equal(server.get("/").status, 200, "a request meanwhile")
         equal(server.ended(), 0, "the exit status")
 

@@ -68,7 +68,7 @@ class Terminal:
         if self.shell == 0:
             os.chdir(self.folder)
             os.environ |= {"R_LIBS": str(LIBRARY), "HOME": str(self.folder), "TMPDIR": str(self.folder / "tmp"), "TERM": "xterm"}
-            _shell([str(PROGRAM), *words, str(self.folder), "--port", str(self.port), "--no-log"], told, asked)
+            _shell([str(PROGRAM), *words, str(self.folder), "--port", str(self.port), "--log=none"], told, asked)
         self.pid = int(os.read(hears, 20))
         for end in (hears, told, asked):
             os.close(end)

@@ -54,7 +54,7 @@ def site_in(folder: Path) -> Path:
 @contextlib.contextmanager
 def serving(program: list[str], site: Path):
     """Serves the site on a port that the system chooses."""
-    line = [*program, "serve", str(site), "--port", "0", "--no-log"]
+    line = [*program, "serve", str(site), "--port", "0", "--log=none"]
     process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace")
     found: list[int] = []
     output: list[str] = []

@@ -53,7 +53,7 @@ def start(folder: Path) -> subprocess.Popen:
     app = folder / "app"
     app.mkdir()
     (app / "app.R").write_text("1\n")
-    line = ["wine", str(folder / "package" / "exec" / "rookery.exe"), "serve", str(app), "--port", "0", "--no-log"]
+    line = ["wine", str(folder / "package" / "exec" / "rookery.exe"), "serve", str(app), "--port", "0", "--log=none"]
     # wine reads PATH for Windows programs from WINEPATH, and uses drive Z: for the files of this system.
     path = windows_path(str(folder / "bin"))
     environment = dict(os.environ, WINEPATH=";".join(filter(None, [path, windows_path(os.environ.get("WINEPATH"))])), WINEDEBUG="-all")

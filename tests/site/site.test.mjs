@@ -26,7 +26,7 @@ before(async () => {
   assert.ok(existsSync(join(site, 'index.html')), `${site} has no website: run \`make site\``);
   if (pictures) mkdirSync(pictures, { recursive: true });
   browser = await launch();
-  const server = Server.command(['serve', site, '--port', '0', '--no-log']);
+  const server = Server.command(['serve', site, '--port', '0', '--log=none']);
   url = (await server.line(/^Serving on (http:\S+)/))[1];
 }, { timeout });
 

@@ -25,7 +25,7 @@ MORE_MEMORY_SHORT, MORE_MEMORY_LONG = 8 << 20, 2 << 20
 def churn(is_long: bool) -> list[str]:
     count, rounds = LONG if is_long else SHORT
     before = left_behind()
-    with Fleet("--limit", "connections=16000", workers=2) as fleet:
+    with Fleet("--max-connections", "16000", workers=2) as fleet:
         bad, failed, killed = 0, collections.Counter(), 0
         levels = []
         for part in (max(1, rounds // FIRST_OF), rounds - max(1, rounds // FIRST_OF)):

@@ -24,7 +24,7 @@ def crowds(is_long: bool) -> list[str]:
     count = LONG if is_long else SHORT
     turns, seconds = (TURNS_LONG, TURN_LONG_S) if is_long else (TURNS_SHORT, TURN_SHORT_S)
     ratios = []
-    with Fleet("--limit", "connections=16000") as fleet, Clients(fleet) as clients:
+    with Fleet("--max-connections", "16000") as fleet, Clients(fleet) as clients:
         clients.wait_for(200)
         for _ in range(turns):
             alone = _rate(clients, seconds)

@@ -14,7 +14,7 @@ def spool(is_long: bool) -> list[str]:
     """
     within = _disk()
     found, outcomes = [], []
-    with Fleet("--limit", "disk_reserve=0", "--spool-dir", "/mnt", within=within) as fleet, Clients(fleet) as clients:
+    with Fleet("--spool-dir", "/mnt", within=within) as fleet, Clients(fleet) as clients:
         for _ in range(20 if is_long else 3):
             outcomes += [(size, *fleet.ask("/upload", bytes(size))) for size in (TOO_LARGE, FITS, SMALL)]
         clients.wait_for(100)

@@ -128,27 +128,22 @@ impl Acme {
         &self.settings.domains
     }
 
-    /// Returns the kinds of ACME challenges that the settings permit and that the server can
-    /// respond to. `over_http` is true if the server has an HTTP port that redirects to HTTPS.
-    /// `over_tls` is true if clients can connect with TLS without a client certificate.
+    /// Returns the kinds of ACME challenges that the server can respond to. `over_http` is true if
+    /// the server has an HTTP port that redirects to HTTPS. `over_tls` is true if clients can
+    /// connect with TLS without a client certificate.
     ///
     /// # Errors
-    /// Returns [`BadSettings::Unanswerable`] if the server can respond to none of the permitted
-    /// challenges.
+    /// Returns [`BadSettings::Unanswerable`] if the server can respond to none.
     pub fn usable_challenges(
         &self,
         over_http: bool,
         over_tls: bool,
     ) -> Result<Vec<Challenge>, BadSettings> {
-        let wanted = self.settings.challenge;
         let challenges: Vec<Challenge> = [(Challenge::Http, over_http), (Challenge::Tls, over_tls)]
             .into_iter()
-            .filter(|(challenge, is_available)| {
-                *is_available && wanted.is_none_or(|wanted| wanted == *challenge)
-            })
-            .map(|(challenge, _)| challenge)
+            .filter_map(|(challenge, is_available)| is_available.then_some(challenge))
             .collect();
-        if challenges.is_empty() { Err(BadSettings::Unanswerable(wanted)) } else { Ok(challenges) }
+        if challenges.is_empty() { Err(BadSettings::Unanswerable) } else { Ok(challenges) }
     }
 }
 

@@ -35,9 +35,6 @@ pub struct Settings {
     /// The profile of the certificate, which is a kind of certificate that the authority defines.
     /// `None` means the authority's default.
     pub profile: Option<String>,
-    /// The only kind of challenge by which the authority may validate the hosts. `None` allows
-    /// every kind that the server can respond to.
-    pub challenge: Option<Challenge>,
     /// The folder in which the ACME account and the certificates are stored.
     pub folder: PathBuf,
     /// The times at which failed attempts to get a certificate are repeated.
@@ -54,7 +51,6 @@ impl Settings {
             directory: LETS_ENCRYPT.to_owned(),
             roots: Roots::System,
             profile: None,
-            challenge: None,
             folder,
             retry: RetrySchedule::default(),
         }
@@ -181,9 +177,8 @@ pub enum BadSettings {
     /// The operator has not agreed to the terms of service of the ACME authority with this
     /// directory URL.
     Terms(String),
-    /// The server cannot respond to the kind of challenge that the settings choose. If they choose
-    /// none, the server cannot respond to any kind.
-    Unanswerable(Option<Challenge>),
+    /// The server cannot respond to any kind of challenge.
+    Unanswerable,
     /// The storage folder for the ACME account and the certificates cannot be used.
     Folder(PathBuf, String),
     /// The root certificates that verify the ACME authority's own server cannot be loaded.
@@ -221,19 +216,10 @@ impl fmt::Display for BadSettings {
                 };
                 write!(f, "certificates come from {whose}: agree to these terms")
             }
-            BadSettings::Unanswerable(wanted) => f.write_str(match wanted {
-                Some(Challenge::Http) => {
-                    "http-01 needs a redirect port, which the authority reaches as port 80"
-                }
-                Some(Challenge::Tls) => {
-                    "tls-alpn-01 needs TLS that requires no client certificate, which the \
-                     authority reaches as port 443"
-                }
-                None => {
-                    "the authority has no client certificate, so a redirect port is needed, which \
-                     the authority reaches as port 80"
-                }
-            }),
+            BadSettings::Unanswerable => f.write_str(
+                "the authority has no client certificate, so a redirect port is needed, which the \
+                 authority reaches as port 80",
+            ),
             BadSettings::Folder(folder, why) => {
                 write!(f, "certificates cannot be stored in {}: {why}", folder.display())
             }

@@ -2,10 +2,6 @@
 
 use std::time::Duration;
 
-pub use named_limits::{LimitKind, NamedLimit};
-
-mod named_limits;
-
 /// The configuration of a server: its limits, and how it returns free memory to the operating
 /// system.
 #[derive(Debug, Clone, Default)]
@@ -21,6 +17,33 @@ pub struct Config {
     /// for each 10 MB of memory. `None` by default, because `malloc` has no cheap way to return
     /// memory.
     pub trim: Option<fn(bool)>,
+}
+
+impl Config {
+    /// Sets the limit that users call `name`. Infinity means no limit. Returns false if users
+    /// cannot set a limit of this name. They cannot set the other limits, because the defaults
+    /// protect the server, and nobody has been seen to need other values.
+    #[allow(clippy::cast_sign_loss, reason = "a negative number becomes 0")]
+    pub fn set_limit(&mut self, name: &str, value: f64) -> bool {
+        let limits = &mut self.limits;
+        let time = || Duration::try_from_secs_f64(value).unwrap_or(Duration::MAX);
+        // A number that is too large becomes the largest one.
+        let count = value as usize;
+        match name {
+            "max_header_size" => limits.max_header_size = count,
+            "max_body_size" => limits.max_body_size = value as u64,
+            "header_timeout" => limits.header_timeout = time(),
+            "idle_timeout" => limits.idle_timeout = time(),
+            "request_timeout" => limits.request_timeout = time(),
+            "max_connections" => limits.max_connections = count,
+            "max_connections_per_ip" => limits.max_connections_per_ip = count,
+            "ws_max_message_size" => limits.ws_max_message_size = value as u64,
+            "max_client_memory" => limits.max_client_memory = Some(count),
+            "max_queued_requests" => self.queue.max_queued_requests = count,
+            _ => return false,
+        }
+        true
+    }
 }
 
 /// The limits that apply to clients. The comment on each limit names the response status if the

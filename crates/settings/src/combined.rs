@@ -105,7 +105,8 @@ impl GivenValue {
 #[derive(Debug, Clone, std::default::Default)]
 pub struct Settings {
     given: BTreeMap<&'static str, GivenValue>,
-    overridden: Vec<GivenValue>,
+    /// Whether the app is served for development (`rookery dev`).
+    is_dev: bool,
 }
 
 impl Settings {
@@ -132,8 +133,8 @@ impl Settings {
         all.sort_by_key(|given| given.source);
         for given in all {
             match settings.given.get(given.setting.name) {
-                _ if is_of_other_certificates(&given) => settings.overridden.push(given),
-                Some(stronger) if stronger.source < given.source => settings.overridden.push(given),
+                _ if is_of_other_certificates(&given) => {}
+                Some(stronger) if stronger.source < given.source => {}
                 _ => {
                     settings.given.insert(given.setting.name, given);
                 }
@@ -142,10 +143,16 @@ impl Settings {
         settings
     }
 
+    /// Returns true if the app is served for development, as `rookery dev` does.
+    pub fn is_dev(&self) -> bool {
+        self.is_dev
+    }
+
     /// Returns these settings with the defaults of development (`rookery dev`), which the column
     /// [`Setting::dev_default`] of the table contains.
     #[must_use]
     pub fn with_dev_defaults(mut self) -> Settings {
+        self.is_dev = true;
         for setting in table::all() {
             let Some(text) = setting.dev_default else { continue };
             let Ok(value) = setting.read(&Raw::from(text)) else { continue };
@@ -267,28 +274,8 @@ impl Settings {
         }
     }
 
-    /// Returns warnings about environment variables that override a different value in
-    /// `_server.yml`, because the file had precedence in earlier releases, and about a PROXY
-    /// protocol header that any client may send.
-    pub fn notes(&self) -> Vec<String> {
-        let overridden = self.overridden.iter().filter(|weaker| weaker.source == Source::File);
-        let differs = overridden.filter_map(|weaker| {
-            let stronger = self.given.get(weaker.setting.name)?;
-            let is_new = stronger.source == Source::Environment && stronger.value != weaker.value;
-            is_new.then(|| {
-                let place = weaker.place.as_deref().unwrap_or("_server.yml");
-                format!(
-                    "{} in the environment overrides {} in {place}, which had precedence in \
-                     earlier releases",
-                    stronger.name(),
-                    weaker.name(),
-                )
-            })
-        });
-        differs.chain(self.note_about_proxy_headers()).collect()
-    }
-
-    fn note_about_proxy_headers(&self) -> Option<String> {
+    /// Returns a warning about a PROXY protocol header that any client may send.
+    pub fn note_about_proxy_headers(&self) -> Option<String> {
         let given = self.given.get("proxy_protocol").filter(|_| self.flag("proxy_protocol"))?;
         // The permissions of its file decide who can connect to a Unix socket.
         if !self.list("proxy_protocol_from").is_empty() || self.is_on_unix_socket() {
@@ -331,20 +318,19 @@ mod tests {
     fn a_proxy_header_that_any_client_may_send_is_noted() {
         let notes = |names: &[(&str, &str)]| {
             let all = names.iter().map(|(name, text)| given(Source::CommandLine, name, text));
-            Settings::combine(all).notes()
+            Settings::combine(all).note_about_proxy_headers()
         };
         assert_eq!(
-            notes(&[("proxy_protocol", "on")]),
-            ["`--proxy-protocol` without `--proxy-protocol-from` lets any client claim any \
-                 address. List the load balancers that may send a PROXY header in \
-                 `--proxy-protocol-from`."]
+            notes(&[("proxy_protocol", "on")]).unwrap(),
+            "`--proxy-protocol` without `--proxy-protocol-from` lets any client claim any address. \
+             List the load balancers that may send a PROXY header in `--proxy-protocol-from`."
         );
         for fine in [
             &[("proxy_protocol", "off")][..],
             &[("proxy_protocol", "on"), ("proxy_protocol_from", "::1")],
             &[("proxy_protocol", "on"), ("host", "unix:/s")],
         ] {
-            assert!(notes(fine).is_empty(), "{fine:?}");
+            assert!(notes(fine).is_none(), "{fine:?}");
         }
     }
 
@@ -407,22 +393,6 @@ mod tests {
         assert_eq!((settings.number("port"), differ.len()), (Some(9000.0), 1));
         let (settings, differ) = of("8000", "5s", "1MB").with_values_kept(&without, is_kept);
         assert!(!settings.is_given("port") && differ.is_empty());
-    }
-
-    #[test]
-    fn reports_variables_that_override_the_file() {
-        let differing = |text| {
-            Settings::combine([
-                given(Source::Environment, "max_body_size", text),
-                given(Source::File, "max_body_size", "1"),
-            ])
-        };
-        assert_eq!(differing("1 B").notes(), [""; 0]);
-        assert_eq!(
-            differing("2").notes(),
-            ["`ROOKERY_MAX_BODY_SIZE` in the environment overrides `limits.max_body_size:` in \
-                 _server.yml, which had precedence in earlier releases"]
-        );
     }
 
     #[test]

@@ -47,8 +47,6 @@ impl Settings {
                 "redirect_from" => redirects_need_a_port(self, given),
                 "trusted_proxies" => proxies_need_senders(self, given),
                 "dev_hosts" | "dev_anywhere" => only_during_development(self, given),
-                "min_ready" => no_more_ready_than_workers(self, given),
-                name if name.starts_with("share_") => shares_are_a_whole(self),
                 _ => Ok(()),
             };
             rule.map_err(conflict)?;
@@ -114,39 +112,13 @@ fn proxies_need_senders(settings: &Settings, proxies: &GivenValue) -> Result<(),
 }
 
 fn only_during_development(settings: &Settings, given: &GivenValue) -> Result<(), String> {
-    if settings.flag("dev") || given.value == Value::Flag(false) {
+    if settings.is_dev() || given.value == Value::Flag(false) {
         return Ok(());
     }
     Err(format!(
         "{} has a meaning only for an app under development: leave it out, or serve the app with \
          `rookery dev`.",
         given.name()
-    ))
-}
-
-fn no_more_ready_than_workers(settings: &Settings, ready: &GivenValue) -> Result<(), String> {
-    // The number for `auto` is not known here.
-    let (Some(workers), Some(number)) = (settings.number("workers"), ready.value.number()) else {
-        return Ok(());
-    };
-    if number <= workers {
-        return Ok(());
-    }
-    Err(format!(
-        "{} must be at most the number of workers, {workers}, not `{number}`.",
-        ready.name()
-    ))
-}
-
-fn shares_are_a_whole(settings: &Settings) -> Result<(), String> {
-    let shares = table::all().filter(|row| row.name.starts_with("share_"));
-    let total: f64 = shares.filter_map(|row| settings.number(row.name)).sum();
-    if total <= 100.0 {
-        return Ok(());
-    }
-    Err(format!(
-        "The shares of `max_client_memory` add up to {total} %: together they must be at most 100 \
-         %."
     ))
 }
 
@@ -200,11 +172,6 @@ mod tests {
             ),
             (&[("tls_cert", "c"), ("host", "unix:/s"), ("redirect_from", "none")], "fine"),
             (
-                &[("workers", "2"), ("min_ready", "3")],
-                "`--min-ready` must be at most the number of workers, 2, not `3`.",
-            ),
-            (&[("workers", "auto"), ("min_ready", "3")], "fine"),
-            (
                 &[("proxy_protocol", "on"), ("trusted_proxies", "unix")],
                 "`--proxy-protocol` and `--trusted-proxies` need `--proxy-protocol-from`, the load \
                  balancers that may send a PROXY header: otherwise any client can claim the \
@@ -228,14 +195,7 @@ mod tests {
                 "`--dev-hosts` has a meaning only for an app under development: leave it out, or \
                  serve the app with `rookery dev`.",
             ),
-            (&[("dev_hosts", "a.org"), ("dev", "on")], "fine"),
             (&[("dev_anywhere", "off")], "fine"),
-            (
-                &[("share_replies", "50"), ("share_queues", "50")],
-                "The shares of `max_client_memory` add up to 160 %: together they must be at most \
-                 100 %.",
-            ),
-            (&[("share_replies", "10")], "fine"),
         ] {
             let all = given.iter().map(|(name, text)| (Source::CommandLine, *name, *text));
             assert_eq!(conflict(all), message, "{given:?}");
@@ -264,15 +224,6 @@ mod tests {
             ),
             (&[(CommandLine, "tls_cert", "c"), (CommandLine, "hsts", "300")], "fine"),
             (&[(CommandLine, "email", "a@b")], "`--email` needs `--domain`."),
-            (
-                &[
-                    (File, "domain", "a.org"),
-                    (File, "acme_staging", "yes"),
-                    (File, "acme_directory", "https://acme.test"),
-                ],
-                "`tls.acme.staging:` and `tls.acme.directory:` cannot be used together: leave one \
-                 of them out.",
-            ),
         ] {
             assert_eq!(conflict(settings.iter().copied()), message, "{settings:?}");
         }

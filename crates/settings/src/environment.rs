@@ -17,7 +17,7 @@ const PLATFORM: [(&str, &str); 2] = [("PORT", "port"), ("WEB_CONCURRENCY", "work
 pub struct Environment {
     /// The values that environment variables give to settings.
     pub given: Vec<GivenValue>,
-    /// Warnings about deprecated or ignored environment variables, which the caller has to log.
+    /// Warnings about ignored environment variables, which the caller has to log.
     pub notes: Vec<String>,
 }
 
@@ -40,28 +40,11 @@ pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Environment, 
         if setting.name == "workers" && is_worker {
             continue;
         }
-        let own = setting.variable();
-        let mut found = variable(&own)?.map(|value| (own.clone(), value));
-        for former in setting.former.iter().filter(|former| former.places.has(Places::ENVIRONMENT))
-        {
-            let old = format!("{PREFIX}{}", former.name.to_ascii_uppercase());
-            let Some(value) = variable(&old)? else { continue };
-            if found.is_some() {
-                return Err(format!(
-                    "The environment variables {own} and {old} are the same setting: unset {old}."
-                ));
-            }
-            environment
-                .notes
-                .push(format!("the environment variable {old} is deprecated: use {own}"));
-            found = Some((old, value));
-        }
-        if let Some((name, value)) = found {
-            let given = GivenValue::parse(setting, &Raw::Text(value), Source::Environment);
-            let wrong =
-                |invalid: InvalidValue| invalid.at(&format!("The environment variable {name}"));
-            environment.given.push(given.map_err(wrong)?);
-        }
+        let name = setting.variable();
+        let Some(value) = variable(&name)? else { continue };
+        let given = GivenValue::parse(setting, &Raw::Text(value), Source::Environment);
+        let wrong = |invalid: InvalidValue| invalid.at(&format!("The environment variable {name}"));
+        environment.given.push(given.map_err(wrong)?);
     }
     for (name, of) in PLATFORM {
         // The variable may belong to another program, so any value is accepted.
@@ -98,18 +81,15 @@ const OTHERS: [&str; 5] = [
 /// setting, but belongs to none, with the most similar name of a setting. The caller has to log the
 /// warnings.
 pub fn unknown_variables(names: &[String]) -> Vec<String> {
-    let rows = || table::all().filter(|row| row.places.has(Places::ENVIRONMENT));
-    let former = rows().flat_map(|row| row.former).filter(|it| it.places.has(Places::ENVIRONMENT));
-    let known: Vec<String> = rows()
+    let known: Vec<String> = table::all()
+        .filter(|row| row.places.has(Places::ENVIRONMENT))
         .map(Setting::variable)
-        .chain(former.map(|former| format!("{PREFIX}{}", former.name.to_ascii_uppercase())))
         .collect();
     let is_known = |name: &String| {
         known.contains(name)
             || OTHERS.contains(&name.as_str())
             || NO_SETTINGS.iter().any(|beginning| name.starts_with(beginning))
     };
-    let candidates: Vec<String> = rows().map(Setting::variable).collect();
     let mut unknown: Vec<&String> = names
         .iter()
         .filter(|name| name.starts_with(PREFIX) && !is_known(name) && !is_of_service(name, names))
@@ -117,7 +97,7 @@ pub fn unknown_variables(names: &[String]) -> Vec<String> {
     unknown.sort_unstable();
     let warning = |name: &String| {
         // Without the common beginning, which would make all names similar.
-        let candidates = candidates.iter().filter_map(|name| name.strip_prefix(PREFIX));
+        let candidates = known.iter().filter_map(|name| name.strip_prefix(PREFIX));
         let near =
             did_you_mean(&name[PREFIX.len()..], candidates, |near| format!("{PREFIX}{near}"));
         format!(
@@ -188,21 +168,6 @@ mod tests {
     }
 
     #[test]
-    fn former_variables_are_accepted_with_a_message() {
-        let (given, notes) = read_all(&[("ROOKERY_BODY_BYTES", "1")]).unwrap();
-        assert_eq!(given, ["max_body_size Number(1.0)"]);
-        assert_eq!(
-            notes,
-            ["the environment variable ROOKERY_BODY_BYTES is deprecated: use \
-                 ROOKERY_MAX_BODY_SIZE"]
-        );
-        let both = read_all(&[("ROOKERY_BODY_BYTES", "1"), ("ROOKERY_MAX_BODY_SIZE", "1")]);
-        assert!(both.unwrap_err().contains("are the same setting"));
-        // There never was such a variable.
-        assert_eq!(read_all(&[("ROOKERY_KILL_STUCK", "1s")]).unwrap().0.len(), 0);
-    }
-
-    #[test]
     fn variables_of_hosting_services_have_low_precedence_and_may_be_invalid() {
         let (given, notes) = read_all(&[("PORT", "5000"), ("WEB_CONCURRENCY", "many")]).unwrap();
         assert_eq!(given, ["port Number(5000.0)"]);
@@ -238,15 +203,9 @@ mod tests {
             assert!(warnings[0].ends_with(&format!(" Did you mean {near}?")), "{warnings:?}");
         }
         assert!(warnings(&["ROOKERY_ZZZZ"])[0].ends_with("has no effect."));
-        // Former names, variables of workers and internal ones, and those of other programs.
+        // Variables of workers and internal ones, and those of other programs.
         for known in [
-            &[
-                "ROOKERY_BODY_BYTES",
-                "ROOKERY_WORKER",
-                "ROOKERY_INTERNAL_X",
-                "ROOKERYX",
-                "rookery_x",
-            ][..],
+            &["ROOKERY_WORKER", "ROOKERY_INTERNAL_X", "ROOKERYX", "rookery_x"][..],
             &["ROOKERY_SERVICE_HOST", "ROOKERY_SERVICE_PORT_HTTP", "ROOKERY_PORT_80_TCP_ADDR"],
             &["ROOKERY_ADMIN_SERVICE_HOST", "ROOKERY_ADMIN_SERVICE_PORT", "ROOKERY_ADMIN_PORT"],
         ] {

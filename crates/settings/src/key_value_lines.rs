@@ -1,6 +1,7 @@
 //! The format in which the program and R pass settings to each other. Each line is `key=value`, in
 //! which `%` and line ends are percent-encoded.
 
+use crate::combined::Source;
 use crate::kind::{Raw, Value};
 
 /// Settings for R, as lines of the form `key=value`. Each key begins with the type of the value, as
@@ -58,6 +59,33 @@ impl Lines {
     pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }
+}
+
+/// The unparsed value that a source gives to a setting. `None` stands for a value that no setting
+/// accepts, such as an empty vector of R.
+pub type GivenLines = (Source, String, Option<Raw>);
+
+/// Reads the lines `source:name=value` in which R passes what its sources give to settings. The
+/// source is `cli`, `environment`, `file` or `option`; without a source, the value is an argument.
+/// A line without `=` has a value that no setting accepts.
+pub fn read_given(text: &str) -> Vec<GivenLines> {
+    let mut found: Vec<(Source, &str, Vec<&str>)> = Vec::new();
+    for line in text.lines() {
+        let (key, value) =
+            line.split_once('=').map_or((line, None), |(key, value)| (key, Some(value)));
+        let (source, name) = match key.split_once(':') {
+            Some(("cli", name)) => (Source::CommandLine, name),
+            Some(("environment", name)) => (Source::Environment, name),
+            Some(("file", name)) => (Source::File, name),
+            Some(("option", name)) => (Source::Option, name),
+            _ => (Source::Argument, key),
+        };
+        match found.iter_mut().find(|(from, own, _)| *own == name && *from == source) {
+            Some((.., values)) => values.extend(value),
+            None => found.push((source, name, value.into_iter().collect())),
+        }
+    }
+    found.into_iter().map(|(source, name, values)| (source, name.to_owned(), raw(values))).collect()
 }
 
 /// Returns the unparsed value of a setting from the lines that R wrote for it. A list has one line

@@ -16,10 +16,6 @@ pub enum Kind {
     Bytes,
     /// A time, in seconds unless it has a unit.
     Seconds,
-    /// A whole number of bytes per second.
-    Rate,
-    /// A whole percentage.
-    Percent,
     /// One of the words in this list.
     Choice(&'static [&'static str]),
     /// A text that must have this form, such as that of a host name.
@@ -44,8 +40,6 @@ impl Kind {
             Kind::Count => "count",
             Kind::Bytes => "bytes",
             Kind::Seconds => "seconds",
-            Kind::Rate => "rate",
-            Kind::Percent => "percent",
             Kind::Choice(_) => "choice",
             Kind::Text(_) => "text",
             Kind::List(_) => "list",
@@ -57,7 +51,7 @@ impl Kind {
 
     /// Returns true if values of this kind are numbers.
     pub fn is_number(self) -> bool {
-        matches!(self, Kind::Count | Kind::Bytes | Kind::Seconds | Kind::Rate | Kind::Percent)
+        matches!(self, Kind::Count | Kind::Bytes | Kind::Seconds)
     }
 
     /// Returns true if a setting of this kind accepts several values.
@@ -177,7 +171,7 @@ impl From<OsString> for Raw {
 pub enum Value {
     /// The value of a flag.
     Flag(bool),
-    /// A number of bytes, seconds, bytes per second or percent; infinity means no limit.
+    /// A number of bytes or seconds, or another number; infinity means no limit.
     Number(f64),
     /// A special word that the setting accepts besides values of its kind, such as `auto` for a
     /// number.

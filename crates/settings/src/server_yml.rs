@@ -25,8 +25,8 @@ pub struct ServerFile {
     pub app: PathBuf,
     /// The settings that the file gives.
     pub given: Vec<GivenValue>,
-    /// Warnings about deprecated keys in the file, which the caller has to log.
-    pub notes: Vec<String>,
+    /// A warning that the file has no effect, which the caller has to log.
+    pub note: Option<String>,
 }
 
 /// Reads the content of the `_server.yml` at `path`. If the file is larger than the maximum size,
@@ -91,16 +91,12 @@ pub fn read(bytes: &[u8], path: &Path) -> Result<Option<ServerFile>, FileError> 
     let Content::Text(app) = &app.value.content else {
         return file_error(app.value.at, "`app:` must be the path of a file or folder.");
     };
-    let mut reader =
-        Reader { base, shown: path.display().to_string(), given: Vec::new(), notes: Vec::new() };
+    let mut reader = Reader { base, shown: path.display().to_string(), given: Vec::new() };
     if let Some(options) = find("options") {
         reader.section(Section::Options, &options.value)?;
     }
-    Ok(Some(ServerFile {
-        app: relative_to(Path::new(app), base),
-        given: reader.given,
-        notes: reader.notes,
-    }))
+    let app = relative_to(Path::new(app), base);
+    Ok(Some(ServerFile { app, given: reader.given, note: None }))
 }
 
 /// Decodes the content of a `_server.yml` that is encoded in UTF-16. Returns `None` for other
@@ -151,7 +147,6 @@ struct Reader<'a> {
     base: &'a Path,
     shown: String,
     given: Vec<GivenValue>,
-    notes: Vec<String>,
 }
 
 impl Reader<'_> {
@@ -189,7 +184,7 @@ impl Reader<'_> {
                 }
                 None => {}
             }
-            let Some(found) = table::find_key(section, &key) else {
+            let Some(setting) = table::find_key(section, &key) else {
                 let hint = table::hint_for_key(section, &key);
                 return file_error(
                     field.at,
@@ -200,19 +195,11 @@ impl Reader<'_> {
                     ),
                 );
             };
-            if let Some((_, other)) = seen.iter().find(|(name, _)| *name == found.setting.name) {
+            if let Some((_, other)) = seen.iter().find(|(name, _)| *name == setting.name) {
                 return duplicate(field, other);
             }
-            seen.push((found.setting.name, field));
-            if found.former.is_some() {
-                self.notes.push(format!(
-                    "`{}:` in {} is deprecated: write {}",
-                    field.key,
-                    self.place(field.at),
-                    Source::File.show(found.setting)
-                ));
-            }
-            self.setting(found.setting, field)?;
+            seen.push((setting.name, field));
+            self.setting(setting, field)?;
         }
         Ok(())
     }
@@ -379,31 +366,6 @@ mod tests {
             ]
         );
         assert_eq!(read_app("  port: 1\n").unwrap().app, Path::new("/srv/app.R"));
-    }
-
-    #[test]
-    fn former_keys_are_accepted_with_a_message() {
-        let file =
-            read_app("  kill_stuck: 5min\n  limits: {body-bytes: 1MB}\n  request_timeout: 5\n")
-                .unwrap();
-        let names: Vec<&str> = file.given.iter().map(|given| given.setting.name).collect();
-        assert_eq!(names, ["worker_timeout", "max_body_size", "request_timeout"]);
-        assert_eq!(
-            file.notes,
-            [
-                "`kill_stuck:` in `/srv/_server.yml`, line 4 is deprecated: write \
-                 `worker_timeout:`",
-                "`body-bytes:` in `/srv/_server.yml`, line 5 is deprecated: write \
-                 `limits.max_body_size:`",
-                "`request_timeout:` in `/srv/_server.yml`, line 6 is deprecated: write \
-                 `limits.request_timeout:`",
-            ]
-        );
-        assert_eq!(
-            wrong("  kill_stuck: 1s\n  worker_timeout: 1s\n"),
-            "line 5, column 3: `worker_timeout:` and `kill_stuck:` in line 4 are the same \
-             setting: leave one of them out."
-        );
     }
 
     #[test]

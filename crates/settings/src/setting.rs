@@ -47,9 +47,6 @@ pub struct Setting {
     /// The R function that has an argument for the setting, such as `serve`, or the field of an app
     /// in R that contains the setting, such as `app$wsOrigins`. Empty if R has neither.
     pub r_function: &'static str,
-    /// Whether the setting is a secret, such as a password. Output then shows a mask instead of the
-    /// value.
-    pub is_secret: bool,
     /// The one-line help of the setting, which has at most 70 characters.
     pub help: &'static str,
     /// The details about the setting, which `--help` and the documentation show after the one-line
@@ -67,8 +64,6 @@ pub struct Setting {
     pub needs: &'static [&'static str],
     /// The names of settings that cannot be given together with this setting.
     pub excludes: &'static [&'static str],
-    /// The former names of the setting, which are still accepted for one release.
-    pub former: &'static [Former],
 }
 
 impl Setting {
@@ -91,7 +86,6 @@ impl Setting {
         places: Places::ALL,
         is_program_variable: false,
         r_function: "",
-        is_secret: false,
         help: "",
         paragraph: "",
         group: Group::Limits,
@@ -100,7 +94,6 @@ impl Setting {
         applies: Applies::AtRestart,
         needs: &[],
         excludes: &[],
-        former: &[],
     };
 
     /// Returns the setting's key in `_server.yml`, which is also the name of the argument in R.
@@ -318,28 +311,10 @@ impl Group {
 /// The stability of a setting between releases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stability {
-    /// The setting is stable. Before it is changed, it is deprecated for one release.
+    /// The setting is stable between releases.
     Stable,
-    /// The setting is stable but seldom needed. It is a limit without its own command-line option,
-    /// and the documentation lists it separately.
-    Advanced,
     /// The setting is experimental: it may change in any release.
     Experimental,
-    /// The setting is internal: it is meant only for measurements of how the server divides its
-    /// resources.
-    Internal,
-}
-
-impl Stability {
-    /// Returns the name of the stability level in the documentation.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Stability::Stable => "stable",
-            Stability::Advanced => "advanced",
-            Stability::Experimental => "experimental",
-            Stability::Internal => "internal",
-        }
-    }
 }
 
 /// The event after which a changed value of a setting takes effect in a running server.
@@ -357,42 +332,6 @@ impl Applies {
         match self {
             Applies::AtRestart => "at a restart",
             Applies::AtReload => "at a reload",
-        }
-    }
-}
-
-/// A former name of a setting that was renamed or has lost its command-line option.
-#[derive(Debug, Clone, Copy)]
-pub struct Former {
-    /// The former name of the setting, in `snake_case`.
-    pub name: &'static str,
-    /// The places where the former name was accepted.
-    pub places: Places,
-    /// The section of `_server.yml` that contained the former key.
-    pub section: Section,
-    /// The value that the setting got from the former command-line option, if the option itself
-    /// took no value.
-    pub value: Option<&'static str>,
-    /// The reason why the setting no longer has a command-line option. Empty if the setting was
-    /// only renamed.
-    pub reason: &'static str,
-}
-
-impl Former {
-    /// Creates the entry for a former name that was accepted in all places.
-    pub(crate) const fn everywhere(name: &'static str, section: Section) -> Former {
-        Former { name, places: Places::ALL, section, value: None, reason: "" }
-    }
-
-    /// Creates the entry for a former name that was accepted only as a command-line option.
-    /// `reason` says why that option no longer exists.
-    pub(crate) const fn option(name: &'static str, reason: &'static str) -> Former {
-        Former {
-            name,
-            places: Places::COMMAND_LINE,
-            section: Section::Options,
-            value: None,
-            reason,
         }
     }
 }

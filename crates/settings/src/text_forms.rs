@@ -43,16 +43,6 @@ pub(crate) static PATHS_OF_REQUESTS: Form = Form {
     },
 };
 
-/// The form of the text that is appended to the name of the session cookie. The text must be short,
-/// because each request contains the cookie's name.
-pub(crate) static NAME: Form = Form {
-    wanted: "1 to 64 letters, digits, `-`, `_` or `.`",
-    accepts: |text| {
-        text.len() <= 64
-            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
-    },
-};
-
 /// The form of the names in a certificate. The crate `acme` checks them in more detail.
 pub(crate) static DOMAINS: Form =
     Form { wanted: "host names, such as app.example.org", accepts: is_plain };
@@ -89,9 +79,6 @@ pub(crate) static EDITOR: Form = Form {
 };
 
 pub(crate) static WORD: Form = Form { wanted: "a word", accepts: is_plain };
-
-/// The form of a password, which may contain spaces.
-pub(crate) static SECRET: Form = Form { wanted: "a text", accepts: |text| !text.is_empty() };
 
 fn is_plain(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|letter| !letter.is_whitespace() && !letter.is_control())
@@ -171,7 +158,6 @@ mod tests {
             &["http://x/", "https://x", "x/", "x:80", "a b", "*", "*.", "a.*.b", ""],
         );
         check(&PATHS_OF_REQUESTS, &["/", "/predict?x=1"], &["a", "/a b", "/a#b", "/\u{e9}"]);
-        check(&NAME, &["billing", "a.b-c_1"], &["a;b", "\u{e9}", &"a".repeat(65)]);
         check(&URL, &["https://acme.test/dir"], &["", "https://a b"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Parses and formats numbers with units: sizes, times, rates and percentages.
+//! Parses and formats numbers with units: sizes and times.
 
 use crate::kind::Kind;
 
@@ -34,7 +34,6 @@ const SECONDS: Units = &[
     ("D", 86400.0),
     ("DAYS", 86400.0),
 ];
-const PERCENT: Units = &[("%", 1.0)];
 
 /// The words that mean "no limit" as the value of a setting.
 const UNLIMITED: [&str; 4] = ["INF", ".INF", "NONE", "UNLIMITED"];
@@ -51,13 +50,11 @@ pub(crate) fn read(text: &str, kind: Kind) -> Option<f64> {
         return Some(f64::INFINITY);
     }
     let units = match kind {
-        Kind::Bytes | Kind::Rate => BYTES,
+        Kind::Bytes => BYTES,
         Kind::Seconds => SECONDS,
-        Kind::Percent => PERCENT,
         _ => &[],
     };
-    let upper = upper.strip_suffix("/S").filter(|_| matches!(kind, Kind::Rate)).unwrap_or(&upper);
-    let (number, unit) = split(upper)?;
+    let (number, unit) = split(&upper)?;
     let factor =
         if unit.is_empty() { 1.0 } else { units.iter().find(|(name, _)| *name == unit)?.1 };
     let amount = number.parse::<f64>().ok()? * factor;
@@ -120,8 +117,6 @@ pub(crate) fn show(amount: f64, kind: Kind) -> String {
     found.unwrap_or_else(|| match kind {
         Kind::Bytes => format!("{amount} B"),
         Kind::Seconds => format!("{amount} s"),
-        Kind::Rate => format!("{amount} B/s"),
-        Kind::Percent => format!("{amount} %"),
         _ => amount.to_string(),
     })
 }
@@ -155,8 +150,6 @@ mod tests {
             ("0", Kind::Seconds, 0.0),
             ("0.5", Kind::Seconds, 0.5),
             ("10000", Kind::Count, 10_000.0),
-            ("1KB/s", Kind::Rate, 1000.0),
-            ("20%", Kind::Percent, 20.0),
         ] {
             assert_eq!(read(text, kind).map(f64::to_bits), Some(wanted.to_bits()), "{text}");
         }
@@ -188,8 +181,6 @@ mod tests {
             (30.0, Kind::Seconds, "30 s"),
             (90.0, Kind::Seconds, "1.5 min"),
             (0.25, Kind::Seconds, "250 ms"),
-            (512.0, Kind::Rate, "512 B/s"),
-            (20.0, Kind::Percent, "20 %"),
             (f64::INFINITY, Kind::Seconds, "none"),
             (10_000.0, Kind::Count, "10000"),
         ] {

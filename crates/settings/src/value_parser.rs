@@ -78,7 +78,7 @@ impl Setting {
         }
         match self.kind {
             Kind::Flag => text.and_then(flag).map(Value::Flag).ok_or_else(form),
-            Kind::Count | Kind::Bytes | Kind::Seconds | Kind::Rate | Kind::Percent => {
+            Kind::Count | Kind::Bytes | Kind::Seconds => {
                 let number = text.and_then(|text| units::read(text, self.kind));
                 number.filter(|number| self.accepts(*number)).map(Value::Number).ok_or_else(form)
             }
@@ -199,8 +199,6 @@ pub fn expected_form(setting: &Setting) -> String {
         Kind::Seconds => {
             bounded(setting, "a time such as 500ms, 30s, 5m or 2h (without a unit: seconds)")
         }
-        Kind::Rate => bounded(setting, "whole bytes per second, such as 512 or 1kB/s"),
-        Kind::Percent => bounded(setting, "a whole number of percent"),
         Kind::Choice(choices) => one_of(choices),
         Kind::Text(form) | Kind::List(form) => form.wanted.to_owned(),
         Kind::Path if setting.places.has(Places::FILE) => "the path of a file or folder".to_owned(),

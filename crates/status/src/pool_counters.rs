@@ -75,9 +75,6 @@ pub struct PoolCounters {
     /// The number of times that a request was sent to another worker because its first worker ended
     /// before R had begun to process it.
     pub retries_unbegun: Counter,
-    /// The number of times that a request was sent to another worker because its first worker ended
-    /// while R was processing it.
-    pub retries_begun: Counter,
     /// The number of times that a page lost its WebSocket and reconnected to the worker that had
     /// served the page.
     pub reconnected_same_worker: Counter,

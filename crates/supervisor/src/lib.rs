@@ -37,7 +37,7 @@ pub use pool::{
 #[cfg(target_os = "linux")]
 pub use process::{Exit, memory_limit};
 #[cfg(target_os = "linux")]
-pub use report::{ReadinessPolicy, SupervisorStatus};
+pub use report::SupervisorStatus;
 pub use restart_backoff::{Pause, RestartBackoff};
 #[cfg(target_os = "linux")]
 pub use supervise::{

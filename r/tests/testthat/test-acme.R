@@ -14,13 +14,6 @@ test_that("errors of acme() name the argument and the remedy", {
     acme("a.org", directory = "https://ca/"), "the authority at https://ca/, .* `agree_tos = TRUE`"
   )
   expect_error(acme("a.org", email = "", agree_tos = TRUE), "`email` must be e-mail addresses")
-  expect_error(
-    acme("a.org", agree_tos = TRUE, staging = TRUE, directory = "https://ca/"), "give only one"
-  )
-  expect_error(
-    acme("a.org", agree_tos = TRUE, challenge = "dns-01"),
-    "`challenge` must be \"http-01\" or \"tls-alpn-01\""
-  )
   wish <- acme("a.org", agree_tos = TRUE, dir = "kept")
   expect_equal(wish$dir, file.path(getwd(), "kept"))
   expect_error(tls_config(acme = "a.org"), "`acme` must be made by acme\\(\\)")
@@ -32,18 +25,15 @@ test_that("errors of acme() name the argument and the remedy", {
   expect_output(
     print(tls_config(acme = wish)), "a.org, from Let's Encrypt\n  kept in /", fixed = FALSE
   )
-  expect_output(
-    print(acme("a.org", agree_tos = TRUE, staging = TRUE)), "Let's Encrypt \\(staging\\)"
-  )
   all <- acme(
     c("a.org", "b.org"), email = "me@a.org", agree_tos = TRUE, profile = "shortlived",
-    challenge = "http-01", dir = "/d"
+    dir = "/d"
   )
   expect_equal(
     format(all),
     c(
       "  a.org, b.org, from Let's Encrypt",
-      "  contact me@a.org, profile shortlived, by http-01 only", "  kept in /d"
+      "  contact me@a.org, profile shortlived", "  kept in /d"
     )
   )
 })
@@ -59,9 +49,6 @@ test_that("orders that an authority cannot fulfil are refused before it is conta
   expect_error(start("localhost"), "only for public names")
   expect_error(start("a.org", email = "me"), "`me` is not an e-mail address")
   expect_error(start("a.org", directory = "http://ca.example/"), "it must be an https:// URL")
-  expect_error(
-    start("a.org", challenge = "http-01", directory = nobody), "http-01 needs a redirect port"
-  )
   expect_error(start("a.org", ca = "/nowhere.pem"), "/nowhere.pem cannot be read")
   file <- withr::local_tempfile(lines = "")
   expect_error(
@@ -123,15 +110,14 @@ test_that("_server.yml and the command line accept the options of acme()", {
     "host=::\nport=443\n",
     paste0("tls:text:", c(
       "tls_min_version=1.2", "domain=a.org", "domain=b.org", "email=me@a.org",
-      "acme_directory=https://ca/dir", "acme_profile=shortlived",
-      "acme_challenge=http-01", "acme_dir=/d"
+      "acme_directory=https://ca/dir", "acme_profile=shortlived", "acme_dir=/d"
     ), "\n", collapse = ""),
-    "tls:flag:agree_tos=TRUE\ntls:flag:acme_staging=FALSE\ntls:number:redirect_from=80\n"
+    "tls:flag:agree_tos=TRUE\ntls:number:redirect_from=80\n"
   ))
   wish <- acme(
     c("a.org", "b.org"),
     email = "me@a.org", agree_tos = TRUE,
-    directory = "https://ca/dir", profile = "shortlived", challenge = "http-01", dir = "/d"
+    directory = "https://ca/dir", profile = "shortlived", dir = "/d"
   )
   expect_equal(rookery:::cli_address(asked)$tls, tls_config(acme = wish, redirect_from = 80))
   # `acme_dir` must not be taken for a prefix of `acme_directory`.

@@ -278,7 +278,7 @@ test_that("`admin:` in a `_server.yml` works for one R process, with a path rela
     c("engine: rookery", "app: app.R", "options:", "  admin: unix:look"),
     file.path(dir, "_server.yml")
   )
-  it <- local_cli("serve", dir, "--port", "0", "--no-log")
+  it <- local_cli("serve", dir, "--port", "0", "--log=none")
   expect_serving(it)
   expect_equal(fetch("http://localhost/-/ready", path = file.path(dir, "look"))$status_code, 200L)
 })

@@ -146,18 +146,11 @@ test_that("every exported function reports a bad argument at once", {
     ),
     list(quote(workers_config(fail_fast = "perhaps")), "`fail_fast` must be TRUE or FALSE, not"),
     list(
-      quote(workers_config(min_ready = 1:2)),
-      "`min_ready` must be a whole number from 1 to 1000, not"
+      quote(workers_config(spares = 1:2)),
+      "`spares` must be a whole number from 0 to 1000, not"
     ),
     list(quote(workers_config(warmup = NA_character_)), "`warmup` must be paths .*, not NA"),
-    list(
-      quote(workers_config(keep_half_closed = "maybe")),
-      "`keep_half_closed` must be TRUE or FALSE, not"
-    ),
-    list(
-      quote(workers_config(retry_safe_methods = 2)),
-      "`retry_safe_methods` must be TRUE or FALSE, not 2"
-    ),
+    list(quote(workers_config(embed = 2)), "`embed` must be TRUE or FALSE, not 2"),
     list(
       quote(serve(hello_app, port = 0, admin = TRUE)),
       "`admin` must be an address such as \"127.0.0.1:9100\""

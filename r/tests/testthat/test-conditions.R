@@ -138,10 +138,6 @@ test_that("constructors check their arguments, and name the wrong one", {
       quote(workers_config(max_memory = 512)), "workers_config(): `max_memory` must be 0, or a size"
     ),
     list(quote(workers_config("a")), "workers_config(): `workers` must be auto, or a whole number"),
-    list(
-      quote(workers_config(2, min_ready = 3)),
-      "workers_config(): `min_ready` must be at most the number of workers"
-    ),
     list(quote(workers_config(surge = 2)), "workers_config(): `surge` must be 0 or 1"),
     list(
       quote(workers_config(warmup = "x")),

@@ -199,12 +199,12 @@ test_that("ids of repeated errors are logged when R ends in any way", {
   serve <- local_cli(
     "serve",
     local_app(app.R = "function(req) if (req$PATH_INFO == '/quit') quit('no') else stop('again')"),
-    "--port", "0", "--no-log"
+    "--port", "0", "--log=none"
   )
   quits <- local_cli(
     "serve",
     local_app(app.R = "function(req) if (req$PATH_INFO == '/quit') quit('no') else stop('again')"),
-    "--port", "0", "--no-log"
+    "--port", "0", "--log=none"
   )
   for (it in list(serve, quits)) {
     url <- expect_serving(it)
@@ -231,7 +231,7 @@ test_that("the line of the error is logged, without options, and marked on the p
     ),
     "helper.R" = c("helper <- function(x) {", "  x <- 2", "  log(-1, 'b')", "}")
   )
-  it <- local_cli("serve", dir, "--port", "0", "--no-log")
+  it <- local_cli("serve", dir, "--port", "0", "--log=none")
   url <- expect_serving(it)
   for (path in c("/sum", "/log", "/product", "/stop")) fetch(paste0(url, path))
   expect_true(wait_until(function() grepl("/stop", it$tell())))
@@ -244,7 +244,7 @@ test_that("the line of the error is logged, without options, and marked on the p
   expect_match(told, "stop\\(\"at last\"\\) at app.R:10(\n|$)")
   expect_no_match(told, "at app.R:10\n    at ")
 
-  full <- local_cli("serve", dir, "--port", "0", "--no-log", "--error-detail", "full")
+  full <- local_cli("serve", dir, "--port", "0", "--log=none", "--error-detail", "full")
   url <- expect_serving(full)
   page <- function(path) fetch(paste0(url, path), httpheader = "Accept: text/html")$text
   marked <- function(html) unlist(regmatches(html, gregexpr("<b>[^<]*</b>", html)))

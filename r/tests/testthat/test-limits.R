@@ -6,15 +6,13 @@ set_all <- function(names, value) {
 
 test_that("limits have units", {
   limits <- server_limits(
-    max_body_size = "10 MB", body_buffer_size = "64 KiB", header_timeout = "500 ms",
-    request_timeout = "2 min", idle_timeout = 30, max_connections = Inf,
-    min_response_rate = "1 KB/s", share_queues = "25 %", ws_stall_timeout = "none",
+    max_body_size = "10 MB", max_header_size = "64 KiB", header_timeout = "500 ms",
+    request_timeout = "2 min", idle_timeout = 30, max_connections = "none",
     max_client_memory = 2^30
   )
   expect_mapequal(unclass(limits), list(
-    max_body_size = 1e7, body_buffer_size = 65536, max_connections = Inf, header_timeout = 0.5,
-    idle_timeout = 30, max_client_memory = 2^30, min_response_rate = 1000,
-    request_timeout = 120, share_queues = 25, ws_stall_timeout = Inf
+    max_body_size = 1e7, max_header_size = 65536, max_connections = Inf, header_timeout = 0.5,
+    idle_timeout = 30, max_client_memory = 2^30, request_timeout = 120
   ))
   printed <- capture.output(print(limits))
   expect_match(printed, "max_body_size +10 MB", all = FALSE)
@@ -36,9 +34,9 @@ test_that("errors name the nearest limit for an unknown name and an example for 
   }
   expect_error(server_limits(max_header_size = 10), "at least 8 KiB")
   expect_error(server_limits(max_connections = 1.5), "a whole number")
-  expect_error(
-    startServer("127.0.0.1", 0, list(), limits = list(share_replies = 90)), "must be at most 100 %"
-  )
+  error <- expect_error(server_limits(max_connections = -1), class = "rookery_bad_limit")
+  expect_s3_class(error, "rookery_bad_argument")
+  expect_equal(error$argument, "max_connections")
 })
 
 test_that("all documented forms of values are accepted, and no others", {
@@ -69,23 +67,6 @@ test_that("all documented forms of values are accepted, and no others", {
     expect_error(
       server_limits(max_body_size = value), "^`max_body_size` must be a size",
       class = "rookery_bad_limit"
-    )
-  }
-  expect_mapequal(
-    unlist(unclass(
-      server_limits(
-        share_queues = "5%", min_response_rate = "1 KB/s", min_body_rate = "512 B",
-        header_timeout = "0.5 min"
-      )
-    )),
-    c(header_timeout = 30, min_body_rate = 512, min_response_rate = 1000, share_queues = 5)
-  )
-  for (value in list(0, 101, 1.5, Inf, "x%")) {
-    expect_error(server_limits(share_queues = value), "percent", class = "rookery_bad_limit")
-  }
-  for (value in list(Inf, "1 s", -1, 0.5)) {
-    expect_error(
-      server_limits(min_response_rate = value), "bytes per second", class = "rookery_bad_limit"
     )
   }
   for (value in list(0, "0 s", "10 MB", -5)) {
@@ -173,10 +154,7 @@ test_that("a server without limits serves, and one with all minimums stops clean
     onWSOpen = function(ws) ws$onMessage(function(binary, message) ws$send(message)),
     wsCompression = list(takeover = TRUE)
   )
-  table <- rookery:::limit_table()
-  endless <- set_all(table$name[table$kind %in% c("count", "bytes", "seconds")], Inf)
-  rates <- set_all(table$name[table$kind == "rate"], 2^32 - 1)
-  server <- local_limited(app, limits = c(endless, set_all(table$name[table$kind == "rate"], 0)))
+  server <- local_limited(app, limits = set_all(limit_names(), Inf))
   lines <- paste0("X-", 1:500, ": a")
   expect_equal(post(local_client(server), "/", strrep("x", 3e6), lines)$text, strrep("x", 3e6))
   client <- local_client(server)
@@ -193,17 +171,14 @@ test_that("a server without limits serves, and one with all minimums stops clean
   disconnect(client)
   server$stop()
   for (i in 1:20) service(NA)
-  # A rate that no client reaches disconnects slow ones.
-  server <- local_limited(app, limits = rates)
-  expect_equal(post(local_client(server), "/", "quick")$text, "quick")
-  server$stop()
-  server <- local_limited(app, limits = set_all(table$name, table$least))
+  least <- set_all(limit_names(), 1)
+  least[c("max_header_size", "max_client_memory")] <- list(8192, 1048576)
+  server <- local_limited(app, limits = least)
   client <- local_client(server)
   send(client, request("/"))
   for (i in 1:20) service(5)
   server$stop()
   expect_false(server$isRunning())
-  # The shares add up to 100 % at most. With no memory, no request is served, and R continues.
   server <- local_limited(app, limits = list(max_client_memory = "1 MiB"))
   expect_equal(get(local_client(server), "/")$status, 200)
 })
@@ -265,22 +240,6 @@ test_that("no case mapping of the package depends on the locale", {
   mapping <- "^[^#/]*\\b(to(upper|lower)|casefold|strn?casecmp|ignore[.]case) *[(=]"
   found <- unlist(lapply(files, function(file) grep(mapping, readLines(file), value = TRUE)))
   expect_equal(grep("#'", found, value = TRUE, invert = TRUE), character())
-})
-
-test_that("ten limits are arguments, and every limit can be given by name", {
-  arguments <- setdiff(names(formals(server_limits)), "...")
-  expect_length(arguments, 10)
-  table <- rookery:::limit_table()
-  expect_length(setdiff(arguments, table$name), 0)
-  least <- structure(as.list(table$least), names = table$name)
-  expect_setequal(names(do.call(server_limits, least)), table$name)
-  expect_error(
-    server_limits(max_headers = 1, max_headers = 2), "`max_headers` is given twice",
-    class = "rookery_bad_limit"
-  )
-  error <- expect_error(server_limits(max_headers = -1), class = "rookery_bad_limit")
-  expect_s3_class(error, "rookery_bad_argument")
-  expect_equal(error$argument, "max_headers")
 })
 
 test_that("limits are enforced, and shared by all servers", {
@@ -388,7 +347,7 @@ test_that("limits can be given in _server.yml", {
   read <- rookery:::settings_read(file.path(dir, "_server.yml"))
   expect_equal(read$settings, list(max_body_size = 10L, error_detail = "message"))
   writeLines(
-    c("engine: rookery", "app: app.R", "options:", "  limits:", "    bodybytes: 10"),
+    c("engine: rookery", "app: app.R", "options:", "  limits:", "    max_bodysize: 10"),
     file.path(dir, "wrong.yml")
   )
   expect_error(
@@ -449,7 +408,7 @@ test_that("the R process that serves a path has the given limits, settings and o
     "}"
   ))
   it <- local_cli(
-    "serve", dir, "--port", "0", "--no-log", "--limit", "body_bytes=10",
+    "serve", dir, "--port", "0", "--log=none", "--max-body-size", "10",
     environment = c(ROOKERY_HEADER_TIMEOUT = "20 s")
   )
   url <- expect_serving(it)

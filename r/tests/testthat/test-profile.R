@@ -35,7 +35,7 @@ profiled_app <- c(
 local_profiled <- function(..., lines = profiled_app, env = parent.frame()) {
   dir <- normalizePath(withr::local_tempdir(.local_envir = env))
   writeLines(lines, file.path(dir, "app.R"))
-  it <- local_cli("serve", dir, "--port", "0", "--no-log", ..., env = env)
+  it <- local_cli("serve", dir, "--port", "0", "--log=none", ..., env = env)
   expect_serving(it)
   it$url <- sub(" .*", "", sub(".*Serving on ", "", it$tell()))
   it$dir <- dir

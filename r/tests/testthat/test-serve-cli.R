@@ -33,7 +33,7 @@ test_that("R reads what the program passes to it", {
   asked <- cli_read(paste0(
     pairs[[1]], pairs[[2]], "tls:text:tls_client_ca=", pem,
     "\ntls:text:tls_client_auth=optional\ntls:text:tls_min_version=1.3\n",
-    "tls:flag:http2=FALSE\ntls:flag:http2_websockets=FALSE\ntls:number:hsts.max_age=31536000\ntls:flag:hsts.include_subdomains=TRUE\n",
+    "tls:flag:http2=FALSE\ntls:number:hsts.max_age=31536000\ntls:flag:hsts.include_subdomains=TRUE\n",
     "tls:flag:hsts.preload=FALSE\ntls:number:redirect_from=80\ncli:text:trusted_proxies=::1\ncli:text:trusted_proxies=unix\n",
     "cli:flag:proxy_protocol=TRUE\ncli:text:ws_origins=same\ncli:number:ws_compression.level=6\n",
     "cli:number:ws_compression.threshold=100\ncli:flag:ws_compression.takeover=TRUE\ncli:text:spool_dir=/s\n"
@@ -43,7 +43,6 @@ test_that("R reads what the program passes to it", {
     tls_config(
       c(pem, other), c(pem, other),
       client_ca = pem, client_auth = "optional", min_version = "1.3", http2 = FALSE,
-      http2_websockets = FALSE,
       hsts = list(max_age = 31536000, include_subdomains = TRUE), redirect_from = 80
     )
   )
@@ -87,11 +86,11 @@ test_that("settings of the command line take precedence over .Rprofile", {
   )
   dir.create(file.path(app, "spool"))
   it <- local_cli(
-    "serve", app, "--port", "0", "--no-log", "--trusted-proxies", "127.0.0.1,::1", "--spool-dir",
-    "spool", "--limit", "body_bytes=1 KB",
-    "--limit=head_time=3s", "--error-detail", "message", "--ws-compression", "level=6",
+    "serve", app, "--port", "0", "--log=none", "--trusted-proxies", "127.0.0.1,::1", "--spool-dir",
+    "spool", "--max-body-size", "1 KB",
+    "--limit=header_timeout=3s", "--error-detail", "message", "--ws-compression", "level=6",
     "--ws-origins", "same,localhost:80",
-    dir = app, environment = c(ROOKERY_MAX_BODY_SIZE = "9 MB", ROOKERY_WS_PING_TIMEOUT = "9 min")
+    dir = app, environment = c(ROOKERY_MAX_BODY_SIZE = "9 MB", ROOKERY_WS_MAX_MESSAGE_SIZE = "9 MB")
   )
   url <- expect_serving(it)
   handle <- curl::handle_setheaders(curl::new_handle(), "X-Forwarded-Proto" = "https")
@@ -101,16 +100,16 @@ test_that("settings of the command line take precedence over .Rprofile", {
   expect_setequal(answer[!compression], c(
     "https", "max_body_size=1 KB command line", "error_detail=message command line",
     "header_timeout=3 s command line",
-    "idle_timeout=7 s option", "ws_ping_timeout=9 min environment", "spool_dir=spool command line",
+    "idle_timeout=7 s option", "ws_max_message_size=9 MB environment", "spool_dir=spool command line",
     "trusted_proxies=127.0.0.1, ::1 command line", "ws_origins=same, localhost:80 command line"
   ))
   large <- curl::curl_fetch_memory(
     url, curl::handle_setopt(curl::new_handle(), postfields = strrep("x", 2000))
   )
   expect_equal(large$status_code, 413)
-  wrong <- local_cli("serve", app, "--port", "0", "--limit", "body_byte=1")
+  wrong <- local_cli("serve", app, "--port", "0", "--limit", "max_body_siz=1")
   expect_equal(exit_of(wrong), 2)
-  expect_match(wrong$tell(), "`body_byte` is not a limit. Did you mean `max_body_size`?", fixed = TRUE)
+  expect_match(wrong$tell(), "`max_body_siz` is not a limit. Did you mean `max_body_size`?", fixed = TRUE)
 })
 
 test_that("an app in a folder with an unusual name is served, with paths relative to getwd()", {
@@ -135,7 +134,7 @@ test_that("a file name that is invalid text is served in the C locale, and is an
   # Some file systems allow only valid text as names.
   skip_if(made$status != 0)
   command <- c(
-    "-c", "cd \"$1\" && exec \"$2\" serve b*d --port 0 --no-log", "sh", dir,
+    "-c", "cd \"$1\" && exec \"$2\" serve b*d --port 0 --log=none", "sh", dir,
     system.file("exec", "rookery", package = "rookery")
   )
   it <- local_process(command, program = "sh")
@@ -150,7 +149,7 @@ test_that("the app gets its own arguments and environment", {
     "own <- c(commandArgs(TRUE), Sys.getenv('ROOKERY_INTERNAL_SETTINGS'), Sys.getenv('R_TESTS'))",
     "function(req) list(status = 200L, headers = list(), body = paste(c('own:', own), collapse = ''))"
   ))
-  it <- local_cli("serve", app, "--port", "0", "--no-log")
+  it <- local_cli("serve", app, "--port", "0", "--log=none")
   expect_equal(fetch(expect_serving(it))$text, "own:")
 })
 

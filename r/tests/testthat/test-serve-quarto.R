@@ -99,7 +99,7 @@ test_that("`quarto` is found on PATH, and one R process serves the page", {
   )
   # A folder with the document works like the document.
   it <- local_cli(
-    "serve", dirname(file), "--port", "0", "--no-log",
+    "serve", dirname(file), "--port", "0", "--log=none",
     environment = c(PATH = path, QUARTO_PATH = "")
   )
   url <- expect_serving(it)
@@ -121,7 +121,7 @@ test_that("workers serve a Quarto document, and one of them renders it", {
   quarto <- local_quarto(
     "exec Rscript -e 'rmarkdown::render(commandArgs(TRUE), quiet = TRUE)' \"$2\""
   )
-  it <- local_cli("serve", file, "--port", "0", "--no-log", "--workers", "2")
+  it <- local_cli("serve", file, "--port", "0", "--log=none", "--workers", "2")
   expect_serving(it)
   expect_true(wait_until(
     function() lengths(regmatches(it$tell(), gregexpr("Serving as worker", it$tell()))) == 2

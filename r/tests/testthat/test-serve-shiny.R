@@ -51,11 +51,11 @@ test_that("`reconnect` has one of three values", {
   withr::local_options(rookery.reconnect = NULL)
   expect_equal(setting_of("reconnect")$value, "app")
   for (value in c("app", "always", "never")) {
-    expect_equal(check_setting(value, "reconnect", "x"), value)
+    expect_equal(setting_value(value, "reconnect", "x"), value)
   }
   for (wrong in list("yes", TRUE, c("app", "never"), NA_character_, character())) {
     expect_error(
-      check_setting(wrong, "reconnect", "The x"), "The x must be app, always or never",
+      setting_value(wrong, "reconnect", "The x"), "The x must be app, always or never",
       class = "rookery_bad_setting"
     )
   }
@@ -85,7 +85,7 @@ test_that("one R process adds the script to its pages as well, and serves it", {
   writeLines(
     "shiny::shinyApp(shiny::fluidPage('text'), function(input, output) {})", file.path(dir, "app.R")
   )
-  it <- local_cli("serve", dir, "--port", "0", "--no-log", "--reconnect", "always")
+  it <- local_cli("serve", dir, "--port", "0", "--log=none", "--reconnect", "always")
   expect_serving(it)
   url <- sub(" .*", "", sub(".*Serving on ", "", it$tell()))
   text <- rawToChar(curl::curl_fetch_memory(url)$content)

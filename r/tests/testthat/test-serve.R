@@ -179,11 +179,11 @@ test_that("the command passes on the app's output and exit status, without resta
     it$tell(), "\"method\":\"GET\",\"path\":\"/\",\"query\":\"\",\"status\":200,", fixed = TRUE
   )
 
-  it <- local_cli("serve", dir, "--port", "0", "--no-log", "--restart", "never")
+  it <- local_cli("serve", dir, "--port", "0", "--log=none", "--restart", "never")
   url <- expect_serving(it)
   try(fetch(paste0(url, "/quit")), silent = TRUE)
   expect_equal(exit_of(it), 7)
-  it <- local_cli("serve", dir, "--port", "0", "--no-log")
+  it <- local_cli("serve", dir, "--port", "0", "--log=none")
   url <- expect_serving(it)
   pid <- fetch(url)$text
   try(fetch(paste0(url, "/quit")), silent = TRUE)

@@ -4,10 +4,10 @@
 option_keys <- list(
   host = list("127.0.0.2", "--host=127.0.0.2"),
   port = list(8123L, "--port=8123"),
-  log = list(FALSE, "--no-log"),
+  log = list(FALSE, "--log=none"),
   log_format = list("json", "--log-format=json"),
   tls = list("dev", "--tls=dev"),
-  limits = list(list(max_body_size = "10 MB"), "--limit=body_bytes=10 MB"),
+  limits = list(list(max_body_size = "10 MB"), "--max-body-size=10 MB"),
   error_detail = list("message", "--error-detail=message"),
   request_id_header = list(FALSE, "--request-id-header=off"),
   server_timing = list(TRUE, "--server-timing"),
@@ -30,26 +30,20 @@ option_keys <- list(
   max_requests = list(100000L, "--max-requests=100000"),
   max_age = list("12h", "--max-age=12h"),
   max_memory = list("2GB", "--max-memory=2GB"),
-  request_timeout = list("30s", "--request-timeout=30s"),
-  worker_timeout = list("5min", "--kill-stuck=5min"),
+  worker_timeout = list("5min", "--worker-timeout=5min"),
   start_timeout = list("90s", "--start-timeout=90s"),
   start_retries = list(5L, "--start-retries=5"), restart = list("never", "--restart=never"),
   drain = list(5L, "--drain=5"),
   drain_sessions = list("4h", "--drain-sessions=4h"),
   sticky = list("cookie", "--sticky=cookie"),
-  cookie_suffix = list("billing", "--name=billing"),
   admin = list("127.0.0.1:9100", "--admin=127.0.0.1:9100"),
   embed = list(TRUE, "--embed"),
   reload = list(TRUE, "--reload"),
   shutdown_delay = list("5s", "--shutdown-delay=5s"),
-  min_ready = list(2L, "--min-ready=2"),
-  drain_status = list(404L, "--drain-status=404"),
   fail_fast = list(TRUE, "--fail-fast"),
-  retry_safe_methods = list(TRUE, "--retry-begun"),
   surge = list(0L, "--surge=0"),
   max_in_flight = list(8L, "--max-in-flight=8"),
-  queue_timeout = list("3s", "--queue-timeout=3s"),
-  keep_half_closed = list(TRUE, "--keep-half-closed")
+  queue_timeout = list("3s", "--queue-timeout=3s")
 )
 
 # Files for tls_config().
@@ -65,7 +59,6 @@ tls_keys <- list(
   client_auth = list("optional", "--tls-client-auth=optional"),
   min_version = list(1.3, "--tls-min-version=1.3"),
   http2 = list(FALSE, "--no-http2"),
-  http2_websockets = list(FALSE, "--no-http2-websockets"),
   hsts = list(
     list(max_age = 31536000L, include_subdomains = TRUE, preload = TRUE),
     "--hsts=31536000,subdomains,preload"
@@ -78,24 +71,20 @@ acme_keys <- list(
   domain = list(c("a.org", "b.org"), c("--domain=a.org", "--domain=b.org")),
   email = list("me@a.org", "--email=me@a.org"),
   agree_tos = list(TRUE, "--agree-tos"),
-  staging = list(TRUE, "--acme-staging"),
   directory = list("https://ca.org/dir", "--acme-directory=https://ca.org/dir"),
   profile = list("shortlived", "--acme-profile=shortlived"),
-  challenge = list("http-01", "--acme-challenge=http-01"),
   ca = list(pem("ca.pem"), as_word("acme-ca", "ca.pem")),
   dir = list("/kept", "--acme-dir=/kept")
 )
 
 # A value for each limit that is not its default.
 limit_keys <- function() {
-  table <- rookery:::limit_table()
-  some <- c(count = 7, bytes = 1e6, seconds = 7, rate = 77, percent = 3)
-  values <- pmax(table$least, some[table$kind])
+  values <- as.list(stats::setNames(rep(7, length(limit_names())), limit_names()))
   # The memory must suffice for a connection.
-  values[table$name == "max_client_memory"] <- 5e8
-  values[table$name %in% c("max_header_size", "http2_max_header_list_size")] <- 20000
-  values <- values + ifelse(!is.nan(table$default) & values == table$default, 1, 0)
-  as.list(stats::setNames(values, table$name))
+  values$max_client_memory <- 5e8
+  values$max_header_size <- 20000
+  values$max_body_size <- values$ws_max_message_size <- 1e6
+  values
 }
 
 local_yml <- function(options, ..., env = parent.frame()) {
@@ -112,14 +101,14 @@ as_type_of <- function(example, text) if (is.numeric(example)) as.numeric(text) 
 test_that("each key is read with the type of its setting", {
   read <- function(options) rookery:::server_file(local_yml(options))$values
   for (name in setdiff(
-    names(option_keys), c("limits", "ws_compression", "log", "request_timeout")
+    names(option_keys), c("limits", "ws_compression", "log")
   )) {
     value <- option_keys[[name]][[1]]
     found <- read(values_of(option_keys[name]))
     text <- c(
       host = "127.0.0.2", max_age = 43200, max_memory = 2e9, worker_timeout = 300,
       start_timeout = 90, drain_sessions = 14400,
-      shutdown_delay = 5, queue_timeout = 3, slow_log = 2, surge = "0", drain_status = "404")
+      shutdown_delay = 5, queue_timeout = 3, slow_log = 2, surge = "0")
     expect_equal(
       unlist(found),
       unlist(if (name %in% names(text)) as_type_of(found[[1]], text[[name]]) else value),
@@ -148,7 +137,7 @@ test_that("HTTPS settings of a file equal those of tls_config()", {
   asked <- tls(tls = values_of(tls_keys[setdiff(names(tls_keys), "acme")]))
   expect_equal(asked, tls_config(
     tls_keys$cert[[1]], tls_keys$key[[1]], client_ca = tls_keys$client_ca[[1]],
-    client_auth = "optional", min_version = "1.3", http2 = FALSE, http2_websockets = FALSE,
+    client_auth = "optional", min_version = "1.3", http2 = FALSE,
     hsts = list(max_age = 31536000, include_subdomains = TRUE, preload = TRUE), redirect_from = 8080
   ))
   asked <- tls(
@@ -179,8 +168,8 @@ test_that("an unknown key is an error at any level, with a suggestion", {
   says(local_yml(NULL, workers = 2L), "It belongs under `options:`.")
   says(local_yml(list(max_body_size = 1L)), "It belongs under `limits:`.")
   says(
-    local_yml(list(limits = list(bodybytes = 1L))),
-    "`bodybytes:` is not a setting under `limits:`. Did you mean `max_body_size:`?"
+    local_yml(list(limits = list(max_bodysize = 1L))),
+    "`max_bodysize:` is not a setting under `limits:`. Did you mean `max_body_size:`?"
   )
   says(local_yml(list(limits = list(workers = 2L))), "It belongs under `options:`.")
   says(local_yml(list(tls = list(cert = "c.pem", hsst = 60L))), "Did you mean `hsts:`?")
@@ -213,7 +202,7 @@ test_that("host, port, log and all settings take effect in one R process", {
     "  list(status = 200L, headers = list(), body = paste(text, collapse = '\\n'))", "}"
   )
   # `keep_identity_headers` is only an option of R.
-  of_files <- setdiff(rookery:::setting_names, "keep_identity_headers")
+  of_files <- setdiff(rookery:::setting_names(), "keep_identity_headers")
   settings <- values_of(option_keys[of_files])
   settings$proxy_protocol <- settings$proxy_protocol_from <- NULL
   options <- c(
@@ -336,8 +325,8 @@ test_that("a key that is given twice, with `-` and with `_`, is an error", {
     class = "rookery_bad_setting"
   )
   expect_error(
-    settings_read(local_yml(list(limits = list(max_body_size = 1e6, "body-bytes" = 2e6)))),
-    "`body-bytes:` and `max_body_size:` in line 5 are the same setting",
+    settings_read(local_yml(list(limits = list(max_body_size = 1e6, "max-body-size" = 2e6)))),
+    "`max-body-size:` and `max_body_size:` in line 5 are the same setting",
     class = "rookery_bad_setting"
   )
 })

@@ -51,7 +51,7 @@ hello <- c(
 )
 
 test_that("one worker serves on the sockets of a service manager, and reports its state", {
-  it <- local_service(local_app("app.R" = hello), "--no-log", watchdog = 400000)
+  it <- local_service(local_app("app.R" = hello), "--log=none", watchdog = 400000)
   port <- it$ask("port")
   # Sent before R listens, so the request waits. Processes of the app do not inherit the manager's
   # variables.
@@ -85,7 +85,7 @@ test_that("one worker serves on the sockets of a service manager, and reports it
 test_that("a busy R process does not trigger the watchdog", {
   it <- local_service(
     local_app("app.R" = "function(req) { if (req$PATH_INFO == '/busy') { t <- Sys.time(); while (Sys.time() < t + 3) {} }; list(status = 200L, body = 'x') }"),
-    "--no-log",
+    "--log=none",
     watchdog = 400000
   )
   expect_heard(it, "^READY=1")
@@ -111,7 +111,7 @@ test_that("clients of a stopped server get the worker's next server that has an 
     "first$stop()",
     "Sys.sleep(0.5)",
     "rookery::runServer('127.0.0.1', 1, function(req) list(status = 200L, body = paste('second', Sys.getpid())))"
-  )), "--no-log")
+  )), "--log=none")
   answer <- function() tryCatch(it$get(), error = function(error) "")
   expect_true(wait_until(function() grepl("^second", answer())))
   said <- answer()
@@ -121,7 +121,7 @@ test_that("clients of a stopped server get the worker's next server that has an 
 })
 
 test_that("the app may ask for the port of the service manager", {
-  it <- local_service(local_app("app.R" = hello), "--no-log", "--port", "{port}")
+  it <- local_service(local_app("app.R" = hello), "--log=none", "--port", "{port}")
   port <- it$ask("port")
   expect_heard(it, paste0("^READY=1\\|STATUS=Serving on http://127.0.0.1:", port))
   expect_equal(it$get(), paste0(port, "  "))
@@ -130,7 +130,7 @@ test_that("the app may ask for the port of the service manager", {
 test_that("a server without the sockets does not count as ready", {
   it <- local_service(
     local_app("app.R" = c("none <- rookery::startServer('127.0.0.1', 0, list())", "NULL")),
-    "--no-log"
+    "--log=none"
   )
   expect_heard(it, "^STATUS=.*its last value is NULL, not an app.*\\|EXIT_STATUS=3$")
 })
@@ -146,7 +146,7 @@ test_that("SIGHUP after SIGTERM does not count as the second signal", {
     "    look()",
     "  })",
     "}"
-  )), "--no-log")
+  )), "--log=none")
   expect_heard(it, "^READY=1")
   asked <- parallel_pool()
   is_over <- FALSE
@@ -170,7 +170,7 @@ test_that("SIGHUP after SIGTERM does not count as the second signal", {
 
 test_that("HTTPS is used on the sockets, whatever port the app asks for", {
   it <- local_service(
-    local_app("app.R" = hello), "--no-log", "--tls", "dev",
+    local_app("app.R" = hello), "--log=none", "--tls", "dev",
     environment = c(R_USER_CACHE_DIR = withr::local_tempdir())
   )
   expect_heard(it, "^READY=1\\|STATUS=Serving on https://127.0.0.1:")
@@ -187,7 +187,7 @@ test_that("an unhandled error of the app is reported with its status", {
     "tryCatch(warning('also'), warning = function(warning) NULL)",
     "load_data <- function() stop('\\n the data is not there\\nand more')",
     "load_data()"
-  )), "--no-log", "--start-retries", "0")
+  )), "--log=none", "--start-retries", "0")
   expect_heard(it, "^STATUS=The app did not start: Error in load_data\\(\\): the data is not there\\|EXIT_STATUS=3$")
   expect_equal(it$ask("end"), "3")
   expect_match(it$tell(), "the data is not there\nand more")
@@ -196,7 +196,7 @@ test_that("an unhandled error of the app is reported with its status", {
 test_that("repeated failures are reported with their number", {
   it <- local_service(local_app("app.R" = c(
     "function(req) { later::later(function() tools::pskill(Sys.getpid(), 9), 0); list(status = 200L, body = 'x') }"
-  )), "--no-log")
+  )), "--log=none")
   expect_heard(it, "^READY=1")
   for (i in 1:6) {
     tryCatch(it$get(), error = function(error) NULL)

@@ -5,7 +5,6 @@ settings <- list(
   error_detail = c("full", "message"), request_id_header = c("on", "off"),
   max_connections = c("11", "12"),
   max_body_size = c("11 MB", "12 MB"), idle_timeout = c("11 s", "12 s"),
-  min_body_rate = c("11", "12"), share_replies = c("11", "12"),
   trusted_proxies = c("10.0.0.1", "unix"), spool_dir = c("/usr", "/var"),
   ws_compression = c("level=3", "level=4")
 )

@@ -1,6 +1,6 @@
 # The table of settings (crates/settings) matches R's handwritten arguments, options and defaults.
 
-table <- rookery:::setting_table
+table <- rookery:::setting_table()
 arguments <- function(of) {
   rows <- table[startsWith(table$argument, paste0(of, "(")), ]
   sub("\\)$", "", sub("^.*\\(", "", rows$argument))
@@ -9,11 +9,10 @@ own <- function(of, without) setdiff(names(formals(of)), c("...", without))
 
 test_that("the arguments of functions match the table", {
   limits <- table[table$is_limit, ]
-  common <- limits$name[limits$stability == "stable"]
-  expect_setequal(own(server_limits, character()), common)
+  expect_setequal(own(server_limits, character()), limits$name)
   expect_setequal(arguments("server_limits"), limits$name)
   expect_setequal(own(workers_config, "workers"), arguments("workers_config"))
-  expect_setequal(own(tls_config, "acme"), arguments("tls_config"))
+  expect_setequal(own(tls_config, c("acme", "password")), arguments("tls_config"))
   expect_setequal(own(acme, character()), arguments("acme"))
   expect_setequal(own(serve, c("target", "limits")), arguments("serve"))
 })
@@ -57,35 +56,17 @@ test_that("defaults of arguments match the table", {
     compared,
     c(
       "host", "port", "open", "log_format", "client_auth", "min_version", "http2",
-      "http2_websockets", "hsts", "agree_tos", "staging"
+      "hsts", "agree_tos"
     )
   )
 })
 
 test_that("options match the table", {
-  expect_setequal(rookery:::setting_names, c(
+  expect_setequal(rookery:::setting_names(), c(
     "error_detail", "request_id_header", "server_timing", "interrupt_requests", "spool_dir", "trusted_proxies",
     "proxy_protocol", "proxy_protocol_from", "keep_identity_headers", "ws_origins",
     "ws_compression", "reconnect"
   ))
   expect_setequal(table$name[table$is_option & table$is_limit], table$name[table$is_limit])
   expect_setequal(rookery_options()$name, table$name[table$is_option])
-})
-
-test_that("the limits of the core have the defaults of the table", {
-  limits <- rookery:::limit_table()
-  expect_setequal(limits$name, table$name[table$is_limit])
-  for (at in which(table$is_limit & table$is_literal)) {
-    expect_equal(
-      limits$default[limits$name == table$name[[at]]], read_default(table[at, ]),
-      info = table$name[[at]]
-    )
-  }
-})
-
-test_that("options have the defaults of the table", {
-  for (at in which(table$is_option & !table$is_limit & table$is_literal)) {
-    name <- table$name[[at]]
-    expect_equal(rookery:::default_setting(name), read_default(table[at, ]), info = name)
-  }
 })

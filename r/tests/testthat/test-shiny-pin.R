@@ -7,7 +7,7 @@ skip_if_not_installed("shiny")
 skip_on_os(c("mac", "solaris"))
 
 local_pinned <- function(dir, ..., env = parent.frame()) {
-  it <- local_cli("serve", dir, "--port", "0", "--no-log", "--workers", "2", ..., env = env)
+  it <- local_cli("serve", dir, "--port", "0", "--log=none", "--workers", "2", ..., env = env)
   it$url <- expect_serving(it)
   # Both workers have read the app.
   stopifnot(wait_until(

@@ -188,7 +188,7 @@ local_ignoring <- function(signals, ..., env = parent.frame()) {
 }
 
 test_that("an ignored SIGHUP stays ignored: nohup rookery serve app &", {
-  it <- local_ignoring("HUP", "serve", local_app("app.R" = hello), "--port", "0", "--no-log")
+  it <- local_ignoring("HUP", "serve", local_app("app.R" = hello), "--port", "0", "--log=none")
   url <- expect_serving(it)
   for (i in 1:2) it$signal(1)
   Sys.sleep(0.3)
@@ -225,7 +225,7 @@ test_that("an ignored SIGINT stays ignored, as for `rookery serve app &` in a sc
   skip_if(!file.exists("/proc/self/status"), "what is ignored is read from /proc")
   # Sys.sleep() installs a handler of its own.
   app <- local_app("app.R" = "function(req) { Sys.sleep(1); list(status = 200L, headers = list(), body = 'hello') }")
-  it <- local_ignoring("INT", "serve", app, "--port", "0", "--no-log")
+  it <- local_ignoring("INT", "serve", app, "--port", "0", "--log=none")
   url <- expect_serving(it)
   it$signal(2)
   client <- local_requests(url, 1)
@@ -245,7 +245,7 @@ test_that("a handler is interrupted at the time limit although SIGINT is ignored
   # After the interrupt, R has a second to leave the handler and to respond, which may be too short
   # on a busy machine.
   for (attempt in 1:3) {
-    it <- local_ignoring("INT", "serve", app, "--port", "0", "--no-log")
+    it <- local_ignoring("INT", "serve", app, "--port", "0", "--log=none")
     client <- local_requests(expect_serving(it), 1)
     expect_true(wait_until(function() grepl("begun", it$tell())))
     it$signal(15)

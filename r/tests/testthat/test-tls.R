@@ -283,12 +283,11 @@ test_that("tls_config() prints all values that are not defaults", {
   tls <- tls_config(
     pem,
     min_version = "1.3", client_ca = pem, client_auth = "optional", http2 = FALSE,
-    http2_websockets = FALSE,
     hsts = list(max_age = 60, include_subdomains = TRUE), redirect_from = 80
   )
   expect_equal(format(tls), c(
     "<certificates for HTTPS, TLS 1.3 and later>", paste0("  ", pem, ", key: ", pem),
-    paste0("  clients: optional, signed by ", pem), "  off: HTTP/2, WebSockets over HTTP/2",
+    paste0("  clients: optional, signed by ", pem), "  off: HTTP/2",
     "  hsts: 60 s, subdomains",
     "  redirects from port 80"
   ))
@@ -307,10 +306,7 @@ test_that("errors for an invalid choice name the argument", {
     "`client_auth` must be \"required\" or \"optional\", not NA.", fixed = TRUE
   )
   expect_equal(tls_config(pem, min_version = "1.3")$min_version, "1.3")
-  expect_error(
-    tls_config("c", http2_websockets = "no"), "`http2_websockets` must be TRUE or FALSE",
-    fixed = TRUE
-  )
+  expect_error(tls_config("c", http2 = "no"), "`http2` must be TRUE or FALSE", fixed = TRUE)
   expect_equal(tls_config(pem)$client_auth, "required")
 })
 
@@ -449,7 +445,7 @@ test_that("rookery serve --tls-cert uses HTTPS, and SIGHUP reloads the certifica
   app <- local_app(
     "app.R" = "function(req) list(status = 200L, headers = list(), body = req$rook.url_scheme)"
   )
-  it <- local_cli("serve", file.path(app, "app.R"), "--port", "0", "--tls-cert", live, "--no-log")
+  it <- local_cli("serve", file.path(app, "app.R"), "--port", "0", "--tls-cert", live, "--log=none")
   url <- expect_serving(it)
   expect_match(url, "^https://127.0.0.1:")
   expect_equal(fetch(url, cainfo = one$cert)$text, "https")
@@ -487,7 +483,7 @@ test_that("a Shiny app is served over HTTPS, and _server.yml names certificates"
     "app.R" = "library(shiny)\nshinyApp(fluidPage('hello over TLS'), function(input, output) NULL)"
   )
   it <- local_cli(
-    "serve", app, "--port", "0", "--tls-cert", pair$cert, "--tls-key", pair$key, "--no-log"
+    "serve", app, "--port", "0", "--tls-cert", pair$cert, "--tls-key", pair$key, "--log=none"
   )
   expect_match(fetch(expect_serving(it), cainfo = pair$cert)$text, "hello over TLS")
   skip_if_not_installed("yaml")
@@ -497,13 +493,13 @@ test_that("a Shiny app is served over HTTPS, and _server.yml names certificates"
     "_server.yml" = c(
       "engine: rookery", "app: app.R", "options:", "  port: 0", "  tls:", "    cert: own.pem",
       "    key: own.key",
-      "    http2: false", "    http2_websockets: false", "    hsts:", "      max_age: 60",
+      "    http2: false", "    hsts:", "      max_age: 60",
       "      include_subdomains: true",
       paste("    redirect_from:", from)
     )
   )
   file.copy(c(pair$cert, pair$key), app)
-  it <- local_cli("serve", app, "--port", "0", "--no-log")
+  it <- local_cli("serve", app, "--port", "0", "--log=none")
   # By host name, because the header is not sent for addresses.
   url <- sub("127.0.0.1", "localhost", expect_serving(it), fixed = TRUE)
   answer <- fetch(url, cainfo = pair$cert, http_version = 4L)
@@ -560,7 +556,7 @@ test_that("--tls dev prints the fingerprint", {
     "app.R" = "function(req) list(status = 200L, headers = list(), body = req$rook.url_scheme)"
   )
   it <- local_cli(
-    "serve", file.path(app, "app.R"), "--port", "0", "--tls", "dev", "--no-log",
+    "serve", file.path(app, "app.R"), "--port", "0", "--tls", "dev", "--log=none",
     environment = c(R_USER_DATA_DIR = data)
   )
   url <- expect_serving(it)

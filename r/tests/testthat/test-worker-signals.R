@@ -33,7 +33,7 @@ test_that("a worker ends if its supervisor is killed, whatever signals it got be
     "told <- paste(Sys.getpid(), dirname(Sys.getenv('TMPDIR')))",
     "function(req) list(status = 200L, headers = list(), body = told)"
   ))
-  it <- local_cli("serve", dir, "--port", "0", "--no-log", "--workers", "2")
+  it <- local_cli("serve", dir, "--port", "0", "--log=none", "--workers", "2")
   expect_serving(it)
   url <- sub(" .*", "", sub(".*Serving on ", "", it$tell()))
   told <- strsplit(rawToChar(curl::curl_fetch_memory(url)$content), " ")[[1]]
@@ -51,7 +51,7 @@ test_that("a worker ends if its supervisor is killed, whatever signals it got be
 test_that("a single R process continues after SIGUSR2", {
   skip_on_os(c("mac", "windows", "solaris"))
   dir <- local_app(app.R = "function(req) list(status = 200L, headers = list(), body = 'hello')")
-  it <- local_cli("serve", dir, "--port", "0", "--no-log")
+  it <- local_cli("serve", dir, "--port", "0", "--log=none")
   expect_serving(it)
   url <- sub(" .*", "", sub(".*Serving on ", "", it$tell()))
   for (at in 1:3) {
@@ -70,7 +70,7 @@ test_that("a signal ends R at once while the app is loading", {
     )
   )
   for (signal in c(tools::SIGTERM, tools::SIGINT)) {
-    it <- local_cli("serve", dir, "--port", "0", "--no-log")
+    it <- local_cli("serve", dir, "--port", "0", "--log=none")
     expect_true(wait_until(function() grepl("loading", it$tell())))
     asked <- proc.time()[["elapsed"]]
     it$signal(signal)

@@ -30,7 +30,7 @@ local_static_workers <- function(paths, ..., env = parent.frame()) {
     ")"
   )
   writeLines(lines, file.path(dir, "app.R"))
-  it <- local_cli("serve", dir, "--port", "0", "--no-log", ..., env = env)
+  it <- local_cli("serve", dir, "--port", "0", "--log=none", ..., env = env)
   expect_serving(it)
   it$url <- sub(" .*", "", sub(".*Serving on ", "", it$tell()))
   it$get <- function(path, ...) {

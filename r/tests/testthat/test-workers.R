@@ -15,7 +15,7 @@ app_lines <- c(
 local_workers <- function(lines, ..., env = parent.frame()) {
   dir <- withr::local_tempdir(.local_envir = env)
   writeLines(lines, file.path(dir, "app.R"))
-  it <- local_cli("serve", dir, "--port", "0", "--no-log", ..., env = env)
+  it <- local_cli("serve", dir, "--port", "0", "--log=none", ..., env = env)
   expect_serving(it)
   it$url <- sub(" .*", "", sub(".*Serving on ", "", it$tell()))
   it$get <- function(path = "/", handle = curl::new_handle()) {
@@ -231,7 +231,7 @@ test_that("a changed file of the app starts new workers, also with a single work
       )
     }
     app("before")
-    it <- local_cli("serve", dir, "--port", "0", "--no-log", "--reload", words)
+    it <- local_cli("serve", dir, "--port", "0", "--log=none", "--reload", words)
     expect_serving(it)
     url <- sub(" .*", "", sub(".*Serving on ", "", it$tell()))
     body <- function() rawToChar(curl::curl_fetch_memory(url)$content)
@@ -298,7 +298,7 @@ test_that("R Markdown documents are served by workers, and their pages have the 
     ),
     file.path(dir, "doc.Rmd")
   )
-  it <- local_cli("serve", file.path(dir, "doc.Rmd"), "--port", "0", "--no-log", "--workers", "2")
+  it <- local_cli("serve", file.path(dir, "doc.Rmd"), "--port", "0", "--log=none", "--workers", "2")
   expect_serving(it)
   expect_true(wait_until(
     function() lengths(regmatches(it$tell(), gregexpr(" is ready, ", it$tell()))) == 2
@@ -330,7 +330,7 @@ test_that("the number of workers can be given in a _server.yml and in serve()", 
     "workers: 2", "max-age: 12h", "warmup: [/, /x]", "error_detail: full", "limits:",
     "  max_body_size: 10", "ws_compression:", "  level: 3"
   )
-  it <- local_cli("serve", dir, "--port", "0", "--no-log")
+  it <- local_cli("serve", dir, "--port", "0", "--log=none")
   expect_serving(it)
   expect_match(it$tell(), "with 2 workers")
   url <- sub(" .*", "", sub(".*Serving on ", "", it$tell()))
@@ -341,7 +341,7 @@ test_that("the number of workers can be given in a _server.yml and in serve()", 
   expect_equal(exit_of(it), 0)
   settings("workers: 2")
   # Arguments take precedence.
-  it <- local_cli("serve", dir, "--port", "0", "--no-log", "--workers", "1")
+  it <- local_cli("serve", dir, "--port", "0", "--log=none", "--workers", "1")
   expect_serving(it)
   expect_no_match(it$tell(), "workers|as worker")
   for (case in list(
@@ -355,7 +355,7 @@ test_that("the number of workers can be given in a _server.yml and in serve()", 
     c("workers: 1", "restart: sometimes", "`restart:` must be always or never, not `sometimes`")
   )) {
     settings(case[1:2])
-    it <- local_cli("serve", dir, "--port", "0", "--no-log")
+    it <- local_cli("serve", dir, "--port", "0", "--log=none")
     expect_equal(exit_of(it), 1)
     expect_match(it$tell(), case[[3]])
   }
@@ -377,7 +377,7 @@ test_that("serve() starts several workers, and stops them at its end", {
     expect_true(wait_until(function() length(it$pids()) == 2))
     it
   }
-  call <- paste0("rookery::serve('", link, "', port = 0, log = FALSE, workers = rookery::workers_config(2, drain = '5s', retry_safe_methods = TRUE))")
+  call <- paste0("rookery::serve('", link, "', port = 0, log = FALSE, workers = rookery::workers_config(2, drain = '5s'))")
   for (signal in c(tools::SIGTERM, tools::SIGKILL)) {
     it <- serving(call)
     expect_match(it$tell(), paste0("(`", link, "`) with 2 workers"), fixed = TRUE)
@@ -437,18 +437,16 @@ test_that("arguments of serve() are passed to the program as lines", {
 
 test_that("the program accepts each name that R has for a setting", {
   values <- list(
-    workers = "2", warmup = "/", max_memory = "1GB", sticky = "none", cookie_suffix = "a",
-    admin = "127.0.0.1:1", drain_status = "404", surge = "0", restart = "never"
+    workers = "2", warmup = "/", max_memory = "1GB", sticky = "none",
+    admin = "127.0.0.1:1", surge = "0", restart = "never"
   )
-  table <- rookery:::setting_table
-  flags <- table$name[table$wanted == "yes or no"]
+  table <- rookery:::setting_table()
+  flags <- table$name[table$kind == "flag"]
   value_of <- function(name) values[[name]] %||% if (name %in% flags) "on" else "1"
   names <- c(setdiff(names(formals(workers_config)), "..."), "admin")
   lines <- c(
     paste0(names, "=", vapply(names, value_of, "")),
-    paste0(
-      rookery:::limit_table()$name, "=", pmin(pmax(rookery:::limit_table()$least, 1), 8192000)
-    ),
+    paste0(rookery:::limit_names(), "=8192000"),
     "option:error_detail=none", "option:ws_compression=off"
   )
   program <- system.file("exec", "rookery", package = "rookery")
@@ -560,7 +558,7 @@ test_that("with --fail-fast the program exits with status 5 when all workers end
   bad <- withr::local_tempfile()
   it <- local_workers(
     c(sprintf("if (file.exists('%s')) quit(status = 1)", bad), app_lines),
-    "--workers", "2", "--fail-fast", "--min-ready", "2", "--drain-status", "404", "--max-memory",
+    "--workers", "2", "--fail-fast", "--max-memory",
     "0"
   )
   expect_true(wait_until(function() length(pids_of(it)) == 2))

@@ -23,7 +23,7 @@ async function started(server) {
 
 /** Serves the app with so many workers. */
 const serve = (workers, ...options) => started(Server.command(
-  ['serve', app, '--port', '0', '--no-log', '--admin', '127.0.0.1:0', '--workers', String(workers), ...options],
+  ['serve', app, '--port', '0', '--log=none', '--admin', '127.0.0.1:0', '--workers', String(workers), ...options],
 ));
 
 /** Opens the live page. Everything that the browser complains about, such as its policy, is an error of the test. */

@@ -57,13 +57,9 @@ export class Server {
     return server.#ready(await server.listening(), code);
   }
 
-  /** Serves an app with the certificate to develop with, its WebSockets within HTTP/2 where the client wants that, or not. */
-  static https(app, websockets) {
-    return Server.expression(`
-      tls <- rookery:::tls_resolve("dev")
-      tls$http2_websockets <- ${websockets ? 'TRUE' : 'FALSE'}
-      rookery::serve("${app}", port = 0L, log = TRUE, tls = tls)
-    `);
+  /** Serves an app with the certificate to develop with. */
+  static https(app) {
+    return Server.expression(`rookery::serve("${app}", port = 0L, log = TRUE, tls = "dev")`);
   }
 
   /** Runs a script that serves on `PORT`, here any that is free, and prints its address once it listens there. */

@@ -54,34 +54,13 @@ list(
         open <- Sys.readlink(list.files("/proc/self/fd", full.names = TRUE))
         reply(paste(open, collapse = "\n"))
       },
-      # Eight megabytes, pushed before any is read.
-      "/pour" = {
-        stream <- rookery::stream_response()
-        for (at in 1:80) stream$write(strrep("x", 1e5))
-        stream$close()
-        stream
-      },
-      # A second server in this process, and its end.
-      "/inner" = {
-        large <- list(call = function(req) reply(strrep("x", 2e7)))
-        inner <<- rookery::startServer("127.0.0.1", as.integer(query), large)
-        reply("started")
-      },
-      "/inner-stop" = {
-        inner$stop()
-        reply("stopped")
-      },
       "/stream" = rookery::stream_body(function(request) NULL),
       reply("no such route", 404L)
     )
   },
   onWSOpen = function(ws) {
     ws$onMessage(function(binary, message) {
-      if (identical(message, "flood")) {
-        for (at in 1:64) ws$send(strrep("x", 1e6))
-      } else {
-        ws$send(message)
-      }
+      ws$send(message)
     })
   },
   staticPaths = list("/files" = "www")

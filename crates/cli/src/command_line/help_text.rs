@@ -1,5 +1,4 @@
-//! Texts that `--help` and the manual page share. This file must not use other modules of this
-//! crate, because the generator of the manual page in crates/settings compiles it as well.
+//! Texts that `--help` and the manual page share.
 
 /// The first paragraph of `rookery --help`.
 pub(super) const ABOUT: &str = "\

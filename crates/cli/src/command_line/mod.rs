@@ -4,6 +4,7 @@
 mod bash_completions;
 mod clap_errors;
 mod help_text;
+mod manual;
 mod options;
 mod profile_args;
 mod serve_args;
@@ -46,7 +47,7 @@ pub(crate) enum CommandLine {
 }
 
 const DEV: &str = "\
-Serves <target> for development, like `rookery serve --dev`: opens a browser, and reloads the open
+Serves <target> for development: opens a browser, and reloads the open
 pages when a file of the app changes. Errors are shown in the page, with source code. In a terminal,
 a single worker also runs with a prompt in that terminal (`--interactive`), so that browser() and
 readline() work. While R waits at a prompt, Ctrl-C interrupts R; otherwise it stops the server at
@@ -65,9 +66,6 @@ const UNITS: &str = "\
 Values:
   <size>   bytes, or a number with a unit: 512KB, 10MB, 1GiB
   <time>   seconds, or a number with a unit: 500ms, 30s, 5m, 12h, 1d";
-
-/// The manual page in roff format. `make settings` generates it.
-const MANUAL: &str = include_str!("rookery.1");
 
 /// Defines the command line for the parser clap. The help and the shell completions are generated
 /// from the same definition.
@@ -214,7 +212,7 @@ pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<CommandL
             }
             Ok(CommandLine::Print(text))
         }
-        Some(("man", _)) => Ok(CommandLine::Print(MANUAL.into())),
+        Some(("man", _)) => Ok(CommandLine::Print(manual::page().into())),
         Some(_) => Ok(CommandLine::Print(command().render_version().into_bytes())),
     }
 }
@@ -239,10 +237,15 @@ pub(crate) mod tests {
         }
     }
 
+    fn settings_of(options: Options) -> rookery_settings::Settings {
+        let settings = rookery_settings::Settings::combine(options.given);
+        if options.is_dev { settings.with_dev_defaults() } else { settings }
+    }
+
     /// Returns the settings that result from a command line alone, for a test: `_server.yml` and
     /// environment variables are not read.
     pub(crate) fn served(words: &[&str]) -> ServeSettings {
-        match ServeSettings::of(rookery_settings::Settings::combine(options_of(words).given)) {
+        match ServeSettings::of(settings_of(options_of(words))) {
             Ok(serve) => serve,
             Err(failure) => panic!("{words:?}: {failure:?}"),
         }
@@ -273,8 +276,7 @@ pub(crate) mod tests {
     pub(crate) fn assert_usage_error(words: &[&str], expected: &str) {
         let served = parse(words).and_then(|parsed| match parsed {
             CommandLine::Serve(command) => {
-                let settings = rookery_settings::Settings::combine(command.options.given);
-                ServeSettings::of(settings).map(|serve| format!("{serve:?}"))
+                ServeSettings::of(settings_of(command.options)).map(|serve| format!("{serve:?}"))
             }
             other => Ok(format!("{other:?}")),
         });
@@ -306,7 +308,7 @@ pub(crate) mod tests {
             (&["--prot=1", "serve", "a"], "`--prot` is not an option. Did you mean `--port`?"),
             (&["serve", "a", "--nonsense"], "`--nonsense` is not an option."),
             (&["serve", "a", "--port"], "`--port` needs a value."),
-            (&["serve", "a", "--no-log=1"], "`--no-log` takes no value."),
+            (&["version", "--verbose=1"], "`--verbose` takes no value."),
             (&["completions"], "Name a shell: bash, elvish, fish, powershell or zsh."),
             (
                 &["completions", "cmd"],
@@ -374,7 +376,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn long_help_lists_all_options_but_deprecated_ones_in_lines_that_fit() {
+    fn long_help_lists_all_options_in_lines_that_fit() {
         let (short, long) = (printed(&["-h"]), printed(&["--help"]));
         assert!(listed(&short).iter().all(|option| listed(&long).contains(option)));
         for row in rookery_settings::table::all() {
@@ -382,7 +384,7 @@ pub(crate) mod tests {
             let has_option = row.shown != rookery_settings::Shown::No;
             assert_eq!(listed(&long).contains(&option.as_str()), has_option, "{}", row.name);
         }
-        assert!(!long.contains("--no-log") && !long.contains("  version  "), "{long}");
+        assert!(!long.contains("  version  "), "{long}");
         assert_eq!(printed(&["help"]), long);
         for status in ["0", "1", "2", "3", "4", "5", "128 + n"] {
             let lists =

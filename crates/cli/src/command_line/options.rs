@@ -5,10 +5,8 @@ use std::ffi::OsString;
 use clap::builder::OsStringValueParser;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches};
-use rookery_settings::table::{self, FoundSetting};
 use rookery_settings::{
-    Former, GivenValue, Group, Kind, Places, Raw, Section, Setting, Shown, Source, Value,
-    similar_names,
+    GivenValue, Group, Kind, Raw, Section, Setting, Shown, Source, similar_names, table,
 };
 
 use super::{help_text, usage_error};
@@ -22,15 +20,15 @@ const LIMIT: &str = "limit";
 pub(crate) struct Options {
     /// The values that the command line gives, in the order of the table of all settings.
     pub(crate) given: Vec<GivenValue>,
-    /// Warnings about deprecated command-line options, which the caller has to log.
-    pub(crate) notes: Vec<String>,
+    /// Whether the app is served for development, as the command `rookery dev` does.
+    pub(crate) is_dev: bool,
 }
 
 /// Returns all command-line options, in the order of the groups in the help text.
 pub(super) fn options() -> impl Iterator<Item = Arg> {
     Group::ALL.into_iter().flat_map(|group| {
         let rows = table::all().filter(move |row| row.group == group);
-        let own = rows.clone().filter(|row| row.has_option()).map(option);
+        let own = rows.filter(|row| row.has_option()).map(option);
         let limit = (group == Group::Limits).then(|| {
             let arg = Arg::new(LIMIT).long(LIMIT).value_name("name=value").help(help_text::LIMIT);
             let long = format!(
@@ -40,17 +38,8 @@ pub(super) fn options() -> impl Iterator<Item = Arg> {
             let arg = arg.long_help(wrapped(&long)).action(ArgAction::Append);
             arg.value_parser(OsStringValueParser::new())
         });
-        let former =
-            rows.flat_map(|row| former_options(row).map(move |former| former_option(row, former)));
-        own.chain(limit).map(move |arg| arg.help_heading(group.title())).chain(former)
+        own.chain(limit).map(move |arg| arg.help_heading(group.title()))
     })
-}
-
-/// Returns the former names of the setting `row` that the command line still accepts as options.
-/// Returns none for a limit: its former names are accepted after `--limit`.
-fn former_options(row: &'static Setting) -> impl Iterator<Item = &'static Former> {
-    let is_option = |former: &&Former| former.places.has(Places::COMMAND_LINE);
-    row.former.iter().filter(|_| row.section != Section::Limits).filter(is_option)
 }
 
 fn option(row: &'static Setting) -> Arg {
@@ -108,14 +97,6 @@ fn with_value(arg: Arg, row: &Setting, placeholder: &'static str) -> Arg {
     }
 }
 
-fn former_option(row: &'static Setting, former: &'static Former) -> Arg {
-    let arg = Arg::new(former.name).long(former.name.replace('_', "-")).hide(true);
-    match former.value {
-        Some(_) => arg.action(ArgAction::SetTrue),
-        None => with_value(arg, row, "value"),
-    }
-}
-
 /// The parsed options of a command line. `own` contains the options after the command, such as
 /// `serve`, and `root` the options before it.
 pub(super) struct Matches<'a> {
@@ -148,60 +129,15 @@ pub(super) fn read(matches: &Matches<'_>) -> Result<Options, Failure> {
             options.limit(text)?;
         }
     }
-    for row in table::all() {
-        let mut found = None;
-        if row.has_option() {
-            if let Some(values) = matches.values(row.name) {
-                let name = Source::CommandLine.show(row);
-                options.add(row, &name, values, row.is_on_by_default())?;
-                found = Some(name);
-            }
-        }
-        for former in former_options(row) {
-            let old = format!("`--{}`", former.name.replace('_', "-"));
-            let values = match former.value {
-                Some(value) => {
-                    let is_given =
-                        matches.of(former.name).is_some_and(|at| at.get_flag(former.name));
-                    is_given.then(|| vec![OsString::from(value)])
-                }
-                None => matches.values(former.name),
-            };
-            let Some(values) = values else { continue };
-            if let Some(name) = &found {
-                return usage_error(format!(
-                    "{old} and {name} are the same setting: leave {old} out."
-                ));
-            }
-            options.add(row, &old, values, false)?;
-            options.notes.push(deprecation(&old, row, former));
+    for row in table::all().filter(|row| row.has_option()) {
+        if let Some(values) = matches.values(row.name) {
+            options.add(row, &Source::CommandLine.show(row), values, row.is_on_by_default())?;
         }
     }
     Ok(options)
 }
 
-/// Returns the warning that a command-line option is deprecated and that the setting has a new
-/// name.
-fn deprecation(old: &str, row: &Setting, former: &Former) -> String {
-    if !row.has_option() {
-        return format!(
-            "{old} is deprecated, because {}: write `{}:` in `_server.yml`",
-            former.reason,
-            row.path()
-        );
-    }
-    let value = former.value.map(|value| format!(" {value}")).unwrap_or_default();
-    format!("{old} is deprecated: use `--{}{value}`", row.option())
-}
-
 impl Options {
-    /// Sets the setting `dev`, for the command `rookery dev`.
-    pub(super) fn set_dev(&mut self) {
-        let (setting, value) = (table::row("dev"), Value::Flag(true));
-        let given = GivenValue { setting, value, source: Source::CommandLine, place: None };
-        self.given.push(given);
-    }
-
     fn add(
         &mut self,
         setting: &'static Setting,
@@ -240,13 +176,9 @@ impl Options {
                 "`--limit` needs a name and a value, such as header_timeout=10s, not `{text}`."
             ));
         };
-        let Some(FoundSetting { setting, former }) = table::find_limit(name) else {
+        let Some(setting) = table::find_key(Section::Limits, name) else {
             return usage_error(format!("`{name}` is not a limit.{}", similar_limit(name)));
         };
-        if former.is_some() {
-            let message = format!("the limit `{name}` is deprecated: use `{}`", setting.name);
-            self.notes.push(message);
-        }
         self.add(setting, &format!("`--limit {name}`"), vec![value.into()], false)
     }
 }
@@ -254,11 +186,8 @@ impl Options {
 /// Suggests a limit with a similar name for the error message about an unknown limit.
 fn similar_limit(name: &str) -> String {
     let limits = table::all().filter(|row| row.section == Section::Limits);
-    let names = limits.flat_map(|row| {
-        std::iter::once(row.name).chain(row.former.iter().map(|former| former.name))
-    });
-    let found = similar_names(name, names).into_iter().find_map(table::find_limit);
-    found.map(|found| format!(" Did you mean `{}`?", found.setting.name)).unwrap_or_default()
+    let near = similar_names(name, limits.map(|row| row.name)).into_iter().next();
+    near.map(|near| format!(" Did you mean `{near}`?")).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -326,67 +255,15 @@ mod tests {
             Some(3.0)
         );
         let limits = settings(&[
-            "--limit=max_headers=1",
+            "--limit=max_queued_requests=1",
             "serve",
             "a",
-            "--limit=max_headers=2",
-            "--limit=ws_min_rate=3",
+            "--limit=max_queued_requests=2",
+            "--limit=max_connections_per_ip=3",
         ]);
         assert_eq!(
-            (limits.number("max_headers"), limits.number("ws_min_rate")),
+            (limits.number("max_queued_requests"), limits.number("max_connections_per_ip")),
             (Some(2.0), Some(3.0))
-        );
-    }
-
-    #[test]
-    fn former_options_are_accepted_with_a_message() {
-        for (words, name, value, note) in [
-            (
-                &["serve", "a", "--no-log"][..],
-                "log",
-                Value::Word("none"),
-                "`--no-log` is deprecated: use `--log none`",
-            ),
-            (
-                &["serve", "a", "--kill-stuck", "5s"],
-                "worker_timeout",
-                Value::Number(5.0),
-                "`--kill-stuck` is deprecated: use `--worker-timeout`",
-            ),
-            (
-                &["serve", "a", "--retry-begun"],
-                "retry_safe_methods",
-                Value::Flag(true),
-                "`--retry-begun` is deprecated: use `--retry-safe-methods`",
-            ),
-            (
-                &["serve", "a", "--limit", "body_bytes=1"],
-                "max_body_size",
-                Value::Number(1.0),
-                "the limit `body_bytes` is deprecated: use `max_body_size`",
-            ),
-            (
-                &["serve", "a", "--no-http2-websockets"],
-                "http2_websockets",
-                Value::Flag(false),
-                "`--no-http2-websockets` is deprecated, because it is for a faulty client or \
-                 proxy, and is set once, in a file: write `tls.http2_websockets:` in `_server.yml`",
-            ),
-            (
-                &["--acme-dir=d", "serve", "a"],
-                "acme_dir",
-                Value::Path("d".into()),
-                "`--acme-dir` is deprecated, because a deployment sets it once, in a file: write \
-                 `tls.acme.dir:` in `_server.yml`",
-            ),
-        ] {
-            let options = options_of(words);
-            assert_eq!(options.notes, [note], "{words:?}");
-            assert_eq!(Settings::combine(options.given).value(name), Some(value), "{words:?}");
-        }
-        assert_usage_error(
-            &["serve", "a", "--kill-stuck=1", "--worker-timeout=1"],
-            "`--kill-stuck` and `--worker-timeout` are the same setting: leave `--kill-stuck` out.",
         );
     }
 
@@ -437,20 +314,17 @@ mod tests {
                  at least 1 ms, not `0`.",
             ),
             (
-                &["serve", "a", "--limit", "body_bytes"],
-                "`--limit` needs a name and a value, such as header_timeout=10s, not `body_bytes`.",
-            ),
-            (
-                &["serve", "a", "--limit", "body_byte=1"],
-                "`body_byte` is not a limit. Did you mean `max_body_size`?",
+                &["serve", "a", "--limit", "max_body_size"],
+                "`--limit` needs a name and a value, such as header_timeout=10s, not \
+                 `max_body_size`.",
             ),
             (
                 &["serve", "a", "--limit", "max_body_sise=1"],
                 "`max_body_sise` is not a limit. Did you mean `max_body_size`?",
             ),
             (
-                &["serve", "a", "--limit", "max_headers=1.5"],
-                "`--limit max_headers` must be a whole number, at least 1, or none, not `1.5`.",
+                &["serve", "a", "--limit", "max_queued_requests=1.5"],
+                "`--limit max_queued_requests` must be a whole number, or none, not `1.5`.",
             ),
         ] {
             assert_usage_error(words, expected);

@@ -35,9 +35,7 @@ impl ServeArgs {
             };
             return usage_error(format!("`rookery {name}` needs one folder or file, but {what}."));
         };
-        if name == "dev" {
-            options.set_dev();
-        }
+        options.is_dev = name == "dev";
         Ok(ServeArgs { target: target.into(), options })
     }
 }

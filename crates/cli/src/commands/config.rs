@@ -48,11 +48,8 @@ fn line(row: &'static Setting, all: &rookery_settings::Settings) -> [String; 3] 
     [name, value, source]
 }
 
-/// Returns the value of a setting as text. Passwords are masked, also within URLs.
+/// Returns the value of a setting as text. Passwords within URLs are masked.
 fn value_text(given: &GivenValue) -> String {
-    if given.setting.is_secret {
-        return "(hidden)".to_owned();
-    }
     let text = given.value.show(given.setting.kind);
     match text.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?))) {
         Some((scheme, (user, host))) if !user.contains('/') => {

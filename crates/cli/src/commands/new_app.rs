@@ -191,7 +191,7 @@ mod tests {
             let target = Target::find(&folder).unwrap();
             assert!(!target.is_site && target.app_file().is_ok());
             let file = server_yml::read(&target).unwrap().unwrap();
-            assert!(file.app.exists() && file.given.is_empty() && file.notes.is_empty());
+            assert!(file.app.exists() && file.given.is_empty());
             // The options that the comments in `_server.yml` suggest must be valid options.
             let on = text.replace("# options:", "options:").replace("#   ", "  ");
             fs::write(folder.join("_server.yml"), on).unwrap();

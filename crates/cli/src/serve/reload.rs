@@ -2,18 +2,18 @@
 //! cancels the reload. Otherwise the changed settings apply to new workers. The log names the
 //! changed settings that need a restart of the server.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use rookery_server::LimitsControl;
 use rookery_server::tls::Tls;
 use rookery_settings::{Applies, Group, Setting};
-use rookery_supervisor::{SupervisorCommand, SupervisorStatus};
+use rookery_supervisor::SupervisorCommand;
 
 use crate::app_detection::Target;
 use crate::commands::check;
 use crate::failure::Failure;
 use crate::listen::address::Address;
-use crate::serve::supervisor_config::{ConfigBuilder, readiness};
+use crate::serve::supervisor_config::ConfigBuilder;
 use crate::serve::tls;
 use crate::settings::combined::Https;
 use crate::settings::serve_settings::ServeSettings;
@@ -28,7 +28,6 @@ pub(crate) struct Reload {
     /// The settings that the server was started with.
     pub(crate) start: ServeSettings,
     pub(crate) builder: ConfigBuilder,
-    pub(crate) status: Arc<SupervisorStatus>,
     pub(crate) tls: Option<Tls>,
     /// The limits on clients, which a reload changes in the front end.
     pub(crate) limits: LimitsControl,
@@ -73,7 +72,6 @@ impl Reload {
             tls::apply(tls, &serve.settings)?;
         }
         self.limits.set(serve.settings.server_settings()?.config.limits);
-        self.status.set_readiness(readiness(&serve.workers));
         self.report(notes, &differ);
         if target.is_linked() {
             log_line(&format!("the new workers serve {}", target.show(&target.path)));

@@ -22,7 +22,7 @@ use crate::serve::access_log::{Log, LogTarget};
 use crate::serve::development::Development;
 use crate::serve::reload::Reload;
 use crate::serve::supervisor_commands::{second_stop, send_commands, watch_files};
-use crate::serve::supervisor_config::{ConfigBuilder, log_format, pool_limits, readiness};
+use crate::serve::supervisor_config::{ConfigBuilder, log_format, pool_limits};
 use crate::serve::supervisor_frontend::{Announcement, SupervisorFrontend, perform, start_admin};
 use crate::serve::tls::{self, TlsSetup};
 use crate::serve::tracing;
@@ -99,7 +99,6 @@ pub(crate) fn serve(
             target: target.given.display().to_string(),
             address: listeners.addresses.clone(),
         },
-        readiness(workers),
     );
     status.tls.clone_from(&tls);
     status.rejections = Some(Arc::clone(server.reports()));
@@ -135,7 +134,6 @@ pub(crate) fn serve(
         target: Mutex::new(target.clone()),
         start: serve.clone(),
         builder,
-        status,
         tls,
         limits,
         notes: Mutex::new(loaded.notes.clone()),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rookery_server::access_log::Format;
 use rookery_server::{Config, MAX_PAGE_SIZE};
 use rookery_supervisor::{
-    MemoryLimit, PoolLimits, ReadinessPolicy, RecyclePolicy, SessionAffinity, SupervisorConfig,
+    MemoryLimit, PoolLimits, RecyclePolicy, SessionAffinity, SupervisorConfig,
     Timeouts, memory_limit, server_name,
 };
 
@@ -107,7 +107,6 @@ pub(crate) fn pool_limits(
         Address::Tcp { socket, .. } => socket.to_string(),
         Address::Unix(path) => path.display().to_string(),
     };
-    let cookie_suffix = workers.cookie_suffix.clone();
     let usual = PoolLimits::default();
     PoolLimits {
         // A script is inserted only into a page that is neither compressed nor streamed.
@@ -121,9 +120,7 @@ pub(crate) fn pool_limits(
             .max_sessions
             .and_then(|most| usize::try_from(most).ok())
             .unwrap_or(usize::MAX),
-        retry_safe_methods: workers.retry_safe_methods,
-        keep_half_closed: workers.keep_half_closed,
-        cookie_suffix: cookie_suffix.unwrap_or_else(|| server_name(&target.given, &of_address)),
+        cookie_suffix: server_name(&target.given, &of_address),
         session_affinity: match workers.sticky {
             workers::Sticky::Auto => SessionAffinity::Auto,
             workers::Sticky::None => SessionAffinity::None,
@@ -132,12 +129,6 @@ pub(crate) fn pool_limits(
         is_embedded: serve.is_embedded,
         ..usual
     }
-}
-
-/// Returns how many workers must be ready before the server reports that it is ready, and the
-/// response status of the readiness probe during shutdown.
-pub(crate) fn readiness(workers: &Workers) -> ReadinessPolicy {
-    ReadinessPolicy { min_ready: workers.min_ready, drain_status: workers.drain_status }
 }
 
 /// Returns the format of the access log. If there are several workers, each line in the common

@@ -5,11 +5,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, atomic::AtomicU64};
 
-use rookery_acme::{Acme, BadSettings, Challenge, LETS_ENCRYPT_STAGING, Renewer};
+use rookery_acme::{Acme, BadSettings, Challenge, Renewer};
 use rookery_server::tls::{
     CertificatePair, DevelopmentCertificate, Hsts, Pem, Tls, TlsError, TlsSettings, TlsVersion,
 };
-use rookery_settings::Value;
+use rookery_settings::{GivenValue, Value};
 use rookery_websocket_client::Roots;
 
 use crate::failure::Failure;
@@ -169,7 +169,6 @@ fn tls_settings(all: &rookery_settings::Settings) -> TlsSettings {
             TlsVersion::Tls12
         },
         only_http1: !all.flag("http2"),
-        only_http1_websockets: !all.flag("http2_websockets"),
         hsts: all.value("hsts").as_ref().and_then(hsts),
         challenges: None,
     }
@@ -217,42 +216,38 @@ pub(crate) fn load_files(
 pub(crate) fn acme_settings(all: &rookery_settings::Settings) -> rookery_acme::Settings {
     let folder = combined::path(all, "acme_dir").unwrap_or_else(|| data_folder().join("acme"));
     let defaults = rookery_acme::Settings::new(all.list("domain"), folder);
-    let staging = || all.flag("acme_staging").then(|| LETS_ENCRYPT_STAGING.to_owned());
-    let challenge = all.text("acme_challenge");
     rookery_acme::Settings {
         emails: all.list("email"),
         agrees_to_terms: all.flag("agree_tos"),
-        directory: all
-            .text("acme_directory")
-            .or_else(staging)
-            .unwrap_or_else(|| defaults.directory.clone()),
+        directory: all.text("acme_directory").unwrap_or_else(|| defaults.directory.clone()),
         roots: match all.value("acme_ca").as_ref().and_then(Value::path).map(pem) {
             None => Roots::System,
             Some(Pem::Text(text)) => Roots::Custom(text),
             Some(Pem::File(path)) => Roots::Custom(path.to_string_lossy().into_owned()),
         },
         profile: all.text("acme_profile"),
-        challenge: [Challenge::Http, Challenge::Tls]
-            .into_iter()
-            .find(|way| challenge.as_deref() == Some(way.name())),
         ..defaults
     }
 }
 
 /// Returns the failure for a wrong ACME setting. Its message names the option that corrects the
 /// setting.
-fn acme_failure(error: &BadSettings) -> Failure {
+fn acme_failure(error: &BadSettings, all: &rookery_settings::Settings) -> Failure {
+    let of = |name: &str| {
+        let name = all.given(name).map_or_else(|| format!("`{name}`"), GivenValue::name);
+        Failure::Unavailable(format!("{name}: {error}."))
+    };
     match error {
         BadSettings::Terms(_) => {
             Failure::CommandLine(format!("`--domain`: {error} with `--agree-tos`."))
         }
         BadSettings::Email(_) => Failure::CommandLine(format!("`--email`: {error}.")),
-        BadSettings::Directory(_) => Failure::CommandLine(format!("`--acme-directory`: {error}.")),
-        BadSettings::Roots(_) => Failure::Unavailable(format!("`--acme-ca`: {error}.")),
-        BadSettings::Folder(..) => Failure::Unavailable(format!("`--acme-dir`: {error}.")),
-        BadSettings::Unanswerable(_) => Failure::CommandLine(format!(
-            "`--domain`: {error}: see `--redirect-from` and `--acme-challenge`."
-        )),
+        BadSettings::Directory(_) => of("acme_directory"),
+        BadSettings::Roots(_) => of("acme_ca"),
+        BadSettings::Folder(..) => of("acme_dir"),
+        BadSettings::Unanswerable => {
+            Failure::CommandLine(format!("`--domain`: {error}: see `--redirect-from`."))
+        }
         _ => Failure::CommandLine(format!("`--domain`: {error}.")),
     }
 }
@@ -290,13 +285,22 @@ fn data_folder() -> PathBuf {
 #[cfg(test)]
 mod tests {
     use rookery_acme::LETS_ENCRYPT;
+    use rookery_settings::{Raw, Source, table};
 
     use super::*;
     use crate::command_line::tests::options_of;
     use crate::failure::message_of;
 
     fn settings(words: &[&str]) -> CombinedSettings {
-        let given = options_of(&[&["serve", "a"], words].concat()).given;
+        settings_with_file(words, &[])
+    }
+
+    /// Returns the settings of a command line and of a `_server.yml`.
+    fn settings_with_file(words: &[&str], in_file: &[(&str, &str)]) -> CombinedSettings {
+        let mut given = options_of(&[&["serve", "a"], words].concat()).given;
+        given.extend(in_file.iter().map(|(name, text)| {
+            GivenValue::parse(table::row(name), &Raw::from(*text), Source::File).unwrap()
+        }));
         CombinedSettings(rookery_settings::Settings::combine(given))
     }
 
@@ -314,7 +318,7 @@ mod tests {
         let one = files(&["--tls-cert", "c"]);
         assert_eq!(pairs(&one), [(pem("c"), pem("c"))]);
         assert_eq!((one.client_is_optional, one.minimum), (false, TlsVersion::Tls12));
-        assert_eq!((one.only_http1, one.only_http1_websockets, one.hsts), (false, false, None));
+        assert_eq!((one.only_http1, one.hsts), (false, None));
         assert_eq!(settings(&["--tls-cert", "c"]).redirect_from(), None);
         let two = files(&[
             "--tls-cert=c",
@@ -329,17 +333,8 @@ mod tests {
         assert_eq!(pairs(&two), [(pem("c"), pem("k")), (pem("d"), pem("l"))]);
         assert_eq!((two.client_is_optional, two.minimum), (true, TlsVersion::Tls13));
         assert!(two.client_ca == Some(pem("r")) && two.only_http1);
-        let own = [
-            "--tls-cert=c",
-            "--no-http2-websockets",
-            "--hsts=60,subdomains",
-            "--redirect-from",
-            "80",
-        ];
-        assert_eq!(
-            (files(&own).only_http1_websockets, settings(&own).redirect_from()),
-            (true, Some(80))
-        );
+        let own = ["--tls-cert=c", "--hsts=60,subdomains", "--redirect-from", "80"];
+        assert_eq!(settings(&own).redirect_from(), Some(80));
         let hsts = Hsts { max_age: 60, include_subdomains: true, preload: false };
         assert_eq!(files(&own).hsts, Some(hsts));
         assert_eq!(files(&["--tls-cert=c", "--hsts=off"]).hsts, None);
@@ -353,67 +348,69 @@ mod tests {
         assert!(
             !plain.agrees_to_terms && plain.directory == LETS_ENCRYPT && plain.emails.is_empty()
         );
-        let acme = requested(&[
-            "--domain=c.org",
-            "--agree-tos",
-            "--email=me@b.org",
-            "--acme-staging",
-            "--acme-profile=shortlived",
-            "--acme-challenge=tls-alpn-01",
-            "--acme-dir=d",
-            "--acme-ca=f",
-        ]);
-        assert_eq!((acme.domains.len(), acme.emails.len(), acme.agrees_to_terms), (2, 1, true));
+        let own = requested(&["--domain=c.org", "--agree-tos", "--email=me@b.org"]);
+        assert_eq!((own.domains.len(), own.emails.len(), own.agrees_to_terms), (2, 1, true));
+        let in_file = [
+            ("acme_directory", "https://ca/"),
+            ("acme_profile", "shortlived"),
+            ("acme_dir", "d"),
+            ("acme_ca", "f"),
+        ];
+        let acme = acme_settings(&settings_with_file(&["--domain=b.org"], &in_file).0);
         assert_eq!(
             (acme.directory.as_str(), acme.profile.as_deref()),
-            (LETS_ENCRYPT_STAGING, Some("shortlived"))
+            ("https://ca/", Some("shortlived"))
         );
-        assert_eq!((acme.challenge, acme.folder), (Some(Challenge::Tls), absolute(Path::new("d"))));
+        assert_eq!(acme.folder, absolute(Path::new("d")));
         assert!(matches!(acme.roots, Roots::Custom(path) if path.ends_with("/f")));
-        assert_eq!(requested(&["--acme-directory", "https://ca/"]).directory, "https://ca/");
     }
 
     #[test]
     fn checks_acme_settings_before_sending_requests() {
         let folder = tempfile::tempdir().unwrap();
-        let dir = format!("--acme-dir={}", folder.path().join("acme").display());
+        let dir = folder.path().join("acme");
         let client_ca =
             format!("--tls-client-ca={}", rookery_test_support::tls_file("ca.pem").display());
         // Without this option the redirect port would be 80.
-        let defaults = ["--domain=app.example.org", "--redirect-from=none", &dir];
-        let checked = |words: &[&str]| check(&settings(&[&defaults[..], words].concat()));
-        checked(&["--agree-tos"]).unwrap();
+        let defaults = ["--domain=app.example.org", "--redirect-from=none"];
+        let checked = |words: &[&str], in_file: (&str, &str)| {
+            let words = [&defaults[..], words].concat();
+            check(&settings_with_file(&words, &[("acme_dir", dir.to_str().unwrap()), in_file]))
+        };
+        let nothing = ("port", "8000");
+        checked(&["--agree-tos"], nothing).unwrap();
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "a check changes nothing");
-        for (words, expected) in [
+        for (words, in_file, expected) in [
             (
                 &[][..],
+                nothing,
                 "`--domain`: certificates come from Let's Encrypt, whose terms of service are at \
                  https://letsencrypt.org/repository/: agree to these terms with `--agree-tos`.",
             ),
-            (&["--agree-tos", "--email=me"], "`--email`: `me` is not an e-mail address."),
+            (&["--agree-tos", "--email=me"], nothing, "`--email`: `me` is not an e-mail address."),
             (
-                &["--agree-tos", "--acme-ca=/nowhere/ca.pem"],
-                "`--acme-ca`: the root certificates for the authority cannot be used: \
+                &["--agree-tos"],
+                ("acme_ca", "/nowhere/ca.pem"),
+                "`tls.acme.ca:`: the root certificates for the authority cannot be used: \
                  /nowhere/ca.pem cannot be read",
             ),
             (
-                &["--agree-tos", "--acme-dir=/dev/null/acme"],
-                "`--acme-dir`: certificates cannot be stored in /dev/null/acme: ",
-            ),
-            (
-                &["--agree-tos", "--acme-challenge=http-01"],
-                "`--domain`: http-01 needs a redirect port",
+                &["--agree-tos"],
+                ("acme_dir", "/dev/null/acme"),
+                "`tls.acme.dir:`: certificates cannot be stored in /dev/null/acme: ",
             ),
             (
                 &["--agree-tos", "--domain=*.a.org"],
+                nothing,
                 "`--domain`: no certificate can be ordered for `*.a.org`: ",
             ),
             (
                 &["--agree-tos", &client_ca],
+                nothing,
                 "`--domain`: the authority has no client certificate, so a redirect port is needed",
             ),
         ] {
-            let message = message_of(checked(words));
+            let message = message_of(checked(words, in_file));
             assert!(message.starts_with(expected), "{message}");
         }
     }

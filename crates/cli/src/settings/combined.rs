@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rookery_server::{Config, NamedLimit, TrustedProxies};
-use rookery_settings::{Section, Setting};
+use rookery_server::{Config, TrustedProxies};
+use rookery_settings::Section;
 
 use crate::failure::Failure;
 use crate::process::TRIM;
@@ -91,9 +91,9 @@ impl CombinedSettings {
     /// Returns the limits of the server. Limits that are not given have the server's defaults.
     fn config(&self) -> Config {
         let mut config = Config { trim: TRIM, ..Config::default() };
-        for given in self.0.all() {
-            if let (Some(limit), Some(number)) = (limit_of(given.setting), given.value.number()) {
-                limit.set(&mut config, number);
+        for given in self.0.all().filter(|given| given.setting.section == Section::Limits) {
+            if let Some(number) = given.value.number() {
+                config.set_limit(given.setting.name, number);
             }
         }
         config
@@ -125,54 +125,25 @@ impl CombinedSettings {
     }
 }
 
-/// Returns the limit of the server that a setting controls, or `None` if the setting is not a
-/// limit.
-fn limit_of(setting: &Setting) -> Option<&'static NamedLimit> {
-    if setting.section != Section::Limits {
-        return None;
-    }
-    NamedLimit::all().iter().find(|limit| limit.name().to_str() == Ok(setting.name))
-}
-
 #[cfg(test)]
 mod tests {
-    use rookery_server::LimitKind;
-    use rookery_settings::{Default as InTable, Kind, Raw, Source, Value, table};
+    use rookery_settings::{Default as InTable, Raw, Source, table};
 
     use super::*;
     use crate::settings::settings_from;
 
     #[test]
-    fn the_table_has_the_same_limits_as_the_server() {
-        let limits: Vec<&Setting> =
-            table::all().filter(|row| row.section == Section::Limits).collect();
-        assert_eq!(limits.len(), NamedLimit::all().len());
-        for row in limits {
-            let limit =
-                limit_of(row).unwrap_or_else(|| panic!("the server has no limit {}", row.name));
-            let kind = match limit.kind() {
-                LimitKind::Count => Kind::Count.name(),
-                LimitKind::Bytes => Kind::Bytes.name(),
-                LimitKind::Seconds => Kind::Seconds.name(),
-                LimitKind::Rate => Kind::Rate.name(),
-                LimitKind::Percent => Kind::Percent.name(),
-            };
-            assert_eq!(row.kind.name(), kind, "{}", row.name);
-            assert_eq!(row.min.to_bits(), limit.least().to_bits(), "{}", row.name);
-            assert!(!row.max.is_infinite() || limit.takes(f64::INFINITY), "{}", row.name);
-            let default = limit.get(&Config::default());
-            match row.default {
-                InTable::Is(text) => {
-                    assert_eq!(
-                        row.read(&Raw::from(text)).unwrap(),
-                        Value::Number(default),
-                        "{}",
-                        row.name
-                    );
-                }
-                _ => assert!(default.is_nan(), "{}: {default}", row.name),
-            }
+    fn the_table_has_the_limits_of_the_server_with_their_defaults() {
+        for row in table::all().filter(|row| row.section == Section::Limits) {
+            let mut config = Config::default();
+            let InTable::Is(text) = row.default else { continue };
+            let default = row.read(&Raw::from(text)).unwrap().number().unwrap();
+            assert!(config.set_limit(row.name, default), "{}", row.name);
+            assert_eq!(format!("{config:?}"), format!("{:?}", Config::default()), "{}", row.name);
+            assert!(config.set_limit(row.name, 12_345.0), "{}", row.name);
+            assert_ne!(format!("{config:?}"), format!("{:?}", Config::default()), "{}", row.name);
         }
+        assert!(!Config::default().set_limit("nonsense", 1.0));
     }
 
     #[test]

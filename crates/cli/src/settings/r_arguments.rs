@@ -1,6 +1,6 @@
 //! Reads the arguments of the R function `serve()`, which R passes to this program.
 
-use rookery_settings::{GivenValue, Raw, Setting, Source, key_value_lines, table};
+use rookery_settings::{GivenValue, Raw, key_value_lines, table};
 
 use crate::process::session;
 
@@ -33,33 +33,22 @@ pub(crate) fn read() -> Result<RArguments, String> {
 /// Fails with a message if an argument is wrong.
 pub(crate) fn read_lines(text: &str) -> Result<RArguments, String> {
     let mut arguments = RArguments::default();
-    let mut found: Vec<(&'static Setting, Source, Vec<&str>)> = Vec::new();
-    for line in text.lines() {
-        if line == "session:log=TRUE" {
-            arguments.is_log_read = true;
-            continue;
-        }
-        if let Some(Raw::Text(text)) =
-            line.strip_prefix("session:app=").and_then(|line| key_value_lines::raw([line]))
-        {
-            arguments.for_app = Some(text);
-            continue;
-        }
-        let (source, line) = match line.strip_prefix("option:") {
-            Some(line) => (Source::Option, line),
-            None => (Source::Argument, line),
-        };
-        let (name, value) = line.split_once('=').unwrap_or((line, ""));
-        let Some(setting) = table::find_for_r(name) else {
-            return Err(format!("`{name}` is not a setting."));
-        };
-        match found.iter_mut().find(|(own, from, _)| own.name == setting.name && *from == source) {
-            Some((_, _, values)) => values.push(value),
-            None => found.push((setting, source, vec![value])),
+    for (source, name, raw) in key_value_lines::read_given(text) {
+        match (name.as_str(), raw) {
+            ("session:log", _) => arguments.is_log_read = true,
+            ("session:app", Some(Raw::Text(text))) => arguments.for_app = Some(text),
+            (_, raw) => {
+                let setting =
+                    table::find(&name).ok_or_else(|| format!("`{name}` is not a setting."))?;
+                let raw = raw.ok_or_else(|| format!("`{name}` has no value."))?;
+                let given = GivenValue::parse(setting, &raw, source)
+                    .map_err(|invalid| invalid.at(&source.show(setting)))?;
+                arguments.given.push(given);
+            }
         }
     }
-    let given = found.into_iter().map(|(setting, source, values)| {
-        let raw = key_value_lines::raw(values).expect("each has a line");
+    Ok(arguments)
+}
         GivenValue::parse(setting, &raw, source)
             .map_err(|invalid| invalid.at(&source.show(setting)))
     });
@@ -95,6 +84,7 @@ mod tests {
     }
 
     #[test]
+    #[test]
     fn separates_what_is_no_setting() {
         let read = read_lines("session:log=TRUE\nport=1\nsession:app=A%0A%25").unwrap();
         assert_eq!((read.given.len(), read.is_log_read), (1, true));
@@ -108,19 +98,6 @@ mod tests {
         assert!(given[1].contains("-----BEGIN PRIVATE KEY-----\\nAA==\\n"), "{given:?}");
     }
 
-    #[test]
-    fn accepts_former_names_of_r() {
-        assert_eq!(
-            read("kill_stuck=5\nbody_bytes=1\nrequest_timeout=2").unwrap(),
-            [
-                "worker_timeout Argument Number(5.0)",
-                "max_body_size Argument Number(1.0)",
-                "request_timeout Argument Number(2.0)"
-            ]
-        );
-    }
-
-    #[test]
     fn rejects_wrong_arguments() {
         assert_eq!(read("nonsense=1").unwrap_err(), "`nonsense` is not a setting.");
         assert_eq!(

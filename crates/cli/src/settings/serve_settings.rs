@@ -46,8 +46,7 @@ impl ServeSettings {
     /// # Errors
     /// Fails with the first conflict.
     pub(crate) fn of(all: rookery_settings::Settings) -> Result<ServeSettings, Failure> {
-        let is_dev = all.flag("dev");
-        let all = if is_dev { all.with_dev_defaults() } else { all };
+        let is_dev = all.is_dev();
         all.check().map_err(|conflict| Failure::from_source(conflict.source, conflict.message))?;
         let host = match all.text("host") {
             Some(host) => host,
@@ -94,7 +93,7 @@ impl ServeSettings {
     /// Returns warnings about settings that have no effect, which the caller has to log.
     pub(crate) fn notes(&self) -> Vec<String> {
         let all = &self.settings.0;
-        let mut notes = all.notes();
+        let mut notes: Vec<String> = all.note_about_proxy_headers().into_iter().collect();
         let of = |name, source| all.given(name).is_some_and(|given| given.source == source);
         if self.host.starts_with(rookery_settings::UNIX)
             && of("host", Source::File)
@@ -127,7 +126,7 @@ mod tests {
             (&["--log", "-"][..], "Stdout"),
             (&[], "Stdout"),
             (&["--log", "none"], "Nothing"),
-            (&["--no-log"], "Nothing"),
+            (&["--log=none"], "Nothing"),
             (&["--log", "./none"], "File(\"./none\")"),
         ] {
             let served = served(&[&["serve", "a"], words].concat());
@@ -184,10 +183,6 @@ mod tests {
             (
                 &["serve", "a", "--tls=dev", "--redirect-from=80"],
                 "`--redirect-from` needs `--tls-cert` or `--domain`.",
-            ),
-            (
-                &["serve", "a", "--workers", "2", "--min-ready", "3"],
-                "`--min-ready` must be at most the number of workers, 2, not `3`.",
             ),
             (
                 &["serve", "a", "--interactive", "--workers", "2"],

@@ -36,7 +36,7 @@ pub(crate) fn read(target: &Target) -> Result<Option<ServerFile>, Failure> {
             path.display(),
             target.path.file_name().unwrap_or_default().to_string_lossy()
         );
-        return Ok(Some(ServerFile { app: file.app, given: Vec::new(), notes: vec![note] }));
+        return Ok(Some(ServerFile { app: file.app, given: Vec::new(), note: Some(note) }));
     }
     if !file.app.exists() {
         let app = escaped(&file.app.display().to_string());
@@ -106,12 +106,12 @@ mod tests {
         .unwrap();
         let read = |name: &str| read(&Target::find(&folder.join(name)).unwrap()).unwrap().unwrap();
         let file = read("a.R");
-        assert_eq!((file.given.len(), file.notes.len()), (1, 0));
+        assert!(file.given.len() == 1 && file.note.is_none());
         let file = read("b.R");
         assert_eq!(file.given.len(), 0);
         let note =
             format!("`{}/_server.yml` has no effect: its `app:` is not `b.R`", folder.display());
-        assert_eq!(file.notes, [note]);
+        assert_eq!(file.note, Some(note));
     }
 
     #[test]

@@ -52,14 +52,16 @@ impl Sources {
         let file = server_yml::read(target)?;
         let environment =
             environment::read(|name| std::env::var_os(name)).map_err(Failure::Unavailable)?;
-        let (in_file, of_file) = file.map(|file| (file.given, file.notes)).unwrap_or_default();
+        let (in_file, of_file) = file.map(|file| (file.given, file.note)).unwrap_or_default();
         let own = self.options.given.iter().chain(&self.arguments.given).cloned();
         let settings = Settings::combine(own.chain(environment.given).chain(in_file));
+        let is_dev = self.options.is_dev;
+        let settings = if is_dev { settings.with_dev_defaults() } else { settings };
         let mut serve = ServeSettings::of(settings)?;
         if self.arguments.is_log_read {
             serve.log = LogTarget::Session;
         }
-        let notes = self.options.notes.iter().cloned().chain(environment.notes).chain(of_file);
+        let notes = environment.notes.into_iter().chain(of_file);
         let names: Vec<String> =
             std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
         let unknown = environment::unknown_variables(&names);

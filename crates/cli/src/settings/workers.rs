@@ -43,22 +43,10 @@ pub(crate) struct Workers {
     /// the same time as `drain`.
     pub(crate) drain_sessions: Option<Duration>,
     pub(crate) sticky: Sticky,
-    /// The end of the session cookie's name. `None` if the server derives it from the app's path
-    /// and the server's address.
-    pub(crate) cookie_suffix: Option<String>,
     /// Whether workers are replaced when a file of the app changes.
     pub(crate) reload: bool,
     /// Whether the program exits when all workers keep crashing.
     pub(crate) fail_fast: bool,
-    /// The number of workers that must be ready before the server reports that it is ready.
-    pub(crate) min_ready: u32,
-    /// The response status of the readiness probe (`/-/ready`) during shutdown.
-    pub(crate) drain_status: u16,
-    /// Whether a request that crashed its worker is sent to another worker, if its method is safe,
-    /// such as GET.
-    pub(crate) retry_safe_methods: bool,
-    /// Whether a waiting request still gets a response if its client half-closes the connection.
-    pub(crate) keep_half_closed: bool,
 }
 
 /// The memory limit of a worker. A worker that uses more is replaced.
@@ -87,7 +75,7 @@ impl Workers {
     /// # Errors
     /// Fails if several workers would share a terminal.
     pub(crate) fn of(all: &Settings) -> Result<Workers, Failure> {
-        let is_dev = all.flag("dev");
+        let is_dev = all.is_dev();
         let is_auto = all.value("workers").is_some_and(|count| count.is_word("auto"));
         let count = if is_auto { processors() } else { small(all, "workers") };
         let is_prompting = is_dev && count == 1 && is_at_terminal();
@@ -132,15 +120,6 @@ impl Workers {
             drain_sessions: all.given("drain_sessions").and_then(|_| time("drain_sessions")),
             reload: all.flag("reload"),
             fail_fast: all.flag("fail_fast"),
-            min_ready: small(all, "min_ready").min(count),
-            drain_status: if all.text("drain_status").is_some_and(|status| status == "404") {
-                404
-            } else {
-                503
-            },
-            retry_safe_methods: all.flag("retry_safe_methods"),
-            keep_half_closed: all.flag("keep_half_closed"),
-            cookie_suffix: all.text("cookie_suffix"),
             sticky: match all.text("sticky").as_deref() {
                 Some("none") => Sticky::None,
                 Some("cookie") => Sticky::Cookie,
@@ -228,8 +207,7 @@ mod tests {
             (workers.queue_timeout, workers.start_timeout),
             (Duration::from_secs(10), Duration::from_secs(60))
         );
-        assert_eq!((workers.min_ready, workers.drain_status, workers.start_retries), (1, 503, 3));
-        assert!(!workers.fail_fast && !workers.retry_safe_methods && !workers.keep_half_closed);
+        assert!(workers.start_retries == 3 && !workers.fail_fast);
         let reloaded = of(&["--reload"]).unwrap();
         assert_eq!(
             (reloaded.count, reloaded.start_retries, reloaded.drain),
@@ -253,13 +231,8 @@ mod tests {
             "--surge=0",
             "--max-in-flight=1",
             "--queue-timeout=500ms",
-            "--min-ready=2",
-            "--drain-status=404",
             "--start-retries=20",
             "--sticky=cookie",
-            "--cookie-suffix=billing",
-            "--retry-safe-methods",
-            "--keep-half-closed",
             "--fail-fast",
         ])
         .unwrap();
@@ -279,12 +252,8 @@ mod tests {
             (Some(Duration::from_secs(60)), 1)
         );
         assert_eq!(workers.warmup, ["/", "/predict?x=1"]);
-        assert_eq!((workers.min_ready, workers.drain_status, workers.start_retries), (2, 404, 20));
-        assert_eq!(
-            (workers.sticky, workers.cookie_suffix.as_deref()),
-            (Sticky::Cookie, Some("billing"))
-        );
-        assert!(workers.retry_safe_methods && workers.keep_half_closed && workers.fail_fast);
+        assert_eq!((workers.start_retries, workers.sticky), (20, Sticky::Cookie));
+        assert!(workers.fail_fast);
         assert_eq!(of(&["--workers=4", "--max-memory=0"]).unwrap().max_memory, MaxMemory::Any);
         assert_eq!(of(&["--workers=4", "--max-memory=none"]).unwrap().max_memory, MaxMemory::Any);
     }

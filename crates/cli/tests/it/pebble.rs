@@ -39,12 +39,11 @@ fn a_static_site_orders_and_stores_a_certificate() {
         "--email=me@example.org",
         &format!("--port={tls}"),
         &format!("--redirect-from={http}"),
-        &format!("--acme-directory={directory}"),
-        &format!("--acme-ca={ca}"),
     ];
     let serve = |inherited: Vec<TcpListener>| {
         let mut command = with_own_pid(env!("CARGO_BIN_EXE_rookery").as_ref());
         command.arg("serve").arg(site.path()).args(options).env("R_USER_DATA_DIR", data.path());
+        command.env("ROOKERY_ACME_DIRECTORY", &directory).env("ROOKERY_ACME_CA", &ca);
         hand_over(&mut command, inherited.into_iter().map(OwnedFd::from).collect());
         Running::start(&mut command)
     };

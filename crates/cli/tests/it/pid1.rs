@@ -60,7 +60,7 @@ fn a_static_site_shuts_down_gracefully_as_pid_1() {
     let site = folder(&[("index.html", "home")]);
     let Some(mut command) = as_first(env!("CARGO_BIN_EXE_rookery").as_ref()) else { return };
     let mut it =
-        Running::start(command.arg("serve").arg(site.path()).args(["--port", "0", "--no-log"]));
+        Running::start(command.arg("serve").arg(site.path()).args(["--port", "0", "--log=none"]));
     let port = it.port();
     assert!(crate::support::get(port, "/").ends_with("home"));
     signal(first_of(it.id()), libc::SIGTERM);
@@ -79,11 +79,11 @@ fn sockets_and_watchdog_of_pid_1_reach_the_server() {
     let port = tcp.local_addr().unwrap().port();
     crate::socket_activation::hand_over(&mut command, vec![tcp.into()]);
     command.envs([("LISTEN_PID", "1"), ("WATCHDOG_PID", "1"), ("WATCHDOG_USEC", "200000")]);
-    command
-        .env("NOTIFY_SOCKET", &notify)
-        .arg("serve")
-        .arg(site.path())
-        .args(["--port", "0", "--no-log"]);
+    command.env("NOTIFY_SOCKET", &notify).arg("serve").arg(site.path()).args([
+        "--port",
+        "0",
+        "--log=none",
+    ]);
     let mut it = Running::start(&mut command);
     let printed = it.await_line("Serving on ");
     assert!(printed.contains(&format!("http://127.0.0.1:{port} ")), "{printed}");
@@ -106,7 +106,7 @@ fn pid_1_reaps_orphans_and_exits_with_the_status_of_r() {
     );
     let app = folder(&[("app.R", "1")]);
     let Some(mut command) = as_first(&installed.program()) else { return };
-    command.arg("serve").arg(app.path()).args(["--port", "0", "--no-log", "--restart", "never"]);
+    command.arg("serve").arg(app.path()).args(["--port", "0", "--log=none", "--restart", "never"]);
     let mut it = Running::start(installed.on_path(&mut command));
     let printed = it.await_line("started as ");
     assert!(!printed.contains("started as 1\n"), "R is not the first process: {printed}");
@@ -135,7 +135,7 @@ fn pid_1_reports_termination_by_a_signal_like_a_shell() {
     executable(&installed.r(), "#!/bin/bash\nkill -KILL $$\n");
     let app = folder(&[("app.R", "1")]);
     let Some(mut command) = as_first(&installed.program()) else { return };
-    command.arg("serve").arg(app.path()).args(["--port", "0", "--no-log", "--restart", "never"]);
+    command.arg("serve").arg(app.path()).args(["--port", "0", "--log=none", "--restart", "never"]);
     let mut it = Running::start(installed.on_path(&mut command));
     assert_eq!(it.end().0.code(), Some(137), "{}", it.stderr);
 }

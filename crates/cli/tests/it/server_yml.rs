@@ -87,13 +87,13 @@ fn the_file_sets_one_worker_unless_the_command_line_does() {
 }
 
 #[test]
-fn the_environment_overrides_the_file_with_a_message() {
+fn the_environment_overrides_the_file() {
     let installed = Installed::new();
     print_settings(&installed);
-    let app = app("  port: 0\n  log: none\n  error_detail: full\n  limits: {max_headers: 7}\n");
+    let app = app("  port: 0\n  log: none\n  error_detail: full\n  limits: {max_connections: 7}\n");
     let variables = [
         ("ROOKERY_ERROR_DETAIL", "message"),
-        ("ROOKERY_HEADER_LINES", "9"),
+        ("ROOKERY_MAX_CONNECTIONS", "9"),
         ("ROOKERY_LOG_FORMAT", "json"),
         ("ROOKERY_PORT", ""),
         ("PORT", "1"),
@@ -102,20 +102,23 @@ fn the_environment_overrides_the_file_with_a_message() {
     assert_eq!(status, Some(7), "{printed}");
     for expected in [
         "environment:text:error_detail=message",
+        "environment:number:max_connections=9",
         "log_format=json",
         " port=0 ",
-        "`ROOKERY_ERROR_DETAIL` in the environment overrides `error_detail:` in ",
-        "the environment variable ROOKERY_HEADER_LINES is deprecated: use ROOKERY_MAX_HEADERS",
     ] {
         assert!(printed.contains(expected), "{expected}: {printed}");
     }
     let (_, printed) = serve(
         &installed,
         &app,
-        &["--error-detail=none", "--limit=max_headers=8", "--restart=never"],
+        &["--error-detail=none", "--max-connections=8", "--restart=never"],
         &variables,
     );
-    assert!(printed.contains(" cli:text:error_detail=none"), "{printed}");
+    assert!(
+        printed.contains(" cli:text:error_detail=none")
+            && printed.contains(" cli:number:max_connections=8"),
+        "{printed}"
+    );
     let (status, printed) = serve(&installed, &app, &[], &[("ROOKERY_DRAIN", "soon")]);
     assert_eq!(status, Some(1), "{printed}");
     assert!(

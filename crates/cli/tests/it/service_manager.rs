@@ -52,7 +52,7 @@ fn a_static_site_notifies_its_state_and_pings_the_watchdog() {
     let site = folder(&[("index.html", "home")]);
     let manager = Manager::at(&site.path().join("notify"));
     let mut command = rookery();
-    command.arg("serve").arg(site.path()).args(["--port", "0", "--no-log"]);
+    command.arg("serve").arg(site.path()).args(["--port", "0", "--log=none"]);
     command.env("NOTIFY_SOCKET", site.path().join("notify")).env("WATCHDOG_USEC", "400000");
     let mut it = Running::start(&mut command);
     let port = it.port();
@@ -84,7 +84,7 @@ fn a_failure_is_reported_with_its_exit_status() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let mut command = rookery();
-    command.arg("serve").arg(site.path()).args(["--port", &port, "--no-log"]);
+    command.arg("serve").arg(site.path()).args(["--port", &port, "--log=none"]);
     let mut it = Running::start(command.env("NOTIFY_SOCKET", site.path().join("notify")));
     assert_eq!(it.end().0.code(), Some(4), "{}", it.stderr);
     let printed = manager.next();
@@ -110,7 +110,7 @@ fn workers_do_not_inherit_the_service_managers_variables() {
         let mut command = with_own_pid(&installed.program());
         // The program does not bind the port, which the service manager has.
         let port = tcp.local_addr().unwrap().port().to_string();
-        command.args(["serve", ".", "--workers", workers, "--no-log", "--port", &port]);
+        command.args(["serve", ".", "--workers", workers, "--log=none", "--port", &port]);
         command.env("NOTIFY_SOCKET", app.path().join("notify")).env("WATCHDOG_USEC", "60000000");
         hand_over(command.current_dir(app.path()), vec![tcp.into()]);
         let mut it = Running::start(installed.on_path(&mut command));
@@ -179,7 +179,7 @@ fn reports_a_busy_admin_address_with_a_remedy() {
         (port.as_str(), "Another process is using this port: choose another port."),
     ] {
         let mut command = Command::new(installed.program());
-        command.args(["serve", ".", "--workers", "2", "--port", "0", "--no-log", "--admin", at]);
+        command.args(["serve", ".", "--workers", "2", "--port", "0", "--log=none", "--admin", at]);
         let (status, _, printed) = installed.run(command.current_dir(app.path()));
         assert_eq!(status, Some(4), "{printed}");
         assert!(
@@ -207,7 +207,7 @@ fn a_second_signal_kills_workers_and_terminates_the_server() {
         let manager = Manager::at(&app.path().join("notify"));
         let mut command = Command::new(installed.program());
         command
-            .args(["serve", ".", "--workers", "2", "--port", "0", "--no-log"])
+            .args(["serve", ".", "--workers", "2", "--port", "0", "--log=none"])
             .current_dir(app.path());
         // Prevents SIGQUIT from writing a core file. SAFETY: the closure makes only a system call,
         // with a limit that is on the stack.
@@ -323,7 +323,7 @@ fn status_finds_servers_by_process_app_and_address() {
     std::os::unix::fs::symlink("my app", app.path().join("current")).unwrap();
     let socket = app.path().join("admin.sock");
     let mut command = Command::new(installed.program());
-    command.args(["serve", "current", "--workers", "2", "--port", "0", "--no-log"]);
+    command.args(["serve", "current", "--workers", "2", "--port", "0", "--log=none"]);
     command.arg("--admin").arg(format!("unix:{}", socket.display()));
     command.current_dir(app.path()).env("TMPDIR", app.path().join("tmp"));
     let mut it = Running::start(installed.on_path(&mut command));
@@ -444,8 +444,8 @@ fn failures_of_a_certificate_authority_are_counted_in_the_metrics() {
         "--log=none",
         "--admin=unix:admin",
     ]);
-    command.args(["--domain=a.example", "--agree-tos", "--acme-directory=https://127.0.0.1:1/"]);
-    command.args(["--acme-dir=acme"]).current_dir(app.path());
+    command.args(["--domain=a.example", "--agree-tos"]).current_dir(app.path());
+    command.env("ROOKERY_ACME_DIRECTORY", "https://127.0.0.1:1/").env("ROOKERY_ACME_DIR", "acme");
     let mut it = Running::start(installed.on_path(&mut command));
     it.await_line("ACME: no certificate for a.example");
     let mut stream = UnixStream::connect(&socket).unwrap();

@@ -33,7 +33,7 @@ fn sighup_reloads_workers_even_under_nohup() {
     let app = folder(&[("app.R", "1")]);
     let mut command = Command::new(installed.program());
     command
-        .args(["serve", ".", "--workers", "2", "--port", "0", "--no-log"])
+        .args(["serve", ".", "--workers", "2", "--port", "0", "--log=none"])
         .current_dir(app.path());
     ignores(installed.on_path(&mut command), libc::SIGHUP);
     let mut it = Running::start(&mut command);
@@ -51,7 +51,7 @@ fn sigusr2_replaces_workers_like_sighup() {
     let app = folder(&[("app.R", "1")]);
     let mut command = Command::new(installed.program());
     command
-        .args(["serve", ".", "--workers", "2", "--port", "0", "--no-log"])
+        .args(["serve", ".", "--workers", "2", "--port", "0", "--log=none"])
         .current_dir(app.path());
     let mut it = Running::start(installed.on_path(&mut command));
     it.await_line("started in generation 0");
@@ -65,7 +65,7 @@ fn sigusr2_replaces_workers_like_sighup() {
 fn a_static_site_ignores_signals_for_workers() {
     let site = folder(&[("index.html", "hello")]);
     let mut command = rookery();
-    command.args(["serve", ".", "--port", "0", "--no-log"]).current_dir(site.path());
+    command.args(["serve", ".", "--port", "0", "--log=none"]).current_dir(site.path());
     ignores(&mut command, libc::SIGHUP);
     let mut it = Running::start(&mut command);
     let port = it.port();
@@ -102,7 +102,7 @@ fn localhost_listens_on_the_loopback_address() {
     let site = folder(&[("index.html", "hello")]);
     let mut command = rookery();
     command
-        .args(["serve", ".", "--host", "localhost", "--port", "0", "--no-log"])
+        .args(["serve", ".", "--host", "localhost", "--port", "0", "--log=none"])
         .current_dir(site.path());
     let mut it = Running::start(&mut command);
     let port = it.port();

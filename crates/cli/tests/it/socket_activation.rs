@@ -61,7 +61,7 @@ fn inherited_sockets_are_served_and_not_removed() {
         // A client that connects before the server runs has to wait.
         let waits = std::thread::spawn(move || get(port, "/"));
         let mut command = with_own_pid(env!("CARGO_BIN_EXE_rookery").as_ref());
-        command.arg("serve").arg(site.path()).args(["--no-log", "--port", "1"]);
+        command.arg("serve").arg(site.path()).args(["--log=none", "--port", "1"]);
         hand_over(
             &mut command,
             vec![tcp.try_clone().unwrap().into(), unix.try_clone().unwrap().into()],
@@ -94,10 +94,11 @@ fn an_inherited_port_for_http_redirects_to_the_inherited_port_for_https() {
     let [secure, plain] = [&https, &http].map(|it| it.local_addr().unwrap().port());
     // Both sockets of one unit have its name, so their ports say to which listener they belong.
     let mut command = with_own_pid(env!("CARGO_BIN_EXE_rookery").as_ref());
-    command.arg("serve").arg(site.path()).args(["--no-log", "--domain=a.example", "--agree-tos"]);
-    command.args(["--acme-directory=https://127.0.0.1:1/", "--host=127.0.0.1"]);
-    command.arg(format!("--port={secure}")).arg(format!("--redirect-from={plain}"));
-    command.arg("--acme-dir").arg(site.path().join("acme"));
+    command.arg("serve").arg(site.path()).args(["--log=none", "--domain=a.example", "--agree-tos"]);
+    command.args(["--host=127.0.0.1", &format!("--port={secure}")]);
+    command.arg(format!("--redirect-from={plain}"));
+    command.env("ROOKERY_ACME_DIRECTORY", "https://127.0.0.1:1/");
+    command.env("ROOKERY_ACME_DIR", site.path().join("acme"));
     command.env("LISTEN_FDNAMES", "rookery.socket:rookery.socket");
     hand_over(&mut command, vec![http.into(), https.into()]);
     let mut it = Running::start(&mut command);
@@ -124,7 +125,7 @@ fn a_socket_named_admin_serves_the_status_to_its_owner_only() {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         let web = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut command = with_own_pid(&installed.program());
-        command.args(["serve", ".", "--no-log", "--admin", "127.0.0.1:1"]);
+        command.args(["serve", ".", "--log=none", "--admin", "127.0.0.1:1"]);
         command.env("LISTEN_FDNAMES", "admin:app").current_dir(app.path());
         hand_over(&mut command, vec![admin.into(), web.into()]);
         let mut it = Running::start(installed.on_path(&mut command));
@@ -148,7 +149,7 @@ fn an_inherited_socket_that_belongs_to_no_listener_is_reported() {
         ("redirect", "the server redirects no requests to HTTPS"),
     ] {
         let mut command = with_own_pid(env!("CARGO_BIN_EXE_rookery").as_ref());
-        command.arg("serve").arg(site.path()).args(["--no-log", "--port", "0"]);
+        command.arg("serve").arg(site.path()).args(["--log=none", "--port", "0"]);
         let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         hand_over(command.env("LISTEN_FDNAMES", name), vec![socket.into()]);
         let mut it = Running::start(&mut command);
@@ -161,7 +162,7 @@ fn an_inherited_socket_that_belongs_to_no_listener_is_reported() {
 fn an_inherited_descriptor_that_is_no_socket_is_reported() {
     let site = folder(&[("index.html", "home")]);
     let mut command = with_own_pid(env!("CARGO_BIN_EXE_rookery").as_ref());
-    command.arg("serve").arg(site.path()).args(["--no-log", "--port", "0"]);
+    command.arg("serve").arg(site.path()).args(["--log=none", "--port", "0"]);
     hand_over(&mut command, vec![fs::File::open(site.path().join("index.html")).unwrap().into()]);
     let mut it = Running::start(&mut command);
     assert_eq!(it.end().0.code(), Some(4));
@@ -185,7 +186,7 @@ fn works_with_systemd_socket_activate() {
     let path = site.path().join("web.sock");
     let mut command = Command::new("systemd-socket-activate");
     command.arg("--listen").arg(&path).arg("--fdname=web").arg(env!("CARGO_BIN_EXE_rookery"));
-    let mut it = Running::start(command.arg("serve").arg(site.path()).args(["--no-log"]));
+    let mut it = Running::start(command.arg("serve").arg(site.path()).args(["--log=none"]));
     it.await_line("Listening on ");
     assert!(ask_unix(&path).ends_with("home"));
     it.signal(libc::SIGTERM);

@@ -177,12 +177,21 @@ fn uses_limits_and_proxies_from_options_and_environment() {
         (answer.lines().next().unwrap_or_default().to_owned(), it.end().1)
     };
     let three = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-Request-Id: mine\r\n\r\n";
-    let lines = |count: &'static str| ("ROOKERY_HEADER_LINES", count);
+    let long =
+        format!("GET /{} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "a".repeat(20_000));
+    let size = |size: &'static str| ("ROOKERY_MAX_HEADER_SIZE", size);
+    for (options, variables, status) in [
+        (&[][..], &[][..], "404"),
+        (&["--limit", "max_header_size=9000"], &[], "431"),
+        (&[], &[size("9000")], "431"),
+        (&["--limit=max_header_size=90000"], &[size("9000")], "404"),
+    ] {
+        let (answer, _) = request_with(options, variables, &long);
+        let is_right = answer.contains(&format!(" {status} "));
+        assert!(is_right, "{options:?} {variables:?}: {answer:?}");
+    }
     for (options, variables, status) in [
         (&[][..], &[][..], "200"),
-        (&["--limit", "header_lines=2"], &[], "431"),
-        (&[], &[lines("2")], "431"),
-        (&["--limit=header_lines=3"], &[lines("2")], "200"),
         (&["--proxy-protocol"], &[], ""),
         (&[], &[("ROOKERY_PROXY_PROTOCOL", "true")], ""),
     ] {
@@ -209,12 +218,12 @@ fn uses_limits_and_proxies_from_options_and_environment() {
             .arg("serve")
             .arg(folder.path())
             .args(["--port", "0"])
-            .env("ROOKERY_BODY_BYTES", "a lot"),
+            .env("ROOKERY_MAX_BODY_SIZE", "a lot"),
     );
     assert_eq!(it.end().0.code(), Some(1));
     assert!(
         it.stderr.starts_with(
-            "rookery: The environment variable ROOKERY_BODY_BYTES must be a size such as"
+            "rookery: The environment variable ROOKERY_MAX_BODY_SIZE must be a size such as"
         ),
         "{}",
         it.stderr
@@ -235,7 +244,7 @@ fn sighup_never_ends_a_static_site() {
     assert_eq!(it.end().0.code(), Some(0));
 
     let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", "trap '' HUP INT; exec \"$0\" serve \"$1\" --port 0 --no-log"]);
+    shell.args(["-c", "trap '' HUP INT; exec \"$0\" serve \"$1\" --port 0 --log=none"]);
     let mut it = Running::start(shell.arg(env!("CARGO_BIN_EXE_rookery")).arg(folder.path()));
     let port = it.port();
     for number in [libc::SIGINT, libc::SIGHUP] {
@@ -287,8 +296,7 @@ fn redirects_plaintext_http() {
     let other = made.port();
     let certificate = data.path().join("R/rookery/tls/localhost.pem");
     let free = free_port();
-    let options = ["--port=0", "--log=none", "--hsts=60", "--no-http2-websockets", "--tls-cert"]
-        .map(String::from);
+    let options = ["--port=0", "--log=none", "--hsts=60", "--tls-cert"].map(String::from);
     let mut options = options.to_vec();
     options.extend([
         certificate.display().to_string(),

@@ -80,7 +80,7 @@ fn signals_change_the_number_of_workers() {
     let app = folder(&[("app.R", "1")]);
     let mut command = Command::new(installed.program());
     command
-        .args(["serve", ".", "--workers", "2", "--port", "0", "--no-log"])
+        .args(["serve", ".", "--workers", "2", "--port", "0", "--log=none"])
         .current_dir(app.path());
     let mut it = Running::start(installed.on_path(&mut command).env("TMPDIR", app.path()));
     it.await_line("started of 2.");
@@ -123,7 +123,7 @@ fn options_for_workers_apply_to_a_single_worker() {
             ".",
             "--port",
             "0",
-            "--no-log",
+            "--log=none",
             "--start-retries",
             "0",
             "--drain",
@@ -142,7 +142,10 @@ fn a_finished_script_stops_the_server_with_status_0() {
     let app = folder(&[("app.R", "1")]);
     for words in [&[][..], &["--workers", "2"], &["--restart", "never"]] {
         let mut command = Command::new(installed.program());
-        command.args(["serve", ".", "--port", "0", "--no-log"]).args(words).current_dir(app.path());
+        command
+            .args(["serve", ".", "--port", "0", "--log=none"])
+            .args(words)
+            .current_dir(app.path());
         let (status, out, printed) = installed.run(&mut command);
         assert_eq!(status, Some(0), "{printed}");
         assert!(out.contains("done") && printed.contains("has finished"), "{printed}");
@@ -157,7 +160,7 @@ fn without_restarts_exits_with_the_status_of_r() {
         executable(&installed.r(), &format!("#!/bin/bash\n{script}\n"));
         let mut command = Command::new(installed.program());
         command
-            .args(["serve", ".", "--port", "0", "--no-log", "--restart", "never"])
+            .args(["serve", ".", "--port", "0", "--log=none", "--restart", "never"])
             .current_dir(app.path());
         let (found, _, printed) = installed.run(&mut command);
         assert_eq!(found, Some(status), "{printed}");
@@ -171,7 +174,7 @@ fn an_app_that_cannot_be_served_is_not_retried() {
     executable(&installed.r(), "#!/bin/bash\necho 'rookery: `x` is no app.' >&2\nexit 78\n");
     let app = folder(&[("app.R", "1")]);
     let mut command = Command::new(installed.program());
-    command.args(["serve", ".", "--port", "0", "--no-log"]).current_dir(app.path());
+    command.args(["serve", ".", "--port", "0", "--log=none"]).current_dir(app.path());
     let (status, _, printed) = installed.run(&mut command);
     assert_eq!(status, Some(3), "{printed}");
     assert!(
@@ -187,7 +190,7 @@ fn a_signal_stops_workers_that_are_not_ready() {
     let app = folder(&[("app.R", "1")]);
     let mut command = Command::new(installed.program());
     command
-        .args(["serve", ".", "--workers", "2", "--port", "0", "--no-log"])
+        .args(["serve", ".", "--workers", "2", "--port", "0", "--log=none"])
         .current_dir(app.path());
     let mut it = Running::start(installed.on_path(&mut command));
     it.await_line("started");
@@ -206,7 +209,7 @@ fn a_signal_forwarded_by_the_parent_session_is_no_second_signal() {
     );
     let app = folder(&[("app.R", "1")]);
     // A shell that forwards SIGTERM, like an R session that started the program.
-    let script = "\"$0\" serve . --workers 2 --port 0 --no-log & child=$!\ntrap 'kill -TERM \
+    let script = "\"$0\" serve . --workers 2 --port 0 --log=none & child=$!\ntrap 'kill -TERM \
                   $child; echo passed-on >&2' TERM\necho \"child $child\" >&2\nuntil wait $child; \
                   code=$?; ((code < 128)) || ! kill -0 $child 2>/dev/null; do :; done\necho \
                   \"status $code\" >&2";
@@ -239,7 +242,7 @@ fn workers_that_are_starting_are_killed_if_they_do_not_stop() {
     let app = folder(&[("app.R", "1")]);
     let mut command = Command::new(installed.program());
     command
-        .args(["serve", ".", "--workers", "2", "--port", "0", "--no-log"])
+        .args(["serve", ".", "--workers", "2", "--port", "0", "--log=none"])
         .current_dir(app.path());
     let mut it = Running::start(installed.on_path(&mut command));
     it.await_line("started");

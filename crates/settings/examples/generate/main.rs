@@ -2,11 +2,7 @@
 //!
 //!     cargo run -p rookery-settings --example generate [-- --check]
 
-#[path = "../../../cli/src/command_line/help_text.rs"]
-mod help_text;
-mod manual;
 mod markdown;
-mod r_table;
 mod schema;
 
 use std::path::Path;
@@ -19,8 +15,6 @@ fn main() -> ExitCode {
     for (file, text) in [
         ("docs/settings.md", markdown::page()),
         ("crates/settings/server-yml.schema.json", schema::document()),
-        ("crates/cli/src/command_line/rookery.1", manual::page()),
-        ("r/R/settings-table.R", r_table::file()),
     ] {
         let path = root.join(file);
         if std::fs::read_to_string(&path).is_ok_and(|old| old == text) {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use rookery_settings::{
-    Former, Group, Kind, Places, Section, Setting, Shown, Stability, expected_form, table,
+    Group, Kind, Places, Section, Setting, Shown, Stability, expected_form, table,
 };
 
 const INTRODUCTION: &str = "\
@@ -46,7 +46,6 @@ Values are written as follows:
   `10MiB` and `10M` are 10 * 1024 * 1024 bytes.
 - **Times** are numbers of seconds, or have a unit: `500ms`, `30s`, `5m` or
   `5min`, `12h`, `1d`.
-- **Rates** are whole numbers of bytes per second; 0 means no minimum.
 - `none` and `Inf` mean that there is no limit.
 - **Lists** are separated by commas on the command line and in the environment.
   In `_server.yml` they are YAML lists.
@@ -70,26 +69,19 @@ arguments of `server_limits()` in R.
 /// Returns the page.
 pub(crate) fn page() -> String {
     let mut page = INTRODUCTION.to_owned();
-    let is_by_name = |row: &Setting| row.section == Section::Limits && row.shown == Shown::No;
+    let is_by_name = |row: &&Setting| row.section == Section::Limits && row.shown == Shown::No;
     for group in Group::ALL {
         let rows = table::all().filter(|row| row.group == group && !is_by_name(row));
         section(&mut page, group.title(), "", rows);
     }
-    let by_name = |stability: Stability| {
-        table::all().filter(move |row| is_by_name(row) && row.stability == stability)
-    };
-    section(&mut page, "Limits by name", GENERAL, by_name(Stability::Stable));
-    section(&mut page, "Advanced limits", "", by_name(Stability::Advanced));
-    let internal = "They divide resources within the server, and may change in any release.\n";
-    section(&mut page, "Internal limits", internal, by_name(Stability::Internal));
+    section(&mut page, "Limits by name", GENERAL, table::all().filter(is_by_name));
     development(&mut page);
-    former(&mut page);
     page
 }
 
 const DEVELOPMENT: &str = "\
-`rookery dev` is `rookery serve --dev`. These settings have other defaults, and
-any of them can be given:
+Under `rookery dev`, these settings have other defaults, and any of them can be
+given:
 
 | Setting | `rookery serve` | `rookery dev` |
 |---|---|---|
@@ -170,8 +162,8 @@ fn setting(page: &mut String, row: &Setting) {
         facts.push(format!("A change applies {}.", row.applies.text()));
     }
     let stability = match row.stability {
-        Stability::Stable => String::new(),
-        other => format!(" {}.", capital(other.name())),
+        Stability::Stable => "",
+        Stability::Experimental => " Experimental.",
     };
     facts.push(format!("Since {}.{stability}", row.since));
     for fact in facts {
@@ -199,62 +191,4 @@ fn wrapped(text: &str, indent: &str) -> String {
 
 fn names(names: &[&str], between: &str) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(between)
-}
-
-fn capital(word: &str) -> String {
-    let mut letters = word.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
-}
-
-fn former(page: &mut String) {
-    page.push_str(
-        "\n## Former names\n\nThese names are accepted for one release, with a message.\n\n",
-    );
-    page.push_str("| former name | where | write |\n|---|---|---|\n");
-    for row in table::all() {
-        for former in row.former {
-            let _ = writeln!(
-                page,
-                "| `{}` | {} | {} |",
-                former.name,
-                places(former, row),
-                instead(former, row)
-            );
-        }
-    }
-}
-
-fn places(former: &Former, row: &Setting) -> String {
-    let all = [
-        (
-            Places::COMMAND_LINE,
-            if row.section == Section::Limits { "`--limit`" } else { "command line" },
-        ),
-        (Places::FILE, "`_server.yml`"),
-        (Places::R, "R"),
-        (Places::ENVIRONMENT, "environment"),
-    ];
-    all.iter()
-        .filter(|(place, _)| former.places.has(*place))
-        .map(|(_, name)| *name)
-        .collect::<Vec<_>>()
-        .join(", ")
-}
-
-fn instead(former: &Former, row: &Setting) -> String {
-    let reason =
-        if former.reason.is_empty() { String::new() } else { format!(": {}", former.reason) };
-    if row.shown == Shown::No && former.places == Places::COMMAND_LINE {
-        return format!("`{}:` in `_server.yml`, or R{reason}", row.path());
-    }
-    let value = former.value.map(|value| format!(" {value}")).unwrap_or_default();
-    let name = if former.places == Places::COMMAND_LINE {
-        format!("--{}", row.option())
-    } else if former.name == row.name {
-        // A setting that moved to another section is shown with its section.
-        row.path()
-    } else {
-        row.name.to_owned()
-    };
-    format!("`{name}{value}`{reason}")
 }

@@ -3,8 +3,8 @@
 use rookery_settings::{Kind, Places, Section, Setting, table};
 use serde_json::{Map, Value, json};
 
-/// A number with a unit of size, time or rate.
-const AMOUNT: &str = "^[0-9]+([.][0-9]+)?([eE][+-]?[0-9]+)?[ _]*[A-Za-z]+(/[sS])?$";
+/// A number with a unit of size or time.
+const AMOUNT: &str = "^[0-9]+([.][0-9]+)?([eE][+-]?[0-9]+)?[ _]*[A-Za-z]+$";
 
 /// Returns the schema as text.
 pub(crate) fn document() -> String {
@@ -31,14 +31,6 @@ fn object(section: Section) -> Value {
     for row in table::all().filter(|row| row.places.has(Places::FILE)) {
         if row.section == section {
             properties.insert(row.key().to_owned(), described(row));
-        }
-        for former in row.former.iter().filter(|former| former.places.has(Places::FILE)) {
-            if former.section == section {
-                let mut schema = value(row);
-                schema["deprecated"] = json!(true);
-                schema["description"] = json!(format!("Deprecated: write {}", row.path()));
-                properties.insert(former.name.to_owned(), schema);
-            }
         }
     }
     for inner in Section::ALL.into_iter().filter(|inner| inner.parent() == Some(section)) {
@@ -85,17 +77,14 @@ fn of_kind(row: &Setting) -> Vec<Value> {
         Kind::Flag => {
             vec![json!({ "type": "boolean" }), json!({ "enum": ["yes", "no", "on", "off"] })]
         }
-        Kind::Count | Kind::Percent => {
+        Kind::Count => {
             let mut all = vec![number(row, "integer")];
             if row.max.is_infinite() {
                 all.push(unlimited());
             }
-            if matches!(row.kind, Kind::Percent) {
-                all.push(json!({ "type": "string", "pattern": "^[0-9]+ *%$" }));
-            }
             all
         }
-        Kind::Bytes | Kind::Seconds | Kind::Rate => {
+        Kind::Bytes | Kind::Seconds => {
             let mut all =
                 vec![number(row, "number"), json!({ "type": "string", "pattern": AMOUNT })];
             if row.max.is_infinite() {

@@ -2,7 +2,7 @@
 //! of settings.
 
 use crate::kind::Kind;
-use crate::setting::{Default, Former, Group, Places, Section, Setting, Shown, Stability};
+use crate::setting::{Default, Group, Places, Section, Setting, Shown, Stability};
 use crate::text_forms;
 
 const ACME: Setting = Setting {
@@ -15,7 +15,10 @@ const ACME: Setting = Setting {
     ..Setting::EMPTY
 };
 
-pub(super) static ROWS: [Setting; 9] = [
+/// A deployment sets these once, so they have no command-line option.
+const WITHOUT_OPTION: Places = Places::PROGRAM.without(Places::COMMAND_LINE);
+
+pub(super) static ROWS: [Setting; 7] = [
     Setting {
         name: "domain",
         shown: Shown::Always,
@@ -29,10 +32,6 @@ pub(super) static ROWS: [Setting; 9] = [
                     The authority must be able to reach this server under the host name, and you \
                     must agree to its terms with `agree_tos`. Wildcard names are not supported.",
         stability: Stability::Stable,
-        former: &[Former {
-            places: Places::FILE.and(Places::R),
-            ..Former::everywhere("domains", Section::Acme)
-        }],
         ..ACME
     },
     Setting {
@@ -62,32 +61,19 @@ pub(super) static ROWS: [Setting; 9] = [
         ..ACME
     },
     Setting {
-        name: "acme_staging",
-        key: Some("staging"),
-        kind: Kind::Flag,
-        default: Default::Is("off"),
-        places: Places::FILE.and(Places::R),
-        help: "Use Let's Encrypt's staging environment, for tests",
-        paragraph: "Use this to test whether the certificate authority can reach the server. The \
-                    staging environment has high rate limits, but browsers do not trust its \
-                    certificates.",
-        needs: &["domain"],
-        excludes: &["acme_directory"],
-        former: &[Former::option("acme_staging", "a deployment sets it once, in a file")],
-        ..ACME
-    },
-    Setting {
         name: "acme_directory",
         key: Some("directory"),
         kind: Kind::Text(&text_forms::URL),
         default: Default::Derived("Let's Encrypt"),
-        places: Places::FILE.and(Places::R),
+        places: WITHOUT_OPTION,
         help: "ACME directory URL of another certificate authority",
         paragraph: "Certificates are then ordered from this authority instead of Let's Encrypt. \
                     The directory is the URL at which an authority lists its ACME endpoints (RFC \
-                    8555, 7.1.1). This setting cannot be combined with `acme_staging`.",
+                    8555, 7.1.1). The \
+                    staging environment of Let's Encrypt, for tests, is at \
+                    <https://acme-staging-v02.api.letsencrypt.org/directory>; browsers do not \
+                    trust its certificates.",
         needs: &["domain"],
-        former: &[Former::option("acme_directory", "a deployment sets it once, in a file")],
         ..ACME
     },
     Setting {
@@ -95,27 +81,11 @@ pub(super) static ROWS: [Setting; 9] = [
         key: Some("profile"),
         kind: Kind::Text(&text_forms::WORD),
         default: Default::Derived("the authority's default"),
-        places: Places::FILE.and(Places::R),
+        places: WITHOUT_OPTION,
         help: "Certificate profile to request, such as shortlived",
         paragraph: "Each authority defines its own profiles. Let's Encrypt offers `tlsserver` and \
                     `shortlived`; certificates for IP addresses need `shortlived`.",
         needs: &["domain"],
-        former: &[Former::option("acme_profile", "a deployment sets it once, in a file")],
-        ..ACME
-    },
-    Setting {
-        name: "acme_challenge",
-        key: Some("challenge"),
-        kind: Kind::Choice(&["http-01", "tls-alpn-01"]),
-        default: Default::Derived("both, alternately"),
-        places: Places::FILE.and(Places::R),
-        help: "Use only this ACME challenge: http-01 or tls-alpn-01",
-        paragraph: "A challenge proves to the certificate authority that this server controls the \
-                    host name. The server answers `http-01` on the plaintext port that \
-                    `redirect_from` sets, and `tls-alpn-01` on its HTTPS port. By default, the \
-                    server switches to the other challenge after an attempt has failed.",
-        needs: &["domain"],
-        former: &[Former::option("acme_challenge", "a deployment sets it once, in a file")],
         ..ACME
     },
     Setting {
@@ -123,12 +93,11 @@ pub(super) static ROWS: [Setting; 9] = [
         key: Some("ca"),
         kind: Kind::Path,
         default: Default::Derived("the CA certificates of the system"),
-        places: Places::FILE.and(Places::R),
+        places: WITHOUT_OPTION,
         help: "PEM file with the CA certificates that verify the ACME server",
         paragraph: "Set this for a private certificate authority whose ACME server has an HTTPS \
                     certificate that the system does not trust.",
         needs: &["domain"],
-        former: &[Former::option("acme_ca", "a deployment sets it once, in a file")],
         ..ACME
     },
     Setting {
@@ -136,14 +105,13 @@ pub(super) static ROWS: [Setting; 9] = [
         key: Some("dir"),
         kind: Kind::Path,
         default: Default::Derived("`acme` in R's user data folder"),
-        places: Places::FILE.and(Places::R),
+        places: WITHOUT_OPTION,
         help: "Folder for the ACME account and the certificates",
         paragraph: "Only the user who runs the server can read the folder. If several servers \
                     share the folder, also on several machines, only one of them orders the \
                     certificates. All of them use these certificates and respond to the challenges \
                     of the authority, which may connect to any of them.",
         needs: &["domain"],
-        former: &[Former::option("acme_dir", "a deployment sets it once, in a file")],
         ..ACME
     },
 ];

@@ -6,20 +6,7 @@ use crate::text_forms;
 
 const DEVELOPMENT: Setting = Setting { group: Group::Development, ..Setting::EMPTY };
 
-pub(super) static ROWS: [Setting; 9] = [
-    Setting {
-        name: "dev",
-        shown: Shown::Always,
-        kind: Kind::Flag,
-        default: Default::Derived("off; on with `rookery dev`"),
-        places: Places::COMMAND_LINE,
-        help: "Serve for development, as `rookery dev` does",
-        paragraph: "Open pages reload by themselves when a file of the app changes, and errors \
-                    are shown with source code. The settings with other defaults are listed in \
-                    the settings reference.",
-        stability: Stability::Experimental,
-        ..DEVELOPMENT
-    },
+pub(super) static ROWS: [Setting; 8] = [
     Setting {
         name: "dev_anywhere",
         shown: Shown::InLongHelp,

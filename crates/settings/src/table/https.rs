@@ -1,8 +1,8 @@
 //! The settings of certificates and HTTPS, as rows of the table of settings.
 
+use crate::composite;
 use crate::kind::Kind;
-use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown};
-use crate::{composite, text_forms};
+use crate::setting::{Applies, Default, Group, Places, Section, Setting, Shown};
 
 const HTTPS: Setting = Setting {
     r_function: "tls_config",
@@ -14,7 +14,7 @@ const HTTPS: Setting = Setting {
     ..Setting::EMPTY
 };
 
-pub(super) static ROWS: [Setting; 11] = [
+pub(super) static ROWS: [Setting; 9] = [
     Setting {
         name: "tls",
         applies: Applies::AtRestart,
@@ -59,18 +59,6 @@ pub(super) static ROWS: [Setting; 11] = [
         paragraph: "For several certificates, give one key for each, in the same order: repeat the \
                     option, or give a list in `_server.yml` or a vector in R.",
         needs: &["tls_cert"],
-        ..HTTPS
-    },
-    Setting {
-        name: "tls_password",
-        key: Some("password"),
-        kind: Kind::Text(&text_forms::SECRET),
-        places: Places::R,
-        is_secret: true,
-        help: "Password of an encrypted private key",
-        paragraph: "A string, or a function without arguments that returns the password. Only R \
-                    accepts this setting, because a password should not appear in a configuration \
-                    file or in the list of processes.",
         ..HTTPS
     },
     Setting {
@@ -124,25 +112,6 @@ pub(super) static ROWS: [Setting; 11] = [
                     that do not support HTTP/2 use HTTP/1.1. The app gets the same request \
                     objects with either version. `--no-http2=off` leaves HTTP/2 on.",
         needs: &["tls_cert", "domain"],
-        ..HTTPS
-    },
-    Setting {
-        name: "http2_websockets",
-        applies: Applies::AtRestart,
-        kind: Kind::Flag,
-        default: Default::Is("on"),
-        places: Places::FILE.and(Places::R),
-        help: "Accept WebSockets over HTTP/2 (RFC 8441)",
-        paragraph: "Browsers then open a WebSocket within the HTTP/2 connection over which they \
-                    loaded the page. Turn this off only to work around a faulty client or proxy.",
-        needs: &["tls_cert", "domain"],
-        former: &[Former {
-            value: Some("off"),
-            ..Former::option(
-                "no_http2_websockets",
-                "it is for a faulty client or proxy, and is set once, in a file",
-            )
-        }],
         ..HTTPS
     },
     Setting {

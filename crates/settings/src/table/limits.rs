@@ -1,7 +1,7 @@
 //! The limits for clients, including timeouts, as rows of the table of settings.
 
 use crate::kind::Kind;
-use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown};
+use crate::setting::{Applies, Default, Group, Places, Section, Setting, Shown};
 use crate::{composite, text_forms};
 
 const CLIENTS: Setting =
@@ -16,7 +16,6 @@ pub(super) static ROWS: [Setting; 14] = [
         default: Default::Is("none"),
         help: "Maximum size of a request body, such as 10MB; status 413 above it",
         paragraph: "There is no limit by default, because Shiny and plumber have their own limits.",
-        former: &[Former::everywhere("body_bytes", Section::Limits)],
         ..LIMIT
     },
     Setting {
@@ -29,13 +28,6 @@ pub(super) static ROWS: [Setting; 14] = [
         paragraph: "R still finishes the request, and its late response is discarded. With \
                     `interrupt_requests`, R is interrupted instead. There is no limit by default, \
                     because a request may take long, for example to fit a model.",
-        former: &[
-            Former::everywhere("request_time", Section::Limits),
-            Former {
-                places: Places::FILE.and(Places::R),
-                ..Former::everywhere("request_timeout", Section::Options)
-            },
-        ],
         ..LIMIT
     },
     Setting {
@@ -46,9 +38,9 @@ pub(super) static ROWS: [Setting; 14] = [
         min: 0.01,
         help: "Close a connection that makes no progress for this long",
         paragraph: "The time applies to a connection that waits for its next request, and to a \
-                    request body or response whose transfer has stalled. The default is longer \
-                    than the idle timeout of common proxies (60 s).",
-        former: &[Former::everywhere("idle_time", Section::Limits)],
+                    request body or response whose transfer has stalled, or falls behind a rate of \
+                    512 bytes per second by this time. The default is longer than the idle timeout \
+                    of common proxies (60 s).",
         ..LIMIT
     },
     Setting {
@@ -60,9 +52,8 @@ pub(super) static ROWS: [Setting; 14] = [
         help: "Maximum number of client connections",
         paragraph: "At the limit, a new connection replaces an idle or slow one, beginning with \
                     the least active. A connection is slow if it has not sent its request head \
-                    within a second, or transfers data below its minimum rate. If no connection \
+                    within a second, or transfers less than 512 bytes per second. If no connection \
                     is idle or slow, the new connection is refused with status 503.",
-        former: &[Former::everywhere("connections", Section::Limits)],
         ..LIMIT
     },
     Setting {
@@ -73,8 +64,7 @@ pub(super) static ROWS: [Setting; 14] = [
         help: "Maximum size of an HTTP/1.1 request head; status 431 above it",
         paragraph: "The request head is the request line and all header fields. The default is \
                     larger than the limit of httpuv (80 KiB), because the cookies of some apps \
-                    reach that size.",
-        former: &[Former::everywhere("head_bytes", Section::Limits)],
+                    reach that size. Over HTTP/2, the limit is 32 KiB.",
         ..LIMIT
     },
     Setting {
@@ -85,8 +75,8 @@ pub(super) static ROWS: [Setting; 14] = [
         help: "How long a request head may take to arrive; status 408 after that",
         paragraph: "The request head is the request line and all header fields. The time starts \
                     when the connection is accepted or, for a later request on that connection, \
-                    with the first byte of its head.",
-        former: &[Former::everywhere("head_time", Section::Limits)],
+                    with the first byte of its head. A head also gets status 408 if it falls \
+                    behind a rate of 32 bytes per second by 10 s.",
         ..LIMIT
     },
     Setting {
@@ -98,7 +88,6 @@ pub(super) static ROWS: [Setting; 14] = [
         paragraph: "Further connections from that address or network are refused with status 503. \
                     There is no limit by default, because behind a proxy all clients have the same \
                     address.",
-        former: &[Former::everywhere("per_address", Section::Limits)],
         ..LIMIT
     },
     Setting {
@@ -108,7 +97,6 @@ pub(super) static ROWS: [Setting; 14] = [
         default: Default::Is("1024"),
         help: "Maximum number of requests that wait for R; status 503 above it",
         paragraph: "A request waits from its arrival until R starts to process it.",
-        former: &[Former::everywhere("queue_requests", Section::Limits)],
         ..LIMIT
     },
     Setting {
@@ -121,10 +109,9 @@ pub(super) static ROWS: [Setting; 14] = [
         min: 1_048_576.0,
         help: "Maximum memory that clients can make the server use",
         paragraph: "The limit is for all clients together, and does not include the memory of the \
-                    app. The memory is divided into shares, for example one for request bodies. \
-                    When a share is used up, the client that uses the most of it, or the newest \
-                    client, gets status 503 or WebSocket close code 1013.",
-        former: &[Former::everywhere("memory", Section::Limits)],
+                    app. The memory is divided into fixed shares, for example one for request \
+                    bodies. When a share is used up, the client that uses the most of it, or the \
+                    newest client, gets status 503 or WebSocket close code 1013.",
         ..LIMIT
     },
     Setting {
@@ -134,7 +121,6 @@ pub(super) static ROWS: [Setting; 14] = [
         min: 1.0,
         help: "Maximum size of a WebSocket message; close code 1009 above it",
         paragraph: "The default is the same limit as in Shiny Server.",
-        former: &[Former::everywhere("message_bytes", Section::Limits)],
         ..LIMIT
     },
     Setting {
@@ -191,7 +177,7 @@ pub(super) static ROWS: [Setting; 14] = [
         default: Default::Derived("`TMPDIR`; in R, `tempdir()`"),
         places: Places::ALL.without(Places::R),
         help: "Folder for temporary files with large request bodies",
-        paragraph: "A request body larger than `body_buffer_size` is written to an unnamed \
+        paragraph: "A request body larger than 1 MiB is written to an unnamed \
                     temporary file in this folder while the app reads it.",
         ..CLIENTS
     },

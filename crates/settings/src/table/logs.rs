@@ -2,7 +2,7 @@
 //! settings.
 
 use crate::kind::Kind;
-use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown, Stability};
+use crate::setting::{Applies, Default, Group, Places, Setting, Shown, Stability};
 use crate::text_forms;
 
 const LOGS: Setting = Setting { group: Group::Logs, ..Setting::EMPTY };
@@ -23,10 +23,6 @@ pub(super) static ROWS: [Setting; 4] = [
         paragraph: "The server appends one line for each request to the file. For log rotation, \
                     SIGUSR1 makes the server open the file again. Write `./none` for a file with \
                     the name `none`. In R the value may also be `TRUE`, `FALSE` or a function.",
-        former: &[Former {
-            value: Some("none"),
-            ..Former::option("no_log", "two options for one setting")
-        }],
         ..LOGS
     },
     Setting {
@@ -61,7 +57,6 @@ pub(super) static ROWS: [Setting; 4] = [
                     probes `/-/live` and `/-/ready`, also while R is busy. The address is meant \
                     for monitoring and should not be public.",
         stability: Stability::Experimental,
-        former: &[Former { places: Places::R, ..Former::everywhere("admin", Section::Options) }],
         ..LOGS
     },
     Setting {
@@ -74,10 +69,6 @@ pub(super) static ROWS: [Setting; 4] = [
         paragraph: "The id of a request is also in the JSON access log. This setting is part of \
                     the app's interface, so it has no option on the command line: set it in \
                     `_server.yml`, in R or in the environment.",
-        former: &[Former::option(
-            "request_id_header",
-            "it is a property of the app's interface and not of one start",
-        )],
         ..LOGS
     },
 ];

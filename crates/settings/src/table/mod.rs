@@ -2,15 +2,13 @@
 
 mod acme;
 mod address;
-mod advanced;
 mod development;
 mod https;
-mod internal;
 mod limits;
 mod logs;
 mod workers;
 
-use crate::setting::{Former, Places, Section, Setting};
+use crate::setting::{Places, Section, Setting};
 use crate::suggestions::did_you_mean;
 
 /// The maximum of a numeric setting that accepts any finite number, but not "no limit".
@@ -18,14 +16,12 @@ const FINITE: f64 = 1e18;
 /// The largest number up to which R and JSON represent every whole number exactly (2^53).
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-static TABLES: [&[Setting]; 9] = [
+static TABLES: [&[Setting]; 7] = [
     &address::ROWS,
     &https::ROWS,
     &acme::ROWS,
     &workers::ROWS,
     &limits::ROWS,
-    &advanced::ROWS,
-    &internal::ROWS,
     &logs::ROWS,
     &development::ROWS,
 ];
@@ -50,51 +46,9 @@ pub fn row(name: &str) -> &'static Setting {
     find(name).unwrap_or_else(|| panic!("`{name}` is not in the table of settings"))
 }
 
-/// A setting that was found by its present name or by one of its former names.
-#[derive(Debug, Clone, Copy)]
-pub struct FoundSetting {
-    /// The setting that was found.
-    pub setting: &'static Setting,
-    /// The former name by which the setting was found; `None` if it was found by its present name.
-    pub former: Option<&'static Former>,
-}
-
-/// Finds the setting with this present or former key in a section of `_server.yml`.
-pub fn find_key(section: Section, key: &str) -> Option<FoundSetting> {
-    let is_it = |setting: &&Setting| {
-        setting.section == section && setting.key() == key && setting.places.has(Places::FILE)
-    };
-    all().find(is_it).map(|setting| FoundSetting { setting, former: None }).or_else(|| {
-        find_former(|former| {
-            former.section == section && former.name == key && former.places.has(Places::FILE)
-        })
-    })
-}
-
-/// Finds the setting in the section `limits` of `_server.yml` that has, or formerly had, this name.
-pub fn find_limit(name: &str) -> Option<FoundSetting> {
-    find_key(Section::Limits, name)
-}
-
-/// Finds the setting that was formerly called `name`. The former name must still be accepted in
-/// `place`, such as the command line.
-fn find_former_in(place: Places, name: &str) -> Option<FoundSetting> {
-    find_former(|former| former.name == name && former.places.has(place))
-}
-
-/// Finds the setting with this present name, or with a former name that R still accepts.
-pub fn find_for_r(name: &str) -> Option<&'static Setting> {
-    find(name).or_else(|| find_former_in(Places::R, name).map(|found| found.setting))
-}
-
-fn find_former(is_it: impl Fn(&Former) -> bool) -> Option<FoundSetting> {
-    all().find_map(|setting| {
-        setting
-            .former
-            .iter()
-            .find(|former| is_it(former))
-            .map(|former| FoundSetting { setting, former: Some(former) })
-    })
+/// Finds the setting with this key in a section of `_server.yml`.
+pub fn find_key(section: Section, key: &str) -> Option<&'static Setting> {
+    all().find(|row| row.section == section && row.key() == key && row.places.has(Places::FILE))
 }
 
 /// Replaces the names of settings in backticks by the names of their command-line options. For
@@ -122,14 +76,7 @@ pub(crate) fn hint_for_key(section: Section, key: &str) -> String {
         .map(Setting::key);
     let sections =
         Section::ALL.into_iter().filter(|inner| inner.parent() == Some(section)).map(Section::key);
-    let former = all().flat_map(|row| row.former).filter(|former| former.section == section);
-    let former = former.filter(|former| former.places.has(Places::FILE)).map(|former| former.name);
-    // The hint names the present name instead of a former one.
-    let show = |near: &str| {
-        let found = find_key(section, near).filter(|found| found.former.is_some());
-        found.map_or(format!("`{near}:`"), |found| format!("`{}:`", found.setting.key()))
-    };
-    did_you_mean(key, keys.chain(sections).chain(former), show)
+    did_you_mean(key, keys.chain(sections), |near| format!("`{near}:`"))
 }
 
 #[cfg(test)]
@@ -137,8 +84,8 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::kind::{Kind, Raw, Value};
-    use crate::setting::{Default, Group, Shown, Stability};
+    use crate::kind::{Kind, Raw};
+    use crate::setting::{Default, Group, Shown};
 
     #[test]
     fn names_keys_and_short_options_are_unique() {
@@ -156,15 +103,6 @@ mod tests {
                     })
             };
             assert!(is_name(row.name) && is_name(row.key()), "{}", row.name);
-        }
-        // A former name must not be the present name of another setting in the same place.
-        for row in all() {
-            for former in row.former {
-                assert!(former.name == row.name || !names.contains(former.name), "{}", former.name);
-                let is_taken = find_key(former.section, former.name)
-                    .is_some_and(|found| found.former.is_none());
-                assert!(!former.places.has(Places::FILE) || !is_taken, "{}", former.name);
-            }
         }
     }
 
@@ -243,7 +181,7 @@ mod tests {
             {
                 assert!(read(text).is_err(), "{}: {text}", row.name);
             }
-            if matches!(row.kind, Kind::Count | Kind::Rate | Kind::Percent) {
+            if matches!(row.kind, Kind::Count) {
                 assert!(read(&show(row.min + 1.5)).is_err(), "{}", row.name);
             }
         }
@@ -255,23 +193,7 @@ mod tests {
             let is_limit = row.section == Section::Limits;
             assert!(!is_limit || !row.is_program_variable, "{}", row.name);
             assert!(!is_limit || row.places == Places::ALL, "{}", row.name);
-            assert!(row.stability != Stability::Advanced || is_limit, "{}", row.name);
-            assert!(!row.is_secret || row.places == Places::R, "{}", row.name);
         }
-    }
-
-    #[test]
-    fn settings_are_found_by_former_names() {
-        let found = find_limit("body_bytes").unwrap();
-        assert!(found.setting.name == "max_body_size" && found.former.is_some());
-        assert!(find_limit("max_body_size").unwrap().former.is_none());
-        assert_eq!(find_key(Section::Acme, "domains").unwrap().setting.name, "domain");
-        assert_eq!(
-            find_former_in(Places::COMMAND_LINE, "no_log").unwrap().former.unwrap().value,
-            Some("none")
-        );
-        assert!(find_former_in(Places::ENVIRONMENT, "kill_stuck").is_none());
-        assert_eq!(row("port").read(&Raw::from("8000")).unwrap(), Value::Number(8000.0));
     }
 
     #[test]
@@ -281,8 +203,7 @@ mod tests {
             (Section::Options, "max_body_size", " It belongs under `limits:`."),
             (Section::Options, "limit", " Did you mean `limits:`?"),
             (Section::Limits, "max_body_sise", " Did you mean `max_body_size:`?"),
-            (Section::Limits, "bodybytes", " Did you mean `max_body_size:`?"),
-            (Section::Tls, "staging", " It belongs under `acme:`."),
+            (Section::Tls, "profile", " It belongs under `acme:`."),
             (Section::Options, "zzzzzzzzz", ""),
             (Section::Tls, "password", ""),
         ] {

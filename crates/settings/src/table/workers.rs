@@ -2,7 +2,7 @@
 
 use super::{EXACT, FINITE};
 use crate::kind::Kind;
-use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown, Stability};
+use crate::setting::{Applies, Default, Group, Places, Setting, Shown, Stability};
 use crate::text_forms;
 
 const WORKERS: Setting = Setting {
@@ -15,7 +15,7 @@ const WORKERS: Setting = Setting {
     ..Setting::EMPTY
 };
 
-pub(super) static ROWS: [Setting; 27] = [
+pub(super) static ROWS: [Setting; 22] = [
     Setting {
         name: "workers",
         shown: Shown::Always,
@@ -156,10 +156,6 @@ pub(super) static ROWS: [Setting; 27] = [
                     interrupted first, and the worker is killed only if it stays busy. The clients \
                     whose requests R has begun get status 504. There is no limit by default. To \
                     limit only the time of requests, use `request_timeout` instead.",
-        former: &[Former {
-            places: Places::COMMAND_LINE.and(Places::FILE).and(Places::R),
-            ..Former::everywhere("kill_stuck", Section::Options)
-        }],
         ..WORKERS
     },
     Setting {
@@ -237,53 +233,6 @@ pub(super) static ROWS: [Setting; 27] = [
         ..WORKERS
     },
     Setting {
-        name: "cookie_suffix",
-        applies: Applies::AtRestart,
-        shown: Shown::InLongHelp,
-        kind: Kind::Text(&text_forms::NAME),
-        placeholder: "text",
-        default: Default::Derived("derived from the app's path and the address"),
-        help: "End of the session cookie's name, rookery-SUFFIX",
-        paragraph: "The session cookie assigns a client to its worker (see `sticky`). Servers that \
-                    share a host name need different suffixes, because otherwise they overwrite \
-                    each other's cookie.",
-        former: &[Former {
-            places: Places::COMMAND_LINE.and(Places::FILE).and(Places::R),
-            ..Former::everywhere("name", Section::Options)
-        }],
-        ..WORKERS
-    },
-    Setting {
-        name: "retry_safe_methods",
-        applies: Applies::AtRestart,
-        shown: Shown::InLongHelp,
-        kind: Kind::Flag,
-        default: Default::Is("off"),
-        help: "Retry the GET, HEAD and OPTIONS requests of a crashed worker",
-        paragraph: "A request that the crashed worker had started is sent once more, to another \
-                    worker. Set this only if such requests may be processed twice. Requests that \
-                    the crashed worker had not started are always retried.",
-        former: &[Former {
-            places: Places::COMMAND_LINE.and(Places::FILE).and(Places::R),
-            ..Former::everywhere("retry_begun", Section::Options)
-        }],
-        ..WORKERS
-    },
-    Setting {
-        name: "keep_half_closed",
-        applies: Applies::AtRestart,
-        kind: Kind::Flag,
-        default: Default::Is("off"),
-        places: Places::FILE.and(Places::R),
-        help: "Respond to clients that half-close while they wait for a worker",
-        paragraph: "Some clients, such as `nc -N` and a few health checks, close their sending \
-                    side after the request and still expect a response. By default, such a client \
-                    counts as disconnected if its request still waits for a worker, because most \
-                    clients that do so have given up.",
-        former: &[Former::option("keep_half_closed", "few health checks need it")],
-        ..WORKERS
-    },
-    Setting {
         name: "restart",
         shown: Shown::InLongHelp,
         kind: Kind::Choice(&["always", "never"]),
@@ -315,29 +264,6 @@ pub(super) static ROWS: [Setting; 27] = [
         help: "How long to keep serving requests after a signal to stop",
         paragraph: "During this time, the probe `/-/ready` already fails. Load balancers can \
                     therefore notice that the server is stopping before it refuses connections.",
-        ..WORKERS
-    },
-    Setting {
-        name: "min_ready",
-        shown: Shown::InLongHelp,
-        kind: Kind::Count,
-        default: Default::Is("1"),
-        min: 1.0,
-        max: 1000.0,
-        help: "Number of ready workers that the probe /-/ready requires",
-        paragraph: "With fewer ready workers, `/-/ready` fails, and load balancers send no \
-                    requests to this server. The number cannot be greater than `workers`.",
-        ..WORKERS
-    },
-    Setting {
-        name: "drain_status",
-        kind: Kind::Choice(&["503", "404"]),
-        default: Default::Is("503"),
-        places: Places::FILE.and(Places::R),
-        help: "Status of the probe /-/ready during shutdown: 503 or 404",
-        paragraph: "Set this to 404 if HAProxy uses `http-check disable-on-404`: it then sends no \
-                    new clients to this server, but keeps the existing sessions on it.",
-        former: &[Former::option("drain_status", "one setting of HAProxy needs it")],
         ..WORKERS
     },
     Setting {

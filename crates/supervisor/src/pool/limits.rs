@@ -7,7 +7,6 @@ use super::balancing::session_affinity::SessionAffinity;
 /// The settings of the pool, which assigns requests to worker processes: limits, timeouts and
 /// switches.
 #[derive(Debug, Clone)]
-#[allow(clippy::struct_excessive_bools, reason = "choices that have nothing to do with each other")]
 pub struct PoolLimits {
     /// The maximum number of requests that wait for a worker. Further requests get 503. Default:
     /// 1,024.
@@ -35,14 +34,6 @@ pub struct PoolLimits {
     /// page that was sent recently and will open a WebSocket. Requests for further sessions get
     /// 503. Default: no limit.
     pub max_sessions: usize,
-    /// Whether a GET, HEAD or OPTIONS request is sent to another worker if its worker died while
-    /// processing it. This happens at most once per request. Default: no, because these methods may
-    /// have side effects in an app.
-    pub retry_safe_methods: bool,
-    /// Whether a client that has closed its sending direction (sent a FIN) still gets a response to
-    /// a request that had to wait. Default: no, because most clients that send a FIN have
-    /// disconnected.
-    pub keep_half_closed: bool,
     /// The setting that determines whether all requests of a session are sent to the same worker.
     pub session_affinity: SessionAffinity,
     /// The suffix of the session cookie's name. It distinguishes several servers on one host.
@@ -64,8 +55,6 @@ impl Default for PoolLimits {
             max_whole_body: 32 << 10,
             accepts_compressed: true,
             max_sessions: usize::MAX,
-            retry_safe_methods: false,
-            keep_half_closed: false,
             session_affinity: SessionAffinity::Auto,
             cookie_suffix: String::new(),
             is_embedded: false,

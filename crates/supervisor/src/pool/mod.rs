@@ -120,7 +120,7 @@ impl Application for Pool {
     }
 
     fn drops_half_closed(&self) -> bool {
-        !self.0.limits.keep_half_closed
+        true
     }
 
     fn on_client_disconnect(&self) {

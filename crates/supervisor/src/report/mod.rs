@@ -5,4 +5,4 @@ mod data;
 mod source;
 
 pub(crate) use data::{Process, SharedReport, SlotReport, SupervisorState};
-pub use source::{ReadinessPolicy, SupervisorStatus};
+pub use source::SupervisorStatus;

@@ -1,8 +1,8 @@
 //! The source of the status of a supervisor and its workers, from which the admin listener responds
 //! to requests.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use rookery_server::tls::Tls;
 use rookery_server::{Rejection, RejectionReports};
@@ -14,28 +14,10 @@ use rookery_status::{
 use super::data::{Process, SupervisorState};
 use crate::backend_registry::BackendRegistry;
 
-/// The conditions under which the readiness probe succeeds.
-#[derive(Debug, Clone, Copy)]
-pub struct ReadinessPolicy {
-    /// The minimum number of ready workers for the readiness probe to succeed. If it is greater
-    /// than the configured number of workers, all of them must be ready.
-    pub min_ready: u32,
-    /// The status code of the readiness probe during shutdown. Default: 503. Some load balancers
-    /// need 404, because they regard 503 as a failure.
-    pub drain_status: u16,
-}
-
-impl Default for ReadinessPolicy {
-    fn default() -> ReadinessPolicy {
-        ReadinessPolicy { min_ready: 1, drain_status: 503 }
-    }
-}
-
 /// The source of the status of a supervisor and its workers, which the admin listener serves.
 #[derive(Debug)]
 pub struct SupervisorStatus {
     registry: Arc<BackendRegistry>,
-    readiness: Mutex<ReadinessPolicy>,
     about: ServerInfo,
     /// The TLS configuration of the server, if it serves HTTPS.
     pub tls: Option<Tls>,
@@ -50,25 +32,15 @@ pub struct SupervisorStatus {
 
 impl SupervisorStatus {
     /// Creates the source of the status of a supervisor and of the workers in its registry.
-    pub fn new(
-        registry: Arc<BackendRegistry>,
-        about: ServerInfo,
-        readiness: ReadinessPolicy,
-    ) -> SupervisorStatus {
+    pub fn new(registry: Arc<BackendRegistry>, about: ServerInfo) -> SupervisorStatus {
         SupervisorStatus {
             registry,
-            readiness: Mutex::new(readiness),
             about,
             tls: None,
             rejections: None,
             acme_failures: None,
             perform: None,
         }
-    }
-
-    /// Sets the conditions under which the readiness probe succeeds.
-    pub fn set_readiness(&self, readiness: ReadinessPolicy) {
-        *self.readiness.lock().unwrap_or_else(PoisonError::into_inner) = readiness;
     }
 }
 
@@ -111,8 +83,7 @@ impl StatusSource for SupervisorStatus {
     }
 
     fn not_ready(&self) -> Option<NotReady> {
-        let readiness = *self.readiness.lock().unwrap_or_else(PoisonError::into_inner);
-        not_ready(&self.registry.report.read(), readiness)
+        not_ready(&self.registry.report.read())
     }
 
     fn not_started(&self) -> Option<&'static str> {
@@ -154,20 +125,16 @@ impl StatusSource for SupervisorStatus {
 
 /// Returns the reason why the readiness probe fails, or `None` if it succeeds. A long queue is not
 /// such a reason, because overload would otherwise take all machines out of service.
-fn not_ready(report: &SupervisorState, readiness: ReadinessPolicy) -> Option<NotReady> {
-    let (ready, least) =
-        (report.ready(), readiness.min_ready.clamp(1, report.server.wanted.max(1)) as usize);
+fn not_ready(report: &SupervisorState) -> Option<NotReady> {
     let because = |why: String| Some(NotReady { status: 503, why });
     match report.server.phase {
         Lifecycle::Draining | Lifecycle::Stopping => {
-            let why = "the server is shutting down".to_owned();
-            Some(NotReady { status: readiness.drain_status, why })
+            because("the server is shutting down".to_owned())
         }
         _ if report.silence() >= HANG_TIMEOUT => {
             because("the supervisor's main loop does not respond".to_owned())
         }
-        _ if ready == 0 => because("no worker is ready".to_owned()),
-        _ if ready < least => because(format!("{ready} of {least} workers are ready")),
+        _ if report.ready() == 0 => because("no worker is ready".to_owned()),
         _ => None,
     }
 }
@@ -180,8 +147,7 @@ mod tests {
 
     #[test]
     fn probes_say_where_the_supervisor_is() {
-        let readiness = ReadinessPolicy { drain_status: 404, ..ReadinessPolicy::default() };
-        let status = SupervisorStatus::new(Arc::default(), ServerInfo::default(), readiness);
+        let status = SupervisorStatus::new(Arc::default(), ServerInfo::default());
         let probes = || {
             let ready = status.not_ready().map(|not| not.status);
             (status.not_live().is_none(), status.not_started().is_none(), ready)
@@ -196,11 +162,8 @@ mod tests {
         assert_eq!(probes(), (true, true, Some(503)));
         told.change(|report| report.server.phase = Lifecycle::Draining);
         let why = "the server is shutting down".to_owned();
-        assert_eq!(status.not_ready(), Some(NotReady { status: 404, why }));
-        status.set_readiness(ReadinessPolicy::default());
-        assert_eq!(probes(), (true, true, Some(503)));
-        status.set_readiness(readiness);
+        assert_eq!(status.not_ready(), Some(NotReady { status: 503, why }));
         told.change(|report| report.turned = Instant::now().checked_sub(HANG_TIMEOUT));
-        assert_eq!(probes(), (false, true, Some(404)));
+        assert_eq!(probes(), (false, true, Some(503)));
     }
 }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use rookery_exchange::{AppWaker, ById, Command, Event, Exchange, Link, SendBacklog, StreamFlow};
 use rookery_server::access_log::AccessLog;
 use rookery_server::static_files::StaticFiles;
-use rookery_server::{Config, NamedLimit, OriginPolicy, Server, Supervision, WorkerRings, output};
+use rookery_server::{Config, OriginPolicy, Server, Supervision, WorkerRings, output};
+use rookery_settings::{Section, Setting, table};
 use rookery_status::{AdminListener, RunFolder, Standalone};
 use rookery_worker_protocol::{RState, Scoreboard, now};
 
@@ -145,14 +146,17 @@ pub(crate) struct BoundWebSocket {
     pub(crate) backlog: Arc<SendBacklog>,
 }
 
-/// Returns a server configuration with the given limits. `values` has the order of
-/// `NamedLimit::all()`, and NaN stands for the default of a limit.
+/// Returns the limits in the table of settings.
+pub(crate) fn limit_rows() -> impl Iterator<Item = &'static Setting> {
+    table::all().filter(|row| row.section == Section::Limits)
+}
+
+/// Returns a server configuration with the given limits. `values` has the order of [`limit_rows`],
+/// and NaN stands for the default of a limit.
 pub(crate) fn config_of(values: &[f64]) -> Config {
     let mut config = Config { trim: allocator::TRIM, ..Config::default() };
-    for (limit, value) in NamedLimit::all().iter().zip(values) {
-        if !value.is_nan() {
-            limit.set(&mut config, *value);
-        }
+    for (row, value) in limit_rows().zip(values).filter(|(_, value)| !value.is_nan()) {
+        config.set_limit(row.name, *value);
     }
     config
 }

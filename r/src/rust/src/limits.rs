@@ -1,24 +1,9 @@
-//! Functions with which R reads and sets the server's limits. The limits are defined in the table
-//! of [`NamedLimit`], from which R's function `server_limits()` is also generated.
-
-use std::ffi::c_char;
+//! The limits of the server, which R sets for all servers of the process.
 
 use rookery_exchange::Link;
-use rookery_server::{Config, LimitKind, NamedLimit};
 
 use crate::core::{self, Core, config_of};
 use crate::{entry, result};
-
-/// Returns the kind of a limit, such as bytes or seconds, as a value of `enum rk_limit_kind`.
-fn kind_of(limit: &NamedLimit) -> i32 {
-    match limit.kind() {
-        LimitKind::Count => 0,
-        LimitKind::Bytes => 1,
-        LimitKind::Seconds => 2,
-        LimitKind::Rate => 3,
-        LimitKind::Percent => 4,
-    }
-}
 
 impl Core {
     /// Returns true if the server is not in use, so that it can be replaced: it has no listeners,
@@ -61,44 +46,8 @@ impl Core {
     }
 }
 
-/// The description of a limit as C reads it: `struct rk_limit`.
-#[derive(Debug)]
-#[repr(C)]
-pub struct RawLimit {
-    name: *const c_char,
-    kind: i32,
-    least: f64,
-    value: f64,
-}
-
-// The layout is the same as in rookery.h.
-#[cfg(target_pointer_width = "64")]
-const _: () = assert!(size_of::<RawLimit>() == 32 && std::mem::offset_of!(RawLimit, least) == 16);
-
-/// Writes the name, kind, minimum and default of the limit with index `at` to `out`. Returns 0 if
-/// there is no such limit.
-///
-/// # Safety
-/// - `out` may be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_limit(at: usize, out: *mut RawLimit) -> i32 {
-    entry(0, || {
-        let Some(limit) = NamedLimit::all().get(at) else { return 0 };
-        let value = limit.get(&Config::default());
-        let raw = RawLimit {
-            name: limit.name().as_ptr(),
-            kind: kind_of(limit),
-            least: limit.least(),
-            value,
-        };
-        // SAFETY: guaranteed by the caller, see `# Safety`.
-        unsafe { out.write(raw) };
-        1
-    })
-}
-
-/// Sets the values of all limits, in the order in which `rk_limit` returns the limits. NaN stands
-/// for the default of a limit. Returns `RK_STALE` if the server is in use with other limits.
+/// Sets the values of all limits, in the order of the table of settings. NaN stands for the default
+/// of a limit. Returns `RK_STALE` if the server is in use with other limits.
 ///
 /// # Safety
 /// - `values..values + count` is readable for the length of the call.
@@ -117,20 +66,19 @@ pub unsafe extern "C" fn rk_limits_set(values: *const f64, count: usize) -> i32 
 
 #[cfg(test)]
 mod tests {
+    use rookery_server::Config;
+
     use super::*;
+    use crate::core::limit_rows;
 
     #[test]
     fn nan_means_the_default_limit() {
-        let mut values = vec![f64::NAN; NamedLimit::all().len()];
-        values[0] = 10_000.0;
-        let config = config_of(&values);
+        let values = |name: &str| -> Vec<f64> {
+            limit_rows().map(|row| if row.name == name { 10_000.0 } else { f64::NAN }).collect()
+        };
+        let config = config_of(&values("max_header_size"));
         assert_eq!(config.limits.max_header_size, 10_000);
-        for limit in &NamedLimit::all()[1..] {
-            assert_eq!(
-                limit.get(&config).to_bits(),
-                limit.get(&Config::default()).to_bits(),
-                "{limit:?}"
-            );
-        }
+        let expected = Config { trim: config.trim, ..Config::default() };
+        assert_eq!(format!("{:?}", config_of(&values(""))), format!("{expected:?}"));
     }
 }

@@ -30,7 +30,7 @@ fn passes_address_log_and_settings_to_r() {
     );
     assert!(text.starts_with(&wanted), "{text}");
     let text =
-        lines_for_r(&["--host", "unix:s", "--no-log", "--log-format=json", "--proxy-protocol"]);
+        lines_for_r(&["--host", "unix:s", "--log=none", "--log-format=json", "--proxy-protocol"]);
     let wanted = format!(
         "target=/app\nsocket={here}/s\ncli:flag:proxy_protocol=TRUE\nlog=nothing\n\
          log_format=json\n"
@@ -38,14 +38,13 @@ fn passes_address_log_and_settings_to_r() {
     assert!(text.starts_with(&wanted), "{text}");
     let text = lines_for_r(&[
         "--trusted-proxies=10.0.0.0/8,unix",
-        "--limit=body_bytes=10 MB",
+        "--max-body-size=10 MB",
         "--ws-compression=level=6",
-        "--request-id-header=off",
     ]);
     let wanted = "cli:text:trusted_proxies=10.0.0.0/8\ncli:text:trusted_proxies=unix\n\
                   cli:number:max_body_size=10000000\ncli:number:ws_compression.level=6\n\
                   cli:number:ws_compression.threshold=512\n\
-                  cli:flag:ws_compression.takeover=FALSE\ncli:flag:request_id_header=FALSE\n";
+                  cli:flag:ws_compression.takeover=FALSE\n";
     assert!(text.contains(wanted), "{text}");
 }
 
@@ -53,28 +52,17 @@ fn passes_address_log_and_settings_to_r() {
 fn passes_https_settings_to_r() {
     let [cert, key] = ["localhost.pem", "localhost.key"]
         .map(|name| rookery_test_support::tls_file(name).display().to_string());
-    let files = ["--tls-cert", &cert, "--tls-key", &key, "--no-http2-websockets"];
+    let files = ["--tls-cert", &cert, "--tls-key", &key];
     let text = lines_for_r(
         &[&files[..], &["--hsts=31536000,subdomains", "--redirect-from=8080"]].concat(),
     );
     let wanted = "\ntls:text:tls_min_version=1.2\ntls:flag:http2=TRUE\n\
-                  tls:flag:http2_websockets=FALSE\n\
                   tls:number:hsts.max_age=31536000\ntls:flag:hsts.include_subdomains=TRUE\n\
                   tls:flag:hsts.preload=FALSE\ntls:number:redirect_from=8080\n";
     assert!(text.contains(wanted), "{text}");
-    let ca = rookery_test_support::tls_file("ca.pem").display().to_string();
-    let acme = [
-        "--domain=b.example.org",
-        "--agree-tos",
-        "--email=me@example.org",
-        "--acme-profile=shortlived",
-    ];
-    let text =
-        lines_for_r(&[&acme[..], &["--acme-challenge=tls-alpn-01", "--acme-ca", &ca]].concat());
+    let text = lines_for_r(&["--domain=b.example.org", "--agree-tos", "--email=me@example.org"]);
     let wanted = "\ntls:text:domain=b.example.org\ntls:text:email=me@example.org\n\
-                  tls:flag:agree_tos=TRUE\n\
-                  tls:flag:acme_staging=FALSE\ntls:text:acme_profile=shortlived\n\
-                  tls:text:acme_challenge=tls-alpn-01\ntls:text:acme_ca=/";
+                  tls:flag:agree_tos=TRUE\n";
     assert!(text.contains(wanted), "{text}");
 }
 

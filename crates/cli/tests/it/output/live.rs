@@ -61,7 +61,7 @@ fn the_live_page_is_opened_over_the_socket_and_its_token_is_no_argument() {
     for admin in ["127.0.0.1:0", "unix:admin.sock"] {
         let app = folder(&[("app.R", "1")]);
         let mut command = Command::new(installed.program());
-        command.args(["serve", ".", "--port", "0", "--no-log", "--admin", admin]);
+        command.args(["serve", ".", "--port", "0", "--log=none", "--admin", admin]);
         command.current_dir(app.path()).env("TMPDIR", app.path());
         let mut it = Running::start(installed.on_path(&mut command));
         it.await_line("started");

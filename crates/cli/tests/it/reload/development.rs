@@ -207,7 +207,7 @@ fn serve_site_and_port(site: &TempDir) -> (Running, u16) {
 fn addresses_that_other_machines_reach_are_refused() {
     let site = folder(&[("index.html", PAGE)]);
     let mut command = rookery();
-    command.arg("serve").arg(site.path()).args(["--dev", "--host=0.0.0.0", "--port=0"]);
+    command.arg("dev").arg(site.path()).args(["--host=0.0.0.0", "--port=0"]);
     for name in ["CODESPACES", "GITPOD_WORKSPACE_ID", "CODER", "JUPYTERHUB_USER"] {
         command.env_remove(name);
     }

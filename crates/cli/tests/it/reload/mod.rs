@@ -105,10 +105,6 @@ fn a_mistake_in_the_file_cancels_the_reload() {
     await_note(&app, "generation 0");
     for (wrong, says) in [
         ("  port: 0\n  prot: 1\n", "line 5, column 3: `prot:` is not a setting under `options:`."),
-        (
-            "  port: 0\n  workers: 1\n  min_ready: 2\n",
-            "must be at most the number of workers, 1, not `2`",
-        ),
         ("  port: 0\n  tls: {cert: /nowhere/cert.pem}\n", "there is no file /nowhere/cert.pem"),
         ("  port: 0\n  host: app.test\n", "must be `localhost` or an IP address of this machine"),
         // RFC 5737 reserves this address (TEST-NET-1) for documentation.

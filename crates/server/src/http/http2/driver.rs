@@ -15,7 +15,6 @@ use super::stream_task;
 use crate::connections::table::ConnectionTable;
 use crate::http::connection::activity::Phase;
 use crate::http::connection::http_connection::{CloseState, HttpConnection};
-use crate::net::tls::certificate_store::Tls;
 use crate::rejection::Rejection;
 
 /// The maximum number of response bytes that h2 buffers for each HTTP/2 stream.
@@ -84,7 +83,7 @@ pub(crate) async fn serve(connection: &Rc<HttpConnection>) {
     let _guard = StateGuard(Rc::clone(&state));
     connection.transport.borrow().set_for_streaming(connections.limits().idle_timeout);
     let io = H2Io { connection: Rc::clone(connection), state: Rc::clone(&state) };
-    let has_websockets = connection.config.tls.as_ref().is_some_and(Tls::has_http2_websockets);
+    let has_websockets = connection.config.tls.is_some();
     let mut handshake = builder(connections, has_websockets).handshake::<_, Bytes>(io);
     let handshake_result = poll_fn(|cx| {
         connection.set_waker(cx);

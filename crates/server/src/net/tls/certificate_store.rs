@@ -126,20 +126,15 @@ impl Tls {
 
     /// Replaces the certificates, their keys, the certificate authorities for clients, and the TLS
     /// versions. New connections use the new settings, and open connections keep the old ones.
-    /// [`TlsSettings::hsts`], [`TlsSettings::challenges`] and
-    /// [`TlsSettings::only_http1_websockets`] are not changed. Blocks.
+    /// [`TlsSettings::hsts`] and [`TlsSettings::challenges`] are not changed. Blocks.
     ///
     /// # Errors
     /// Fails like [`new`](Self::new). The previous settings and certificates then stay in use.
     pub fn replace(&self, mut settings: TlsSettings) -> Result<(), TlsError> {
         settings.make_paths_absolute();
         let kept = self.0.settings.clone();
-        let settings = Arc::new(TlsSettings {
-            hsts: kept.hsts,
-            challenges: kept.challenges,
-            only_http1_websockets: kept.only_http1_websockets,
-            ..settings
-        });
+        let settings =
+            Arc::new(TlsSettings { hsts: kept.hsts, challenges: kept.challenges, ..settings });
         let (found, built) = load(&settings, self.0.notice);
         let built = built?;
         let mut file_watch = self.file_watch();
@@ -266,11 +261,6 @@ impl Tls {
     /// to no pending challenge.
     pub(crate) fn challenge(&self, path: &str) -> Option<String> {
         self.0.settings.challenges.as_ref()?.response_for_path(path)
-    }
-
-    /// Returns true if WebSockets may be opened over HTTP/2.
-    pub(crate) fn has_http2_websockets(&self) -> bool {
-        !self.0.settings.only_http1_websockets
     }
 
     /// Returns the value of the header `Strict-Transport-Security` for responses, or `None` if the

@@ -20,9 +20,6 @@ pub struct TlsSettings {
     pub minimum: TlsVersion,
     /// True if HTTP/2 is not offered to clients.
     pub only_http1: bool,
-    /// True if WebSockets over HTTP/2 (RFC 8441) are not offered. Clients then open WebSockets over
-    /// HTTP/1.1.
-    pub only_http1_websockets: bool,
     /// The value of the header `Strict-Transport-Security`, which makes browsers use only HTTPS for
     /// this host. `None` omits the header.
     pub hsts: Option<Hsts>,

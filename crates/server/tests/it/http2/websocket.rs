@@ -8,7 +8,6 @@ use http::Request;
 use rookery_exchange::{
     Command, Event, MessageKind, Payload, QueueLimits, Share, WebSocketCompression,
 };
-use rookery_server::tls::TlsSettings;
 use rookery_server::{Config, Limits, ListenerConfig, OriginPolicy, Rejection};
 
 use crate::support::http2::{END_STREAM, GET, Heard, Peer, Two, code, frame, kind, setting};
@@ -158,22 +157,12 @@ pub(crate) fn on_command() -> (Handler, std::sync::mpsc::Sender<()>) {
 }
 
 #[test]
-fn it_is_advertised_unless_that_is_switched_off() {
+fn it_is_advertised() {
     let advertised = |peer: &mut Peer| {
         let settings = peer.frame_of(kind::SETTINGS).unwrap().payload;
         settings.chunks(6).find(|setting| setting[..2] == [0, 8]).map(|setting| setting[5])
     };
     assert_eq!(advertised(&mut Peer::new(&echoing())), Some(1));
-    let settings = TlsSettings { only_http1_websockets: true, ..settings(&["localhost"]) };
-    let app = App::with(Config::default(), site(settings), echo(hello));
-    let mut peer = Peer::new(&app);
-    assert_eq!(advertised(&mut peer), None);
-    // A client that opens a WebSocket nevertheless has violated the protocol only for that stream.
-    peer.begin(1, CONNECT);
-    assert_eq!(peer.outcome(1), Heard::Reset(code::PROTOCOL_ERROR));
-    peer.ask(3, GET);
-    assert_eq!(peer.outcome(3), Heard::Status(200));
-    assert_eq!(app.secure().upgrade("/ws").status, 101);
 }
 
 #[test]

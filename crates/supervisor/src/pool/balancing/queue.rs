@@ -21,8 +21,6 @@ pub(in crate::pool) struct QueuedRequest {
     /// The number of times that the request was queued again because its worker ended before R had
     /// begun the request.
     pub(in crate::pool) returns: u32,
-    /// The number of workers that have ended while R was processing the request.
-    pub(in crate::pool) deaths: u32,
     /// Whether a session cookie that names the worker is added to the response.
     pub(in crate::pool) sets_cookie: bool,
     /// Whether only the head of the request has been received. The server receives the body once
@@ -44,7 +42,6 @@ impl QueuedRequest {
             received_at: now,
             queued_since: now,
             returns: 0,
-            deaths: 0,
             sets_cookie: false,
             is_head_only,
             kind: None,

@@ -7,11 +7,9 @@ use rookery_exchange::{Command, StreamEnd};
 use super::closing::SERVICE_RESTART;
 use super::requests::{end, take_back};
 use super::{MAX_RECORDS, receive};
-use crate::pool::balancing::queue::QueuedRequest;
 use crate::pool::balancing::worker_load::PoolBackend;
 use crate::pool::context::PoolContext;
 use crate::pool::error_reply::ErrorReply;
-use crate::pool::limits::PoolLimits;
 use crate::pool::ring_connection::SentRequest;
 
 /// The maximum number of times that a request is queued again because a worker ended before its R
@@ -79,27 +77,10 @@ fn on_death(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>) {
     }
 }
 
-/// Returns true if another worker may process a request whose worker died after R had begun the
-/// request. A request may be retried only once in this way, because the request itself may have
-/// caused the death.
-fn may_retry_begun(limits: &PoolLimits, request: &QueuedRequest) -> bool {
-    let exchange = &request.exchange;
-    let is_safe =
-        matches!(exchange.method(), b"GET" | b"HEAD" | b"OPTIONS") && !exchange.is_upgrade();
-    limits.retry_safe_methods && is_safe && request.deaths == 1
-}
-
-/// Retries or rejects a request that R had begun when its worker ended.
+/// Rejects a request that R had begun when its worker ended. The request is not retried, because it
+/// may have had effects, and may have caused the end.
 fn on_begun_lost(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, sent: SentRequest) {
-    let waited = sent.waited;
-    let mut request = end(sent, backend);
-    request.deaths += 1;
-    if may_retry_begun(&pool.limits, &request) {
-        pool.responder.counters().retries_begun.add(1);
-        pool.balancer.requeue(request, waited);
-    } else {
-        pool.responder.reject(request, ErrorReply::WorkerDied);
-    }
+    pool.responder.reject(end(sent, backend), ErrorReply::WorkerDied);
 }
 
 /// Queues a request for another worker, because its worker will not begin the request. Rejects a

@@ -76,24 +76,6 @@ fn a_half_closed_client_gets_the_response_of_its_worker() {
 }
 
 #[test]
-fn a_half_closed_client_in_the_queue_is_answered_if_configured() {
-    let front =
-        Frontend::with(1, PoolLimits { keep_half_closed: true, ..patient() }, Config::default());
-    let held = front.ask("/hold");
-    wait_until("it is begun", || begun(&front, 0) == 1);
-    let mut client = front.connect();
-    client.send(SLOT);
-    client.socket.shutdown(Shutdown::Write).unwrap();
-    front.await_queue(1);
-    front.advance(Duration::from_secs(5));
-    front.workers[0].gate.open();
-    assert_eq!(
-        (client.response_to("GET").unwrap().text(), held.join().unwrap().status),
-        ("0".to_owned(), 200)
-    );
-}
-
-#[test]
 fn a_half_closed_client_that_is_queued_again_counts_as_disconnected() {
     // The worker gets one request ahead of the one that R works on.
     let mut front = Frontend::with(1, PoolLimits { min_ahead: 1, ..patient() }, Config::default());

@@ -5,10 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rookery_server::Config;
-use rookery_supervisor::{PoolLimits, SessionAffinity};
+use rookery_supervisor::PoolLimits;
 use rookery_test_support::wait_until;
 
-use crate::support::admin::Admin;
 use crate::support::frontend::Frontend;
 
 #[test]
@@ -22,79 +21,6 @@ fn a_request_that_r_had_begun_is_a_502() {
     assert!(reply.header("retry-after").is_none());
     front.join(0);
     assert_eq!(front.connect().get("/slot").status, 200);
-}
-
-#[test]
-fn a_begun_request_is_retried_if_configured() {
-    let retrying = || PoolLimits { retry_safe_methods: true, ..PoolLimits::default() };
-    for (method, again) in
-        [("GET", true), ("HEAD", true), ("OPTIONS", true), ("POST", false), ("DELETE", false)]
-    {
-        let mut front = Frontend::with(1, retrying(), Config::default());
-        let admin = Admin::of_registry(&front.registry);
-        let mut client = front.connect();
-        let held = std::thread::spawn(move || client.request(method, "/hold", b""));
-        wait_until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
-        front.join(1);
-        front.workers[1].gate.open();
-        front.kill(0);
-        let reply = held.join().unwrap();
-        assert_eq!(reply.status, if again { 200 } else { 502 }, "{method}");
-        let begun = front.workers[0].gate.begun.load(Ordering::Relaxed);
-        assert_eq!(begun, usize::from(again), "{method}");
-        let counted = admin.metric("rookery_retries_total{reason=\"begun\"}");
-        assert_eq!(counted, Some(if again { 1.0 } else { 0.0 }), "{method}");
-    }
-}
-
-#[test]
-fn the_time_in_an_ended_worker_is_no_queue_time() {
-    for session_affinity in [SessionAffinity::None, SessionAffinity::Cookie] {
-        let queue_timeout = Duration::from_secs(1);
-        let limits = PoolLimits {
-            retry_safe_methods: true,
-            queue_timeout,
-            session_affinity,
-            ..PoolLimits::default()
-        };
-        let mut front = Frontend::with(1, limits, Config::default());
-        let held = front.ask("/hold");
-        wait_until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
-        std::thread::sleep(queue_timeout + Duration::from_millis(100));
-        front.join(1);
-        front.workers[1].gate.open();
-        front.kill(0);
-        assert_eq!(held.join().unwrap().status, 200, "{session_affinity:?}");
-    }
-}
-
-#[test]
-fn a_request_that_ended_two_workers_is_not_retried() {
-    let limits = PoolLimits { retry_safe_methods: true, ..PoolLimits::default() };
-    let mut front = Frontend::with(1, limits, Config::default());
-    let held = front.ask("/hold");
-    for at in 0..2 {
-        wait_until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
-        front.join(at + 1);
-        front.kill(0);
-    }
-    assert_eq!(held.join().unwrap().status, 502);
-    assert_eq!(front.workers[0].gate.begun.load(Ordering::Relaxed), 0);
-    assert_eq!(front.connect().get("/slot").text(), "2");
-}
-
-#[test]
-fn a_request_with_a_begun_response_is_not_retried() {
-    let limits = PoolLimits { retry_safe_methods: true, ..PoolLimits::default() };
-    let mut front = Frontend::with(1, limits, Config::default());
-    let mut client = front.connect();
-    client.send("GET /pieces/3 HTTP/1.1\r\nHost: a\r\n\r\n");
-    client.read_through(b"piece 1\n");
-    front.join(1);
-    front.kill(0);
-    while client.fill() {}
-    assert!(!client.read.ends_with(b"0\r\n\r\n"), "it does not look whole");
-    assert_eq!(front.workers[0].gate.begun.load(Ordering::Relaxed), 0);
 }
 
 #[test]

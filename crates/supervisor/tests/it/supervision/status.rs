@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_server::Rejection;
-use rookery_supervisor::{Outcome, ReadinessPolicy, SupervisorCommand, Timeouts};
+use rookery_supervisor::{Outcome, SupervisorCommand, Timeouts};
 use rookery_test_support::wait_until;
 
 use crate::support::admin::Admin;
@@ -144,26 +144,16 @@ fn status_shows_the_busy_ratio_of_r() {
 }
 
 #[test]
-fn readiness_depends_on_min_ready_and_the_drain_status() {
-    let mode = |start| if start < 2 { "" } else { "never ready" };
+fn readiness_needs_one_worker_and_ends_with_the_shutdown() {
+    let mode = |start| if start < 1 { "" } else { "never ready" };
     let times = Timeouts { delay: Duration::from_secs(600), ..Timeouts::default() };
-    let mut running = Running::new(Wish { workers: 2, mode, times, ..Wish::default() });
-    let admin = Admin::with(&running.registry, ReadinessPolicy { min_ready: 2, drain_status: 404 });
-    wait_until("it is ready", || admin.get("/-/ready").status == 200);
-    let first = admin.worker(0)["pid"].as_i64().unwrap();
-    send_signal(i32::try_from(first).unwrap(), libc::SIGKILL);
-    wait_until("one is missing", || {
-        admin.get("/-/ready").text().ends_with(": 1 of 2 workers are ready\n")
-    });
-    assert_eq!(admin.get("/-/ready").status, 503);
-    assert_eq!(admin.get("/-/live").status, 200);
-    // The removed worker need not be ready.
-    running.ask(SupervisorCommand::RemoveWorker);
-    wait_until("one is enough", || admin.get("/-/ready").status == 200);
+    let running = Running::start(Wish { workers: 2, mode, times, ..Wish::default() });
+    let admin = Admin::of(&running);
+    wait_until("one of two is ready", || admin.get("/-/ready").status == 200);
     running.ask(SupervisorCommand::Stop);
-    wait_until("it says that it ends", || admin.get("/-/ready").status == 404);
-    assert_eq!(running.get("/pid").status, 200);
-    assert_eq!(running.stop(), Outcome::Stopped);
+    wait_until("it says that it ends", || admin.get("/-/ready").status == 503);
+    assert!(admin.get("/-/ready").text().ends_with(": the server is shutting down\n"));
+    assert_eq!((admin.get("/-/live").status, running.get("/pid").status), (200, 200));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rookery_server::tls::{CertificatePair, Pem, Tls, TlsSettings};
 use rookery_status::{AdminAddress, AdminHandler, AdminListener, ServerInfo};
-use rookery_supervisor::{BackendRegistry, ReadinessPolicy, SupervisorStatus};
+use rookery_supervisor::{BackendRegistry, SupervisorStatus};
 use rookery_test_support::client::{Client, Response};
 use rookery_test_support::tls_file;
 use serde_json::Value;
@@ -16,17 +16,13 @@ pub(crate) struct Admin(AdminListener);
 
 impl Admin {
     pub(crate) fn of(running: &Running) -> Admin {
-        Admin::with(&running.registry, ReadinessPolicy::default())
+        Admin::of_registry(&running.registry)
     }
 
     pub(crate) fn of_registry(registry: &Arc<BackendRegistry>) -> Admin {
-        Admin::with(registry, ReadinessPolicy::default())
-    }
-
-    pub(crate) fn with(registry: &Arc<BackendRegistry>, readiness: ReadinessPolicy) -> Admin {
         let about =
             ServerInfo { target: "/srv/app".into(), address: "http://127.0.0.1:8000".into() };
-        let mut status = SupervisorStatus::new(Arc::clone(registry), about, readiness);
+        let mut status = SupervisorStatus::new(Arc::clone(registry), about);
         // With a certificate from an authority, so that its metrics are there.
         let [certificate, key] =
             ["localhost.pem", "localhost.key"].map(|name| Pem::File(tls_file(name)));

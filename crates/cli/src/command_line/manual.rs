@@ -1,18 +1,14 @@
-//! Writes `crates/cli/src/command_line/rookery.1`, the manual page that `rookery man` prints.
+//! The manual page that `rookery man` prints, made from the table of settings.
 
 use std::fmt::Write as _;
 
 use rookery_settings::{Group, Kind, Section, Setting, Shown, expected_form, table};
 
-use crate::help_text;
+use super::help_text;
 
 /// Returns the page in roff. It also describes the commands, which have no pages of their own.
-pub(crate) fn page() -> String {
-    let mut page = format!(
-        ".\\\" Written by `make settings` from the table in crates/settings/src/table. Do not \
-         edit.\n.TH rookery 1 \"\" \"rookery {}\"\n",
-        env!("CARGO_PKG_VERSION")
-    );
+pub(super) fn page() -> String {
+    let mut page = format!(".TH rookery 1 \"\" \"rookery {}\"\n", env!("CARGO_PKG_VERSION"));
     page.push_str(
         ".SH NAME\nrookery \\- serve R apps, documents and sites over HTTP and WebSocket\n",
     );
