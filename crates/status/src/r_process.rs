@@ -29,8 +29,6 @@ pub struct RProcess {
     pub started: SystemTime,
     /// The number of requests that the R process has answered.
     pub requests: u64,
-    /// The number of connections of clients that the R process itself has accepted.
-    pub connections: u64,
     /// The number of open WebSockets of the R process.
     pub sessions: u64,
     /// The number of pages whose WebSocket the R process still expects.
@@ -140,7 +138,6 @@ impl RProcess {
             state: READY,
             started,
             requests: 0,
-            connections: read.connections,
             sessions: read.sessions,
             pending_sessions: 0,
             streams: read.streams,

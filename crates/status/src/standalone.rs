@@ -240,7 +240,6 @@ impl StatusSource for Standalone {
                 other => other.name(),
             },
             requests: self.counters.responses.read().iter().sum(),
-            connections: self.connections.get(),
             busy_ratio: self.busy_ratio(),
             ..RProcess::of_scoreboard(&self.scoreboard, own_pid(), self.started)
         };

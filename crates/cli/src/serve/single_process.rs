@@ -158,7 +158,7 @@ impl Start {
         }
         let settings = settings_for_r(serve, target, &address, log);
         let mut private = private_lines(for_app);
-        serve.settings.pass_https(&mut private, |_| true);
+        serve.settings.pass_https(&mut private);
         let scheme = if serve.settings.https().is_some() { "https" } else { "http" };
         let domain = serve.settings.0.list("domain").into_iter().next();
         let url_of = |port| address.url(Some(port), scheme, domain.as_deref()).to_string();

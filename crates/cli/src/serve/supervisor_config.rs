@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rookery_server::access_log::Format;
 use rookery_server::{Config, MAX_PAGE_SIZE};
 use rookery_supervisor::{
-    MemoryLimit, PoolLimits, RecyclePolicy, SessionAffinity, SupervisorConfig,
-    Timeouts, memory_limit, server_name,
+    MemoryLimit, PoolLimits, RecyclePolicy, SessionAffinity, SupervisorConfig, Timeouts,
+    memory_limit, server_name,
 };
 
 use crate::app_detection::Target;

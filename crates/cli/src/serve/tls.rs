@@ -62,14 +62,16 @@ pub(crate) fn start_renewer(setup: Option<&TlsSetup>) -> Result<Option<Renewer>,
 /// The reason why HTTPS cannot be used.
 #[derive(Debug)]
 pub(crate) enum TlsFailure {
-    Acme(BadSettings),
+    /// A setting of the order of certificates is wrong. The text names the setting as the user has
+    /// given it.
+    Acme(BadSettings, String),
     Tls(TlsError),
 }
 
 impl fmt::Display for TlsFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TlsFailure::Acme(error) => error.fmt(f),
+            TlsFailure::Acme(error, _) => error.fmt(f),
             TlsFailure::Tls(error) => error.fmt(f),
         }
     }
@@ -79,7 +81,7 @@ impl fmt::Display for TlsFailure {
 impl From<TlsFailure> for Failure {
     fn from(failure: TlsFailure) -> Failure {
         match failure {
-            TlsFailure::Acme(error) => acme_failure(&error),
+            TlsFailure::Acme(error, setting) => acme_failure(&error, &setting),
             TlsFailure::Tls(error) => Failure::Unavailable(error.to_string()),
         }
     }
@@ -206,7 +208,10 @@ pub(crate) fn load_files(
         let challenges = acme.usable_challenges(settings.redirect_from().is_some(), over_tls)?;
         Ok((acme, challenges))
     });
-    let acme = prepared.map_err(TlsFailure::Acme)?;
+    let acme = prepared.map_err(|error| {
+        let setting = given_name(&error, &settings.0);
+        TlsFailure::Acme(error, setting)
+    })?;
     // A server that starts orders a certificate in place of a damaged one, so it is no mistake.
     requested.pairs = if is_check { Vec::new() } else { acme.0.pairs() };
     requested.challenges = Some(acme.0.challenges());
@@ -230,25 +235,32 @@ pub(crate) fn acme_settings(all: &rookery_settings::Settings) -> rookery_acme::S
     }
 }
 
-/// Returns the failure for a wrong ACME setting. Its message names the option that corrects the
-/// setting.
-fn acme_failure(error: &BadSettings, all: &rookery_settings::Settings) -> Failure {
-    let of = |name: &str| {
-        let name = all.given(name).map_or_else(|| format!("`{name}`"), GivenValue::name);
-        Failure::Unavailable(format!("{name}: {error}."))
+/// Returns the name of a wrong ACME setting, as the user has given it.
+fn given_name(error: &BadSettings, all: &rookery_settings::Settings) -> String {
+    let name = match error {
+        BadSettings::Directory(_) => "acme_directory",
+        BadSettings::Roots(_) => "acme_ca",
+        BadSettings::Folder(..) => "acme_dir",
+        BadSettings::Email(_) => return "`--email`".to_owned(),
+        _ => return "`--domain`".to_owned(),
     };
+    all.given(name).map_or_else(|| format!("`{name}`"), GivenValue::name)
+}
+
+/// Returns the failure for the wrong ACME setting with this name. Its message names the option that
+/// corrects the setting.
+fn acme_failure(error: &BadSettings, setting: &str) -> Failure {
     match error {
         BadSettings::Terms(_) => {
-            Failure::CommandLine(format!("`--domain`: {error} with `--agree-tos`."))
+            Failure::CommandLine(format!("{setting}: {error} with `--agree-tos`."))
         }
-        BadSettings::Email(_) => Failure::CommandLine(format!("`--email`: {error}.")),
-        BadSettings::Directory(_) => of("acme_directory"),
-        BadSettings::Roots(_) => of("acme_ca"),
-        BadSettings::Folder(..) => of("acme_dir"),
+        BadSettings::Directory(_) | BadSettings::Roots(_) | BadSettings::Folder(..) => {
+            Failure::Unavailable(format!("{setting}: {error}."))
+        }
         BadSettings::Unanswerable => {
-            Failure::CommandLine(format!("`--domain`: {error}: see `--redirect-from`."))
+            Failure::CommandLine(format!("{setting}: {error}: see `--redirect-from`."))
         }
-        _ => Failure::CommandLine(format!("`--domain`: {error}.")),
+        _ => Failure::CommandLine(format!("{setting}: {error}.")),
     }
 }
 

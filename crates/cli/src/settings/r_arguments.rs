@@ -49,12 +49,6 @@ pub(crate) fn read_lines(text: &str) -> Result<RArguments, String> {
     }
     Ok(arguments)
 }
-        GivenValue::parse(setting, &raw, source)
-            .map_err(|invalid| invalid.at(&source.show(setting)))
-    });
-    arguments.given = given.collect::<Result<_, _>>()?;
-    Ok(arguments)
-}
 
 #[cfg(test)]
 mod tests {
@@ -84,7 +78,6 @@ mod tests {
     }
 
     #[test]
-    #[test]
     fn separates_what_is_no_setting() {
         let read = read_lines("session:log=TRUE\nport=1\nsession:app=A%0A%25").unwrap();
         assert_eq!((read.given.len(), read.is_log_read), (1, true));
@@ -98,6 +91,7 @@ mod tests {
         assert!(given[1].contains("-----BEGIN PRIVATE KEY-----\\nAA==\\n"), "{given:?}");
     }
 
+    #[test]
     fn rejects_wrong_arguments() {
         assert_eq!(read("nonsense=1").unwrap_err(), "`nonsense` is not a setting.");
         assert_eq!(

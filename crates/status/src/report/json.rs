@@ -16,8 +16,7 @@ impl Report {
         let Report { about, server, .. } = self;
         let mut queue = queue(&self.queue);
         queue["limit"] = json!(self.pool.queue_limit.get());
-        let workers: Vec<Value> =
-            self.workers.iter().map(worker).collect();
+        let workers: Vec<Value> = self.workers.iter().map(worker).collect();
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "pid": own_pid(),
@@ -69,7 +68,6 @@ fn process(process: &RProcess) -> Value {
         "state": process.state,
         "started": seconds(process.started),
         "requests": process.requests,
-        "connections": process.connections,
         "sessions": process.sessions,
         "pending_sessions": process.pending_sessions,
         "streams": process.streams,

@@ -193,12 +193,6 @@ impl Metrics {
             ],
         );
         counter(
-            "retries_total",
-            "reason",
-            "Requests sent to another worker because their worker ended before it responded.",
-            &[("not_begun", counts.retries_unbegun.get()), ("begun", counts.retries_begun.get())],
-        );
-        counter(
             "reconnects_total",
             "result",
             "Shiny pages that have reconnected after the end of their WebSocket, to the same R \
@@ -207,6 +201,11 @@ impl Metrics {
                 ("same", counts.reconnected_same_worker.get()),
                 ("new", counts.reconnected_new_worker.get()),
             ],
+        );
+        self.counter(
+            "retries_total",
+            "Requests sent to another worker because their worker ended before R had begun them.",
+            counts.retries_unbegun.get(),
         );
         self.counter(
             "cookie_invalid_total",

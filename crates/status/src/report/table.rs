@@ -38,7 +38,7 @@ impl Report {
         });
         let mut text = format!(
             "rookery {}, process {}{up}: {}, {}{spares}\n{} is at {}\n\
-             {} ready, {}{}, {} waiting{oldest} (limit {}), generation {}{}\n",
+             {} ready, {}, {} waiting{oldest} (limit {}), generation {}{}\n",
             env!("CARGO_PKG_VERSION"),
             own_pid(),
             server.phase.name(),

@@ -15,7 +15,7 @@ fn lines_for_r(args: &[&str]) -> String {
     let log = serve.log.checked().unwrap();
     let mut lines = settings_for_r(&serve, &target, &address, &log).into_bytes();
     let mut private = private_lines(None);
-    serve.settings.pass_https(&mut private, |_| true);
+    serve.settings.pass_https(&mut private);
     lines.extend(private.into_bytes());
     String::from_utf8(lines).unwrap()
 }
