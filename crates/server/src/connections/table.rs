@@ -113,13 +113,13 @@ pub(crate) struct ConnectionTable {
 
 impl ConnectionTable {
     pub(crate) fn new(
-        limits: Limits,
+        limits: &Limits,
         budget: Arc<Budget>,
         trim: Option<fn(bool)>,
     ) -> Rc<ConnectionTable> {
         Rc::new(ConnectionTable {
-            clock: Clock::new(&limits),
-            limits: Cell::new(limits),
+            clock: Clock::new(limits),
+            limits: Cell::new(*limits),
             budget,
             pending_release: PendingRelease::default(),
             eviction_candidates: EvictionCandidates::default(),
@@ -141,9 +141,9 @@ impl ConnectionTable {
 
     /// Sets the limits on clients. They apply to all further requests and connections, and the time
     /// limits also to the present ones. The memory budget keeps its size.
-    pub(crate) fn set_limits(&self, limits: Limits) {
-        self.limits.set(limits);
-        self.clock.set_limits(&limits);
+    pub(crate) fn set_limits(&self, limits: &Limits) {
+        self.limits.set(*limits);
+        self.clock.set_limits(limits);
     }
 
     /// Returns the serial number for the next connection.

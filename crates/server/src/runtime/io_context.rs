@@ -38,7 +38,7 @@ pub(super) struct IoContext {
 impl IoContext {
     pub(super) fn new(
         application: Box<dyn Application>,
-        limits: Limits,
+        limits: &Limits,
         trim: Option<fn(bool)>,
         (log, tracer): (Arc<CurrentLog>, Option<Arc<Tracer>>),
         reports: Arc<Reports<Rejection>>,

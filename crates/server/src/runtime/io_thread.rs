@@ -136,7 +136,7 @@ pub(super) fn run(config: IoThreadConfig, commands: &CommandQueue) {
     let scoreboard = supervised.or(own_scoreboard);
     counted.set_scoreboard(scoreboard.clone());
     let context =
-        IoContext::new(application, limits, trim, (log, tracer), reports, budget, scoreboard);
+        IoContext::new(application, &limits, trim, (log, tracer), reports, budget, scoreboard);
     IO_CONTEXT.set(Some((Rc::clone(&context), Arc::clone(&commands_available))));
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         runtime.block_on(run_commands(&context, &commands_available, commands, supervision));
@@ -238,7 +238,7 @@ async fn run_commands(
                     }));
                 }
                 IoCommand::SetLimits { limits, done } => {
-                    connections.set_limits(*limits);
+                    connections.set_limits(&limits);
                     let _ = done.send(());
                 }
                 IoCommand::WatchSupervisor { supervision, done } => {

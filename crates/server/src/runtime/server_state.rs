@@ -135,7 +135,7 @@ impl ServerState {
         let thread_config = IoThreadConfig {
             link: Arc::clone(&self.link),
             application: self.application.clone(),
-            limits: self.config.limits.clone(),
+            limits: self.config.limits,
             trim: self.config.trim,
             log: Arc::clone(&self.log),
             reports: Arc::clone(&self.reports),

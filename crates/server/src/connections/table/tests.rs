@@ -76,7 +76,7 @@ impl Model {
     fn new() -> Model {
         let limits = Limits::default();
         let shares = budget(&limits);
-        Model { connections: ConnectionTable::new(limits, shares, None), slots: Vec::new() }
+        Model { connections: ConnectionTable::new(&limits, shares, None), slots: Vec::new() }
     }
 
     fn insert(&mut self, is_substream: bool) {

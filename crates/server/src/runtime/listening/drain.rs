@@ -34,7 +34,9 @@ pub(in crate::runtime) fn begin_over(
     let (sockets, others): (Vec<_>, Vec<_>) = entries.partition(|entry| entry.is_websocket());
     let (carriers, others): (Vec<_>, Vec<_>) =
         others.into_iter().partition(|entry| entry.has_only_websockets());
-    others.iter().for_each(|connection| connection.stop());
+    for connection in others {
+        connection.stop();
+    }
     let count = u32::try_from(sockets.len()).unwrap_or(u32::MAX).max(1);
     let interval = (close_over / count).min(MAX_CLOSE_INTERVAL);
     tokio::task::spawn_local(async move {
@@ -42,7 +44,9 @@ pub(in crate::runtime) fn begin_over(
             socket.stop();
             tokio::time::sleep(interval).await;
         }
-        carriers.iter().for_each(|connection| connection.stop());
+        for connection in carriers {
+            connection.stop();
+        }
     });
 }
 

@@ -212,7 +212,7 @@ fn half_a_head_behind_a_request_has_the_time_of_a_head() {
         idle_timeout: 10 * TEST_TIMEOUT,
         ..Limits::default()
     };
-    let app = App::new(limits.clone(), hello);
+    let app = App::new(limits, hello);
     for first in [
         "GET /a HTTP/1.1\r\nHost: a\r\n\r\n",
         "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab",

@@ -32,7 +32,7 @@ fn the_deadline_of_a_head_starts_when_the_connection_is_accepted() {
         idle_timeout: 10 * TEST_TIMEOUT,
         ..Limits::default()
     };
-    let app = App::new(limits.clone(), hello);
+    let app = App::new(limits, hello);
     // The client has sent nothing, as browsers do that open connections in advance. The connection
     // is closed without a response.
     let mut silent = app.connect();

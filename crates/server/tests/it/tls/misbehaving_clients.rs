@@ -35,7 +35,7 @@ fn alert(client: &mut Client) -> Option<[u8; 2]> {
 #[test]
 fn a_handshake_has_a_time() {
     let limits = Limits { tls_handshake_timeout: Duration::from_secs(10), ..Limits::default() };
-    let app = app(limits.clone(), hello);
+    let app = app(limits, hello);
     let hello = client_hello();
     // The clients send nothing, half of the message, and single bytes. The timeout is for the whole
     // handshake.

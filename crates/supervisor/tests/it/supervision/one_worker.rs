@@ -10,6 +10,9 @@ fn one() -> Wish {
     Wish { workers: 1, ..Wish::default() }
 }
 
+/// The number of times that a test kills the worker.
+const KILLS: usize = 5;
+
 /// Waits until one worker serves that is not the one with this process id.
 fn wait_for_other(running: &Running, old: i32) {
     wait_until("another serves", || {
@@ -44,7 +47,6 @@ fn a_kill_of_the_only_worker_fails_only_the_request_that_r_had_begun() {
     let running = Running::new(one());
     let load = Load::start(running.address, 8, "/sleep/1");
     let mut kept = running.connect();
-    const KILLS: usize = 5;
     for _ in 0..KILLS {
         let old = running.pids()[0];
         let mut socket = running.connect();
