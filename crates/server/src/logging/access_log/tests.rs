@@ -136,7 +136,7 @@ fn fields_for_an_r_session_are_separated_by_tabs() {
     assert_eq!(
         line(&record, Format::Fields),
         "record\t1795246571.250000\t127.0.0.1\tGET\t/users/7\t?x=1\t200\t12\t0.001234\t\t\t/a%09b\t\
-         0.000210\t0.000900\n"
+         0.000200\t0.000900\n"
     );
     let record = Record {
         remote: None,
