@@ -26,8 +26,8 @@ pub(crate) fn read() -> Result<RArguments, String> {
     read_lines(&text)
 }
 
-/// Reads the arguments of R's `serve()` from lines `name=value`, in which each element of a list has
-/// a line of its own.
+/// Reads the arguments of R's `serve()` from lines `name=value`, in which each element of a list
+/// has a line of its own.
 ///
 /// # Errors
 /// Fails with a message if an argument is wrong.

@@ -62,14 +62,14 @@ impl Outbox {
     }
 
     /// Sends the record that `write` writes into an empty vector. `write` returns the kind of the
-    /// record, or `None` if the record must not be sent. A copy of `descriptor` crosses with the record. The record waits if the receiver
-    /// does not accept it yet, or if the record is so long that it needs a file and the system
-    /// provides none.
+    /// record, or `None` if the record must not be sent. A copy of `descriptor` crosses with the
+    /// record. The record waits if the receiver does not accept it yet, or if the record is so long
+    /// that it needs a file and the system provides none.
     ///
     /// # Errors
     /// Returns [`SendError::System`] if the record must not be sent or the system cannot copy
-    /// `descriptor`, and [`SendError::Malformed`] if the receiver has violated the protocol. The record is then
-    /// neither sent nor waiting.
+    /// `descriptor`, and [`SendError::Malformed`] if the receiver has violated the protocol. The
+    /// record is then neither sent nor waiting.
     pub fn send(
         &mut self,
         descriptor: Option<BorrowedFd<'_>>,
@@ -132,8 +132,8 @@ impl Outbox {
         Some(record)
     }
 
-    /// Replaces the first waiting record by the one that `replace` returns, or removes the record if
-    /// `replace` returns `None`. The new record consists of a kind and a content.
+    /// Replaces the first waiting record by the one that `replace` returns, which consists of a
+    /// kind and a content, or removes the record if `replace` returns `None`.
     pub fn replace_first(&mut self, replace: impl FnOnce(&WaitingRecord) -> Option<(u8, Vec<u8>)>) {
         let Some(record) = self.take_first() else { return };
         if let Some((kind, bytes)) = replace(&record) {
