@@ -27,7 +27,7 @@ before(async () => {
   process.env.R_USER_DATA_DIR = folder;
   // Shiny registers a page's files in the R that makes it: without a cookie they may be asked of any, so all have to have made it.
   server = Server.command([
-    'serve', 'tests/browser/apps/workers', '--port', '0', '--workers', '2', '--embed', '--name', 'embed', '--tls', 'dev', '--warmup', '/',
+    'serve', 'tests/browser/apps/workers', '--port', '0', '--workers', '2', '--embed', '--tls', 'dev', '--warmup', '/',
   ]);
   server.url = (await server.line(/^Serving on (https:\S+)/))[1];
   await server.line(/worker \d+ \(\d+\) is ready/, 2);

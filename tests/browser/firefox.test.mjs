@@ -41,4 +41,3 @@ async function visit() {
 test('the WebSocket of a page that came by HTTP/2 runs within HTTP/2', { timeout, skip }, async () => {
   assert.deepEqual(await visit(), { page: 'h2', socket: '2.0' });
 });
-});

@@ -40,7 +40,6 @@ async function visit() {
 test('the WebSocket of a page that came by HTTP/2 runs within the same connection', { timeout }, async () => {
   assert.deepEqual(await visit(), { protocol: 'h2', status: 200 });
 });
-});
 
 test('a page of 50 images, loaded twice, comes over one connection', { timeout }, async () => {
   const server = await Server.expression(`rookery::serve("tests/browser/apps/images.R", port = 0L, log = FALSE, tls = "dev")`);

@@ -126,10 +126,15 @@ impl RStack {
 
 impl RProcess {
     /// Returns the description of an R process that was started at the time `started`, as far as
-    /// its scoreboard shows it. The R process is in slot 0 and ready.
-    pub fn of_scoreboard(scoreboard: &Scoreboard, pid: Pid, started: SystemTime) -> RProcess {
-        let read = scoreboard.read();
-        let (does, lasts) = r_activity(&read, started);
+    /// its scoreboard shows it. `read` has the numbers of the scoreboard. The R process is in slot
+    /// 0 and ready.
+    pub fn of_scoreboard(
+        scoreboard: &Scoreboard,
+        read: &Snapshot,
+        pid: Pid,
+        started: SystemTime,
+    ) -> RProcess {
+        let (does, lasts) = r_activity(read, started);
         RProcess {
             slot: 0,
             pid,

@@ -241,7 +241,12 @@ impl StatusSource for Standalone {
             },
             requests: self.counters.responses.read().iter().sum(),
             busy_ratio: self.busy_ratio(),
-            ..RProcess::of_scoreboard(&self.scoreboard, own_pid(), self.started)
+            ..RProcess::of_scoreboard(
+                &self.scoreboard,
+                &self.scoreboard.read(),
+                own_pid(),
+                self.started,
+            )
         };
         let report = Report {
             about: lock(&self.about).clone(),

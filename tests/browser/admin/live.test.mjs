@@ -88,7 +88,7 @@ test('the page of one worker is there while R computes, and while it waits', { t
 
 test('the page of R\'s own serve() is there while R computes', { timeout, skip }, async () => {
   const server = await started(new Server(
-    ['-e', `rookery::serve("${app}", port = 0, admin = "127.0.0.1:0")`],
+    ['-e', `rookery::serve(source("${app}/app.R")$value, port = 0, admin = "127.0.0.1:0")`],
   ));
   const page = await open(server);
   // No supervisor would obey the other buttons.

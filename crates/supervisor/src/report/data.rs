@@ -26,6 +26,7 @@ impl Process {
     fn seen(&self) -> RProcess {
         let backend = &self.backend;
         let (in_flight, sessions) = backend.load();
+        let read = backend.read_scoreboard();
         RProcess {
             slot: backend.slot,
             epoch: backend.epoch,
@@ -37,7 +38,7 @@ impl Process {
             in_flight: in_flight as u64,
             busy_ratio: self.busy_ratio,
             queue: backend.load.queue.read(),
-            ..RProcess::of_scoreboard(&backend.scoreboard, self.pid, self.started)
+            ..RProcess::of_scoreboard(&backend.scoreboard, &read, self.pid, self.started)
         }
     }
 }
