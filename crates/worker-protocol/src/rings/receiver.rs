@@ -145,7 +145,6 @@ impl Receiver {
         }
         // Zeroed memory of this size comes from the system without being written.
         *out = vec![0; len];
-        // Where files are not sealed, a hostile process may truncate the file now.
         file::read_exact_at(&content, out, 0).map_err(|_| Malformed)
     }
 

@@ -388,7 +388,7 @@ pub(crate) fn with<T>(body: impl FnOnce(&mut Core) -> T) -> T {
 }
 
 /// Returns the C function that makes R take events.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub(crate) fn schedule() -> Option<extern "C" fn()> {
     SCHEDULE.get().map(|schedule| schedule.events)
 }
