@@ -3,7 +3,7 @@
 #[cfg(target_os = "linux")]
 mod announcements;
 #[cfg(not(target_os = "linux"))]
-mod none;
+pub(super) mod none;
 pub(super) mod request;
 #[cfg(target_os = "linux")]
 pub(super) mod supervision;
