@@ -98,11 +98,7 @@ pub struct RingHandles {
 }
 
 impl RingEnd {
-    fn new(
-        mapping: Arc<Mapping>,
-        channel: DescriptorChannel,
-        side: Side,
-    ) -> RingEnd {
+    fn new(mapping: Arc<Mapping>, channel: DescriptorChannel, side: Side) -> RingEnd {
         let channel = Arc::new(channel);
         RingEnd {
             sender: Sender::new(Arc::clone(&mapping), Arc::clone(&channel), side),

@@ -46,7 +46,7 @@ impl Supervision {
 }
 
 /// Receives the supervisor's messages.
-#[expect(clippy::needless_pass_by_value, reason = "the other systems keep it")]
+#[expect(clippy::needless_pass_by_value, reason = "the function on Linux keeps it")]
 pub(in crate::runtime) fn receive_messages(
     supervision: Arc<Supervision>,
 ) -> std::future::Ready<()> {
