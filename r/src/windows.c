@@ -1,5 +1,5 @@
-// The functions of signals.c, program.c, stack_sampling.c and profile.c for Windows, where this file
-// is compiled instead of them. Windows has no signals: R turns Ctrl-C and Ctrl-Break into an
+// The functions of signals.c, program.c, stack_sampling.c and profile.c for Windows, where this
+// file is compiled instead of them. Windows has no signals: R turns Ctrl-C and Ctrl-Break into an
 // interrupt, which R/serve-stop.R handles. R on Windows has no hook for interrupt checks, so its
 // stack is not sampled.
 #include <time.h>

@@ -14,13 +14,8 @@
 //! On Unix systems only:
 //! - `descriptor`: properties of descriptors and sockets
 //!
-//! On Linux only, for a supervisor and its workers:
-//! - `packets`: sockets that preserve message boundaries
-//! - `descriptor_channel`: sockets that pass descriptors to another process
-//! - `content_file`: files by which bytes are passed to another process
-//! - `shared_memory`: memory of a fixed size that processes share
-//! - `shared_wait`: waiting for another process (futex)
-//! - `wake_socket`: sockets that wake another process
+//! On Linux only:
+//! - `linux`: what a supervisor and its workers share
 //!
 //! Where systems differ, a module has one file for each kind of system, with the same functions.
 
@@ -28,12 +23,8 @@
 
 pub mod blocking;
 pub mod clock;
-#[cfg(target_os = "linux")]
-pub mod content_file;
 #[cfg(unix)]
 pub mod descriptor;
-#[cfg(target_os = "linux")]
-pub mod descriptor_channel;
 pub mod disk;
 pub mod file;
 #[cfg(unix)]
@@ -42,18 +33,12 @@ pub mod fork;
 #[cfg(not(unix))]
 #[path = "fork/none.rs"]
 pub mod fork;
+#[cfg(target_os = "linux")]
+pub mod linux;
 pub mod memory;
-#[cfg(target_os = "linux")]
-pub mod packets;
 pub mod random;
-#[cfg(target_os = "linux")]
-pub mod shared_memory;
-#[cfg(target_os = "linux")]
-pub mod shared_wait;
 pub mod signals;
 pub mod socket;
-#[cfg(target_os = "linux")]
-pub mod wake_socket;
 
 /// Converts the result of a system call, which is -1 on failure, to a `Result`.
 #[cfg(unix)]

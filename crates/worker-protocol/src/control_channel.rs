@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use rookery_system::packets::PacketSocket;
+use rookery_system::linux::packets::PacketSocket;
 
 use crate::error_report::{ErrorReport, MAX_ERROR_REPORT_SIZE};
 use crate::message::{ANNOUNCEMENT, ERROR_REPORT, MESSAGE_BYTES, Message};

@@ -45,8 +45,9 @@
 //!   [`Received::Malformed`].
 //!
 //! # Systems
-//! Supervisors and workers exist only on Linux. On other systems, a server without a supervisor uses
-//! the [`Scoreboard`], and there are no inherited descriptors, no control channel and no rings.
+//! Supervisors and workers exist only on Linux. On other systems, a server without a supervisor
+//! uses the [`Scoreboard`], and there are no inherited descriptors, no control channel and no
+//! rings.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test may panic"))]
 #![allow(unexpected_cfgs)] // `loom` is set only by the models of `rings/model.rs`
 

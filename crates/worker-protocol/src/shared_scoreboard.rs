@@ -9,7 +9,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::ptr::NonNull;
 
 #[cfg(target_os = "linux")]
-use rookery_system::shared_memory;
+use rookery_system::linux::shared_memory;
 
 use crate::routes::RouteTable;
 use crate::scoreboard::Scoreboard;

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use rookery_system::shared_memory;
+use rookery_system::linux::shared_memory;
 
 #[cfg(not(all(test, loom)))]
 use super::sync::after_store;

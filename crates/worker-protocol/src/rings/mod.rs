@@ -65,8 +65,8 @@ use std::os::fd::{AsFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use rookery_system::descriptor;
-use rookery_system::descriptor_channel::DescriptorChannel;
-use rookery_system::shared_memory;
+use rookery_system::linux::descriptor_channel::DescriptorChannel;
+use rookery_system::linux::shared_memory;
 
 pub use self::layout::MAX_RECORD_LEN;
 use self::layout::{Mapping, Side};

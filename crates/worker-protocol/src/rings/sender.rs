@@ -5,8 +5,8 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use rookery_system::content_file;
-use rookery_system::descriptor_channel::DescriptorChannel;
+use rookery_system::linux::content_file;
+use rookery_system::linux::descriptor_channel::DescriptorChannel;
 
 use super::layout::{BLOCKS, CLASSES, MAX_RECORD_LEN, Mapping, Place, Record, Side, WORDS, place};
 use super::receiver::Malformed;

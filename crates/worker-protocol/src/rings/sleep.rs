@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
 #[cfg(not(all(test, loom)))]
-use rookery_system::shared_wait;
+use rookery_system::linux::shared_wait;
 
 use super::layout::{Mapping, Side};
 #[cfg(all(test, loom))]

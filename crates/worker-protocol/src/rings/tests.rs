@@ -5,7 +5,7 @@ use std::os::fd::AsFd as _;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use rookery_system::content_file;
+use rookery_system::linux::content_file;
 
 use super::layout::{BLOCKS, CLASSES, Mapping, Side, WORDS, place};
 use super::*;

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_system::wake_socket::WakeSocket;
+use rookery_system::linux::wake_socket::WakeSocket;
 
 /// The descriptors by which the front end and a worker wake each other.
 #[derive(Debug, Clone)]

@@ -1,5 +1,5 @@
-//! Substitutes for the connection of a worker to its supervisor and for a worker's end of the rings,
-//! on systems where no process is a worker. No value of these types exists there.
+//! Substitutes for the connection of a worker to its supervisor and for a worker's end of the
+//! rings, on systems where no process is a worker. No value of these types exists there.
 
 use std::io;
 use std::sync::Arc;

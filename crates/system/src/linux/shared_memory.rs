@@ -1,6 +1,6 @@
-//! Memory that processes share through a descriptor, with a sealed size, which no process can change.
-//! Otherwise, another process could truncate the memory, and the next access to it would raise
-//! SIGBUS.
+//! Memory that processes share through a descriptor, with a sealed size, which no process can
+//! change. Otherwise, another process could truncate the memory, and the next access to it would
+//! raise SIGBUS.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
