@@ -1,5 +1,8 @@
 // The C functions of a worker of a supervisor. See crates/worker-protocol and
-// docs/decisions/workers/0033-worker-protocol.md.
+// docs/decisions/workers/0033-worker-protocol.md. Workers exist only on Linux.
+#include "shim.h"
+
+#ifdef __linux__
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -9,8 +12,6 @@
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
-
-#include "shim.h"
 
 // The signal by which the I/O thread interrupts R's thread. By default it is ignored, so it does
 // not end a process that R starts, and R does not use it. SIGINT would make serve() stop.
@@ -114,3 +115,24 @@ SEXP ffi_worker_gate(SEXP gate) {
 SEXP ffi_worker_serves(SEXP listener) {
     return Rf_ScalarLogical(rk_worker_serves((uint32_t)Rf_asInteger(listener)));
 }
+#else
+void worker_init(void) {
+}
+
+void worker_collect(void) {
+}
+
+SEXP ffi_worker_state(void) {
+    return R_NilValue;
+}
+
+SEXP ffi_worker_gate(SEXP gate) {
+    (void)gate;
+    return Rf_ScalarLogical(FALSE);
+}
+
+SEXP ffi_worker_serves(SEXP listener) {
+    (void)listener;
+    return Rf_ScalarLogical(FALSE);
+}
+#endif

@@ -1,7 +1,7 @@
-// The functions of signals.c, supervised_worker.c, program.c, stack_sampling.c and profile.c for
-// Windows, where this file is compiled instead of them. Windows has no signals and no workers: R
-// turns Ctrl-C and Ctrl-Break into an interrupt, which R/serve-stop.R handles. R on Windows has no
-// hook for interrupt checks, so its stack is not sampled.
+// The functions of signals.c, program.c, stack_sampling.c and profile.c for Windows, where this
+// file is compiled instead of them. Windows has no signals: R turns Ctrl-C and Ctrl-Break into an
+// interrupt, which R/serve-stop.R handles. R on Windows has no hook for interrupt checks, so its
+// stack is not sampled.
 #include <time.h>
 
 #include "shim.h"
@@ -81,28 +81,6 @@ SEXP ffi_signals_left(void) {
 
 SEXP ffi_signals_closing(void) {
     return R_NilValue;
-}
-
-// supervised_worker.c --------------------------------------------------------
-
-void worker_init(void) {
-}
-
-void worker_collect(void) {
-}
-
-SEXP ffi_worker_state(void) {
-    return R_NilValue;
-}
-
-SEXP ffi_worker_gate(SEXP gate) {
-    (void)gate;
-    return Rf_ScalarLogical(FALSE);
-}
-
-SEXP ffi_worker_serves(SEXP listener) {
-    (void)listener;
-    return Rf_ScalarLogical(FALSE);
 }
 
 // program.c ------------------------------------------------------------------

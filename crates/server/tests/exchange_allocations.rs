@@ -64,7 +64,7 @@ fn steady_state_allocates_nothing() {
 fn check(tracer: Option<Arc<Tracer>>, adds_headers: bool) {
     let server = Server::new(Config::default(), Box::new(NoWaker));
     server.set_tracer(tracer);
-    let (scoreboard, _) = SharedScoreboard::create().unwrap();
+    let scoreboard = SharedScoreboard::private();
     let scoreboard = Arc::new(scoreboard);
     server.set_scoreboard(Some(Arc::clone(&scoreboard)));
     let log = AccessLog::written(std::io::sink(), Format::Json).unwrap();

@@ -4,7 +4,6 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-#[cfg(unix)]
 use std::time::Duration;
 
 use rookery_system::file;

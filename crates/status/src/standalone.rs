@@ -341,7 +341,7 @@ mod tests {
     use super::*;
 
     fn one() -> Arc<Standalone> {
-        let (scoreboard, _) = SharedScoreboard::create().unwrap();
+        let scoreboard = SharedScoreboard::private();
         let about = ServerInfo { target: "/app".into(), address: String::new() };
         Standalone::new(about, Arc::new(scoreboard), 7).unwrap()
     }

@@ -63,13 +63,6 @@ fn family_by(get_name: GetName, fd: BorrowedFd<'_>) -> Option<libc::c_int> {
     (result == 0).then_some(libc::c_int::from(address.ss_family))
 }
 
-/// The flag of each call that sends: a peer that has disconnected is an error instead of SIGPIPE.
-#[cfg(not(target_vendor = "apple"))]
-pub(crate) const NO_SIGNAL: libc::c_int = libc::MSG_NOSIGNAL;
-/// The flag of each call that sends. [`disable_broken_pipe_signal`] has set what it stands for.
-#[cfg(target_vendor = "apple")]
-pub(crate) const NO_SIGNAL: libc::c_int = 0;
-
 /// Makes a write to a socket whose peer has disconnected return an error instead of raising
 /// SIGPIPE. Does nothing on systems where each write requests the same by `MSG_NOSIGNAL`.
 pub fn disable_broken_pipe_signal(fd: BorrowedFd<'_>) {
@@ -92,30 +85,11 @@ pub fn disable_broken_pipe_signal(fd: BorrowedFd<'_>) {
     let _ = fd;
 }
 
-/// Requests `bytes` as the size of each buffer of a socket. The system may choose another size.
-#[cfg(any(not(target_os = "linux"), feature = "portable"))]
-pub(crate) fn request_buffers(fd: BorrowedFd<'_>, bytes: usize) {
-    let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-    for option in [libc::SO_SNDBUF, libc::SO_RCVBUF] {
-        // SAFETY: `value` is valid for reads of its size. If the call fails, the buffer keeps its
-        // size, and what it does not take waits in the process.
-        unsafe {
-            libc::setsockopt(
-                fd.as_raw_fd(),
-                libc::SOL_SOCKET,
-                option,
-                (&raw const value).cast(),
-                size_of::<libc::c_int>() as libc::socklen_t,
-            )
-        };
-    }
-}
-
 /// Marks all descriptors from the number `first` upwards as close-on-exec, so that the system
 /// closes them when the process executes another program. Does nothing before Linux 5.11.
 /// Async-signal-safe.
+#[cfg(target_os = "linux")]
 pub fn close_on_exec_from(first: libc::c_uint) {
-    #[cfg(all(target_os = "linux", not(feature = "portable")))]
     // SAFETY: the call passes no memory and closes nothing now.
     unsafe {
         libc::syscall(
@@ -125,30 +99,12 @@ pub fn close_on_exec_from(first: libc::c_uint) {
             libc::c_uint::from(CLOSE_RANGE_CLOEXEC),
         );
     }
-    #[cfg(not(all(target_os = "linux", not(feature = "portable"))))]
-    {
-        let first = libc::c_int::try_from(first).unwrap_or(libc::c_int::MAX);
-        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: `limit` is a valid rlimit to write to.
-        let is_known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
-        let end = libc::c_int::try_from(limit.rlim_cur).unwrap_or(libc::c_int::MAX);
-        let end = if is_known { end.min(MAX_SCANNED) } else { MAX_SCANNED };
-        for number in first..end {
-            // SAFETY: the call passes no memory. It fails for a descriptor that is not open.
-            unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
-        }
-    }
 }
 
 /// The flag of the system call `close_range` that sets close-on-exec instead of closing the
 /// descriptors, as in `linux/close_range.h`.
-#[cfg(all(target_os = "linux", not(feature = "portable")))]
+#[cfg(target_os = "linux")]
 const CLOSE_RANGE_CLOEXEC: u8 = 4;
-
-/// The number below which all descriptors are marked as close-on-exec on systems that cannot mark a
-/// range. Checking this number of descriptors takes about 10 ms.
-#[cfg(not(all(target_os = "linux", not(feature = "portable"))))]
-const MAX_SCANNED: libc::c_int = 1 << 16;
 
 #[cfg(test)]
 mod tests {
@@ -167,6 +123,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(target_os = "linux")]
     #[cfg_attr(miri, ignore = "descriptors")]
     fn descriptors_above_a_number_are_closed_on_exec() {
         let file = std::fs::File::open("/dev/null").unwrap();

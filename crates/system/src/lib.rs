@@ -6,7 +6,6 @@
 //! - [`fork`]: descriptors that a forked child must close
 //! - [`socket`]: the handle of a socket, by one name on all systems
 //! - [`file`](mod@file): files that are read at an offset, and private files and folders
-//! - [`shared_memory`]: memory of a fixed size that processes share
 //! - [`disk`]: the free space of a file system
 //! - [`clock`]: a clock that processes share
 //! - [`memory`](mod@memory): the memory of the machine
@@ -14,31 +13,18 @@
 //!
 //! On Unix systems only:
 //! - `descriptor`: properties of descriptors and sockets
-//! - `packets`: sockets that preserve message boundaries
-//! - `descriptor_channel`: sockets that pass descriptors to another process
-//! - `content_file`: files by which bytes are passed to another process
-//! - `wake_socket`: sockets that wake another process
 //!
 //! On Linux only:
-//! - `shared_wait`: waiting for another process (futex)
+//! - `linux`: what a supervisor and its workers share
 //!
 //! Where systems differ, a module has one file for each kind of system, with the same functions.
-//! The feature `portable` makes Linux use the code of other systems, so that tests can run it.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test may panic"))]
 
 pub mod blocking;
 pub mod clock;
-#[cfg(all(target_os = "linux", not(feature = "portable")))]
-#[path = "content_file/sealed.rs"]
-pub mod content_file;
-#[cfg(all(unix, not(all(target_os = "linux", not(feature = "portable")))))]
-#[path = "content_file/temporary.rs"]
-pub mod content_file;
 #[cfg(unix)]
 pub mod descriptor;
-#[cfg(unix)]
-pub mod descriptor_channel;
 pub mod disk;
 pub mod file;
 #[cfg(unix)]
@@ -47,21 +33,12 @@ pub mod fork;
 #[cfg(not(unix))]
 #[path = "fork/none.rs"]
 pub mod fork;
+#[cfg(target_os = "linux")]
+pub mod linux;
 pub mod memory;
-#[cfg(all(target_os = "linux", not(feature = "portable")))]
-#[path = "packets/sequenced.rs"]
-pub mod packets;
-#[cfg(all(unix, not(all(target_os = "linux", not(feature = "portable")))))]
-#[path = "packets/framed.rs"]
-pub mod packets;
 pub mod random;
-pub mod shared_memory;
-#[cfg(all(target_os = "linux", not(feature = "portable")))]
-pub mod shared_wait;
 pub mod signals;
 pub mod socket;
-#[cfg(unix)]
-pub mod wake_socket;
 
 /// Converts the result of a system call, which is -1 on failure, to a `Result`.
 #[cfg(unix)]

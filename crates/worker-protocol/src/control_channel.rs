@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use rookery_system::packets::PacketSocket;
+use rookery_system::linux::packets::PacketSocket;
 
 use crate::error_report::{ErrorReport, MAX_ERROR_REPORT_SIZE};
 use crate::message::{ANNOUNCEMENT, ERROR_REPORT, MESSAGE_BYTES, Message};
@@ -75,8 +75,7 @@ impl ControlChannel {
         PacketSocket::is_end(fd)
     }
 
-    /// Sends a message over the control channel without blocking. A message that
-    /// [waits](Self::has_unsent) behind others counts as sent.
+    /// Sends a message over the control channel without blocking.
     ///
     /// # Errors
     /// - [`WouldBlock`](io::ErrorKind::WouldBlock) if the other side has left hundreds of messages
@@ -107,19 +106,6 @@ impl ControlChannel {
     /// Returns the errors of [`send`](Self::send).
     pub fn report_error(&self, report: &ErrorReport) -> io::Result<()> {
         self.0.send(&[&ERROR_REPORT[..], &report.encode()].concat())
-    }
-
-    /// Returns true if sent messages wait in this process until the socket accepts them, which
-    /// happens on systems without sockets for packets. The caller should then
-    /// [flush](Self::flush) the channel as soon as the descriptor is writable.
-    pub fn has_unsent(&self) -> bool {
-        self.0.has_unsent()
-    }
-
-    /// Sends the messages that wait in this process, as far as the socket accepts them. The end of
-    /// the channel is not reported here, but by [`receive`](Self::receive).
-    pub fn flush(&self) {
-        let _ = self.0.flush();
     }
 
     /// Receives the next packet from the control channel, or returns [`Received::Nothing`] if none

@@ -5,7 +5,8 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
-use rookery_system::{descriptor, shared_memory};
+use rookery_system::descriptor;
+use rookery_system::linux::shared_memory;
 
 use crate::control_channel::ControlChannel;
 use crate::rings::{RingEnd, RingHandles, RingWakers};

@@ -45,23 +45,20 @@
 //!   [`Received::Malformed`].
 //!
 //! # Systems
-//! - On Linux, the size of the memory is sealed, and the control channel has sockets that preserve
-//!   the boundaries of messages.
-//! - On macOS, the size of the memory can be set once, the messages of the control channel follow
-//!   their lengths on a stream, and sockets wake the processes where Linux has a futex and a timer.
-//! - On Windows, a server without a supervisor uses the [`Scoreboard`]. There are no inherited
-//!   descriptors and no control channel.
+//! Supervisors and workers exist only on Linux. On other systems, a server without a supervisor
+//! uses the [`Scoreboard`], and there are no inherited descriptors, no control channel and no
+//! rings.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test may panic"))]
 #![allow(unexpected_cfgs)] // `loom` is set only by the models of `rings/model.rs`
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod control_channel;
 mod counters;
 mod error_report;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod inherited;
 mod message;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub mod rings;
 mod routes;
 mod scoreboard;
@@ -69,17 +66,17 @@ mod shared_scoreboard;
 mod ticket;
 mod variables;
 mod visible_text;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod worker_environment;
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub use control_channel::{ControlChannel, MAX_ANNOUNCEMENT_SIZE, Received};
 pub use counters::{
     Counter, HISTOGRAM_BOUNDS, Histogram, MAX_REJECTIONS, RejectionCounters, RequestCounters,
     SPAN_RESULTS, STATUS_CLASSES, SpanCounters, StatusClassCounters,
 };
 pub use error_report::{ErrorReport, MAX_ERROR_REPORT_SIZE};
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub use inherited::{Inherited, InheritedError};
 pub use message::{MESSAGE_BYTES, MalformedMessage, Message};
 pub use routes::{
@@ -97,7 +94,7 @@ pub use variables::{
     WORKER_ID, WORKERS,
 };
 pub use visible_text::{visible_char, visible_text};
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub use worker_environment::{Gate, WorkerEnvironment};
 
 /// The time within which a worker exits after [`Message::Stop`]. A process that still runs after

@@ -11,12 +11,12 @@ const BEGIN: [u8; 3] = [b'R', b'k', 1];
 
 /// The first bytes of a packet that is an announcement (a worker's list of its static paths) and
 /// not a message. The announcement's number (eight bytes) and its contents follow.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub(crate) const ANNOUNCEMENT: [u8; 4] = [BEGIN[0], BEGIN[1], BEGIN[2], b'S'];
 
 /// The first bytes of a packet that is an error report and not a message. The encoded
 /// [`ErrorReport`](crate::ErrorReport) follows.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub(crate) const ERROR_REPORT: [u8; 4] = [BEGIN[0], BEGIN[1], BEGIN[2], b'E'];
 
 /// The offset of the number in a message. The bytes between the message's kind and the number are

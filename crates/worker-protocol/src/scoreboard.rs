@@ -325,6 +325,7 @@ impl Scoreboard {
 
     /// Returns true if the scoreboard's signature (magic number, version and size) is that of this
     /// layout.
+    #[cfg(any(target_os = "linux", test))]
     pub(crate) fn has_valid_signature(&self) -> bool {
         self.magic.load(Acquire) == MAGIC
             && self.version.load(Relaxed) == VERSION

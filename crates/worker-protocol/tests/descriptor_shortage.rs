@@ -1,7 +1,7 @@
 //! Tests the rings in a process that can open no more descriptors. The limit applies to the whole
 //! process, so this is a program of its own with one test.
 
-#![cfg(all(target_os = "linux", not(feature = "portable")))]
+#![cfg(target_os = "linux")]
 
 use std::fs::File;
 use std::os::fd::AsFd as _;

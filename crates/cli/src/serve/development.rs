@@ -262,6 +262,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(all(target_os = "linux", not(feature = "portable")))]
     fn the_editor_is_named_or_found() {
         let url = |setting, variables: &[(&str, &str)]| {
             editor_url_in(setting, |name| {

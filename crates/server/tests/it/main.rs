@@ -14,5 +14,5 @@ mod support;
 mod tls;
 mod transports;
 mod websocket;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod worker;

@@ -19,7 +19,7 @@ impl Game {
     fn new(count: u32) -> Game {
         let folder = tempfile::tempdir().unwrap();
         let processes: Arc<Mutex<Vec<ProfiledProcess>>> = Arc::default();
-        let board = |_| Arc::new(SharedScoreboard::create().unwrap().0);
+        let board = |_| Arc::new(SharedScoreboard::private());
         let boards: Vec<_> = (0..count).map(board).collect();
         for (slot, board) in (0..).zip(&boards) {
             let own = folder.path().join(slot.to_string());

@@ -3,7 +3,7 @@
 
 use std::os::fd::AsFd as _;
 
-use rookery_system::content_file;
+use rookery_system::linux::content_file;
 
 use super::layout::{BLOCKS, MAX_RECORD_LEN, Side};
 use super::sync::counted::{after_store, stop_after};

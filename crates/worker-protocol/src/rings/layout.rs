@@ -1,10 +1,11 @@
 //! The layout of the rings' shared memory.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use rookery_system::shared_memory::{self, BorrowedMemory};
+use rookery_system::linux::shared_memory;
 
 #[cfg(not(all(test, loom)))]
 use super::sync::after_store;
@@ -280,7 +281,7 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     pub(crate) const SIZE: usize = size_of::<Shared>();
 
-    pub(crate) fn new(memory: BorrowedMemory<'_>) -> io::Result<Mapping> {
+    pub(crate) fn new(memory: BorrowedFd<'_>) -> io::Result<Mapping> {
         shared_memory::map(memory).map(Mapping)
     }
 

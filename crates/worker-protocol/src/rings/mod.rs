@@ -58,8 +58,6 @@ mod sleep;
 mod sync;
 #[cfg(all(test, not(loom)))]
 mod tests;
-#[cfg_attr(all(target_os = "linux", not(feature = "portable")), path = "wakers/linux.rs")]
-#[cfg_attr(any(not(target_os = "linux"), feature = "portable"), path = "wakers/portable.rs")]
 mod wakers;
 
 use std::io;
@@ -67,8 +65,8 @@ use std::os::fd::{AsFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use rookery_system::descriptor;
-use rookery_system::descriptor_channel::DescriptorChannel;
-use rookery_system::shared_memory::{self, OwnedMemory};
+use rookery_system::linux::descriptor_channel::DescriptorChannel;
+use rookery_system::linux::shared_memory;
 
 pub use self::layout::MAX_RECORD_LEN;
 use self::layout::{Mapping, Side};
@@ -77,7 +75,6 @@ pub use self::receiver::{Arrivals, Arrived, MAX_LONG_RECORD, Malformed, Receiver
 pub use self::sender::{SendError, Sender};
 pub use self::sleep::{Sleep, SleepWord};
 pub use self::wakers::RingWakers;
-use self::wakers::Waiter;
 
 /// One end of the rings between the front end and a worker.
 #[derive(Debug)]
@@ -95,24 +92,19 @@ pub struct RingEnd {
 /// The handles of rings that a worker inherits.
 #[derive(Debug)]
 pub struct RingHandles {
-    memory: OwnedMemory,
+    memory: OwnedFd,
     channel: OwnedFd,
     wakers: RingWakers,
 }
 
 impl RingEnd {
-    fn new(
-        mapping: Arc<Mapping>,
-        channel: DescriptorChannel,
-        side: Side,
-        [own, peer]: [Waiter; 2],
-    ) -> RingEnd {
+    fn new(mapping: Arc<Mapping>, channel: DescriptorChannel, side: Side) -> RingEnd {
         let channel = Arc::new(channel);
         RingEnd {
             sender: Sender::new(Arc::clone(&mapping), Arc::clone(&channel), side),
             receiver: Receiver::new(Arc::clone(&mapping), channel, side.other()),
-            own_sleep: SleepWord::new(Arc::clone(&mapping), side, own),
-            peer_sleep: SleepWord::new(mapping, side.other(), peer),
+            own_sleep: SleepWord::new(Arc::clone(&mapping), side),
+            peer_sleep: SleepWord::new(mapping, side.other()),
         }
     }
 
@@ -123,12 +115,12 @@ impl RingEnd {
     /// Returns the system's error if memory or descriptors have run out.
     pub fn create() -> io::Result<(RingEnd, RingWakers, RingHandles)> {
         let memory = shared_memory::create_on_demand(Mapping::SIZE)?;
-        let mapping = Mapping::new(shared_memory::borrow(&memory))?;
+        let mapping = Mapping::new(memory.as_fd())?;
         mapping.write_signature();
         let (ours, channel) = DescriptorChannel::pair()?;
         let [wakers, theirs] = RingWakers::create()?;
         let handles = RingHandles { memory, channel, wakers: theirs };
-        let end = RingEnd::new(Arc::new(mapping), ours, Side::FrontEnd, wakers.waiters());
+        let end = RingEnd::new(Arc::new(mapping), ours, Side::FrontEnd);
         Ok((end, wakers, handles))
     }
 }
@@ -140,7 +132,7 @@ impl RingHandles {
     /// Returns [`InvalidData`](io::ErrorKind::InvalidData) if the memory contains no rings or rings
     /// with another layout, and the system's error if the memory cannot be mapped.
     pub fn attach(self) -> io::Result<(RingEnd, RingWakers)> {
-        let memory = shared_memory::borrow(&self.memory);
+        let memory = self.memory.as_fd();
         // Checked before mapping, because truncating unsealed memory would cause a SIGBUS later.
         shared_memory::check_size(memory, Mapping::SIZE)?;
         let mapping = Mapping::new(memory)?;
@@ -149,8 +141,7 @@ impl RingHandles {
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
         let channel = DescriptorChannel::from_end(self.channel);
-        let waiters = self.wakers.waiters();
-        Ok((RingEnd::new(Arc::new(mapping), channel, Side::Worker, waiters), self.wakers))
+        Ok((RingEnd::new(Arc::new(mapping), channel, Side::Worker), self.wakers))
     }
 
     /// Returns the descriptors that the worker inherits.

@@ -29,9 +29,8 @@ fn model(work: impl Fn(RingEnd, RingEnd) + Send + Sync + 'static) {
         // The records of the models have no descriptors.
         let channel =
             || DescriptorChannel::from_end(std::fs::File::open("/dev/null").unwrap().into());
-        let waiters = Default::default;
-        let front = RingEnd::new(Arc::clone(&mapping), channel(), Side::FrontEnd, waiters());
-        work(front, RingEnd::new(mapping, channel(), Side::Worker, waiters()));
+        let front = RingEnd::new(Arc::clone(&mapping), channel(), Side::FrontEnd);
+        work(front, RingEnd::new(mapping, channel(), Side::Worker));
     });
 }
 

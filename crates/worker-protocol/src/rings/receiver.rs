@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
-use rookery_system::descriptor_channel::{self, DescriptorChannel, Descriptors};
-use rookery_system::{content_file, file};
+use rookery_system::file;
+use rookery_system::linux::content_file;
+use rookery_system::linux::descriptor_channel::{self, DescriptorChannel, Descriptors};
 
 use super::layout::{Mapping, Record, Side, WORDS};
 use super::sync::{AtomicU64, AtomicUsize};
@@ -145,7 +146,6 @@ impl Receiver {
         }
         // Zeroed memory of this size comes from the system without being written.
         *out = vec![0; len];
-        // Where files are not sealed, a hostile process may truncate the file now.
         file::read_exact_at(&content, out, 0).map_err(|_| Malformed)
     }
 

@@ -1,12 +1,12 @@
 //! The sender of records: it owns the blocks of a slab.
 
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use rookery_system::content_file;
-use rookery_system::descriptor_channel::{DescriptorChannel, KEEPS_SENT};
+use rookery_system::linux::content_file;
+use rookery_system::linux::descriptor_channel::DescriptorChannel;
 
 use super::layout::{BLOCKS, CLASSES, MAX_RECORD_LEN, Mapping, Place, Record, Side, WORDS, place};
 use super::receiver::Malformed;
@@ -29,10 +29,6 @@ pub struct Sender {
     /// Whether the receiver has each block. A receiver that returns another block violates the
     /// protocol.
     is_lent: Box<[bool; BLOCKS]>,
-    /// The blocks that the receiver has, and copies of the descriptors that were sent with their
-    /// records. When the sender finds that a block was returned, the sender closes its copies.
-    /// Empty unless [`KEEPS_SENT`].
-    kept: Vec<(usize, Vec<OwnedFd>)>,
 }
 
 /// The reason why a record was not sent.
@@ -74,7 +70,6 @@ impl Sender {
             returned: 0,
             free,
             is_lent: Box::new([false; BLOCKS]),
-            kept: Vec::new(),
         }
     }
 
@@ -117,7 +112,7 @@ impl Sender {
     ) -> Result<(), SendError> {
         assert!(kind != 0, "0 means that a word is free");
         if bytes.len() <= MAX_RECORD_LEN && descriptor.is_none() {
-            return self.publish(kind, bytes, (false, false)).map(drop);
+            return self.publish(kind, bytes, (false, false));
         }
         self.send_descriptors(kind, bytes, descriptor)
     }
@@ -139,8 +134,6 @@ impl Sender {
             None
         };
         let both: Vec<_> = content.iter().map(|file| file.as_fd()).chain(descriptor).collect();
-        let copies = both.iter().filter(|_| KEEPS_SENT).map(BorrowedFd::try_clone_to_owned);
-        let copies: Vec<_> = copies.collect::<Result<_, _>>().map_err(|_| SendError::System)?;
         match self.channel.send(self.packets, &both) {
             Ok(()) => self.packets += 1,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -150,23 +143,16 @@ impl Sender {
         }
         let len = (bytes.len() as u64).to_le_bytes();
         let bytes = if content.is_some() { &len } else { bytes };
-        let block = self.publish(kind, bytes, (content.is_some(), descriptor.is_some()))?;
-        if KEEPS_SENT {
-            self.kept.push((block, copies));
-        }
-        Ok(())
+        self.publish(kind, bytes, (content.is_some(), descriptor.is_some()))
     }
 
-    /// Copies a record into a block, and passes the block to the receiver. Returns the block.
+    /// Copies a record into a block, and passes the block to the receiver.
     fn publish(
         &mut self,
         kind: u8,
         bytes: &[u8],
         (is_long, has_descriptor): (bool, bool),
-    ) -> Result<usize, SendError> {
-        if !self.kept.is_empty() {
-            self.take_returns()?;
-        }
+    ) -> Result<(), SendError> {
         let (block, place) = self.take_block(bytes.len())?;
         // SAFETY: the block has at least the length of `bytes`. Nothing else accesses the block,
         // because the receiver has returned it or has never had it; if a hostile process writes to
@@ -182,7 +168,7 @@ impl Sender {
         }
         word.store(record.word(), Release);
         self.sent += 1;
-        Ok(block)
+        Ok(())
     }
 
     /// Returns true if a block of the largest class is free, into which every record fits.
@@ -224,9 +210,6 @@ impl Sender {
                 return Err(Malformed);
             }
             self.free[place.class].push(block as u16);
-            if !self.kept.is_empty() {
-                self.kept.retain(|(other, _)| *other != block);
-            }
         }
         Ok(())
     }

@@ -4,9 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
+#[cfg(not(all(test, loom)))]
+use rookery_system::linux::shared_wait;
+
 use super::layout::{Mapping, Side};
+#[cfg(all(test, loom))]
+use super::sync::shared_wait;
 use super::sync::{AtomicU32, fence};
-use super::wakers::Waiter;
 
 /// The way in which a side sleeps, which determines how the side must be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,12 +29,11 @@ pub enum Sleep {
 pub struct SleepWord {
     mapping: Arc<Mapping>,
     side: Side,
-    waiter: Waiter,
 }
 
 impl SleepWord {
-    pub(super) fn new(mapping: Arc<Mapping>, side: Side, waiter: Waiter) -> SleepWord {
-        SleepWord { mapping, side, waiter }
+    pub(super) fn new(mapping: Arc<Mapping>, side: Side) -> SleepWord {
+        SleepWord { mapping, side }
     }
 
     fn word(&self) -> &AtomicU32 {
@@ -59,13 +62,13 @@ impl SleepWord {
 
     /// Announces that this side is awake.
     pub fn set_awake(&self) {
-        self.waiter.set_awake(self.word());
+        self.word().store(Sleep::Awake as u32, Relaxed);
     }
 
     /// Sleeps until the other side or another thread wakes this one, but at most for `timeout`. The
     /// caller has [announced](Self::announce) [`Sleep::Waiting`].
     pub fn wait(&self, timeout: Duration) {
-        self.waiter.wait(self.word(), timeout);
+        shared_wait::wait(self.word(), Sleep::Waiting as u32, timeout);
         self.set_awake();
     }
 
@@ -104,6 +107,7 @@ impl SleepWord {
 
     /// Wakes this side, which was [`Sleep::Waiting`].
     pub(super) fn wake(&self) {
-        self.waiter.wake(self.word());
+        // Cannot fail, because the memory is mapped.
+        let _ = shared_wait::wake(self.word());
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::AsFd as _;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use rookery_system::content_file;
+use rookery_system::linux::content_file;
 
 use super::layout::{BLOCKS, CLASSES, Mapping, Side, WORDS, place};
 use super::*;
@@ -19,9 +19,8 @@ fn pair() -> (RingEnd, RingEnd) {
             let (end, _) = std::os::unix::net::UnixStream::pair().unwrap();
             DescriptorChannel::from_end(end.into())
         };
-        let waiters = Default::default;
-        let front = RingEnd::new(Arc::clone(&mapping), channel(), Side::FrontEnd, waiters());
-        return (front, RingEnd::new(mapping, channel(), Side::Worker, waiters()));
+        let front = RingEnd::new(Arc::clone(&mapping), channel(), Side::FrontEnd);
+        return (front, RingEnd::new(mapping, channel(), Side::Worker));
     }
     let (front, _, handles) = RingEnd::create().unwrap();
     (front, handles.attach().unwrap().0)
@@ -172,7 +171,6 @@ fn descriptors_of_a_hostile_worker_are_found() {
 }
 
 #[test]
-#[cfg(all(target_os = "linux", not(feature = "portable")))]
 #[cfg_attr(miri, ignore = "files and sockets")]
 fn long_records_in_files_that_are_not_sealed_are_refused() {
     let (mut front, worker) = pair();
@@ -305,7 +303,6 @@ fn no_wake_up_is_lost_and_nothing_changes_between_threads() {
 }
 
 #[test]
-#[cfg(all(target_os = "linux", not(feature = "portable")))]
 #[cfg_attr(miri, ignore = "timers")]
 fn each_wake_up_is_a_change_although_nothing_is_read() {
     use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};

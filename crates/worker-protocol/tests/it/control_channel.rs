@@ -25,15 +25,7 @@ fn wait(control: &ControlChannel) -> Received {
     }
 }
 
-/// Returns the bytes of a packet as they are sent: on a stream, its length precedes it.
-fn framed(bytes: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(bytes.len()).unwrap().to_le_bytes();
-    let length = if cfg!(feature = "portable") { &length[..] } else { &[] };
-    [length, bytes].concat()
-}
-
 fn send(end: &OwnedFd, bytes: &[u8]) {
-    let bytes = framed(bytes);
     // SAFETY: the pointer and the length are those of `bytes`.
     let sent = unsafe { libc::send(end.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
     assert_eq!(usize::try_from(sent), Ok(bytes.len()));
@@ -145,7 +137,7 @@ fn descriptors_in_packets_are_not_received() {
     let (ours, theirs) = ControlChannel::pair().unwrap();
     let count = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     let passed = io::stderr();
-    let bytes = framed(&Message::Ping(1).encode());
+    let bytes = Message::Ping(1).encode();
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let mut room = [0_u64; 8];
     // SAFETY: a zeroed `msghdr` is a valid empty message.
@@ -185,7 +177,6 @@ fn other_descriptors_are_rejected_as_control_channels() {
     let packets = unsafe { OwnedFd::from_raw_fd(packets) };
     for (what, fd) in [
         ("a file", OwnedFd::from(tempfile::tempfile().unwrap())),
-        #[cfg(not(feature = "portable"))]
         ("a stream", std::os::unix::net::UnixStream::pair().unwrap().0.into()),
         ("datagrams", UnixDatagram::pair().unwrap().0.into()),
         ("a listener", listener.into()),

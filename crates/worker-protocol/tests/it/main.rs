@@ -6,7 +6,6 @@
 mod control_channel;
 mod rings;
 mod scoreboard;
-#[cfg(not(feature = "portable"))]
 mod sealed_memory;
 mod support;
 mod worker_environment;

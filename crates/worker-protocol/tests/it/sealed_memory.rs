@@ -1,4 +1,4 @@
-//! Tests of the scoreboard in sealed memory, which only Linux has, with a hostile worker.
+//! Tests of the scoreboard in sealed memory, with a hostile worker.
 
 use std::fs::File;
 use std::io;

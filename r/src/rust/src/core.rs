@@ -96,7 +96,7 @@ pub(crate) struct Worker {
 /// The state of this process as a worker: not a worker, a worker that a supervisor has started, or
 /// one that cannot work.
 #[derive(Debug, Default)]
-#[cfg_attr(windows, allow(dead_code, reason = "Windows has no workers"))]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "workers exist only on Linux"))]
 pub(crate) enum WorkerState {
     #[default]
     NotAWorker,
@@ -388,7 +388,7 @@ pub(crate) fn with<T>(body: impl FnOnce(&mut Core) -> T) -> T {
 }
 
 /// Returns the C function that makes R take events.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub(crate) fn schedule() -> Option<extern "C" fn()> {
     SCHEDULE.get().map(|schedule| schedule.events)
 }

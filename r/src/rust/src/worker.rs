@@ -1,7 +1,7 @@
 //! The functions `rk_worker_*`, which let this R process be a worker of a supervisor. Also updates
 //! the scoreboard, the memory in which a worker publishes what R is doing.
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod joining;
 
 use std::sync::Arc;

@@ -1,12 +1,14 @@
-//! The connection of a worker's server to its supervisor.
+//! The connection of a worker's server to its supervisor. Workers exist only on Linux.
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod announcements;
+#[cfg(not(target_os = "linux"))]
+pub(super) mod none;
 pub(super) mod request;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub(super) mod supervision;
-#[cfg(not(unix))]
-#[path = "none.rs"]
-pub(super) mod supervision;
-#[cfg_attr(not(unix), path = "worker_rings/none.rs")]
+#[cfg(target_os = "linux")]
 pub(super) mod worker_rings;
+
+#[cfg(not(target_os = "linux"))]
+pub(super) use self::{none as supervision, none as worker_rings};

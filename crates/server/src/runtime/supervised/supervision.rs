@@ -41,8 +41,8 @@ pub struct Supervision {
     /// Wakes the threads that wait for the supervisor's confirmation of an announcement of static
     /// paths.
     confirmed: Condvar,
-    /// Notifies the I/O thread that an announcement or a message did not fit into the control
-    /// channel, so that the thread sends it later.
+    /// Notifies the I/O thread that an announcement did not fit into the control channel, so that
+    /// the thread sends the announcement later.
     channel_full: Notify,
     /// What wakes the I/O thread when records arrive in the rings while the application waits
     /// elsewhere.
@@ -90,23 +90,13 @@ impl Supervision {
     /// # Errors
     /// Fails if the channel is full, or if the supervisor has disconnected.
     pub fn send(&self, message: Message) -> io::Result<()> {
-        self.control.send(message)?;
-        self.watch_unsent();
-        Ok(())
-    }
-
-    /// Makes the I/O thread send what the socket of the control channel did not accept.
-    fn watch_unsent(&self) {
-        if self.control.has_unsent() {
-            self.channel_full.notify_one();
-        }
+        self.control.send(message)
     }
 
     /// Sends the report of an error in R to the supervisor. Can be called from any thread. A report
     /// for which the control channel has no capacity is dropped.
     pub fn report_error(&self, report: &ErrorReport) {
         let _ = self.control.report_error(report);
-        self.watch_unsent();
     }
 
     /// Announces to the supervisor which static paths this process has. The supervisor serves them
@@ -117,9 +107,7 @@ impl Supervision {
         let mut announcements = self.announcements();
         let has_paths = !bytes.is_empty();
         // The message is sent while the lock is held, so that concurrent changes are sent in order.
-        if announcements.change(bytes)
-            && (!self.send_unsent(&mut announcements) || self.control.has_unsent())
-        {
+        if announcements.change(bytes) && !self.send_unsent(&mut announcements) {
             self.channel_full.notify_one();
         }
         is_complete && announcements.is_empty() != has_paths
@@ -237,13 +225,13 @@ async fn watch_rings(supervision: Arc<Supervision>) {
 }
 
 impl Supervision {
-    /// Returns true if an announcement or a message waits for free space in the control channel.
+    /// Returns true if an announcement waits for free space in the control channel.
     fn waits_for_room(&self) -> bool {
-        self.control.has_unsent() || self.announcements().unsent().is_some()
+        self.announcements().unsent().is_some()
     }
 
-    /// Receives the supervisor's messages until the control channel ends. While an announcement or
-    /// a message waits for free space in the channel, also waits until the channel is writable.
+    /// Receives the supervisor's messages until the control channel ends. While an announcement
+    /// waits for free space in the channel, also waits until the channel is writable.
     /// Returns [`ControlFlow::Continue`] if the function must be called again because it must begin
     /// or cease to wait for the channel to be writable.
     async fn receive_until_interest_changes(self: &Arc<Supervision>) -> ControlFlow<()> {
@@ -280,9 +268,7 @@ impl Supervision {
                 }
                 ready = watched.writable(), if waits_for_room => {
                     let Ok(mut ready) = ready else { return ControlFlow::Break(()) };
-                    self.control.flush();
-                    let is_sent = self.send_unsent(&mut self.announcements());
-                    if !is_sent || self.control.has_unsent() {
+                    if !self.send_unsent(&mut self.announcements()) {
                         ready.clear_ready();
                     }
                 }

@@ -32,7 +32,7 @@ impl Fixture {
         let config = Config { limits, ..Config::default() };
         let server = Server::new(config, Box::new(NoWaker));
         server.set_access_log(log.map(Arc::new));
-        let (scoreboard, _) = SharedScoreboard::create().unwrap();
+        let scoreboard = SharedScoreboard::private();
         let scoreboard = Arc::new(scoreboard);
         server.set_scoreboard(Some(Arc::clone(&scoreboard)));
         let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();

@@ -173,37 +173,3 @@ fn an_announcement_that_met_a_full_channel_is_sent_when_there_is_room() {
         assert_eq!(worker.control.receive(), Received::Nothing);
     }
 }
-
-/// Sets the size of a socket's buffer to that of macOS, or to the next one that the system has.
-#[cfg(any(feature = "portable", not(target_os = "linux")))]
-fn shrink_buffer(socket: std::os::fd::BorrowedFd<'_>, option: libc::c_int) {
-    use std::os::fd::AsRawFd as _;
-    let size: libc::c_int = 4096;
-    let len = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: `size` is valid for reads of `len` bytes.
-    let result = unsafe {
-        let size = (&raw const size).cast();
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, size, len)
-    };
-    assert_eq!(result, 0);
-}
-
-#[test]
-#[cfg(any(feature = "portable", not(target_os = "linux")))]
-fn a_message_behind_an_announcement_that_exceeds_the_sockets_buffer_arrives() {
-    use std::os::fd::AsFd as _;
-    let (control, theirs) = ControlChannel::pair().unwrap();
-    shrink_buffer(theirs.as_fd(), libc::SO_SNDBUF);
-    shrink_buffer(control.as_fd(), libc::SO_RCVBUF);
-    let channel = (control, theirs);
-    let worker = Worker::on_channel(Config::default(), echo(whose), channel);
-    let files = StaticFiles::new();
-    let long = format!("/{}", "x".repeat(60_000));
-    files.replace([("/long".to_owned(), static_path(&long))]).unwrap();
-    worker.supervision.announce(&files);
-    let ready = Message::Ready { sees_heads: true, is_sticky: false };
-    worker.supervision.send(ready).unwrap();
-    // The supervisor sends nothing; reading from the channel is sufficient.
-    assert_eq!(announced(&worker.told()), (1, vec!["/long".to_owned()]));
-    assert_eq!(worker.told(), Received::Message(ready));
-}

@@ -2,7 +2,6 @@
 
 mod announcements;
 
-use std::os::fd::OwnedFd;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 
@@ -31,15 +30,7 @@ impl Worker {
         config: Config,
         handler: impl FnMut(&rookery_exchange::Link, Event) + Send + 'static,
     ) -> Worker {
-        Worker::on_channel(config, handler, ControlChannel::pair().unwrap())
-    }
-
-    /// Starts a worker with this control channel and its worker's end.
-    fn on_channel(
-        config: Config,
-        handler: impl FnMut(&rookery_exchange::Link, Event) + Send + 'static,
-        (control, theirs): (ControlChannel, OwnedFd),
-    ) -> Worker {
+        let (control, theirs) = ControlChannel::pair().unwrap();
         let (_end, _wakers, handles) = RingEnd::create().unwrap();
         let (board, memory) = SharedScoreboard::create().unwrap();
         let (asks, asked) = mpsc::channel();

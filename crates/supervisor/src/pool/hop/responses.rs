@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use rookery_exchange::wire::{self, Down};
 use rookery_exchange::{AppTimes, Exchange, ExchangeId, ResponseBody, StreamEnd};
-use rookery_system::content_file;
+use rookery_system::linux::content_file;
 use rookery_worker_protocol::Ticket;
 
 use super::requests::{end, read_body};

@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn an_idle_r_that_takes_no_queued_request_has_missed_a_wake_up() {
         let start = Instant::now();
-        let (empty, _) = SharedScoreboard::create().unwrap();
+        let empty = SharedScoreboard::private();
         let scoreboard = |r, handed, taken, second: u64| Snapshot {
             r_state: r,
             since: second * 1_000_000_000,

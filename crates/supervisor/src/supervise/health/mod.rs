@@ -294,7 +294,7 @@ mod tests {
     /// Returns the observation of a worker whose R process has been busy since time 0. The
     /// observation is made `second` seconds after `start`.
     fn busy(start: Instant, second: u64) -> Observation {
-        let (scoreboard, _) = SharedScoreboard::create().unwrap();
+        let scoreboard = SharedScoreboard::private();
         Observation {
             worker: NAME,
             scoreboard: Snapshot { r_state: RState::Busy, since: 0, ..scoreboard.read() },

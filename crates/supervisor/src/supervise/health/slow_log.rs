@@ -88,7 +88,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(10);
 
     fn scoreboard(r: RState, since: u64) -> Snapshot {
-        let (scoreboard, _) = SharedScoreboard::create().unwrap();
+        let scoreboard = SharedScoreboard::private();
         Snapshot { r_state: r, since: since * SECOND, ..scoreboard.read() }
     }
 

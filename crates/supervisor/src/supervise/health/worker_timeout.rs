@@ -94,7 +94,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn scoreboard(r: RState, since: u64) -> Snapshot {
-        let (scoreboard, _) = SharedScoreboard::create().unwrap();
+        let scoreboard = SharedScoreboard::private();
         Snapshot { r_state: r, since: since * SECOND, ..scoreboard.read() }
     }
 

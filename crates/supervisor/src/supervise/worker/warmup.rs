@@ -161,7 +161,7 @@ mod tests {
         limit: Duration,
         work: impl FnOnce(RingEnd, &AtomicBool) + Send + 'static,
     ) -> Option<WarmupResult> {
-        let (scoreboard, _memory) = SharedScoreboard::create().unwrap();
+        let scoreboard = SharedScoreboard::private();
         let (end, wakers, handles) = RingEnd::create().unwrap();
         let id = WorkerId::new().unwrap();
         let backend = Backend::new((0, 1), 1, id, "/nonexistent".into(), scoreboard, (end, wakers));

@@ -36,8 +36,8 @@ impl std::ops::Deref for AtomicU32 {
     }
 }
 
-/// `rookery_system::shared_wait` without its timeout, so that a lost wake-up is a deadlock, which
-/// loom reports.
+/// `rookery_system::linux::shared_wait` without its timeout, so that a lost wake-up is a deadlock,
+/// which loom reports.
 pub(crate) mod shared_wait {
     use super::{AtomicU32, Ordering};
 

@@ -1,5 +1,5 @@
 //! The beginning of this R process as a worker: it takes what its supervisor has passed on, and
-//! carries out the commands of the supervisor. Windows has no workers.
+//! carries out the commands of the supervisor. Workers exist only on Linux.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};

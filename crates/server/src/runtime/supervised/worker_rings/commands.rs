@@ -8,7 +8,7 @@ use rookery_exchange::wire::{MAX_INLINE_BODY, Up};
 use rookery_exchange::{
     Command, Event, Exchange, Link, MessageKind, Payload, ResponseBody, StreamEnd, WebSocketId,
 };
-use rookery_system::content_file;
+use rookery_system::linux::content_file;
 use rookery_worker_protocol::rings::{MAX_LONG_RECORD, SendError, WaitingRecord};
 
 use super::{FROM_FRONT_END, MAX_IDLE, Socket, Stream, WorkerRings};

@@ -27,7 +27,7 @@ fn with_a_suspended_worker(
 ) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
     let _entered = runtime.enter();
-    let (scoreboard, _memory) = SharedScoreboard::create().unwrap();
+    let scoreboard = SharedScoreboard::private();
     let (end, wakers, _handles) = RingEnd::create().unwrap();
     let id = WorkerId::new().unwrap();
     let backend = Backend::new((0, 1), 4711, id, "".into(), scoreboard, (end, wakers));

@@ -1,12 +1,9 @@
 //! Sockets by which a thread wakes a thread of another process that waits for a descriptor.
 
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
-use std::time::Duration;
-
-use crate::descriptor;
 
 /// The maximum number of packets that one call removes. Without a limit, a peer that sends packets
 /// as fast as they are removed could keep the call from returning.
@@ -27,7 +24,6 @@ impl WakeSocket {
         let (one, other) = UnixDatagram::pair()?;
         for end in [&one, &other] {
             end.set_nonblocking(true)?;
-            descriptor::disable_broken_pipe_signal(end.as_fd());
         }
         Ok([one, other].map(|end| WakeSocket::from_end(end.into())))
     }
@@ -38,7 +34,7 @@ impl WakeSocket {
     }
 
     /// Returns the descriptor, which is readable once the peer has woken this end. A watcher of
-    /// changes (`EPOLLET`, `EV_CLEAR`) sees each wake-up as a change, provided that this end is
+    /// changes (`EPOLLET`) sees each wake-up as a change, provided that this end is
     /// [cleared](Self::clear) before its queue is full.
     pub fn descriptor(&self) -> &Arc<OwnedFd> {
         &self.0
@@ -47,7 +43,7 @@ impl WakeSocket {
     /// Wakes the thread that waits for the other end. Never blocks, whatever the peer does with the
     /// other end.
     pub fn wake_peer(&self) {
-        let flags = libc::MSG_DONTWAIT | descriptor::NO_SIGNAL;
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         // If the queue of packets is full, the other end is readable already. Any other error means
         // that the peer has ended.
         // SAFETY: the descriptor is open, and the buffer has one byte.
@@ -65,32 +61,27 @@ impl WakeSocket {
             }
         }
     }
-
-    /// Sleeps until the peer wakes this end, but at most for `timeout`, and removes the wake-ups.
-    /// May return early.
-    pub fn wait(&self, timeout: Duration) {
-        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        let millis = timeout.as_nanos().div_ceil(1_000_000);
-        let millis = libc::c_int::try_from(millis).unwrap_or(libc::c_int::MAX);
-        // SAFETY: `poll` is one valid entry.
-        if unsafe { libc::poll(&raw mut poll, 1, millis) } > 0 {
-            self.clear();
-        }
-    }
 }
 
 #[cfg(test)]
 #[cfg(not(miri))]
 mod tests {
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
     const LONG: Duration = Duration::from_secs(10);
 
+    /// Sleeps until the peer wakes this end, but at most for `timeout`, and removes the wake-ups.
+    /// Returns the time that this took.
     fn time_of_wait(end: &WakeSocket, timeout: Duration) -> Duration {
         let began = Instant::now();
-        end.wait(timeout);
+        let mut poll = libc::pollfd { fd: end.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let millis = timeout.as_millis().try_into().unwrap();
+        // SAFETY: `poll` is one valid entry.
+        if unsafe { libc::poll(&raw mut poll, 1, millis) } > 0 {
+            end.clear();
+        }
         began.elapsed()
     }
 
@@ -102,7 +93,7 @@ mod tests {
             waker.wake_peer();
             assert!(time_of_wait(waiter, LONG) < LONG / 2);
             // Both wake-ups are used up.
-            let pause = Duration::from_micros(1500);
+            let pause = Duration::from_millis(2);
             assert!(time_of_wait(waiter, pause) >= pause);
             std::thread::scope(|scope| {
                 scope.spawn(|| {

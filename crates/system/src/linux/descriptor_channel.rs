@@ -3,20 +3,13 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
-use crate::descriptor;
-
 /// The maximum number of descriptors in a packet.
 pub const MAX_DESCRIPTORS: usize = 2;
 
-/// The size in words of a control buffer, which has capacity for all descriptors that a system
-/// passes in one packet: at most 253 on Linux (`SCM_MAX_FD`), and 2048 bytes of control data on
-/// macOS. If a peer passes more than [`MAX_DESCRIPTORS`], all of them are received and then closed,
-/// because macOS does not close descriptors for which a buffer is too small.
-const CONTROL_WORDS: usize = 2048 / size_of::<u64>() + 8;
-
-/// Whether a sender must keep its descriptors open until the receiver has received them. macOS may
-/// close a descriptor on its way once the sender has closed it (Node.js has met this).
-pub const KEEPS_SENT: bool = cfg!(any(not(target_os = "linux"), feature = "portable"));
+/// The size in words of a control buffer, which has capacity for all descriptors that the system
+/// passes in one packet, at most 253 (`SCM_MAX_FD`). A packet that arrives with fewer descriptors
+/// therefore says that this process can open no more.
+const CONTROL_WORDS: usize = 1024 / size_of::<u64>() + 8;
 
 /// The descriptors of a packet, in the order in which they were sent.
 pub type Descriptors = [Option<OwnedFd>; MAX_DESCRIPTORS];
@@ -34,7 +27,6 @@ impl DescriptorChannel {
         let (ours, theirs) = std::os::unix::net::UnixDatagram::pair()?;
         for end in [&ours, &theirs] {
             end.set_nonblocking(true)?;
-            descriptor::disable_broken_pipe_signal(end.as_fd());
         }
         Ok((DescriptorChannel(ours.into()), theirs.into()))
     }
@@ -44,7 +36,7 @@ impl DescriptorChannel {
         DescriptorChannel(end)
     }
 
-    /// Sends a packet with descriptors, which stay open in this process. See [`KEEPS_SENT`].
+    /// Sends a packet with descriptors, which stay open in this process.
     ///
     /// # Errors
     /// Returns `WouldBlock` if the peer has not received enough earlier packets, and otherwise the
@@ -80,7 +72,7 @@ impl DescriptorChannel {
                 libc::sendmsg(
                     self.0.as_raw_fd(),
                     &raw const message,
-                    descriptor::NO_SIGNAL | libc::MSG_DONTWAIT,
+                    libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT,
                 )
             };
             if sent >= 0 {
@@ -107,15 +99,14 @@ impl DescriptorChannel {
     /// its descriptors are closed.
     ///
     /// If this process can open no more descriptors, returns an error for which [`is_shortage`]
-    /// returns true. On Linux, the packet is then kept and can be received later. On other systems
-    /// the packet is lost.
+    /// returns true. The packet is then kept and can be received later.
     pub fn receive(&self) -> io::Result<(u64, Descriptors)> {
         // If this process cannot open the descriptors of a packet, the packet would arrive without
         // descriptors, and these would be lost. So the packet is first read with `MSG_PEEK`, which
         // opens the descriptors as well, and only then removed.
-        let packet = self.receive_with(PEEK);
+        let packet = self.peek();
         let is_invalid = |error: &io::Error| error.kind() == io::ErrorKind::InvalidData;
-        if PEEK != 0 && packet.as_ref().err().is_none_or(is_invalid) {
+        if packet.as_ref().err().is_none_or(is_invalid) {
             let mut byte = 0_u8;
             let start = (&raw mut byte).cast();
             // SAFETY: the buffer has one byte. The call has no buffer for descriptors, so the
@@ -125,7 +116,8 @@ impl DescriptorChannel {
         packet
     }
 
-    fn receive_with(&self, flags: libc::c_int) -> io::Result<(u64, Descriptors)> {
+    /// Opens the descriptors of the next packet, which stays in the queue.
+    fn peek(&self) -> io::Result<(u64, Descriptors)> {
         let mut bytes = [0; 9];
         let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
         let mut control = [0_u64; CONTROL_WORDS];
@@ -136,7 +128,7 @@ impl DescriptorChannel {
                 libc::recvmsg(
                     self.0.as_raw_fd(),
                     &raw mut message,
-                    CLOSE_ON_EXEC | libc::MSG_DONTWAIT | flags,
+                    libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT | libc::MSG_PEEK,
                 )
             };
             if let Ok(len) = usize::try_from(len) {
@@ -149,16 +141,12 @@ impl DescriptorChannel {
         };
         // Everything is owned before anything is checked, so that a refused packet is closed.
         let mut received = Vec::new();
-        let end = message.msg_control as usize + size_of::<[u64; CONTROL_WORDS]>();
         // SAFETY: the system has written the headers, and the new descriptors belong to no one.
         unsafe {
             let mut header = libc::CMSG_FIRSTHDR(&raw const message);
             while let Some(found) = header.as_ref() {
                 if (found.cmsg_level, found.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
-                    #[allow(clippy::unnecessary_cast, reason = "macOS has another type")]
-                    let size = found.cmsg_len as usize - libc::CMSG_LEN(0) as usize;
-                    // macOS does not correct the length of data for which the buffer is too small.
-                    let size = size.min(end - libc::CMSG_DATA(header) as usize);
+                    let size = found.cmsg_len - libc::CMSG_LEN(0) as usize;
                     let mut bytes = [0; size_of::<RawFd>()];
                     for at in 0..size / bytes.len() {
                         let place = libc::CMSG_DATA(header).add(at * bytes.len());
@@ -167,11 +155,6 @@ impl DescriptorChannel {
                     }
                 }
                 header = libc::CMSG_NXTHDR(&raw const message, header);
-            }
-        }
-        if CLOSE_ON_EXEC == 0 {
-            for fd in &received {
-                descriptor::set_close_on_exec(fd.as_fd(), true)?;
             }
         }
         let count = received.len();
@@ -200,17 +183,6 @@ impl AsFd for DescriptorChannel {
         self.0.as_fd()
     }
 }
-
-/// The flag by which received descriptors are closed on exec, on Linux only.
-#[cfg(all(target_os = "linux", not(feature = "portable")))]
-const CLOSE_ON_EXEC: libc::c_int = libc::MSG_CMSG_CLOEXEC;
-#[cfg(not(all(target_os = "linux", not(feature = "portable"))))]
-const CLOSE_ON_EXEC: libc::c_int = 0;
-// Only Linux is known to pass descriptors when it is asked to leave the packet where it is.
-#[cfg(all(target_os = "linux", not(feature = "portable")))]
-const PEEK: libc::c_int = libc::MSG_PEEK;
-#[cfg(not(all(target_os = "linux", not(feature = "portable"))))]
-const PEEK: libc::c_int = 0;
 
 fn message(part: &mut libc::iovec, control: &mut [u64; CONTROL_WORDS]) -> libc::msghdr {
     // SAFETY: a zeroed message is a valid empty message.

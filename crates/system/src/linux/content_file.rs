@@ -1,5 +1,5 @@
-//! Files by which bytes are passed to another process, on Linux: in memory, with contents that
-//! cannot change any more.
+//! Files by which bytes are passed to another process: in memory, with contents that cannot change
+//! any more.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -29,8 +29,8 @@ pub fn create<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> io::Result<File>
 }
 
 /// Returns true if a descriptor refers to a file like those that [`create`] creates. A thread that
-/// must not block can read such a file: on Linux, no process can change the file, and reading the
-/// file never waits for a disk.
+/// must not block can read such a file: no process can change the file, and reading the file never
+/// waits for a disk.
 pub fn is_content_file(file: BorrowedFd<'_>) -> bool {
     // SAFETY: the call passes no memory. It fails for a descriptor that is not a file in memory.
     let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };

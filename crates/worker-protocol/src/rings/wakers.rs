@@ -1,19 +1,11 @@
-//! What wakes the two processes, on Linux: a futex, an event counter, a timer and sockets.
+//! The descriptors that wake the two processes: an event counter, a timer and sockets.
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-#[cfg(not(all(test, loom)))]
-use rookery_system::shared_wait;
-use rookery_system::wake_socket::WakeSocket;
-
-use super::Sleep;
-use super::sync::AtomicU32;
-#[cfg(all(test, loom))]
-use super::sync::shared_wait;
+use rookery_system::linux::wake_socket::WakeSocket;
 
 /// The descriptors by which the front end and a worker wake each other.
 #[derive(Debug, Clone)]
@@ -70,12 +62,6 @@ impl RingWakers {
         }
     }
 
-    /// Returns the waiter of this process, and that of the other process.
-    #[expect(clippy::unused_self, reason = "other systems have descriptors for this")]
-    pub(super) fn waiters(&self) -> [Waiter; 2] {
-        [Waiter, Waiter]
-    }
-
     /// Returns the descriptors that the front end watches for being readable, and for changes only
     /// (`EPOLLET`).
     pub fn watched_by_front_end(&self) -> [Arc<OwnedFd>; 2] {
@@ -118,30 +104,5 @@ impl RingWakers {
         // SAFETY: the timer is open, `setting` is valid, and the null pointer means that the
         // previous setting is not returned.
         unsafe { libc::timerfd_settime(timer, 0, &raw const setting, no_previous) == 0 }
-    }
-}
-
-/// The object on which a thread sleeps in `Sleep::Waiting`: here, its sleep word (a futex).
-#[derive(Debug, Clone, Default)]
-pub(super) struct Waiter;
-
-impl Waiter {
-    /// Sleeps while `word` is `Sleep::Waiting`, but at most for `timeout`. May return early.
-    #[expect(clippy::unused_self, reason = "other systems have descriptors for this")]
-    pub(super) fn wait(&self, word: &AtomicU32, timeout: Duration) {
-        shared_wait::wait(word, Sleep::Waiting as u32, timeout);
-    }
-
-    /// Wakes the thread that waits.
-    #[expect(clippy::unused_self, reason = "other systems have descriptors for this")]
-    pub(super) fn wake(&self, word: &AtomicU32) {
-        // Cannot fail, because the memory is mapped.
-        let _ = shared_wait::wake(word);
-    }
-
-    /// Marks this side as awake in its sleep word.
-    #[expect(clippy::unused_self, reason = "other systems have descriptors for this")]
-    pub(super) fn set_awake(&self, word: &AtomicU32) {
-        word.store(Sleep::Awake as u32, Relaxed);
     }
 }

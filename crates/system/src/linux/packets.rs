@@ -67,21 +67,6 @@ impl PacketSocket {
         }
     }
 
-    /// Returns false, because the system accepts whole packets only.
-    #[allow(clippy::unused_self)] // This is a function of the other implementation.
-    pub fn has_unsent(&self) -> bool {
-        false
-    }
-
-    /// Does nothing, because no bytes wait in this process.
-    ///
-    /// # Errors
-    /// Never fails.
-    #[allow(clippy::unused_self, clippy::unnecessary_wraps)]
-    pub fn flush(&self) -> io::Result<()> {
-        Ok(())
-    }
-
     /// Receives a packet without blocking, and returns how many bytes were stored in `buffer`. If
     /// the packet is longer than `buffer`, its remaining bytes are lost. Returns 0 if the peer is
     /// closed.
