@@ -16,7 +16,7 @@ hello_lines <- c(
 local_one <- function(..., lines = hello_lines, env = parent.frame()) {
   dir <- withr::local_tempdir(.local_envir = env)
   writeLines(lines, file.path(dir, "app.R"))
-  it <- local_cli("serve", dir, "--port", "0", "--workers", "1", "--no-log", ..., env = env)
+  it <- local_cli("serve", dir, "--port", "0", "--workers", "1", "--log=none", ..., env = env)
   expect_serving(it)
   it$url <- sub("[ \n].*", "", sub(".*Serving on ", "", it$tell()))
   it$status <- function() {
