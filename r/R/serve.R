@@ -2,9 +2,9 @@
 #'
 #' Detects what kind of app `target` is, and serves it until Ctrl-C is pressed
 #' or the process receives SIGTERM. The server then stops accepting connections,
-#' finishes requests in progress within 10 s, and closes WebSockets with code
-#' 1001; after that, `serve()` returns. A second signal ends the process at
-#' once.
+#' finishes requests in progress (within 10 s for an object, and within `drain` of
+#' [workers_config()] for a path), and closes WebSockets with code 1001; after
+#' that, `serve()` returns. A second signal ends the process at once.
 #'
 #' @section What can be served:
 #' \describe{

@@ -24,11 +24,13 @@ announce <- function(found, address, admin, open) {
     if (!isTRUE(getOption("knitr.in.progress"))) {
       # With a public name, clients find the server by that name only.
       is_named <- !is.null(address$socket) || !is.null(.globals$tls$domain)
+      # A server at a Unix socket has no port.
+      port <- if (is.null(address$socket)) server$getPort() else 0L
       message(.Call(
         ffi_start_screen,
         c(found$label, found$dir %||% "", place, if (is_named) "" else address$host,
           screen$admin %||% ""),
-        server$getPort() %||% 0L, c(isatty(stderr()), interactive() || isatty(stderr()))
+        port, c(isatty(stderr()), interactive() || isatty(stderr()))
       ))
     }
     open_place(screen$open, place)

@@ -136,8 +136,8 @@ fn every_request_has_one_outcome_while_workers_are_killed_and_nothing_is_left_be
             killed.push(pid);
         }
     }
-    // Each kind of request succeeds once no worker is killed any more. On a machine with other load,
-    // a long one might not succeed before.
+    // Each kind of request succeeds once no worker is killed any more. On a machine with other
+    // load, a long one might not succeed before.
     std::thread::sleep(Duration::from_secs(2));
     is_over.store(true, Ordering::Relaxed);
     let mut outcomes = Outcomes::new();
