@@ -54,6 +54,8 @@ pub struct BackendRegistry {
     files: StaticFiles,
     /// Whether the static paths differ between workers.
     has_different_files: AtomicBool,
+    /// Whether no worker begins a further request, because the server ends.
+    is_ending: AtomicBool,
     /// The counters of the pool, which assigns requests to workers.
     pub(crate) counters: Arc<PoolCounters>,
     /// The tracer of the front end, which also records the starts of workers; not set if nothing is
@@ -113,6 +115,18 @@ impl BackendRegistry {
         let begun = backend.scoreboard.begun_requests();
         *backend.timed_out.lock().unwrap_or_else(PoisonError::into_inner) = begun;
         self.suspend(backend);
+    }
+
+    /// Makes the pool refuse the requests that wait for a worker, and all later ones, with 503,
+    /// because the server ends.
+    pub fn refuse_requests(&self) {
+        self.is_ending.store(true, Ordering::Relaxed);
+        self.changed.notify_one();
+    }
+
+    /// Returns true if the pool must refuse the requests that wait for a worker.
+    pub(crate) fn refuses_requests(&self) -> bool {
+        self.is_ending.load(Ordering::Relaxed)
     }
 
     /// Makes a suspended worker ready for requests again.

@@ -131,6 +131,7 @@ impl<'a> Fleet<'a> {
     pub(super) fn end(&mut self, outcome: Outcome, until: Instant) {
         if self.outcome.is_none() {
             self.outcome = Some(outcome);
+            self.registry.refuse_requests();
             self.preload.discard();
             for worker in self.workers.iter_mut() {
                 worker.exit_reason.get_or_insert(ExitReason::ServerStop);

@@ -243,6 +243,7 @@ impl<'a> Supervisor<'a> {
         }
         if self.registry.backends().is_empty() {
             // No worker is left to respond to waiting requests, so the drain is short.
+            self.registry.refuse_requests();
             let time = self.fleet.config.times.drain.min(LAST_RESPONSES_TIME);
             self.run_state = RunState::Draining { until: clock::now() + time };
         }

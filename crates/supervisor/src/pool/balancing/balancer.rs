@@ -170,6 +170,9 @@ impl Balancer {
     /// request that a worker can begin soon, and rejects requests that have waited too long. The
     /// caller sends the assigned requests.
     pub(in crate::pool) fn assign(&self, assignments: &mut Vec<Assignment>) {
+        if self.registry.refuses_requests() {
+            return self.refuse_all();
+        }
         let before = assignments.len();
         self.drop_disconnected();
         for backend in self.backends.borrow().iter() {
@@ -187,6 +190,18 @@ impl Balancer {
         }
         self.queue.borrow().update_gauge(&self.counters().queue);
         self.assigned.set(self.assigned.get() + (assignments.len() - before) as u64);
+    }
+
+    /// Responds with 503 to all requests that wait for a worker, because the server ends.
+    fn refuse_all(&self) {
+        self.queue.borrow_mut().unpark_all();
+        loop {
+            let own = || self.backends.borrow().iter().find_map(|it| it.queue.borrow_mut().pop());
+            let next = self.queue.borrow_mut().pop().or_else(own);
+            let Some(request) = next else { break };
+            self.responder.reject(request, ErrorReply::NoWorker);
+        }
+        self.queue.borrow().update_gauge(&self.counters().queue);
     }
 
     fn is_sticky(&self) -> bool {

@@ -1,6 +1,8 @@
 //! Tests of ends of workers that end the server.
 
-use rookery_supervisor::{Exit, Outcome, SupervisorCommand};
+use std::time::Duration;
+
+use rookery_supervisor::{Exit, Outcome, SupervisorCommand, Timeouts};
 use rookery_test_support::wait_until;
 
 use crate::support::running_supervisor::{Running, Wish, is_told, lives, send_signal};
@@ -70,6 +72,40 @@ fn requests_of_other_workers_are_finished_when_a_worker_ends_the_server() {
     }
     assert_eq!(running.outcome(), Outcome::Ended(Exit::Status(0)));
     assert_eq!(begun.join().unwrap().status, 200);
+}
+
+/// Sends the request `first` to the only worker of `running`, and then requests that R does not
+/// begin before the server ends. Calls `end`, and returns the statuses of the later requests.
+fn statuses_of_waiting(running: &Running, first: &str, end: impl FnOnce()) -> Vec<u16> {
+    let mut busy = running.connect();
+    busy.send(format!("GET {first} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    wait_until("R is busy", || running.registry.backends()[0].load().0 == 1);
+    let clients: Vec<_> = (0..8)
+        .map(|_| {
+            let mut client = running.connect();
+            std::thread::spawn(move || client.get("/slot").status)
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(200));
+    end();
+    clients.into_iter().map(|client| client.join().unwrap()).collect()
+}
+
+#[test]
+fn requests_that_wait_when_the_time_to_drain_is_over_get_503() {
+    let times = Timeouts { drain: Duration::from_millis(300), ..Timeouts::default() };
+    let running = Running::new(Wish { workers: 1, times, ..Wish::default() });
+    let stop = || running.ask(SupervisorCommand::Stop);
+    assert_eq!(statuses_of_waiting(&running, "/sleep/5000", stop), [503; 8]);
+}
+
+#[test]
+fn requests_that_wait_when_the_only_worker_ends_the_server_get_503() {
+    let mut running = Running::new(Wish { workers: 1, restarts: false, ..Wish::default() });
+    let pid = running.pids()[0];
+    let kill = || send_signal(pid, libc::SIGKILL);
+    assert_eq!(statuses_of_waiting(&running, "/sleep/60000", kill), [503; 8]);
+    assert_eq!(running.outcome(), Outcome::Ended(Exit::Signal(libc::SIGKILL)));
 }
 
 #[test]
