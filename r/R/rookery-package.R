@@ -25,15 +25,16 @@
 #'   `rookery_bad_setting`, `rookery_bad_target`: an argument of [serve()], or a
 #'   value in a `_server.yml`, is wrong.
 #' * `rookery_no_server`: a server cannot be started; `$reason` says why. If
-#'   [serve()] cannot listen on its address, it raises `rookery_port_in_use` or
-#'   `rookery_no_address` instead. `rookery_no_port`: no port is free.
+#'   [serve()] of an object cannot listen on its address, it raises
+#'   `rookery_port_in_use` or `rookery_no_address` instead. `rookery_no_port`: no
+#'   port is free.
 #'   `rookery_no_client`: a client cannot be started.
 #' * `rookery_no_target`, `rookery_no_package`, `rookery_no_compat`,
 #'   `rookery_no_cli`, `rookery_httpuv_loaded`: something that is needed (an
 #'   app, a package, the command `rookery`) is missing, or httpuv was loaded
 #'   before.
-#' * `rookery_exit`: the R process that served a path has ended; `$status` is
-#'   its exit status.
+#' * `rookery_exit`: the program that served a path has ended with an error;
+#'   `$status` is its exit status.
 #' * `rookery_unsupported`: Windows does not have what is requested.
 #' * `rookery_service_failed`: [service()] cannot continue, because the server's
 #'   I/O thread has ended.

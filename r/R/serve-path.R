@@ -96,7 +96,7 @@ run_program <- function(command, label, handle = function(line) NULL) {
   if (status$code != 0) {
     abort(
       paste0(
-        "The R process that served ", label, " ended with status ", status$code,
+        "The program rookery, which served ", label, ", ended with status ", status$code,
         ": see its output above."
       ),
       "rookery_exit",
@@ -147,16 +147,24 @@ wait_for_program <- function(pid, reports, handle) {
 # ---- reports of the program ----
 
 # Returns a function that calls `handle` with each line that the program has reported since the last
-# call.
+# call. If `handle` is interrupted, the next call continues with the next line.
 report_reader <- function(reports, handle) {
   rest <- raw()
+  lines <- character()
   function() {
-    while (length(bytes <- .Call(ffi_program_read, reports)) > 0) {
+    repeat {
+      while (length(lines) > 0) {
+        line <- lines[[1]]
+        lines <<- lines[-1]
+        handle(line)
+      }
+      bytes <- .Call(ffi_program_read, reports)
+      if (length(bytes) == 0) break
       rest <<- c(rest, bytes)
       end <- max(0L, which(rest == as.raw(10L)))
       text <- rawToChar(rest[seq_len(end)])
       rest <<- rest[seq_along(rest) > end]
-      for (line in strsplit(text, "\n", fixed = TRUE, useBytes = TRUE)[[1]]) handle(line)
+      lines <<- strsplit(text, "\n", fixed = TRUE, useBytes = TRUE)[[1]]
     }
   }
 }

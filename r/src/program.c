@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -44,6 +45,13 @@ static int move_up(int fd) {
         errno = problem;
     }
     return moved;
+}
+
+// Closes a descriptor, unless it is -1.
+static void close_open(int fd) {
+    if (fd >= 0) {
+        close(fd);
+    }
 }
 
 // Returns a descriptor from which `input` can be read: an unnamed file that only this user can
@@ -133,10 +141,14 @@ SEXP ffi_program_start(SEXP program, SEXP arguments, SEXP input) {
     int in = open_input(input);
     int reports[2] = {-1, -1};
     if (in < 0 || !open_reports(reports)) {
-        SEXP problem = Rf_mkString(strerror(errno));
-        close(in);
-        close(reports[0]);
-        return problem;
+        char problem[256];
+        snprintf(problem, sizeof problem, "%s: %s",
+            in < 0 ? "a temporary file cannot be written (TMPDIR)" : "a pipe cannot be created",
+                 strerror(errno));
+        close_open(in);
+        close_open(reports[0]);
+        close_open(reports[1]);
+        return Rf_mkString(problem);
     }
     posix_spawnattr_t attributes;
     posix_spawn_file_actions_t files;
