@@ -281,8 +281,10 @@ def socket_activation(folder, words, unit):
         listen = [f"--listen=127.0.0.1:{port}" for port in ports]
         # The name that systemd gives to the sockets of a unit without FileDescriptorName=.
         names = f"--fdname={':'.join('rookery.socket' for _ in ports)}"
-        # No authority is needed for these tests.
-        variables = [f"R_LIBS={environment['R_LIBS']}", "ROOKERY_ACME_DIRECTORY=https://127.0.0.1:1/", f"ROOKERY_ACME_DIR={folder}/acme"]
+        variables = [f"R_LIBS={environment['R_LIBS']}"]
+        if "--domain" in options:
+            # No authority is needed for these tests.
+            variables += ["ROOKERY_ACME_DIRECTORY=https://127.0.0.1:1/", f"ROOKERY_ACME_DIR={folder}/acme"]
         setenv = [f"--setenv={variable}" for variable in variables]
         return running(["systemd-socket-activate", *listen, names, *setenv, *words, *options], env=environment)
 
