@@ -294,7 +294,7 @@ abort_no_path <- function(path) {
 }
 
 # Returns at most three similar names: those that differ from `name` in at most a third of its
-# letters, and those that begin with it. With `most`, returns those that differ in at most so many
+# letters, and those that begin with it. With `most`, returns those that differ in at most `most`
 # letters.
 close_names <- function(name, candidates, most = -1L) {
   candidates[.Call(ffi_similar_names, name, as.character(candidates), most)]

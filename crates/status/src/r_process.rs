@@ -49,8 +49,8 @@ pub struct RProcess {
     pub does: &'static str,
     /// The time for which R has been in the state that `does` names.
     pub lasts: Duration,
-    /// What R is busy with, such as the method and path of a request. `None` if R is not busy, or
-    /// if it is unknown what R does.
+    /// The current task of R, such as the method and path of a request. `None` if R is not busy, or
+    /// if the task is unknown.
     pub task: Option<String>,
     /// The functions on R's stack, if R is busy and its stack has been sampled.
     pub stack: Option<RStack>,

@@ -15,7 +15,7 @@ use crate::listen::listeners::Listeners;
 pub(crate) struct StartupScreen {
     /// The file of the app, such as `app.R`. It is shown unless R has announced the kind of app.
     pub(crate) app_file: String,
-    /// The folder of the app; empty if there is none.
+    /// The folder of the app. The text is empty if the app has no folder.
     pub(crate) folder: String,
     /// The number of workers (R processes); `None` for a static site.
     pub(crate) workers: Option<u32>,

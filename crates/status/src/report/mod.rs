@@ -146,7 +146,7 @@ pub struct Report {
     pub rejections: RejectionCounters,
     /// The metrics of all requests by route.
     pub routes: Box<RouteTable>,
-    /// The other counters of the part that assigns requests to R processes.
+    /// The counters of the pool, which assigns requests to R processes.
     pub pool: Arc<PoolCounters>,
     /// The certificates with which the server serves HTTPS.
     pub certificates: Vec<ServedCertificate>,
