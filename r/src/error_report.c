@@ -118,7 +118,6 @@ SEXP error_report_emit(const struct error_report* report, SEXP caught, const cha
         response = default_response(list);
     }
     PROTECT(response);
-    // Called last, because the interrupt would be raised by the calls above.
     guard_propagate_interrupt(failure);
     UNPROTECT(3);
     return report->is_answerable ? response : R_NilValue;

@@ -13,13 +13,13 @@
 //     which R evaluates before it jumps. A SIGINT handler in front of R's would miss interrupts of
 //     Sys.sleep(), during which R installs another handler.
 #include "shim.h"
-// R_interrupts_pending is declared only there.
+// R_interrupts_pending and R_interrupts_suspended are declared only there.
 #include <R_ext/GraphicsEngine.h>
 
 static SEXP trampoline_symbol;  // the native symbol of trampoline()
 static SEXP dot_call;           // the function .Call()
-// A call of trampoline() that run_quietly() uses again and again, its external pointer, and whether
-// a caller of run_quietly() waits for R to enter it.
+// A call of trampoline() that run_by() uses again and again, its external pointer, and whether a
+// caller of run_by() waits for R to enter it.
 static SEXP spare_call;
 static SEXP spare_pointer;
 static bool is_spare_taken;
@@ -255,35 +255,54 @@ void guard_forked(void) {
     depth_at_fork = depth;
 }
 
-// Runs our own code that may raise an error, also where no event is being handled. Returns whether
-// the code has ended without an error.
-//
-// Before R enters the code, it may run a finalizer of the app that calls this function as well. The
-// address of the entry is therefore in the call that R evaluates and not in a variable, and
-// until the code is entered, the spare call is not used for another entry.
-bool run_quietly(SEXP (*body)(void* data), void* data) {
-    struct entry entry = {body, data};
-    int error = 0;
-    if (is_spare_taken) {
-        SEXP call = PROTECT(new_call());
-        R_SetExternalPtrAddr(CADDR(call), &entry);
-        R_tryEvalSilent(call, R_BaseEnv, &error);
-        UNPROTECT(1);
-    } else {
-        is_spare_taken = true;
-        R_SetExternalPtrAddr(spare_pointer, &entry);
-        R_tryEvalSilent(spare_call, R_BaseEnv, &error);
-        is_spare_taken = false;
-    }
-    return error == 0;
-}
-
-// Evaluates one of our own calls. Conditions end the evaluation and are dropped.
-SEXP call_quietly(SEXP call, bool* failed) {
+// Evaluates a call. Conditions end the evaluation and are dropped.
+static SEXP try_call(SEXP call, bool* failed) {
     int error = 0;
     SEXP value = R_tryEvalSilent(call, R_BaseEnv, &error);
     *failed = error != 0;
     return error ? R_NilValue : value;
+}
+
+// Evaluates one of our own calls. Conditions end the evaluation and are dropped. Interrupts wait
+// until it has ended, because they are meant for the app's code, or for the code that R was running
+// when it called ours.
+SEXP call_quietly(SEXP call, bool* failed) {
+    Rboolean was_suspended = R_interrupts_suspended;
+    R_interrupts_suspended = TRUE;
+    SEXP value = try_call(call, failed);
+    R_interrupts_suspended = was_suspended;
+    return value;
+}
+
+// Runs a function by `evaluate`, which evaluates a call. Returns whether the function has ended
+// without an error.
+//
+// Before R enters the function, it may run a finalizer of the app that calls this one as well. The
+// address of the entry is therefore in the call that R evaluates and not in a variable, and
+// until the function is entered, the spare call is not used for another entry.
+static bool run_by(
+    SEXP (*evaluate)(SEXP call, bool* failed), SEXP (*body)(void* data), void* data
+) {
+    struct entry entry = {body, data};
+    bool failed;
+    if (is_spare_taken) {
+        SEXP call = PROTECT(new_call());
+        R_SetExternalPtrAddr(CADDR(call), &entry);
+        evaluate(call, &failed);
+        UNPROTECT(1);
+    } else {
+        is_spare_taken = true;
+        R_SetExternalPtrAddr(spare_pointer, &entry);
+        evaluate(spare_call, &failed);
+        is_spare_taken = false;
+    }
+    return !failed;
+}
+
+// Runs our own code as call_quietly(), also where no event is being handled. Returns whether the
+// code has ended without an error.
+bool run_quietly(SEXP (*body)(void* data), void* data) {
+    return run_by(call_quietly, body, data);
 }
 
 static enum failure classify(struct guard* guard) {
@@ -318,7 +337,7 @@ enum failure guard_run(struct guard* guard) {
     bool was_interrupt = is_interrupt;
     guard->token = 0;
     is_interrupt = false;
-    bool has_failed = !run_quietly(run_with_handler, guard);
+    bool has_failed = !run_by(try_call, run_with_handler, guard);
     if (has_failed) {
         guard->failure = classify(guard);
     } else {

@@ -13,8 +13,6 @@
 #endif
 
 #include "shim.h"
-// R_interrupts_suspended is declared only there.
-#include <R_ext/GraphicsEngine.h>
 
 // The delay in seconds after which sent memory is released, together with all that has been sent by
 // then.
@@ -340,12 +338,7 @@ static void on_wake(void* data) {
     }
     if (!later_is_loaded()) {
         SEXP call = PROTECT(Rf_lang1(objs.load_later_if_idle));
-        // R calls input handlers within Sys.sleep(). An interrupt that arrives meanwhile is for the
-        // code that sleeps, and stays pending.
-        Rboolean was_suspended = R_interrupts_suspended;
-        R_interrupts_suspended = TRUE;
         SEXP is_reached = call_quietly(call, &failed);
-        R_interrupts_suspended = was_suspended;
         if (!failed && Rf_asLogical(is_reached) != TRUE) {
             // The I/O thread writes to the pipe again after a millisecond while events wait.
             atomic_set(&is_woken, 0);

@@ -10,8 +10,6 @@
 #include <time.h>
 
 #include "shim.h"
-// R_interrupts_suspended is declared only there.
-#include <R_ext/GraphicsEngine.h>
 #include <R_ext/eventloop.h>
 
 // The time after which an activity is sampled for the first time, and the time between samples.
@@ -168,10 +166,7 @@ static void sample_stack(void) {
 
 // Does what is due: begins or ends a profile, and samples the stack.
 static void look(uint64_t request) {
-    // Code that is run here may check for interrupts, which is this hook again. Interrupts wait, as
-    // they would end the sampling and be lost.
-    Rboolean was_suspended = R_interrupts_suspended;
-    R_interrupts_suspended = TRUE;
+    // Code that is run here may check for interrupts, which is this hook again.
     is_looking = true;
     if (request != handled) {
         handled = request;
@@ -188,7 +183,6 @@ static void look(uint64_t request) {
         }
     }
     is_looking = false;
-    R_interrupts_suspended = was_suspended;
 }
 
 static void on_interrupt_check(void) {
