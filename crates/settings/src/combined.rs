@@ -162,6 +162,16 @@ impl Settings {
         self
     }
 
+    /// Returns the given values without effect on a static site, which has no R process. Options of
+    /// an R session and variables of hosting services are for all apps, and are left out.
+    pub fn without_effect_on_site(&self) -> impl Iterator<Item = &GivenValue> {
+        self.all().filter(|given| {
+            given.setting.needs_r
+                && given.source <= Source::File
+                && given.value != Value::Flag(false)
+        })
+    }
+
     /// Returns these settings, except that each setting that `is_kept` accepts keeps its value from
     /// `running`, the settings before the reload. Also returns a list of the kept settings whose
     /// new value would have been different.

@@ -44,6 +44,9 @@ pub struct Setting {
     /// Whether only the program `rookery`, and not R, reads the setting's environment variable.
     /// Workers (R processes) then do not inherit the variable.
     pub is_program_variable: bool,
+    /// Whether the setting concerns the R processes of an app. A static site, which has none, then
+    /// lacks the setting.
+    pub needs_r: bool,
     /// The R function that has an argument for the setting, such as `serve`, or the field of an app
     /// in R that contains the setting, such as `app$wsOrigins`. Empty if R has neither.
     pub r_function: &'static str,
@@ -85,6 +88,7 @@ impl Setting {
         max: f64::INFINITY,
         places: Places::ALL,
         is_program_variable: false,
+        needs_r: false,
         r_function: "",
         help: "",
         paragraph: "",

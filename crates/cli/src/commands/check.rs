@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::io;
 
+use rookery_settings::Source;
 use rookery_status::AdminAddress;
 
 use crate::app_detection::Target;
@@ -65,9 +66,9 @@ pub(crate) fn check_admin(at: &AdminAddress) -> Result<Option<String>, Failure> 
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             Ok(Some(format!("The address of `--admin`, {value_text}, is in use.")))
         }
-        Err(error) => {
-            Err(Failure::Address(format!("Cannot listen for `--admin` on {value_text}: {error}.")))
-        }
+        Err(error) => Err(Failure::Address(format!(
+            "Cannot listen on the admin address {value_text}: {error}."
+        ))),
     }
 }
 
@@ -94,17 +95,26 @@ pub(crate) fn check_settings(
 /// destination of the access log.
 ///
 /// # Errors
-/// Fails if the address or a file cannot be used, or if the target needs no admin address.
+/// Fails if the address or a file cannot be used, or if a setting has no effect on a static site.
 pub(crate) fn address_and_log(
     serve: &ServeSettings,
     target: &Target,
 ) -> Result<(Address, LogTarget), Failure> {
-    if target.is_site && serve.admin.is_some() {
-        return Err(Failure::CommandLine(
-            "`--admin` reports on the R processes of an app, and a static site has none: leave it \
-             out, and use a file as the health check."
-                .to_owned(),
-        ));
+    if target.is_site {
+        let mut needless = serve.settings.0.without_effect_on_site();
+        // The environment may be that of several servers, and only a warning is logged.
+        if let Some(given) = needless.find(|given| given.source != Source::Environment) {
+            let name = given.setting.name;
+            let instead = if name == "admin" { ", and use a file as the health check" } else { "" };
+            return Err(Failure::from_source(
+                given.source,
+                format!(
+                    "{} concerns the R processes of an app, and a static site has none: leave it \
+                     out{instead}.",
+                    given.name()
+                ),
+            ));
+        }
     }
     let address = Address::parse(&serve.host, serve.port)?;
     serve.settings.check()?;

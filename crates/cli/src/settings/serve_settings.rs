@@ -90,8 +90,9 @@ impl ServeSettings {
         })
     }
 
-    /// Returns warnings about settings that have no effect, which the caller has to log.
-    pub(crate) fn notes(&self) -> Vec<String> {
+    /// Returns warnings about settings that have no effect, which the caller has to log. `is_site`
+    /// says whether a static site is served.
+    pub(crate) fn notes(&self, is_site: bool) -> Vec<String> {
         let all = &self.settings.0;
         let mut notes: Vec<String> = all.note_about_proxy_headers().into_iter().collect();
         let of = |name, source| all.given(name).is_some_and(|given| given.source == source);
@@ -105,6 +106,11 @@ impl ServeSettings {
                     .to_owned(),
             );
         }
+        let needless = all.without_effect_on_site();
+        let needless = needless.filter(|given| is_site && given.source == Source::Environment);
+        notes.extend(needless.map(|given| {
+            format!("{} has no effect: a static site has no R processes", given.name())
+        }));
         notes
     }
 }

@@ -65,7 +65,7 @@ impl Sources {
         let names: Vec<String> =
             std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
         let unknown = environment::unknown_variables(&names);
-        let notes = notes.chain(serve.notes()).chain(unknown).collect();
+        let notes = notes.chain(serve.notes(target.is_site)).chain(unknown).collect();
         Ok(LoadedSettings { serve, notes })
     }
 }

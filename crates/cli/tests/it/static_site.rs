@@ -402,18 +402,43 @@ fn idle_connections_return_their_memory() {
 }
 
 #[test]
-fn rejects_an_admin_listener_for_a_static_site() {
+fn rejects_settings_of_r_processes_for_a_static_site() {
     let folder = folder(&[("index.html", "")]);
-    for command in ["serve", "check"] {
+    for (command, option, value) in [
+        ("serve", "--admin", "127.0.0.1:0"),
+        ("check", "--admin", "127.0.0.1:0"),
+        ("serve", "--workers", "4"),
+        ("check", "--queue-timeout", "3s"),
+        ("serve", "--error-detail", "full"),
+    ] {
         let output = rookery()
             .arg(command)
             .arg(folder.path())
-            .args(["--port", "0", "--admin", "127.0.0.1:0"])
+            .args(["--port", "0", option, value])
             .output()
             .expect("it runs");
-        assert_eq!(output.status.code(), Some(2), "{command}");
+        assert_eq!(output.status.code(), Some(2), "{command} {option}");
         let printed = String::from_utf8_lossy(&output.stderr);
-        let why = "`--admin` reports on the R processes of an app, and a static site has none";
-        assert!(printed.contains(why), "{command}: {printed}");
+        let why =
+            format!("`{option}` concerns the R processes of an app, and a static site has none");
+        assert!(printed.contains(&why), "{command}: {printed}");
     }
+}
+
+#[test]
+fn variables_of_r_processes_are_a_warning_for_a_static_site() {
+    let folder = folder(&[("index.html", "")]);
+    let output = rookery()
+        .arg("check")
+        .arg(folder.path())
+        .args(["--port", "0"])
+        .envs([("ROOKERY_WORKERS", "4"), ("WEB_CONCURRENCY", "4")])
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        printed.trim_end(),
+        "rookery: `ROOKERY_WORKERS` has no effect: a static site has no R processes"
+    );
 }

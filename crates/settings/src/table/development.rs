@@ -56,6 +56,7 @@ pub(super) static ROWS: [Setting; 8] = [
     },
     Setting {
         name: "interactive",
+        needs_r: true,
         shown: Shown::InLongHelp,
         kind: Kind::Flag,
         default: Default::Derived("off; on with `rookery dev` at a terminal"),
@@ -81,6 +82,7 @@ pub(super) static ROWS: [Setting; 8] = [
     },
     Setting {
         name: "reload",
+        needs_r: true,
         shown: Shown::Always,
         kind: Kind::Flag,
         default: Default::Is("off"),
@@ -96,6 +98,7 @@ pub(super) static ROWS: [Setting; 8] = [
     },
     Setting {
         name: "server_timing",
+        needs_r: true,
         applies: Applies::AtRestart,
         shown: Shown::InLongHelp,
         kind: Kind::Flag,
@@ -111,6 +114,7 @@ pub(super) static ROWS: [Setting; 8] = [
     },
     Setting {
         name: "error_detail",
+        needs_r: true,
         applies: Applies::AtReload,
         shown: Shown::Always,
         kind: Kind::Choice(&["none", "message", "full"]),

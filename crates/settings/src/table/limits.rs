@@ -125,6 +125,7 @@ pub(super) static ROWS: [Setting; 14] = [
     },
     Setting {
         name: "interrupt_requests",
+        needs_r: true,
         applies: Applies::AtReload,
         shown: Shown::InLongHelp,
         kind: Kind::Flag,
@@ -139,6 +140,7 @@ pub(super) static ROWS: [Setting; 14] = [
     },
     Setting {
         name: "ws_origins",
+        needs_r: true,
         applies: Applies::AtReload,
         shown: Shown::Always,
         kind: Kind::List(&text_forms::ORIGINS),
@@ -153,6 +155,7 @@ pub(super) static ROWS: [Setting; 14] = [
     },
     Setting {
         name: "ws_compression",
+        needs_r: true,
         applies: Applies::AtReload,
         shown: Shown::InLongHelp,
         kind: Kind::Composite(&composite::COMPRESSION),

@@ -45,6 +45,7 @@ pub(super) static ROWS: [Setting; 4] = [
     },
     Setting {
         name: "admin",
+        needs_r: true,
         shown: Shown::Always,
         kind: Kind::Text(&text_forms::ADMIN),
         placeholder: "address",
@@ -61,6 +62,7 @@ pub(super) static ROWS: [Setting; 4] = [
     },
     Setting {
         name: "request_id_header",
+        needs_r: true,
         applies: Applies::AtRestart,
         kind: Kind::Flag,
         default: Default::Derived("on for apps that `serve` runs, else off"),

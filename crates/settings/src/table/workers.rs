@@ -9,6 +9,7 @@ const WORKERS: Setting = Setting {
     r_function: "workers_config",
     group: Group::Workers,
     is_program_variable: true,
+    needs_r: true,
     places: Places::PROGRAM,
     stability: Stability::Experimental,
     applies: Applies::AtReload,
