@@ -99,6 +99,44 @@ pub fn read(bytes: &[u8], path: &Path) -> Result<Option<ServerFile>, FileError> 
     Ok(Some(ServerFile { app, given: reader.given, note: None }))
 }
 
+/// Returns the name of the R package in `engine:` of a `_server.yml`, whose content is `bytes`. Only
+/// that package knows the other keys of a file for it, so these are not checked.
+///
+/// # Errors
+/// Fails if the file names no package.
+pub fn engine(bytes: &[u8]) -> Result<String, FileError> {
+    let text = utf16(bytes).unwrap_or_else(|| String::from_utf8_lossy(bytes).into_owned());
+    let is_package = |name: &str| {
+        let mut letters = name.bytes();
+        letters.next().is_some_and(|first| first.is_ascii_alphabetic())
+            && letters.all(|letter| letter.is_ascii_alphanumeric() || letter == b'.')
+    };
+    let node = match yaml::parse(&text) {
+        Ok(node) => node,
+        Err(error) if error.message.starts_with(yaml::NOT_VALID) => return Err(error),
+        // The package may know more of YAML than this parser, such as tags.
+        Err(error) => {
+            let named = engines_in_lines(&text).find(|name| is_package(name));
+            return named.map(str::to_owned).ok_or(error);
+        }
+    };
+    let named = match &node.content {
+        Content::Fields(fields) => fields.iter().find(|field| field.key == "engine"),
+        _ => None,
+    };
+    match named.map(|field| (field.at, &field.value.content)) {
+        Some((at, Content::Text(name))) if name != ENGINE && name.eq_ignore_ascii_case(ENGINE) => {
+            let message = "names of packages are case-sensitive: `engine: rookery`.";
+            file_error(at, message)
+        }
+        Some((_, Content::Text(name))) if is_package(name) => Ok(name.clone()),
+        named => {
+            let at = named.map_or(node.at, |(at, _)| at);
+            file_error(at, "there is no `engine:` that names an R package, such as `rookery`.")
+        }
+    }
+}
+
 /// Decodes the content of a `_server.yml` that is encoded in UTF-16. Returns `None` for other
 /// encodings. UTF-16 is recognized by a byte order mark, or by the two bytes of an ASCII character
 /// at the start.
@@ -115,17 +153,20 @@ fn utf16(bytes: &[u8]) -> Option<String> {
 /// Returns true if a line of `text` sets the key `engine` to `rookery`. This shows that a file
 /// which is not valid YAML is meant for Rookery.
 fn names_engine(text: &str) -> bool {
+    engines_in_lines(text).any(|name| name == ENGINE)
+}
+
+/// Returns the values that lines of `text`, which need not be valid YAML, give to the key `engine`.
+fn engines_in_lines(text: &str) -> impl Iterator<Item = &str> {
     let quotes = [' ', '\t', '"', '\''];
-    text.lines().any(|line| {
+    text.lines().filter_map(move |line| {
         let line =
             line.trim_start_matches('\u{feff}').trim_start_matches('{').trim_start_matches(quotes);
-        let value = line.strip_prefix("engine").map(|rest| rest.trim_start_matches(quotes));
-        value.and_then(|rest| rest.strip_prefix(':')).is_some_and(|value| {
-            let mut words =
-                value.split([' ', '\t', '"', '\'', ',', '}']).filter(|word| !word.is_empty());
-            // An anchor may precede the value.
-            words.find(|word| !word.starts_with('&')) == Some(ENGINE)
-        })
+        let value = line.strip_prefix("engine")?.trim_start_matches(quotes).strip_prefix(':')?;
+        let mut words =
+            value.split([' ', '\t', '"', '\'', ',', '}']).filter(|word| !word.is_empty());
+        // An anchor may precede the value.
+        words.find(|word| !word.starts_with('&'))
     })
 }
 
@@ -486,6 +527,28 @@ mod tests {
         let latin =
             read(b"engine: rookery\napp: a.R # \xE9\n", Path::new("_server.yml")).unwrap_err();
         assert!(latin.to_string().contains("is not valid UTF-8"), "{latin}");
+    }
+
+    #[test]
+    fn a_file_of_another_engine_names_a_package() {
+        let engine = |text: &str| engine(text.as_bytes()).map_err(|error| error.to_string());
+        for (text, name) in
+            [("engine: plumber2\nport: 1\n", "plumber2"), ("engine: a.b\nx: !expr f()\n", "a.b")]
+        {
+            assert_eq!(engine(text).as_deref(), Ok(name), "{text}");
+        }
+        let wanted = "there is no `engine:` that names an R package, such as `rookery`.";
+        for text in ["", "# nothing\n", "- a\n", "app: a\n", "engine: a; b\n"] {
+            assert!(engine(text).unwrap_err().ends_with(wanted), "{text}");
+        }
+        assert_eq!(
+            engine("app: a\nengine: [rookery]\n"),
+            Err(format!("line 2, column 1: {wanted}"))
+        );
+        assert!(engine("engine: Rookery\n").unwrap_err().contains("case-sensitive"));
+        for text in ["engine: [a\n", "engine: 'a", "x: [\n", "engine: plumber2\nx: [\n"] {
+            assert!(engine(text).unwrap_err().contains("not valid YAML"), "{text}");
+        }
     }
 
     #[test]

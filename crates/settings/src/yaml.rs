@@ -20,6 +20,9 @@ pub const MAX_NODES: usize = 10_000;
 /// {acme: [a, b]}}` has the depth 4.
 pub const MAX_DEPTH: usize = 16;
 
+/// The beginning of the messages about mistakes in the syntax.
+pub(crate) const NOT_VALID: &str = "this is not valid YAML";
+
 /// A position in a YAML file. Lines and columns are counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
@@ -174,7 +177,7 @@ impl<'input> Reader<'input> {
                 let message = error.info().trim_end_matches('.');
                 file_error(
                     Position::of(error.marker()),
-                    format!("this is not valid YAML: {}.", escaped(message)),
+                    format!("{NOT_VALID}: {}.", escaped(message)),
                 )
             }
             None => Ok((Event::StreamEnd, Position::START)),
@@ -235,7 +238,7 @@ impl<'input> Reader<'input> {
                 check_tag(tag.as_deref(), at)?;
                 (Content::Fields(self.fields(depth)?), anchor)
             }
-            _ => return file_error(at, "this is not valid YAML: a value is missing."),
+            _ => return file_error(at, format!("{NOT_VALID}: a value is missing.")),
         };
         let node = Node { at, content };
         if anchor > 0 {

@@ -26,6 +26,10 @@ pub(crate) fn read(target: &Target) -> Result<Option<ServerFile>, Failure> {
     let Some(file) =
         server_yml::read(&bytes, &path).map_err(|problem| wrong(problem.to_string()))?
     else {
+        // A file beside the app may be for something else.
+        if !is_file_of_app(target) {
+            server_yml::engine(&bytes).map_err(|problem| wrong(problem.to_string()))?;
+        }
         return Ok(None);
     };
     if is_file_of_app(target)
@@ -82,7 +86,7 @@ mod tests {
         let path = folder.path().join("_Server.yml");
         for (text, is_ours) in [
             ("engine: rookery\napp: a.R\n", true),
-            ("engine: Rookery\napp: a.R\n", false),
+            ("engine: other\napp: a.R\n", false),
             ("engine: plumber2\noptions:\n  workers: 2\n", false),
         ] {
             std::fs::write(&path, text).unwrap();
@@ -132,6 +136,11 @@ mod tests {
             message(b"engine: rookery\napp: a.R\noptions:\n  prot: 1\n"),
             "In `_server.yml`, line 4, column 3: `prot:` is not a setting under `options:`. Did \
              you mean `port:`?"
+        );
+        assert_eq!(
+            message(b""),
+            "In `_server.yml`, line 1, column 1: there is no `engine:` that names an R package, \
+             such as `rookery`."
         );
         assert_eq!(
             message(b"engine: rookery\napp: no.R\n"),

@@ -87,6 +87,9 @@ fn check_reports_what_would_keep_the_server_from_starting() {
         ("empty/notes.txt", ""),
         ("misspelt/_server.yml", "engine: rookery\napp: a.R\noptions: {prot: 1}\n"),
         ("misspelt/a.R", "1"),
+        ("unnamed/_server.yml", "# nothing\n"),
+        ("broken/_server.yml", "engine: [a\n"),
+        ("foreign/_server.yml", "engine: plumber2\nx: !tag 1\n"),
         ("site/index.html", "home"),
     ]);
     let check = |words: &[&str]| run(&installed, &[&["check"], words].concat(), apps.path());
@@ -98,6 +101,9 @@ fn check_reports_what_would_keep_the_server_from_starting() {
     for (words, status, says) in [
         (&["empty"][..], 1, "cannot be served: it contains no"),
         (&["misspelt"], 1, "Did you mean `port:`?"),
+        (&["unnamed"], 1, "there is no `engine:` that names an R package"),
+        (&["broken"], 1, "this is not valid YAML"),
+        (&["foreign", "--port=0"], 0, ""),
         (&["fine", "--tls-cert=/nowhere/cert.pem"], 1, "there is no file /nowhere/cert.pem"),
         (&["fine", "--log=/nowhere/log"], 1, "does not exist"),
         (&["fine", "--host=192.0.2.1"], 4, "No network interface of this machine"),
@@ -107,7 +113,7 @@ fn check_reports_what_would_keep_the_server_from_starting() {
         (
             &["fine", "--port=0", "--admin=192.0.2.1:9100"],
             4,
-            "Cannot listen for `--admin` on 192.0.2.1:9100",
+            "Cannot listen on the admin address 192.0.2.1:9100",
         ),
         (
             &["fine", "--port=0", "--admin=unix:fine/app.R"],
