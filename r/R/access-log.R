@@ -2,18 +2,14 @@
 # the last byte of a response was passed to the operating system. Static files and refused requests
 # are therefore logged as well, and R spends no time on the log.
 
-log_formats <- c("common", "combined", "json", "terminal")
-
 # Checks the arguments `log` and `log_format` of serve(), and returns the destination of the lines.
 # Without a format, lines at a terminal are aligned.
 log_target <- function(log, format = NULL) {
   if (is.null(format)) {
     format <- if (isTRUE(log) && isatty(stdout())) "terminal" else "common"
   }
-  if (!is.character(format) || length(format) != 1 || !format %in% log_formats) {
-    names <- paste0("\"", log_formats, "\"", collapse = " or ")
-    abort_argument("`log_format` must be ", names, ".", class = "rookery_bad_log")
-  }
+  classes <- c("rookery_bad_log", "rookery_bad_argument")
+  format <- setting_value(format, "log_format", "`log_format`", classes)
   target <- function(to, path = NULL, call = NULL) {
     list(to = to, path = path, call = call, format = format)
   }
@@ -121,16 +117,22 @@ log_pump <- function() {
   invisible()
 }
 
-# Returns a record of the access log, as the function `log` of serve() gets it, from a line of fields
-# (crates/server, Format::Fields).
-log_record <- function(line) {
+# Returns the decoded fields of a line of the server or the program, of which there are `count`.
+line_fields <- function(line, count) {
   fields <- strsplit(line, "\t", fixed = TRUE, useBytes = TRUE)[[1]]
   # strsplit() drops an empty field at the end.
-  fields <- c(fields, character(14))[2:14]
+  fields <- c(fields, character(count))[seq_len(count)]
   for (code in list(c("%09", "\t"), c("%0A", "\n"), c("%25", "%"))) {
     fields <- gsub(code[[1]], code[[2]], fields, fixed = TRUE, useBytes = TRUE)
   }
   Encoding(fields) <- "UTF-8"
+  fields
+}
+
+# Returns a record of the access log, as the function `log` of serve() gets it, from a line of fields
+# (crates/server, Format::Fields).
+log_record <- function(line) {
+  fields <- line_fields(line, 14L)[-1]
   number <- function(at) as.numeric(fields[[at]])
   list(
     time = .POSIXct(number(1)), remote = fields[[2]], method = fields[[3]], path = fields[[4]],

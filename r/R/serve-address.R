@@ -12,13 +12,8 @@ serve_address <- function(host, port, tls = NULL) {
       class = "rookery_bad_address"
     )
   }
-  if (!is.character(host) || length(host) != 1 || is.na(host) || !nzchar(host)) {
-    abort_argument(
-      "`host` must be one string: an IP address such as \"127.0.0.1\", or ",
-      "\"unix:/path/of/a/socket\".",
-      class = "rookery_bad_address"
-    )
-  }
+  classes <- c("rookery_bad_address", "rookery_bad_argument")
+  host <- setting_value(host, "host", "`host`", classes)
   with_tls <- c("host", "port", "socket", if (!is.null(tls)) "tls")
   if (startsWith(host, "unix:")) {
     not_on_windows("A Unix socket", "give the IP address of this machine.", argument = "host")
@@ -37,18 +32,8 @@ serve_address <- function(host, port, tls = NULL) {
       class = "rookery_bad_address"
     )
   }
-  if (!is_port(port)) {
-    abort_argument(
-      "`port` must be one whole number from 0 to 65535; 0 lets the system choose.",
-      class = "rookery_bad_address"
-    )
-  }
-  list(host = host, port = as.integer(port), socket = NULL, tls = tls)[with_tls]
-}
-
-is_port <- function(port) {
-  is.numeric(port) && length(port) == 1 && !is.na(port) && port == round(port) && port >= 0 &&
-    port <= 65535
+  port <- as.integer(setting_value(port, "port", "`port`", classes))
+  list(host = host, port = port, socket = NULL, tls = tls)[with_tls]
 }
 
 socket_path <- function(path) {
@@ -72,17 +57,9 @@ probe <- function(address) {
     return(address)
   }
   host <- if (is.null(address$socket)) address$host else paste0("unix:", address$socket)
-  checked <- strsplit(.Call(ffi_check_address, host, address$port %||% 0L), "\n", fixed = TRUE)[[1]]
+  checked <- strsplit(text_of("address", host, address$port %||% 0L), "\n", fixed = TRUE)[[1]]
   if (length(checked) > 1) {
-    abort(
-      paste(checked[-(1:2)], collapse = "\n"),
-      if (checked[[1]] == "in use" && is.null(address$socket)) {
-        "rookery_port_in_use"
-      } else {
-        "rookery_no_address"
-      },
-      reason = checked[[2]]
-    )
+    abort(paste(checked[-(1:2)], collapse = "\n"), checked[[1]], reason = checked[[2]])
   }
   if (is.null(address$socket)) address$port <- as.integer(checked)
   address
@@ -90,5 +67,5 @@ probe <- function(address) {
 
 # Returns the URL of a server. `domain` is the public name of the host, or "".
 url_of <- function(host, port, scheme = "http", domain = "") {
-  .Call(ffi_server_url, c(host, scheme, domain), port)
+  text_of("url", host, port, scheme, domain)
 }

@@ -36,6 +36,7 @@ serve_path <- function(path, found, given, dots, open) {
       argument = if (log$to == "call") "log" else "open"
     )
   }
+  warn_unknown_settings(has_program = TRUE)
   own <- session_options()
   names(own) <- sub("^rookery[.]", "", names(own))
   command <- list(
@@ -66,15 +67,15 @@ serve_path <- function(path, found, given, dots, open) {
 # ---- the program ----
 
 # Runs the program, which serves `label`, until it ends. Calls `handle` with each line that the
-# program reports. SIGINT, SIGTERM and SIGHUP are forwarded to the program, which writes to this
-# process's stdout and stderr.
+# program reports, except the one about its failure. SIGINT, SIGTERM and SIGHUP are forwarded to the
+# program, which writes to this process's stdout and stderr.
 run_program <- function(command, label, handle = function(line) NULL) {
   if (is_windows()) {
     # The program has the console of this process, so Ctrl-C reaches both.
     code <- with_environment(command$environment, system2(
       command$program, shQuote(command$arguments, "cmd"), input = command$input
     ))
-    status <- list(code = code, signal = 0L)
+    status <- list(code = code, signal = 0L, failure = NULL)
   } else {
     input <- charToRaw(paste(c(command$input, ""), collapse = "\n"))
     started <- with_environment(
@@ -94,14 +95,11 @@ run_program <- function(command, label, handle = function(line) NULL) {
     quit(save = "no", status = status$code)
   }
   if (status$code != 0) {
-    abort(
-      paste0(
-        "The program rookery, which served ", label, ", ended with status ", status$code,
-        ": see its output above."
-      ),
-      "rookery_exit",
-      status = status$code
+    message <- status$failure$message %||% paste0(
+      "The program rookery, which served ", label, ", ended with status ", status$code,
+      ": see its output above."
     )
+    abort(message, c(status$failure$class, "rookery_exit"), status = status$code)
   }
   NULL
 }
@@ -120,11 +118,14 @@ with_environment <- function(variables, body) {
   body
 }
 
-# Returns list(code =, signal =): the exit status as in a shell, and the last signal that was
-# forwarded, or 0.
+# Returns list(code =, signal =, failure =): the exit status as in a shell, the last signal that was
+# forwarded, or 0, and the failure that the program has reported.
 wait_for_program <- function(pid, reports, handle) {
   on.exit(.Call(ffi_program_forget, reports))
-  read <- report_reader(reports, handle)
+  failure <- NULL
+  read <- report_reader(reports, function(line) {
+    if (startsWith(line, "failed\t")) failure <<- failure_of(line) else handle(line)
+  })
   status <- NULL
   while (is.null(status)) {
     status <- tryCatch(
@@ -141,7 +142,7 @@ wait_for_program <- function(pid, reports, handle) {
     )
   }
   read()
-  list(code = status[[1]], signal = status[[2]])
+  list(code = status[[1]], signal = status[[2]], failure = failure)
 }
 
 # ---- reports of the program ----
@@ -167,6 +168,13 @@ report_reader <- function(reports, handle) {
       lines <<- strsplit(text, "\n", fixed = TRUE, useBytes = TRUE)[[1]]
     }
   }
+}
+
+# Returns list(class =, message =) from the line with which the program reports its failure. `class`
+# is NULL for a failure that has no class of its own.
+failure_of <- function(line) {
+  fields <- line_fields(line, 3L)
+  list(class = if (nzchar(fields[[2]])) fields[[2]], message = fields[[3]])
 }
 
 # Handles a line that the program has reported: the address to open, a record of the access log, or

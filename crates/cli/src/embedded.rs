@@ -1,13 +1,13 @@
 //! What an R session that serves an app itself needs of this program: the check of an address, its
 //! URL, HTTPS, and the start-up screen.
 
-use std::io;
 use std::net::TcpListener;
 use std::path::Path;
 
-use rookery_acme::Acme;
+use rookery_acme::{Acme, BadSettings};
 use rookery_server::network_address;
 use rookery_server::output::is_coloured_if;
+use rookery_settings::table::with_argument_names;
 use rookery_status::AdminAddress;
 
 use crate::app_detection::not_found;
@@ -21,8 +21,8 @@ use crate::terminal::startup_screen::{StartupScreen, live_page};
 /// The reason why a server cannot listen on an address.
 #[derive(Debug)]
 pub struct AddressError {
-    /// Whether another process uses the address.
-    pub is_in_use: bool,
+    /// The class of the condition that R raises.
+    pub class: &'static str,
     /// The error of the system.
     pub reason: String,
     /// The message for people, which names the process that uses the address.
@@ -35,17 +35,17 @@ pub struct AddressError {
 /// # Errors
 /// Fails if the address cannot be used.
 pub fn check_address(host: &str, port: u16) -> Result<u16, AddressError> {
-    let failed = |is_in_use, reason: String, message: String| AddressError {
-        is_in_use,
-        reason,
-        // R names arguments, not options.
-        message: message.replace("--port ", "port = "),
-    };
-    let address = Address::parse(host, port)
-        .map_err(|failure| failed(false, failure.message(), failure.message()))?;
+    let address = Address::parse(host, port).map_err(|failure| {
+        let (class, message) = ("rookery_no_address", failure.message());
+        AddressError { class, reason: message.clone(), message }
+    })?;
     address.try_to_bind().map_err(|error| {
-        let is_in_use = error.kind() == io::ErrorKind::AddrInUse;
-        failed(is_in_use, error.to_string(), address.bind_failure(&error).message())
+        let failure = address.bind_failure(&error);
+        AddressError {
+            class: failure.condition_class(),
+            reason: error.to_string(),
+            message: with_argument_names(&failure.message()),
+        }
     })?;
     Ok(match &address {
         Address::Tcp { socket, .. } if port == 0 => TcpListener::bind(socket)
@@ -91,11 +91,16 @@ pub fn set_up_tls(lines: &str, notice: fn(&str)) -> Result<(TlsSetup, Option<u16
 /// # Errors
 /// Fails with a message if a setting is wrong.
 pub fn check_acme(lines: &str) -> Result<(), String> {
-    acme_settings(&settings_of(lines)?.0).validate().map(drop).map_err(|error| error.to_string())
+    acme_settings(&settings_of(lines)?.0).validate().map(drop).map_err(|error| match error {
+        BadSettings::Terms(_) => format!("{error} with `agree_tos = TRUE`"),
+        error => error.to_string(),
+    })
 }
 
 fn settings_of(lines: &str) -> Result<CombinedSettings, String> {
-    Ok(CombinedSettings(rookery_settings::Settings::combine(read_lines(lines)?.given)))
+    let settings = rookery_settings::Settings::combine(read_lines(lines)?.given);
+    settings.check().map_err(|conflict| conflict.message.trim_end_matches('.').to_owned())?;
+    Ok(CombinedSettings(settings))
 }
 
 /// The content of the start-up screen of an R session that serves an app itself.

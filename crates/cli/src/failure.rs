@@ -3,6 +3,7 @@
 use rookery_settings::Source;
 use rookery_systemd::ServiceManager;
 
+use crate::process::session;
 use crate::stderr::log_error;
 
 /// The reason why the program failed. Each message also says how to correct the problem.
@@ -13,9 +14,13 @@ pub(crate) enum Failure {
     CommandLine(String),
     /// Something that a setting needs, such as a file, is not available. The exit status is 1.
     Unavailable(String),
-    /// No worker (R process) became ready. The text is the error message of the app, if there is
-    /// one. The exit status is 3.
-    NeverReady(Option<String>),
+    /// No worker (R process) became ready, which the supervisor has logged. The exit status is 3.
+    NeverReady {
+        /// The error message of the app, if there is one.
+        reason: Option<String>,
+        /// The number of failed starts. After a single one, the output of the app is directly above.
+        starts: u32,
+    },
     /// All workers keep crashing, and `--fail-fast` is set. The exit status is 5.
     CrashLoop,
     /// A thread that the program depends on has failed. The text says which and why. The exit
@@ -26,6 +31,8 @@ pub(crate) enum Failure {
     WorkerExited(u8),
     /// The address to listen on is not available. The exit status is 4.
     Address(String),
+    /// Another process uses the port to listen on. The exit status is 4.
+    PortInUse(String),
 }
 
 impl Failure {
@@ -45,12 +52,13 @@ impl Failure {
             Failure::CommandLine(message)
             | Failure::Unavailable(message)
             | Failure::Thread(message)
-            | Failure::Address(message) => message.clone(),
-            Failure::NeverReady(Some(message)) => {
-                format!("The app did not start: {message}\nNo worker became ready (see above).")
+            | Failure::Address(message)
+            | Failure::PortInUse(message) => message.clone(),
+            Failure::NeverReady { reason: Some(reason), .. } => {
+                format!("The app did not start: {reason}")
             }
-            Failure::NeverReady(None) => {
-                "No worker became ready: the app's messages are above.".to_owned()
+            Failure::NeverReady { reason: None, .. } => {
+                "The app did not start: its messages are above.".to_owned()
             }
             Failure::CrashLoop => "All workers keep crashing before they respond to a request \
                                    (`--fail-fast`): the app's messages are above."
@@ -66,21 +74,38 @@ impl Failure {
         match self {
             Failure::Unavailable(_) => 1,
             Failure::CommandLine(_) => 2,
-            Failure::NeverReady(_) => 3,
-            Failure::Address(_) => 4,
+            Failure::NeverReady { .. } => 3,
+            Failure::Address(_) | Failure::PortInUse(_) => 4,
             Failure::CrashLoop => 5,
             Failure::Thread(_) => 6,
             Failure::WorkerExited(status) => *status,
         }
     }
 
-    /// Logs the failure, reports it to the service manager, and returns the exit status of the
-    /// program.
+    /// Returns the class of the condition that R raises for the failure besides `rookery_exit`, or
+    /// an empty string. R raises the same class if it serves an app itself.
+    pub(crate) fn condition_class(&self) -> &'static str {
+        match self {
+            Failure::PortInUse(_) => "rookery_port_in_use",
+            Failure::Address(_) => "rookery_no_address",
+            _ => "",
+        }
+    }
+
+    /// Reports the failure to the R session that has started this program, or logs it. Reports it
+    /// to the service manager, and returns the exit status of the program.
     pub(crate) fn report(&self) -> u8 {
         let (message, status) = (self.message(), self.status());
-        let is_command_line = matches!(self, Failure::CommandLine(_));
-        let hint = if is_command_line { "\nTry `rookery --help`." } else { "" };
-        log_error(&format!("{message}{hint}"));
+        let is_logged = match self {
+            _ if session::fail(self.condition_class(), &message) => true,
+            Failure::NeverReady { reason, starts } => reason.is_some() && *starts == 1,
+            _ => false,
+        };
+        if !is_logged {
+            let is_command_line = matches!(self, Failure::CommandLine(_));
+            let hint = if is_command_line { "\nTry `rookery --help`." } else { "" };
+            log_error(&format!("{message}{hint}"));
+        }
         // Service managers show only one line of the status.
         ServiceManager::from_environment()
             .failed(message.lines().next().unwrap_or_default(), status);

@@ -169,7 +169,7 @@ pub struct AdminListenerError {
 impl fmt::Display for AdminListenerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ListenError::Bind { address, source } = &*self.source else {
-            return write!(f, "Cannot listen for `--admin`: {}.", self.source);
+            return write!(f, "Cannot listen on the admin address: {}.", self.source);
         };
         let hint = match &self.at {
             Some(AdminAddress::Unix(path)) if source.kind() == io::ErrorKind::AddrInUse => {
@@ -185,7 +185,7 @@ impl fmt::Display for AdminListenerError {
             }
             _ => "",
         };
-        write!(f, "Cannot listen for `--admin` on {address}: {source}.{hint}")
+        write!(f, "Cannot listen on the admin address {address}: {source}.{hint}")
     }
 }
 

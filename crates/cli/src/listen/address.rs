@@ -183,17 +183,20 @@ impl Address {
     }
 
     pub(crate) fn bind_failure(&self, error: &io::Error) -> Failure {
-        Failure::Address(match self {
-            Address::Unix(path) if error.kind() == io::ErrorKind::AddrInUse => format!(
-                "Cannot listen on the socket `{}`: another server listens there, or the file is \
-                 not a socket. Stop that server, or choose another path.",
-                path.display()
-            ),
+        match self {
+            Address::Unix(path) if error.kind() == io::ErrorKind::AddrInUse => {
+                Failure::Address(format!(
+                    "Cannot listen on the socket `{}`: another server listens there, or the file \
+                     is not a socket. Stop that server, or choose another path.",
+                    path.display()
+                ))
+            }
             Address::Unix(path) => {
-                format!("Cannot listen on the socket `{}`: {error}.", path.display())
+                let path = path.display();
+                Failure::Address(format!("Cannot listen on the socket `{path}`: {error}."))
             }
             Address::Tcp { host, socket } => port_failure(host, socket.port(), error),
-        })
+        }
     }
 
     /// Returns the URL of the server for a browser, or the path of its Unix socket. `port` is the
@@ -266,7 +269,7 @@ fn check_socket_path(path: &Path) -> io::Result<()> {
     }
 }
 
-fn port_failure(host: &str, port: u16, error: &io::Error) -> String {
+fn port_failure(host: &str, port: u16, error: &io::Error) -> Failure {
     let hint = match error.kind() {
         io::ErrorKind::AddrInUse => {
             let by = match port_owner(port) {
@@ -277,10 +280,10 @@ fn port_failure(host: &str, port: u16, error: &io::Error) -> String {
                 None => format!("by another process; {}", port_owner_command(port)),
             };
             let other = if port < u16::MAX { port + 1 } else { 8000 };
-            return format!(
+            return Failure::PortInUse(format!(
                 "Port {port} of {host} is in use, {by}.\nChoose another port with `--port \
                  {other}`, or let the system choose one with `--port 0`."
-            );
+            ));
         }
         io::ErrorKind::PermissionDenied => {
             "\nOn most systems only root may listen on ports below 1024: choose a higher port, or \
@@ -296,7 +299,7 @@ fn port_failure(host: &str, port: u16, error: &io::Error) -> String {
         }
         _ => String::new(),
     };
-    format!("Cannot listen on {host} port {port}: {error}.{hint}")
+    Failure::Address(format!("Cannot listen on {host} port {port}: {error}.{hint}"))
 }
 
 /// Returns a shell command with which the user can find the process that uses a TCP port.

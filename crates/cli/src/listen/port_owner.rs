@@ -6,6 +6,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::process::session::parent_session;
+
 /// Whether this module can find the process that has a socket open.
 pub(crate) const SEES_PROCESSES: bool = true;
 
@@ -98,8 +100,10 @@ fn describe(process: &Path) -> String {
     if let Ok(folder) = fs::read_link(process.join("cwd")) {
         let _ = write!(about, ", in {}", folder.display());
     }
-    // Only a server in R looks for the owner of a port that its own process uses.
-    let is_own = *pid == *std::process::id().to_string();
+    // Only a server in R looks for the owner of a port that its own process uses. A program that an
+    // R session has started reports to that session.
+    let session = parent_session().and_then(|pid| u32::try_from(pid).ok());
+    let is_own = [Some(std::process::id()), session].contains(&pid.parse().ok());
     let name = if is_own { "this R session" } else { name.trim_end() };
     format!("{name} (process {pid}{about})")
 }

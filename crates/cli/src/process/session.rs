@@ -1,6 +1,6 @@
 //! The R session that has started this program by `serve(path)`. The session passes its arguments
 //! on standard input. From a pipe, it reads the address to open and the records of the access log,
-//! for its functions `open` and `log`.
+//! for its functions `open` and `log`, and the failure that ends this program.
 
 use std::io::{self, Read as _};
 #[cfg(unix)]
@@ -9,8 +9,11 @@ use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 
 use rookery_server::access_log::LineWriter;
+use rookery_server::output;
 #[cfg(unix)]
 use rookery_system::descriptor::set_close_on_exec;
+
+use crate::stderr::for_user;
 
 /// The environment variable with the process id of the R session that has started this program.
 pub(crate) const PARENT_VARIABLE: &str = "ROOKERY_INTERNAL_PARENT_PID";
@@ -58,6 +61,19 @@ pub(crate) fn open(url: Option<&str>) -> bool {
     let writer = writer();
     if let Some(writer) = &writer {
         writer.write(format!("open\t{}\n", url.unwrap_or_default()).as_bytes());
+    }
+    writer.is_some()
+}
+
+/// Reports to the R session the failure that ends this program, so that the session can raise it.
+/// `class` is the class of the condition besides `rookery_exit`. Returns false if there is no
+/// session that reads reports.
+pub(crate) fn fail(class: &str, message: &str) -> bool {
+    let writer = writer();
+    if let Some(writer) = &writer {
+        let message = for_user(message).replace('%', "%25").replace('\n', "%0A");
+        writer.write(format!("failed\t{class}\t{message}\n").as_bytes());
+        writer.flush(output::FLUSH_TIME);
     }
     writer.is_some()
 }

@@ -245,7 +245,7 @@ impl SingleProcess {
             // The processes that R has started end with it, because they may use the port.
             drop(child);
             if !self.has_listened {
-                return Err(Failure::NeverReady(None));
+                return Err(Failure::NeverReady { reason: None, starts: 1 });
             }
             if !self.start.restarts {
                 return Err(Failure::WorkerExited(u8::try_from(status).unwrap_or(1)));

@@ -177,8 +177,8 @@ fn shown_admin(shown: Option<AdminAddress>, local: Option<SocketAddr>) -> Option
 }
 
 /// Returns the result of the program after the supervisor has ended. `failure` is the app's error
-/// message from the last failed start of a worker.
-fn result_of(outcome: Outcome, failure: Option<String>) -> Result<(), Failure> {
+/// message from the last failed start of a worker, and the number of failed starts.
+fn result_of(outcome: Outcome, failure: Option<(String, u32)>) -> Result<(), Failure> {
     match outcome {
         Outcome::Stopped | Outcome::Ended(Exit::Status(0)) => Ok(()),
         Outcome::Ended(Exit::Status(status)) => {
@@ -187,7 +187,10 @@ fn result_of(outcome: Outcome, failure: Option<String>) -> Result<(), Failure> {
         Outcome::Ended(Exit::Signal(number)) => {
             Err(Failure::WorkerExited(u8::try_from(128 + number).unwrap_or(1)))
         }
-        Outcome::NeverReady => Err(Failure::NeverReady(failure)),
+        Outcome::NeverReady => {
+            let (reason, starts) = failure.map_or((None, 1), |(text, starts)| (Some(text), starts));
+            Err(Failure::NeverReady { reason, starts })
+        }
         Outcome::CrashLoop => Err(Failure::CrashLoop),
         Outcome::ThreadFailed => {
             Err(Failure::Thread("A thread of this program has failed (see above).".to_owned()))

@@ -29,8 +29,9 @@ pub(crate) struct SupervisorFrontend {
     manager: ServiceManager,
     /// The state of the server that was last reported to the service manager.
     state: Cell<(Phase, WorkerCounts)>,
-    /// The app's own error message from the last failed start of a worker.
-    failure: RefCell<Option<String>>,
+    /// The app's own error message from the last failed start of a worker, and the number of failed
+    /// starts.
+    failure: RefCell<Option<(String, u32)>>,
 }
 
 /// The announcement of the server, which is made once the server can be used.
@@ -77,8 +78,9 @@ impl SupervisorFrontend {
         }
     }
 
-    /// Removes and returns the app's own error message from the last failed start of a worker.
-    pub(crate) fn take_failure(&self) -> Option<String> {
+    /// Removes and returns the app's own error message from the last failed start of a worker, and
+    /// the number of failed starts.
+    pub(crate) fn take_failure(&self) -> Option<(String, u32)> {
         self.failure.take()
     }
 
@@ -223,8 +225,8 @@ impl Frontend for SupervisorFrontend {
                     self.manager.status(&status_line(doing, now, workers));
                 }
             }
-            SupervisorEvent::Failed(message) => {
-                *self.failure.borrow_mut() = Some(message.to_owned());
+            SupervisorEvent::Failed { message, starts } => {
+                *self.failure.borrow_mut() = Some((message.to_owned(), starts));
             }
             SupervisorEvent::AppReady => {
                 if let Some(development) = &self.start.development {

@@ -22,12 +22,10 @@ pub(crate) fn open(url: Option<&str>) {
         return;
     }
     let Some(url) = url else {
-        return log_line(
-            "`--open` has no effect, because a browser cannot connect to a Unix socket",
-        );
+        return log_line("no browser is opened, because a browser cannot connect to a Unix socket");
     };
     let failed = |reason: String, url: &str| {
-        log_line(&format!("`--open` {reason}; the address is {}", without_token(url)));
+        log_line(&format!("the server {reason}; the address is {}", without_token(url)));
     };
     match Launched::start(url) {
         Err(reason) => failed(reason, url),
@@ -162,7 +160,7 @@ fn detach(command: &mut Command) {
 }
 
 /// Returns the reason why no browser can be opened, as the continuation of a message that begins
-/// with "`--open`". `has` returns true if the environment variable with this name is set.
+/// with "the server". `has` returns true if the environment variable with this name is set.
 fn reason_not_to_open(has: impl Fn(&str) -> bool) -> Option<&'static str> {
     if has("DISPLAY") || has("WAYLAND_DISPLAY") {
         return None;

@@ -178,7 +178,7 @@ fn reports_a_busy_admin_address_with_a_remedy() {
         let (status, _, printed) = installed.run(command.current_dir(app.path()));
         assert_eq!(status, Some(4), "{printed}");
         assert!(
-            printed.contains("Cannot listen for `--admin` on ") && printed.contains(says),
+            printed.contains("Cannot listen on the admin address ") && printed.contains(says),
             "{printed}"
         );
     }

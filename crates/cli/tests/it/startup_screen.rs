@@ -103,7 +103,7 @@ fn opens_the_browser_once_the_server_is_ready() {
     let line = it.await_line("over SSH");
     assert!(
         line.contains(
-            "`--open` does not open a browser over SSH; the address is http://127.0.0.1:"
+            "the server does not open a browser over SSH; the address is http://127.0.0.1:"
         ),
         "{line}"
     );

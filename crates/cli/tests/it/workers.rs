@@ -39,7 +39,7 @@ fn exits_with_status_3_and_the_apps_message_if_no_worker_is_ready() {
     assert_eq!(printed.matches("it is started again").count(), 3, "{printed}");
     let last = printed.split("rookery: ").last().expect("there are lines");
     assert!(last.starts_with("The app did not start: no such package ("), "{printed}");
-    assert!(last.contains("No worker became ready"), "{printed}");
+    assert!(printed.contains("no worker became ready after 4 starts"), "{printed}");
     // A worker gets the settings that are options of R, and no access log.
     for line in [
         "/my app",
@@ -52,6 +52,20 @@ fn exits_with_status_3_and_the_apps_message_if_no_worker_is_ready() {
         assert!(out.contains(line), "{line}: {out}");
     }
     assert!(!out.contains("log_file"), "{out}");
+}
+
+#[test]
+fn the_reason_of_a_single_failed_start_is_said_once() {
+    let installed = Installed::new();
+    executable(&installed.r(), "#!/bin/bash\necho 'the database is away' >&2\nexit 78\n");
+    let app = folder(&[("app.R", "1")]);
+    let mut command = Command::new(installed.program());
+    command.args(["serve", ".", "--port", "0"]).current_dir(app.path());
+    let (status, _, printed) = installed.run(&mut command);
+    assert_eq!(status, Some(3), "{printed}");
+    assert_eq!(printed.matches("the database is away").count(), 1, "{printed}");
+    let last = printed.lines().last().expect("there are lines");
+    assert!(last.contains("no worker became ready after 1 start"), "{printed}");
 }
 
 #[test]

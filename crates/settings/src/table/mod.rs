@@ -64,6 +64,32 @@ pub fn with_option_names(text: &str) -> String {
     parts.collect::<Vec<_>>().join("`")
 }
 
+/// Replaces command-line options in backticks by arguments of R functions. For example,
+/// `--port 8001` becomes `port = 8001`. Options for which R has no argument stay as they are.
+pub fn with_argument_names(text: &str) -> String {
+    let parts = text.split('`').enumerate().map(|(at, part)| {
+        let option = part.strip_prefix("--").filter(|_| at % 2 == 1);
+        option.and_then(argument_of_option).unwrap_or_else(|| part.to_owned())
+    });
+    parts.collect::<Vec<_>>().join("`")
+}
+
+/// Returns the argument of an R function for a command-line option, such as `port 8001`.
+fn argument_of_option(option: &str) -> Option<String> {
+    let words = option.strip_prefix("limit ").unwrap_or(option);
+    let (name, value) =
+        words.split_once(' ').map_or((words, None), |(name, value)| (name, Some(value)));
+    let is_named = |row: &&Setting| [row.name, &row.option(), &row.long_option()].contains(&name);
+    let row = all().find(|row| row.r_argument().is_some() && is_named(row))?;
+    let key = row.key();
+    Some(match value {
+        None if name.starts_with("no-") => format!("{key} = FALSE"),
+        None => key.to_owned(),
+        Some(number) if number.parse::<f64>().is_ok() => format!("{key} = {number}"),
+        Some(value) => format!("{key} = \"{value}\""),
+    })
+}
+
 /// Returns a hint for the error message about an unknown key in a section of `_server.yml`. The
 /// hint names the section to which the key belongs, or a similar key.
 pub(crate) fn hint_for_key(section: Section, key: &str) -> String {
@@ -103,6 +129,22 @@ mod tests {
                     })
             };
             assert!(is_name(row.name) && is_name(row.key()), "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn messages_for_r_name_arguments_in_place_of_options() {
+        for (option, argument) in [
+            ("Use `--port 8001`, or `--host ::1`.", "Use `port = 8001`, or `host = \"::1\"`."),
+            ("`--no-http2` needs `--tls-cert`.", "`http2 = FALSE` needs `cert`."),
+            ("`--limit header_timeout` and `--max-memory`", "`header_timeout` and `max_memory`"),
+            ("ends (`--restart never`)", "ends (`restart = \"never\"`)"),
+            (
+                "`rookery --help`, --port 1, `--dev-hosts`",
+                "`rookery --help`, --port 1, `--dev-hosts`",
+            ),
+        ] {
+            assert_eq!(with_argument_names(option), argument);
         }
     }
 

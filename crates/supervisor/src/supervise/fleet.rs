@@ -17,7 +17,7 @@ use super::replacing::{ReplaceReason, ReplacedWorker, ReplacementStep};
 use super::reporting::{RecentFailures, ReportHistory};
 use super::rollout::Rollout;
 use super::scaling::Scaling;
-use super::slot::WorkerFailure;
+use super::slot::{Slot, WorkerFailure};
 use super::worker::{
     ExitedWorker, OutputTasks, WarmupResult, WorkerEvent, WorkerPhase, WorkerProcess,
 };
@@ -279,6 +279,11 @@ impl<'a> Fleet<'a> {
     /// Applies the static paths that a worker has announced.
     pub(super) fn on_announcement(&mut self, epoch: u64) {
         self.workers.on_announcement(epoch);
+    }
+
+    /// Returns how often the start of a worker has failed in the same slot.
+    pub(super) fn failed_starts(&self) -> u32 {
+        self.workers.slots().iter().map(Slot::failed_starts).max().unwrap_or_default()
     }
 
     /// Adds the errors that a worker has reported to the last errors.

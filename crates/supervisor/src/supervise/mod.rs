@@ -235,9 +235,13 @@ pub enum SupervisorEvent<'a> {
         /// The number of workers that failed within the last minute.
         failures: usize,
     },
-    /// The server ends because no worker became ready. The text is the last error message of the
-    /// app.
-    Failed(&'a str),
+    /// The server ends because no worker became ready.
+    Failed {
+        /// The last error message of the app.
+        message: &'a str,
+        /// The number of failed starts of a worker.
+        starts: u32,
+    },
     /// The server has been requested to stop, and still serves for [`Timeouts::delay`].
     Leaving,
     /// All workers are ready for the first time, or again after a reload.

@@ -138,7 +138,8 @@ impl<'a> Supervisor<'a> {
         self.fleet.forward_output().await;
         if outcome == Outcome::NeverReady {
             if let Some(message) = self.fleet.launcher().error_message() {
-                self.frontend.on_event(SupervisorEvent::Failed(&message));
+                let starts = self.fleet.failed_starts();
+                self.frontend.on_event(SupervisorEvent::Failed { message: &message, starts });
             }
         }
         outcome

@@ -159,7 +159,7 @@ fn a_process_that_fails_is_started_again_until_it_succeeds() {
     let refused = run(script, (false, true), &[]);
     assert!(matches!(refused, (Err(Failure::WorkerExited(3)), 1)), "{refused:?}");
     let never = run(script, (true, false), &[]);
-    assert!(matches!(never, (Err(Failure::NeverReady(None)), 1)), "{never:?}");
+    assert!(matches!(never, (Err(Failure::NeverReady { reason: None, .. }), 1)), "{never:?}");
 }
 
 #[test]

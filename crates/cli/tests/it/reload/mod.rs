@@ -110,7 +110,10 @@ fn a_mistake_in_the_file_cancels_the_reload() {
         // RFC 5737 reserves this address (TEST-NET-1) for documentation.
         ("  port: 0\n  host: 192.0.2.1\n", "Cannot listen on 192.0.2.1 port 0"),
         ("  host: unix:app.R\n", "a file that is not a socket has this path"),
-        ("  port: 0\n  admin: 192.0.2.1:9100\n", "Cannot listen for `--admin` on 192.0.2.1:9100"),
+        (
+            "  port: 0\n  admin: 192.0.2.1:9100\n",
+            "Cannot listen on the admin address 192.0.2.1:9100",
+        ),
     ] {
         write(&app, wrong);
         it.signal(libc::SIGHUP);
