@@ -53,6 +53,7 @@ static volatile sig_atomic_t seen;       // the first signal; 0: none
 static volatile sig_atomic_t is_heeded;  // whether service() has handled the request to stop
 static volatile sig_atomic_t is_reload;  // whether SIGHUP has requested a reload of certificates
 static volatile sig_atomic_t listeners;  // the number of listeners of this process
+static bool has_stopped_all;             // the last listener was stopped, and none started since
 static volatile sig_atomic_t limit;      // seconds from the first signal to the alarm
 static struct timespec seen_at;          // valid when `seen` is not 0
 // Whether the time of the requests is over, because the supervisor of this worker says so.
@@ -370,7 +371,7 @@ void take_reload_request(void) {
 }
 
 // Returns whether a signal has begun to end serve(). Called on any thread.
-bool signals_have_begun(void) {
+static bool signals_have_begun(void) {
     return stage == ASKED || stage == OVERDUE;
 }
 
@@ -389,6 +390,7 @@ SEXP ffi_signals_watch(SEXP seconds) {
     seen = 0;
     is_heeded = 0;
     sides_heard = 0;
+    has_stopped_all = false;
     limit = Rf_asInteger(seconds);
     stage = WATCHING;
     watch();
@@ -461,6 +463,13 @@ void signals_pass_to(int pid) {
 // Counts a listener that was started or stopped. Without listeners there are no requests to finish.
 void signals_count_listener(int change) {
     listeners = listeners + change > 0 ? listeners + change : 0;
+    has_stopped_all = change < 0 && listeners == 0;
+}
+
+// Returns whether an app that serve() runs has stopped all of its servers, so that nobody can reach
+// it any more. A worker's supervisor handles this itself.
+bool has_stopped_all_servers(void) {
+    return stage == WATCHING && supervisor == 0 && has_stopped_all;
 }
 
 // Called in a forked child, to which signals have their usual meaning, because it runs no

@@ -100,12 +100,14 @@ fn hsts(raw: &Raw) -> Result<Value, Rejected> {
             return Ok(Value::Flag(false));
         }
         Raw::Text(text) => {
-            let mut words = text.split(',').map(str::trim);
-            age = words.next().map(str::to_owned);
-            for word in words {
-                match word {
-                    "subdomains" => subdomains = true,
-                    "preload" => preload = true,
+            for (at, word) in text.split(',').map(str::trim).enumerate() {
+                // R passes the fields of a list as `max_age=60`.
+                let (name, value) = word.split_once('=').unwrap_or((word, "on"));
+                match (name, flag(value)) {
+                    ("max_age", _) => age = Some(value.to_owned()),
+                    ("subdomains" | "include_subdomains", Some(is_on)) => subdomains = is_on,
+                    ("preload", Some(is_on)) => preload = is_on,
+                    _ if at == 0 => age = Some(word.to_owned()),
                     _ => return Err(Rejected::Form),
                 }
             }

@@ -95,16 +95,35 @@ pub fn unknown_variables(names: &[String]) -> Vec<String> {
         .filter(|name| name.starts_with(PREFIX) && !is_known(name) && !is_of_service(name, names))
         .collect();
     unknown.sort_unstable();
+    let known: Vec<&str> = known.iter().filter_map(|name| name.strip_prefix(PREFIX)).collect();
     let warning = |name: &String| {
-        // Without the common beginning, which would make all names similar.
-        let candidates = known.iter().filter_map(|name| name.strip_prefix(PREFIX));
-        let near =
-            did_you_mean(&name[PREFIX.len()..], candidates, |near| format!("{PREFIX}{near}"));
-        format!(
-            "the environment variable {name} does not belong to a setting and has no effect.{near}"
-        )
+        unknown_name("environment variable", PREFIX, &name[PREFIX.len()..], known.iter().copied())
     };
     unknown.into_iter().map(warning).collect()
+}
+
+/// The beginning of the names of the R options of settings.
+const OPTION_PREFIX: &str = "rookery.";
+
+/// Returns a warning for each of the R options `names` that begins like that of a setting, but
+/// belongs to none, with the most similar name of a setting.
+pub fn unknown_options(names: &[String]) -> Vec<String> {
+    let known = || table::all().filter(|row| row.places.has(Places::OPTION)).map(|row| row.name);
+    let unknown = names.iter().filter_map(|name| name.strip_prefix(OPTION_PREFIX));
+    let unknown = unknown.filter(|name| known().all(|known| known != *name));
+    unknown.map(|name| unknown_name("option", OPTION_PREFIX, name, known())).collect()
+}
+
+/// Returns the warning about a name that belongs to no setting. `name` and `known`, the names of
+/// settings, lack the common beginning `prefix`, which would make all names similar.
+fn unknown_name<'a>(
+    kind: &str,
+    prefix: &str,
+    name: &str,
+    known: impl Iterator<Item = &'a str>,
+) -> String {
+    let near = did_you_mean(name, known, |near| format!("{prefix}{near}"));
+    format!("the {kind} {prefix}{name} does not belong to a setting and has no effect.{near}")
 }
 
 /// Returns true if Kubernetes sets the environment variable `name` for a service whose name begins
@@ -214,6 +233,20 @@ mod tests {
         for row in table::all().filter(|row| row.places.has(Places::ENVIRONMENT)) {
             assert!(warnings(&[&row.variable()]).is_empty(), "{}", row.name);
         }
+    }
+
+    #[test]
+    fn a_mistyped_option_of_r_is_reported_with_the_most_similar_name() {
+        let names = ["rookery.max_bodysize", "rookery.port", "rookery.spool_dir", "digits"];
+        assert_eq!(
+            unknown_options(&names.map(str::to_owned)),
+            [
+                "the option rookery.max_bodysize does not belong to a setting and has no effect. \
+                 Did you mean rookery.max_body_size?",
+                // A setting that is no option of R.
+                "the option rookery.port does not belong to a setting and has no effect."
+            ]
+        );
     }
 
     #[test]
