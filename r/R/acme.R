@@ -82,62 +82,27 @@ acme <- function(
   ca = NULL,
   dir = NULL
 ) {
+  fields <- mget(setdiff(names(formals(acme)), "..."))
   arguments_of("acme()", "rookery_bad_tls", {
-    if (...length() > 0) {
-      abort_dots(c(...names(), "")[[1]], setdiff(names(formals(acme)), c("domain", "...")))
-    }
-    check_texts(domain, "domain", "host names, such as \"app.example.org\"")
-    if (!is.null(email)) {
-      check_texts(email, "email", "e-mail addresses")
-    }
-    check_flag(agree_tos, "agree_tos")
-    if (!is.null(directory)) {
-      check_string(directory, "directory")
-    }
-    if (!is.null(profile)) {
-      check_string(profile, "profile")
-    }
-    if (!is.null(ca)) {
-      check_pem(ca, "ca")
-      check_string(ca, "ca")
-    }
-    if (!is.null(dir)) {
-      check_string(dir, "dir")
-    }
-    if (!agree_tos) {
-      whose <- if (is.null(directory)) {
-        "Let's Encrypt, whose terms of service are at https://letsencrypt.org/repository/"
-      } else {
-        paste0("the authority at ", directory, ", which publishes its terms of service there")
-      }
-      abort_argument(
-        "Certificates come from ", whose, ": agree to these terms with `agree_tos = TRUE`.",
-        argument = "agree_tos"
-      )
-    }
+    if (...length() > 0) abort_dots(c(...names(), "")[[1]], names(fields)[-1])
+    fields <- checked_arguments("acme", fields)
   })
   dir <- dir %||% file.path(tools::R_user_dir("rookery", "data"), "acme")
-  made <- structure(
-    list(
-      domain = domain,
-      email = email,
-      agree_tos = agree_tos,
-      directory = directory,
-      profile = profile,
-      ca = if (!is.null(ca)) normalize_pem(ca),
-      dir = normalize_pem(dir)
-    ),
-    class = "rookery_acme"
-  )
-  lines <- encode_lines(tls_lines(list(acme = made)))
-  problem <- .Call(ffi_acme_check, paste(lines, collapse = "\n"))
-  if (is.character(problem)) {
+  fields[c("ca", "dir")] <- list(if (!is.null(ca)) normalize_pem(ca), normalize_pem(dir))
+  made <- structure(fields, class = "rookery_acme")
+  check_order(tls_lines(list(acme = made)), "acme()", "domain")
+  made
+}
+
+# Checks the settings of an order without contacting the authority. Errors name the function `of`.
+check_order <- function(lines, of, argument) {
+  problem <- text_of("problem of an order", paste(encode_lines(lines), collapse = "\n"))
+  if (nzchar(problem)) {
     abort(
-      paste0("acme(): ", problem, "."), c("rookery_bad_tls", "rookery_bad_argument"),
-      argument = "domain"
+      paste0(of, ": ", problem, "."), c("rookery_bad_tls", "rookery_bad_argument"),
+      argument = argument
     )
   }
-  made
 }
 
 #' @export
@@ -158,10 +123,4 @@ format.rookery_acme <- function(x, ...) {
 print.rookery_acme <- function(x, ...) {
   cat("<certificate from an authority>", format(x), sep = "\n")
   invisible(x)
-}
-
-check_texts <- function(texts, name, what) {
-  if (!is.character(texts) || length(texts) == 0 || anyNA(texts) || !all(nzchar(texts))) {
-    abort_argument("`", name, "` must be ", what, ", not ", describe(texts), ".")
-  }
 }

@@ -2,17 +2,12 @@
 # responds while R is busy. With several workers, the supervisor has the admin listener.
 
 # Checks the argument `admin` of serve(), and makes the path of a socket absolute.
-check_admin <- function(admin, called = "`admin`") {
+check_admin <- function(admin) {
   if (is.null(admin)) {
     return(NULL)
   }
-  if (!is.character(admin) || length(admin) != 1 || is.na(admin) || !nzchar(admin)) {
-    abort_argument(
-      called, " must be an address such as \"127.0.0.1:9100\", or \"unix:/path/of/a/socket\", not ",
-      describe(admin), ".",
-      class = "rookery_bad_address"
-    )
-  }
+  classes <- c("rookery_bad_address", "rookery_bad_argument")
+  admin <- setting_value(admin, "admin", "`admin`", classes)
   if (startsWith(admin, "unix:") && nchar(admin) > 5) {
     not_on_windows(
       "A Unix socket", "give an address with a port, such as \"127.0.0.1:9100\".",

@@ -106,6 +106,21 @@ check_mask <- function(mask) {
   as.integer(mask)
 }
 
+# Raises an error if `...` of the function `of` is not empty. `known` are the names of the options.
+check_dots <- function(of, ..., known = character()) {
+  if (...length() > 0) {
+    arguments_of(of, NULL, abort_dots(c(...names(), "")[[1]], known))
+  }
+}
+
+# Raises the error for an argument in `...`; `name` is "" for an unnamed argument.
+abort_dots <- function(name, known) {
+  if (is.na(name) || !nzchar(name)) {
+    abort_argument("options must be given by name: ", quote_names(known), ".", argument = "...")
+  }
+  abort_argument("`", name, "` is not an argument.", did_you_mean(name, known))
+}
+
 # Describes a value for a message: 42, "x", NA, or the class of an object.
 describe <- function(value) {
   if (is.null(value)) {

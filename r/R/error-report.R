@@ -497,8 +497,6 @@ log_repeats <- function(kind, now) {
 
 # ---- responses to clients ----
 
-error_details <- c("none", "message", "full")
-
 # Returns the response with status 500.
 error_response <- function(report) {
   if (report$detail == "httpuv") {

@@ -42,22 +42,12 @@ server_limits <- function(
   ws_max_message_size = NULL
 ) {
   fields <- mget(setdiff(names(formals(server_limits)), "..."))
-  if (...length() > 0) {
-    name <- c(...names(), "")[[1]]
-    if (is.na(name) || !nzchar(name)) {
-      abort_limit(
-        "Each limit must have a name: server_limits(max_body_size = \"10 MB\").", argument = "..."
-      )
-    }
-    abort_limit("`", name, "` is not a limit.", did_you_mean(name, names(fields)), argument = name)
-  }
   given <- Filter(Negate(is.null), fields)
-  limits <- lapply(names(given), function(name) limit_value(given[[name]], name))
-  structure(limits, names = names(given), class = "rookery_limits")
-}
-
-abort_limit <- function(..., argument = NULL) {
-  abort_argument(..., argument = argument, class = "rookery_bad_limit")
+  arguments_of("server_limits()", "rookery_bad_limit", {
+    if (...length() > 0) abort_dots(c(...names(), "")[[1]], names(fields))
+    given <- checked_arguments("server_limits", given)
+  })
+  structure(given, class = "rookery_limits")
 }
 
 # Checks the argument `limits` of a server: NULL, a list, or the value of server_limits().
@@ -66,8 +56,9 @@ check_limits <- function(limits) {
     return(limits)
   }
   if (!is.list(limits) || (length(limits) > 0 && is.null(names(limits)))) {
-    abort_limit(
-      "`limits` must be the value of server_limits() or a named list, not ", describe(limits), "."
+    abort_argument(
+      "`limits` must be the value of server_limits() or a named list, not ", describe(limits), ".",
+      class = "rookery_bad_limit"
     )
   }
   do.call(server_limits, limits)
@@ -75,39 +66,10 @@ check_limits <- function(limits) {
 
 # ---- values ----
 
-# Returns the number for a limit's value. `where` names the value in error messages.
-limit_value <- function(value, name, where = paste0("`", name, "`")) {
-  setting_value(value, name, where, c("rookery_bad_limit", "rookery_bad_argument"))
-}
-
 # Formats a limit in a form that server_limits() accepts.
 format_limit <- function(value, name) {
-  kind <- setting_table()$kind[setting_table()$name == name]
-  if (is.nan(value)) {
-    return("a quarter of the available memory")
-  }
-  if (is.infinite(value)) {
-    return("Inf")
-  }
-  in_units <- function(units) {
-    # Uses the largest unit that gives a short number.
-    fits <- vapply(
-      units,
-      function(unit) value >= unit && abs(value / unit * 100 - round(value / unit * 100)) < 1e-9, NA
-    )
-    if (value == 0 || !any(fits)) return(NULL)
-    unit <- names(units)[fits][[1]]
-    paste(plain_text(value / units[[unit]]), unit)
-  }
-  plain <- plain_text(value)
-  binary <- c(TiB = 1024^4, GiB = 1024^3, MiB = 1024^2, KiB = 1024)
-  decimal <- c(TB = 1e12, GB = 1e9, MB = 1e6, KB = 1e3)
-  switch(
-    kind,
-    bytes = if (value %% 1024 == 0) in_units(binary) %||% plain else in_units(decimal) %||% plain,
-    seconds = in_units(c(h = 3600, min = 60, s = 1, ms = 0.001)) %||% paste(plain, "s"),
-    plain
-  )
+  given <- paste(setting_lines(name, value), collapse = "\n")
+  cli_read(text_of("settings", name, given))[[paste0("shown:", name)]]
 }
 
 #' @export
@@ -117,12 +79,6 @@ format.rookery_limits <- function(x, ...) {
   }
   values <- vapply(names(x), function(name) format_limit(x[[name]], name), "")
   c("<rookery_limits>", paste0("  ", format(names(x)), "  ", values), "  all others are defaults")
-}
-
-#' @export
-print.rookery_limits <- function(x, ...) {
-  cat(format(x), sep = "\n")
-  invisible(x)
 }
 
 # ---- in force ----
@@ -169,7 +125,7 @@ warn_of_other_limits <- function(found) {
     warn(
       paste0(
         found[[name]]$where, " has no effect on this server, whose `", name, "` is ",
-        format_limit(in_force[[name]]$value, name), ": all servers of a process have the limits of ",
+        in_force[[name]]$shown, ": all servers of a process have the limits of ",
         "the first one. Stop all servers and call service(NA) before you start the server."
       ),
       "rookery_bad_limit"

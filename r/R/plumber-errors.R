@@ -125,7 +125,7 @@ report_plumber_error <- function(condition, req, trace, stage = "call") {
   report <- list(
     app = req$pr, detail = setting_of("error_detail")$value, stage = stage,
     label = if (stage == "call") "call" else "a promise",
-    route = .Call(ffi_mask_tokens, readable(paste(req$REQUEST_METHOD, req$PATH_INFO))),
+    route = text_of("masked target", readable(paste(req$REQUEST_METHOD, req$PATH_INFO))),
     request_id = id, condition = condition, text = NULL, trace = trace, req = req,
     seconds = NA_real_, is_answerable = FALSE
   )

@@ -7,18 +7,8 @@ format.rookery_stream <- function(x, ...) {
 }
 
 #' @export
-print.rookery_stream <- function(x, ...) {
-  print_line(x)
-}
-
-#' @export
 format.rookery_source <- function(x, ...) {
   format_source(x, if (isTRUE(x$is_events)) "rookery_events" else "rookery_stream")
-}
-
-#' @export
-print.rookery_source <- function(x, ...) {
-  print_line(x)
 }
 
 #' @export
@@ -55,7 +45,7 @@ format.Server <- function(x, ...) {
 
 #' @export
 print.Server <- function(x, ...) {
-  if (is_of_this_package(x)) print_line(x) else NextMethod()
+  if (is_of_this_package(x)) print_lines(x) else NextMethod()
 }
 
 #' @export
@@ -81,7 +71,7 @@ format.WebSocket <- function(x, ...) {
 
 #' @export
 print.WebSocket <- function(x, ...) {
-  if (is_of_this_package(x)) print_line(x) else NextMethod()
+  if (is_of_this_package(x)) print_lines(x) else NextMethod()
 }
 
 #' @export
@@ -106,11 +96,6 @@ format.WebSocketClient <- function(x, ...) {
   )
 }
 
-#' @export
-print.WebSocketClient <- function(x, ...) {
-  print_line(x)
-}
-
 # ---- helpers ----
 
 elsewhere <- "of another R process"
@@ -121,8 +106,23 @@ is_of_this_package <- function(x) {
   is.environment(enclosing) && environmentName(topenv(enclosing)) == "rookery"
 }
 
-print_line <- function(x) {
-  cat(format(x), "\n", sep = "")
+#' Prints the lines of format(): the print method of most classes.
+#'
+#' @rawNamespace
+#' S3method(print, WebSocketClient, print_lines)
+#' S3method(print, rookery_accept_ws, print_lines)
+#' S3method(print, rookery_limits, print_lines)
+#' S3method(print, rookery_receiver, print_lines)
+#' S3method(print, rookery_source, print_lines)
+#' S3method(print, rookery_stream, print_lines)
+#' S3method(print, rookery_tls, print_lines)
+#' S3method(print, rookery_which, print_lines)
+#' S3method(print, rookery_workers, print_lines)
+#' S3method(print, staticPath, print_lines)
+#' S3method(print, staticPathOptions, print_lines)
+#' @noRd
+print_lines <- function(x, ...) {
+  writeLines(format(x, ...))
   invisible(x)
 }
 

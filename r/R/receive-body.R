@@ -87,11 +87,6 @@ format.rookery_receiver <- function(x, ...) {
   paste0("<rookery_receiver: ", state, if (x$is_answered) ", answered", ">")
 }
 
-#' @export
-print.rookery_receiver <- function(x, ...) {
-  print_line(x)
-}
-
 # Called by C with each chunk. The chunk is queued while `on_data` still processes an earlier one;
 # the server limits how much it reads ahead.
 on_body_chunk <- function(receiver, bytes) {

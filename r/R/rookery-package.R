@@ -46,8 +46,9 @@
 #'   `rookery_bad_static_path`: an app or one of its static paths is wrong.
 #'
 #' Warnings have the class `rookery_warning` and a more specific class such as
-#' `rookery_unknown_field`, `rookery_unknown_variable`, `rookery_client_failed`
-#' or `rookery_static_paths_unconfirmed`.
+#' `rookery_unknown_field`, `rookery_unknown_variable`,
+#' `rookery_unknown_option`, `rookery_client_failed` or
+#' `rookery_static_paths_unconfirmed`.
 #'
 #' @section Names and lifecycle:
 #' Functions, arguments and methods that exist in httpuv or in the package
@@ -59,10 +60,6 @@
 #' [workers_config()] and the arguments `workers` and `admin` of [serve()].
 #' Their arguments and behaviour may change in any release, as the change log
 #' then says.
-#'
-#' A name that is replaced works for one more release. Its first use in a
-#' session gives a message of class `rookery_deprecated`. The vignette *From
-#' httpuv to Rookery* has a table of these names.
 #'
 #' @useDynLib rookery, .registration = TRUE
 #' @keywords internal

@@ -151,23 +151,7 @@ detect_script <- function(file) {
 # Follows plumber2's convention that `engine` names the package whose launch_server() runs the
 # folder.
 detect_server_yml <- function(file) {
-  # A `_server.yml` for rookery needs no other package. Mistakes in it are reported when it is
-  # served.
-  if (nzchar(.Call(ffi_read_server_yml, file, FALSE))) {
-    return(new_target(
-      "engine", file, dirname(file), paste0(basename(file), " (engine rookery)"), "rookery"
-    ))
-  }
-  engine <- read_yaml_file(file)[["engine"]]
-  if (!is.character(engine) || length(engine) != 1 || !grepl("^[A-Za-z][A-Za-z0-9.]*$", engine)) {
-    abort_unknown(file, "it has no `engine:` that names a package")
-  }
-  if (ascii_lower(engine) == "rookery" && engine != "rookery") {
-    abort_file(
-      file,
-      paste0("its `engine:` is `", engine, "`, but package names are case-sensitive: `rookery`")
-    )
-  }
+  engine <- server_yml_lines(file)$engine %||% "rookery"
   new_target(
     "engine", file, dirname(file), paste0(basename(file), " (engine ", engine, ")"), engine
   )
@@ -202,10 +186,6 @@ read_utf8_lines <- function(file, n = -1L) {
 
 # The number of lines in which front matter is searched.
 front_matter_lines <- 200L
-
-read_yaml_file <- function(file) {
-  read_yaml(read_utf8_lines(file), file)
-}
 
 # Returns the fields of a YAML file as a named list. Code in the file is not evaluated.
 read_yaml <- function(lines, file) {
@@ -290,14 +270,15 @@ abort_unknown <- function(path, reason) {
 }
 
 abort_no_path <- function(path) {
-  abort(.Call(ffi_missing_path, path), "rookery_no_target", argument = "target")
+  abort(text_of("missing path", path, native = TRUE), "rookery_no_target", argument = "target")
 }
 
 # Returns at most three similar names: those that differ from `name` in at most a third of its
 # letters, and those that begin with it. With `most`, returns those that differ in at most `most`
 # letters.
-close_names <- function(name, candidates, most = -1L) {
-  candidates[.Call(ffi_similar_names, name, as.character(candidates), most)]
+close_names <- function(name, candidates, most = "") {
+  near <- text_of("similar names", name, most, paste(candidates, collapse = "\n"))
+  strsplit(near, "\n", fixed = TRUE)[[1]]
 }
 
 # Returns " Did you mean `name`?" for the end of a message, or "" if no name is similar.

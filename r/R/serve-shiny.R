@@ -10,7 +10,7 @@ run_shiny <- function(app, address, dots) {
     # The form in which Shiny accepts a socket: the path with the umask as an attribute.
     list(port = structure(address$socket, mask = as.integer(Sys.umask(NA))))
   }
-  with_page_script(do.call(shiny::runApp, with_defaults(dots, c(defaults, where))))
+  with_page_script(run_by(shiny::runApp, "shiny::runApp", dots, c(defaults, where)))
 }
 
 run_rmarkdown <- function(file, address, dots) {
@@ -32,7 +32,8 @@ run_rmarkdown <- function(file, address, dots) {
     # R/serve-shiny-pin.R.
     dots <- with_defaults(dots, list(auto_reload = FALSE))
   }
-  with_page_script(do.call(rmarkdown::run, c(list(file = file, shiny_args = shiny_args), dots)))
+  defaults <- list(file = file, shiny_args = shiny_args)
+  with_page_script(run_by(rmarkdown::run, "rmarkdown::run", dots, defaults))
 }
 
 # Returns the worker id, which Shiny adds to the URLs of its sessions as `w=`. The supervisor finds

@@ -37,7 +37,8 @@ with_graceful_stop <- function(body) {
   value
 }
 
-# Called by service() between two events after a signal, and for records of the access log.
+# Called by service() between two events after a signal, if the app has stopped all servers, and for
+# records of the access log.
 handle_signals <- function(is_asked, is_reload) {
   log_pump()
   if (is_reload) {
@@ -54,9 +55,13 @@ stop_gracefully <- function() {
     .globals$is_stopping <- TRUE
     on.exit(.globals$is_stopping <- FALSE)
     if (.Call(ffi_signals_seen) == 0L && length(listServers()) == 0) {
-      # R's own handler interrupted R, as in Sys.sleep(). After a signal that signals.c handled,
-      # signals.c prints this line.
-      message("Stopping: nothing is being served yet.")
+      # The app has stopped all servers, or R's own handler interrupted R, as in Sys.sleep(). After a
+      # signal that signals.c handled, signals.c prints this line.
+      is_early <- is.function(.globals$on_listen)
+      message(
+        "Stopping: ",
+        if (is_early) "nothing is being served yet." else "the app has stopped all servers."
+      )
     }
     drain_servers()
   }

@@ -136,10 +136,11 @@
 #' @return Invisibly, the value that the app returned if `target` is an object
 #'   and the app ended by itself, otherwise `NULL`. If `target` is a path, a
 #'   program that ends with an exit status other than 0 causes an error of class
-#'   `rookery_exit` with a field `status`. That is the exit status of the R
-#'   process if it is not started again (`restart = "never"` in
-#'   [workers_config()]), 3 if no R process could start the app, and 4 if the
-#'   address is not available.
+#'   `rookery_exit` with the message of the program and a field `status`. That is
+#'   the exit status of the R process if it is not started again (`restart =
+#'   "never"` in [workers_config()]), 3 if no R process could start the app, and 4
+#'   if the address is not available. In the last case, the error also has the
+#'   class that the error for an object has, such as `rookery_port_in_use`.
 #' @examples
 #' \dontrun{
 #' rookery::serve("app/")
@@ -307,13 +308,11 @@ run_target <- function(found, object, address, dots) {
 # Serves an app that needs no framework and takes no further arguments.
 run_app <- function(app, address, dots) {
   check_no_dots(dots)
-  server <- if (is.null(address$socket)) {
+  run_server(if (is.null(address$socket)) {
     startServer(address$host, address$port, app)
   } else {
     startPipeServer(address$socket, NULL, app)
-  }
-  on.exit(stopServer(server))
-  service(0)
+  })
   NULL
 }
 
@@ -346,9 +345,8 @@ run_plumber <- function(router, address, dots) {
     # plumber's own run() cannot listen on a socket.
     return(run_app(router, address, dots))
   }
-  do.call(
-    router$run, with_defaults(dots, list(host = address$host, port = address$port, quiet = TRUE))
-  )
+  defaults <- list(host = address$host, port = address$port, quiet = TRUE)
+  run_by(router$run, "the router's run", dots, defaults)
   NULL
 }
 
@@ -373,7 +371,7 @@ run_fiery <- function(app, address, dots) {
   if ("silent" %in% names(formals(app$ignite))) {
     defaults$silent <- TRUE
   }
-  do.call(app$ignite, with_defaults(dots, defaults))
+  run_by(app$ignite, "the app's ignite", dots, defaults)
   NULL
 }
 
@@ -393,7 +391,8 @@ run_ambiorix <- function(app, address, dots) {
   port <- chosen_port(address)
   restore <- configure_ambiorix(port, address$host)
   on.exit(restore())
-  do.call(app$start, with_defaults(dots, list(host = address$host, port = port, open = FALSE)))
+  defaults <- list(host = address$host, port = port, open = FALSE)
+  run_by(app$start, "the app's start", dots, defaults)
   NULL
 }
 
@@ -439,7 +438,8 @@ run_engine <- function(found, address, dots) {
     )
   }
   port <- if (found$engine %in% c("plumber2", "fiery")) chosen_port(address) else address$port
-  do.call(launch, c(list(settings = found$path, host = address$host, port = port), dots))
+  defaults <- list(settings = found$path, host = address$host, port = port)
+  run_by(launch, paste0(found$engine, "::launch_server"), dots, defaults)
 }
 
 # Runs a script and serves the value of its last expression. A script that calls runServer() itself
@@ -483,6 +483,21 @@ check_installed <- function(found) {
       "rookery_no_package"
     )
   }
+}
+
+# Calls the function of a framework that runs an app with the arguments `dots` of serve(), and with
+# `defaults` for others. An argument that the function does not know is an error here, because it
+# would be one at each start.
+run_by <- function(run, name, dots, defaults) {
+  known <- names(formals(run))
+  given <- setdiff(names(dots), "")
+  unknown <- if (!"..." %in% known) given[is.na(pmatch(given, known))]
+  if (length(unknown) > 0) {
+    abort_argument(
+      "`", unknown[[1]], "` is not an argument of ", name, "().", did_you_mean(unknown[[1]], known)
+    )
+  }
+  do.call(run, with_defaults(dots, defaults))
 }
 
 with_defaults <- function(given, defaults) {

@@ -1,20 +1,14 @@
 # Reads a `_server.yml` whose engine is this package. Rust parses and checks the file
 # (crates/settings).
 
-# Returns list(app =, values =), where each value has the type of its setting; NULL for a file with
-# another engine.
-server_file <- function(file) {
-  # Under the program `rookery`, the program has checked the file together with the command line and
-  # the environment.
-  is_alone <- !identical(.globals$serving, Sys.getpid())
-  lines <- cli_read(.Call(ffi_read_server_yml, path.expand(file), is_alone))
-  if (!is.null(lines$wrong)) {
-    abort(lines$wrong, "rookery_bad_setting")
-  }
-  if (is.null(lines$app)) {
-    return(NULL)
-  }
-  list(app = lines$app, values = typed_values(lines[setdiff(names(lines), "app")]))
+# Returns the lines of a file as Rust reads them (src/rust/src/settings.rs): `app` and the settings,
+# or for another package only `engine`. If `is_alone`, also checks that the settings for HTTPS belong
+# together. Otherwise the program `rookery` has checked the file together with the command line and
+# the environment.
+server_yml_lines <- function(file, is_alone = FALSE) {
+  lines <- cli_read(text_of("_server.yml", path.expand(file), is_alone, native = TRUE))
+  if (!is.null(lines$wrong)) abort(lines$wrong, "rookery_bad_setting")
+  lines
 }
 
 # Returns values by name from lines whose keys are a type and a name, such as `number:port`.
@@ -141,13 +135,16 @@ without_hosted <- function(options, settings) {
   options[!is_hosted]
 }
 
-# Reads the file, whose engine must be this package.
+# Returns list(app =, values =) from the file, whose engine must be this package. Each value has the
+# type of its setting.
 own_file <- function(settings) {
   check_string(settings, "settings")
   if (!file.exists(settings)) {
     abort_no_path(settings)
   }
-  server_file(settings) %||% abort_file(settings, "its `engine:` is not `rookery`")
+  lines <- server_yml_lines(settings, is_alone = !identical(.globals$serving, Sys.getpid()))
+  if (is.null(lines$app)) abort_file(settings, "its `engine:` is not `rookery`")
+  list(app = lines$app, values = typed_values(lines[setdiff(names(lines), "app")]))
 }
 
 # Returns the path in `app:` of a `_server.yml`.
@@ -165,7 +162,6 @@ tls_of_settings <- function(settings) {
     return(settings[["tls"]])
   }
   own <- arguments_of_settings("tls_config", settings)
-  if (identical(own$redirect_from, "none")) own$redirect_from <- NULL
   if (!is.null(settings[["domain"]])) {
     own$acme <- do.call(acme, arguments_of_settings("acme", settings))
   }

@@ -165,15 +165,15 @@ startDaemonizedServer <- startServer
 
 #' Run a server until it is interrupted
 #'
-#' Starts a server, serves until [interrupt()] is called or Ctrl-C is pressed,
-#' and stops the server. An error in a callback of package later also stops the
-#' server, and `runServer()` raises it, as with httpuv. [serve()] reports such an
-#' error and continues.
+#' Starts a server, serves until [interrupt()] is called, the server is stopped
+#' or Ctrl-C is pressed, and stops the server. An error in a callback of package
+#' later also stops the server, and `runServer()` raises it, as with httpuv.
+#' [serve()] reports such an error and continues.
 #'
 #' @inheritParams startServer
 #' @param interruptIntervalMs Ignored. This argument exists only for
 #'   compatibility with httpuv.
-#' @return `TRUE`, when `interrupt()` was called and the server has stopped.
+#' @return `TRUE`, when `interrupt()` was called or the server has stopped.
 #' @examples
 #' \dontrun{
 #' runServer("127.0.0.1", 8000, function(req) {
@@ -182,8 +182,17 @@ startDaemonizedServer <- startServer
 #' }
 #' @export
 runServer <- function(host, port, app, interruptIntervalMs = NULL, tls = NULL, limits = NULL) {
-  server <- startServer(host, port, app, tls = tls, limits = limits)
-  on.exit(stopServer(server))
+  run_server(startServer(host, port, app, tls = tls, limits = limits))
+}
+
+# Serves until interrupt() is called or the server is stopped.
+run_server <- function(server) {
+  outer <- .globals$awaited
+  .globals$awaited <- server
+  on.exit({
+    .globals$awaited <- outer
+    stopServer(server)
+  })
   service(0)
 }
 
@@ -261,6 +270,8 @@ Server <- R6::R6Class(
       deregisterServer(self)
       # A forked process only forgets the server, which still runs in the process that started it.
       .Call(ffi_stop, as.integer(private$handle))
+      # run_server() waits for it.
+      if (identical(.globals$awaited, self)) interrupt()
       invisible()
     },
     isRunning = function() {
@@ -349,8 +360,8 @@ Server <- R6::R6Class(
       # code. On Windows, R's event loop cannot load it later (later_scheduling.c).
       if (interactive() || is_windows()) loadNamespace("later")
       spool <- spool_dir()
-      proxies <- trusted_proxies()
-      proxy_header <- has_proxy_header()
+      proxies <- setting_of("trusted_proxies")$value
+      proxy_header <- setting_of("proxy_protocol")$value
       proxy_senders <- proxy_senders(proxy_header, proxies)
       # A supervisor warns in place of its workers.
       if (proxy_header && what == "createTcpServer" && !is_worker()) {
@@ -363,7 +374,7 @@ Server <- R6::R6Class(
       } else {
         tls <- tls_open(tls)
       }
-      warn_unknown_variables()
+      warn_unknown_settings()
       apply_limits(limits)
       use_otel()
       detail <- setting_of("error_detail")$value

@@ -6,7 +6,7 @@
 # two parts.
 setting_table <- function() {
   if (is.null(.globals$setting_table)) {
-    lines <- strsplit(.Call(ffi_setting_table), "\n", fixed = TRUE)[[1]]
+    lines <- strsplit(text_of("setting table"), "\n", fixed = TRUE)[[1]]
     fields <- do.call(rbind, strsplit(lines, "\t", fixed = TRUE))
     .globals$setting_table <- data.frame(
       name = fields[, 1], argument = fields[, 2], is_option = fields[, 3] == "TRUE",

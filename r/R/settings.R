@@ -14,7 +14,8 @@
 #'    with `ROOKERY_` and belongs to no setting causes a warning;
 #' 4. `options:` of a `_server.yml`: `limits:` with a field for each, and
 #'    `error_detail:`;
-#' 5. an option of R: `options(rookery.max_body_size = "10 MB")`.
+#' 5. an option of R: `options(rookery.max_body_size = "10 MB")`. An option that
+#'    begins with `rookery.` and belongs to no setting causes a warning.
 #'
 #' Settings are read when a server is started. `rookery_options()` returns the
 #' values with which the next server would start.
@@ -66,8 +67,7 @@ rookery_options <- function(...) {
   names <- c(setting_names(), limit_names())
   found <- resolve_settings(names)
   format_value <- function(name) {
-    value <- found[[name]]$value
-    if (name %in% limit_names()) format_limit(value, name) else format_setting(value)
+    if (name %in% limit_names()) found[[name]]$shown else format_setting(found[[name]]$value)
   }
   structure(
     data.frame(
@@ -129,8 +129,8 @@ format_setting <- function(value) {
   )
 }
 
-# Returns list(value =, origin =, where =) of a setting. `argument` is the value of a function's
-# argument; `where` names the source in messages.
+# Returns list(value =, shown =, origin =, where =) of a setting. `argument` is the value of a
+# function's argument; `shown` is the value for people, and `where` names the source in messages.
 setting_of <- function(name, argument = NULL) {
   resolve_settings(name, set_names(list(argument), name))[[1]]
 }
@@ -153,9 +153,9 @@ resolve_settings <- function(names, arguments = list()) {
       if (!is.null(value)) setting_lines(paste0(prefixes[[at]], name), value)
     })
   }))
-  found <- cli_read(.Call(
-    ffi_resolve_settings, paste(names, collapse = "\n"), paste(lines, collapse = "\n")
-  ))
+  found <- cli_read(
+    text_of("settings", paste(names, collapse = "\n"), paste(lines, collapse = "\n"))
+  )
   if (!is.null(found$setting)) {
     name <- found$setting
     value <- given[[found$origin]][[name]] %||%
@@ -170,23 +170,24 @@ resolve_settings <- function(names, arguments = list()) {
   set_names(lapply(names, function(name) {
     origin <- found[[paste0("origin:", name)]]
     value <- if (origin == "default") default_setting(name, values[[name]]) else values[[name]]
-    list(value = value, origin = origin, where = found[[paste0("where:", name)]])
+    list(
+      value = value, shown = found[[paste0("shown:", name)]], origin = origin,
+      where = found[[paste0("where:", name)]]
+    )
   }), names)
 }
 
-# Warns, once in an R process, about environment variables that begin with ROOKERY_ and do not
-# belong to a setting. The program `rookery` has done this for the R processes that it starts.
-warn_unknown_variables <- function() {
-  if (isTRUE(.globals$has_checked_variables) || is_worker() || !is.null(.globals$settings$cli)) {
-    return(invisible())
+# Warns, once for each, about options of R and environment variables that begin like those of
+# settings and belong to none. With `has_program`, the program `rookery` checks the variables.
+warn_unknown_settings <- function(has_program = is_worker() || !is.null(.globals$settings$cli)) {
+  names <- c(names(options()), if (!has_program) names(Sys.getenv()))
+  names <- names[startsWith(names, "rookery.") | startsWith(names, "ROOKERY_")]
+  unknown <- strsplit(text_of("unknown settings", paste(names, collapse = "\n")), "\n")[[1]]
+  for (line in setdiff(unknown, .globals$unknown_settings)) {
+    kind <- if (startsWith(line, "the option")) "option" else "variable"
+    warn(paste0("rookery: ", line), paste0("rookery_unknown_", kind))
   }
-  .globals$has_checked_variables <- TRUE
-  names <- names(Sys.getenv())
-  names <- names[startsWith(names, "ROOKERY_")]
-  unknown <- .Call(ffi_unknown_variables, paste(names, collapse = "\n"))
-  for (line in strsplit(unknown, "\n", fixed = TRUE)[[1]]) {
-    warn(paste0("rookery: ", line), "rookery_unknown_variable")
-  }
+  .globals$unknown_settings <- unknown
 }
 
 environment_value <- function(variable) {
@@ -198,9 +199,20 @@ environment_value <- function(variable) {
 # of the setting. R checks only types, NA and encodings. `where` names the source in messages.
 setting_value <- function(value, name, where, class = "rookery_bad_setting") {
   given <- paste(setting_lines(name, value), collapse = "\n")
-  lines <- cli_read(.Call(ffi_resolve_settings, name, given))
+  lines <- cli_read(text_of("settings", name, given))
   abort_setting(lines, value, where, name, class)
   resolved_values(lines)[[name]]
+}
+
+# Checks the arguments of the function `of` in a list by key, as setting_value() does, except those
+# that are NULL.
+checked_arguments <- function(of, values, class = "rookery_bad_argument") {
+  rows <- settings_of_function(of)
+  for (key in names(Filter(Negate(is.null), values))) {
+    name <- rows$name[rows$key == key]
+    values[[key]] <- setting_value(values[[key]], name, paste0("`", key, "`"), class)
+  }
+  values
 }
 
 # Returns the lines `name=value` for a value. A value that cannot be a setting has no `=`.
@@ -210,11 +222,12 @@ setting_lines <- function(name, value) {
 }
 
 resolved_values <- function(lines) {
-  typed_values(lines[!grepl("^(origin|where):", names(lines))])
+  typed_values(lines[!grepl("^(shown|origin|where):", names(lines))])
 }
 
 # Raises the error that Rust has found in the value of a setting, if there is one.
 abort_setting <- function(lines, value, where, name, class) {
+  if ("rookery_bad_argument" %in% class) name <- first_quoted(where) %||% name
   if (!is.null(lines$wanted)) {
     wanted <- if (lines$wanted == "yes or no") "TRUE or FALSE" else lines$wanted
     abort(

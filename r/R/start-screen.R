@@ -26,11 +26,9 @@ announce <- function(found, address, admin, open) {
       is_named <- !is.null(address$socket) || !is.null(.globals$tls$domain)
       # A server at a Unix socket has no port.
       port <- if (is.null(address$socket)) server$getPort() else 0L
-      message(.Call(
-        ffi_start_screen,
-        c(found$label, found$dir %||% "", place, if (is_named) "" else address$host,
-          screen$admin %||% ""),
-        port, c(isatty(stderr()), interactive() || isatty(stderr()))
+      message(text_of(
+        "start screen", found$label, found$dir %||% "", place, if (is_named) "" else address$host,
+        port, screen$admin %||% "", isatty(stderr()), interactive() || isatty(stderr())
       ))
     }
     open_place(screen$open, place)

@@ -273,20 +273,8 @@ option_readers <- list(
 )
 
 #' @export
-print.staticPath <- function(x, ...) {
-  cat(format(x, ...), "\n", sep = "")
-  invisible(x)
-}
-
-#' @export
 format.staticPath <- function(x, ...) {
   paste0("<staticPath>\n", "  Local path:        ", x$path, "\n", format_options(x$options))
-}
-
-#' @export
-print.staticPathOptions <- function(x, ...) {
-  cat(format(x, ...), "\n", sep = "")
-  invisible(x)
 }
 
 #' @export

@@ -30,7 +30,7 @@ runStaticServer <- function(dir = getwd(), host = "127.0.0.1", port = NULL, ...,
   server <- startServer(host, port, app)
   # Until the server is returned to the caller, it is stopped on errors.
   is_ours <- TRUE
-  on.exit(if (is_ours) server$stop())
+  on.exit(if (is_ours) stopServer(server))
   url <- paste0(
     "http://", if (ipFamily(host) == 6L) paste0("[", host, "]") else host, ":", server$getPort()
   )
@@ -47,7 +47,7 @@ runStaticServer <- function(dir = getwd(), host = "127.0.0.1", port = NULL, ...,
     return(invisible(server))
   }
   message("Press Esc or Ctrl + C to stop the server")
-  service(0)
+  run_server(server)
 }
 
 static_server_port <- function(port, host) {

@@ -17,8 +17,8 @@
 #' @section Renewed certificates:
 #' The server checks the certificate files every ten seconds and uses changed
 #' certificates for new connections. `server$reload_tls()` makes it read the
-#' files at once, and so does SIGHUP while [serve()] runs. Open connections keep
-#' their certificate. If a certificate and its key do not match or cannot be
+#' files at once, and so does SIGHUP while [serve()] of an object runs. Open
+#' connections keep their certificate. If a certificate and its key do not match or cannot be
 #' read, the previous certificate stays in use. A line on stderr says why, and
 #' the server tries again until the files can be used. A key that was given as
 #' text, or with a password, is not read again.
@@ -103,8 +103,8 @@ tls_config <- function(
   ...,
   password = NULL,
   client_ca = NULL,
-  client_auth = c("required", "optional"),
-  min_version = c("1.2", "1.3"),
+  client_auth = "required",
+  min_version = "1.2",
   http2 = TRUE,
   hsts = FALSE,
   redirect_from = NULL,
@@ -121,62 +121,32 @@ tls_config <- function(
       check_pem(key, "key")
     } else if (!inherits(acme, "rookery_acme")) {
       abort_argument("`acme` must be made by acme(), not ", describe(acme), ".")
-    } else if (!is.null(cert) || !is.null(key)) {
-      abort_argument(
-        "`cert` and `acme` exclude each other: give a certificate, or an authority that issues one."
-      )
     }
-    if (length(cert) != length(key)) {
-      abort_argument(
-        "`key` must have one key for each certificate: ", length(cert), ", not ", length(key), "."
-      )
-    }
-    if (!is.null(client_ca)) {
-      check_pem(client_ca, "client_ca")
-      check_string(client_ca, "client_ca")
-    }
-    if (!is.null(password) && !is.function(password)) {
-      check_string(password, "password")
-    }
-    client_auth <- check_choice(client_auth, c("required", "optional"), "client_auth")
-    min_version <- check_choice(min_version, c("1.2", "1.3"), "min_version")
-    check_flag(http2, "http2")
-    hsts <- check_hsts(hsts)
-    is_port <- is.numeric(redirect_from) && length(redirect_from) == 1 && redirect_from %in% 1:65535
-    if (!is.null(redirect_from) && !is_port) {
-      abort_argument(
-        "`redirect_from` must be a port from 1 to 65535, or NULL, not ", describe(redirect_from),
-        "."
-      )
-    }
-    if (!is.null(acme) && !is.null(client_ca) && client_auth == "required" &&
-          is.null(redirect_from)) {
-      abort_argument(
-        "`acme` needs `redirect_from`, usually port 80, if clients must have a certificate, ",
-        "because the authority has none."
-      )
-    }
+    if (!is.null(client_ca)) check_pem(client_ca, "client_ca")
+    if (!is.null(password) && !is.function(password)) check_string(password, "password")
+    others <- checked_arguments("tls_config", list(
+      client_auth = client_auth, min_version = min_version, http2 = http2, hsts = hsts,
+      redirect_from = redirect_from
+    ))
   })
+  if (isFALSE(others$hsts)) others$hsts <- NULL
+  if (identical(others$redirect_from, "none")) others$redirect_from <- NULL
   key <- if (!is.null(key)) normalize_pem(key)
   if (!is.null(password) && !is.null(key)) {
     key <- vapply(key, open_key, character(1), password, USE.NAMES = FALSE)
   }
   config <- structure(
-    list(
-      cert = if (!is.null(cert)) normalize_pem(cert),
-      key = key,
-      client_ca = if (!is.null(client_ca)) normalize_pem(client_ca),
-      client_auth = client_auth,
-      min_version = min_version,
-      http2 = http2,
-      hsts = hsts,
-      redirect_from = if (!is.null(redirect_from)) as.integer(redirect_from),
-      acme = acme
+    c(
+      list(
+        cert = if (!is.null(cert)) normalize_pem(cert), key = key,
+        client_ca = if (!is.null(client_ca)) normalize_pem(client_ca), acme = acme
+      ),
+      others
     ),
     class = "rookery_tls"
   )
-  # acme() has checked its own arguments, and preparing an order here would write to its folder.
-  if (is.null(acme)) tls_new(config)
+  # Opening the configuration of an order would write to its folder.
+  if (is.null(acme)) tls_new(config) else check_order(tls_lines(config), "tls_config()", "acme")
   config
 }
 
@@ -203,13 +173,6 @@ format.rookery_tls <- function(x, ...) {
   c(paste0("<certificates for HTTPS, TLS ", x$min_version, " and later>"), lines)
 }
 
-#' @export
-print.rookery_tls <- function(x, ...) {
-  # Does not print the text of a key.
-  cat(format(x), sep = "\n")
-  invisible(x)
-}
-
 check_pem <- function(pem, name) {
   if (!is.character(pem) || length(pem) == 0 || anyNA(pem) || !all(nzchar(pem))) {
     abort_argument(
@@ -223,52 +186,6 @@ check_pem <- function(pem, name) {
 # pkcs12 writes them. Mistaking a key for a path would print the key in messages.
 is_pem <- function(text) {
   grepl("-----BEGIN ", text, fixed = TRUE)
-}
-
-# Returns NULL, or list(max_age =, include_subdomains =, preload =).
-check_hsts <- function(hsts) {
-  if (isFALSE(hsts)) {
-    return(NULL)
-  }
-  fields <- if (is.list(hsts)) hsts else list(max_age = hsts)
-  given <- names(fields)
-  age <- fields[["max_age"]]
-  is_age <- is.numeric(age) && length(age) == 1 && !is.na(age) && age >= 0 &&
-    age <= .Machine$integer.max && age %% 1 == 0
-  if (!is_age || is.null(given) || anyDuplicated(given) ||
-        !all(given %in% c("max_age", "include_subdomains", "preload"))) {
-    abort_argument(
-      "`hsts` must be FALSE, a number of seconds, or a list of `max_age` in seconds and perhaps ",
-      "`include_subdomains` and `preload`, not ",
-      describe(hsts), "."
-    )
-  }
-  subdomains <- fields$include_subdomains %||% FALSE
-  preload <- fields$preload %||% FALSE
-  check_flag(subdomains, "hsts$include_subdomains")
-  check_flag(preload, "hsts$preload")
-  if (preload && (!subdomains || age < 31536000)) {
-    abort_argument(
-      "`hsts$preload` needs `include_subdomains = TRUE` and a `max_age` of a year, 31536000, or ",
-      "more, because browsers require that."
-    )
-  }
-  list(max_age = as.integer(age), include_subdomains = subdomains, preload = preload)
-}
-
-# Returns one of two choices. If both were given, this is the unchanged default, which means the
-# first.
-check_choice <- function(value, choices, name) {
-  if (identical(value, choices)) {
-    return(choices[[1]])
-  }
-  if (!is.character(value) || length(value) != 1 || !value %in% choices) {
-    abort_argument(
-      "`", name, "` must be ", paste0("\"", choices, "\"", collapse = " or "), ", not ",
-      describe(value), "."
-    )
-  }
-  value
 }
 
 redirect_needs_port <- "`redirect_from` needs a server on a port, not on a Unix socket."
@@ -343,13 +260,6 @@ tls_new <- function(tls) {
 
 # Formats an object of tls_config() as settings, for Rust.
 tls_lines <- function(tls) {
-  hsts <- tls$hsts
-  if (is.list(hsts)) {
-    tls$hsts <- paste(
-      c(hsts$max_age, c("subdomains", "preload")[c(hsts$include_subdomains, hsts$preload)]),
-      collapse = ","
-    )
-  }
   settings <- c(settings_of_arguments("tls_config", tls), settings_of_arguments("acme", tls$acme))
   if (is.null(tls$client_ca)) settings$tls_client_auth <- NULL
   # Omitted, because an argument takes precedence over the environment and the file, even if it is a
@@ -392,16 +302,6 @@ tls_development <- function() {
 
 format_fingerprint <- function(text) {
   paste(substring(ascii_upper(text), seq(1, nchar(text), 2), seq(2, nchar(text), 2)), collapse = ":")
-}
-
-# Returns the proxies whose forwarding headers are used.
-trusted_proxies <- function() {
-  setting_of("trusted_proxies")$value
-}
-
-# Returns whether connections begin with a PROXY protocol header, as set when a server is started.
-has_proxy_header <- function() {
-  setting_of("proxy_protocol")$value
 }
 
 # Returns the load balancers that may send a PROXY protocol header. Returns an empty vector if any

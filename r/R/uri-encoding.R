@@ -47,6 +47,12 @@ decodeURIComponent <- function(value) {
   .Call(ffi_uri_decode, as_strings(value), FALSE)
 }
 
+# Returns the text with the name `what`, which Rust makes from the other arguments
+# (src/rust/src/text/for_r.rs). With `native`, it may be in any encoding, like a path.
+text_of <- function(what, ..., native = FALSE) {
+  .Call(ffi_text, what, as.character(c(...)), native)
+}
+
 as_strings <- function(value) {
   if (is.null(value) || is.list(value) || is.function(value)) {
     abort_argument("`value` must be a character vector, not ", class(value)[[1]], ".")

@@ -153,12 +153,6 @@ format.rookery_which <- function(x, ...) {
   paste0("This session ", verb, " ", whose, " ", x$version, " (", x$path, ").")
 }
 
-#' @export
-print.rookery_which <- function(x, ...) {
-  cat(format(x), "\n", sep = "")
-  invisible(x)
-}
-
 # Returns whether the httpuv in a folder is rookery's, according to its DESCRIPTION.
 is_compat <- function(path) {
   description <- file.path(path, "DESCRIPTION")

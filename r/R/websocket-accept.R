@@ -73,11 +73,6 @@ format.rookery_accept_ws <- function(x, ...) {
   paste0("<rookery_accept_ws: protocol ", protocol, headers, ">")
 }
 
-#' @export
-print.rookery_accept_ws <- function(x, ...) {
-  print_line(x)
-}
-
 # Checks names of subprotocols: unique tokens (RFC 9110, 5.6.2).
 check_protocols <- function(value, name) {
   if (!is.character(value) || anyNA(value) || anyDuplicated(value) > 0 ||
@@ -97,75 +92,24 @@ check_protocols <- function(value, name) {
 
 # Returns the further hosts whose pages may open WebSockets; NULL if all may.
 read_origins <- function(origins) {
-  origins <- if (is.null(origins)) {
-    setting_of("ws_origins")$value
-  } else {
-    check_origins(origins, "`app$wsOrigins`")
-  }
+  origins <- field_or_setting(origins, "ws_origins", "`app$wsOrigins`")
   if (!is.null(origins)) setdiff(origins, "same")
-}
-
-check_origins <- function(origins, where) {
-  is_host <- is.character(origins) & grepl(
-    "^([*][.])?[-_.0-9A-Za-z]+(:[0-9]+)?$|^\\[[0-9A-Fa-f:.]+\\](:[0-9]+)?$", origins
-  )
-  if (!is.character(origins) || anyNA(origins) || !all(is_host)) {
-    wrong <- if (is.character(origins)) {
-      encodeString(origins[!is_host][[1]], quote = "\"")
-    } else {
-      describe(origins)
-    }
-    abort_argument(
-      where, " must be \"same\", or hosts such as \"example.org\", \"*.example.org\" or ",
-      "\"localhost:8000\" without `https://`, not ",
-      wrong, ".",
-      argument = first_quoted(where) %||% "ws_origins"
-    )
-  }
-  origins
 }
 
 # Returns `wsCompression` as c(level, threshold, takeover); level 0 means off.
 read_compression <- function(compression) {
-  if (is.null(compression)) {
-    setting <- setting_of("ws_compression")
-    return(compression_rules(setting$value, setting$where))
-  }
-  compression_rules(compression, "`app$wsCompression`")
-}
-
-compression_rules <- function(compression, where) {
-  wrong <- function(what) {
-    abort_argument(where, what, argument = first_quoted(where) %||% "ws_compression")
-  }
-  default <- list(level = 2, threshold = 512, takeover = FALSE)
-  if (identical(compression, FALSE)) {
+  rules <- field_or_setting(compression, "ws_compression", "`app$wsCompression`")
+  if (isFALSE(rules)) {
     return(c(0, 0, 0))
   }
-  if (identical(compression, TRUE)) {
-    compression <- default
-  }
-  known <- is.list(compression) && length(compression) > 0 && !is.null(names(compression))
-  if (!known || !all(names(compression) %in% names(default)) ||
-        anyDuplicated(names(compression)) > 0) {
-    wrong(paste0(
-      " must be TRUE, FALSE, or a list of `level`, `threshold` and `takeover`, not ",
-      describe(compression), "."
-    ))
-  }
-  all <- utils::modifyList(default, compression)
-  is_number <- function(x, from, to) {
-    is.numeric(x) && length(x) == 1 && !is.na(x) && x >= from && x <= to
-  }
-  if (!is_number(all$level, 1, 9) || all$level != trunc(all$level)) {
-    wrong(paste0(": `level` must be a whole number from 1 to 9, not ", describe(all$level), "."))
-  }
-  if (!is_number(all$threshold, 0, Inf)) {
-    wrong(paste0(": `threshold` must be a number of bytes, not ", describe(all$threshold), "."))
-  }
-  if (!isTRUE(all$takeover) && !isFALSE(all$takeover)) {
-    wrong(paste0(": `takeover` must be TRUE or FALSE, not ", describe(all$takeover), "."))
-  }
   # Bounded, because messages longer than 2^52 bytes do not exist.
-  as.double(c(all$level, min(all$threshold, 2^52), all$takeover))
+  as.double(c(rules$level, min(rules$threshold, 2^52), rules$takeover))
+}
+
+# Returns the value of an app's field, or that of the setting if the app has no such field.
+field_or_setting <- function(value, name, where) {
+  if (is.null(value)) {
+    return(setting_of(name)$value)
+  }
+  if (length(value) == 0 && is.character(value)) value else setting_value(value, name, where, "rookery_bad_argument")
 }

@@ -79,8 +79,7 @@
 #'   with package websocket.
 #' @param maxMessageSize The maximum size in bytes of a message from the server.
 #' @param ... Must be empty. The arguments that follow `...` must be given by
-#'   name. The former names `maxQueueSize`, `connectTime`, `closeTime`,
-#'   `pingTime` and `pongTime` are deprecated.
+#'   name.
 #' @param ca The certificate authorities that the client trusts instead of those
 #'   of the system: PEM text, or the path of a PEM file.
 #' @param compress Whether to offer compression of messages (permessage-deflate)
@@ -129,16 +128,9 @@ WebSocketClient <- R6::R6Class(
                           max_send_queue_size = NULL, connect_timeout = NULL, close_timeout = NULL,
                           ping_interval = NULL,
                           ping_timeout = NULL) {
+      limits <- mget(names(client_defaults))
       arguments_of("WebSocketClient", "rookery_bad_client", {
-        limits <- list(
-          max_send_queue_size = max_send_queue_size, connect_timeout = connect_timeout,
-          close_timeout = close_timeout,
-          ping_interval = ping_interval, ping_timeout = ping_timeout
-        )
-        limits <- take_deprecated(
-          limits, list(...), renamed_client_limits, "WebSocketClient$new()",
-          known = c("ca", "compress", names(limits))
-        )
+        if (...length() > 0) abort_dots(c(...names(), "")[[1]], c("ca", "compress", names(limits)))
         limits <- utils::modifyList(client_defaults, Filter(Negate(is.null), limits))
         check_string(url, "url")
         check_flag(autoConnect, "autoConnect")
@@ -251,12 +243,6 @@ WebSocketClient <- R6::R6Class(
 client_defaults <- list(
   max_send_queue_size = 16 * 1024^2, connect_timeout = 10, close_timeout = 5, ping_interval = 20,
   ping_timeout = 20
-)
-
-renamed_client_limits <- c(
-  maxQueueSize = "max_send_queue_size", connectTime = "connect_timeout",
-  closeTime = "close_timeout", pingTime = "ping_interval",
-  pongTime = "ping_timeout"
 )
 
 # ---- the core ----

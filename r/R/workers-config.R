@@ -52,7 +52,8 @@ workers_config <- function(
   fields <- mget(setdiff(names(formals(workers_config)), "..."))
   arguments_of("workers_config()", "rookery_bad_workers", {
     if (...length() > 0) abort_dots(c(...names(), "")[[1]], names(fields)[-1])
-    for (name in names(fields)) check_worker_option(fields[[name]], name, paste0("`", name, "`"))
+    setting_value(workers, "workers", "`workers`", "rookery_bad_argument")
+    checked_arguments("workers_config", fields[-1])
   })
   structure(Filter(Negate(is.null), fields), class = "rookery_workers")
 }
@@ -65,17 +66,6 @@ format.rookery_workers <- function(x, ...) {
     ""
   )
   c(paste0("<workers: ", x$workers, ">"), lines)
-}
-
-#' @export
-print.rookery_workers <- function(x, ...) {
-  cat(format(x), sep = "\n")
-  invisible(x)
-}
-
-# Checks the value of an option; NULL if it was not given. `where` names the source in messages.
-check_worker_option <- function(value, name, where) {
-  if (!is.null(value)) setting_value(value, name, where, "rookery_bad_argument")
 }
 
 # Converts the argument `workers` of serve() to the form of workers_config(). Returns NULL if this

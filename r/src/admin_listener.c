@@ -24,10 +24,6 @@ SEXP ffi_admin_stop(void) {
     return R_NilValue;
 }
 
-SEXP ffi_admin_page_url(void) {
-    return Rf_ScalarString(copy_lent_text(rk_admin_page_url(), CE_UTF8));
-}
-
 SEXP ffi_shares_errors(void) {
     return Rf_ScalarLogical(rk_shares_errors());
 }

@@ -102,3 +102,9 @@ SEXP ffi_refuse(SEXP listener, SEXP held) {
     }
     return R_NilValue;
 }
+
+// Sets all limits, in the order of the table of settings; NaN stands for the default. Returns FALSE
+// while a server runs with other limits.
+SEXP ffi_limits_set(SEXP values) {
+    return Rf_ScalarLogical(rk_limits_set(REAL(values), (size_t)XLENGTH(values)) == RK_OK);
+}

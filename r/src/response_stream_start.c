@@ -1,6 +1,32 @@
-// Streamed responses from their first use as a `body` until the response was sent. The rest of a
-// stream's life is in response_stream.c.
+// Streamed responses until the response was sent: the R object to which an app writes, and the use
+// of a stream as a `body`. The rest of a stream's life is in response_stream.c.
+//
+// The object is made without calling R functions, because thousands of event streams may be open,
+// and the call frames would be kept with the methods (`bench/run.py --group r-stream --scenario
+// idle`).
 #include "shim.h"
+
+static struct object_template pushed;
+static struct object_template events;
+static SEXP source_symbol;
+
+void stream_object_init(void) {
+    template_init(&pushed, objs.pushed_parts);
+    template_init(&events, objs.events_parts);
+    source_symbol = Rf_install("source");
+}
+
+SEXP ffi_stream_object(SEXP source, SEXP status, SEXP headers, SEXP is_events) {
+    SEXP enclosing;
+    const struct object_template* template = Rf_asLogical(is_events) == TRUE ? &events : &pushed;
+    SEXP self = PROTECT(template_new(template, &enclosing));
+    Rf_defineVar(source_symbol, source, enclosing);
+    Rf_defineVar(syms.status, status, self);
+    Rf_defineVar(syms.response_headers, headers, self);
+    Rf_defineVar(syms.body, source, self);
+    UNPROTECT(1);
+    return self;
+}
 
 SEXP stream_field(SEXP source, SEXP name) {
     SEXP value = TYPEOF(source) == ENVSXP ? variable(source, name) : NULL;

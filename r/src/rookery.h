@@ -174,7 +174,6 @@ int rk_admin_start(const char* at, const char* target);  // RK_OK, or see rk_err
 // 1: the app listens on `address`; 2: the app stops, `address` is NULL
 void rk_admin_set_state(int state, const char* address);
 void rk_admin_stop(void);
-struct rk_bytes rk_admin_page_url(void);  // "" if there is none; free with rk_text_free()
 
 // errors for the live page
 int rk_shares_errors(void);  // whether to pass on the next error
@@ -236,7 +235,6 @@ int rk_error_format(uint32_t slot, uint64_t id);
 
 // HTTPS
 // Take settings as lines `name=value`.
-int rk_acme_check(struct rk_bytes lines);
 void* rk_tls_new(struct rk_bytes lines);
 void rk_tls_free(void* tls);
 int rk_tls_reload(uint32_t listener);
@@ -409,28 +407,9 @@ int rk_site_publish(void* site);
 int rk_ip_family(struct rk_bytes text);  // 4, 6, or -1 if it is not an address
 struct rk_bytes rk_base64(struct rk_bytes bytes);
 struct rk_bytes rk_uri_encode(struct rk_bytes text, int is_whole);
-struct rk_bytes rk_mask_tokens(struct rk_bytes target);
 int rk_is_secret_name(struct rk_bytes name);
-// Returns a line for each setting, with its facts separated by tabs.
-struct rk_bytes rk_setting_table(void);
-// Returns the values of settings, from lines with what the sources give that R knows.
-struct rk_bytes rk_resolve_settings(struct rk_bytes names, struct rk_bytes sources);
-// Returns lines `key=value` with the contents of a `_server.yml`.
-struct rk_bytes rk_read_server_yml(struct rk_bytes path, int is_alone);
-// Takes the names of environment variables, one a line, and returns a line for each warning.
-struct rk_bytes rk_unknown_variables(struct rk_bytes names);
-// Writes at most three indices to `found` and returns their number. `most` is the maximum number of
-// letters that differ, or -1.
-size_t rk_similar_names(struct rk_bytes name, const struct rk_bytes* candidates, size_t count,
-                        int most, size_t* found);
-// The port, or `in use` or `not available`, the error and the message, each in a line of its own.
-struct rk_bytes rk_check_address(struct rk_bytes host, uint16_t port);
-struct rk_bytes rk_missing_path(struct rk_bytes path);  // the message
-struct rk_bytes rk_server_url(struct rk_bytes host, uint16_t port, struct rk_bytes scheme,
-                              struct rk_bytes domain);
-struct rk_bytes rk_start_screen(struct rk_bytes app, struct rk_bytes folder, struct rk_bytes url,
-                                struct rk_bytes host, uint16_t port, struct rk_bytes admin,
-                                int is_terminal, int is_seen);
+// Returns the text with the name `what`, see text/for_r.rs.
+struct rk_bytes rk_text(struct rk_bytes what, const struct rk_bytes* inputs, size_t count);
 // 0 if the result has a NUL
 int rk_uri_decode(struct rk_bytes text, int is_whole, struct rk_bytes* out);
 void rk_text_free(void);  // called when the returned text was copied

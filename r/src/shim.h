@@ -19,7 +19,7 @@
 //                   request_strings.c: strings that are cached from request to request
 //                   lazy_strings.c: strings that are made at the first access
 //                   tls.c: TLS settings, and the certificate of a client
-//   objects of R    websocket_object.c, response_stream_object.c: objects with methods
+//   objects of R    websocket_object.c, response_stream_start.c: objects with methods
 //                   object_template.c: makes such objects without calls
 //                   connection_handle.c: names a connection to R, and detects forks
 //                   body_chunk.c: raw vectors for the chunks of an upload
@@ -32,7 +32,7 @@
 //                   signals.c: SIGINT, SIGTERM, SIGHUP, SIGALRM
 //   running R code  guarded_call.c: calls that no error, restart or interrupt can jump out of
 //                   later_scheduling.c: package later, R's event loop
-//   text            text_functions.c, terminal.c, settings.c: functions whose work is done in Rust
+//   text            text_functions.c: functions whose work is done in Rust
 //   leaves          globals.c: symbols, shared R objects, the table of kept objects
 //                   event.c: the event that is being handled
 #ifndef SHIM_H
@@ -398,13 +398,10 @@ SEXP ffi_receive_respond(SEXP receiver, SEXP value);
 SEXP ffi_receive_is_waiting(SEXP receiver);
 SEXP ffi_receive_drop(SEXP receiver);
 
-// response_stream_object.c -------------------------------------------------
+// response_stream_start.c --------------------------------------------------
 
 void stream_object_init(void);
 SEXP ffi_stream_object(SEXP source, SEXP status, SEXP headers, SEXP is_events);
-
-// response_stream_start.c --------------------------------------------------
-
 // Returns a variable of a source, or R_NilValue.
 SEXP stream_field(SEXP source, SEXP name);
 const char* stream_set_body(uint32_t slot, uint64_t id, SEXP body, uint64_t* token);
@@ -476,7 +473,6 @@ void client_init(void);
 void client_forked(void);
 SEXP ffi_client_loop(void);
 void client_last_events(void);
-SEXP ffi_acme_check(SEXP lines);
 SEXP ffi_client_check(SEXP url);
 SEXP ffi_client_open(SEXP core, SEXP setup);
 SEXP ffi_client_send(SEXP handle, SEXP message);
@@ -492,7 +488,7 @@ extern int interrupts;
 // signals.c ----------------------------------------------------------------
 
 bool stop_is_requested(void);
-bool signals_have_begun(void);
+bool has_stopped_all_servers(void);
 bool signals_are_watched(void);
 bool interrupt_is_pending(void);
 bool reload_is_requested(void);
@@ -520,6 +516,7 @@ bool log_is_read(void);
 
 // entry points (init.c registers them) --------------------------------------
 
+SEXP ffi_limits_set(SEXP values);
 SEXP ffi_listen_tcp(SEXP host, SEXP port, SEXP setup);
 SEXP ffi_listen_unix(SEXP path, SEXP mask, SEXP setup);
 SEXP ffi_stop(SEXP listener);
@@ -533,7 +530,6 @@ SEXP ffi_worker_serves(SEXP listener);
 SEXP ffi_admin_start(SEXP at, SEXP target);
 SEXP ffi_admin_set_state(SEXP state, SEXP address);
 SEXP ffi_admin_stop(void);
-SEXP ffi_admin_page_url(void);
 SEXP ffi_shares_errors(void);
 SEXP ffi_share_error(SEXP texts);
 SEXP ffi_signals_watch(SEXP seconds);
@@ -561,18 +557,8 @@ enum { ERROR_MAX = 4096 };  // the maximum length of a message of rk_error(), wi
 SEXP last_error(void);
 SEXP ffi_ip_family(SEXP ip);
 SEXP ffi_base64(SEXP bytes);
-SEXP ffi_mask_tokens(SEXP target);
 SEXP ffi_is_secret_name(SEXP names);
-SEXP ffi_setting_table(void);
-SEXP ffi_resolve_settings(SEXP names, SEXP sources);
-SEXP ffi_limits_set(SEXP values);
-SEXP ffi_unknown_variables(SEXP names);
-SEXP ffi_similar_names(SEXP name, SEXP candidates, SEXP most);
-SEXP ffi_check_address(SEXP host, SEXP port);
-SEXP ffi_missing_path(SEXP path);
-SEXP ffi_server_url(SEXP texts, SEXP port);
-SEXP ffi_start_screen(SEXP texts, SEXP port, SEXP flags);
-SEXP ffi_read_server_yml(SEXP path, SEXP is_alone);
+SEXP ffi_text(SEXP what, SEXP inputs, SEXP is_native);
 SEXP ffi_uri_encode(SEXP strings, SEXP is_whole);
 SEXP ffi_uri_decode(SEXP strings, SEXP is_whole);
 SEXP ffi_site_new(SEXP state);

@@ -1,4 +1,4 @@
-// IP addresses, base64, percent-encoding and secrets. The work is done in Rust; R has checked types
+// IP addresses, base64, percent-encoding, secrets, and other texts of Rust. The work is done in Rust; R has checked types
 // and encodings.
 #include <limits.h>
 #include <stdio.h>
@@ -33,9 +33,17 @@ SEXP ffi_base64(SEXP bytes) {
         (struct rk_bytes){(const char*)RAW(bytes), (size_t)XLENGTH(bytes)}), CE_NATIVE));
 }
 
-SEXP ffi_mask_tokens(SEXP target) {
-    return Rf_ScalarString(copy_lent_text(rk_mask_tokens(bytes_of_char(STRING_ELT(target, 0))),
-        CE_UTF8));
+// Returns the text with the name `what`, which Rust makes from strings (text/for_r.rs). R has checked
+// types and encodings. With `is_native`, the text may be in any encoding, like a path.
+SEXP ffi_text(SEXP what, SEXP inputs, SEXP is_native) {
+    size_t count = (size_t)XLENGTH(inputs);
+    struct rk_bytes* texts = (struct rk_bytes*)R_alloc(count, sizeof(struct rk_bytes));
+    for (size_t i = 0; i < count; i++) {
+        texts[i] = bytes_of_char(STRING_ELT(inputs, (R_xlen_t)i));
+    }
+    struct rk_bytes made = rk_text(bytes_of_char(STRING_ELT(what, 0)), texts, count);
+    return Rf_ScalarString(
+        copy_lent_text(made, Rf_asLogical(is_native) == TRUE ? CE_NATIVE : CE_UTF8));
 }
 
 // Returns for each name of a parameter or header whether it says that the value is a secret.

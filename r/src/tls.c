@@ -6,12 +6,6 @@ static void tls_free(SEXP tls) {
     R_ClearExternalPtr(tls);
 }
 
-// Checks the settings of a certificate order, as lines `setting=value`. Returns NULL, or an error
-// message.
-SEXP ffi_acme_check(SEXP lines) {
-    return rk_acme_check(bytes_of_char(STRING_ELT(lines, 0))) == RK_OK ? R_NilValue : last_error();
-}
-
 // Makes a TLS configuration from lines `setting=value`. Returns an external pointer, or an error
 // message.
 SEXP ffi_tls_new(SEXP lines) {

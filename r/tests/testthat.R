@@ -6,7 +6,7 @@ library(rookery)
 # runs all tests.
 is_full <- identical(Sys.getenv("NOT_CRAN"), "true")
 quick <- c(
-  "base64", "check-arguments", "conditions", "deprecated", "encoding", "error-page", "ip-family",
+  "base64", "check-arguments", "conditions", "encoding", "error-page", "ip-family",
   "print", "random-port", "rook-input", "settings-table", "static-paths", "uri-encoding",
   "websocket-object"
 )

@@ -7,7 +7,7 @@ app <- list(call = function(req) list(status = 200L, headers = list(), body = re
 nobody <- "http://127.0.0.1:1/dir"
 
 test_that("errors of acme() name the argument and the remedy", {
-  expect_error(acme(42), "`domain` must be host names")
+  expect_error(acme(NA), "`domain` must be host names")
   expect_error(acme("a.org", agree_tos = NA), "`agree_tos` must be TRUE or FALSE")
   expect_error(acme("a.org"), "Let's Encrypt, whose terms .* agree to .* with `agree_tos = TRUE`")
   expect_error(
@@ -17,8 +17,8 @@ test_that("errors of acme() name the argument and the remedy", {
   wish <- acme("a.org", agree_tos = TRUE, dir = "kept")
   expect_equal(wish$dir, file.path(getwd(), "kept"))
   expect_error(tls_config(acme = "a.org"), "`acme` must be made by acme\\(\\)")
-  expect_error(tls_config("cert.pem", acme = wish), "`cert` and `acme` exclude each other")
-  expect_error(tls_config(acme = wish, client_ca = "ca.pem"), "`acme` needs `redirect_from`")
+  expect_error(tls_config("cert.pem", acme = wish), "`cert` and `domain` cannot be used together")
+  expect_error(tls_config(acme = wish, client_ca = "ca.pem"), "`domain` needs `redirect_from`")
   expect_s3_class(
     tls_config(acme = wish, client_ca = "ca.pem", client_auth = "optional"), "rookery_tls"
   )
@@ -95,7 +95,7 @@ test_that("_server.yml and the command line accept the options of acme()", {
     writeLines(
       c("engine: rookery", "app: app.R", "options:", "  tls:", paste0("    ", c(...))), file
     )
-    rookery:::tls_of_settings(rookery:::server_file(file)$values)
+    rookery:::tls_of_settings(rookery:::own_file(file)$values)
   }
   tls <- tls_of("acme: {domain: [a.org, b.org], agree_tos: true, dir: kept}", "redirect_from: 80")
   expect_equal(tls$acme$domain, c("a.org", "b.org"))

@@ -240,16 +240,16 @@ test_that("the readiness probe fails before the app listens and during shutdown"
 test_that("a wrong admin address is an error at once, and an object may have an admin listener", {
   app <- list(call = function(req) list(status = 200L, headers = list(), body = ""))
   expect_error(
-    serve(app, port = 0, admin = 9100), "`admin` must be an address such as",
+    serve(app, port = 0, admin = 9100), "`admin` must be an address with a port",
     class = "rookery_bad_address"
   )
   expect_error(
     serve(app, port = 0, admin = "9100"), "must be an address with a port",
-    class = "rookery_no_address"
+    class = "rookery_bad_address"
   )
   folder <- withr::local_tempdir()
   expect_error(
-    serve(app, port = 0, admin = paste0("unix:", folder)), "Cannot listen for `--admin`",
+    serve(app, port = 0, admin = paste0("unix:", folder)), "Cannot listen on the admin address",
     class = "rookery_no_address"
   )
   socket <- withr::local_tempfile(pattern = "a", tmpdir = "/tmp")

@@ -42,7 +42,7 @@ test_that("every exported function reports a bad argument at once", {
       quote(startServer("127.0.0.1", 0, list(), limits = 42)),
       "`limits` must be the value of server_limits"
     ),
-    list(quote(server_limits(body = 1)), "`body` is not a limit"),
+    list(quote(server_limits(body = 1)), "`body` is not an argument"),
     list(
       quote(server_limits(max_body_size = "ten")), "`max_body_size` must be a size.* not \"ten\""
     ),
@@ -110,7 +110,7 @@ test_that("every exported function reports a bad argument at once", {
     list(
       quote(serve(hello_app, host = "example.org")), "`host` must be \"localhost\" or an IP address"
     ),
-    list(quote(serve(hello_app, port = "80")), "`port` must be one whole number"),
+    list(quote(serve(hello_app, port = "http")), "`port` must be a whole number"),
     list(quote(serve(hello_app, port = 0, log = 1)), "`log` must be TRUE"),
     list(quote(serve(hello_app, port = 0, log_format = "xml")), "`log_format` must be"),
     list(
@@ -153,7 +153,7 @@ test_that("every exported function reports a bad argument at once", {
     list(quote(workers_config(embed = 2)), "`embed` must be TRUE or FALSE, not 2"),
     list(
       quote(serve(hello_app, port = 0, admin = TRUE)),
-      "`admin` must be an address such as \"127.0.0.1:9100\""
+      "`admin` must be an address with a port, such as 127.0.0.1:9100"
     ),
     list(
       quote(serve(hello_app, workers = TRUE)),
@@ -183,9 +183,7 @@ test_that("every exported function reports a bad argument at once", {
     function(name) is.function(getExportedValue("rookery", name)), getNamespaceExports("rookery")
   )
   takes <- Filter(function(name) length(formals(getExportedValue("rookery", name))) > 0, takes)
-  others <- c(
-    "stopDaemonizedServer", "encodeURIComponent", "decodeURI", "event_stream", "stream_events"
-  )
+  others <- c("stopDaemonizedServer", "encodeURIComponent", "decodeURI")
   expect_setequal(setdiff(takes, called), others)
 })
 
@@ -240,4 +238,58 @@ test_that("a restored WebSocket does not send to another connection with the sam
   expect_error(restored$close(), "was saved and restored")
   opened$send("meant")
   expect_identical(rawToChar(next_frame(client)$payload), "meant")
+})
+
+test_that("options of functions must be named", {
+  positional <- alist(
+    sse_response(list()), sse_body(identity, "token"), sse_event("a", "name"),
+    stream_body(function() NULL, print),
+    stream_response(200L), receive_body(identity, identity, identity), accept_ws("chat", list()),
+    tls_config("c", "k", "secret"),
+    acme("a.org", "me@a.org"), workers_config(2, 1), use_compat(TRUE), install_cli("dir", TRUE),
+    WebSocketClient$new("ws://a", character(), NULL, FALSE, "none", NULL, 1e6, "ca.pem"),
+    plumber_errors(structure(new.env(), class = "Plumber"), identity)
+  )
+  for (call in positional) {
+    error <- expect_error(
+      eval(call), "options must be given by name: `", fixed = TRUE, class = "rookery_bad_argument",
+      info = deparse(call)
+    )
+    expect_equal(error$argument, "...")
+  }
+  error <- expect_error(
+    stream_body(function() NULL, onclose = print), "Did you mean `on_close`?", fixed = TRUE,
+    class = "rookery_bad_argument"
+  )
+  expect_equal(error$argument, "onclose")
+  expect_equal(
+    conditionMessage(error), "stream_body(): `onclose` is not an argument. Did you mean `on_close`?"
+  )
+  expect_error(
+    workers_config(2, drian = 5),
+    "workers_config(): `drian` is not an argument. Did you mean `drain`?", fixed = TRUE
+  )
+  expect_error(
+    sse_response()$send("x", "event"), "$send(): options must be given by name", fixed = TRUE
+  )
+})
+
+test_that("every new function has its options after `...`", {
+  httpuvs <- c(
+    "startServer", "startPipeServer", "startDaemonizedServer", "runServer", "runStaticServer",
+    "service", "interrupt", "stopServer",
+    "stopDaemonizedServer", "stopAllServers", "listServers", "staticPath", "staticPathOptions",
+    "as.staticPath", "excludeStaticPath",
+    "encodeURI", "encodeURIComponent", "decodeURI", "decodeURIComponent", "rawToBase64", "ipFamily",
+    "randomPort", "getRNGState"
+  )
+  exports <- Filter(
+    function(name) is.function(getExportedValue("rookery", name)), getNamespaceExports("rookery")
+  )
+  for (name in setdiff(exports, httpuvs)) {
+    # Only arguments that come from httpuv have names in camelCase.
+    expect_no_match(name, "[a-z][A-Z]")
+    arguments <- names(formals(getExportedValue("rookery", name)))
+    if (length(arguments) > 1) expect_true("..." %in% arguments, info = name)
+  }
 })

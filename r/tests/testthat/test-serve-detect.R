@@ -25,11 +25,11 @@ test_that("_server.yml takes precedence, and names an engine", {
     detect_target(local_app("_server.yml" = "engine: 'fiery' # a package"))$engine, "fiery"
   )
   expect_error(
-    detect_target(local_app("_server.yml" = "routes: api")), "has no `engine:`",
-    class = "rookery_bad_target"
+    detect_target(local_app("_server.yml" = "routes: api")), "there is no `engine:`",
+    class = "rookery_bad_setting"
   )
   expect_error(
-    detect_target(local_app("_server.yml" = "engine: a; b")), class = "rookery_bad_target"
+    detect_target(local_app("_server.yml" = "engine: a; b")), class = "rookery_bad_setting"
   )
 })
 
@@ -152,14 +152,15 @@ test_that("YAML is parsed, and settings of other programs are ignored", {
   expect_equal(engine("database:", "  engine: postgres", "engine: rookery"), "rookery")
   expect_equal(engine("note: |", "  engine: postgres", "engine:", "  rookery"), "rookery")
   expect_error(
-    engine("database:", "  engine: postgres"), "has no `engine:`", class = "rookery_bad_target"
+    engine("database:", "  engine: postgres"), "there is no `engine:`",
+    class = "rookery_bad_setting"
   )
   # Names are not matched partially.
-  expect_error(engine("engines: rookery"), "has no `engine:`", class = "rookery_bad_target")
-  expect_error(engine("a: [1"), "is not valid YAML", class = "rookery_bad_target")
+  expect_error(engine("engines: rookery"), "there is no `engine:`", class = "rookery_bad_setting")
+  expect_error(engine("a: [1"), "is not valid YAML", class = "rookery_bad_setting")
   # The file is not evaluated.
   expect_error(
-    engine("engine: !expr stop('evaluated')"), "has no `engine:`", class = "rookery_bad_target"
+    engine("engine: !expr stop('evaluated')"), "is not supported", class = "rookery_bad_setting"
   )
   document <- function(...) {
     is_shiny_document(file.path(local_app(a.Rmd = c("---", ..., "---", "text")), "a.Rmd"))

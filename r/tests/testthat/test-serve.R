@@ -250,6 +250,7 @@ test_that("an app that fails to start reports its error and a non-zero status", 
   it <- local_cli("serve", shiny, "--port", "0", "--start-retries", "1")
   expect_equal(exit_of(it), 3)
   expect_match(it$tell(), "rookery: The app did not start: Error.*: the database is away")
+  # In the first start, also in the source line; and at the end, after the retries.
   expect_equal(
     lengths(regmatches(it$tell(), gregexpr("the database is away", it$tell()))), 3, info = it$tell()
   )
@@ -258,7 +259,81 @@ test_that("an app that fails to start reports its error and a non-zero status", 
   it <- local_r(sprintf("rookery::serve('%s', port = 0)", shiny))
   expect_equal(exit_of(it), 1)
   expect_match(it$tell(), "the database is away")
-  expect_match(it$tell(), "ended with status 3: see its output above")
+  expect_match(it$tell(), "The app did not start: Error.*: the database is away")
+})
+
+test_that("serve() of a path raises the conditions of serve() of an object", {
+  dir <- local_app("app.R" = hello)
+  busy <- startServer("127.0.0.1", 0, list())
+  withr::defer(busy$stop())
+  error_of <- function(..., host = "127.0.0.1", port = 0L) {
+    tryCatch(
+      capture.output(serve(..., host = host, port = port, log = FALSE), type = "message"),
+      rookery_error = identity
+    )
+  }
+  app <- function(req) list(status = 200L)
+  cases <- list(
+    rookery_port_in_use = list(port = as.integer(busy$getPort())),
+    # RFC 5737 reserves this address (TEST-NET-1) for documentation.
+    rookery_no_address = list(host = "192.0.2.1"),
+    rookery_no_address = list(admin = paste0("127.0.0.1:", busy$getPort()))
+  )
+  for (at in seq_along(cases)) {
+    object <- do.call(error_of, c(list(app), cases[[at]]))
+    path <- do.call(error_of, c(list(dir), cases[[at]]))
+    expect_s3_class(object, names(cases)[[at]])
+    expect_s3_class(path, names(cases)[[at]])
+    expect_s3_class(path, "rookery_exit")
+    expect_equal(path$status, 4)
+    expect_equal(conditionMessage(path), conditionMessage(object))
+    expect_no_match(conditionMessage(path), "--")
+  }
+  expect_match(
+    conditionMessage(do.call(error_of, c(list(dir), cases[[1]]))), "`port = [0-9]+`.*`port = 0`"
+  )
+})
+
+test_that("messages about serve() of a path name arguments and no options", {
+  error <- expect_error(
+    serve(local_app("index.html" = "home"), port = 0, workers = 2, log = FALSE),
+    "`workers` concerns the R processes of an app, and a static site has none",
+    class = "rookery_exit"
+  )
+  expect_no_match(conditionMessage(error), "--")
+})
+
+test_that("an argument that the framework does not know ends the program at the first start", {
+  skip_if_not_installed("shiny")
+  dir <- local_app("app.R" = "shiny::shinyApp(shiny::fluidPage(), function(input, output) NULL)")
+  it <- local_r(sprintf("rookery::serve('%s', port = 0, launch.brwser = TRUE)", dir))
+  expect_equal(exit_of(it), 1)
+  expect_match(
+    it$tell(),
+    "`launch.brwser` is not an argument of shiny::runApp\\(\\). Did you mean `launch.browser`"
+  )
+  expect_match(it$tell(), "no worker became ready after 1 start: .* status 78")
+})
+
+test_that("serve() and runServer() return when the app has stopped all servers", {
+  for (call in c("serve(app, port = 0)", "runServer('127.0.0.1', 0, app)")) {
+    it <- local_r(c(
+      "later::later(rookery::stopAllServers, 1)",
+      "app <- function(req) list(status = 200L)",
+      paste0("rookery::", call), "cat('after it\\n')"
+    ))
+    expect_equal(exit_of(it), 0)
+    expect_match(it$tell(), "after it")
+  }
+  skip_if_not_installed("shiny")
+  it <- local_r(c(
+    "start <- function() later::later(rookery::stopAllServers, 1)",
+    "server <- function(input, output) NULL",
+    "rookery::serve(shiny::shinyApp(shiny::fluidPage(), server, onStart = start), port = 0)",
+    "cat('after it\\n')"
+  ))
+  expect_equal(exit_of(it), 0)
+  expect_match(it$tell(), "Stopping: the app has stopped all servers.*after it")
 })
 
 test_that("mistakes are reported on the command line without a traceback", {

@@ -99,7 +99,7 @@ values_of <- function(keys) lapply(keys, `[[`, 1)
 as_type_of <- function(example, text) if (is.numeric(example)) as.numeric(text) else text
 
 test_that("each key is read with the type of its setting", {
-  read <- function(options) rookery:::server_file(local_yml(options))$values
+  read <- function(options) rookery:::own_file(local_yml(options))$values
   for (name in setdiff(
     names(option_keys), c("limits", "ws_compression", "log")
   )) {
@@ -126,9 +126,8 @@ test_that("each key is read with the type of its setting", {
   )
   limits <- limit_keys()
   expect_mapequal(read(list(limits = limits)), lapply(limits, as.numeric))
-  expect_null(rookery:::server_file(
-    withr::local_tempfile(lines = "engine: plumber2", fileext = ".yml")
-  ))
+  other <- withr::local_tempfile(lines = "engine: plumber2", fileext = ".yml")
+  expect_error(rookery:::own_file(other), "its `engine:` is not `rookery`")
 })
 
 test_that("HTTPS settings of a file equal those of tls_config()", {
@@ -359,7 +358,7 @@ test_that("`ws_compression: off` in a file turns compression off", {
   globals <- rookery:::.globals
   before <- globals$settings
   withr::defer(globals$settings <- before)
-  globals$settings <- list(file = rookery:::server_file(file)$values)
+  globals$settings <- list(file = rookery:::own_file(file)$values)
   found <- rookery:::setting_of("ws_compression")
   expect_equal(found[c("value", "origin")], list(value = FALSE, origin = "_server.yml"))
 })

@@ -52,17 +52,35 @@ test_that("of each pair of sources, the one with precedence is used", {
 
 test_that("a mistyped environment variable is a warning, once, with the nearest name", {
   globals <- rookery:::.globals
-  withr::defer(globals$has_checked_variables <- TRUE)
+  before <- globals$unknown_settings
+  withr::defer(globals$unknown_settings <- before)
   withr::local_envvar(ROOKERY_MAX_BODYSIZE = "10 MB", ROOKERY_WORKER_COUNT = "1")
-  globals$has_checked_variables <- FALSE
   expect_warning(
-    rookery:::warn_unknown_variables(),
+    rookery:::warn_unknown_settings(),
     "ROOKERY_MAX_BODYSIZE does not belong to a setting .* Did you mean ROOKERY_MAX_BODY_SIZE\\?",
     class = "rookery_unknown_variable"
   )
-  expect_silent(rookery:::warn_unknown_variables())
-  globals$has_checked_variables <- FALSE
+  expect_silent(rookery:::warn_unknown_settings())
+  globals$unknown_settings <- NULL
   expect_warning(
     startServer("127.0.0.1", 0, list())$stop(), class = "rookery_unknown_variable"
+  )
+})
+
+test_that("a mistyped option is a warning, once, with the nearest name", {
+  globals <- rookery:::.globals
+  before <- globals$unknown_settings
+  withr::defer(globals$unknown_settings <- before)
+  withr::local_options(rookery.max_bodysize = "10 MB")
+  expect_warning(
+    startServer("127.0.0.1", 0, list())$stop(),
+    "rookery.max_bodysize does not belong to a setting .* Did you mean rookery.max_body_size\\?",
+    class = "rookery_unknown_option"
+  )
+  expect_silent(startServer("127.0.0.1", 0, list())$stop())
+  withr::local_options(rookery.prot = 1)
+  expect_warning(
+    rookery:::warn_unknown_settings(has_program = TRUE), "rookery.prot",
+    class = "rookery_unknown_option"
   )
 })

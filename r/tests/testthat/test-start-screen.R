@@ -3,7 +3,7 @@
 test_that("the screen of an object is that of the program, with the admin and network addresses", {
   withr::local_envvar(NO_COLOR = NA, CLICOLOR_FORCE = NA, CLICOLOR = NA, TERM = "xterm")
   screen <- function(texts, is_terminal = FALSE) {
-    lines <- .Call(ffi_start_screen, texts, 8000L, c(is_terminal, TRUE))
+    lines <- rookery:::text_of("start screen", texts[1:4], 8000L, texts[[5]], is_terminal, TRUE)
     strsplit(lines, "\n", fixed = TRUE)[[1]]
   }
   expect_equal(

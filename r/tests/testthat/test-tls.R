@@ -57,21 +57,17 @@ test_that("`hsts` adds Strict-Transport-Security", {
   all <- list(max_age = 31536000, include_subdomains = TRUE, preload = TRUE)
   expect_equal(told("/", hsts = all), "max-age=31536000; includeSubDomains; preload")
   for (wrong in list(
-    TRUE, NULL, -1, "1", NA, 1.5, c(1, 2), Inf, list(), list(60), list(age = 1),
-    list(max_age = 1, max_age = 2)
+    TRUE, -1, NA, 1.5, c(1, 2), Inf, list(), list(60), list(age = 1),
+    list(max_age = 1, include_subdomains = "a")
   )) {
     expect_error(
-      tls_config(pair$cert, pair$key, hsts = wrong),
-      "`hsts` must be FALSE, a number of seconds, or a list"
+      tls_config(pair$cert, pair$key, hsts = wrong), "`hsts` must be off, or a number of seconds"
     )
   }
-  expect_error(
-    tls_config(pair$cert, pair$key, hsts = list(max_age = 1, include_subdomains = "a")),
-    "hsts$include_subdomains", fixed = TRUE
-  )
   for (wrong in list(list(max_age = 60, include_subdomains = TRUE), list(max_age = 31536000))) {
     expect_error(
-      tls_config(pair$cert, pair$key, hsts = c(wrong, preload = TRUE)), "hsts$preload", fixed = TRUE
+      tls_config(pair$cert, pair$key, hsts = c(wrong, preload = TRUE)),
+      "`hsts`: preload needs subdomains and at least a year", fixed = TRUE
     )
   }
 })
@@ -111,9 +107,10 @@ test_that("redirect_from redirects to HTTPS", {
   server$stop()
   # Both ports are free again.
   startServer("127.0.0.1", from, list())$stop()
-  for (wrong in list(0, 65536, "80", 1.5, NA, TRUE, c(80, 81))) {
+  for (wrong in list(0, 65536, "http", 1.5, NA, TRUE, c(80, 81))) {
     expect_error(
-      tls_config(pair$cert, redirect_from = wrong), "`redirect_from` must be a port from 1 to 65535"
+      tls_config(pair$cert, redirect_from = wrong),
+      "`redirect_from` must be none, or a whole number from 1 to 65535"
     )
   }
   socket <- withr::local_tempfile()
@@ -242,7 +239,7 @@ test_that("errors name the file and the remedy", {
   )
   expect_error(start(dir, pair$key), "is a folder")
   expect_error(
-    tls_config(c("a", "b"), "c"), "`key` must have one key for each certificate: 2, not 1"
+    tls_config(c("a", "b"), "c"), "`key` must be given once for each `cert`: 2 times, not 1"
   )
   expect_error(tls_config(1), "`cert` must be the path of a PEM file or its text")
   expect_error(tls_config("a", client_auth = "perhaps"), "`client_auth` must be")
@@ -297,16 +294,15 @@ test_that("tls_config() prints all values that are not defaults", {
 test_that("errors for an invalid choice name the argument", {
   pem <- local_pem()
   expect_error(
-    tls_config("c", min_version = 1.3), "`min_version` must be \"1.2\" or \"1.3\", not 1.3.",
+    tls_config("c", min_version = "1.1"), "`min_version` must be 1.2 or 1.3, not \"1.1\".",
     fixed = TRUE
   )
-  expect_error(tls_config("c", min_version = "1.1"), "not \"1.1\".", fixed = TRUE)
   expect_error(
-    tls_config("c", client_auth = NA),
-    "`client_auth` must be \"required\" or \"optional\", not NA.", fixed = TRUE
+    tls_config("c", client_auth = NA), "`client_auth` must be required or optional, not NA.",
+    fixed = TRUE
   )
   expect_equal(tls_config(pem, min_version = "1.3")$min_version, "1.3")
-  expect_error(tls_config("c", http2 = "no"), "`http2` must be TRUE or FALSE", fixed = TRUE)
+  expect_error(tls_config("c", http2 = "perhaps"), "`http2` must be TRUE or FALSE", fixed = TRUE)
   expect_equal(tls_config(pem)$client_auth, "required")
 })
 

@@ -251,7 +251,7 @@ test_that("pages of other origins are refused before the app is called", {
   })
   expect_error(
     local_server(list(wsOrigins = "https://a.org")),
-    "`app\\$wsOrigins` must be \"same\", or hosts .* not \"https://a.org\""
+    "`app\\$wsOrigins` must be same, or hosts .* not \"https://a.org\""
   )
   expect_error(local_server(list(wsOrigins = TRUE)), "not TRUE")
   withr::with_options(
@@ -354,15 +354,15 @@ test_that("compressed messages arrive unchanged in both directions, from the thr
 
 test_that("a wrong wsCompression is an error when the server is started", {
   bad <- list(
-    list("yes", "`app\\$wsCompression` must be TRUE, FALSE, or a list of `level`, `threshold` and `takeover`, not \"yes\""),
-    list(NA, "must be TRUE, FALSE, or a list"), list(list(), "must be TRUE, FALSE, or a list"),
-    list(list(speed = 1), "must be TRUE, FALSE, or a list"),
-    list(list(level = 0), ": `level` must be a whole number from 1 to 9, not 0"),
-    list(list(level = 2.5), "not 2.5"),
-    list(list(threshold = -1), ": `threshold` must be a number of bytes, not -1"),
-    list(list(takeover = NA), ": `takeover` must be TRUE or FALSE, not NA")
+    "perhaps", NA, list(), list(speed = 1), list(level = 0), list(level = 2.5),
+    list(threshold = -1), list(takeover = NA)
   )
-  for (case in bad) expect_error(local_server(list(wsCompression = case[[1]])), case[[2]])
+  for (wrong in bad) {
+    expect_error(
+      local_server(list(wsCompression = wrong)),
+      "`app\\$wsCompression` must be on, off, or one or more of level=1 to level=9"
+    )
+  }
   withr::with_options(
     list(rookery.ws_compression = 3),
     expect_error(local_server(list()), "The option `rookery.ws_compression` must be .*not 3")

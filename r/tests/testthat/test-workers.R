@@ -407,7 +407,7 @@ test_that("arguments of serve() are passed to the program as lines", {
     sub("=/.*/", "=", rookery:::lines_of_tls(tls)),
     c(
       "tls_cert=c.pem", "tls_key=k.pem", "tls_min_version=1.3", "http2=FALSE",
-      "hsts=31536000,subdomains"
+      "hsts=max_age=31536000,include_subdomains=TRUE,preload=FALSE"
     )
   )
   expect_equal(rookery:::lines_of_tls("dev"), "tls=dev")

@@ -16,9 +16,8 @@ use rookery_status::{
 use rookery_worker_protocol::{RState, SharedScoreboard, Ticket};
 
 use crate::core::{self, AdminServer, Core, config_of};
+use crate::entry;
 use crate::listener::tls::Https;
-use crate::text::lend;
-use crate::{Bytes, entry};
 
 /// The return values of `rk_admin_start`: 0 for success, and -1 for failure.
 const STARTED: i32 = 0;
@@ -141,16 +140,6 @@ pub unsafe extern "C" fn rk_admin_start(at: *const c_char, target: *const c_char
                 }
             }
         })
-    })
-}
-
-/// Returns the URL of the live page, which contains its access token. Returns an empty text if
-/// there is no live page that a browser could open. The result is valid until `rk_text_free`.
-#[unsafe(no_mangle)]
-pub extern "C" fn rk_admin_page_url() -> Bytes {
-    entry(Bytes::EMPTY, || {
-        let url = core::with(|core| core.admin.as_ref().and_then(|own| own.admin.page_url()));
-        lend(url.unwrap_or_default().into_bytes())
     })
 }
 

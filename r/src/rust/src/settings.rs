@@ -10,12 +10,10 @@ use rookery_settings::{
     Value, environment, expected_form, server_yml, table,
 };
 
-use crate::text::lend;
-use crate::text::path::{path_bytes, path_of};
-use crate::{Bytes, entry};
+use crate::text::path::path_bytes;
 
 /// Returns a line for each setting that R accepts. Its fields are separated by tabs.
-fn table_text() -> String {
+pub(crate) fn table_text() -> String {
     let logical = |is: bool| if is { "TRUE" } else { "FALSE" };
     let line = |row: &Setting| {
         [
@@ -52,6 +50,10 @@ fn add_reason(lines: &mut Lines, setting: &Setting, invalid: Option<&InvalidValu
     }
 }
 
+fn add_shown(lines: &mut Lines, setting: &Setting, text: &str) {
+    lines.line(&format!("shown:{}", setting.name), text.as_bytes());
+}
+
 /// Returns how messages for R name the value of a setting from a source.
 fn place(setting: &Setting, source: Source) -> String {
     let name = setting.name;
@@ -68,10 +70,15 @@ fn place(setting: &Setting, source: Source) -> String {
 /// each line, and `sources` what the sources give that R knows. The environment is read here,
 /// unless R has got the variable's value from the program.
 ///
-/// Returns for each setting its value, a line `origin:<name>` with its source, and a line
-/// `where:<name>` with the words by which messages name the value. If the value is wrong, returns
+/// Returns for each setting its value, a line `shown:<name>` with the value for people, a line
+/// `origin:<name>` with its source, and a line `where:<name>` with the words by which messages name
+/// the value. If the value is wrong, returns
 /// only lines with the setting, its source, the words and the reason.
-fn resolve(names: &str, sources: &str, variable: impl Fn(&str) -> Option<OsString>) -> Lines {
+pub(crate) fn resolve(
+    names: &str,
+    sources: &str,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Lines {
     let given = key_value_lines::read_given(sources);
     let mut lines = Lines::default();
     for setting in names.lines().filter_map(table::find) {
@@ -87,6 +94,13 @@ fn resolve(names: &str, sources: &str, variable: impl Fn(&str) -> Option<OsStrin
             let none = (setting.section == Section::Limits).then_some(Value::Number(f64::NAN));
             if let Some(value) = Settings::default().value(setting.name).or(none) {
                 lines.value("", setting.name, &value);
+                let is_derived = value.number().is_some_and(f64::is_nan);
+                let shown = setting.default_text().filter(|_| is_derived);
+                add_shown(
+                    &mut lines,
+                    setting,
+                    &shown.map_or(value.show(setting.kind), str::to_owned),
+                );
             }
             lines.line(&format!("origin:{}", setting.name), Source::Default.name().as_bytes());
             continue;
@@ -95,6 +109,7 @@ fn resolve(names: &str, sources: &str, variable: impl Fn(&str) -> Option<OsStrin
         let place = place(setting, source);
         if let Some(Ok(value)) = read {
             lines.value("", setting.name, &value);
+            add_shown(&mut lines, setting, &value.show(setting.kind));
             lines.line(&format!("origin:{}", setting.name), source.name().as_bytes());
             lines.line(&format!("where:{}", setting.name), place.as_bytes());
             continue;
@@ -110,27 +125,28 @@ fn resolve(names: &str, sources: &str, variable: impl Fn(&str) -> Option<OsStrin
 }
 
 /// Parses a `_server.yml` for R. Returns a line `app` with the app's path, and a line for each
-/// setting. After an error, returns only a line `wrong` with the message. Returns no lines if the
-/// file is for a server other than Rookery.
+/// setting; or only a line `engine` if the file is for another package. After an error, returns only
+/// a line `wrong` with the message.
 ///
 /// `is_alone` is true if this R process does not run under the program `rookery`. Then this
 /// function also checks that the HTTPS settings in the file are complete. Otherwise the program has
 /// already checked them together with its command line and environment.
-fn read_file(path: &Path, is_alone: bool) -> Lines {
+pub(crate) fn read_file(path: &Path, is_alone: bool) -> Lines {
     let mut lines = Lines::default();
+    let mut wrong = |message: String| lines.line("wrong", message.as_bytes());
     let bytes = match server_yml::bytes(path) {
         Ok(bytes) => bytes,
         Err(error) => {
-            lines
-                .line("wrong", format!("`{}` cannot be read: {error}.", path.display()).as_bytes());
+            wrong(format!("`{}` cannot be read: {error}.", path.display()));
             return lines;
         }
     };
     match server_yml::read(&bytes, path) {
-        Ok(None) => {}
-        Err(problem) => {
-            lines.line("wrong", format!("In `{}`, {problem}", path.display()).as_bytes());
-        }
+        Ok(None) => match server_yml::engine(&bytes) {
+            Ok(engine) => lines.line("engine", engine.as_bytes()),
+            Err(problem) => wrong(format!("In `{}`, {problem}", path.display())),
+        },
+        Err(problem) => wrong(format!("In `{}`, {problem}", path.display())),
         Ok(Some(file)) => {
             // Other settings that belong together, such as those about workers, are checked when
             // the sources are combined. `tls:` counts as one value.
@@ -152,54 +168,13 @@ fn read_file(path: &Path, is_alone: bool) -> Lines {
     lines
 }
 
-/// Returns a line for each setting that R accepts, which is valid until `rk_text_free`.
-#[unsafe(no_mangle)]
-pub extern "C" fn rk_setting_table() -> Bytes {
-    entry(Bytes::EMPTY, || lend(table_text().into_bytes()))
-}
-
-/// Determines the values of settings from all their sources. `names` has the name of a setting in
-/// each line, and `sources` what the sources give that R knows. The result is valid until
-/// `rk_text_free`.
-///
-/// # Safety
-/// - The bytes are readable for the length of the call.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_resolve_settings(names: Bytes, sources: Bytes) -> Bytes {
-    entry(Bytes::EMPTY, || {
-        // SAFETY: guaranteed by the caller, see `# Safety`.
-        let (names, sources) = unsafe { (names.get(), sources.get()) };
-        let (names, sources) = (String::from_utf8_lossy(names), String::from_utf8_lossy(sources));
-        lend(resolve(&names, &sources, |name| std::env::var_os(name)).into_bytes())
-    })
-}
-
-/// Returns a line for each of the environment variables `names`, one a line, that begins with
-/// `ROOKERY_` and does not belong to a setting. The result is valid until `rk_text_free`.
-///
-/// # Safety
-/// - The bytes are readable for the length of the call.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_unknown_variables(names: Bytes) -> Bytes {
-    entry(Bytes::EMPTY, || {
-        // SAFETY: guaranteed by the caller, see `# Safety`.
-        let names = String::from_utf8_lossy(unsafe { names.get() });
-        let names: Vec<String> = names.lines().map(str::to_owned).collect();
-        lend(environment::unknown_variables(&names).join("\n").into_bytes())
-    })
-}
-
-/// Parses the `_server.yml` at a path for R. The result is valid until `rk_text_free`.
-///
-/// # Safety
-/// - The bytes are readable for the length of the call.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_read_server_yml(path: Bytes, is_alone: i32) -> Bytes {
-    entry(Bytes::EMPTY, || {
-        // SAFETY: guaranteed by the caller, see `# Safety`.
-        let path = path_of(unsafe { path.get() });
-        lend(read_file(&path, is_alone != 0).into_bytes())
-    })
+/// Returns a line for each of the environment variables and options of R `names`, one a line, that
+/// begins like that of a setting and does not belong to one.
+pub(crate) fn unknown_names(names: &str) -> String {
+    let names: Vec<String> = names.lines().map(str::to_owned).collect();
+    let mut unknown = environment::unknown_variables(&names);
+    unknown.append(&mut environment::unknown_options(&names));
+    unknown.join("\n")
 }
 
 #[cfg(test)]
@@ -215,8 +190,9 @@ mod tests {
         };
         let lines = resolve(name, &lines.join("\n"), |_| None).into_bytes();
         let lines = String::from_utf8(lines).unwrap();
-        let is_value =
-            |line: &&str| !["origin", "where", "setting"].iter().any(|key| line.starts_with(key));
+        let is_value = |line: &&str| {
+            !["shown", "origin", "where", "setting"].iter().any(|key| line.starts_with(key))
+        };
         lines.lines().filter(is_value).collect::<Vec<_>>().join(" ")
     }
 
@@ -245,17 +221,27 @@ mod tests {
         };
         assert_eq!(
             resolved("max_body_size", "option:max_body_size=many\nmax_body_size=1 kB"),
-            "number:max_body_size=1000\norigin:max_body_size=argument\n\
+            "number:max_body_size=1000\nshown:max_body_size=1 kB\norigin:max_body_size=argument\n\
              where:max_body_size=`max_body_size`\n"
         );
         assert_eq!(
             resolved("max_connections", "file:max_connections=many"),
-            "number:max_connections=5\norigin:max_connections=environment\n\
+            "number:max_connections=5\nshown:max_connections=5\norigin:max_connections=environment\n\
              where:max_connections=The environment variable ROOKERY_MAX_CONNECTIONS\n"
         );
         let all = resolved("max_client_memory\nspool_dir\nidle_timeout", "");
-        assert!(all.starts_with("number:max_client_memory=NaN\norigin:max_client_memory=default"));
-        assert!(all.contains("\norigin:spool_dir=default\nnumber:idle_timeout=120\n"), "{all}");
+        assert!(
+            all.starts_with(
+                "number:max_client_memory=NaN\nshown:max_client_memory=a quarter of the memory"
+            ),
+            "{all}"
+        );
+        assert!(
+            all.contains(
+                "\norigin:spool_dir=default\nnumber:idle_timeout=120\nshown:idle_timeout=2 min\n"
+            ),
+            "{all}"
+        );
         for wrong in ["option:error_detail=all", "option:error_detail"] {
             assert_eq!(
                 resolved("idle_timeout\nerror_detail", wrong),
@@ -292,7 +278,8 @@ mod tests {
             "app=a.R\n\
              number:worker_timeout=5\nword:log=none\nnumber:max_body_size=1\n"
         );
-        assert_eq!(lines_of("engine: plumber2\n"), "");
+        assert_eq!(lines_of("engine: plumber2\n"), "engine=plumber2\n");
+        assert!(lines_of("").starts_with("wrong=In `_server.yml`, line 1, column 1: there is no"));
         std::fs::write(&path, b"engine: rookery\napp: a\xFF.R\n").unwrap();
         assert!(
             String::from_utf8(read_file(&path, true).into_bytes())

@@ -5,15 +5,15 @@
 //! last. C calls these functions in pairs. While C copies a text, R may run a finalizer that calls
 //! another pair.
 
+mod for_r;
 pub(crate) mod path;
-mod terminal;
 
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rookery_exchange::{is_secret_name, masked};
+use rookery_exchange::is_secret_name;
 
 use crate::{Bytes, entry};
 
@@ -128,16 +128,6 @@ pub unsafe extern "C" fn rk_base64(bytes: Bytes) -> Bytes {
 pub unsafe extern "C" fn rk_uri_encode(text: Bytes, is_whole: i32) -> Bytes {
     // SAFETY: guaranteed by the caller, see `# Safety`.
     entry(Bytes::EMPTY, || lend(uri_encode(unsafe { text.get() }, is_whole != 0)))
-}
-
-/// Returns the target of a request (its path and query) with session tokens masked.
-///
-/// # Safety
-/// - `target` is readable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_mask_tokens(target: Bytes) -> Bytes {
-    // SAFETY: guaranteed by the caller, see `# Safety`.
-    entry(Bytes::EMPTY, || lend(masked(unsafe { target.get() }).flatten().copied().collect()))
 }
 
 /// Returns 1 if the name of a parameter or header says that its value is a secret, otherwise 0.

@@ -21,25 +21,6 @@ pub(crate) struct Https {
     pub(crate) redirect_from: Option<u16>,
 }
 
-/// Checks the arguments of R's `acme()`, as lines `setting=value`, without contacting the
-/// certificate authority. Returns `RK_BAD_VALUE` after setting the error message if they are wrong.
-///
-/// # Safety
-/// - `lines` is readable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_acme_check(lines: Bytes) -> i32 {
-    entry(result::BAD_VALUE, || {
-        // SAFETY: guaranteed by the caller, see `# Safety`.
-        match embedded::check_acme(&unsafe { lines.text() }) {
-            Ok(()) => result::OK,
-            Err(error) => {
-                core::set_error(&error);
-                result::BAD_VALUE
-            }
-        }
-    })
-}
-
 /// Creates the TLS configuration of a listener from lines `setting=value`. Returns NULL after
 /// setting the error message if a value is invalid or a file cannot be read.
 ///
