@@ -247,9 +247,9 @@ static bool run_later(double seconds, SEXP loop) {
     return later_has_more;
 }
 
-// Calls handle_signals() in R/serve-stop.R for a signal that serve() handles, if the app has stopped
-// all servers, and for an access log that is an R function. Not called within a handler, where ending would look like a failure of the
-// handler. May jump.
+// Calls handle_signals() in R/serve-stop.R for a signal that serve() handles, if the app has
+// stopped all servers, and for an access log that is an R function. Not called within a handler,
+// where ending would look like a failure of the handler. May jump.
 static void handle_signals(void) {
     worker_collect();
     bool is_asked = stop_is_requested() || has_stopped_all_servers();

@@ -1,5 +1,5 @@
-// IP addresses, base64, percent-encoding, secrets, and other texts of Rust. The work is done in Rust; R has checked types
-// and encodings.
+// IP addresses, base64, percent-encoding, secrets, and other texts of Rust, which does the work; R
+// has checked types and encodings.
 #include <limits.h>
 #include <stdio.h>
 
@@ -33,8 +33,8 @@ SEXP ffi_base64(SEXP bytes) {
         (struct rk_bytes){(const char*)RAW(bytes), (size_t)XLENGTH(bytes)}), CE_NATIVE));
 }
 
-// Returns the text with the name `what`, which Rust makes from strings (text/for_r.rs). R has checked
-// types and encodings. With `is_native`, the text may be in any encoding, like a path.
+// Returns the text with the name `what`, which Rust makes from strings (text/for_r.rs). R has
+// checked types and encodings. With `is_native`, the text may be in any encoding, like a path.
 SEXP ffi_text(SEXP what, SEXP inputs, SEXP is_native) {
     size_t count = (size_t)XLENGTH(inputs);
     struct rk_bytes* texts = (struct rk_bytes*)R_alloc(count, sizeof(struct rk_bytes));

@@ -4,7 +4,7 @@ use rookery_settings::Source;
 use rookery_systemd::ServiceManager;
 
 use crate::process::session;
-use crate::stderr::log_error;
+use crate::stderr::{for_user, log_error};
 
 /// The reason why the program failed. Each message also says how to correct the problem.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(crate) enum Failure {
     NeverReady {
         /// The error message of the app, if there is one.
         reason: Option<String>,
-        /// The number of failed starts. After a single one, the output of the app is directly above.
+        /// The number of failed starts. After a single one, the app's output is directly above.
         starts: u32,
     },
     /// All workers keep crashing, and `--fail-fast` is set. The exit status is 5.
@@ -97,7 +97,7 @@ impl Failure {
     pub(crate) fn report(&self) -> u8 {
         let (message, status) = (self.message(), self.status());
         let is_logged = match self {
-            _ if session::fail(self.condition_class(), &message) => true,
+            _ if session::fail(self.condition_class(), &for_user(&message)) => true,
             Failure::NeverReady { reason, starts } => reason.is_some() && *starts == 1,
             _ => false,
         };

@@ -99,8 +99,8 @@ pub fn read(bytes: &[u8], path: &Path) -> Result<Option<ServerFile>, FileError> 
     Ok(Some(ServerFile { app, given: reader.given, note: None }))
 }
 
-/// Returns the name of the R package in `engine:` of a `_server.yml`, whose content is `bytes`. Only
-/// that package knows the other keys of a file for it, so these are not checked.
+/// Returns the name of the R package in `engine:` of a `_server.yml`, whose content is `bytes`. The
+/// other keys are not checked, because only that package knows them.
 ///
 /// # Errors
 /// Fails if the file names no package.

@@ -13,8 +13,6 @@ use rookery_server::output;
 #[cfg(unix)]
 use rookery_system::descriptor::set_close_on_exec;
 
-use crate::stderr::for_user;
-
 /// The environment variable with the process id of the R session that has started this program.
 pub(crate) const PARENT_VARIABLE: &str = "ROOKERY_INTERNAL_PARENT_PID";
 
@@ -71,7 +69,7 @@ pub(crate) fn open(url: Option<&str>) -> bool {
 pub(crate) fn fail(class: &str, message: &str) -> bool {
     let writer = writer();
     if let Some(writer) = &writer {
-        let message = for_user(message).replace('%', "%25").replace('\n', "%0A");
+        let message = message.replace('%', "%25").replace('\n', "%0A");
         writer.write(format!("failed\t{class}\t{message}\n").as_bytes());
         writer.flush(output::FLUSH_TIME);
     }

@@ -72,8 +72,8 @@ fn place(setting: &Setting, source: Source) -> String {
 ///
 /// Returns for each setting its value, a line `shown:<name>` with the value for people, a line
 /// `origin:<name>` with its source, and a line `where:<name>` with the words by which messages name
-/// the value. If the value is wrong, returns
-/// only lines with the setting, its source, the words and the reason.
+/// the value. If the value is wrong, returns only lines with the setting, its source, the words and
+/// the reason.
 pub(crate) fn resolve(
     names: &str,
     sources: &str,
@@ -125,8 +125,8 @@ pub(crate) fn resolve(
 }
 
 /// Parses a `_server.yml` for R. Returns a line `app` with the app's path, and a line for each
-/// setting; or only a line `engine` if the file is for another package. After an error, returns only
-/// a line `wrong` with the message.
+/// setting; or only a line `engine` if the file is for another package. After an error, returns
+/// only a line `wrong` with the message.
 ///
 /// `is_alone` is true if this R process does not run under the program `rookery`. Then this
 /// function also checks that the HTTPS settings in the file are complete. Otherwise the program has

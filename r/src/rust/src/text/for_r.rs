@@ -10,8 +10,8 @@ use crate::text::lend;
 use crate::text::path::path_of;
 use crate::{Bytes, core, entry, settings};
 
-/// Returns the text with the name `what`, made from `inputs`. Flags are `TRUE` or `FALSE`, and paths
-/// are in the encoding of the system, as is then the result.
+/// Returns the text with the name `what`, made from `inputs`. Flags are `TRUE` or `FALSE`, and
+/// paths are in the encoding of the system, as is then the result.
 fn text_for_r(what: &str, inputs: &[&[u8]]) -> Option<Vec<u8>> {
     let bytes = |at: usize| inputs.get(at).copied().unwrap_or_default();
     let text = |at| String::from_utf8_lossy(bytes(at));
