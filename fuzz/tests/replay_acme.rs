@@ -25,10 +25,9 @@ fn replay() {
         }
         seeds += 1;
     }
-    assert!(seeds >= 6, "{seeds} seeds");
+    assert!(seeds >= 4, "{seeds} seeds");
     // The seeds contain what their names say.
     let read = |name: &str| fs::read(corpus.join(name)).unwrap();
-    assert!(rookery_acme::read_for_fuzzer(&read("problem")).0.is_some());
-    assert!(rookery_acme::read_for_fuzzer(&read("moment")).1.is_some());
+    assert!(rookery_acme::read_for_fuzzer(&read("problem")).is_some());
     assert!(IssuedCertificate::read(&read("certificate")).is_some());
 }

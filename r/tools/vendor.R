@@ -116,12 +116,16 @@ id_of <- function(crate) {
   paste(value("name"), value("version"))
 }
 
-# Returns whether a crate is for a system that the package does not support. cargo's resolver needs
-# the manifests of such crates but does not compile the crates.
-is_foreign <- function(crate) {
-  grepl("^(windows|winapi|wasi|wasip|wit-bindgen|r-efi|hermit-abi|redox_)", basename(crate)) &&
-    !id_of(crate) %in% names(features_on_windows)
-}
+# The crates that are compiled on some system that the package supports. The others are for other
+# systems or for features that nothing turns on. cargo's resolver needs only their manifests.
+compiled <- sub(" v([^ ]+).*", " \\1", run(
+  "tree", "--locked", "--offline", "--quiet", "--edges", "normal,build", "--prefix", "none",
+  paste("--target", c(
+    "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu", "x86_64-pc-windows-gnu", "aarch64-pc-windows-gnullvm",
+    "x86_64-apple-darwin", "aarch64-apple-darwin", "x86_64-unknown-freebsd"
+  ))
+))
+is_foreign <- function(crate) !id_of(crate) %in% compiled
 
 # Returns whether files of windows-sys, which has a module for each of its features, belong to
 # features that are used. The others are nine tenths of its size.

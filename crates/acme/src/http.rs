@@ -1,12 +1,16 @@
 //! The requests to a certificate authority (ACME), with their limits and headers.
 
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{CONTENT_TYPE, USER_AGENT};
-use http::{HeaderMap, HeaderValue, Method};
-use rookery_http_client::{Endpoint, HttpError, Message, Response, ResponseLimits, send};
+use bytes::Bytes;
+use http::header::{RETRY_AFTER, USER_AGENT};
+use http::{HeaderValue, Request};
+use http_body_util::BodyExt as _;
+use instant_acme::{BodyWrapper, BytesResponse, Error, Problem};
+use rookery_http_client::{Endpoint, HttpError, Message, ResponseLimits, send};
 use rustls::ClientConfig;
 
 use crate::failure::Failure;
@@ -17,7 +21,12 @@ const LIMITS: ResponseLimits = ResponseLimits { time: Duration::from_secs(30), b
 
 /// The value of the `User-Agent` header. RFC 8555, 6.1 requires this header in each request to an
 /// ACME authority.
-const USER_AGENT_TEXT: &str = concat!("rookery/", env!("CARGO_PKG_VERSION"));
+const USER_AGENT_TEXT: HeaderValue =
+    HeaderValue::from_static(concat!("rookery/", env!("CARGO_PKG_VERSION")));
+
+/// The number of seconds for which a renewal window is valid if the authority sent no `Retry-After`
+/// with it (RFC 9773, 4.3).
+const DEFAULT_RETRY_AFTER: HeaderValue = HeaderValue::from_static("21600");
 
 /// Parses a URL of an ACME authority. Accepts HTTPS URLs (RFC 8555, 6.1), and HTTP URLs with a
 /// loopback address.
@@ -31,39 +40,73 @@ pub(crate) fn parse_endpoint(url: &str) -> Result<Endpoint, Failure> {
         .ok_or_else(|| Failure::new(format!("{url} is not the URL of an ACME authority")))
 }
 
-/// An HTTPS client that sends requests to an ACME authority.
+/// An HTTPS client that sends requests to an ACME authority. A response with an error status
+/// becomes a [`Failure`].
 #[derive(Debug, Clone)]
 pub(crate) struct HttpClient(pub(crate) Arc<ClientConfig>);
 
 impl HttpClient {
-    pub(crate) async fn request(
-        &self,
-        method: Method,
-        url: &str,
-        body: Option<String>,
-    ) -> Result<Response, Failure> {
-        let mut endpoint = parse_endpoint(url)?;
+    async fn send(self, request: Request<BodyWrapper<Bytes>>) -> Result<BytesResponse, Error> {
+        let (mut head, body) = request.into_parts();
+        let mut endpoint = parse_endpoint(&head.uri.to_string())?;
         endpoint.set_proxy(&|name| std::env::var(name).ok()).map_err(Failure::new)?;
+        head.headers.insert(USER_AGENT, USER_AGENT_TEXT);
+        let Ok(body) = body.collect().await;
         let endpoint = &endpoint;
-        let mut headers = HeaderMap::new();
-        headers.insert(USER_AGENT, HeaderValue::from_static(USER_AGENT_TEXT));
-        if body.is_some() {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/jose+json"));
-        }
-        let body = body.unwrap_or_default().into_bytes();
-        let message = Message { method, headers, body, endpoint };
-        let response = send(message, Some(&self.0), LIMITS).await?;
+        let message = Message {
+            method: head.method.clone(),
+            headers: head.headers,
+            body: body.to_bytes().to_vec(),
+            endpoint,
+        };
+        let mut response = send(message, Some(&self.0), LIMITS).await.map_err(Failure::from)?;
         if response.is_cut {
             let host = endpoint.host();
-            return Err(Failure::new(format!("{host} sent more than {} bytes", LIMITS.bytes)));
+            return Err(
+                Failure::new(format!("{host} sent more than {} bytes", LIMITS.bytes)).into()
+            );
         }
-        Ok(response)
+        if !response.status.is_success() {
+            let failure = match serde_json::from_slice::<Problem>(&response.body) {
+                Ok(problem) => Failure::from(&problem),
+                Err(_) => Failure::new(format!(
+                    "the authority responded with status {}",
+                    response.status.as_u16()
+                )),
+            };
+            // The request is signed again with another nonce.
+            if !failure.is("badNonce") {
+                return Err(Failure { retry_after: response.retry_after(), ..failure }.into());
+            }
+        }
+        if response.retry_after().is_none() && head.method == http::Method::GET {
+            response.headers.insert(RETRY_AFTER, DEFAULT_RETRY_AFTER);
+        }
+        let mut answer = http::Response::new(BodyWrapper::from(response.body));
+        *answer.status_mut() = response.status;
+        *answer.headers_mut() = response.headers;
+        Ok(answer.into())
+    }
+}
+
+impl instant_acme::HttpClient for HttpClient {
+    fn request(
+        &self,
+        request: Request<BodyWrapper<Bytes>>,
+    ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
+        Box::pin(self.clone().send(request))
     }
 }
 
 impl From<HttpError> for Failure {
     fn from(error: HttpError) -> Failure {
         Failure::new(error.to_string())
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Error {
+        Error::Other(Box::new(failure))
     }
 }
 

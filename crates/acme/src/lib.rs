@@ -8,8 +8,7 @@
 //! - [`Acme::start_renewer`] starts a thread that orders and renews the certificate until the
 //!   returned [`Renewer`] is dropped. No code of this crate runs on the server's I/O thread.
 //!
-//! The crate does not use instant-acme 0.8, because instant-acme ignores the `Retry-After` header
-//! of error responses and gives up after three rejected nonces.
+//! The crate instant-acme implements the protocol.
 //!
 //! | file | contents |
 //! |---|---|
@@ -17,35 +16,27 @@
 //! | `storage` | the files: account, certificate, and state of the attempts |
 //! | `schedule` | times of renewals and waits after failures, computed without a clock |
 //! | `http` | a request over HTTPS and its response |
-//! | `jws` | the account's key and its signatures (RFC 7515) |
-//! | `protocol` | the certificate authority's directory, nonces, and problem documents |
+//! | `failure` | the reason why there is no certificate, from problem documents of the authority |
+//! | `account` | the account at the authority, and its renewal information |
 //! | `order` | an order, from its creation to the certificate |
 //! | `acme` | the certificate with its settings and storage, before and while it is renewed |
 //! | `renewer` | the thread that renews certificates |
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test may panic"))]
 
-// instant-acme also depends on rcgen, which needs Rust 1.88, or else a version of `time` with a
-// security advisory (RUSTSEC-2026-0009).
-
-/// Parses `bytes` from the fuzzer in two ways: as a problem document (an error report of the
-/// authority), and as a time in the format of RFC 3339. Returns the message of the document, and
-/// the time.
+/// Parses `bytes` from the fuzzer as a problem document (an error report of the authority). Returns
+/// its message.
 #[doc(hidden)]
-pub fn read_for_fuzzer(bytes: &[u8]) -> (Option<String>, Option<std::time::SystemTime>) {
-    let problem = serde_json::from_slice(bytes).unwrap_or_default();
-    (
-        protocol::describe_problem(&problem).0,
-        std::str::from_utf8(bytes).ok().and_then(schedule::parse_rfc3339),
-    )
+pub fn read_for_fuzzer(bytes: &[u8]) -> Option<String> {
+    let problem = serde_json::from_slice::<instant_acme::Problem>(bytes).ok()?;
+    Some(failure::Failure::from(&problem).text)
 }
 
+mod account;
 mod acme;
 mod failure;
 mod http;
-mod jws;
 mod order;
-mod protocol;
 mod renewer;
 mod schedule;
 mod settings;

@@ -4,55 +4,66 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use rookery_server::tls::{Challenges, IssuedCertificate, SigningKey};
-use serde_json::Value;
+use instant_acme::{
+    Account, AuthorizationStatus, CertificateIdentifier, Error, Identifier, NewOrder, Order,
+    OrderStatus, RetryPolicy,
+};
+use rookery_server::tls::Challenges;
 
 use crate::failure::Failure;
-use crate::protocol::{Account, Authority, describe_problem};
 use crate::settings::{Challenge, Settings};
 use crate::storage::{self, Responses, Storage};
-use rookery_http_client::Response;
 
-/// The maximum duration of each wait for the authority: until it has validated a host of an order,
-/// and until it has issued the certificate.
-const POLL_TIMEOUT: Duration = Duration::from_secs(180);
-
-/// The first and shortest pause between two requests for the status of an order. Each pause is
-/// twice as long as the one before, up to `MAX_POLL_INTERVAL`. A `Retry-After` of the certificate
-/// authority replaces the pause, within the same bounds.
-const MIN_POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// The longest pause between two requests for the status of an order.
-const MAX_POLL_INTERVAL: Duration = Duration::from_secs(10);
+/// The pauses between two requests for the status of an order, and the maximum duration of each
+/// wait for the authority: until it has validated the hosts of an order, and until it has issued
+/// the certificate. A `Retry-After` of the authority replaces a pause.
+const POLLING: RetryPolicy = RetryPolicy::new()
+    .initial_delay(Duration::from_millis(250))
+    .backoff(1.5)
+    .timeout(Duration::from_secs(180));
 
 /// Orders a certificate and responds to the authority's challenges. Returns PEM text with the
 /// certificate, its chain and its private key.
 pub(crate) async fn order(
-    authority: &Authority,
     account: &Account,
     settings: &Settings,
     (challenges, storage): (&Challenges, &Storage),
     challenge: Challenge,
-    replaces: Option<&IssuedCertificate>,
+    replaces: Option<CertificateIdentifier<'static>>,
 ) -> Result<String, Failure> {
-    authority.check_profile(settings.profile.as_deref())?;
-    let (url, mut order) = authority.order(account, settings, replaces).await?;
-    let authorizations: Vec<String> = order["authorizations"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .map(str::to_owned)
-        .collect();
+    check_profile(account, settings.profile.as_deref())?;
+    let mut order = create(account, settings, replaces).await?;
     // The server responds to the challenges until this guard is dropped, however the order ends.
     let guard = ChallengeGuard { challenges, storage };
-    let (mut responses, mut urls) = (Responses::new(), Vec::new());
-    for url in &authorizations {
-        if let Some((url, response)) =
-            challenge_of(authority, account, settings, url, challenge).await?
-        {
-            responses.push(response);
-            urls.push(url);
+    let mut responses = Responses::new();
+    let mut authorizations = order.authorizations();
+    while let Some(authorization) = authorizations.next().await {
+        let mut authorization = authorization?;
+        if authorization.status != AuthorizationStatus::Pending {
+            continue;
         }
+        let host = authorization.identifier().to_string();
+        if !settings.domains.contains(&host.to_ascii_lowercase()) {
+            return Err(Failure::new(
+                "the authority asks for proof of a host that is not in the order",
+            ));
+        }
+        let Some(offered) = authorization.challenge(challenge.kind()) else {
+            return Err(Failure::new(format!(
+                "the authority does not offer the challenge {} for {host}",
+                challenge.name()
+            )));
+        };
+        // Checked because the token becomes a part of the server's response (RFC 8555, 8.1).
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        if offered.token.is_empty() || !offered.token.bytes().all(is_allowed) {
+            return Err(Failure::new("the authority sent an invalid challenge token"));
+        }
+        let key = match challenge {
+            Challenge::Http => offered.token.clone(),
+            Challenge::Tls => host,
+        };
+        responses.push((challenge, key, offered.key_authorization().as_str().to_owned()));
     }
     if !responses.is_empty() {
         let stored = storage.save_responses(&responses);
@@ -62,43 +73,74 @@ pub(crate) async fn order(
         // Every server that shares the folder has read them by then.
         tokio::time::sleep(settings.retry.sharing_time()).await;
     }
-    for url in &urls {
-        authority.post(account, url, Some("{}")).await?;
+    let mut authorizations = order.authorizations();
+    while let Some(authorization) = authorizations.next().await {
+        let mut authorization = authorization?;
+        if authorization.status == AuthorizationStatus::Pending {
+            if let Some(mut offered) = authorization.challenge(challenge.kind()) {
+                offered.set_ready().await?;
+            }
+        }
     }
-    for url in &authorizations {
-        wait_for_validation(authority, account, url, challenge).await?;
-    }
+    let polled = order.poll_ready(&POLLING).await;
     drop(guard);
-    order = poll_until(authority, account, &url, Some(order), |order| status(order) != "pending")
-        .await?;
-    if status(&order) != "ready" {
-        return Err(order_failure(&order, "the authority rejected the order"));
+    if !matches!(polled, Ok(OrderStatus::Ready)) {
+        return Err(rejection(&mut order, challenge, polled).await);
     }
-    let hosts: Vec<&str> = settings.domains.iter().map(String::as_str).collect();
-    let made = SigningKey::generate().and_then(|key| Ok((key.certificate_request(&hosts)?, key)));
-    let (request, key) = made.map_err(|error| Failure::new(error.to_string()))?;
-    let payload = serde_json::json!({ "csr": crate::jws::base64(request) }).to_string();
-    let finalize = order["finalize"]
-        .as_str()
-        .ok_or_else(|| Failure::new("the authority's order has no `finalize` URL"))?;
-    let (after, _) = authority.post(account, finalize, Some(&payload)).await?;
-    order = poll_until(authority, account, &url, Some(after), |order| {
-        !matches!(status(order), "processing" | "ready")
-    })
-    .await?;
-    let Some(certificate) = order["certificate"].as_str().filter(|_| status(&order) == "valid")
-    else {
-        return Err(order_failure(&order, "the authority did not issue the certificate"));
+    let key = order.finalize().await?;
+    let chain = order.poll_certificate(&POLLING).await?;
+    Ok(format!("{}\n{key}", chain.trim_end()))
+}
+
+/// Checks that the authority offers certificates with this profile (a kind of certificate that the
+/// authority defines).
+fn check_profile(account: &Account, profile: Option<&str>) -> Result<(), Failure> {
+    let mut offered: Vec<&str> = account.profiles().map(|profile| profile.name).collect();
+    match profile {
+        Some(wanted) if !offered.contains(&wanted) => {
+            offered.sort_unstable();
+            let has = if offered.is_empty() { "none".to_owned() } else { offered.join(", ") };
+            Err(Failure::new(format!(
+                "the authority does not offer the profile `{wanted}`; it offers: {has}"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Creates the order. Renewals that name the replaced certificate are exempt from most rate limits
+/// (RFC 9773, 5). If the authority refuses the name, the order is created without it.
+async fn create(
+    account: &Account,
+    settings: &Settings,
+    replaces: Option<CertificateIdentifier<'static>>,
+) -> Result<Order, Failure> {
+    let identifiers: Vec<Identifier> = settings
+        .domains
+        .iter()
+        .map(|domain| match domain.parse::<IpAddr>() {
+            Ok(address) => Identifier::Ip(address),
+            Err(_) => Identifier::Dns(domain.clone()),
+        })
+        .collect();
+    let new = || match &settings.profile {
+        Some(profile) => NewOrder::new(&identifiers).profile(profile),
+        None => NewOrder::new(&identifiers),
     };
-    let chain = authority.download(account, certificate).await?;
-    let issued = IssuedCertificate::read(chain.as_bytes())
-        .ok_or_else(|| Failure::new("the authority sent data that is not a certificate"))?;
-    if let Some(missing) = settings.domains.iter().find(|domain| !issued.hosts.contains(domain)) {
-        return Err(Failure::new(format!(
-            "the authority sent a certificate that is not for {missing}"
-        )));
+    if let Some(replaces) = replaces {
+        let is_refusal = |failure: &Failure| {
+            ["alreadyReplaced", "malformed", "conflict"].iter().any(|kind| failure.is(kind))
+        };
+        match account.new_order(&new().replaces(replaces)).await {
+            Err(Error::Other(error)) if error.downcast_ref().is_some_and(|it| !is_refusal(it)) => {
+                return Err(Error::Other(error).into());
+            }
+            // The authority has refused the name or ignored it, or offers no renewal information.
+            Err(_) => {}
+            Ok(order) => return Ok(order),
+        }
     }
-    Ok(format!("{}\n{}", chain.trim_end(), key.pem()))
+    Ok(account.new_order(&new()).await?)
 }
 
 /// A guard that, when it is dropped, removes the responses to the authority's challenges, also from
@@ -116,133 +158,36 @@ impl Drop for ChallengeGuard<'_> {
     }
 }
 
-fn status(object: &Value) -> &str {
-    object["status"].as_str().unwrap_or_default()
-}
-
-/// Returns the URL of the challenge by which the authority validates one host of the order, and the
-/// response to the challenge. Returns `None` if the authority has already validated the host.
-async fn challenge_of(
-    authority: &Authority,
-    account: &Account,
-    settings: &Settings,
-    url: &str,
+/// Returns the reason why an order is not ready: what the authority says about the first host that
+/// it could not validate, or else about the order.
+async fn rejection(
+    order: &mut Order,
     challenge: Challenge,
-) -> Result<Option<(String, (Challenge, String, String))>, Failure> {
-    let (authorization, _) = authority.post(account, url, None).await?;
-    if status(&authorization) != "pending" {
-        return Ok(None);
-    }
-    let host = authorization["identifier"]["value"].as_str().unwrap_or_default();
-    if !settings.domains.iter().any(|domain| is_same_host(domain, host)) {
-        return Err(Failure::new(
-            "the authority asks for proof of a host that is not in the order",
-        ));
-    }
-    let offered = authorization["challenges"].as_array().into_iter().flatten();
-    let found =
-        offered.into_iter().find(|offered| offered["type"].as_str() == Some(challenge.name()));
-    let (Some(url), Some(token)) =
-        (found.and_then(|it| it["url"].as_str()), found.and_then(|it| it["token"].as_str()))
-    else {
-        return Err(Failure::new(format!(
-            "the authority does not offer the challenge {} for {host}",
-            challenge.name()
-        )));
-    };
-    // Checked because the token becomes a part of the server's response (RFC 8555, 8.1).
-    if !token.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')) {
-        return Err(Failure::new("the authority sent an invalid challenge token"));
-    }
-    let key_authorization = account.key.key_authorization(token);
-    let key = match challenge {
-        Challenge::Http => token,
-        Challenge::Tls => host,
-    };
-    Ok(Some((url.to_owned(), (challenge, key.to_owned(), key_authorization))))
-}
-
-/// Returns true if two texts name the same host. Different spellings of the same IP address count
-/// as the same host.
-fn is_same_host(one: &str, other: &str) -> bool {
-    match (one.parse::<IpAddr>(), other.parse::<IpAddr>()) {
-        (Ok(one), Ok(other)) => one == other,
-        _ => one.eq_ignore_ascii_case(other),
-    }
-}
-
-/// Waits until the authority has validated that this server controls one host of the order.
-async fn wait_for_validation(
-    authority: &Authority,
-    account: &Account,
-    url: &str,
-    challenge: Challenge,
-) -> Result<(), Failure> {
-    let authorization =
-        poll_until(authority, account, url, None, |it| status(it) != "pending").await?;
-    if status(&authorization) == "valid" {
-        return Ok(());
-    }
-    let host = authorization["identifier"]["value"].as_str().unwrap_or_default();
-    let error = authorization["challenges"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .find_map(|challenge| describe_problem(&challenge["error"]).0)
-        .unwrap_or_else(|| format!("the authorization is {}", status(&authorization)));
-    let (port, what) = match challenge {
-        Challenge::Http => (80, "an HTTP request"),
-        Challenge::Tls => (443, "a TLS handshake"),
-    };
-    Err(Failure {
-        // This type makes the next attempt use the other challenge.
-        problem: Some("unauthorized".to_owned()),
-        ..Failure::new(format!(
+    polled: Result<OrderStatus, Error>,
+) -> Failure {
+    let mut authorizations = order.authorizations();
+    while let Some(Ok(mut authorization)) = authorizations.next().await {
+        let Ok(state) = authorization.refresh().await else { break };
+        if matches!(state.status, AuthorizationStatus::Pending | AuthorizationStatus::Valid) {
+            continue;
+        }
+        let host = state.identifier();
+        let error = match state.challenges.iter().find_map(|challenge| challenge.error.as_ref()) {
+            Some(problem) => Failure::from(problem).text,
+            None => format!("the authorization is {:?}", state.status).to_lowercase(),
+        };
+        let (port, what) = match challenge {
+            Challenge::Http => (80, "an HTTP request"),
+            Challenge::Tls => (443, "a TLS handshake"),
+        };
+        return Failure::new(format!(
             "the authority could not verify that {host} is this server, by {what} to port \
              {port} ({}): {error}",
             challenge.name()
-        ))
-    })
-}
-
-fn order_failure(order: &Value, what: &str) -> Failure {
-    let (text, problem) = describe_problem(&order["error"]);
-    let why = text.unwrap_or_else(|| format!("its status is {}", status(order)));
-    Failure { problem, ..Failure::new(format!("{what}: {why}")) }
-}
-
-/// Requests the JSON object at `url`, such as an order, again and again until `done` returns true
-/// for it, and returns the object. `known` is the object if it has already been received, and is
-/// checked with `done` before any request is sent.
-async fn poll_until(
-    authority: &Authority,
-    account: &Account,
-    url: &str,
-    known: Option<Value>,
-    done: impl Fn(&Value) -> bool,
-) -> Result<Value, Failure> {
-    if let Some(known) = known.filter(&done) {
-        return Ok(known);
+        ));
     }
-    let mut pause = MIN_POLL_INTERVAL;
-    let polling = async {
-        loop {
-            let (state, response): (Value, Response) = authority.post(account, url, None).await?;
-            if done(&state) {
-                return Ok(state);
-            }
-            let wait = response
-                .retry_after()
-                .map_or(pause, |said| said.clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL));
-            tokio::time::sleep(wait).await;
-            pause = (pause * 2).min(MAX_POLL_INTERVAL);
-        }
-    };
-    match tokio::time::timeout(POLL_TIMEOUT, polling).await {
-        Ok(state) => state,
-        Err(_) => Err(Failure::new(format!(
-            "the authority did not finish within {} s",
-            POLL_TIMEOUT.as_secs()
-        ))),
+    match polled {
+        Err(error) => error.into(),
+        Ok(status) => Failure::new(format!("the authority's order is {status:?}").to_lowercase()),
     }
 }

@@ -14,10 +14,10 @@ use rookery_system::blocking::BlockingPool;
 use rookery_system::signals::with_signals_blocked;
 use tokio::sync::oneshot;
 
+use crate::account::renewal_id;
 use crate::acme::{Acme, load_tls};
 use crate::failure::Failure;
 use crate::order;
-use crate::protocol::{Account, Authority, renewal_id};
 use crate::schedule::{
     RenewalTimer, Window, fraction, is_current, min_interval, renewal_time, window_lifetime,
 };
@@ -257,22 +257,19 @@ impl RenewalTask {
         known: &mut Option<RenewalInfo>,
     ) -> Option<Window> {
         let id = renewal_id(issued)?;
+        let certificate = id.to_string();
         let now = SystemTime::now();
-        let before = known.as_ref().filter(|info| info.certificate == id);
+        let before = known.as_ref().filter(|info| info.certificate == certificate);
         if let Some(info) = before.filter(|info| is_current(info.until, now)) {
             return info.window;
         }
-        let requested = async {
-            let authority = Authority::connect(self.acme.http.clone(), &self.acme.settings).await?;
-            authority.renewal_info(issued).await
-        };
         // If the authority does not respond, its previous window remains in effect. The failure is
         // neither a reason to renew nor a reason not to.
-        let (window, time) = match requested.await {
+        let (window, time) = match self.acme.renewal_info(&id).await {
             Ok(Some((window, time))) => (Some(window), time),
             Ok(None) | Err(_) => (before.and_then(|info| info.window), window_lifetime(None)),
         };
-        *known = Some(RenewalInfo { certificate: id, window, until: now + time });
+        *known = Some(RenewalInfo { certificate, window, until: now + time });
         let storage = &self.acme.storage;
         // If the state cannot be stored, the window is requested again later.
         let _ = storage.save_state(&State { renewal_info: known.clone(), ..storage.state() });
@@ -373,45 +370,21 @@ impl RenewalTask {
         challenge: Challenge,
         replaces: Option<&IssuedCertificate>,
     ) -> Result<String, Failure> {
-        let Acme { settings, storage, http, challenges, .. } = &self.acme;
-        let answers = (challenges, storage);
-        let authority = Authority::connect(http.clone(), settings).await?;
-        let account = self.account(&authority).await?;
-        let ordered =
-            order::order(&authority, &account, settings, answers, challenge, replaces).await;
-        match ordered {
+        let Acme { settings, storage, challenges, .. } = &self.acme;
+        let order = async || {
+            let account = self.acme.account().await?;
+            let replaces = replaces.and_then(renewal_id);
+            order::order(&account, settings, (challenges, storage), challenge, replaces).await
+        };
+        match order().await {
             // The account was removed, or the authority has lost its data, which test authorities
             // do.
             Err(failure) if failure.is("accountDoesNotExist") => {
                 storage.forget_account().map_err(|error| Failure::new(error.to_string()))?;
-                let account = self.account(&authority).await?;
-                order::order(&authority, &account, settings, answers, challenge, replaces).await
+                order().await
             }
             ordered => ordered,
         }
-    }
-
-    /// Returns the stored ACME account, or registers a new account at the authority.
-    async fn account(&self, authority: &Authority) -> Result<Account, Failure> {
-        let Acme { settings, storage, .. } = &self.acme;
-        let storage_error =
-            |error: io::Error| Failure::new(format!("the account cannot be stored: {error}"));
-        if let Some(mut account) = storage.account() {
-            if account.emails != settings.emails {
-                match authority.set_emails(&account, &settings.emails).await {
-                    // The order will fail with the same problem, which then creates a new account.
-                    Err(failure) if failure.is("accountDoesNotExist") => return Ok(account),
-                    updated => updated?,
-                }
-                account.emails.clone_from(&settings.emails);
-                storage.save_account(&account).map_err(storage_error)?;
-            }
-            return Ok(account);
-        }
-        let account =
-            authority.register(crate::jws::AccountKey::generate()?, &settings.emails).await?;
-        storage.save_account(&account).map_err(storage_error)?;
-        Ok(account)
     }
 }
 

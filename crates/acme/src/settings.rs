@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use instant_acme::ChallengeType;
 use rookery_websocket_client::Roots;
 
 use crate::schedule::RetrySchedule;
@@ -110,6 +111,13 @@ impl Challenge {
         match self {
             Challenge::Http => "http-01",
             Challenge::Tls => "tls-alpn-01",
+        }
+    }
+
+    pub(crate) fn kind(self) -> ChallengeType {
+        match self {
+            Challenge::Http => ChallengeType::Http01,
+            Challenge::Tls => ChallengeType::TlsAlpn01,
         }
     }
 

@@ -19,6 +19,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use instant_acme::AccountCredentials;
 use ring::digest::{SHA256, digest};
 use rookery_server::close_in_child;
 use rookery_server::tls::{Challenges, IssuedCertificate};
@@ -27,8 +28,6 @@ use rookery_system::fork::CloseInChild;
 use rookery_system::random::unpredictable;
 use serde_json::{Value, json};
 
-use crate::jws::AccountKey;
-use crate::protocol::Account;
 use crate::schedule::{MAX_WAIT, Window};
 use crate::settings::{Challenge, Settings};
 
@@ -268,26 +267,22 @@ impl Storage {
         write_atomically(&self.host.join("state.json"), kept.to_string().as_bytes())
     }
 
-    /// Returns the stored ACME account.
-    pub(crate) fn account(&self) -> Option<Account> {
+    /// Returns the stored ACME account and its e-mail addresses.
+    pub(crate) fn account(&self) -> Option<(AccountCredentials, Vec<String>)> {
         let kept: Value =
             serde_json::from_slice(&read_small_file(&self.authority.join("account.json"))?).ok()?;
-        let emails = kept["emails"]
-            .as_array()?
-            .iter()
-            .filter_map(Value::as_str)
-            .map(str::to_owned)
-            .collect();
-        Some(Account {
-            id: kept["id"].as_str()?.to_owned(),
-            key: AccountKey::from_text(kept["key"].as_str()?)?,
-            emails,
-        })
+        let emails = kept["emails"].as_array()?.iter().filter_map(Value::as_str);
+        let emails = emails.map(str::to_owned).collect();
+        Some((serde_json::from_value(kept).ok()?, emails))
     }
 
-    pub(crate) fn save_account(&self, account: &Account) -> io::Result<()> {
-        let kept =
-            json!({ "id": account.id, "key": account.key.to_text(), "emails": account.emails });
+    pub(crate) fn save_account(
+        &self,
+        account: &AccountCredentials,
+        emails: &[String],
+    ) -> io::Result<()> {
+        let mut kept = serde_json::to_value(account)?;
+        kept["emails"] = json!(emails);
         write_atomically(&self.authority.join("account.json"), kept.to_string().as_bytes())
     }
 
@@ -385,14 +380,11 @@ mod tests {
         let storage = storage(folder.path(), &["app.example.org"]);
         storage.save_certificate("x").unwrap();
         storage.save_state(&State::default()).unwrap();
-        let key = AccountKey::generate().unwrap();
-        storage
-            .save_account(&Account {
-                id: "https://ca/a/1".to_owned(),
-                key,
-                emails: vec!["a@b".to_owned()],
-            })
-            .unwrap();
+        let credentials = json!({
+            "id": "https://ca/a/1", "key_pkcs8": "AAAA", "directory": "https://ca/directory",
+        });
+        let credentials = serde_json::from_value(credentials).unwrap();
+        storage.save_account(&credentials, &["a@b".to_owned()]).unwrap();
         let _lock = storage.lock().unwrap().unwrap();
         let place = folder.path().join("acme/acme-v02.api.letsencrypt.org_directory");
         assert_eq!(
@@ -413,8 +405,8 @@ mod tests {
             4,
             "nothing else is left"
         );
-        let account = storage.account().unwrap();
-        assert_eq!((account.id.as_str(), account.emails.len()), ("https://ca/a/1", 1));
+        let (account, emails) = storage.account().unwrap();
+        assert_eq!((account.private_key().secret_pkcs8_der(), emails.len()), (&[0; 3][..], 1));
         storage.forget_account().unwrap();
         assert!(storage.account().is_none());
         fs::set_permissions(&place, Permissions::from_mode(0o755)).unwrap();

@@ -95,6 +95,5 @@ pub mod tls {
     pub use crate::net::tls::identity::ServedCertificate;
     pub use crate::net::tls::pem::Pem;
     pub use crate::net::tls::settings::{CertificatePair, Hsts, TlsSettings, TlsVersion};
-    pub use crate::net::tls::signing::SigningKey;
     pub use crate::net::tls::tls_error::{TlsError, TlsPart};
 }

@@ -42,7 +42,7 @@ fn by_http_with_refused_nonces_and_nothing_is_ordered_twice() {
     let names = ["one.example.org", "www.one.example.org"];
     let (mut it, folder) =
         served(&pebble, &names, |settings| settings.emails = vec!["me@example.org".to_owned()]);
-    pebble.run(it.ports(), 50, 60);
+    pebble.run(it.ports(), 5, 60);
     let refused = it.connect(names[0]).err().expect("there is no certificate");
     assert!(refused.contains("AccessDenied"), "{refused}");
     it.start_renewer(&[Challenge::Http]);

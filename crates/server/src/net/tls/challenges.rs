@@ -2,14 +2,17 @@
 //! controls a host name (RFC 8555, 8).
 
 use std::collections::HashMap;
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
+use ring::digest::{SHA256, digest};
+use rustls::crypto::ring::sign::any_ecdsa_type;
+use rustls::pki_types::PrivateKeyDer;
 use rustls::sign::CertifiedKey;
-
-use super::signing;
 
 /// The ALPN protocol name of ACME challenges over TLS (RFC 8737, 6.2). The server responds to such
 /// a challenge by presenting a special certificate in the TLS handshake, and no HTTP request
@@ -51,7 +54,8 @@ impl Challenges {
     /// # Errors
     /// Fails if the system provides no random numbers.
     pub fn set_tls_response(&self, host: &str, key_authorization: &str) -> io::Result<()> {
-        let certificate = signing::challenge_certificate(host, key_authorization)?;
+        let certificate =
+            challenge_certificate(host, key_authorization).map_err(io::Error::other)?;
         locked(&self.0.over_tls).insert(server_name_for(host), Arc::new(certificate));
         Ok(())
     }
@@ -110,6 +114,24 @@ fn server_name_for(host: &str) -> String {
     }
 }
 
+/// Makes the certificate that proves to an ACME authority over TLS that this server controls a host
+/// (RFC 8737, 3). It contains the hash of the key authorization. Authorities ignore its dates.
+fn challenge_certificate(
+    host: &str,
+    key_authorization: &str,
+) -> Result<CertifiedKey, Box<dyn Error + Send + Sync>> {
+    let key = KeyPair::generate()?;
+    let mut params = CertificateParams::new([host.to_owned()])?;
+    params.distinguished_name = DistinguishedName::new();
+    let hash = digest(&SHA256, key_authorization.as_bytes());
+    params.custom_extensions = vec![CustomExtension::new_acme_identifier(hash.as_ref())];
+    let certificate = params.self_signed(&key)?;
+    let key = any_ecdsa_type(&PrivateKeyDer::from(key))?;
+    // `from_der` is not used, because it refuses unknown critical extensions, and this one must be
+    // critical.
+    Ok(CertifiedKey::new(vec![certificate.into()], key))
+}
+
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -117,6 +139,22 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::tls::certificate::Certificate;
+
+    #[test]
+    fn a_challenge_certificate_names_only_its_host() {
+        let made = challenge_certificate("app.example.org", "token.thumbprint").unwrap();
+        let der = &made.cert[0];
+        assert_eq!(Certificate::parse(der).unwrap().hosts, ["app.example.org"]);
+        // The extension 1.3.6.1.5.5.7.1.31 is critical, and contains the SHA-256 in an octet string
+        // (RFC 8737, 3).
+        let wanted = [
+            &[6, 8, 0x2B, 6, 1, 5, 5, 7, 1, 0x1F, 1, 1, 0xFF, 4, 34, 4, 32][..],
+            digest(&SHA256, b"token.thumbprint").as_ref(),
+        ]
+        .concat();
+        assert!(der.windows(wanted.len()).any(|window| window == wanted));
+    }
 
     #[test]
     fn ip_addresses_use_reverse_mapping_names() {

@@ -4,7 +4,6 @@
 pub(super) mod tag {
     pub(crate) const BOOLEAN: u8 = 0x01;
     pub(crate) const INTEGER: u8 = 0x02;
-    pub(crate) const BIT_STRING: u8 = 0x03;
     pub(crate) const OCTET_STRING: u8 = 0x04;
     pub(crate) const OID: u8 = 0x06;
     pub(crate) const UTF8_STRING: u8 = 0x0C;

@@ -6,13 +6,13 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose};
 use rookery_system::file;
 use rookery_system::random::unpredictable;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::certificate::{Certificate, fingerprint};
-use super::signing::{Extension, SigningKey, pem};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -52,9 +52,10 @@ impl DevelopmentCertificate {
             });
         }
         fs::create_dir_all(folder)?;
-        let (der, key) = create(SystemTime::now())?;
-        write_atomically(&file, &(pem("CERTIFICATE", &der) + &key.pem()))?;
-        Ok(DevelopmentCertificate { file, fingerprint: fingerprint(&der), is_new: true })
+        let (certificate, key) = create(SystemTime::now()).map_err(io::Error::other)?;
+        write_atomically(&file, &(certificate.pem() + &key.serialize_pem()))?;
+        let fingerprint = fingerprint(certificate.der());
+        Ok(DevelopmentCertificate { file, fingerprint, is_new: true })
     }
 }
 
@@ -78,20 +79,17 @@ fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
     fs::rename(&next, path)
 }
 
-fn create(now: SystemTime) -> io::Result<(Vec<u8>, SigningKey)> {
-    let key = SigningKey::generate()?;
-    let extensions = [
-        Extension::for_hosts(&["localhost", "127.0.0.1", "::1"]),
-        Extension::not_a_ca(),
-        Extension::digital_signature(),
-        Extension::server_auth(),
-    ];
-    let der = key.certificate(
-        "localhost (rookery)",
-        now - DAY..now + DAY * (VALID_DAYS - 1),
-        &extensions,
-    )?;
-    Ok((der, key))
+fn create(now: SystemTime) -> Result<(rcgen::Certificate, KeyPair), rcgen::Error> {
+    let key = KeyPair::generate()?;
+    let hosts = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
+    let mut params = CertificateParams::new(hosts)?;
+    params.distinguished_name.push(DnType::CommonName, "localhost (rookery)");
+    params.not_before = (now - DAY).into();
+    params.not_after = (now + DAY * (VALID_DAYS - 1)).into();
+    params.is_ca = IsCa::ExplicitNoCa;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    Ok((params.self_signed(&key)?, key))
 }
 
 #[cfg(test)]
@@ -103,8 +101,8 @@ mod tests {
     #[test]
     fn a_created_certificate_can_be_parsed() {
         let now = UNIX_EPOCH + Duration::from_secs(1_780_000_000);
-        let (der, _) = create(now).unwrap();
-        let read = Certificate::parse(&der).unwrap();
+        let (certificate, _) = create(now).unwrap();
+        let read = Certificate::parse(certificate.der()).unwrap();
         assert_eq!(read.not_before, now - DAY);
         assert_eq!(read.not_after, now + DAY * (VALID_DAYS - 1));
         assert_eq!(read.hosts, ["localhost", "127.0.0.1", "::1"]);
@@ -123,15 +121,15 @@ mod tests {
         let kept = DevelopmentCertificate::load_or_create(&path).unwrap();
         assert_eq!(kept, DevelopmentCertificate { is_new: false, ..made.clone() });
         let (old, key) = create(SystemTime::now() - DAY * (VALID_DAYS - RENEWAL_DAYS)).unwrap();
-        write_atomically(&made.file, &(pem("CERTIFICATE", &old) + &key.pem())).unwrap();
+        write_atomically(&made.file, &(old.pem() + &key.serialize_pem())).unwrap();
         let anew = DevelopmentCertificate::load_or_create(&path).unwrap();
         assert!(
             anew.is_new
                 && anew.fingerprint != made.fingerprint
-                && anew.fingerprint != fingerprint(&old)
+                && anew.fingerprint != fingerprint(old.der())
         );
-        let (der, _) = create(SystemTime::now()).unwrap();
-        write_atomically(&made.file, &pem("CERTIFICATE", &der)).unwrap();
+        let (certificate, _) = create(SystemTime::now()).unwrap();
+        write_atomically(&made.file, &certificate.pem()).unwrap();
         assert!(
             DevelopmentCertificate::load_or_create(&path).unwrap().is_new,
             "a file without a key is replaced"

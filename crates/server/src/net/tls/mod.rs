@@ -10,6 +10,5 @@ pub(crate) mod identity;
 pub(crate) mod pem;
 pub(crate) mod resolver;
 pub(crate) mod settings;
-pub(crate) mod signing;
 pub(crate) mod stream;
 pub(crate) mod tls_error;
