@@ -92,7 +92,7 @@ pub(crate) trait TableEntry: fmt::Debug {
 /// The table of one I/O thread's connections, with their limits, clock and memory budget.
 #[derive(Debug)]
 pub(crate) struct ConnectionTable {
-    limits: Cell<Limits>,
+    limits: RefCell<Rc<Limits>>,
     pub(crate) clock: Clock,
     /// The memory budget of all connections together.
     pub(crate) budget: Arc<Budget>,
@@ -119,7 +119,7 @@ impl ConnectionTable {
     ) -> Rc<ConnectionTable> {
         Rc::new(ConnectionTable {
             clock: Clock::new(limits),
-            limits: Cell::new(*limits),
+            limits: RefCell::new(Rc::new(*limits)),
             budget,
             pending_release: PendingRelease::default(),
             eviction_candidates: EvictionCandidates::default(),
@@ -135,14 +135,14 @@ impl ConnectionTable {
 
     /// Returns the limits on clients.
     #[inline]
-    pub(crate) fn limits(&self) -> Limits {
-        self.limits.get()
+    pub(crate) fn limits(&self) -> Rc<Limits> {
+        Rc::clone(&self.limits.borrow())
     }
 
     /// Sets the limits on clients. They apply to all further requests and connections, and the time
     /// limits also to the present ones. The memory budget keeps its size.
     pub(crate) fn set_limits(&self, limits: &Limits) {
-        self.limits.set(*limits);
+        self.limits.replace(Rc::new(*limits));
         self.clock.set_limits(limits);
     }
 

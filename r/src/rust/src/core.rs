@@ -15,6 +15,7 @@ use rookery_worker_protocol::{RState, Scoreboard, now};
 
 use crate::admin::profiling::Profiling;
 use crate::allocator;
+use crate::event::AddressText;
 use crate::exchange::header_names::{Header, HeaderNames};
 use crate::listener::active::{ActiveListener, CountedTls};
 use crate::tracing::invocation_spans::Tracing;
@@ -47,7 +48,10 @@ pub(crate) struct Core {
     pub(crate) received: HashSet<u64>,
     pub(crate) names: HeaderNames,
     pub(crate) headers: Vec<Header>,
-    pub(crate) address_texts: [Vec<u8>; 4],
+    /// The client's end of the connection of the last request.
+    pub(crate) remote: AddressText,
+    /// The server's end of that connection.
+    pub(crate) local: AddressText,
     /// The data of the event that C is reading, kept alive until the next event.
     pub(crate) shown_payload: Option<rookery_exchange::Payload>,
     pub(crate) tokens: Vec<u64>,
@@ -178,7 +182,8 @@ impl Core {
             received: HashSet::new(),
             names: HeaderNames::new(),
             headers: Vec::new(),
-            address_texts: Default::default(),
+            remote: AddressText::default(),
+            local: AddressText::default(),
             shown_payload: None,
             tokens: Vec::new(),
             log: Log::default(),

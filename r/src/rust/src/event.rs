@@ -167,13 +167,12 @@ impl Core {
         event.method = Bytes::of(exchange.method());
         event.path = Bytes::of(exchange.path());
         event.query = Bytes::of(exchange.query());
-        let [remote_addr, remote_port, local_addr, local_port] = &mut self.address_texts;
-        write_address(exchange.remote(), remote_addr, remote_port);
-        write_address(exchange.local(), local_addr, local_port);
-        event.remote_addr = Bytes::of(remote_addr);
-        event.remote_port = Bytes::of(remote_port);
-        event.local_addr = Bytes::of(local_addr);
-        event.local_port = Bytes::of(local_port);
+        self.remote.set(exchange.remote());
+        self.local.set(exchange.local());
+        event.remote_addr = Bytes::of(&self.remote.addr);
+        event.remote_port = Bytes::of(&self.remote.port);
+        event.local_addr = Bytes::of(&self.local.addr);
+        event.local_port = Bytes::of(&self.local.port);
         event.is_https = i32::from(exchange.is_https());
         event.has_client_certificate = i32::from(exchange.client().is_some());
         event.has_supervisor_request_id = i32::from(exchange.has_supervisor_request_id());
@@ -339,14 +338,36 @@ pub extern "C" fn rk_streams_yield() {
     });
 }
 
-/// Writes an IP address and a port as text. For a Unix socket, the texts are `""` and `"0"`.
-fn write_address(end: Option<SocketAddr>, addr: &mut Vec<u8>, port: &mut Vec<u8>) {
-    addr.clear();
-    port.clear();
-    if let Some(end) = end {
-        push_address(end.ip(), addr);
+/// One end of a connection, with its IP address and its port as text. For a Unix socket, the texts
+/// are `""` and `"0"`.
+#[derive(Debug)]
+pub(crate) struct AddressText {
+    end: Option<SocketAddr>,
+    addr: Vec<u8>,
+    port: Vec<u8>,
+}
+
+impl Default for AddressText {
+    fn default() -> AddressText {
+        AddressText { end: None, addr: Vec::new(), port: b"0".to_vec() }
     }
-    push_number(end.map_or(0, |end| end.port()).into(), port);
+}
+
+impl AddressText {
+    /// Sets the end of the connection. Does nothing if it is that of the previous request, as on a
+    /// connection that is kept alive.
+    fn set(&mut self, end: Option<SocketAddr>) {
+        if end == self.end {
+            return;
+        }
+        self.end = end;
+        self.addr.clear();
+        self.port.clear();
+        if let Some(end) = end {
+            push_address(end.ip(), &mut self.addr);
+        }
+        push_number(end.map_or(0, |end| end.port()).into(), &mut self.port);
+    }
 }
 
 /// Takes the next event from the queue for R and writes it to `event`. Returns 0 if the queue is
@@ -464,11 +485,11 @@ mod tests {
             (Some("0.0.0.0:0"), "0.0.0.0", "0"),
             (None, "", "0"),
         ];
-        let (mut addr, mut port) = (b"old".to_vec(), b"old".to_vec());
-        for (end, want_addr, want_port) in table {
-            write_address(end.map(|end| end.parse().unwrap()), &mut addr, &mut port);
+        let mut text = AddressText::default();
+        for (end, want_addr, want_port) in table.into_iter().rev().flat_map(|row| [row, row]) {
+            text.set(end.map(|end| end.parse().unwrap()));
             assert_eq!(
-                (addr.as_slice(), port.as_slice()),
+                (text.addr.as_slice(), text.port.as_slice()),
                 (want_addr.as_bytes(), want_port.as_bytes())
             );
         }
