@@ -8,15 +8,19 @@ handler reads.
 
 Compares a server with everything that observes it off (`off`) with one that has an admin listener, and so metrics by
 route, a JSON log, request ids, and traces of which one in a hundred is recorded (`observed`). With --before, `before` is
-an earlier build in that library, with everything off, and the exit status is 1 if `off` needs over 0.5 % more. The counts
-are compared at equal numbers of polls, as bench/one_worker.py explains. A machine with other load does not change them.
-ROOKERY_LIB is the library with the R package.
+an earlier build in that library, with everything off, and the exit status is 1 if `off` needs over 0.5 % more. A machine
+with other load does not change the counts. R's heap is so large that it is never collected, because the time of a
+collection depends on the size of the heap at the start. How often the I/O thread polls for events within a request depends
+on how the system schedules the two threads. Each process is therefore counted several times, and they are compared at an
+equal number of polls, with the instructions of a poll from a least-squares fit. ROOKERY_LIB is the library with the R
+package.
 """
 
 import argparse
 import base64
 import http.client
 import os
+import re
 import shutil
 import socket
 import statistics
@@ -26,10 +30,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from one_worker import LIBRARY, PATIENCE, answer, at_equal_polls, callgrind, dump, end, free_port, r_process
+from one_worker import LIBRARY, PATIENCE, answer, end, free_port
 from runner.measure.observe import Collector, variables
 
 MOST_MORE = 0.005
+# The function by which the I/O thread polls the system for events. An installed library has no names of its own functions.
+POLL = "epoll_wait"
 APP = """list(
   call = function(req) {
     if (req$REQUEST_METHOD == 'POST') req$rook.input$read()
@@ -37,6 +43,7 @@ APP = """list(
   },
   onWSOpen = function(ws) ws$onMessage(function(binary, message) ws$send(message))
 )"""
+
 
 def command(results: Path, library: Path, folder: str, port: int, is_observed: bool) -> tuple[list[str], dict[str, str]]:
     asked = f"target={folder}\nhost=127.0.0.1\nport={port}\n"
@@ -50,6 +57,64 @@ def command(results: Path, library: Path, folder: str, port: int, is_observed: b
     line = [str(results / "R"), "--no-echo", "--no-restore", "--no-save", f"--file={package / 'serve' / 'cli.R'}"]
     heap = {"R_NSIZE": "20000000", "R_VSIZE": "1G"}
     return line, environment | heap | {"ROOKERY_INTERNAL_SETTINGS": asked, "R_LIBS": f"{package / 'compat'}:{library}"}
+
+
+def callgrind(folder):
+    """Returns a script named `R` that makes callgrind run R, and the folder for its results."""
+    results = Path(tempfile.mkdtemp(dir=folder))
+    script = results / "R"
+    # The pipes of callgrind are in a folder of this program, because a worker has a temporary
+    # folder of its own.
+    script.write_text(
+        f'#!/bin/sh\nexec {shutil.which("R")} -d "valgrind --tool=callgrind --fair-sched=yes -q '
+        f'--callgrind-out-file={results}/out.%p --vgdb-prefix={results}/vgdb" "$@"\n'
+    )
+    script.chmod(0o755)
+    return results
+
+
+def dump(results, pid):
+    """Makes callgrind write its counts since the last time, and returns the instructions and the calls of POLL."""
+    before = set(results.glob("out.*"))
+    subprocess.run(["callgrind_control", f"--vgdb-prefix={results}/vgdb", "-d", str(pid)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        for file in set(results.glob("out.*")) - before:
+            text = file.read_text(errors="replace")
+            total = re.search(r"^totals: (\d+)", text, re.MULTILINE)
+            if total:
+                # The name of a function is written once, and its number afterwards.
+                number = re.search(rf"fn=\((\d+)\) {re.escape(POLL)}$", text, re.MULTILINE)[1]
+                calls = re.findall(rf"^cfn=\({number}\).*\ncalls=(\d+)", text, re.MULTILINE)
+                return int(total[1]), sum(map(int, calls))
+        time.sleep(0.1)
+    raise SystemExit("callgrind has written nothing")
+
+
+def r_process(results):
+    """Returns the process id of R under callgrind."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if f"--callgrind-out-file={results}/out.%p".encode() in words and b"R" not in words[0].split(b"/"):
+            return int(folder.name)
+    raise SystemExit("R does not run under callgrind")
+
+
+def at_equal_polls(counts):
+    """Returns the instructions of each way to serve, as if each had polled as often as all did on average.
+
+    `counts` has the instructions and polls of each count for each way to serve.
+    """
+    means = [[statistics.mean(column) for column in zip(*way)] for way in counts]
+    deviations = [
+        (instructions - mean[0], polls - mean[1]) for way, mean in zip(counts, means) for instructions, polls in way
+    ]
+    per_poll = sum(instructions * polls for instructions, polls in deviations) / sum(polls**2 for _, polls in deviations)
+    polls = statistics.mean(mean[1] for mean in means)
+    return [instructions - per_poll * (own - polls) for instructions, own in means]
 
 
 def exchange(connection: socket.socket, request: bytes) -> None:

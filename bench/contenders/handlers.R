@@ -19,6 +19,8 @@ json_10k <- local({
   paste0(text, strrep(" ", 10240L - nchar(text)))
 })
 
+raw_1mb <- raw(1e6)
+
 rook_handlers <- list(
   hello = function(req) {
     list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "Hello, World!")
@@ -29,6 +31,9 @@ rook_handlers <- list(
   post = function(req) {
     size <- length(req$rook.input$read())
     list(status = 200L, headers = list("Content-Type" = "text/plain"), body = as.character(size))
+  },
+  `answer-1mb` = function(req) {
+    list(status = 200L, headers = list("Content-Type" = "application/octet-stream"), body = raw_1mb)
   },
   # 1 GB of input, read in chunks, as an application does that cannot hold all of it
   `body-in` = function(req) {

@@ -20,6 +20,7 @@ from pathlib import Path
 from . import build
 from .figures import Missing
 from .machine import SERVER_CORE, clean_environment, pinned, run
+from .scenarios import EARLIER
 from .server import ADMIN_OFFSET, TLS_SHAPES, Server
 
 ROOKERY_LIB = Path(os.environ.get("ROOKERY_LIB") or build.TREE / ".local" / "lib")
@@ -27,7 +28,7 @@ CONTENDERS_LIB = Path(os.environ.get("ROOKERY_CONTENDERS") or build.TREE / ".loc
 # The library that has each R package. R finds httpuv by itself.
 PACKAGES = {"rookery": ROOKERY_LIB, "httpuv": None, "nanonext": CONTENDERS_LIB, "drogonR": CONTENDERS_LIB, "promises": None}
 # The shapes with several R processes, and the number of processes that serve requests.
-WORKERS = {"workers": 2, "workers-tls": 2, "workers-h2": 2, "behind": 2, "behind-earlier": 2, "spares": 2, "four": 4, "robin": 4}
+WORKERS = {"worker": 1, "worker-tls": 1, "worker-h2": 1, "workers": 2, "workers-tls": 2, "workers-h2": 2, "behind": 2, "spares": 2, "four": 4, "robin": 4}
 # The prefixes of the shapes `observed` and `off`, with the number of the program's workers; 0
 # stands for R's own serve().
 OBSERVED = {"": 0, "program-": 1, "workers-": 2}
@@ -62,7 +63,8 @@ def command(contender: str, port: int, workload: str) -> list[str]:
     nginx in front of Rookery. `rookery/workers`, `haproxy/workers`, `nginx/workers` and
     `faucet/workers` are two R processes behind one address; `rookery/workers-tls` and
     `rookery/workers-h2` are the first of them over TLS, and `rookery/behind` is `rookery/workers`
-    behind nginx; `rookery/behind-earlier` is the same with an earlier build. `rookery/spares` has a third process in
+    behind nginx. `rookery/worker`, `rookery/worker-tls` and `rookery/worker-h2` have one R process.
+    `before-` before such a shape stands for an earlier build. `rookery/spares` has a third process in
     reserve, which has been warmed up. `rookery/four`, `haproxy/four` and `haproxy/robin` have four
     processes. `rookery/observed` and `rookery/off` are R's serve() with and without metrics by
     route, JSON log, request ids and traces; `program-` and `workers-` before the shape stand for
@@ -78,7 +80,7 @@ def command(contender: str, port: int, workload: str) -> list[str]:
         return [str(build.ablation_binary(shape)), "serve", str(port), workload]
     if shape.endswith(TLS_SHAPES):
         build.certificate()
-    if shape in WORKERS:
+    if shape.removeprefix(EARLIER) in WORKERS:
         return [str(word) for word in _workers(contender, shape, port, workload)]
     if contender == "nginx":
         _require_program("nginx")
@@ -109,12 +111,12 @@ def _workers(contender: str, shape: str, port: int, workload: str) -> list[objec
         _require_program(contender)
         balance = "roundrobin" if shape == "robin" else "leastconn"
         return [folder / "balancer", contender, port, workload, static, WORKERS[shape], balance]
-    library, front = ROOKERY_LIB, []
-    if shape.startswith("behind"):
+    library, front, kind = ROOKERY_LIB, [], shape.removeprefix(EARLIER)
+    if kind == "behind":
         _require_program("nginx")
         front = [folder / "nginx", port, port + BEHIND_OFFSET, "plain"]
         port += BEHIND_OFFSET
-    if shape.endswith("earlier"):
+    if kind != shape:
         if not (earlier := os.environ.get("ROOKERY_BEFORE")):
             raise Missing("an earlier build was not given with --before")
         library = Path(earlier)
@@ -122,10 +124,10 @@ def _workers(contender: str, shape: str, port: int, workload: str) -> list[objec
     variables = [f"R_LIBS={library}", *(f"BENCH_{name}={value}" for name, value in told.items())]
     program = library / "rookery" / "exec" / "rookery"
     app = folder / ("plumber" if workload == "plumber" else "workers.R")
-    options = ["--spares", 1, "--warmup", "/"] if shape == "spares" else []
-    if shape.endswith(TLS_SHAPES):
+    options = ["--spares", 1, "--warmup", "/"] if kind == "spares" else []
+    if kind.endswith(TLS_SHAPES):
         options = ["--tls-cert", build.OUT / "tls.crt", "--tls-key", build.OUT / "tls.key"]
-    line = ["env", *variables, program, "serve", app, "--workers", WORKERS[shape], "--port", port, "--log=none", *options]
+    line = ["env", *variables, program, "serve", app, "--workers", WORKERS[kind], "--port", port, "--log=none", *options]
     return [*front, *line]
 
 

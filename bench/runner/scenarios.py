@@ -21,6 +21,8 @@ KINDS = {
 }  # fmt: skip
 # The length of a sample of a server in a quick run, in seconds.
 QUICK_S = 0.6
+# The prefix of the shapes of a contender whose earlier build (--before) is measured.
+EARLIER = "before-"
 GOAL_KINDS = ("ratio_max", "ratio_min", "difference_max", "max", "min")
 
 
@@ -106,12 +108,20 @@ class Group:
         for one in self.scenarios:
             is_wanted = one.name in asked.scenario if asked.scenario else one.quick or not asked.quick
             contenders = [contender for contender in one.contenders if not asked.contender or contender in asked.contender]
-            if asked.before and "rookery" in contenders:
-                contenders.insert(contenders.index("rookery") + 1, "rookery/before")
+            if asked.before:
+                contenders = [build for contender in contenders for build in (contender, *_earlier(contender))]
             short = {"seconds": QUICK_S, "iterations": one.quick_iterations} if asked.quick else {}
             if is_wanted and contenders:
                 found.append(replace(one, contenders=contenders, placement=one.placement or asked.placement, **short))
         return found
+
+
+def _earlier(contender: str) -> list[str]:
+    """Returns the names of the earlier builds that are measured with a contender: one or none."""
+    name, _, shape = contender.partition("/")
+    if name != "rookery" or (shape and not shape.startswith("worker")):
+        return []
+    return [f"rookery/{EARLIER}{shape}".removesuffix("-")]
 
 
 def load_groups(folder: Path) -> dict[str, Group]:

@@ -20,7 +20,7 @@ from ..figures import Missing
 from . import load_generators
 from ..machine import GENERATOR_CORE, pinned
 from .sampling import sample
-from ..scenarios import Scenario
+from ..scenarios import EARLIER, Scenario
 from ..server import Server
 
 # One request in this many sleeps for `NAP_S`, and all others for `SHORT_S`. The rate is for four R
@@ -53,7 +53,7 @@ def steady(server: Server, scenario: Scenario, seconds: float) -> dict[str, floa
     if scenario.load:
         # The capacity is measured again before each sample, because the machine's speed changes.
         capacity = load_generators.http(server, scenario, 2)["requests_per_second"]
-        if server.contender.endswith("earlier"):
+        if server.contender.startswith(f"rookery/{EARLIER}"):
             # Its own load comes before its sample as well, but the rate is that of the current build.
             capacity = _capacities.get(scenario.name, capacity)
         _capacities[scenario.name] = capacity
