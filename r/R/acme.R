@@ -100,7 +100,7 @@ check_order <- function(lines, of, argument) {
   if (nzchar(problem)) {
     abort(
       paste0(of, ": ", problem, "."), c("rookery_bad_tls", "rookery_bad_argument"),
-      argument = argument
+      argument = if (grepl("`agree_tos", problem, fixed = TRUE)) "agree_tos" else argument
     )
   }
 }

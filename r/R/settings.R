@@ -180,9 +180,9 @@ resolve_settings <- function(names, arguments = list()) {
 # Warns, once for each, about options of R and environment variables that begin like those of
 # settings and belong to none. With `has_program`, the program `rookery` checks the variables.
 warn_unknown_settings <- function(has_program = is_worker() || !is.null(.globals$settings$cli)) {
-  names <- c(names(options()), if (!has_program) names(Sys.getenv()))
-  names <- names[startsWith(names, "rookery.") | startsWith(names, "ROOKERY_")]
-  unknown <- strsplit(text_of("unknown settings", paste(names, collapse = "\n")), "\n")[[1]]
+  options <- grep("^rookery[.]", names(options()), value = TRUE)
+  unknown <- text_of("unknown settings", paste(options, collapse = "\n"), !has_program)
+  unknown <- strsplit(unknown, "\n", fixed = TRUE)[[1]]
   for (line in setdiff(unknown, .globals$unknown_settings)) {
     kind <- if (startsWith(line, "the option")) "option" else "variable"
     warn(paste0("rookery: ", line), paste0("rookery_unknown_", kind))

@@ -135,18 +135,13 @@ tls_config <- function(
   if (!is.null(password) && !is.null(key)) {
     key <- vapply(key, open_key, character(1), password, USE.NAMES = FALSE)
   }
-  config <- structure(
-    c(
-      list(
-        cert = if (!is.null(cert)) normalize_pem(cert), key = key,
-        client_ca = if (!is.null(client_ca)) normalize_pem(client_ca), acme = acme
-      ),
-      others
-    ),
-    class = "rookery_tls"
+  files <- list(
+    cert = if (!is.null(cert)) normalize_pem(cert), key = key,
+    client_ca = if (!is.null(client_ca)) normalize_pem(client_ca), acme = acme
   )
+  config <- structure(Filter(Negate(is.null), c(files, others)), class = "rookery_tls")
   # Opening the configuration of an order would write to its folder.
-  if (is.null(acme)) tls_new(config) else check_order(tls_lines(config), "tls_config()", "acme")
+  if (is.null(acme)) tls_new(config) else check_order(own_tls_lines(config), "tls_config()", "acme")
   config
 }
 
@@ -250,12 +245,17 @@ tls_open <- function(tls) {
 # Returns an external pointer for an object of tls_config(). Reads the certificates and keys, and
 # raises an error if they cannot be used.
 tls_new <- function(tls) {
-  lines <- c(tls_lines(tls), if (is.null(tls$redirect_from)) "redirect_from=none")
-  opened <- .Call(ffi_tls_new, paste(encode_lines(lines), collapse = "\n"))
+  opened <- .Call(ffi_tls_new, paste(encode_lines(own_tls_lines(tls)), collapse = "\n"))
   if (is.character(opened)) {
     abort(opened, "rookery_bad_tls", reason = opened)
   }
   opened
+}
+
+# Formats an object of tls_config() as settings for a server in this R process, which has no second
+# port by default.
+own_tls_lines <- function(tls) {
+  c(tls_lines(tls), if (is.null(tls$redirect_from)) "redirect_from=none")
 }
 
 # Formats an object of tls_config() as settings, for Rust.

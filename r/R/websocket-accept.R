@@ -92,6 +92,9 @@ check_protocols <- function(value, name) {
 
 # Returns the further hosts whose pages may open WebSockets; NULL if all may.
 read_origins <- function(origins) {
+  if (is.logical(origins)) {
+    abort_argument("`app$wsOrigins` must be hosts, not ", describe(origins), ".")
+  }
   origins <- field_or_setting(origins, "ws_origins", "`app$wsOrigins`")
   if (!is.null(origins)) setdiff(origins, "same")
 }
@@ -111,5 +114,8 @@ field_or_setting <- function(value, name, where) {
   if (is.null(value)) {
     return(setting_of(name)$value)
   }
-  if (length(value) == 0 && is.character(value)) value else setting_value(value, name, where, "rookery_bad_argument")
+  if (length(value) == 0 && is.character(value)) {
+    return(value)
+  }
+  setting_value(value, name, where, "rookery_bad_argument")
 }

@@ -43,4 +43,4 @@ def code(arguments, options):
     """Returns the program: its exit status is that of the process that serves."""
     given = [f"options(rookery.{name} = {r_value(value)})" for name, value in options.items()]
     words = ", ".join(['"{folder}/app"', *(f"{name} = {value}" for name, value in arguments.items())])
-    return "; ".join([*given, f"tryCatch(rookery::serve({words}), rookery_exit = function(e) quit(status = e$status))"])
+    return "; ".join([*given, f"tryCatch(rookery::serve({words}), rookery_exit = function(e) {{ message(conditionMessage(e)); quit(status = e$status) }})"])

@@ -35,6 +35,9 @@ pub(crate) enum Failure {
     PortInUse(String),
 }
 
+/// The message about an app whose own messages were printed directly above.
+const MESSAGES_ABOVE: &str = "The app did not start: its messages are above.";
+
 impl Failure {
     /// Returns the failure for a setting that cannot be used: [`CommandLine`](Failure::CommandLine)
     /// if the command line gives it, otherwise [`Unavailable`](Failure::Unavailable).
@@ -57,9 +60,7 @@ impl Failure {
             Failure::NeverReady { reason: Some(reason), .. } => {
                 format!("The app did not start: {reason}")
             }
-            Failure::NeverReady { reason: None, .. } => {
-                "The app did not start: its messages are above.".to_owned()
-            }
+            Failure::NeverReady { reason: None, .. } => MESSAGES_ABOVE.to_owned(),
             Failure::CrashLoop => "All workers keep crashing before they respond to a request \
                                    (`--fail-fast`): the app's messages are above."
                 .to_owned(),
@@ -96,15 +97,12 @@ impl Failure {
     /// to the service manager, and returns the exit status of the program.
     pub(crate) fn report(&self) -> u8 {
         let (message, status) = (self.message(), self.status());
-        let is_logged = match self {
-            _ if session::fail(self.condition_class(), &for_user(&message)) => true,
-            Failure::NeverReady { reason, starts } => reason.is_some() && *starts == 1,
-            _ => false,
-        };
-        if !is_logged {
-            let is_command_line = matches!(self, Failure::CommandLine(_));
-            let hint = if is_command_line { "\nTry `rookery --help`." } else { "" };
-            log_error(&format!("{message}{hint}"));
+        if !session::fail(self.condition_class(), &for_user(&message)) {
+            match self {
+                Failure::NeverReady { starts: 1, .. } => log_error(MESSAGES_ABOVE),
+                Failure::CommandLine(_) => log_error(&format!("{message}\nTry `rookery --help`.")),
+                _ => log_error(&message),
+            }
         }
         // Service managers show only one line of the status.
         ServiceManager::from_environment()

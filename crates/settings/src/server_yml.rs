@@ -126,8 +126,8 @@ pub fn engine(bytes: &[u8]) -> Result<String, FileError> {
     };
     match named.map(|field| (field.at, &field.value.content)) {
         Some((at, Content::Text(name))) if name != ENGINE && name.eq_ignore_ascii_case(ENGINE) => {
-            let message = "names of packages are case-sensitive: `engine: rookery`.";
-            file_error(at, message)
+            let message = "package names are case-sensitive: `rookery`";
+            file_error(at, format!("`engine:` is `{name}`, but {message}."))
         }
         Some((_, Content::Text(name))) if is_package(name) => Ok(name.clone()),
         named => {

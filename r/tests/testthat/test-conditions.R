@@ -129,7 +129,7 @@ test_that("constructors check their arguments, and name the wrong one", {
       quote(acme("a.org", email = "nobody", agree_tos = TRUE)),
       "acme(): `nobody` is not an e-mail address"
     ),
-    list(quote(acme(3)), "acme(): `domain` must be host names"),
+    list(quote(acme(NA)), "acme(): `domain` must be host names"),
     list(
       quote(tls_config("c.pem", http2 = NA)), "tls_config(): `http2` must be TRUE or FALSE, not NA"
     ),

@@ -25,7 +25,7 @@ test_that("errors name the nearest limit for an unknown name and an example for 
     server_limits(maxbodysize = 1), "`maxbodysize` is not an argument. Did you mean `max_body_size`",
     class = "rookery_bad_limit"
   )
-  expect_error(server_limits(10), "must have a name")
+  expect_error(server_limits(10), "must be given by name")
   for (bad in list("ten", NA, -1, c(1, 2), "1 XB", TRUE, list())) {
     expect_error(
       server_limits(max_body_size = bad), "`max_body_size` must be a size",
@@ -194,7 +194,7 @@ test_that("limits that the running servers do not have are reported, wherever th
     warned <- expect_warning(second(), class = "rookery_bad_limit")
     expect_match(
       conditionMessage(warned),
-      "^The option `rookery.max_body_size` has no effect on this server, whose `max_body_size` is Inf"
+      "^The option `rookery.max_body_size` has no effect on this server, whose `max_body_size` is none"
     )
     # An error has no warning besides.
     expect_no_warning(
@@ -268,13 +268,13 @@ test_that("the order is argument, environment, option, default", {
     all <- rookery_options()
     unlist(all[all$name == name, c("value", "origin")], use.names = FALSE)
   }
-  expect_equal(origin("max_body_size"), c("Inf", "default"))
+  expect_equal(origin("max_body_size"), c("none", "default"))
   withr::local_options(rookery.max_body_size = "many")
   expect_error(rookery_options(), "The option `rookery.max_body_size` must be a size")
   withr::local_options(rookery.max_body_size = "20 MB")
   expect_equal(origin("max_body_size"), c("20 MB", "option"))
   withr::local_envvar(ROOKERY_MAX_BODY_SIZE = "10")
-  expect_equal(origin("max_body_size"), c("10", "environment"))
+  expect_equal(origin("max_body_size"), c("10 B", "environment"))
   server <- local_limited(function(req) ok())
   expect_equal(post(local_client(server), "/", "12345678901")$status, 413)
   server$stop()

@@ -149,8 +149,12 @@ test_that("YAML is parsed, and settings of other programs are ignored", {
   skip_if_not_installed("yaml")
   engine <- function(...) detect_target(local_app("_server.yml" = c(...)))$engine
   expect_equal(engine("{engine: rookery, app: app.R}"), "rookery")
-  expect_equal(engine("database:", "  engine: postgres", "engine: rookery"), "rookery")
-  expect_equal(engine("note: |", "  engine: postgres", "engine:", "  rookery"), "rookery")
+  expect_equal(engine("database:", "  engine: postgres", "engine: plumber2"), "plumber2")
+  expect_equal(engine("note: |", "  engine: postgres", "engine:", "  plumber2"), "plumber2")
+  expect_error(
+    engine("database: x", "engine: rookery"), "`database:` is not a key",
+    class = "rookery_bad_setting"
+  )
   expect_error(
     engine("database:", "  engine: postgres"), "there is no `engine:`",
     class = "rookery_bad_setting"

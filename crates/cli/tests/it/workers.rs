@@ -55,20 +55,6 @@ fn exits_with_status_3_and_the_apps_message_if_no_worker_is_ready() {
 }
 
 #[test]
-fn the_reason_of_a_single_failed_start_is_said_once() {
-    let installed = Installed::new();
-    executable(&installed.r(), "#!/bin/bash\necho 'the database is away' >&2\nexit 78\n");
-    let app = folder(&[("app.R", "1")]);
-    let mut command = Command::new(installed.program());
-    command.args(["serve", ".", "--port", "0"]).current_dir(app.path());
-    let (status, _, printed) = installed.run(&mut command);
-    assert_eq!(status, Some(3), "{printed}");
-    assert_eq!(printed.matches("the database is away").count(), 1, "{printed}");
-    let last = printed.lines().last().expect("there are lines");
-    assert!(last.contains("no worker became ready after 1 start"), "{printed}");
-}
-
-#[test]
 fn reports_a_busy_port_before_starting_workers() {
     let installed = Installed::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -191,10 +177,10 @@ fn an_app_that_cannot_be_served_is_not_retried() {
     command.args(["serve", ".", "--port", "0", "--log=none"]).current_dir(app.path());
     let (status, _, printed) = installed.run(&mut command);
     assert_eq!(status, Some(3), "{printed}");
-    assert!(
-        !printed.contains("started again") && printed.contains("did not start: `x` is no app."),
-        "{printed}"
-    );
+    assert!(!printed.contains("started again"), "{printed}");
+    // The reason is said once, and the last line says where.
+    assert_eq!(printed.matches("`x` is no app.").count(), 1, "{printed}");
+    assert!(printed.ends_with("The app did not start: its messages are above.\n"), "{printed}");
 }
 
 #[test]

@@ -168,12 +168,15 @@ pub(crate) fn read_file(path: &Path, is_alone: bool) -> Lines {
     lines
 }
 
-/// Returns a line for each of the environment variables and options of R `names`, one a line, that
-/// begins like that of a setting and does not belong to one.
-pub(crate) fn unknown_names(names: &str) -> String {
-    let names: Vec<String> = names.lines().map(str::to_owned).collect();
-    let mut unknown = environment::unknown_variables(&names);
-    unknown.append(&mut environment::unknown_options(&names));
+/// Returns a line for each of the `options` of R, one a line, that begins like that of a setting
+/// and does not belong to one. With `has_variables`, returns the same for environment variables.
+pub(crate) fn unknown_names(options: &str, has_variables: bool) -> String {
+    let options: Vec<String> = options.lines().map(str::to_owned).collect();
+    let mut unknown = environment::unknown_options(&options);
+    if has_variables {
+        let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        unknown.append(&mut environment::unknown_variables(&variables.collect::<Vec<_>>()));
+    }
     unknown.join("\n")
 }
 

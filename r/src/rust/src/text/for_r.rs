@@ -22,7 +22,7 @@ fn text_for_r(what: &str, inputs: &[&[u8]]) -> Option<Vec<u8>> {
         "settings" => {
             settings::resolve(&text(0), &text(1), |name| std::env::var_os(name)).into_bytes()
         }
-        "unknown settings" => settings::unknown_names(&text(0)).into_bytes(),
+        "unknown settings" => settings::unknown_names(&text(0), is(1)).into_bytes(),
         "_server.yml" => settings::read_file(&path_of(bytes(0)), is(1)).into_bytes(),
         "similar names" => near_names(&text(0), &text(1), &text(2)).into_bytes(),
         "address" => match embedded::check_address(&text(0), port(1)) {
