@@ -77,9 +77,7 @@ def words_of(settings):
     words = []
     for name, value in settings.items():
         row = ROWS[name]
-        if row.is_limit:
-            words += ["--limit", f"{name}={text_of(value)}"]
-        elif row.option.startswith("--no-"):
+        if row.option.startswith("--no-"):
             words.append(f"{row.option}={text_of(not value)}")
         elif row.is_flag:
             words.append(f"{row.option}={text_of(value)}")

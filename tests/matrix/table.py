@@ -21,7 +21,6 @@ class Row:
         self.kind = next(kind for kind, pattern in KINDS.items() if re.match(pattern, value))
         first = lambda pattern: next(iter(re.findall(pattern, where)), None)
         self.option = first(r"`(--[a-z0-9-]+)")
-        self.is_limit = "`--limit " in where
         self.is_flag = bool(re.search(r"`--[a-z0-9-]+`", where))
         self.path = first(r"`([a-z0-9_.]+):`")
         self.variable = first(r"`(ROOKERY_[A-Z0-9_]+)`")
@@ -37,8 +36,8 @@ class Row:
         }[place])
 
     def form(self, place):
-        """Returns what distinguishes the ways in which a place gives settings: the function of R, the section of the file, `--limit`."""
-        return {"R": self.function, "_server.yml": (self.path or "").rpartition(".")[0], "command line": self.is_limit}.get(place)
+        """Returns what distinguishes the ways in which a place gives settings: the function of R, and the section of the file."""
+        return {"R": self.function, "_server.yml": (self.path or "").rpartition(".")[0]}.get(place)
 
 
 def read():

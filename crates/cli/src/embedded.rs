@@ -7,6 +7,7 @@ use std::path::Path;
 use rookery_acme::{Acme, BadSettings};
 use rookery_server::network_address;
 use rookery_server::output::is_coloured_if;
+use rookery_settings::Settings;
 use rookery_settings::table::with_argument_names;
 use rookery_status::AdminAddress;
 
@@ -14,7 +15,6 @@ use crate::app_detection::not_found;
 use crate::listen::address::Address;
 use crate::listen::listeners::network_url;
 use crate::serve::tls::{acme_settings, load_files};
-use crate::settings::combined::CombinedSettings;
 use crate::settings::r_arguments::read_lines;
 use crate::terminal::startup_screen::{StartupScreen, live_page};
 
@@ -79,7 +79,7 @@ pub use crate::serve::tls::TlsSetup;
 pub fn set_up_tls(lines: &str, notice: fn(&str)) -> Result<(TlsSetup, Option<u16>), String> {
     let settings = settings_of(lines)?;
     match load_files(&settings, Some(notice), Acme::prepare) {
-        Ok(Some(setup)) => Ok((setup, settings.redirect_from())),
+        Ok(Some(setup)) => Ok((setup, settings.whole("redirect_from"))),
         Ok(None) => Err("there is no certificate".to_owned()),
         Err(error) => Err(error.to_string()),
     }
@@ -91,16 +91,16 @@ pub fn set_up_tls(lines: &str, notice: fn(&str)) -> Result<(TlsSetup, Option<u16
 /// # Errors
 /// Fails with a message if a setting is wrong.
 pub fn check_acme(lines: &str) -> Result<(), String> {
-    acme_settings(&settings_of(lines)?.0).validate().map(drop).map_err(|error| match error {
+    acme_settings(&settings_of(lines)?).validate().map(drop).map_err(|error| match error {
         BadSettings::Terms(_) => format!("{error} with `agree_tos = TRUE`"),
         error => error.to_string(),
     })
 }
 
-fn settings_of(lines: &str) -> Result<CombinedSettings, String> {
-    let settings = rookery_settings::Settings::combine(read_lines(lines)?.given);
+fn settings_of(lines: &str) -> Result<Settings, String> {
+    let settings = Settings::combine(read_lines(lines)?.given);
     settings.check().map_err(|conflict| conflict.message.trim_end_matches('.').to_owned())?;
-    Ok(CombinedSettings(settings))
+    Ok(settings)
 }
 
 /// The content of the start-up screen of an R session that serves an app itself.

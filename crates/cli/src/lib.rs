@@ -77,7 +77,7 @@ fn begin(words: impl IntoIterator<Item = OsString>) -> u8 {
         }
         CommandLine::New(args) => new_app::write(&args).and_then(|text| print(text.as_bytes())),
         CommandLine::Version => print(&version::describe()),
-        CommandLine::Status(args) if args.is_watched => watch::watch(&args),
+        CommandLine::Status(args) if args.watch => watch::watch(&args),
         CommandLine::Live(args) => live::open(&args),
         CommandLine::Profile(args) => profile::take(&args).and_then(|text| print(&text)),
         CommandLine::Status(args) => status::query(&args).and_then(|text| print(&text)),
@@ -108,7 +108,7 @@ fn serve(args: ServeArgs) -> Result<(), Failure> {
     let serve = &read.serve;
     let (address, log) = check::address_and_log(serve, &target)?;
     let redirect_address =
-        serve.settings.redirect_from().map(|port| address.with_port(port)).transpose()?;
+        serve.all.whole("redirect_from").map(|port| address.with_port(port)).transpose()?;
     if target.is_site {
         return static_site::serve(&target, serve, &address, redirect_address.as_ref(), &log);
     }

@@ -6,16 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// The environment variable that names the user's home folder.
-const HOME: &str = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
+use rookery_settings::server_yml::relative_to;
 
 /// Replaces a leading `~` in a path by the user's home folder.
 pub(crate) fn expand_tilde(path: &Path) -> PathBuf {
-    match (path.strip_prefix("~"), std::env::var_os(HOME)) {
-        (Ok(rest), Some(home)) if rest.as_os_str().is_empty() => home.into(),
-        (Ok(rest), Some(home)) => Path::new(&home).join(rest),
-        _ => path.into(),
-    }
+    relative_to(path, Path::new(""))
 }
 
 /// Returns an absolute path, with a leading `~` expanded. The file need not exist.
@@ -84,7 +79,7 @@ mod tests {
 
     #[test]
     fn replaces_a_tilde_by_the_home_folder() {
-        let home = PathBuf::from(std::env::var_os(HOME).expect("HOME is set"));
+        let home = PathBuf::from(std::env::var_os("HOME").expect("HOME is set"));
         assert_eq!(expand_tilde(Path::new("~")), home);
         assert_eq!(expand_tilde(Path::new("~/a/b")), home.join("a/b"));
         assert_eq!(expand_tilde(Path::new("~a")), Path::new("~a"));

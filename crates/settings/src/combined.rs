@@ -2,9 +2,10 @@
 //! `_server.yml`.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::kind::{Raw, Value};
-use crate::setting::{Default, Section, Setting, Shown};
+use crate::setting::{Default, Section, Setting};
 use crate::table;
 use crate::text_forms::UNIX;
 use crate::value_parser::InvalidValue;
@@ -46,9 +47,6 @@ impl Source {
     /// `--port` for the command line.
     pub fn show(self, setting: &Setting) -> String {
         match self {
-            Source::CommandLine if setting.shown == Shown::No => {
-                format!("`--limit {}`", setting.name)
-            }
             Source::CommandLine => format!("`--{}`", setting.long_option()),
             Source::Environment => format!("`{}`", setting.variable()),
             Source::File => format!("`{}:`", setting.path()),
@@ -216,9 +214,8 @@ impl Settings {
         }
         let setting = table::row(name);
         match setting.default {
-            Default::Nothing => None,
-            Default::Is(text) => setting.read(&Raw::from(text)).ok(),
             Default::Derived(_) => self.derived_default(name),
+            _ => setting.read(&Raw::from(setting.default_text()?)).ok(),
         }
     }
 
@@ -265,6 +262,19 @@ impl Settings {
     /// Returns the value of a setting that is a number. Infinity means no limit.
     pub fn number(&self, name: &str) -> Option<f64> {
         self.value(name)?.number()
+    }
+
+    /// Returns the value of a setting that is a whole number. Returns `None` if there is no value,
+    /// or if the number is too large for the type.
+    #[expect(clippy::cast_sign_loss, reason = "no setting is negative")]
+    pub fn whole<T: TryFrom<u64>>(&self, name: &str) -> Option<T> {
+        T::try_from(self.number(name)? as u64).ok()
+    }
+
+    /// Returns the value of a setting that is a time. Returns `None` if the time is unlimited or
+    /// not set.
+    pub fn time(&self, name: &str) -> Option<Duration> {
+        Duration::try_from_secs_f64(self.number(name)?).ok()
     }
 
     /// Returns the value of a setting that is a text.

@@ -146,7 +146,7 @@ fn is_service_link(value: &str) -> bool {
 /// removed from the environment of the workers (R processes).
 pub fn program_variables() -> impl Iterator<Item = String> {
     table::all()
-        .filter(|row| row.is_program_variable && row.places.has(Places::ENVIRONMENT))
+        .filter(|row| row.is_program_variable())
         // The program itself sets this variable for workers, for one more release.
         .filter(|row| row.name != "workers")
         .map(Setting::variable)
@@ -260,13 +260,7 @@ mod tests {
     #[test]
     fn lists_the_variables_that_only_the_program_reads() {
         let own: Vec<String> = program_variables().collect();
-        for name in [
-            "ROOKERY_PORT",
-            "ROOKERY_TLS_KEY",
-            "ROOKERY_MAX_AGE",
-            "ROOKERY_LOG",
-            "ROOKERY_PROXY_PROTOCOL",
-        ] {
+        for name in ["ROOKERY_PORT", "ROOKERY_TLS_KEY", "ROOKERY_MAX_AGE", "ROOKERY_LOG"] {
             assert!(own.contains(&name.to_owned()), "{name}");
         }
         for name in [

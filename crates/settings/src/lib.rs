@@ -32,7 +32,7 @@ pub mod yaml;
 pub use combined::{GivenValue, Settings, Source};
 pub use cross_checks::Conflict;
 pub use kind::{Composite, Form, Kind, Raw, Rejected, Value, escaped};
-pub use setting::{Applies, Default, Group, Places, Section, Setting, Shown, Stability};
+pub use setting::{Applies, Default, Group, Places, Section, Setting, Stability};
 pub use suggestions::{names_within, similar_names};
 pub use text_forms::{EDITORS, UNIX};
 pub use value_parser::{InvalidValue, expected_form};

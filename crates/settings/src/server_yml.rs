@@ -175,9 +175,12 @@ fn normalized(key: &str) -> String {
     key.replace('-', "_")
 }
 
+/// The environment variable that names the user's home folder.
+const HOME: &str = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
+
 /// Resolves a path relative to the folder `base`. A leading `~` stands for the home folder.
 pub fn relative_to(path: &Path, base: &Path) -> PathBuf {
-    match (path.strip_prefix("~"), std::env::var_os("HOME")) {
+    match (path.strip_prefix("~"), std::env::var_os(HOME)) {
         (Ok(rest), Some(home)) if rest.as_os_str().is_empty() => home.into(),
         (Ok(rest), Some(home)) => Path::new(&home).join(rest),
         _ => base.join(path),

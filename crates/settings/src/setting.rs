@@ -11,14 +11,11 @@ pub struct Setting {
     pub name: &'static str,
     /// The section of `_server.yml` to which the setting belongs.
     pub section: Section,
-    /// The setting's key in its section of `_server.yml`, if it differs from `name`. The argument
-    /// in R has the same name as the key.
-    pub key: Option<&'static str>,
     /// The letter of the command-line option's short form, such as `p` for `-p`.
     pub short: Option<char>,
-    /// Whether the command-line option exists, and whether `-h` shows it or only `--help`.
-    pub shown: Shown,
-    /// The placeholder for the option's value in the help text, such as `file`. If it is empty, the
+    /// Whether `-h` shows the command-line option. If not, only `--help` does.
+    pub is_common: bool,
+    /// The placeholder for the option's value in the help text, such as `port`. If it is empty, the
     /// usual placeholder of the setting's kind is used.
     pub placeholder: &'static str,
     /// The kind of the setting's value, such as a number of bytes.
@@ -29,7 +26,7 @@ pub struct Setting {
     /// The words for which `yes` and `no` stand if the setting is not a flag. For example, `no`
     /// stands for `none` in the setting `log`.
     pub flag_words: Option<[&'static str; 2]>,
-    /// The value of the setting if no source gives one.
+    /// The value of the setting if no source gives one. A flag without a default is off.
     pub default: Default,
     /// The text of the value that the setting has in development (`rookery dev`) if no source gives
     /// one. `None` if it is the same as otherwise.
@@ -41,9 +38,6 @@ pub struct Setting {
     pub max: f64,
     /// The places where the setting may be given.
     pub places: Places,
-    /// Whether only the program `rookery`, and not R, reads the setting's environment variable.
-    /// Workers (R processes) then do not inherit the variable.
-    pub is_program_variable: bool,
     /// Whether the setting concerns the R processes of an app. A static site, which has none, then
     /// lacks the setting.
     pub needs_r: bool,
@@ -57,8 +51,6 @@ pub struct Setting {
     pub paragraph: &'static str,
     /// The group in which the help text lists the setting.
     pub group: Group,
-    /// The version of Rookery that introduced the setting.
-    pub since: &'static str,
     /// The stability of the setting between releases.
     pub stability: Stability,
     /// The event after which a changed value of the setting takes effect in a running server.
@@ -75,9 +67,8 @@ impl Setting {
     pub(crate) const EMPTY: Setting = Setting {
         name: "",
         section: Section::Options,
-        key: None,
         short: None,
-        shown: Shown::No,
+        is_common: false,
         placeholder: "",
         kind: Kind::Flag,
         words: &[],
@@ -87,22 +78,26 @@ impl Setting {
         min: 0.0,
         max: f64::INFINITY,
         places: Places::ALL,
-        is_program_variable: false,
         needs_r: false,
         r_function: "",
         help: "",
         paragraph: "",
         group: Group::Limits,
-        since: "0.1.0",
         stability: Stability::Stable,
         applies: Applies::AtRestart,
         needs: &[],
         excludes: &[],
     };
 
-    /// Returns the setting's key in `_server.yml`, which is also the name of the argument in R.
+    /// Returns the setting's key in `_server.yml`, which is also the name of the argument in R. The
+    /// keys below `tls:` and `acme:` do not repeat the name of their section.
     pub fn key(&self) -> &'static str {
-        self.key.unwrap_or(self.name)
+        let own = match self.section {
+            Section::Tls => self.name.strip_prefix("tls_"),
+            Section::Acme => self.name.strip_prefix("acme_"),
+            Section::Options | Section::Limits => None,
+        };
+        own.unwrap_or(self.name)
     }
 
     /// Returns the placeholder for the option's value in the help text, such as `file`.
@@ -112,6 +107,9 @@ impl Setting {
             Kind::Count => "n",
             Kind::Bytes => "size",
             Kind::Seconds => "time",
+            Kind::Choice(_) => "word",
+            Kind::List(_) => "list",
+            Kind::Path | Kind::Paths => "file",
             _ => "value",
         }
     }
@@ -154,13 +152,19 @@ impl Setting {
 
     /// Returns true if the setting has an option of its own on the command line.
     pub fn has_option(&self) -> bool {
-        self.places.has(Places::COMMAND_LINE) && self.shown != Shown::No
+        self.places.has(Places::COMMAND_LINE)
+    }
+
+    /// Returns true if only the program `rookery`, and not R, reads the setting's environment
+    /// variable. Workers (R processes) then do not inherit the variable.
+    pub fn is_program_variable(&self) -> bool {
+        self.places.has(Places::ENVIRONMENT) && !self.places.has(Places::OPTION)
     }
 
     /// Returns the setting's default as the help text shows it, or `None` if there is no default.
     pub fn default_text(&self) -> Option<&'static str> {
         match self.default {
-            Default::Nothing => None,
+            Default::Nothing => matches!(self.kind, Kind::Flag).then_some("off"),
             Default::Is(text) | Default::Derived(text) => Some(text),
         }
     }
@@ -170,17 +174,6 @@ impl Setting {
     pub fn is_on_by_default(&self) -> bool {
         matches!((self.kind, self.default), (Kind::Flag, Default::Is("on")))
     }
-}
-
-/// The visibility of a setting's command-line option in the help text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
-    /// The option is shown by `-h` and by `--help`.
-    Always,
-    /// The option is shown only by `--help`.
-    InLongHelp,
-    /// The setting has no command-line option of its own.
-    No,
 }
 
 /// The value that a setting has if no source gives one.

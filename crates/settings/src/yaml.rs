@@ -1,10 +1,9 @@
 //! Parses YAML into a tree in which each node has its position in the file. Scalars, such as
 //! numbers, are kept as text.
 //!
-//! The size of a document ([`MAX_FILE_SIZE`]), its number of nodes ([`MAX_NODES`]) and its depth
-//! ([`MAX_DEPTH`]) are limited.
+//! The size of a document ([`MAX_FILE_SIZE`]) and its depth ([`MAX_DEPTH`]) are limited. Aliases
+//! and merge keys, which `_server.yml` does not need, are refused.
 
-use std::collections::HashMap;
 use std::fmt;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, StrInput, Tag};
@@ -12,10 +11,7 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, StrInput, Tag};
 use crate::kind::{Raw, escaped};
 
 /// The maximum size of a YAML document in bytes. A long `_server.yml` has a few thousand bytes.
-pub const MAX_FILE_SIZE: usize = 256 << 10;
-/// The maximum number of nodes in a YAML document. Each use of an alias counts as all nodes that
-/// the alias stands for.
-pub const MAX_NODES: usize = 10_000;
+pub const MAX_FILE_SIZE: usize = 64 << 10;
 /// The maximum depth of nested nodes in a YAML document. For example, the list in `options: {tls:
 /// {acme: [a, b]}}` has the depth 4.
 pub const MAX_DEPTH: usize = 16;
@@ -139,8 +135,7 @@ pub fn parse(text: &str) -> Result<Node, FileError> {
         );
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut reader =
-        Reader { parser: Parser::new_from_str(text), anchors: HashMap::new(), nodes: 0 };
+    let mut reader = Reader(Parser::new_from_str(text));
     let (event, at) = loop {
         match reader.next()? {
             (Event::StreamStart | Event::DocumentStart(_) | Event::Nothing, _) => {}
@@ -162,16 +157,11 @@ pub fn parse(text: &str) -> Result<Node, FileError> {
     }
 }
 
-struct Reader<'input> {
-    parser: Parser<'input, StrInput<'input>>,
-    anchors: HashMap<usize, (Node, usize)>,
-    /// The number of nodes read so far, including the nodes of expanded aliases.
-    nodes: usize,
-}
+struct Reader<'input>(Parser<'input, StrInput<'input>>);
 
 impl<'input> Reader<'input> {
     fn next(&mut self) -> Result<(Event<'input>, Position), FileError> {
-        match self.parser.next_event() {
+        match self.0.next_event() {
             Some(Ok((event, span))) => Ok((event, Position::of(&span.start))),
             Some(Err(error)) => {
                 let message = error.info().trim_end_matches('.');
@@ -184,17 +174,6 @@ impl<'input> Reader<'input> {
         }
     }
 
-    fn count(&mut self, nodes: usize, at: Position) -> Result<(), FileError> {
-        self.nodes = self.nodes.saturating_add(nodes);
-        if self.nodes > MAX_NODES {
-            return file_error(
-                at,
-                format!("the file has more than {MAX_NODES} values, counting those of each alias."),
-            );
-        }
-        Ok(())
-    }
-
     /// Reads one node of the YAML document. `event` is the first parser event of the node.
     fn node(
         &mut self,
@@ -205,25 +184,18 @@ impl<'input> Reader<'input> {
         if depth > MAX_DEPTH {
             return file_error(at, format!("values are nested more than {MAX_DEPTH} levels deep."));
         }
-        self.count(1, at)?;
-        let before = self.nodes;
-        let (content, anchor) = match event {
-            Event::Alias(anchor) => {
-                let Some((node, size)) = self.anchors.get(&anchor) else {
-                    return file_error(at, "the alias is within the value of its own anchor.");
-                };
-                let (content, size) = (node.content.clone(), *size);
-                self.count(size, at)?;
-                return check_depth(Node { at, content }, depth);
+        let content = match event {
+            Event::Alias(_) => {
+                return file_error(at, "aliases are not supported here: write the value itself.");
             }
-            Event::Scalar(text, style, anchor, tag) => {
+            Event::Scalar(text, style, _, tag) => {
                 check_tag(tag.as_deref(), at)?;
                 let is_null = style == ScalarStyle::Plain
                     && tag.is_none()
                     && matches!(&*text, "" | "~" | "null" | "Null" | "NULL");
-                (if is_null { Content::Null } else { Content::Text(text.into_owned()) }, anchor)
+                if is_null { Content::Null } else { Content::Text(text.into_owned()) }
             }
-            Event::SequenceStart(anchor, tag) => {
+            Event::SequenceStart(_, tag) => {
                 check_tag(tag.as_deref(), at)?;
                 let mut items = Vec::new();
                 loop {
@@ -232,43 +204,31 @@ impl<'input> Reader<'input> {
                         (event, at) => items.push(self.node(event, at, depth + 1)?),
                     }
                 }
-                (Content::List(items), anchor)
+                Content::List(items)
             }
-            Event::MappingStart(anchor, tag) => {
+            Event::MappingStart(_, tag) => {
                 check_tag(tag.as_deref(), at)?;
-                (Content::Fields(self.fields(depth)?), anchor)
+                Content::Fields(self.fields(depth)?)
             }
             _ => return file_error(at, format!("{NOT_VALID}: a value is missing.")),
         };
-        let node = Node { at, content };
-        if anchor > 0 {
-            self.anchors.insert(anchor, (node.clone(), self.nodes - before));
-        }
-        Ok(node)
+        Ok(Node { at, content })
     }
 
     fn fields(&mut self, depth: usize) -> Result<Vec<Field>, FileError> {
         let mut fields: Vec<Field> = Vec::new();
-        let mut merged: Vec<Node> = Vec::new();
         loop {
             let (event, at) = self.next()?;
-            let (key, is_plain) = match event {
+            let key = match event {
                 Event::MappingEnd => break,
-                Event::Scalar(key, style, _, tag) => {
+                Event::Scalar(key, _, _, tag) => {
                     check_tag(tag.as_deref(), at)?;
-                    (key.into_owned(), style == ScalarStyle::Plain && tag.is_none())
+                    key.into_owned()
                 }
                 _ => return file_error(at, "a key must be text."),
             };
             let (event, value_at) = self.next()?;
             let value = self.node(event, value_at, depth + 1)?;
-            if is_plain && key == "<<" {
-                match value.content {
-                    Content::List(nodes) => merged.extend(nodes),
-                    _ => merged.push(value),
-                }
-                continue;
-            }
             if let Some(before) = fields.iter().find(|field| field.key == key) {
                 return file_error(
                     at,
@@ -281,41 +241,7 @@ impl<'input> Reader<'input> {
             }
             fields.push(Field { key, at, value });
         }
-        // A mapping's own keys override merged keys, and keys of an earlier merged mapping override
-        // those of a later one.
-        for node in merged {
-            let Content::Fields(others) = node.content else {
-                return file_error(node.at, "`<<:` needs a mapping or a list of mappings.");
-            };
-            for field in others {
-                if !fields.iter().any(|own| own.key == field.key) {
-                    fields.push(field);
-                }
-            }
-        }
         Ok(fields)
-    }
-}
-
-/// Returns `node`, which an alias stands for, or an error if it is nested too deeply where the
-/// alias is used. `depth` is the depth of that place.
-fn check_depth(node: Node, depth: usize) -> Result<Node, FileError> {
-    if depth + depth_of(&node) > MAX_DEPTH {
-        return file_error(
-            node.at,
-            format!("values are nested more than {MAX_DEPTH} levels deep."),
-        );
-    }
-    Ok(node)
-}
-
-fn depth_of(node: &Node) -> usize {
-    match &node.content {
-        Content::Null | Content::Text(_) => 0,
-        Content::List(items) => 1 + items.iter().map(depth_of).max().unwrap_or(0),
-        Content::Fields(fields) => {
-            1 + fields.iter().map(|field| depth_of(&field.value)).max().unwrap_or(0)
-        }
     }
 }
 
@@ -375,16 +301,13 @@ mod tests {
     }
 
     #[test]
-    fn aliases_and_merges_are_replaced() {
-        assert_eq!(content("a: &x {p: 1}\nb: *x\n"), r#"{a: {p: "1"}, b: {p: "1"}}"#);
-        assert_eq!(
-            content("a: &x {p: 1, q: 2}\nb: &y {q: 3, r: 4}\nc:\n  <<: [*x, *y]\n  p: 9\n"),
-            r#"{a: {p: "1", q: "2"}, b: {q: "3", r: "4"}, c: {p: "9", q: "2", r: "4"}}"#
-        );
-        assert_eq!(
-            content("a:\n  <<: 3\n"),
-            "line 2, column 7: `<<:` needs a mapping or a list of mappings."
-        );
+    fn aliases_are_refused() {
+        for text in ["a: &x {p: 1}\nb: *x\n", "a: &a [*a]\n", "a: &x {p: 1}\nb: {<<: *x}\n"] {
+            assert!(
+                content(text).ends_with("aliases are not supported here: write the value itself.")
+            );
+        }
+        assert_eq!(content("a: &x {p: 1}\n"), r#"{a: {p: "1"}}"#);
     }
 
     #[test]
@@ -415,25 +338,11 @@ mod tests {
 
     #[test]
     fn limits_the_size_of_a_document() {
-        let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
-        for level in 1..9 {
-            let items = vec![format!("*a{}", level - 1); 10].join(", ");
-            bomb = format!("{bomb}a{level}: &a{level} [{items}]\n");
-        }
-        assert!(content(&bomb).contains("more than 10000 values"), "{}", content(&bomb));
-        assert!(
-            content("a: &a [*a]\n").contains("within the value of its own anchor"),
-            "{}",
-            content("a: &a [*a]\n")
-        );
         let deep = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         assert!(parse(&deep(MAX_DEPTH)).is_ok());
         for levels in [MAX_DEPTH + 2, 200, 300, 100_000] {
             assert!(parse(&deep(levels)).is_err(), "{levels}");
         }
-        // The value of an alias may be deeper at its new place.
-        let text = format!("a: &a {}\nb: {}*a{}\n", deep(10), "[".repeat(8), "]".repeat(8));
-        assert!(content(&text).contains("nested"), "{}", content(&text));
-        assert!(content(&"a".repeat(MAX_FILE_SIZE + 1)).contains("more than 256 KiB"));
+        assert!(content(&"a".repeat(MAX_FILE_SIZE + 1)).contains("more than 64 KiB"));
     }
 }

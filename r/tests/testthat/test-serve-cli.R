@@ -88,7 +88,7 @@ test_that("settings of the command line take precedence over .Rprofile", {
   it <- local_cli(
     "serve", app, "--port", "0", "--log=none", "--trusted-proxies", "127.0.0.1,::1", "--spool-dir",
     "spool", "--max-body-size", "1 KB",
-    "--limit=header_timeout=3s", "--error-detail", "message", "--ws-compression", "level=6",
+    "--header-timeout=3s", "--error-detail", "message", "--ws-compression", "level=6",
     "--ws-origins", "same,localhost:80",
     dir = app, environment = c(ROOKERY_MAX_BODY_SIZE = "9 MB", ROOKERY_WS_MAX_MESSAGE_SIZE = "9 MB")
   )
@@ -107,9 +107,9 @@ test_that("settings of the command line take precedence over .Rprofile", {
     url, curl::handle_setopt(curl::new_handle(), postfields = strrep("x", 2000))
   )
   expect_equal(large$status_code, 413)
-  wrong <- local_cli("serve", app, "--port", "0", "--limit", "max_body_siz=1")
+  wrong <- local_cli("serve", app, "--port", "0", "--max-body-siz=1")
   expect_equal(exit_of(wrong), 2)
-  expect_match(wrong$tell(), "`max_body_siz` is not a limit. Did you mean `max_body_size`?", fixed = TRUE)
+  expect_match(wrong$tell(), "`--max-body-siz` is not an option. Did you mean `--max-body-size`?", fixed = TRUE)
 })
 
 test_that("an app in a folder with an unusual name is served, with paths relative to getwd()", {

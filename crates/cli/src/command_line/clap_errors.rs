@@ -1,51 +1,64 @@
 //! The error messages for a wrong command line, which replace the messages of the command-line
 //! parser clap.
 
+use std::error::Error as _;
 use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use rookery_settings::similar_names;
+use rookery_settings::{escaped, similar_names};
 
 use super::help_text::COMMANDS;
 
 /// Returns this program's own message for an error that clap, the command-line parser, found.
 pub(super) fn error_message(error: &clap::Error) -> String {
-    let text = |kind| match error.get(kind) {
-        Some(ContextValue::String(text)) => text.as_str(),
-        Some(ContextValue::Strings(texts)) => texts.first().map_or("", String::as_str),
-        _ => "",
+    let texts = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => std::slice::from_ref(text),
+        Some(ContextValue::Strings(texts)) => texts.as_slice(),
+        _ => &[],
     };
+    let text = |kind| escaped(texts(kind).first().map_or("", String::as_str));
     // clap writes `--port <port>`, and lists several options if one of them is required.
-    let option = text(ContextKind::InvalidArg).split(' ').next().unwrap_or_default();
+    let option = text(ContextKind::InvalidArg);
+    let option = option.split(' ').next().unwrap_or_default();
     match error.kind() {
         ErrorKind::InvalidSubcommand => {
             let word = text(ContextKind::InvalidSubcommand);
-            if Path::new(word).exists() {
+            if Path::new(&word).exists() {
                 return format!("`{word}` is not a command. Did you mean `rookery serve {word}`?");
             }
             // clap's suggestions have no useful order.
-            let near = similar_names(word, COMMANDS.map(|(name, _)| name));
+            let near = similar_names(&word, COMMANDS.map(|(name, _)| name));
             format!(
                 "`{word}` is not a command.{}",
                 did_you_mean(near.first().copied().unwrap_or_default())
             )
         }
         ErrorKind::UnknownArgument if option.starts_with('-') => {
-            format!("`{option}` is not an option.{}", did_you_mean(text(ContextKind::SuggestedArg)))
+            format!(
+                "`{option}` is not an option.{}",
+                did_you_mean(&text(ContextKind::SuggestedArg))
+            )
         }
         ErrorKind::UnknownArgument => format!("`{option}` is an unexpected argument."),
         ErrorKind::TooManyValues => format!("`{option}` takes no value."),
+        // Several arguments are one text.
         ErrorKind::MissingRequiredArgument => {
-            "Name a shell: bash, elvish, fish, powershell or zsh.".to_owned()
+            format!("`{}` is missing.", texts(ContextKind::InvalidArg).join(" "))
         }
         ErrorKind::InvalidValue if text(ContextKind::InvalidValue).is_empty() => {
             format!("`{option}` needs a value.")
         }
         ErrorKind::InvalidValue => {
+            let (last, others) = match texts(ContextKind::ValidValue) {
+                [others @ .., last] => (last.as_str(), others.join(", ")),
+                [] => ("another value", String::new()),
+            };
             let value = text(ContextKind::InvalidValue);
-            format!(
-                "`{value}` is not a supported shell: use bash, elvish, fish, powershell or zsh."
-            )
+            format!("`{value}` is not accepted here: use {others} or {last}.")
+        }
+        ErrorKind::ValueValidation => {
+            let reason = error.source().map(ToString::to_string).unwrap_or_default();
+            format!("`{option}`: {reason}.")
         }
         ErrorKind::InvalidUtf8 => {
             "An argument is not valid UTF-8, which only paths may be.".to_owned()

@@ -21,9 +21,6 @@ pub(super) const COMMANDS: [(&str, &str); 10] = [
     ("man", "Print the manual page; read it with: rookery man | man -l -"),
 ];
 
-/// The one-line help of the option `--limit`.
-pub(super) const LIMIT: &str = "Set a limit by name, such as --limit header_timeout=10s";
-
 /// The exit statuses of the program, each with its meaning.
 pub(super) const STATUSES: [(&str, &str); 8] = [
     ("0", "the server was stopped and finished its work, or the app ended with status 0"),

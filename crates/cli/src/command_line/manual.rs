@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use rookery_settings::{Group, Kind, Section, Setting, Shown, expected_form, table};
+use rookery_settings::{Group, Kind, Setting, expected_form, table};
 
 use super::help_text;
 
@@ -34,21 +34,6 @@ pub(super) fn page() -> String {
         for row in table::all().filter(|row| row.group == group && row.has_option()) {
             item(&mut page, &head(row), &text(row));
         }
-        if group == Group::Limits {
-            item(
-                &mut page,
-                "\\fB\\-\\-limit\\fR \\fIname=value\\fR",
-                &format!("{}. May be repeated; see LIMITS.", help_text::LIMIT),
-            );
-        }
-    }
-    page.push_str(".SH LIMITS\n");
-    page.push_str(&lines(
-        "These are set by name: with --limit, as keys below `limits:` in \
-                          _server.yml, or by server_limits() in R.",
-    ));
-    for row in table::all().filter(|row| row.section == Section::Limits && row.shown == Shown::No) {
-        item(&mut page, &format!("\\fB{}\\fR", escaped(row.name)), &text(row));
     }
     files_and_environment(&mut page);
     entries(

@@ -1,21 +1,20 @@
 //! The command line of `rookery`: the parser, the help, and the error messages for a wrong command
 //! line.
 
-mod bash_completions;
 mod clap_errors;
 mod help_text;
 mod manual;
 mod options;
-mod profile_args;
-mod serve_args;
-mod status_and_new;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
-use clap::builder::OsStringValueParser;
 use clap::error::ErrorKind;
-use clap::{Arg, ArgAction, ArgMatches, Command as Clap, value_parser};
+use clap::{
+    Arg, ArgAction, Args as _, Command as Clap, FromArgMatches as _, ValueHint, value_parser,
+};
 use clap_complete::Shell;
+use rookery_settings::table;
 
 use crate::commands::live::LiveArgs;
 use crate::commands::new_app::NewArgs;
@@ -24,10 +23,8 @@ use crate::commands::status::StatusArgs;
 use crate::failure::Failure;
 use clap_errors::error_message;
 use help_text::ABOUT;
-use options::Matches;
 
-pub(crate) use options::Options;
-pub(crate) use serve_args::ServeArgs;
+pub(crate) use options::ServeArgs;
 
 /// A parsed command line of `rookery`.
 #[derive(Debug)]
@@ -67,6 +64,32 @@ Values:
   <size>   bytes, or a number with a unit: 512KB, 10MB, 1GiB
   <time>   seconds, or a number with a unit: 500ms, 30s, 5m, 12h, 1d";
 
+/// The end of the completion script for bash. It leaves out options for a word that does not begin
+/// with `-`, so that bash completes files, and seldom used options for a hyphen alone.
+const BASH: &str = r#"
+_rookery_offered() {
+    local word words
+    _rookery "$@"
+    words=("${COMPREPLY[@]}") COMPREPLY=()
+    for word in "${words[@]}"; do
+        case $2,$word in
+            -,* | --,*) [[ " RARE " == *" $word "* ]] && continue ;;
+            -*) ;;
+            *,-*) continue ;;
+        esac
+        COMPREPLY+=("$word")
+    done
+}
+
+complete -o bashdefault -o default -F _rookery_offered rookery
+"#;
+
+/// Returns the options that `-h` does not show.
+fn rare_options() -> String {
+    let rare = table::all().filter(|row| row.has_option() && !row.is_common);
+    rare.map(|row| format!("--{}", row.long_option())).collect::<Vec<_>>().join(" ")
+}
+
 /// Defines the command line for the parser clap. The help and the shell completions are generated
 /// from the same definition.
 pub(crate) fn command() -> Clap {
@@ -95,17 +118,19 @@ pub(crate) fn command() -> Clap {
         .subcommand(target_command("dev").long_about(DEV))
         .subcommand(target_command("config"))
         .subcommand(target_command("check"))
-        .subcommand(status_and_new::new(subcommand("new")))
-        .subcommand(status_and_new::status(subcommand("status")))
-        .subcommand(status_and_new::live(subcommand("live")))
-        .subcommand(profile_args::command(subcommand("profile")))
+        .subcommand(described(NewArgs::augment_args(Clap::new("new"))))
+        .subcommand(described(StatusArgs::augment_args(Clap::new("status"))))
+        .subcommand(described(LiveArgs::augment_args(Clap::new("live"))))
+        .subcommand(described(ProfileArgs::augment_args(Clap::new("profile"))))
         .subcommand(
-            subcommand("completions").override_usage("rookery completions <shell>").arg(
+            described(Clap::new("completions")).arg(
                 Arg::new("shell").required(true).value_parser(value_parser!(Shell)).hide(true),
             ),
         )
-        .subcommand(subcommand("man").override_usage("rookery man"))
-        .subcommand(subcommand("version").about("Print the version").arg(verbose()).hide(true))
+        .subcommand(described(Clap::new("man")))
+        .subcommand(
+            described(Clap::new("version")).about("Print the version").arg(verbose()).hide(true),
+        )
 }
 
 /// Returns the end of the `--help` text, which explains how to write sizes and times, and lists the
@@ -118,35 +143,28 @@ fn after_help() -> String {
 /// Defines the command `name`, such as `check`, which takes the path of an app, a document or a
 /// folder, and the same options as `rookery serve`.
 fn target_command(name: &'static str) -> Clap {
-    subcommand(name)
+    described(Clap::new(name))
         .override_usage(format!("rookery {name} <target> [options]"))
         .args_override_self(true)
-        .arg(positionals("target"))
+        .arg(
+            Arg::new("target")
+                .required(true)
+                .value_parser(value_parser!(PathBuf))
+                .value_hint(ValueHint::AnyPath)
+                .hide(true),
+        )
         .args(options::options())
 }
 
-/// Defines an argument that accepts any number of words that are not options. The program checks
-/// their number later, because its own error messages are clearer than those of clap, the
-/// command-line parser.
-fn positionals(name: &'static str) -> Arg {
-    Arg::new(name).num_args(0..).value_parser(OsStringValueParser::new()).hide(true)
-}
-
-/// Returns the words that the command line gives for the positional argument `name`.
-fn positionals_of<'a>(own: &'a ArgMatches, name: &str) -> Vec<&'a OsString> {
-    own.get_many(name).unwrap_or_default().collect()
-}
-
-fn usage_error<T>(message: impl Into<String>) -> Result<T, Failure> {
-    Err(Failure::CommandLine(message.into()))
-}
-
-/// Defines the command `name` with its description from the list of commands in `--help`. The
-/// description is empty for a hidden command.
-fn subcommand(name: &'static str) -> Clap {
-    let about =
-        help_text::COMMANDS.iter().find(|(own, _)| *own == name).map_or("", |(_, about)| about);
-    Clap::new(name).about(about).help_template(HELP).disable_help_flag(true).arg(help())
+/// Adds to a command its description from the list of commands in `--help`. The description is
+/// empty for a hidden command.
+fn described(command: Clap) -> Clap {
+    let about = help_text::COMMANDS.iter().find(|(name, _)| *name == command.get_name());
+    command
+        .about(about.map_or("", |(_, about)| about))
+        .help_template(HELP)
+        .disable_help_flag(true)
+        .arg(help())
 }
 
 fn help() -> Arg {
@@ -184,44 +202,43 @@ pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<CommandL
         }
         Err(error) => return Err(Failure::CommandLine(error_message(&error))),
     };
-    match matches.subcommand() {
-        None => usage_error("No command given."),
-        Some((name, _)) if matches.get_flag("verbose") && name != "version" => usage_error(
+    let usage_error = |message: &str| Err(Failure::CommandLine(message.to_owned()));
+    let Some((name, own)) = matches.subcommand() else {
+        return usage_error("No command given.");
+    };
+    if matches.get_flag("verbose") && name != "version" {
+        return usage_error(
             "`--verbose` can only be used with `--version`: `rookery --version --verbose`.",
-        ),
-        Some((name @ ("serve" | "dev" | "config" | "check"), own)) => {
-            let options = options::read(&Matches { own, root: &matches })?;
-            let command = ServeArgs::read(name, own, options)?;
-            Ok(match name {
-                "config" => CommandLine::Config(command),
-                "check" => CommandLine::Check(command),
-                _ => CommandLine::Serve(command),
-            })
-        }
-        Some(("status", own)) => status_and_new::status_args(own).map(CommandLine::Status),
-        Some(("live", own)) => status_and_new::live_args(own).map(CommandLine::Live),
-        Some(("profile", own)) => profile_args::read(own).map(CommandLine::Profile),
-        Some(("new", own)) => status_and_new::new_args(own).map(CommandLine::New),
-        Some(("version", own)) if own.get_flag("verbose") => Ok(CommandLine::Version),
-        Some(("completions", own)) => {
+        );
+    }
+    let invalid = |error: clap::Error| Failure::CommandLine(error_message(&error));
+    Ok(match name {
+        "serve" | "dev" => CommandLine::Serve(ServeArgs::read(name, own, &matches)?),
+        "config" => CommandLine::Config(ServeArgs::read(name, own, &matches)?),
+        "check" => CommandLine::Check(ServeArgs::read(name, own, &matches)?),
+        "status" => CommandLine::Status(StatusArgs::from_arg_matches(own).map_err(invalid)?),
+        "live" => CommandLine::Live(LiveArgs::from_arg_matches(own).map_err(invalid)?),
+        "profile" => CommandLine::Profile(ProfileArgs::from_arg_matches(own).map_err(invalid)?),
+        "new" => CommandLine::New(NewArgs::from_arg_matches(own).map_err(invalid)?),
+        "version" if own.get_flag("verbose") => CommandLine::Version,
+        "completions" => {
             let mut text = Vec::new();
             let shell = *own.get_one::<Shell>("shell").expect("clap asks for it");
-            match shell {
-                Shell::Bash => text = bash_completions::script(&command()).into_bytes(),
-                _ => clap_complete::generate(shell, &mut command(), "rookery", &mut text),
+            clap_complete::generate(shell, &mut command(), "rookery", &mut text);
+            if shell == Shell::Bash {
+                text.extend_from_slice(BASH.replace("RARE", &rare_options()).as_bytes());
             }
-            Ok(CommandLine::Print(text))
+            CommandLine::Print(text)
         }
-        Some(("man", _)) => Ok(CommandLine::Print(manual::page().into())),
-        Some(_) => Ok(CommandLine::Print(command().render_version().into_bytes())),
-    }
+        "man" => CommandLine::Print(manual::page().into()),
+        _ => CommandLine::Print(command().render_version().into_bytes()),
+    })
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use std::path::Path;
 
-    use super::options::Options;
     use super::*;
     use crate::settings::serve_settings::ServeSettings;
 
@@ -229,17 +246,17 @@ pub(crate) mod tests {
         read(["rookery"].iter().chain(words).map(OsString::from))
     }
 
-    /// Parses a command line of `rookery serve` for a test, and returns its options.
-    pub(crate) fn options_of(words: &[&str]) -> Options {
+    /// Parses a command line of `rookery serve` for a test.
+    pub(crate) fn options_of(words: &[&str]) -> ServeArgs {
         match parse(words) {
-            Ok(CommandLine::Serve(command)) => command.options,
+            Ok(CommandLine::Serve(args)) => args,
             other => panic!("{words:?}: {other:?}"),
         }
     }
 
-    fn settings_of(options: Options) -> rookery_settings::Settings {
-        let settings = rookery_settings::Settings::combine(options.given);
-        if options.is_dev { settings.with_dev_defaults() } else { settings }
+    fn settings_of(args: ServeArgs) -> rookery_settings::Settings {
+        let settings = rookery_settings::Settings::combine(args.given);
+        if args.is_dev { settings.with_dev_defaults() } else { settings }
     }
 
     /// Returns the settings that result from a command line alone, for a test: `_server.yml` and
@@ -276,7 +293,7 @@ pub(crate) mod tests {
     pub(crate) fn assert_usage_error(words: &[&str], expected: &str) {
         let served = parse(words).and_then(|parsed| match parsed {
             CommandLine::Serve(command) => {
-                ServeSettings::of(settings_of(command.options)).map(|serve| format!("{serve:?}"))
+                ServeSettings::of(settings_of(command)).map(|serve| format!("{serve:?}"))
             }
             other => Ok(format!("{other:?}")),
         });
@@ -302,40 +319,33 @@ pub(crate) mod tests {
             (&["comp"], "`comp` is not a command. Did you mean `completions`?"),
             (&["zzz"], "`zzz` is not a command."),
             (&[there], &is_no_command),
-            (&["serve"], "`rookery serve` needs one folder or file, but none was given."),
-            (&["serve", "a", "b"], "`rookery serve` needs one folder or file, but 2 were given."),
+            (&["serve"], "`<target>` is missing."),
+            (&["serve", "a", "b"], "`b` is an unexpected argument."),
             (&["serve", "a", "--prot", "1"], "`--prot` is not an option. Did you mean `--port`?"),
             (&["--prot=1", "serve", "a"], "`--prot` is not an option. Did you mean `--port`?"),
             (&["serve", "a", "--nonsense"], "`--nonsense` is not an option."),
             (&["serve", "a", "--port"], "`--port` needs a value."),
             (&["version", "--verbose=1"], "`--verbose` takes no value."),
-            (&["completions"], "Name a shell: bash, elvish, fish, powershell or zsh."),
+            (&["completions"], "`<shell>` is missing."),
             (
                 &["completions", "cmd"],
-                "`cmd` is not a supported shell: use bash, elvish, fish, powershell or zsh.",
+                "`cmd` is not accepted here: use bash, elvish, fish, powershell or zsh.",
             ),
             (&["man", "rookery"], "`rookery` is an unexpected argument."),
-            (&["live", "a", "b"], "`rookery live` accepts one app, process id or socket."),
-            (&["profile", "a", "b"], "`rookery profile` accepts one app, process id or address."),
-            (
-                &["profile", "--seconds", "301"],
-                "`--seconds` must be a whole number from 1 to 300, not `301`.",
-            ),
-            (&["profile", "--worker=one"], "`--worker` must be the number of a worker, such as 0."),
+            (&["live", "a", "b"], "`b` is an unexpected argument."),
+            (&["profile", "--seconds", "301"], "`--seconds`: 301 is not in 1..=300."),
+            (&["profile", "--worker=one"], "`--worker`: invalid digit found in string."),
             (&["--verbose"], "No command given."),
             (
                 &["--verbose", "serve", "a"],
                 "`--verbose` can only be used with `--version`: `rookery --version --verbose`.",
             ),
-            (&["new"], "`rookery new` needs a kind of app (shiny, api or site) and a folder."),
+            (&["new", "shiny"], "`<folder>` is missing."),
             (
-                &["new", "shiny"],
-                "`rookery new` needs a kind of app (shiny, api or site) and a folder.",
+                &["new", "\x1b[31m", "a"],
+                "`\\u{1b}[31m` is not accepted here: use shiny, api or site.",
             ),
-            (
-                &["new", "shinny", "a"],
-                "`shinny` is not a kind of app: `rookery new` can write `shiny`, `api` and `site`.",
-            ),
+            (&["new", "shinny", "a"], "`shinny` is not accepted here: use shiny, api or site."),
         ] {
             assert_usage_error(words, expected);
         }
@@ -381,7 +391,7 @@ pub(crate) mod tests {
         assert!(listed(&short).iter().all(|option| listed(&long).contains(option)));
         for row in rookery_settings::table::all() {
             let option = format!("--{}", row.long_option());
-            let has_option = row.shown != rookery_settings::Shown::No;
+            let has_option = row.has_option();
             assert_eq!(listed(&long).contains(&option.as_str()), has_option, "{}", row.name);
         }
         assert!(!long.contains("  version  "), "{long}");
@@ -418,9 +428,7 @@ pub(crate) mod tests {
         {
             assert!(page.contains(text), "{text}: {page}");
         }
-        for row in
-            rookery_settings::table::all().filter(|row| row.shown != rookery_settings::Shown::No)
-        {
+        for row in rookery_settings::table::all().filter(|row| row.has_option()) {
             let option = format!("--{}", row.long_option()).replace('-', "\\-");
             assert!(page.contains(&format!("\\fB{option}\\fR")), "{option}");
         }

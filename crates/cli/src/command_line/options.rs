@@ -1,44 +1,74 @@
-//! The command-line options of `rookery serve`. They are generated from the table of settings.
+//! The command-line options of `rookery serve`, which are generated from the table of settings, and
+//! the arguments of the commands that take a target to serve or check.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 
-use clap::builder::OsStringValueParser;
+use clap::builder::{PossibleValue, TypedValueParser};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches};
-use rookery_settings::{
-    GivenValue, Group, Kind, Raw, Section, Setting, Shown, Source, similar_names, table,
-};
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use rookery_settings::{GivenValue, Group, Kind, Raw, Setting, Source, Value, table};
 
-use super::{help_text, usage_error};
 use crate::failure::Failure;
 
-/// The name of the option `--limit`, which sets any limit by name.
-const LIMIT: &str = "limit";
-
-/// The settings that are given on the command line.
-#[derive(Debug, Default)]
-pub(crate) struct Options {
-    /// The values that the command line gives, in the order of the table of all settings.
+/// The arguments of `rookery serve` and of similar commands.
+#[derive(Debug)]
+pub(crate) struct ServeArgs {
+    /// The path of what to serve.
+    pub(crate) target: PathBuf,
+    /// The values that the command line gives to settings, in the order of the table.
     pub(crate) given: Vec<GivenValue>,
     /// Whether the app is served for development, as the command `rookery dev` does.
     pub(crate) is_dev: bool,
 }
 
+impl ServeArgs {
+    /// Reads the target and the settings that the parsed command line gives. `own` contains the
+    /// arguments after the command `name`, such as `serve`, and `root` the options before it. An
+    /// option after the command has precedence.
+    ///
+    /// # Errors
+    /// Fails if a setting does not accept its value.
+    pub(super) fn read(
+        name: &str,
+        own: &ArgMatches,
+        root: &ArgMatches,
+    ) -> Result<ServeArgs, Failure> {
+        let mut given = Vec::new();
+        for row in table::all().filter(|row| row.has_option()) {
+            let is_given =
+                |at: &&ArgMatches| at.value_source(row.name) == Some(ValueSource::CommandLine);
+            if let Some(at) = [own, root].into_iter().find(is_given) {
+                let values = at.get_many::<OsString>(row.name).unwrap_or_default();
+                given.push(given_value(row, values.cloned().map(Raw::from).collect())?);
+            }
+        }
+        let target = own.get_one::<PathBuf>("target").expect("clap asks for it").clone();
+        Ok(ServeArgs { target, given, is_dev: name == "dev" })
+    }
+}
+
+/// Reads the values that the options for a setting have. Of several values, the last one counts,
+/// unless the setting is a list.
+fn given_value(row: &'static Setting, mut values: Vec<Raw>) -> Result<GivenValue, Failure> {
+    let raw = if row.kind.is_list() && values.len() > 1 {
+        Raw::List(values)
+    } else {
+        values.pop().expect("clap asks for a value")
+    };
+    let mut given = GivenValue::parse(row, &raw, Source::CommandLine)
+        .map_err(|invalid| Failure::CommandLine(invalid.at(&Source::CommandLine.show(row))))?;
+    if let (Value::Flag(is_on), true) = (&mut given.value, row.is_on_by_default()) {
+        *is_on = !*is_on;
+    }
+    Ok(given)
+}
+
 /// Returns all command-line options, in the order of the groups in the help text.
 pub(super) fn options() -> impl Iterator<Item = Arg> {
     Group::ALL.into_iter().flat_map(|group| {
-        let rows = table::all().filter(move |row| row.group == group);
-        let own = rows.filter(|row| row.has_option()).map(option);
-        let limit = (group == Group::Limits).then(|| {
-            let arg = Arg::new(LIMIT).long(LIMIT).value_name("name=value").help(help_text::LIMIT);
-            let long = format!(
-                "{}. May be repeated. `rookery man` lists all limits with their defaults.",
-                help_text::LIMIT
-            );
-            let arg = arg.long_help(wrapped(&long)).action(ArgAction::Append);
-            arg.value_parser(OsStringValueParser::new())
-        });
-        own.chain(limit).map(move |arg| arg.help_heading(group.title()))
+        let rows = table::all().filter(move |row| row.group == group && row.has_option());
+        rows.map(move |row| option(row).help_heading(group.title()))
     })
 }
 
@@ -47,9 +77,43 @@ fn option(row: &'static Setting) -> Arg {
         .long(row.long_option())
         .help(table::with_option_names(row.help))
         .long_help(long_help(row))
-        .hide_short_help(row.shown != Shown::Always);
+        .hide_short_help(!row.is_common)
+        .value_parser(ValueOf(row))
+        .hide_possible_values(true)
+        .value_name(row.placeholder());
     let arg = if let Some(short) = row.short { arg.short(short) } else { arg };
-    with_value(arg, row, row.placeholder())
+    match row.kind {
+        Kind::Flag => arg
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("on")
+            .value_name("on|off"),
+        kind if kind.is_list() => arg.action(ArgAction::Append),
+        _ => arg,
+    }
+}
+
+/// Accepts any value of an option, since the table of settings has clearer messages, but tells the
+/// completion scripts the choices.
+#[derive(Clone)]
+struct ValueOf(&'static Setting);
+
+impl TypedValueParser for ValueOf {
+    type Value = OsString;
+
+    fn parse_ref(
+        &self,
+        _: &Command,
+        _: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<OsString, clap::Error> {
+        Ok(value.to_owned())
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let Kind::Choice(choices) = self.0.kind else { return None };
+        Some(Box::new(choices.iter().map(PossibleValue::new)))
+    }
 }
 
 /// Returns the text that `--help` shows for a setting: the one-line help, the details and the
@@ -82,114 +146,6 @@ fn wrapped(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Adds to the option `arg` how many values it takes, and the text that stands for a value in the
-/// help: `on|off` for a flag, otherwise `placeholder`.
-fn with_value(arg: Arg, row: &Setting, placeholder: &'static str) -> Arg {
-    let arg = arg.value_parser(OsStringValueParser::new());
-    match row.kind {
-        Kind::Flag => arg
-            .num_args(0..=1)
-            .require_equals(true)
-            .default_missing_value("on")
-            .value_name("on|off"),
-        kind if kind.is_list() => arg.action(ArgAction::Append).value_name(placeholder),
-        _ => arg.value_name(placeholder),
-    }
-}
-
-/// The parsed options of a command line. `own` contains the options after the command, such as
-/// `serve`, and `root` the options before it.
-pub(super) struct Matches<'a> {
-    pub(super) own: &'a ArgMatches,
-    pub(super) root: &'a ArgMatches,
-}
-
-impl Matches<'_> {
-    /// Returns the parsed options that contain the option `name`. Options after the command have
-    /// precedence over options before it.
-    fn of(&self, name: &str) -> Option<&ArgMatches> {
-        let is_given = |at: &&ArgMatches| at.value_source(name) == Some(ValueSource::CommandLine);
-        [self.own, self.root].into_iter().find(is_given)
-    }
-
-    fn values(&self, name: &str) -> Option<Vec<OsString>> {
-        self.of(name).map(|at| at.get_many::<OsString>(name).unwrap_or_default().cloned().collect())
-    }
-}
-
-/// Reads the settings that the parsed command line gives.
-///
-/// # Errors
-/// Fails if a setting does not accept its value.
-pub(super) fn read(matches: &Matches<'_>) -> Result<Options, Failure> {
-    let mut options = Options::default();
-    // Values of `--limit` are added first, because an option of its own overrides `--limit`.
-    for at in [matches.root, matches.own] {
-        for text in at.get_many::<OsString>(LIMIT).unwrap_or_default() {
-            options.limit(text)?;
-        }
-    }
-    for row in table::all().filter(|row| row.has_option()) {
-        if let Some(values) = matches.values(row.name) {
-            options.add(row, &Source::CommandLine.show(row), values, row.is_on_by_default())?;
-        }
-    }
-    Ok(options)
-}
-
-impl Options {
-    fn add(
-        &mut self,
-        setting: &'static Setting,
-        name: &str,
-        values: Vec<OsString>,
-        is_negative: bool,
-    ) -> Result<(), Failure> {
-        if values.iter().any(|value| value.is_empty()) {
-            return usage_error(format!("{name} needs a value."));
-        }
-        let mut raw: Vec<Raw> = values.into_iter().map(Raw::from).collect();
-        let raw = match (raw.len(), raw.pop()) {
-            (2.., Some(last)) if setting.kind.is_list() => {
-                raw.push(last);
-                Raw::List(raw)
-            }
-            (_, Some(last)) => last,
-            (_, None) => return usage_error(format!("{name} needs a value.")),
-        };
-        let value = setting.read(&raw).map_err(|invalid| Failure::CommandLine(invalid.at(name)))?;
-        let value = match value.flag() {
-            Some(is_on) if is_negative => rookery_settings::Value::Flag(!is_on),
-            _ => value,
-        };
-        self.given.push(GivenValue { setting, value, source: Source::CommandLine, place: None });
-        Ok(())
-    }
-
-    /// Sets the limit that one option `--limit name=value` gives.
-    fn limit(&mut self, text: &OsString) -> Result<(), Failure> {
-        let text = text.to_string_lossy();
-        let Some((name, value)) =
-            text.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty())
-        else {
-            return usage_error(format!(
-                "`--limit` needs a name and a value, such as header_timeout=10s, not `{text}`."
-            ));
-        };
-        let Some(setting) = table::find_key(Section::Limits, name) else {
-            return usage_error(format!("`{name}` is not a limit.{}", similar_limit(name)));
-        };
-        self.add(setting, &format!("`--limit {name}`"), vec![value.into()], false)
-    }
-}
-
-/// Suggests a limit with a similar name for the error message about an unknown limit.
-fn similar_limit(name: &str) -> String {
-    let limits = table::all().filter(|row| row.section == Section::Limits);
-    let near = similar_names(name, limits.map(|row| row.name)).into_iter().next();
-    near.map(|near| format!(" Did you mean `{near}`?")).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use rookery_settings::{Settings, Value};
@@ -214,8 +170,8 @@ mod tests {
             "--no-http2",
             "--max-body-size",
             "10MB",
-            "--limit",
-            "header_timeout=5",
+            "--header-timeout",
+            "5",
             "-p",
             "1",
         ]);
@@ -254,17 +210,6 @@ mod tests {
             settings(&["--port=1", "serve", "a", "--port=2", "-p3"]).number("port"),
             Some(3.0)
         );
-        let limits = settings(&[
-            "--limit=max_queued_requests=1",
-            "serve",
-            "a",
-            "--limit=max_queued_requests=2",
-            "--limit=max_connections_per_ip=3",
-        ]);
-        assert_eq!(
-            (limits.number("max_queued_requests"), limits.number("max_connections_per_ip")),
-            (Some(2.0), Some(3.0))
-        );
     }
 
     #[test]
@@ -284,10 +229,8 @@ mod tests {
     #[test]
     fn messages_about_wrong_values_name_the_option() {
         for (words, expected) in [
-            (&["serve", "a", "--port="][..], "`--port` needs a value."),
-            (&["serve", "a", "--log="], "`--log` needs a value."),
             (
-                &["serve", "a", "--port", "+1"],
+                &["serve", "a", "--port", "+1"][..],
                 "`--port` must be a whole number from 0 to 65535, not `+1`.",
             ),
             (
@@ -314,17 +257,8 @@ mod tests {
                  at least 1 ms, not `0`.",
             ),
             (
-                &["serve", "a", "--limit", "max_body_size"],
-                "`--limit` needs a name and a value, such as header_timeout=10s, not \
-                 `max_body_size`.",
-            ),
-            (
-                &["serve", "a", "--limit", "max_body_sise=1"],
-                "`max_body_sise` is not a limit. Did you mean `max_body_size`?",
-            ),
-            (
-                &["serve", "a", "--limit", "max_queued_requests=1.5"],
-                "`--limit max_queued_requests` must be a whole number, or none, not `1.5`.",
+                &["serve", "a", "--max-queued-requests=1.5"],
+                "`--max-queued-requests` must be a whole number, or none, not `1.5`.",
             ),
         ] {
             assert_usage_error(words, expected);

@@ -14,6 +14,7 @@ use crate::serve::access_log::LogTarget;
 use crate::serve::tls;
 use crate::serve::{r_command, r_package};
 use crate::settings::serve_settings::ServeSettings;
+use crate::settings::server::ServerSettings;
 
 /// Returns the output of `rookery check`: the file of the app, whether its code was run, and a note
 /// for each address that is already in use.
@@ -27,7 +28,7 @@ pub(crate) fn check(serve: &ServeSettings, target: &Target) -> Result<Vec<u8>, F
     if !target.is_site {
         text.push_str("R was not started, so errors in the app's code are not found.\n");
     }
-    let redirect_from = serve.settings.redirect_from();
+    let redirect_from = serve.all.whole("redirect_from");
     let redirect_address = redirect_from.map(|port| address.with_port(port)).transpose()?;
     for address in std::iter::once(&address).chain(&redirect_address) {
         if let Some(in_use) = check_address(address)? {
@@ -87,7 +88,7 @@ pub(crate) fn check_settings(
         let (_, package) = r_command::find_r_and_package(&target.folder)?;
         r_package::warn_if_versions_differ(&package);
     }
-    tls::check(&serve.settings)?;
+    tls::check(&serve.all)?;
     Ok((app_file, address))
 }
 
@@ -101,7 +102,7 @@ pub(crate) fn address_and_log(
     target: &Target,
 ) -> Result<(Address, LogTarget), Failure> {
     if target.is_site {
-        let mut needless = serve.settings.0.without_effect_on_site();
+        let mut needless = serve.all.without_effect_on_site();
         // The environment may be that of several servers, and only a warning is logged.
         if let Some(given) = needless.find(|given| given.source != Source::Environment) {
             let name = given.setting.name;
@@ -117,6 +118,6 @@ pub(crate) fn address_and_log(
         }
     }
     let address = Address::parse(&serve.host, serve.port)?;
-    serve.settings.check()?;
+    ServerSettings::of(&serve.all)?;
     Ok((address, serve.log.checked()?))
 }

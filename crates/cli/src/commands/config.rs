@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use rookery_settings::{Default, GivenValue, Group, Places, Setting, Shown, Source, table};
+use rookery_settings::{Default, GivenValue, Group, Places, Setting, Source, table};
 
 use crate::app_detection::Target;
 use crate::settings::serve_settings::ServeSettings;
@@ -14,7 +14,7 @@ const AT_START: &str = "determined at start-up";
 
 /// Returns the output of `rookery config`: a line for each setting.
 pub(crate) fn config(serve: &ServeSettings, target: &Target) -> Vec<u8> {
-    let all = &serve.settings.0;
+    let all = &serve.all;
     let mut text = format!(
         "Settings of {}. R was not started, so settings of an .Rprofile or the app are not \
          included.\n",
@@ -44,7 +44,7 @@ fn line(row: &'static Setting, all: &rookery_settings::Settings) -> [String; 3] 
         (None, None, Default::Derived(text)) => (text.to_owned(), AT_START.to_owned()),
         (None, None, _) => ("none".to_owned(), Source::Default.name().to_owned()),
     };
-    let name = if row.shown == Shown::No { row.path() } else { row.name.to_owned() };
+    let name = if row.has_option() { row.name.to_owned() } else { row.path() };
     [name, value, source]
 }
 
@@ -104,17 +104,9 @@ mod tests {
         has("max_body_size", "10 MB", "`/srv/_server.yml`, line 5");
         has("error_detail", "full", "ROOKERY_ERROR_DETAIL");
         has("idle_timeout", "2 min", "default");
-        has("limits.max_client_memory", "a quarter of the memory", AT_START);
+        has("max_client_memory", "a quarter of the memory", AT_START);
         for row in table::all().filter(|row| row.places != Places::R) {
-            has(
-                if row.shown == Shown::No {
-                    Box::leak(row.path().into_boxed_str())
-                } else {
-                    row.name
-                },
-                "",
-                "",
-            );
+            has(if row.has_option() { row.name } else { row.path().leak() }, "", "");
         }
         assert!(!text.contains("password") && text.contains("R was not started"), "{text}");
     }

@@ -40,7 +40,7 @@ const SITE: Files = &[
 ];
 
 /// The kind of app that `rookery new` writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Kind {
     Shiny,
     Api,
@@ -48,31 +48,6 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// All kinds of apps.
-    pub(crate) const ALL: [Kind; 3] = [Kind::Shiny, Kind::Api, Kind::Site];
-
-    /// Returns the kind of app with this name: `shiny`, `api` or `site`.
-    ///
-    /// # Errors
-    /// Fails with a message for the user if no kind has this name.
-    pub(crate) fn parse(name: &str) -> Result<Kind, String> {
-        Kind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
-            let name = escaped(name);
-            format!(
-                "`{name}` is not a kind of app: `rookery new` can write `shiny`, `api` and `site`."
-            )
-        })
-    }
-
-    /// Returns the name of the kind on the command line.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Kind::Shiny => "shiny",
-            Kind::Api => "api",
-            Kind::Site => "site",
-        }
-    }
-
     fn title(self) -> &'static str {
         match self {
             Kind::Shiny => "a Shiny app",
@@ -91,10 +66,18 @@ impl Kind {
 }
 
 /// The arguments of `rookery new`.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "rookery new <shiny, api or site> <folder>",
+    long_about = "Writes a small app into a new or empty folder: a Shiny app, a plumber API, or a \
+                  static site.\nSettings belong in its _server.yml, which names a JSON schema, so \
+                  that editors can complete\nand check them."
+)]
 pub(crate) struct NewArgs {
+    #[arg(hide = true, value_name = "kind")]
     pub(crate) kind: Kind,
     /// The folder for the new app. It must be empty or not exist.
+    #[arg(hide = true, value_name = "folder")]
     pub(crate) folder: PathBuf,
 }
 
@@ -177,8 +160,8 @@ mod tests {
     #[test]
     fn each_kind_of_app_has_a_valid_server_yml_with_a_schema() {
         let root = tempfile::tempdir().unwrap();
-        for kind in Kind::ALL {
-            let folder = root.path().join("a b").join(kind.name());
+        for kind in [Kind::Shiny, Kind::Api, Kind::Site] {
+            let folder = root.path().join("a b").join(format!("{kind:?}"));
             let text = new(kind, &folder).unwrap();
             assert!(
                 text.ends_with(&format!("Next: rookery dev '{}'\n", folder.display())),
@@ -234,7 +217,6 @@ mod tests {
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
         fs::write(root.path().join("a\x1bb"), "").unwrap();
         assert!(message_of(new(Kind::Site, root.path())).contains("`a\\u{1b}b`"));
-        assert!(!Kind::parse("\x1b[31m").unwrap_err().contains('\x1b'));
     }
 
     #[test]

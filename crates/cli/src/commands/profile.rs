@@ -9,7 +9,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rookery_status::{AdminAddress, MAX_PROFILE_SECONDS};
+use rookery_status::{AdminAddress, DEFAULT_PROFILE_SECONDS, MAX_PROFILE_SECONDS};
 use serde_json::Value;
 
 use super::status::{find_server, request};
@@ -18,14 +18,30 @@ use crate::process::signals::Signals;
 use crate::stderr::log_line;
 
 /// The arguments of `rookery profile`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "rookery profile [<app>, process id, or address of --admin] [--seconds <n>] \
+                      [--worker <n>] [--output <file>]",
+    long_about = "Records for some seconds what the R code of a running server spends its \
+                  processor time on,\nand writes a file in the format of Rprof(), which \
+                  summaryRprof() and profvis read. The names\nof the routes are the outermost \
+                  functions of each handler. It also prints a summary. The\nserver is found as by \
+                  `rookery status`. Ctrl-C ends the profile early and writes what there is."
+)]
 pub(crate) struct ProfileArgs {
     /// The selected server: the path of an app, a process id or an admin address.
-    pub(crate) which: Option<OsString>,
-    pub(crate) seconds: u64,
-    /// The slot of the only worker that is profiled.
-    pub(crate) worker: Option<u32>,
-    pub(crate) output: Option<PathBuf>,
+    #[arg(hide = true)]
+    which: Option<OsString>,
+    /// Number of seconds to record, from 1 to 300.
+    #[arg(long, value_name = "n", default_value_t = DEFAULT_PROFILE_SECONDS,
+          value_parser = clap::value_parser!(u64).range(1..=MAX_PROFILE_SECONDS))]
+    seconds: u64,
+    /// Profile only the worker with this number (default: all).
+    #[arg(long, value_name = "n")]
+    worker: Option<u32>,
+    /// Write this file (default: rookery-profile.out, or a new name like it).
+    #[arg(long, value_name = "file")]
+    output: Option<PathBuf>,
 }
 
 /// The interval at which the state of the profile is requested.
@@ -226,19 +242,6 @@ fn shown(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
-/// Reads the value of `--seconds`.
-///
-/// # Errors
-/// Returns the reason if the value is wrong.
-pub(crate) fn parse_seconds(value: &str) -> Result<u64, String> {
-    let seconds = value.strip_suffix('s').unwrap_or(value).parse();
-    seconds.ok().filter(|seconds| (1..=MAX_PROFILE_SECONDS).contains(seconds)).ok_or_else(|| {
-        format!(
-            "`--seconds` must be a whole number from 1 to {MAX_PROFILE_SECONDS}, not `{value}`."
-        )
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -273,14 +276,5 @@ mod tests {
         assert!(!text.contains("worker 0"));
         let nothing = json!({ "summary": { "samples": 0 } });
         assert!(summary(&nothing, Path::new("p.out")).ends_with("R has computed nothing.\n"));
-    }
-
-    #[test]
-    fn seconds_have_limits() {
-        assert_eq!(parse_seconds("1"), Ok(1));
-        assert_eq!(parse_seconds("300s"), Ok(300));
-        for wrong in ["0", "301", "1.5", "", "x", "-1"] {
-            assert!(parse_seconds(wrong).unwrap_err().contains("from 1 to 300"), "{wrong}");
-        }
     }
 }

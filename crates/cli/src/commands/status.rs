@@ -14,19 +14,30 @@ use serde_json::Value;
 
 use super::local_socket;
 use crate::failure::Failure;
-use crate::settings::admin_address;
+use crate::settings::serve_settings::admin_address;
 use crate::stderr::print_lines;
 use crate::user_paths::absolute;
 
 /// The arguments of `rookery status`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "rookery status [<app>, process id, or address of --admin] [--json | --watch]",
+    long_about = "Shows the state of servers and of their workers, also while R is busy. Without an \
+                  argument,\nit shows all servers of this user. An argument selects one server by \
+                  the path of its app,\nby its process id, or by the address or socket that was \
+                  given as --admin."
+)]
 pub(crate) struct StatusArgs {
     /// The selected server: the path of an app, a process id or an admin address. `None` selects
     /// all servers of this user.
+    #[arg(hide = true)]
     pub(crate) which: Option<OsString>,
-    pub(crate) is_json: bool,
-    /// Whether the status of one server is shown continuously.
-    pub(crate) is_watched: bool,
+    /// Print one line of JSON for each server, for programs.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show the status of one server, drawn again every second, until Ctrl-C.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) watch: bool,
 }
 
 /// The maximum time for which `rookery status` waits for the response of a server. Normally a
@@ -49,16 +60,25 @@ const JSON: &str = "/status";
 /// # Errors
 /// Fails if no server matches, or if a matching server does not respond.
 pub(crate) fn query(args: &StatusArgs) -> Result<Vec<u8>, Failure> {
-    let Some(which) = args.which.as_deref() else { return query_found(None, args.is_json) };
-    let Some(place) = parse_address(which) else {
-        return query_found(Some(&Selector::parse(which)), args.is_json);
-    };
-    get(&place, if args.is_json { JSON } else { TEXT }).map_err(|error| {
-        Failure::Unavailable(format!(
-            "No server responds at {}: {error}.",
-            Path::new(which).display()
-        ))
-    })
+    let path = if args.json { JSON } else { TEXT };
+    let which = args.which.as_deref();
+    if let Some((which, place)) = which.and_then(|which| Some((which, parse_address(which)?))) {
+        return get(&place, path).map_err(|error| {
+            Failure::Unavailable(format!(
+                "No server responds at {}: {error}.",
+                Path::new(which).display()
+            ))
+        });
+    }
+    let wanted = which.map(Selector::parse);
+    let (found, errors) = query_all("rookery status", wanted.as_ref(), path)?;
+    let texts: Vec<Vec<u8>> = found.into_iter().map(|(.., body)| body).collect();
+    let mut text = texts.join(if args.json { &b""[..] } else { b"\n" });
+    for error in errors {
+        text.extend_from_slice(error.as_bytes());
+        text.push(b'\n');
+    }
+    Ok(text)
 }
 
 /// Returns the admin address of the only server that `which` selects, or of the only server of this
@@ -71,51 +91,46 @@ pub(crate) fn find_server(command: &str, which: Option<&OsStr>) -> Result<AdminA
         return Ok(place);
     }
     let wanted = which.map(Selector::parse);
-    let (mut found, mut errors) = (Vec::new(), Vec::new());
-    for (pid, place) in admin_sockets() {
-        match query_server(pid, &place, wanted.as_ref(), false) {
-            Ok(Some(_)) => found.push((pid, place)),
-            Ok(None) => {}
-            Err(error) => errors.push(error),
-        }
-    }
-    match found.len() {
-        0 => Err(Failure::Unavailable(not_found_message(command, wanted.as_ref(), &errors))),
-        1 => Ok(found.remove(0).1),
-        _ => {
-            let pids: Vec<String> = found.iter().map(|(pid, _)| pid.to_string()).collect();
+    let (found, _) = query_all(command, wanted.as_ref(), TEXT)?;
+    match &found[..] {
+        [(_, place, _)] => Ok(place.clone()),
+        several => {
+            let pids: Vec<String> = several.iter().map(|(pid, ..)| pid.to_string()).collect();
             Err(Failure::CommandLine(format!(
-                "`{command}` is for one server, and several match: the processes {}. Name one of them.",
+                "`{command}` is for one server, and several match: the processes {}. Name one of \
+                 them.",
                 pids.join(", ")
             )))
         }
     }
 }
 
-/// Returns the status of the servers that `wanted` selects, or of all servers if it is `None`.
-/// Finds the servers by their admin sockets in the usual folders.
-fn query_found(wanted: Option<&Selector>, is_json: bool) -> Result<Vec<u8>, Failure> {
-    let mut texts = Vec::new();
-    let mut errors = Vec::new();
+/// A server, by its process id and its admin address, and its response.
+type Queried = (u32, AdminAddress, Vec<u8>);
+
+/// Requests `path` from the servers that `wanted` selects, or from all servers if it is `None`.
+/// Finds the servers by their admin sockets in the usual folders. Also returns an error message for
+/// each server that does not respond.
+fn query_all(
+    command: &str,
+    wanted: Option<&Selector>,
+    path: &str,
+) -> Result<(Vec<Queried>, Vec<String>), Failure> {
+    let (mut found, mut errors) = (Vec::new(), Vec::new());
     for (pid, place) in admin_sockets() {
-        match query_server(pid, &place, wanted, is_json) {
-            Ok(text) => texts.extend(text),
+        match query_server(pid, &place, wanted, path) {
+            Ok(Some(body)) => found.push((pid, place, body)),
+            Ok(None) => {}
             Err(error) => errors.push(error),
         }
     }
-    if texts.is_empty() {
-        return Err(Failure::Unavailable(not_found_message("rookery status", wanted, &errors)));
+    if found.is_empty() {
+        return Err(Failure::Unavailable(not_found_message(command, wanted, &errors)));
     }
-    let between: &[u8] = if is_json { b"" } else { b"\n" };
-    let mut text = texts.join(between);
-    for error in errors {
-        text.extend_from_slice(error.as_bytes());
-        text.push(b'\n');
-    }
-    Ok(text)
+    Ok((found, errors))
 }
 
-/// Requests the status of the server with the process id `pid`. Returns `None` if `wanted` selects
+/// Requests `path` from the server with the process id `pid`. Returns `None` if `wanted` selects
 /// another server, or if the server no longer exists.
 ///
 /// # Errors
@@ -125,7 +140,7 @@ fn query_server(
     pid: u32,
     place: &AdminAddress,
     wanted: Option<&Selector>,
-    is_json: bool,
+    path: &str,
 ) -> Result<Option<Vec<u8>>, String> {
     let ask = |path, fault| match get(place, path) {
         Ok(text) => Ok(Some(text)),
@@ -147,13 +162,13 @@ fn query_server(
             if target.is_none_or(|target| resolved(target) != *app) {
                 return Ok(None);
             }
-            if is_json {
+            if path == JSON {
                 return Ok(report);
             }
         }
         _ => {}
     }
-    ask(if is_json { JSON } else { TEXT }, "does not respond")
+    ask(path, "does not respond")
 }
 
 fn not_found_message(command: &str, wanted: Option<&Selector>, errors: &[String]) -> String {
@@ -210,7 +225,7 @@ impl Selector {
 /// Parses the argument of `rookery status` as an admin address or as the path of a Unix socket.
 /// Returns `None` if it is neither.
 fn parse_address(which: &OsStr) -> Option<AdminAddress> {
-    if let Some(Ok(at)) = which.to_str().map(admin_address::parse) {
+    if let Some(at) = which.to_str().and_then(admin_address) {
         return Some(at);
     }
     #[cfg(unix)]
@@ -242,6 +257,15 @@ fn admin_sockets() -> Vec<(u32, AdminAddress)> {
 fn target_of(report: &[u8]) -> Option<String> {
     let report: Value = serde_json::from_slice(report).ok()?;
     report["target"].as_str().map(str::to_owned)
+}
+
+/// Requests the text of `rookery status` from a server, without a notice if that takes long.
+///
+/// # Errors
+/// Returns an error if the server does not respond.
+pub(super) fn text_of(place: &AdminAddress) -> io::Result<String> {
+    let (_, body) = request_quietly(place, "GET", TEXT)?;
+    Ok(String::from_utf8_lossy(&body).into_owned())
 }
 
 /// Requests `path` from a server. Returns the body of the response.

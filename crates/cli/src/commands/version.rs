@@ -18,7 +18,6 @@ pub(crate) fn describe() -> Vec<u8> {
         ("target", known(env!("ROOKERY_BUILD_TARGET")).to_owned()),
         ("compiler", known(env!("ROOKERY_BUILD_RUSTC")).to_owned()),
         ("build", known(env!("ROOKERY_BUILD_PROFILE")).to_owned()),
-        ("features", features().join(", ")),
         ("program", program.unwrap_or_else(|error| format!("unknown: {error}"))),
     ];
     let r = r_command::find_r_program();
@@ -35,18 +34,6 @@ pub(crate) fn describe() -> Vec<u8> {
         let _ = writeln!(text, "{:<9} {fact}", format!("{name}:"));
     }
     text.into_bytes()
-}
-
-/// Returns the names of the features that this build of the program has.
-fn features() -> Vec<&'static str> {
-    let mut features = vec!["http2", "tls", "acme", "mimalloc"];
-    if cfg!(target_os = "linux") {
-        features.push("supervisor");
-    }
-    if cfg!(debug_assertions) {
-        features.push("debug assertions");
-    }
-    features
 }
 
 /// Returns the version and the folder of the R package rookery, as an R process in the working
@@ -103,10 +90,7 @@ mod tests {
             .collect();
         assert_eq!(
             names,
-            [
-                "commit", "target", "compiler", "build", "features", "program", "package", "R",
-                "system"
-            ]
+            ["commit", "target", "compiler", "build", "program", "package", "R", "system",]
         );
         assert!(text.starts_with(&format!("rookery {}\n", env!("CARGO_PKG_VERSION"))), "{text}");
         assert!(text.contains("\ncompiler: rustc 1."), "{text}");

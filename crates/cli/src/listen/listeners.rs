@@ -12,11 +12,12 @@ use rookery_server::{
     InheritedAddress, InheritedSockets, Listener, ListenerConfig, Notice, Redirect, Server,
 };
 
+use rookery_settings::Settings;
+
 use crate::failure::Failure;
 use crate::listen::address::Address;
 use crate::listen::service_sockets::{RequestedListeners, ServiceSockets};
 use crate::process::failed_thread;
-use crate::settings::combined::CombinedSettings;
 use crate::stderr::{log_line, print_lines};
 
 /// The server's open listeners, and their addresses as text.
@@ -45,11 +46,11 @@ impl Listeners {
         requested: RequestedListeners<'_>,
         given: &ServiceSockets,
         site: ListenerConfig,
-        settings: &CombinedSettings,
+        settings: &Settings,
     ) -> Result<Listeners, Failure> {
         let address = requested.address;
         let scheme = if site.tls.is_some() { "https" } else { "http" };
-        let domains = settings.0.list("domain");
+        let domains = settings.list("domain");
         let domain = domains.first().map(String::as_str);
         // A proxy in front of one port is also in front of the other.
         let (proxies, proxy_protocol) = (site.proxies.clone(), site.proxy_protocol.clone());

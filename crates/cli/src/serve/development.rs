@@ -50,13 +50,10 @@ impl Development {
         serve: &ServeSettings,
         address: &Address,
     ) -> Result<Option<Development>, Failure> {
-        if !serve.is_dev {
+        if !serve.all.is_dev() {
             return Ok(None);
         }
-        if is_reachable(address)
-            && !serve.settings.0.flag("dev_anywhere")
-            && hosted(is_set).is_none()
-        {
+        if is_reachable(address) && !serve.all.flag("dev_anywhere") && hosted(is_set).is_none() {
             return Err(Failure::CommandLine(format!(
                 "`rookery dev` shows source code, and other machines can reach {}: leave out \
                  `--host`, or allow it with `--dev-anywhere`.",
@@ -175,8 +172,8 @@ fn hosts(serve: &ServeSettings, address: &Address) -> Option<Arc<[String]>> {
     if matches!(address, Address::Unix(_)) || hosted(is_set).is_some() {
         return None;
     }
-    let mut hosts = serve.settings.0.list("dev_hosts");
-    hosts.extend(serve.settings.0.list("domain"));
+    let mut hosts = serve.all.list("dev_hosts");
+    hosts.extend(serve.all.list("domain"));
     if let Some(name) = machine_name().filter(|_| is_reachable(address)) {
         let short = name.split('.').next().unwrap_or_default().to_owned();
         // The name in multicast DNS (RFC 6762).

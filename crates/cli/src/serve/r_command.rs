@@ -20,6 +20,8 @@ use crate::serve::access_log::LogTarget;
 use crate::serve::development;
 use crate::serve::r_package;
 use crate::serve::tracing::service_name;
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
+use crate::settings::passed_to_r::pass_to_r;
 use crate::settings::serve_settings::ServeSettings;
 use crate::user_paths::is_executable;
 
@@ -46,18 +48,18 @@ pub(crate) fn worker_command(
     for_app: Option<&str>,
 ) -> Result<Command, Failure> {
     let mut lines = target_lines(target, address);
-    serve.settings.pass_to_r(&mut lines);
+    pass_to_r(&serve.all, &mut lines);
     add_log(serve, &LogTarget::Nothing, &mut lines);
-    if serve.is_dev {
+    if serve.all.is_dev() {
         lines.line("dev", b"true");
-        let editor = serve.settings.0.text("editor");
+        let editor = serve.all.text("editor");
         if let Some(url) = development::editor_url(editor.as_deref()) {
             lines.line("editor", url.as_bytes());
         }
     }
     let mut command = r_command(target)?;
     pass_settings(&mut command, lines, private_lines(for_app))?;
-    if serve.workers.is_interactive {
+    if serve.is_interactive {
         make_interactive(&mut command, target)?;
     }
     // Only the supervisor communicates with the service manager.

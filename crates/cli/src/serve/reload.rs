@@ -15,8 +15,8 @@ use crate::failure::Failure;
 use crate::listen::address::Address;
 use crate::serve::supervisor_config::ConfigBuilder;
 use crate::serve::tls;
-use crate::settings::combined::Https;
 use crate::settings::serve_settings::ServeSettings;
+use crate::settings::server::{Https, ServerSettings};
 use crate::settings::sources::{LoadedSettings, Sources};
 use crate::stderr::log_line;
 
@@ -61,17 +61,16 @@ impl Reload {
         let (_, address) = check::check_settings(&serve, &target)?;
         self.check_addresses(&serve, &address)?;
         let is_kept = |row: &Setting| needs_restart(row, &self.start, &serve);
-        let (settings, differ) =
-            serve.settings.0.clone().with_values_kept(&self.start.settings.0, is_kept);
+        let (settings, differ) = serve.all.clone().with_values_kept(&self.start.all, is_kept);
         let serve = ServeSettings::of(settings).map_err(|failure| {
             let with =
                 "In combination with settings that need a restart and therefore keep their values:";
             Failure::Unavailable(format!("{with} {}", failure.message()))
         })?;
         if let Some(tls) = &self.tls {
-            tls::apply(tls, &serve.settings)?;
+            tls::apply(tls, &serve.all)?;
         }
-        self.limits.set(serve.settings.server_settings()?.config.limits);
+        self.limits.set(ServerSettings::of(&serve.all)?.config.limits);
         self.report(notes, &differ);
         if target.is_linked() {
             log_line(&format!("the new workers serve {}", target.show(&target.path)));
@@ -115,7 +114,7 @@ impl Reload {
 /// has read.
 fn needs_restart(row: &Setting, start: &ServeSettings, now: &ServeSettings) -> bool {
     // A terminal is shared with a single worker.
-    let is_bound_to_terminal = row.name == "workers" && start.workers.is_interactive;
+    let is_bound_to_terminal = row.name == "workers" && start.is_interactive;
     is_bound_to_terminal
         || (row.group == Group::Https && !(has_files(start) && has_files(now)))
         || row.applies == Applies::AtRestart
@@ -123,5 +122,5 @@ fn needs_restart(row: &Setting, start: &ServeSettings, now: &ServeSettings) -> b
 
 /// Returns true if the HTTPS certificates come from files, which a reload reads again.
 fn has_files(serve: &ServeSettings) -> bool {
-    serve.settings.https() == Some(Https::Files)
+    Https::of(&serve.all) == Some(Https::Files)
 }

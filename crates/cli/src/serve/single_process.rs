@@ -8,6 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rookery_settings::key_value_lines::Lines;
+use rookery_settings::{GivenValue, Group, Places, Settings};
 use rookery_status::AdminAddress;
 use rookery_supervisor::RestartBackoff;
 
@@ -25,9 +26,10 @@ use crate::serve::r_command::{
 };
 use crate::serve::r_package;
 use crate::serve::tls;
+use crate::settings::passed_to_r::{pass_https, pass_to_r};
 use crate::settings::serve_settings::ServeSettings;
+use crate::settings::server::Https;
 use crate::settings::sources::{LoadedSettings, Sources};
-use crate::settings::workers::Workers;
 use crate::stderr::log_line;
 use crate::terminal::browser;
 
@@ -62,7 +64,7 @@ pub(crate) fn serve(
     let signals = Signals::start()?;
     let for_app = sources.for_app();
     let first = Start::new(&loaded.serve, target, address.with_free_port(None)?, log, for_app)?;
-    let opens_browser = loaded.serve.opens_browser;
+    let opens_browser = loaded.serve.all.flag("open");
     let mut server = SingleProcess { start: first, has_listened: false, opens_browser };
     let read_settings = |current: &Address| read_new_settings(sources, target, current);
     server.run(|time| signals.recv_timeout(time), read_settings, is_listening)
@@ -85,24 +87,29 @@ fn is_listening(address: &Address) -> bool {
 
 /// Checks that the settings can be applied without the supervisor.
 fn check_settings(serve: &ServeSettings) -> Result<(), Failure> {
-    if serve.is_dev {
+    if serve.all.is_dev() {
         return Err(Failure::Unavailable(
             "`rookery dev` needs Linux, except for static sites: use `rookery serve`, and reload the \
              app by Ctrl-Break on Windows or the signal HUP elsewhere."
                 .to_owned(),
         ));
     }
-    let workers = Workers::of(&rookery_settings::Settings::default())?;
-    let needs_front_end = serve.is_embedded || !serve.shutdown_delay.is_zero();
-    if needs_front_end || serve.workers != (Workers { restarts: serve.workers.restarts, ..workers })
-    {
-        return Err(Failure::Unavailable(
-            "Options for workers, such as `--workers` and `--shutdown-delay`, need Linux: leave them \
-             out, and one R process serves the app."
-                .to_owned(),
-        ));
+    if let Some(given) = serve.all.all().find(|given| needs_supervisor(given)) {
+        return Err(Failure::Unavailable(format!(
+            "{} needs Linux: leave it out, and one R process serves the app.",
+            given.name()
+        )));
     }
-    tls::check(&serve.settings)
+    tls::check(&serve.all)
+}
+
+/// Returns true if a setting has a value other than its default, which only a supervisor applies.
+fn needs_supervisor(given: &GivenValue) -> bool {
+    let row = given.setting;
+    let is_of_workers = row.group == Group::Workers && !row.places.has(Places::OPTION);
+    (is_of_workers || ["interactive", "reload"].contains(&row.name))
+        && row.name != "restart"
+        && Some(&given.value) != Settings::default().value(row.name).as_ref()
 }
 
 /// Returns how R is started with the settings of the environment and of `_server.yml` as they are
@@ -158,11 +165,12 @@ impl Start {
         }
         let settings = settings_for_r(serve, target, &address, log);
         let mut private = private_lines(for_app);
-        serve.settings.pass_https(&mut private);
-        let scheme = if serve.settings.https().is_some() { "https" } else { "http" };
-        let domain = serve.settings.0.list("domain").into_iter().next();
+        pass_https(&serve.all, &mut private);
+        let scheme = if Https::of(&serve.all).is_some() { "https" } else { "http" };
+        let domain = serve.all.list("domain").into_iter().next();
         let url_of = |port| address.url(Some(port), scheme, domain.as_deref()).to_string();
-        let (url, restarts) = (address.port().map(url_of), serve.workers.restarts);
+        let (url, restarts) =
+            (address.port().map(url_of), serve.all.text("restart").is_none_or(|it| it != "never"));
         Ok(Start { command, settings, private, address, url, restarts })
     }
 
@@ -372,7 +380,7 @@ fn settings_for_r(
     log: &LogTarget,
 ) -> Lines {
     let mut lines = target_lines(target, address);
-    serve.settings.pass_to_r(&mut lines);
+    pass_to_r(&serve.all, &mut lines);
     add_log(serve, log, &mut lines);
     match &serve.admin {
         Some(AdminAddress::Tcp(address)) => lines.line("admin", address.to_string().as_bytes()),

@@ -22,6 +22,7 @@ use crate::serve::development::{Development, watch_site};
 use crate::serve::tls;
 use crate::serve::tracing;
 use crate::settings::serve_settings::ServeSettings;
+use crate::settings::server::ServerSettings;
 use crate::settings::server_yml;
 use crate::stderr::{log_line, print_lines};
 use crate::terminal::browser;
@@ -55,15 +56,15 @@ pub(crate) fn serve(
     let given = unsafe { ServiceSockets::take(requested) }?;
     #[cfg(windows)]
     let given = ServiceSockets::default();
-    let opened = tls::load(&serve.settings)?;
+    let opened = tls::load(&serve.all)?;
     let tls = opened.as_ref().map(|opened| opened.tls.clone());
     let site = Arc::new(Site {
         files: StaticFiles::new(),
         target: Mutex::new(target.clone()),
-        is_dev: serve.is_dev,
+        is_dev: serve.all.is_dev(),
     });
     site.publish(target)?;
-    let settings = serve.settings.server_settings()?;
+    let settings = ServerSettings::of(&serve.all)?;
     let dev = Development::of(serve, address)?;
     let server = match &dev {
         Some(dev) => {
@@ -90,12 +91,12 @@ pub(crate) fn serve(
         hosts: dev.as_ref().and_then(Development::hosts),
         ..ListenerConfig::default()
     };
-    let listeners = Listeners::open(&server, requested, &given, listener_config, &serve.settings)?;
+    let listeners = Listeners::open(&server, requested, &given, listener_config, &serve.all)?;
     let development = opened.as_ref().and_then(|opened| opened.development.clone());
     let reloads = dev.is_some();
     let screen = StartupScreen { development, reloads, ..StartupScreen::of(target, &listeners) };
     print_lines(&screen.text(None, is_coloured()));
-    if serve.opens_browser {
+    if serve.all.flag("open") {
         browser::open(listeners.url.as_deref());
     }
     if let Some(dev) = dev {

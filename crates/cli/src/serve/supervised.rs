@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use rookery_server::{ListenerConfig, Notice, Server, SpoolFolder};
+use rookery_settings::Value;
 use rookery_status::{AdminAddress, ServerInfo};
 use rookery_supervisor::{
     BackendRegistry, Exit, Outcome, SupervisorStatus, open_files, pool, supervise,
@@ -27,6 +28,7 @@ use crate::serve::supervisor_frontend::{Announcement, SupervisorFrontend, perfor
 use crate::serve::tls::{self, TlsSetup};
 use crate::serve::tracing;
 use crate::serve::{r_command, r_package};
+use crate::settings::server::ServerSettings;
 use crate::settings::sources::{LoadedSettings, Sources};
 use crate::stderr::log_line;
 use crate::terminal::r_prompt::PromptWatcher;
@@ -46,7 +48,6 @@ pub(crate) fn serve(
     log_target: &LogTarget,
 ) -> Result<(), Failure> {
     let serve = &loaded.serve;
-    let workers = &serve.workers;
     let signals = Signals::start()?;
     let requested = RequestedListeners::of(serve, address, redirect_address, target.is_site);
     // SAFETY: this function is called only once, and no other code uses the descriptors that the
@@ -57,9 +58,9 @@ pub(crate) fn serve(
     let (_, package) = r_command::find_r_and_package(&target.folder)?;
     r_package::warn_if_versions_differ(&package);
     let files = open_files();
-    let tls_setup = tls::load(&serve.settings)?;
+    let tls_setup = tls::load(&serve.all)?;
     let tls = tls_setup.as_ref().map(|setup| setup.tls.clone());
-    let settings = serve.settings.server_settings()?;
+    let settings = ServerSettings::of(&serve.all)?;
     let limits = pool_limits(serve, &settings.config, target, address);
     let registry = Arc::new(BackendRegistry::default());
     let development = Development::of(serve, address)?;
@@ -74,7 +75,7 @@ pub(crate) fn serve(
         server.set_tracer(Some(tracer.share()));
         registry.set_tracer(tracer.share());
     }
-    let log = log_target.open(log_format(serve.format, workers), &tracing::app_name(target))?;
+    let log = log_target.open(log_format(serve), &tracing::app_name(target))?;
     server.set_access_log(log.as_ref().map(Log::access_log));
     let listener_config = ListenerConfig {
         // The static paths that all workers of the app share.
@@ -83,8 +84,11 @@ pub(crate) fn serve(
         sees_heads: true,
         tls: tls.clone(),
         spool: Arc::new(SpoolFolder::new(settings.spool_folder, log_line)),
-        sends_request_id: serve.settings.sends_request_id(),
-        sends_timing: serve.settings.0.flag("server_timing"),
+        sends_request_id: serve
+            .all
+            .given("request_id_header")
+            .is_none_or(|given| given.value != Value::Flag(false)),
+        sends_timing: serve.all.flag("server_timing"),
         proxies: settings.proxies,
         proxy_protocol: settings.proxy_protocol,
         notice: Notice(log_line),
@@ -92,7 +96,7 @@ pub(crate) fn serve(
         hosts: development.as_ref().and_then(Development::hosts),
         ..ListenerConfig::default()
     };
-    let listeners = Listeners::open(&server, requested, &given, listener_config, &serve.settings)?;
+    let listeners = Listeners::open(&server, requested, &given, listener_config, &serve.all)?;
     let mut status = SupervisorStatus::new(
         Arc::clone(&registry),
         ServerInfo {
@@ -107,22 +111,22 @@ pub(crate) fn serve(
     let status = Arc::new(status);
     let admin = start_admin(&status, serve.admin.as_ref(), &given.admin)?;
     let screen = StartupScreen {
-        workers: Some(workers.count),
+        workers: Some(serve.workers),
         development: tls_setup.as_ref().and_then(|setup| setup.development.clone()),
         admin: shown_admin(given.shown_admin(requested), admin.local_addr()),
         live_page: admin.page_url().map(|url| live_page(url, io::stderr().is_terminal())),
-        reloads: workers.reload,
+        reloads: serve.all.flag("reload"),
         errors: development.as_ref().and_then(|it| it.url(listeners.url.as_deref())),
         ..StartupScreen::of(target, &listeners)
     };
-    let start = Announcement { screen, opens_browser: serve.opens_browser, development };
+    let start = Announcement { screen, opens_browser: serve.all.flag("open"), development };
     let live = start.development.as_ref().map(|development| Arc::clone(&development.live));
     let limits = listeners.limits_control();
     let frontend = SupervisorFrontend::new(listeners, start, admin);
     let renewer = tls::start_renewer(tls_setup.as_ref())?;
     let (requests, receiver) = unbounded_channel();
     let reopener = log.as_ref().map(Log::reopener);
-    let terminal = if workers.is_interactive { PromptWatcher::start() } else { None };
+    let terminal = if serve.is_interactive { PromptWatcher::start() } else { None };
     let builder = ConfigBuilder {
         address: address.clone(),
         files,
@@ -138,7 +142,7 @@ pub(crate) fn serve(
         limits,
         notes: Mutex::new(loaded.notes.clone()),
     });
-    if workers.reload {
+    if serve.all.flag("reload") {
         watch_files(target, Arc::clone(&reload), live, requests.clone())?;
     }
     send_commands(signals, reload, reopener, terminal.clone(), requests)?;

@@ -9,11 +9,11 @@ use rookery_acme::{Acme, BadSettings, Challenge, Renewer};
 use rookery_server::tls::{
     CertificatePair, DevelopmentCertificate, Hsts, Pem, Tls, TlsError, TlsSettings, TlsVersion,
 };
-use rookery_settings::{GivenValue, Value};
+use rookery_settings::{GivenValue, Settings, Value};
 use rookery_websocket_client::Roots;
 
 use crate::failure::Failure;
-use crate::settings::combined::{self, CombinedSettings, Https};
+use crate::settings::server::Https;
 use crate::stderr::log_line;
 use crate::user_paths::absolute;
 
@@ -92,8 +92,8 @@ impl From<TlsFailure> for Failure {
 ///
 /// # Errors
 /// Fails if a file cannot be read, or if a certificate and its key do not match.
-pub(crate) fn load(settings: &CombinedSettings) -> Result<Option<TlsSetup>, Failure> {
-    if settings.https() != Some(Https::Development) {
+pub(crate) fn load(settings: &Settings) -> Result<Option<TlsSetup>, Failure> {
+    if Https::of(settings) != Some(Https::Development) {
         return Ok(load_files(settings, Some(log_line), Acme::prepare)?);
     }
     let made = development_certificate()?;
@@ -118,13 +118,12 @@ pub(crate) fn reload(tls: &Tls) {
 /// # Errors
 /// Fails if the files cannot be used. The previous certificates stay in use.
 #[cfg(all(target_os = "linux", not(feature = "portable")))]
-pub(crate) fn apply(tls: &Tls, settings: &CombinedSettings) -> Result<(), Failure> {
-    if settings.https() != Some(Https::Files) {
+pub(crate) fn apply(tls: &Tls, settings: &Settings) -> Result<(), Failure> {
+    if Https::of(settings) != Some(Https::Files) {
         reload(tls);
         return Ok(());
     }
-    tls.replace(tls_settings(&settings.0))
-        .map_err(|error| Failure::Unavailable(error.to_string()))?;
+    tls.replace(tls_settings(settings)).map_err(|error| Failure::Unavailable(error.to_string()))?;
     log_line("TLS: the certificates have been read again");
     Ok(())
 }
@@ -134,8 +133,8 @@ pub(crate) fn apply(tls: &Tls, settings: &CombinedSettings) -> Result<(), Failur
 ///
 /// # Errors
 /// Fails if a file cannot be used.
-pub(crate) fn check(settings: &CombinedSettings) -> Result<(), Failure> {
-    if settings.https() == Some(Https::Development) {
+pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
+    if Https::of(settings) == Some(Https::Development) {
         return Ok(());
     }
     load_files(settings, None, Acme::check)?;
@@ -156,7 +155,7 @@ pub(crate) fn development_certificate() -> Result<DevelopmentCertificate, Failur
     })
 }
 
-fn tls_settings(all: &rookery_settings::Settings) -> TlsSettings {
+fn tls_settings(all: &Settings) -> TlsSettings {
     let files = |name| all.value(name).and_then(|value| value.paths().map(<[PathBuf]>::to_vec));
     let certificates = files("tls_cert").unwrap_or_default();
     let keys = files("tls_key").unwrap_or_else(|| certificates.clone());
@@ -191,25 +190,26 @@ fn hsts(value: &Value) -> Option<Hsts> {
 /// server does not use HTTPS. `notice` is called with each line to log, and is `None` for a check.
 /// `prepare` opens the storage of certificates from an authority, or only checks it.
 pub(crate) fn load_files(
-    settings: &CombinedSettings,
+    settings: &Settings,
     notice: Option<fn(&str)>,
     prepare: fn(rookery_acme::Settings) -> Result<Acme, BadSettings>,
 ) -> Result<Option<TlsSetup>, TlsFailure> {
-    let mut requested = tls_settings(&settings.0);
+    let mut requested = tls_settings(settings);
     let (is_check, notice) = (notice.is_none(), notice.unwrap_or(|_| ()));
     let setup = |tls, acme| Ok(Some(TlsSetup { tls, development: None, acme }));
-    match settings.https() {
+    match Https::of(settings) {
         None => return Ok(None),
         Some(Https::Authority) => {}
         Some(_) => return setup(new_tls(requested, notice)?, None),
     }
     let over_tls = requested.client_ca.is_none() || requested.client_is_optional;
-    let prepared = prepare(acme_settings(&settings.0)).and_then(|acme| {
-        let challenges = acme.usable_challenges(settings.redirect_from().is_some(), over_tls)?;
+    let prepared = prepare(acme_settings(settings)).and_then(|acme| {
+        let challenges =
+            acme.usable_challenges(settings.number("redirect_from").is_some(), over_tls)?;
         Ok((acme, challenges))
     });
     let acme = prepared.map_err(|error| {
-        let setting = given_name(&error, &settings.0);
+        let setting = given_name(&error, settings);
         TlsFailure::Acme(error, setting)
     })?;
     // A server that starts orders a certificate in place of a damaged one, so it is no mistake.
@@ -218,8 +218,11 @@ pub(crate) fn load_files(
     setup(new_tls(requested, notice)?, Some(acme))
 }
 
-pub(crate) fn acme_settings(all: &rookery_settings::Settings) -> rookery_acme::Settings {
-    let folder = combined::path(all, "acme_dir").unwrap_or_else(|| data_folder().join("acme"));
+pub(crate) fn acme_settings(all: &Settings) -> rookery_acme::Settings {
+    let folder = all
+        .value("acme_dir")
+        .and_then(|folder| folder.path().map(absolute))
+        .unwrap_or_else(|| data_folder().join("acme"));
     let defaults = rookery_acme::Settings::new(all.list("domain"), folder);
     rookery_acme::Settings {
         emails: all.list("email"),
@@ -236,7 +239,7 @@ pub(crate) fn acme_settings(all: &rookery_settings::Settings) -> rookery_acme::S
 }
 
 /// Returns the name of a wrong ACME setting, as the user has given it.
-fn given_name(error: &BadSettings, all: &rookery_settings::Settings) -> String {
+fn given_name(error: &BadSettings, all: &Settings) -> String {
     let name = match error {
         BadSettings::Directory(_) => "acme_directory",
         BadSettings::Roots(_) => "acme_ca",
@@ -303,21 +306,21 @@ mod tests {
     use crate::command_line::tests::options_of;
     use crate::failure::message_of;
 
-    fn settings(words: &[&str]) -> CombinedSettings {
+    fn settings(words: &[&str]) -> Settings {
         settings_with_file(words, &[])
     }
 
     /// Returns the settings of a command line and of a `_server.yml`.
-    fn settings_with_file(words: &[&str], in_file: &[(&str, &str)]) -> CombinedSettings {
+    fn settings_with_file(words: &[&str], in_file: &[(&str, &str)]) -> Settings {
         let mut given = options_of(&[&["serve", "a"], words].concat()).given;
         given.extend(in_file.iter().map(|(name, text)| {
             GivenValue::parse(table::row(name), &Raw::from(*text), Source::File).unwrap()
         }));
-        CombinedSettings(rookery_settings::Settings::combine(given))
+        Settings::combine(given)
     }
 
     fn files(words: &[&str]) -> TlsSettings {
-        tls_settings(&settings(words).0)
+        tls_settings(&settings(words))
     }
 
     #[test]
@@ -331,7 +334,7 @@ mod tests {
         assert_eq!(pairs(&one), [(pem("c"), pem("c"))]);
         assert_eq!((one.client_is_optional, one.minimum), (false, TlsVersion::Tls12));
         assert_eq!((one.only_http1, one.hsts), (false, None));
-        assert_eq!(settings(&["--tls-cert", "c"]).redirect_from(), None);
+        assert_eq!(settings(&["--tls-cert", "c"]).number("redirect_from"), None);
         let two = files(&[
             "--tls-cert=c",
             "--tls-key=k",
@@ -346,7 +349,7 @@ mod tests {
         assert_eq!((two.client_is_optional, two.minimum), (true, TlsVersion::Tls13));
         assert!(two.client_ca == Some(pem("r")) && two.only_http1);
         let own = ["--tls-cert=c", "--hsts=60,subdomains", "--redirect-from", "80"];
-        assert_eq!(settings(&own).redirect_from(), Some(80));
+        assert_eq!(settings(&own).number("redirect_from"), Some(80.0));
         let hsts = Hsts { max_age: 60, include_subdomains: true, preload: false };
         assert_eq!(files(&own).hsts, Some(hsts));
         assert_eq!(files(&["--tls-cert=c", "--hsts=off"]).hsts, None);
@@ -355,7 +358,7 @@ mod tests {
     #[test]
     fn converts_acme_settings() {
         let requested =
-            |words: &[&str]| acme_settings(&settings(&[&["--domain=b.org"], words].concat()).0);
+            |words: &[&str]| acme_settings(&settings(&[&["--domain=b.org"], words].concat()));
         let plain = requested(&[]);
         assert!(
             !plain.agrees_to_terms && plain.directory == LETS_ENCRYPT && plain.emails.is_empty()
@@ -368,7 +371,7 @@ mod tests {
             ("acme_dir", "d"),
             ("acme_ca", "f"),
         ];
-        let acme = acme_settings(&settings_with_file(&["--domain=b.org"], &in_file).0);
+        let acme = acme_settings(&settings_with_file(&["--domain=b.org"], &in_file));
         assert_eq!(
             (acme.directory.as_str(), acme.profile.as_deref()),
             ("https://ca/", Some("shortlived"))

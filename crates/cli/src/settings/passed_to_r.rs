@@ -4,42 +4,39 @@ use std::path::PathBuf;
 
 use rookery_server::tls::Pem;
 use rookery_settings::key_value_lines::Lines;
-use rookery_settings::{Places, Section, Setting, Source, Value, table};
+use rookery_settings::{Places, Section, Setting, Settings, Source, Value, table};
 
-use crate::settings::combined::CombinedSettings;
+use crate::settings::server::Https;
 use crate::user_paths::absolute;
 
-impl CombinedSettings {
-    /// Adds to `lines`, which contains the settings for an R process, all given settings that R
-    /// also accepts as `options()`.
-    pub(crate) fn pass_to_r(&self, lines: &mut Lines) {
-        for given in table::all()
-            .filter(|row| row.places.has(Places::OPTION))
-            .filter_map(|row| self.0.given(row.name))
-        {
-            let source = match given.source {
-                Source::Environment => "environment:",
-                Source::File => "file:",
-                _ => "cli:",
-            };
-            lines.value(source, given.setting.name, &with_absolute_paths(given.value.clone()));
-        }
-    }
-
-    /// Adds the HTTPS settings to `lines`, which contains the settings for an R process. Settings
-    /// that are not given get their defaults.
-    #[cfg_attr(unix, allow(dead_code, reason = "the supervisor applies these settings"))]
-    pub(crate) fn pass_https(&self, lines: &mut Lines) {
-        if self.https().is_none() {
-            return;
-        }
-        let is_https = |row: &Setting| {
-            row.name == "tls" || matches!(row.section, Section::Tls | Section::Acme)
+/// Adds to `lines`, which contains the settings for an R process, all given settings that R also
+/// accepts as `options()`.
+pub(crate) fn pass_to_r(all: &Settings, lines: &mut Lines) {
+    for given in table::all()
+        .filter(|row| row.places.has(Places::OPTION))
+        .filter_map(|row| all.given(row.name))
+    {
+        let source = match given.source {
+            Source::Environment => "environment:",
+            Source::File => "file:",
+            _ => "cli:",
         };
-        for row in table::all().filter(|row| is_https(row)) {
-            if let Some(value) = self.0.value(row.name) {
-                lines.value("tls:", row.name, &with_absolute_paths(value));
-            }
+        lines.value(source, given.setting.name, &with_absolute_paths(given.value.clone()));
+    }
+}
+
+/// Adds the HTTPS settings to `lines`, which contains the settings for an R process. Settings that
+/// are not given get their defaults.
+#[cfg_attr(unix, allow(dead_code, reason = "the supervisor applies these settings"))]
+pub(crate) fn pass_https(all: &Settings, lines: &mut Lines) {
+    if Https::of(all).is_none() {
+        return;
+    }
+    let is_https =
+        |row: &Setting| row.name == "tls" || matches!(row.section, Section::Tls | Section::Acme);
+    for row in table::all().filter(|row| is_https(row)) {
+        if let Some(value) = all.value(row.name) {
+            lines.value("tls:", row.name, &with_absolute_paths(value));
         }
     }
 }
@@ -78,7 +75,7 @@ mod tests {
             (Source::CommandLine, "spool_dir", "/tmp"),
             (Source::CommandLine, "port", "1"),
         ]);
-        let lines = lines_of(|lines| settings.pass_to_r(lines));
+        let lines = lines_of(|lines| pass_to_r(&settings, lines));
         assert_eq!(
             lines,
             [

@@ -151,6 +151,6 @@ mod tests {
             "In `_server.yml`, line 2, column 7: the file is not valid UTF-8: save it in UTF-8."
         );
         let long = format!("engine: rookery\n# {}", "x".repeat(MAX_FILE_SIZE));
-        assert!(message(long.as_bytes()).contains("more than 256 KiB"));
+        assert!(message(long.as_bytes()).contains("more than 64 KiB"));
     }
 }

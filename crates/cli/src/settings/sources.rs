@@ -4,7 +4,7 @@
 use rookery_settings::{Settings, environment};
 
 use crate::app_detection::Target;
-use crate::command_line::{Options, ServeArgs};
+use crate::command_line::ServeArgs;
 use crate::failure::Failure;
 use crate::serve::access_log::LogTarget;
 use crate::settings::r_arguments::{self, RArguments};
@@ -15,7 +15,7 @@ use crate::settings::server_yml;
 /// arguments of R's `serve()`. A reload reads only the environment and `_server.yml` again.
 #[derive(Debug)]
 pub(crate) struct Sources {
-    options: Options,
+    args: ServeArgs,
     arguments: RArguments,
 }
 
@@ -35,7 +35,7 @@ impl Sources {
     pub(crate) fn new(args: ServeArgs) -> Result<(Sources, Target), Failure> {
         let arguments = r_arguments::read().map_err(Failure::Unavailable)?;
         let target = Target::find(&args.target)?;
-        Ok((Sources { options: args.options, arguments }, target))
+        Ok((Sources { args, arguments }, target))
     }
 
     /// Returns the arguments of R's `serve()` for the function that runs the app.
@@ -53,10 +53,9 @@ impl Sources {
         let environment =
             environment::read(|name| std::env::var_os(name)).map_err(Failure::Unavailable)?;
         let (in_file, of_file) = file.map(|file| (file.given, file.note)).unwrap_or_default();
-        let own = self.options.given.iter().chain(&self.arguments.given).cloned();
+        let own = self.args.given.iter().chain(&self.arguments.given).cloned();
         let settings = Settings::combine(own.chain(environment.given).chain(in_file));
-        let is_dev = self.options.is_dev;
-        let settings = if is_dev { settings.with_dev_defaults() } else { settings };
+        let settings = if self.args.is_dev { settings.with_dev_defaults() } else { settings };
         let mut serve = ServeSettings::of(settings)?;
         if self.arguments.is_log_read {
             serve.log = LogTarget::Session;

@@ -192,11 +192,5 @@ pub(crate) fn is_coloured() -> bool {
     rookery_server::output::is_coloured(&std::io::stderr())
 }
 
-/// Returns true if text on an output should have colour, by the same rules. `is_terminal` says
-/// whether the output is a terminal.
-pub(crate) fn is_coloured_on(is_terminal: bool) -> bool {
-    rookery_server::output::is_coloured_if(is_terminal)
-}
-
 #[cfg(test)]
 mod tests;

@@ -1,23 +1,23 @@
 //! The size of the terminal.
 
-/// The size that is assumed if the terminal does not know it.
-const DEFAULT: (usize, usize) = (80, 24);
+/// The number of rows that is assumed if the terminal does not know it.
+const DEFAULT: usize = 24;
 
-/// Returns the number of columns and rows of the terminal on standard output.
-pub(crate) fn of_stdout() -> (usize, usize) {
-    system_size().filter(|(columns, rows)| *columns > 0 && *rows > 0).unwrap_or(DEFAULT)
+/// Returns the number of rows of the terminal on standard output.
+pub(crate) fn rows_of_stdout() -> usize {
+    system_rows().filter(|rows| *rows > 0).unwrap_or(DEFAULT)
 }
 
 #[cfg(unix)]
-fn system_size() -> Option<(usize, usize)> {
+fn system_rows() -> Option<usize> {
     let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: `size` is a valid winsize to write to.
     let result = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
-    (result == 0).then(|| (size.ws_col.into(), size.ws_row.into()))
+    (result == 0).then(|| size.ws_row.into())
 }
 
 #[cfg(windows)]
-fn system_size() -> Option<(usize, usize)> {
+fn system_rows() -> Option<usize> {
     use std::os::windows::io::AsRawHandle as _;
     use windows_sys::Win32::System::Console::{
         CONSOLE_SCREEN_BUFFER_INFO, GetConsoleScreenBufferInfo,
@@ -29,6 +29,5 @@ fn system_size() -> Option<(usize, usize)> {
         return None;
     }
     let window = info.srWindow;
-    let side = |first: i16, last: i16| usize::try_from(i32::from(last) - i32::from(first) + 1).ok();
-    Some((side(window.Left, window.Right)?, side(window.Top, window.Bottom)?))
+    usize::try_from(i32::from(window.Bottom) - i32::from(window.Top) + 1).ok()
 }

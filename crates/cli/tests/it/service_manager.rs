@@ -304,10 +304,7 @@ fn status_reports_that_there_is_no_server() {
     );
     let (status, printed) = run(&["a", "b"]);
     assert_eq!(status, Some(2));
-    assert!(
-        printed.starts_with("rookery: `rookery status` accepts one app, process id or address."),
-        "{printed}"
-    );
+    assert!(printed.starts_with("rookery: `b` is an unexpected argument."), "{printed}");
 }
 
 #[test]

@@ -182,9 +182,9 @@ fn uses_limits_and_proxies_from_options_and_environment() {
     let size = |size: &'static str| ("ROOKERY_MAX_HEADER_SIZE", size);
     for (options, variables, status) in [
         (&[][..], &[][..], "404"),
-        (&["--limit", "max_header_size=9000"], &[], "431"),
+        (&["--max-header-size", "9000"], &[], "431"),
         (&[], &[size("9000")], "431"),
-        (&["--limit=max_header_size=90000"], &[size("9000")], "404"),
+        (&["--max-header-size=90000"], &[size("9000")], "404"),
     ] {
         let (answer, _) = request_with(options, variables, &long);
         let is_right = answer.contains(&format!(" {status} "));

@@ -2,9 +2,7 @@
 
 use std::fmt::Write as _;
 
-use rookery_settings::{
-    Group, Kind, Places, Section, Setting, Shown, Stability, expected_form, table,
-};
+use rookery_settings::{Group, Kind, Places, Setting, Stability, expected_form, table};
 
 const INTRODUCTION: &str = "\
 <!-- Written by `make settings` from the table in crates/settings/src/table. -->
@@ -60,21 +58,13 @@ Environment variables marked *program* are read by the program `rookery`, and
 workers are started without them.
 ";
 
-const GENERAL: &str = "\
-These limits have no options of their own. They are set by name: with
-`--limit header_timeout=10s`, as keys below `limits:` in `_server.yml`, or as
-arguments of `server_limits()` in R.
-";
-
 /// Returns the page.
 pub(crate) fn page() -> String {
     let mut page = INTRODUCTION.to_owned();
-    let is_by_name = |row: &&Setting| row.section == Section::Limits && row.shown == Shown::No;
     for group in Group::ALL {
-        let rows = table::all().filter(|row| row.group == group && !is_by_name(row));
-        section(&mut page, group.title(), "", rows);
+        let _ = write!(page, "\n## {}\n", group.title());
+        table::all().filter(|row| row.group == group).for_each(|row| setting(&mut page, row));
     }
-    section(&mut page, "Limits by name", GENERAL, table::all().filter(is_by_name));
     development(&mut page);
     page
 }
@@ -105,21 +95,6 @@ fn development(page: &mut String) {
     page.push_str(ALSO_IN_DEVELOPMENT);
 }
 
-fn section<'a>(
-    page: &mut String,
-    title: &str,
-    text: &str,
-    rows: impl Iterator<Item = &'a Setting>,
-) {
-    let _ = write!(page, "\n## {title}\n");
-    if !text.is_empty() {
-        let _ = write!(page, "\n{text}");
-    }
-    for row in rows {
-        setting(page, row);
-    }
-}
-
 fn setting(page: &mut String, row: &Setting) {
     let text = wrapped(&format!("{}. {}", row.help, row.paragraph), "");
     let _ = write!(page, "\n### `{}`\n\n{text}\n\n", row.name);
@@ -128,17 +103,13 @@ fn setting(page: &mut String, row: &Setting) {
     facts.push(format!("Value: {}. Default: {default}.", expected_form(row)));
     let mut places = Vec::new();
     if row.places.has(Places::COMMAND_LINE) {
-        if row.shown == Shown::No {
-            places.push(format!("`--limit {}=...`", row.name));
+        let short = row.short.map(|short| format!("`-{short}`, ")).unwrap_or_default();
+        let value = if matches!(row.kind, Kind::Flag) {
+            String::new()
         } else {
-            let short = row.short.map(|short| format!("`-{short}`, ")).unwrap_or_default();
-            let value = if matches!(row.kind, Kind::Flag) {
-                String::new()
-            } else {
-                format!(" <{}>", row.placeholder())
-            };
-            places.push(format!("{short}`--{}{value}`", row.long_option()));
-        }
+            format!(" <{}>", row.placeholder())
+        };
+        places.push(format!("{short}`--{}{value}`", row.long_option()));
     }
     if row.places.has(Places::FILE) {
         places.push(format!("`{}:`", row.path()));
@@ -148,7 +119,7 @@ fn setting(page: &mut String, row: &Setting) {
         places.push(format!("`options(rookery.{})`", row.name));
     }
     if row.places.has(Places::ENVIRONMENT) {
-        let program = if row.is_program_variable { " (program)" } else { "" };
+        let program = if row.is_program_variable() { " (program)" } else { "" };
         places.push(format!("`{}`{program}", row.variable()));
     }
     facts.push(format!("Set by: {}.", places.join(", ")));
@@ -161,11 +132,9 @@ fn setting(page: &mut String, row: &Setting) {
     if row.places != Places::R {
         facts.push(format!("A change applies {}.", row.applies.text()));
     }
-    let stability = match row.stability {
-        Stability::Stable => "",
-        Stability::Experimental => " Experimental.",
-    };
-    facts.push(format!("Since {}.{stability}", row.since));
+    if row.stability == Stability::Experimental {
+        facts.push("Experimental: it may change in any release.".to_owned());
+    }
     for fact in facts {
         let _ = writeln!(page, "- {}", wrapped(&fact, "  "));
     }

@@ -2,14 +2,13 @@
 //! of settings.
 
 use crate::kind::Kind;
-use crate::setting::{Default, Group, Places, Section, Setting, Shown, Stability};
+use crate::setting::{Default, Group, Places, Section, Setting, Stability};
 use crate::text_forms;
 
 const ACME: Setting = Setting {
     r_function: "acme",
     group: Group::Https,
     section: Section::Acme,
-    is_program_variable: true,
     places: Places::PROGRAM,
     stability: Stability::Experimental,
     ..Setting::EMPTY
@@ -21,10 +20,8 @@ const WITHOUT_OPTION: Places = Places::PROGRAM.without(Places::COMMAND_LINE);
 pub(super) static ROWS: [Setting; 7] = [
     Setting {
         name: "domain",
-        shown: Shown::Always,
+        is_common: true,
         kind: Kind::List(&text_forms::DOMAINS),
-        placeholder: "name",
-        is_program_variable: true,
         help: "Get a certificate for this host name by ACME; may be repeated",
         paragraph: "Turns HTTPS on. While the server runs, it orders the certificate and renews it \
                     before it expires. The certificate comes from Let's Encrypt, unless \
@@ -36,10 +33,8 @@ pub(super) static ROWS: [Setting; 7] = [
     },
     Setting {
         name: "email",
-        shown: Shown::Always,
+        is_common: true,
         kind: Kind::List(&text_forms::EMAILS),
-        placeholder: "address",
-        is_program_variable: true,
         help: "Contact address for the certificate authority; may be repeated",
         paragraph: "The authority may write to this address if there is a problem with a \
                     certificate.",
@@ -49,10 +44,8 @@ pub(super) static ROWS: [Setting; 7] = [
     },
     Setting {
         name: "agree_tos",
-        shown: Shown::Always,
+        is_common: true,
         kind: Kind::Flag,
-        default: Default::Is("off"),
-        is_program_variable: true,
         help: "Agree to the certificate authority's terms of service",
         paragraph: "`domain` requires this agreement. The terms of Let's Encrypt are at \
                     <https://letsencrypt.org/repository/>.",
@@ -62,7 +55,6 @@ pub(super) static ROWS: [Setting; 7] = [
     },
     Setting {
         name: "acme_directory",
-        key: Some("directory"),
         kind: Kind::Text(&text_forms::URL),
         default: Default::Derived("Let's Encrypt"),
         places: WITHOUT_OPTION,
@@ -78,7 +70,6 @@ pub(super) static ROWS: [Setting; 7] = [
     },
     Setting {
         name: "acme_profile",
-        key: Some("profile"),
         kind: Kind::Text(&text_forms::WORD),
         default: Default::Derived("the authority's default"),
         places: WITHOUT_OPTION,
@@ -90,7 +81,6 @@ pub(super) static ROWS: [Setting; 7] = [
     },
     Setting {
         name: "acme_ca",
-        key: Some("ca"),
         kind: Kind::Path,
         default: Default::Derived("the CA certificates of the system"),
         places: WITHOUT_OPTION,
@@ -102,7 +92,6 @@ pub(super) static ROWS: [Setting; 7] = [
     },
     Setting {
         name: "acme_dir",
-        key: Some("dir"),
         kind: Kind::Path,
         default: Default::Derived("`acme` in R's user data folder"),
         places: WITHOUT_OPTION,

@@ -2,7 +2,7 @@
 //! table of settings.
 
 use crate::kind::Kind;
-use crate::setting::{Applies, Default, Group, Places, Setting, Shown};
+use crate::setting::{Default, Group, Places, Setting};
 use crate::text_forms;
 
 const ADDRESS: Setting = Setting { group: Group::Address, ..Setting::EMPTY };
@@ -10,12 +10,11 @@ const ADDRESS: Setting = Setting { group: Group::Address, ..Setting::EMPTY };
 pub(super) static ROWS: [Setting; 6] = [
     Setting {
         name: "host",
-        shown: Shown::Always,
+        is_common: true,
         kind: Kind::Text(&text_forms::HOST),
         placeholder: "address",
         default: Default::Derived("127.0.0.1; all interfaces with `domain`"),
         places: Places::PROGRAM,
-        is_program_variable: true,
         r_function: "serve",
         help: "Address to listen on, or unix:/path for a Unix socket",
         paragraph: "`127.0.0.1` and `localhost` accept connections from this machine only; \
@@ -28,13 +27,12 @@ pub(super) static ROWS: [Setting; 6] = [
     Setting {
         name: "port",
         short: Some('p'),
-        shown: Shown::Always,
+        is_common: true,
         kind: Kind::Count,
         placeholder: "port",
         default: Default::Derived("8000; 443 with `domain`"),
         max: 65_535.0,
         places: Places::PROGRAM,
-        is_program_variable: true,
         r_function: "serve",
         help: "Port to listen on; 0 lets the system choose a free port",
         paragraph: "Ports below 1024 require root or a special privilege on most systems. If the \
@@ -44,10 +42,8 @@ pub(super) static ROWS: [Setting; 6] = [
     },
     Setting {
         name: "trusted_proxies",
-        applies: Applies::AtRestart,
-        shown: Shown::Always,
+        is_common: true,
         kind: Kind::List(&text_forms::PROXIES),
-        placeholder: "list",
         places: Places::ALL.without(Places::R),
         help: "Addresses of reverse proxies whose forwarding headers are trusted",
         paragraph: "Set this if a reverse proxy such as nginx forwards requests to the server. The \
@@ -65,10 +61,7 @@ pub(super) static ROWS: [Setting; 6] = [
     },
     Setting {
         name: "keep_identity_headers",
-        applies: Applies::AtRestart,
-        shown: Shown::No,
         kind: Kind::Flag,
-        default: Default::Is("off"),
         places: Places::OPTION,
         help: "Pass on the identity headers of clients that are not trusted proxies",
         paragraph: "Shiny takes the user and the groups of a session from the header \
@@ -83,12 +76,8 @@ pub(super) static ROWS: [Setting; 6] = [
     },
     Setting {
         name: "proxy_protocol",
-        applies: Applies::AtRestart,
-        shown: Shown::InLongHelp,
         kind: Kind::Flag,
-        default: Default::Is("off"),
         places: Places::ALL.without(Places::R),
-        is_program_variable: true,
         help: "Expect a PROXY protocol header on each connection",
         paragraph: "Set this if a TCP load balancer such as HAProxy sends a PROXY protocol header \
                     (version 1 or 2) at the start of each connection. The server takes the \
@@ -100,12 +89,8 @@ pub(super) static ROWS: [Setting; 6] = [
     },
     Setting {
         name: "proxy_protocol_from",
-        applies: Applies::AtRestart,
-        shown: Shown::InLongHelp,
         kind: Kind::List(&text_forms::PROXIES),
-        placeholder: "list",
         places: Places::ALL.without(Places::R),
-        is_program_variable: true,
         needs: &["proxy_protocol"],
         help: "Addresses of load balancers that may send a PROXY protocol header",
         paragraph: "The value has the form of `trusted_proxies`. Connections from all other \

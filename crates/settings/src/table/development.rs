@@ -1,7 +1,7 @@
 //! The settings that help to develop an app, as rows of the table of settings.
 
 use crate::kind::Kind;
-use crate::setting::{Applies, Default, Group, Places, Setting, Shown, Stability};
+use crate::setting::{Applies, Default, Group, Places, Setting, Stability};
 use crate::text_forms;
 
 const DEVELOPMENT: Setting = Setting { group: Group::Development, ..Setting::EMPTY };
@@ -9,9 +9,7 @@ const DEVELOPMENT: Setting = Setting { group: Group::Development, ..Setting::EMP
 pub(super) static ROWS: [Setting; 8] = [
     Setting {
         name: "dev_anywhere",
-        shown: Shown::InLongHelp,
         kind: Kind::Flag,
-        default: Default::Is("off"),
         places: Places::COMMAND_LINE,
         help: "Let other machines reach an app under development",
         paragraph: "Without it, `rookery dev` refuses addresses other than those of this machine, \
@@ -22,9 +20,7 @@ pub(super) static ROWS: [Setting; 8] = [
     },
     Setting {
         name: "dev_hosts",
-        shown: Shown::InLongHelp,
         kind: Kind::List(&text_forms::DEV_HOSTS),
-        placeholder: "list",
         places: Places::COMMAND_LINE,
         help: "Host names by which browsers may reach an app under development",
         paragraph: "`rookery dev` refuses requests for other host names, so that a web page of \
@@ -40,12 +36,9 @@ pub(super) static ROWS: [Setting; 8] = [
     },
     Setting {
         name: "editor",
-        shown: Shown::InLongHelp,
         kind: Kind::Text(&text_forms::EDITOR),
-        placeholder: "name",
         default: Default::Derived("the editor in whose terminal the server was started"),
         places: Places::COMMAND_LINE.and(Places::ENVIRONMENT),
-        is_program_variable: true,
         applies: Applies::AtReload,
         help: "The editor that the links on error pages open",
         paragraph: "`vscode`, `positron`, `cursor`, `windsurf`, `zed`, `idea`, `sublime`, `none`, \
@@ -57,7 +50,6 @@ pub(super) static ROWS: [Setting; 8] = [
     Setting {
         name: "interactive",
         needs_r: true,
-        shown: Shown::InLongHelp,
         kind: Kind::Flag,
         default: Default::Derived("off; on with `rookery dev` at a terminal"),
         places: Places::COMMAND_LINE,
@@ -68,9 +60,8 @@ pub(super) static ROWS: [Setting; 8] = [
     },
     Setting {
         name: "open",
-        shown: Shown::Always,
+        is_common: true,
         kind: Kind::Flag,
-        default: Default::Is("off"),
         dev_default: Some("on"),
         places: Places::COMMAND_LINE.and(Places::R),
         r_function: "serve",
@@ -83,12 +74,10 @@ pub(super) static ROWS: [Setting; 8] = [
     Setting {
         name: "reload",
         needs_r: true,
-        shown: Shown::Always,
+        is_common: true,
         kind: Kind::Flag,
-        default: Default::Is("off"),
         dev_default: Some("on"),
         places: Places::PROGRAM,
-        is_program_variable: true,
         r_function: "workers_config",
         help: "Restart workers when a file of the app changes",
         paragraph: "For development: the server watches the app's files, and replaces all \
@@ -99,10 +88,7 @@ pub(super) static ROWS: [Setting; 8] = [
     Setting {
         name: "server_timing",
         needs_r: true,
-        applies: Applies::AtRestart,
-        shown: Shown::InLongHelp,
         kind: Kind::Flag,
-        default: Default::Is("off"),
         dev_default: Some("on"),
         places: Places::ALL.without(Places::R),
         help: "Send the time of a request in the queue and in R as Server-Timing",
@@ -116,9 +102,8 @@ pub(super) static ROWS: [Setting; 8] = [
         name: "error_detail",
         needs_r: true,
         applies: Applies::AtReload,
-        shown: Shown::Always,
+        is_common: true,
         kind: Kind::Choice(&["none", "message", "full"]),
-        placeholder: "what",
         default: Default::Derived("none; message in an interactive R session"),
         dev_default: Some("full"),
         places: Places::ALL.without(Places::R),

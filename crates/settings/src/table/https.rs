@@ -2,13 +2,12 @@
 
 use crate::composite;
 use crate::kind::Kind;
-use crate::setting::{Applies, Default, Group, Places, Section, Setting, Shown};
+use crate::setting::{Applies, Default, Group, Places, Section, Setting};
 
 const HTTPS: Setting = Setting {
     r_function: "tls_config",
     group: Group::Https,
     section: Section::Tls,
-    is_program_variable: true,
     places: Places::PROGRAM,
     applies: Applies::AtReload,
     ..Setting::EMPTY
@@ -19,9 +18,8 @@ pub(super) static ROWS: [Setting; 9] = [
         name: "tls",
         applies: Applies::AtRestart,
         section: Section::Options,
-        shown: Shown::Always,
+        is_common: true,
         kind: Kind::Choice(&["dev"]),
-        placeholder: "dev",
         r_function: "serve",
         help: "Serve HTTPS with a self-signed certificate (the only value is dev)",
         paragraph: "With the value dev, the server uses a certificate for `localhost`, `127.0.0.1` \
@@ -35,10 +33,8 @@ pub(super) static ROWS: [Setting; 9] = [
     },
     Setting {
         name: "tls_cert",
-        key: Some("cert"),
-        shown: Shown::Always,
+        is_common: true,
         kind: Kind::Paths,
-        placeholder: "file",
         help: "Certificate chain as a PEM file; may be repeated",
         paragraph: "Turns HTTPS on. The file contains the server's certificate, followed by the \
                     intermediate certificates. If there are several files, the server selects the \
@@ -50,10 +46,8 @@ pub(super) static ROWS: [Setting; 9] = [
     },
     Setting {
         name: "tls_key",
-        key: Some("key"),
-        shown: Shown::Always,
+        is_common: true,
         kind: Kind::Paths,
-        placeholder: "file",
         default: Default::Derived("the file of `tls_cert`"),
         help: "Private key as a PEM file, if not in the certificate's file",
         paragraph: "For several certificates, give one key for each, in the same order: repeat the \
@@ -63,10 +57,7 @@ pub(super) static ROWS: [Setting; 9] = [
     },
     Setting {
         name: "tls_client_ca",
-        key: Some("client_ca"),
-        shown: Shown::InLongHelp,
         kind: Kind::Path,
-        placeholder: "file",
         help: "PEM file with the CA certificates that verify clients",
         paragraph: "Turns on mutual TLS: the server requests from each client a certificate that \
                     is signed by one of these certificate authorities. The app sees the client's \
@@ -77,10 +68,7 @@ pub(super) static ROWS: [Setting; 9] = [
     },
     Setting {
         name: "tls_client_auth",
-        key: Some("client_auth"),
-        shown: Shown::InLongHelp,
         kind: Kind::Choice(&["required", "optional"]),
-        placeholder: "how",
         default: Default::Is("required"),
         help: "Whether client certificates are required or optional",
         paragraph: "`required` refuses connections without a client certificate. `optional` \
@@ -91,10 +79,7 @@ pub(super) static ROWS: [Setting; 9] = [
     },
     Setting {
         name: "tls_min_version",
-        key: Some("min_version"),
-        shown: Shown::InLongHelp,
         kind: Kind::Choice(&["1.2", "1.3"]),
-        placeholder: "version",
         default: Default::Is("1.2"),
         help: "Oldest TLS version that clients may use: 1.2 or 1.3",
         paragraph: "The server refuses TLS connections from clients that support only older \
@@ -104,7 +89,6 @@ pub(super) static ROWS: [Setting; 9] = [
     },
     Setting {
         name: "http2",
-        shown: Shown::InLongHelp,
         kind: Kind::Flag,
         default: Default::Is("on"),
         help: "HTTP/2 over TLS, which is on by default. --no-http2 turns it off",
@@ -117,9 +101,8 @@ pub(super) static ROWS: [Setting; 9] = [
     Setting {
         name: "hsts",
         applies: Applies::AtRestart,
-        shown: Shown::Always,
+        is_common: true,
         kind: Kind::Composite(&composite::HSTS),
-        placeholder: "seconds",
         default: Default::Is("off"),
         help: "Send Strict-Transport-Security: SECONDS[,subdomains][,preload]",
         paragraph: "The header tells browsers to use only HTTPS for this host for the given number \
@@ -133,7 +116,7 @@ pub(super) static ROWS: [Setting; 9] = [
     Setting {
         name: "redirect_from",
         applies: Applies::AtRestart,
-        shown: Shown::Always,
+        is_common: true,
         kind: Kind::Count,
         placeholder: "port",
         words: &["none"],

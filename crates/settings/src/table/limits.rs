@@ -1,7 +1,7 @@
 //! The limits for clients, including timeouts, as rows of the table of settings.
 
 use crate::kind::Kind;
-use crate::setting::{Applies, Default, Group, Places, Section, Setting, Shown};
+use crate::setting::{Applies, Default, Group, Places, Section, Setting};
 use crate::{composite, text_forms};
 
 const CLIENTS: Setting =
@@ -11,7 +11,7 @@ const LIMIT: Setting = Setting { r_function: "server_limits", section: Section::
 pub(super) static ROWS: [Setting; 14] = [
     Setting {
         name: "max_body_size",
-        shown: Shown::Always,
+        is_common: true,
         kind: Kind::Bytes,
         default: Default::Is("none"),
         help: "Maximum size of a request body, such as 10MB; status 413 above it",
@@ -20,7 +20,7 @@ pub(super) static ROWS: [Setting; 14] = [
     },
     Setting {
         name: "request_timeout",
-        shown: Shown::Always,
+        is_common: true,
         kind: Kind::Seconds,
         default: Default::Is("none"),
         min: 0.01,
@@ -32,7 +32,7 @@ pub(super) static ROWS: [Setting; 14] = [
     },
     Setting {
         name: "idle_timeout",
-        shown: Shown::Always,
+        is_common: true,
         kind: Kind::Seconds,
         default: Default::Is("120 s"),
         min: 0.01,
@@ -45,7 +45,7 @@ pub(super) static ROWS: [Setting; 14] = [
     },
     Setting {
         name: "max_connections",
-        shown: Shown::Always,
+        is_common: true,
         kind: Kind::Count,
         default: Default::Is("10000"),
         min: 1.0,
@@ -126,10 +126,7 @@ pub(super) static ROWS: [Setting; 14] = [
     Setting {
         name: "interrupt_requests",
         needs_r: true,
-        applies: Applies::AtReload,
-        shown: Shown::InLongHelp,
         kind: Kind::Flag,
-        default: Default::Is("off"),
         places: Places::ALL.without(Places::R),
         help: "Interrupt R when a request or a task exceeds its time limit",
         paragraph: "The time limits are `request_timeout` for a request and `worker_timeout` for \
@@ -141,10 +138,8 @@ pub(super) static ROWS: [Setting; 14] = [
     Setting {
         name: "ws_origins",
         needs_r: true,
-        applies: Applies::AtReload,
-        shown: Shown::Always,
+        is_common: true,
         kind: Kind::List(&text_forms::ORIGINS),
-        placeholder: "list",
         r_function: "app$wsOrigins",
         help: "Origins that may open WebSockets: same, example.org, ...",
         paragraph: "A list of the hosts whose pages may open WebSockets, without `https://`. Each \
@@ -156,10 +151,7 @@ pub(super) static ROWS: [Setting; 14] = [
     Setting {
         name: "ws_compression",
         needs_r: true,
-        applies: Applies::AtReload,
-        shown: Shown::InLongHelp,
         kind: Kind::Composite(&composite::COMPRESSION),
-        placeholder: "how",
         default: Default::Is("off"),
         r_function: "app$wsCompression",
         help: "WebSocket compression: on, off, or level=6,threshold=512,...",
@@ -174,7 +166,6 @@ pub(super) static ROWS: [Setting; 14] = [
     Setting {
         name: "spool_dir",
         applies: Applies::AtRestart,
-        shown: Shown::InLongHelp,
         kind: Kind::Path,
         placeholder: "folder",
         default: Default::Derived("`TMPDIR`; in R, `tempdir()`"),

@@ -2,7 +2,7 @@
 //! settings.
 
 use crate::kind::Kind;
-use crate::setting::{Applies, Default, Group, Places, Setting, Shown, Stability};
+use crate::setting::{Default, Group, Places, Setting, Stability};
 use crate::text_forms;
 
 const LOGS: Setting = Setting { group: Group::Logs, ..Setting::EMPTY };
@@ -10,14 +10,12 @@ const LOGS: Setting = Setting { group: Group::Logs, ..Setting::EMPTY };
 pub(super) static ROWS: [Setting; 4] = [
     Setting {
         name: "log",
-        shown: Shown::Always,
+        is_common: true,
         kind: Kind::Path,
-        placeholder: "file",
         words: &["-", "none"],
         flag_words: Some(["-", "none"]),
         default: Default::Is("-"),
         places: Places::PROGRAM,
-        is_program_variable: true,
         r_function: "serve",
         help: "Access log: a file, - for standard output, or none",
         paragraph: "The server appends one line for each request to the file. For log rotation, \
@@ -27,12 +25,10 @@ pub(super) static ROWS: [Setting; 4] = [
     },
     Setting {
         name: "log_format",
-        shown: Shown::Always,
+        is_common: true,
         kind: Kind::Choice(&["common", "combined", "json", "terminal"]),
-        placeholder: "format",
         default: Default::Derived("common; terminal if the log goes to a terminal"),
         places: Places::PROGRAM,
-        is_program_variable: true,
         r_function: "serve",
         help: "Format of the access log: common, combined, json or terminal",
         paragraph: "`common` is the Common Log Format, followed by the duration in seconds. \
@@ -46,11 +42,10 @@ pub(super) static ROWS: [Setting; 4] = [
     Setting {
         name: "admin",
         needs_r: true,
-        shown: Shown::Always,
+        is_common: true,
         kind: Kind::Text(&text_forms::ADMIN),
         placeholder: "address",
         places: Places::PROGRAM,
-        is_program_variable: true,
         r_function: "serve",
         help: "Address for status, metrics and health checks",
         paragraph: "The value is an IP address with a port, such as `127.0.0.1:9100`, or \
@@ -63,7 +58,6 @@ pub(super) static ROWS: [Setting; 4] = [
     Setting {
         name: "request_id_header",
         needs_r: true,
-        applies: Applies::AtRestart,
         kind: Kind::Flag,
         default: Default::Derived("on for apps that `serve` runs, else off"),
         places: Places::ALL.without(Places::COMMAND_LINE).without(Places::R),

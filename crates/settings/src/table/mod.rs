@@ -11,11 +11,6 @@ mod workers;
 use crate::setting::{Places, Section, Setting};
 use crate::suggestions::did_you_mean;
 
-/// The maximum of a numeric setting that accepts any finite number, but not "no limit".
-const FINITE: f64 = 1e18;
-/// The largest number up to which R and JSON represent every whole number exactly (2^53).
-const EXACT: f64 = 9_007_199_254_740_992.0;
-
 static TABLES: [&[Setting]; 7] = [
     &address::ROWS,
     &https::ROWS,
@@ -56,9 +51,6 @@ pub fn find_key(section: Section, key: &str) -> Option<&'static Setting> {
 pub fn with_option_names(text: &str) -> String {
     let parts = text.split('`').enumerate().map(|(at, part)| match find(part) {
         Some(row) if at % 2 == 1 && row.has_option() => format!("--{}", row.option()),
-        Some(row) if at % 2 == 1 && row.section == Section::Limits => {
-            format!("--limit {}", row.name)
-        }
         _ => part.to_owned(),
     });
     parts.collect::<Vec<_>>().join("`")
@@ -111,7 +103,7 @@ mod tests {
 
     use super::*;
     use crate::kind::{Kind, Raw};
-    use crate::setting::{Default, Group, Shown};
+    use crate::setting::{Default, Group};
 
     #[test]
     fn names_keys_and_short_options_are_unique() {
@@ -155,11 +147,11 @@ mod tests {
             assert!(!row.help.ends_with('.') || row.help.ends_with("..."), "{}", row.name);
             assert!(row.paragraph.ends_with('.') && row.paragraph.len() > 20, "{}", row.name);
         }
-        let shown = all().filter(|row| row.shown == Shown::Always).count();
-        // Help also lists `--limit`, `--help` and `--version`.
-        assert!(shown + 3 <= 35, "{shown}");
+        let shown = all().filter(|row| row.is_common).count();
+        // Help also lists `--help` and `--version`.
+        assert!(shown + 2 <= 35, "{shown}");
         for group in Group::ALL {
-            assert!(all().any(|row| row.group == group && row.shown == Shown::Always), "{group:?}");
+            assert!(all().any(|row| row.group == group && row.is_common), "{group:?}");
         }
     }
 
@@ -186,13 +178,6 @@ mod tests {
                 assert!(read.is_ok(), "{}: {read:?}", row.name);
             }
             assert!(row.min <= row.max, "{}", row.name);
-            if matches!(row.kind, Kind::Flag) {
-                assert!(
-                    matches!(row.default, Default::Is(_) | Default::Derived { .. }),
-                    "{}",
-                    row.name
-                );
-            }
         }
     }
 
@@ -233,7 +218,7 @@ mod tests {
     fn settings_of_the_program_are_not_options_of_r() {
         for row in all() {
             let is_limit = row.section == Section::Limits;
-            assert!(!is_limit || !row.is_program_variable, "{}", row.name);
+            assert!(!is_limit || !row.is_program_variable(), "{}", row.name);
             assert!(!is_limit || row.places == Places::ALL, "{}", row.name);
         }
     }

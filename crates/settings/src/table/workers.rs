@@ -1,14 +1,12 @@
 //! The settings of workers (R processes), as rows of the table of settings.
 
-use super::{EXACT, FINITE};
 use crate::kind::Kind;
-use crate::setting::{Applies, Default, Group, Places, Setting, Shown, Stability};
+use crate::setting::{Applies, Default, Group, Places, Setting, Stability};
 use crate::text_forms;
 
 const WORKERS: Setting = Setting {
     r_function: "workers_config",
     group: Group::Workers,
-    is_program_variable: true,
     needs_r: true,
     places: Places::PROGRAM,
     stability: Stability::Experimental,
@@ -16,10 +14,16 @@ const WORKERS: Setting = Setting {
     ..Setting::EMPTY
 };
 
+/// A time that cannot be unlimited.
+const FINITE_TIME: Setting = Setting { kind: Kind::Seconds, min: 0.001, max: FINITE, ..WORKERS };
+
+/// The maximum of a number that may be any finite number.
+const FINITE: f64 = 1e18;
+
 pub(super) static ROWS: [Setting; 22] = [
     Setting {
         name: "workers",
-        shown: Shown::Always,
+        is_common: true,
         kind: Kind::Count,
         words: &["auto"],
         default: Default::Is("1"),
@@ -35,7 +39,7 @@ pub(super) static ROWS: [Setting; 22] = [
     },
     Setting {
         name: "spares",
-        shown: Shown::Always,
+        is_common: true,
         kind: Kind::Count,
         default: Default::Is("0"),
         max: 1000.0,
@@ -46,9 +50,7 @@ pub(super) static ROWS: [Setting; 22] = [
     },
     Setting {
         name: "surge",
-        shown: Shown::InLongHelp,
         kind: Kind::Choice(&["0", "1"]),
-        placeholder: "0/1",
         default: Default::Is("1"),
         help: "Extra workers during a replacement: 1, or 0 to save memory",
         paragraph: "With 1, a new worker starts before the old worker that it replaces is stopped. \
@@ -58,9 +60,7 @@ pub(super) static ROWS: [Setting; 22] = [
     },
     Setting {
         name: "warmup",
-        shown: Shown::InLongHelp,
         kind: Kind::List(&text_forms::PATHS_OF_REQUESTS),
-        placeholder: "paths",
         help: "Paths requested from a new worker before it gets traffic",
         paragraph: "A list of URL paths, such as `/,/predict?x=1`. Set this for an app whose first \
                     requests are slow. A new worker that responds to one of the paths with a \
@@ -70,10 +70,8 @@ pub(super) static ROWS: [Setting; 22] = [
     Setting {
         name: "max_sessions",
         applies: Applies::AtRestart,
-        shown: Shown::InLongHelp,
         kind: Kind::Count,
         min: 1.0,
-        max: EXACT,
         help: "Maximum number of WebSockets (Shiny sessions) per worker",
         paragraph: "When every worker has this many WebSockets, new clients get status 503, while \
                     clients that already have a WebSocket are still served. There is no limit by \
@@ -83,11 +81,9 @@ pub(super) static ROWS: [Setting; 22] = [
     Setting {
         name: "max_in_flight",
         applies: Applies::AtRestart,
-        shown: Shown::InLongHelp,
         kind: Kind::Count,
         default: Default::Derived("none with one worker, else 64"),
         min: 1.0,
-        max: EXACT,
         help: "Maximum unfinished requests per worker, for apps with promises",
         paragraph: "An app that uses promises can start a request before it has responded to the \
                     previous ones. This setting limits the number of requests that one worker has \
@@ -97,23 +93,18 @@ pub(super) static ROWS: [Setting; 22] = [
     Setting {
         name: "queue_timeout",
         applies: Applies::AtRestart,
-        shown: Shown::InLongHelp,
-        kind: Kind::Seconds,
         default: Default::Derived("60 s with one worker, else 10 s"),
-        min: 0.001,
-        max: FINITE,
         help: "How long a request may wait for a worker; status 503 after that",
         paragraph: "The time limit `request_timeout` begins only when a worker gets the request. A \
                     single worker has a longer default, because no other worker could take the \
                     request.",
-        ..WORKERS
+        ..FINITE_TIME
     },
     Setting {
         name: "max_requests",
-        shown: Shown::Always,
+        is_common: true,
         kind: Kind::Count,
         min: 1.0,
-        max: EXACT,
         help: "Replace a worker after this many requests",
         paragraph: "Set this if the app leaks memory. The old worker finishes its requests while a \
                     new worker takes its place. By default, workers are not replaced for this \
@@ -122,10 +113,9 @@ pub(super) static ROWS: [Setting; 22] = [
     },
     Setting {
         name: "max_age",
-        shown: Shown::Always,
+        is_common: true,
         kind: Kind::Seconds,
         min: 0.001,
-        max: FINITE,
         help: "Replace a worker that has run for longer than this, such as 12h",
         paragraph: "The old worker finishes its requests while a new worker takes its place. By \
                     default, workers are not replaced because of their age.",
@@ -133,7 +123,7 @@ pub(super) static ROWS: [Setting; 22] = [
     },
     Setting {
         name: "max_memory",
-        shown: Shown::Always,
+        is_common: true,
         kind: Kind::Bytes,
         words: &["0"],
         default: Default::Derived(
@@ -147,10 +137,9 @@ pub(super) static ROWS: [Setting; 22] = [
     },
     Setting {
         name: "worker_timeout",
-        shown: Shown::Always,
+        is_common: true,
         kind: Kind::Seconds,
         min: 0.001,
-        max: FINITE,
         help: "Replace a worker that is busy with one task for this long",
         paragraph: "This detects a worker (an R process) that hangs, whether it processes a \
                     request or another task. The worker is killed. With `interrupt_requests`, R is \
@@ -161,7 +150,6 @@ pub(super) static ROWS: [Setting; 22] = [
     },
     Setting {
         name: "slow_log",
-        shown: Shown::InLongHelp,
         kind: Kind::Seconds,
         default: Default::Is("10 s"),
         min: 0.1,
@@ -173,19 +161,15 @@ pub(super) static ROWS: [Setting; 22] = [
     },
     Setting {
         name: "start_timeout",
-        shown: Shown::Always,
-        kind: Kind::Seconds,
+        is_common: true,
         default: Default::Is("60 s"),
-        min: 0.001,
-        max: FINITE,
         help: "How long a worker may take to become ready",
         paragraph: "A worker that is not ready to serve after this time is stopped, and its start \
                     counts as failed. Increase this for an app that takes long to load.",
-        ..WORKERS
+        ..FINITE_TIME
     },
     Setting {
         name: "start_retries",
-        shown: Shown::InLongHelp,
         kind: Kind::Count,
         default: Default::Derived("3; 0 with `reload`"),
         max: 1000.0,
@@ -197,35 +181,27 @@ pub(super) static ROWS: [Setting; 22] = [
     },
     Setting {
         name: "drain",
-        shown: Shown::Always,
-        kind: Kind::Seconds,
+        is_common: true,
         default: Default::Derived("60 s; 1 s with `reload`"),
-        min: 0.001,
-        max: FINITE,
         help: "Time for requests to finish when a worker or the server stops",
         paragraph: "A worker that is being stopped gets no new requests. Requests and WebSockets \
                     that are still open after this time are cut off.",
-        ..WORKERS
+        ..FINITE_TIME
     },
     Setting {
         name: "drain_sessions",
-        shown: Shown::InLongHelp,
-        kind: Kind::Seconds,
         default: Default::Derived("the time of `drain`"),
-        min: 0.001,
-        max: FINITE,
         help: "How long WebSockets of a replaced worker may stay open, such as 4h",
         paragraph: "When a worker is replaced, it waits up to this long for its WebSockets, such \
                     as Shiny sessions, to end. If the worker is replaced because of its memory, or \
                     if the server stops, it waits only as long as for requests (see `drain`).",
-        ..WORKERS
+        ..FINITE_TIME
     },
     Setting {
         name: "sticky",
         applies: Applies::AtRestart,
-        shown: Shown::Always,
+        is_common: true,
         kind: Kind::Choice(&["auto", "cookie", "none"]),
-        placeholder: "how",
         default: Default::Is("auto"),
         help: "Session affinity: auto (for Shiny), cookie or none",
         paragraph: "With several workers, session affinity sends all requests of one client to the \
@@ -235,9 +211,7 @@ pub(super) static ROWS: [Setting; 22] = [
     },
     Setting {
         name: "restart",
-        shown: Shown::InLongHelp,
         kind: Kind::Choice(&["always", "never"]),
-        placeholder: "when",
         default: Default::Is("always"),
         help: "Whether a worker that ended is restarted: always or never",
         paragraph: "With `never`, the server exits when a worker exits by itself, with the exit \
@@ -247,9 +221,7 @@ pub(super) static ROWS: [Setting; 22] = [
     },
     Setting {
         name: "fail_fast",
-        shown: Shown::InLongHelp,
         kind: Kind::Flag,
-        default: Default::Is("off"),
         help: "Exit with status 5 when all workers keep crashing",
         paragraph: "Set this if an orchestrator such as Kubernetes should restart the server \
                     elsewhere. By default the server keeps restarting its workers, with growing \
@@ -258,7 +230,6 @@ pub(super) static ROWS: [Setting; 22] = [
     },
     Setting {
         name: "shutdown_delay",
-        shown: Shown::InLongHelp,
         kind: Kind::Seconds,
         default: Default::Is("0 s"),
         max: FINITE,
@@ -269,12 +240,9 @@ pub(super) static ROWS: [Setting; 22] = [
     },
     Setting {
         name: "reconnect",
-        shown: Shown::InLongHelp,
         kind: Kind::Choice(&["app", "always", "never"]),
-        placeholder: "when",
         default: Default::Is("app"),
         places: Places::ALL.without(Places::R),
-        is_program_variable: false,
         r_function: "",
         help: "When a disconnected Shiny page reconnects: app, always, never",
         paragraph: "`app` reconnects a page only if the app calls `session$allowReconnect(TRUE)`. \
@@ -287,9 +255,7 @@ pub(super) static ROWS: [Setting; 22] = [
     Setting {
         name: "embed",
         applies: Applies::AtRestart,
-        shown: Shown::InLongHelp,
         kind: Kind::Flag,
-        default: Default::Is("off"),
         help: "Send the session cookie to frames on other sites (HTTPS only)",
         paragraph: "Set this if pages of other sites show the app in a frame and the app needs \
                     session affinity (see `sticky`). Browsers accept the session cookie in such \

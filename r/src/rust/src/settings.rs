@@ -23,7 +23,7 @@ pub(crate) fn table_text() -> String {
             logical(row.section == Section::Limits),
             row.kind.name(),
             row.default_text().unwrap_or("none"),
-            logical(matches!(row.default, InTable::Is(_))),
+            logical(row.default_text().is_some() && !matches!(row.default, InTable::Derived(_))),
             row.help,
             row.paragraph,
         ]

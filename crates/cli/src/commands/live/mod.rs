@@ -13,12 +13,21 @@ use crate::failure::Failure;
 use crate::terminal::browser;
 
 /// The arguments of `rookery live`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "rookery live [<app>, process id, or socket of --admin] [--no-open]",
+    long_about = "Opens the live page of a running server in a browser. The server is found as by \
+                  `rookery status`.\nIf the server has no `--admin` address with a port, the \
+                  command passes the page on from the\nserver's Unix socket until Ctrl-C."
+)]
 pub(crate) struct LiveArgs {
     /// The selected server: the path of an app, a process id or an admin socket. `None` selects the
     /// only server of this user.
-    pub(crate) which: Option<OsString>,
-    pub(crate) opens_browser: bool,
+    #[arg(hide = true)]
+    which: Option<OsString>,
+    /// Print the address with its token, and open no browser.
+    #[arg(long)]
+    no_open: bool,
 }
 
 /// The path at which a server returns the URL of its live page.
@@ -51,11 +60,11 @@ pub(crate) fn open(args: &LiveArgs) -> Result<(), Failure> {
     })?;
     let url = String::from_utf8_lossy(&body);
     if status == 200 && url.starts_with("http://") {
-        return show(url.trim_end(), args.opens_browser).map_err(unavailable);
+        return show(url.trim_end(), !args.no_open).map_err(unavailable);
     }
     let bridge = bridge::Bridge::open(socket).map_err(unavailable)?;
     let url = bridge.url();
-    let opens_browser = args.opens_browser;
+    let opens_browser = !args.no_open;
     crate::process::start_thread("rookery-bridge", move || bridge.run())?;
     show(&url, opens_browser).map_err(unavailable)?;
     crate::stderr::print_lines("The live page is passed on from the server's socket until Ctrl-C.");
