@@ -1,5 +1,6 @@
 //! The memory budget of a server, which limits how many bytes clients can make the server hold. The
-//! budget is divided into shares, one for each purpose, such as connections or WebSocket messages.
+//! budget is divided into three shares: for connections, for what clients send, and for what they
+//! are sent.
 //!
 //! # Ground rules
 //! - A [`Charge`] counts bytes against a share. Dropping it, on any thread, releases the bytes.
@@ -22,38 +23,20 @@ pub enum Share {
     /// The memory that every open connection needs: for its task, for a buffer of request heads,
     /// and for a small request with its response.
     Connections,
-    /// The memory of requests that are larger than usual because they have a long head or a body in
-    /// memory.
-    Requests,
-    /// The memory of incomplete WebSocket messages, of which only some frames or bytes have
-    /// arrived.
-    Messages,
-    /// The memory of data that is waiting to be sent to clients, in WebSockets and streamed
-    /// responses.
-    Queues,
-    /// The memory of responses that are not streamed, while they are being sent to clients.
-    Replies,
-    /// The memory of the compressors for large responses.
-    Compressors,
-    /// The memory of unused [`Exchange`](crate::Exchange) objects, which the server keeps for later
-    /// requests.
-    Pool,
+    /// The memory of what clients send: requests that are larger than usual because they have a
+    /// long head or a body in memory, and incomplete WebSocket messages.
+    Incoming,
+    /// The memory of what is sent to clients: responses, data that is queued for WebSockets and
+    /// streamed responses, and compressors.
+    Outgoing,
 }
 
 impl Share {
     /// The number of shares into which the memory budget is divided.
-    pub const COUNT: usize = 7;
+    pub const COUNT: usize = 3;
 
     /// All shares of the memory budget, in the order of their discriminants.
-    pub const ALL: [Share; Share::COUNT] = [
-        Share::Connections,
-        Share::Requests,
-        Share::Messages,
-        Share::Queues,
-        Share::Replies,
-        Share::Compressors,
-        Share::Pool,
-    ];
+    pub const ALL: [Share; Share::COUNT] = [Share::Connections, Share::Incoming, Share::Outgoing];
 }
 
 /// The memory budget of one server. It contains a limit and a count of used bytes for each
@@ -78,13 +61,6 @@ impl Budget {
     /// Returns the number of bytes that are charged to one share of the memory budget.
     pub fn used(&self, share: Share) -> usize {
         self.used[share as usize].load(Ordering::Relaxed)
-    }
-
-    /// Sets the number of bytes that one share of the memory budget uses. Only for a share whose
-    /// whole memory is counted by a single thread. In all other shares, each user of memory has a
-    /// [`Charge`] that counts its own bytes.
-    pub fn set_used(&self, share: Share, bytes: usize) {
-        self.used[share as usize].store(bytes, Ordering::Relaxed);
     }
 }
 
@@ -140,15 +116,16 @@ mod tests {
     #[test]
     fn a_charge_is_released_in_full_from_any_thread() {
         let budget = Budget::new([100; Share::COUNT]);
-        let (one, two) = (Charge::new(&budget, Share::Queues), Charge::new(&budget, Share::Queues));
+        let (one, two) =
+            (Charge::new(&budget, Share::Outgoing), Charge::new(&budget, Share::Outgoing));
         one.set(70);
         two.set(50);
         one.set(30);
-        assert_eq!((budget.used(Share::Queues), budget.used(Share::Replies)), (80, 0));
+        assert_eq!((budget.used(Share::Outgoing), budget.used(Share::Incoming)), (80, 0));
         std::thread::spawn(move || drop(one)).join().unwrap();
-        assert_eq!((budget.used(Share::Queues), two.bytes()), (50, 50));
+        assert_eq!((budget.used(Share::Outgoing), two.bytes()), (50, 50));
         drop(two);
-        assert_eq!(budget.used(Share::Queues), 0);
+        assert_eq!(budget.used(Share::Outgoing), 0);
     }
 
     #[test]

@@ -271,7 +271,7 @@ impl Exchange {
     /// Charges `bytes` of memory to the memory budget until the next [`reset`](Self::reset). Only
     /// needed for a request or response that uses much memory.
     pub fn charge(&mut self, budget: &Arc<Budget>, bytes: usize) {
-        self.charge.get_or_insert_with(|| Charge::new(budget, Share::Requests)).set(bytes);
+        self.charge.get_or_insert_with(|| Charge::new(budget, Share::Incoming)).set(bytes);
     }
 
     /// Returns a mutable reference to the response.

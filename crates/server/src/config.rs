@@ -184,15 +184,12 @@ pub struct Limits {
     /// before the frame. Default 5 s.
     pub ws_close_timeout: Duration,
     /// The maximum memory in bytes that all clients together can make the server use, without the
-    /// memory of the application. It is divided into [`shares`](Self::shares) for different
-    /// purposes. When a share is used up, the client that uses the most of it, or the newest
-    /// client, gets status 503 or close code 1013. By default (`None`), the maximum is a quarter of
-    /// the memory that the process may use, but at least 32 MiB. The process's memory is limited by
-    /// the machine, its control groups and the limit on its address space.
+    /// memory of the application. It is divided into [shares](rookery_exchange::Share). When a
+    /// share is used up, the client that uses the most of it, or the newest client, gets status 503
+    /// or close code 1013. By default (`None`), the maximum is a quarter of the memory that the
+    /// process may use, but at least 32 MiB. The process's memory is limited by the machine, its
+    /// control groups and the limit on its address space.
     pub max_client_memory: Option<usize>,
-    /// The percentages by which [`max_client_memory`](Self::max_client_memory) is divided among
-    /// purposes, such as connections and request bodies.
-    pub shares: Shares,
     /// The maximum memory in bytes of exchanges (each a request with its response) that are kept
     /// for reuse. Default 8 MiB, because 1,024 exchanges of ordinary requests need 6 MiB.
     pub pool_bytes: usize,
@@ -233,59 +230,8 @@ impl Default for Limits {
             kept_windows: 64,
             ws_close_timeout: Duration::from_secs(5),
             max_client_memory: None,
-            shares: Shares::default(),
             pool_bytes: 8 << 20,
             stop_timeout: Duration::from_secs(1),
-        }
-    }
-}
-
-/// The shares of [`Limits::max_client_memory`] for different purposes, in percent. Because the
-/// shares are separate, an attack that uses up the memory for one purpose leaves the memory for the
-/// others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shares {
-    /// The share of client memory for connections, in percent. A connection uses 32 KiB (80 KiB
-    /// with TLS), and more for a longer head. When the share is used up, the slowest connection is
-    /// evicted, or the new connection gets status 503. Default 20.
-    pub connections: u8,
-    /// The share of client memory, in percent, for requests of more than 8 KiB that are kept in
-    /// memory. When it is used up, a request gets status 503. Default 15.
-    pub requests: u8,
-    /// The share of client memory, in percent, for WebSocket messages that have been received in
-    /// part. When it is used up, a WebSocket is closed with code 1013. Default 15.
-    pub messages: u8,
-    /// The share of client memory, in percent, for WebSocket messages that wait for the
-    /// application. When it is used up, the server stops reading messages, as it does when
-    /// [`ws_max_receive_queue_size`](rookery_exchange::QueueLimits::ws_max_receive_queue_size) is
-    /// reached. Default 5.
-    pub waiting: u8,
-    /// The share of client memory, in percent, for data that is queued for WebSockets and streamed
-    /// responses. When it is used up, a WebSocket is closed with code 1013, or a streamed response
-    /// is cut off. Default 20.
-    pub queues: u8,
-    /// The share of client memory, in percent, for responses of more than 8 KiB that are being
-    /// sent. Each response counts as at most a quarter of the share. When the share is used up, a
-    /// request gets status 503, or the server cuts off the largest response whose client does not
-    /// read it. Default 20.
-    pub replies: u8,
-    /// The share of client memory, in percent, for compressors, which use 512 KiB each. They
-    /// compress responses of more than 64 KiB, and WebSockets with context takeover. When the share
-    /// is used up, responses are sent uncompressed, and WebSockets compress each message
-    /// separately. Default 5.
-    pub compressors: u8,
-}
-
-impl Default for Shares {
-    fn default() -> Shares {
-        Shares {
-            connections: 20,
-            requests: 15,
-            messages: 15,
-            waiting: 5,
-            queues: 20,
-            replies: 20,
-            compressors: 5,
         }
     }
 }

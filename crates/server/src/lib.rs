@@ -41,7 +41,7 @@ pub mod static_files;
 mod websocket;
 
 pub use application::application::{Application, MakeApplication};
-pub use config::{Config, Limits, Shares};
+pub use config::{Config, Limits};
 #[doc(hidden)]
 pub use http::connection::head_start::rejected_head_for_fuzzer;
 #[doc(hidden)]

@@ -121,10 +121,10 @@ fn a_charge_is_released_by_reset() {
     exchange.begin(1, 1, 0);
     exchange.push_body(&vec![0; 100_000]);
     exchange.charge(&budget, exchange.capacity());
-    assert_eq!(budget.used(Share::Requests), exchange.capacity());
+    assert_eq!(budget.used(Share::Incoming), exchange.capacity());
     assert!(exchange.capacity() > 100_000);
     exchange.reset();
-    assert_eq!(budget.used(Share::Requests), 0);
+    assert_eq!(budget.used(Share::Incoming), 0);
 }
 
 #[test]

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rookery_exchange::{
-    Budget, Command, Event, Exchange, ExchangeId, ListenerId, Payload, PushError, ResponseBody,
-    StreamEnd, WakeUp,
+    Command, Event, Exchange, ExchangeId, ListenerId, Payload, PushError, ResponseBody, StreamEnd,
+    WakeUp,
 };
 use rookery_worker_protocol::{SharedScoreboard, now};
 use tokio::sync::Notify;
@@ -46,13 +46,12 @@ impl Dispatch {
     pub(crate) fn new(
         application: Box<dyn Application>,
         pool_bytes: usize,
-        budget: Arc<Budget>,
         scoreboard: Option<Arc<SharedScoreboard>>,
     ) -> Rc<Dispatch> {
         Rc::new(Dispatch {
             application,
             in_flight: InFlightTable::default(),
-            pool: ExchangePool::new(pool_bytes, budget),
+            pool: ExchangePool::new(pool_bytes),
             commands: RefCell::default(),
             wake_requested: Notify::new(),
             watch_requested: Notify::new(),

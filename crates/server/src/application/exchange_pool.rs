@@ -2,9 +2,8 @@
 //! is reused for later requests.
 
 use std::cell::{Cell, RefCell};
-use std::sync::Arc;
 
-use rookery_exchange::{Budget, Exchange, Share};
+use rookery_exchange::Exchange;
 
 use crate::blocking::unnamed_file::UnnamedFile;
 
@@ -21,7 +20,6 @@ pub(super) struct ExchangePool {
     bytes: Cell<usize>,
     /// The maximum memory of all pooled exchanges, in bytes.
     max_bytes: usize,
-    budget: Arc<Budget>,
 }
 
 /// An unused exchange (the memory of a request and its response) in the pool.
@@ -33,13 +31,13 @@ struct PooledExchange {
 }
 
 impl ExchangePool {
-    pub(super) fn new(max_bytes: usize, budget: Arc<Budget>) -> ExchangePool {
-        ExchangePool { pooled: RefCell::default(), bytes: Cell::new(0), max_bytes, budget }
+    pub(super) fn new(max_bytes: usize) -> ExchangePool {
+        ExchangePool { pooled: RefCell::default(), bytes: Cell::new(0), max_bytes }
     }
 
     pub(super) fn take(&self) -> Box<Exchange> {
         self.pooled.borrow_mut().pop().map_or_else(Exchange::new, |pooled| {
-            self.set_bytes(self.bytes.get() - pooled.bytes);
+            self.bytes.set(self.bytes.get() - pooled.bytes);
             pooled.exchange
         })
     }
@@ -55,14 +53,32 @@ impl ExchangePool {
             let bytes = exchange.capacity();
             let all = self.bytes.get() + bytes;
             if all <= self.max_bytes {
-                self.set_bytes(all);
+                self.bytes.set(all);
                 pooled.push(PooledExchange { exchange, bytes });
             }
         }
     }
+}
 
-    fn set_bytes(&self, bytes: usize) {
-        self.bytes.set(bytes);
-        self.budget.set_used(Share::Pool, bytes);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pool_holds_no_more_than_its_limit() {
+        let limit = 256 << 10;
+        let pool = ExchangePool::new(limit);
+        let used: Vec<_> = (0..20).map(|_| pool.take()).collect();
+        for mut exchange in used {
+            exchange.begin_response(200);
+            exchange.set_response_body(&[0; 60_000]);
+            pool.put_back(exchange);
+        }
+        let pooled = pool.pooled.borrow().len();
+        assert!(pool.bytes.get() > limit / 2 && pool.bytes.get() <= limit, "{pooled}: {pool:?}");
+        // An exchange that was taken out of the pool no longer counts.
+        let taken: Vec<_> = (0..pooled).map(|_| pool.take()).collect();
+        assert_eq!(pool.bytes.get(), 0);
+        drop(taken);
     }
 }

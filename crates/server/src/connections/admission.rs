@@ -50,8 +50,16 @@ impl ConnectionTable {
         self.admit(share, 0, bytes).then(|| self.charge(share, bytes))
     }
 
+    /// Counts `bytes` that the server can do without, such as those of a compressor, against a
+    /// share of the memory budget until the returned value is dropped. Returns `None`, and evicts
+    /// nobody, if more than a half of the share would be used.
+    pub(crate) fn try_charge_optional(&self, share: Share, bytes: usize) -> Option<Charge> {
+        let fits = self.budget.used(share).saturating_add(bytes) <= self.budget.limit(share) / 2;
+        fits.then(|| self.charge(share, bytes))
+    }
+
     /// Counts `bytes` against a share of the memory budget until the returned value is dropped. The
-    /// caller must have called [`admit`](Self::admit) for these bytes before.
+    /// caller must have checked that these bytes fit.
     pub(crate) fn charge(&self, share: Share, bytes: usize) -> Charge {
         let charge = Charge::new(&self.budget, share);
         charge.set(bytes);

@@ -49,8 +49,7 @@ impl IoContext {
             .clone()
             .map(|scoreboard| scoreboard as Arc<dyn AsRef<RouteTable>>)
             .or_else(|| Some(application.routes()? as Arc<dyn AsRef<RouteTable>>));
-        let dispatch =
-            Dispatch::new(application, limits.pool_bytes, Arc::clone(&budget), scoreboard);
+        let dispatch = Dispatch::new(application, limits.pool_bytes, scoreboard);
         let connections = ConnectionTable::new(limits, budget, trim);
         let scratch = Scratch::new();
         let websockets = WebSocketRegistry::new(WebSocketContext::new(

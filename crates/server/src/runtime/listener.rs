@@ -122,8 +122,7 @@ pub struct LimitsControl(Arc<ServerState>);
 impl LimitsControl {
     /// Sets the limits of the running server. They apply to all further requests and connections,
     /// and the time limits also to the present ones. The server keeps its
-    /// [`max_client_memory`](Limits::max_client_memory), [`shares`](Limits::shares) and
-    /// [`pool_bytes`](Limits::pool_bytes).
+    /// [`max_client_memory`](Limits::max_client_memory) and [`pool_bytes`](Limits::pool_bytes).
     pub fn set(&self, limits: Limits) {
         descriptor::raise_limit(limits.max_connections);
         self.0.execute(|done| IoCommand::SetLimits { limits: Box::new(limits), done });

@@ -72,7 +72,7 @@ impl TakeoverPermit {
         if count >= shared.connections.limits().kept_windows {
             return None;
         }
-        let charge = shared.connections.try_charge(Share::Compressors, WINDOW_BYTES)?;
+        let charge = shared.connections.try_charge_optional(Share::Outgoing, WINDOW_BYTES)?;
         shared.takeover_permits.set(count + 1);
         Some(TakeoverPermit { shared: Rc::clone(shared), _charge: charge })
     }

@@ -37,10 +37,10 @@ impl WebSocketHandle {
         if needs <= has {
             return;
         }
-        if self.shared.connections.admit(Share::Queues, has, needs - has) {
+        if self.shared.connections.admit(Share::Outgoing, has, needs - has) {
             self.queue_charge.set(needs);
         } else {
-            self.evict_for(Share::Queues);
+            self.evict_for(Share::Outgoing);
         }
     }
 
@@ -53,8 +53,8 @@ impl WebSocketHandle {
             self.message_charge.set(needs);
             return true;
         }
-        if !self.shared.connections.admit(Share::Messages, has, needs - has) {
-            self.evict_for(Share::Messages);
+        if !self.shared.connections.admit(Share::Incoming, has, needs - has) {
+            self.evict_for(Share::Incoming);
             return false;
         }
         self.message_charge.set(needs);
@@ -66,12 +66,14 @@ impl WebSocketHandle {
     pub(super) fn evictable_bytes(&self, share: Share) -> usize {
         match (share, self.state()) {
             (_, WebSocketState::Closed) => 0,
-            (Share::Messages, _) if self.pending_release.get() == 0 => self.message_charge.bytes(),
+            (Share::Incoming, _) if self.pending_release.get() == 0 => self.message_charge.bytes(),
             // A WebSocket that is already closing may take its time to write the rest.
-            (Share::Queues, WebSocketState::Closing) if self.queue_charge.bytes() <= QUEUE_STEP => {
+            (Share::Outgoing, WebSocketState::Closing)
+                if self.queue_charge.bytes() <= QUEUE_STEP =>
+            {
                 0
             }
-            (Share::Queues, _) => self.queue_charge.bytes(),
+            (Share::Outgoing, _) => self.queue_charge.bytes(),
             _ => 0,
         }
     }
@@ -82,15 +84,15 @@ impl WebSocketHandle {
     pub(super) fn evict_for(&self, share: Share) {
         let was_closing = self.state() == WebSocketState::Closing;
         self.close_for_overload(Rejection::Overload, "server overloaded");
-        if share == Share::Messages {
+        if share == Share::Incoming {
             // The buffer belongs to the task, which frees it when it is polled next.
             let leaving = self.message_charge.bytes();
-            self.shared.connections.add_pending_release(Share::Messages, leaving);
+            self.shared.connections.add_pending_release(Share::Incoming, leaving);
             self.pending_release.set(leaving);
             self.is_evicted.set(true);
         }
         let len = self.pending();
-        if len > MAX_QUEUE_WHILE_CLOSING || (was_closing && share == Share::Queues) {
+        if len > MAX_QUEUE_WHILE_CLOSING || (was_closing && share == Share::Outgoing) {
             self.queue_charge.set(0);
             self.abort();
         } else {
@@ -108,7 +110,7 @@ impl WebSocketHandle {
     pub(super) fn on_message_dropped(&self) {
         self.shared
             .connections
-            .finish_pending_release(Share::Messages, self.pending_release.take());
+            .finish_pending_release(Share::Incoming, self.pending_release.take());
         self.message_charge.set(0);
     }
 }

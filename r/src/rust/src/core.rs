@@ -13,9 +13,9 @@ use rookery_settings::{Section, Setting, table};
 use rookery_status::{AdminListener, RunFolder, Standalone};
 use rookery_worker_protocol::{RState, Scoreboard, now};
 
+use crate::address_text::AddressText;
 use crate::admin::profiling::Profiling;
 use crate::allocator;
-use crate::event::AddressText;
 use crate::exchange::header_names::{Header, HeaderNames};
 use crate::listener::active::{ActiveListener, CountedTls};
 use crate::tracing::invocation_spans::Tracing;

@@ -348,9 +348,9 @@ impl Activity {
     pub(crate) fn held(&self, share: Share, own: usize) -> usize {
         match (share, self.phase.get()) {
             (Share::Connections, Phase::Handshake | Phase::Idle | Phase::Head | Phase::Body) => own,
-            (Share::Requests, Phase::Body) => self.request_bytes.get(),
+            (Share::Incoming, Phase::Body) => self.request_bytes.get(),
             // A body can arrive while the previous response is unread.
-            (Share::Replies, Phase::Response | Phase::Flush | Phase::Body)
+            (Share::Outgoing, Phase::Response | Phase::Flush | Phase::Body)
                 if self.is_write_blocked.get() =>
             {
                 self.response_bytes.get()

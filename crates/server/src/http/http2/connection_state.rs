@@ -104,7 +104,7 @@ impl Http2State {
             websocket_buffer: RefCell::default(),
             abandoned: RefCell::default(),
             incoming: Cell::new(0),
-            charge: connections.charge(Share::Requests, 0),
+            charge: connections.charge(Share::Incoming, 0),
         })
     }
 
@@ -315,7 +315,7 @@ impl Http2State {
     pub(super) fn reserve_body(&self, bytes: usize) -> bool {
         let incoming = self.incoming.get() + bytes;
         let (has, needs) = (self.charge.bytes(), incoming.min(CONNECTION_WINDOW as usize));
-        if needs > has && !self.connections.admit(Share::Requests, has, needs - has) {
+        if needs > has && !self.connections.admit(Share::Incoming, has, needs - has) {
             return false;
         }
         self.incoming.set(incoming);

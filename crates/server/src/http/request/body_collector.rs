@@ -118,7 +118,7 @@ impl Spool {
     /// already in memory into the file.
     async fn start(exchange: &Exchange, context: &RequestContext) -> io::Result<Spool> {
         let batch = exchange.body().segments().collect::<Vec<_>>().concat();
-        let charge = context.shared().connections.charge(Share::Requests, batch.capacity());
+        let charge = context.shared().connections.charge(Share::Incoming, batch.capacity());
         let (reserve, folder) = (
             DiskReserve::of(&context.shared().connections.limits()),
             Arc::clone(&context.connection.config.spool),

@@ -75,7 +75,7 @@ impl ContextPool {
                 pending_record: PendingRecord::default(),
                 trace: None,
                 span: None,
-                response_charge: Charge::new(budget, Share::Replies),
+                response_charge: Charge::new(budget, Share::Outgoing),
                 buffer: BytesMut::new(),
             })
         })

@@ -24,10 +24,10 @@ use crate::http::response::stream::response_stream::ResponseStream;
 use crate::logging::access_log::pending_record::{ClientTexts, PendingRecord};
 use crate::rejection::Rejection;
 
-/// The divisor that limits the memory charge of a single response: at most the memory budget of all
-/// responses, divided by this number, is charged for it. Otherwise, a response larger than the
-/// whole budget could never be sent.
-const MAX_RESPONSE_PART: usize = 4;
+/// The divisor that limits the memory charge of a single response: at most the memory budget for
+/// what is sent to clients, divided by this number, is charged for it, which is 5 % of the whole
+/// budget. Otherwise, a response larger than the budget could never be sent.
+const MAX_RESPONSE_PART: usize = 9;
 
 /// The request context: the data that the server keeps for a request from the end of its head until
 /// its response is complete. The function that currently works on the request owns the context.
@@ -244,7 +244,7 @@ impl RequestContext {
         if needs <= has {
             return Ok(());
         }
-        if !connections.admit(Share::Requests, has, needs - has) {
+        if !connections.admit(Share::Incoming, has, needs - has) {
             return Err(Rejection::Overload);
         }
         held.set(needs);
@@ -270,8 +270,8 @@ impl RequestContext {
         let (connections, held) =
             (&self.shared().connections, &self.connection.activity.response_bytes);
         let (has, more) =
-            (held.get(), len.min(connections.budget.limit(Share::Replies) / MAX_RESPONSE_PART));
-        if !connections.admit(Share::Replies, has, more) {
+            (held.get(), len.min(connections.budget.limit(Share::Outgoing) / MAX_RESPONSE_PART));
+        if !connections.admit(Share::Outgoing, has, more) {
             return Err(Rejection::Overload);
         }
         held.set(has + more);

@@ -287,7 +287,7 @@ pub(crate) fn finish(
     // If there is no memory for a compressor, the body is sent uncompressed.
     let connections = &context.shared().connections;
     let compressor = (is_gzip && is_made)
-        .then(|| connections.try_charge(Share::Compressors, content.compressor_bytes()))
+        .then(|| connections.try_charge_optional(Share::Outgoing, content.compressor_bytes()))
         .flatten();
     let source = if is_bodiless {
         if status == StatusCode::RESET_CONTENT {

@@ -135,7 +135,7 @@ pub(crate) async fn respond_when_ready(
     has_body: bool,
     options: ResponseOptions,
 ) -> StaticOutcome {
-    let Some(charge) = context.shared().connections.try_charge(Share::Requests, LOOKUP_BYTES)
+    let Some(charge) = context.shared().connections.try_charge(Share::Incoming, LOOKUP_BYTES)
     else {
         context.set_unread_body(has_body);
         return StaticOutcome::Response(builder::reject(

@@ -115,7 +115,7 @@ fn a_body_comes_in_pieces_and_the_connection_goes_on() {
         app.log.lock().unwrap().iter().filter(|line| line.starts_with("body ")).count() > 20,
         "pieces"
     );
-    assert_eq!(app.server.budget().used(Share::Requests), 0);
+    assert_eq!(app.server.budget().used(Share::Incoming), 0);
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn no_more_is_read_ahead_than_256_kib() {
     // The client's idle timeout does not apply, because the server waits for the application.
     app.advance(Duration::from_secs(50));
     assert!(waiting() < (256 << 10) + (512 << 10), "{}", waiting());
-    assert!(app.server.budget().used(Share::Requests) >= 256 << 10);
+    assert!(app.server.budget().used(Share::Incoming) >= 256 << 10);
     rules.holds.store(false, Ordering::Relaxed);
     for (call, bytes) in rules.held.lock().unwrap().drain(..) {
         app.server.link().send(Command::BodyConsumed { exchange: call, bytes });
@@ -153,7 +153,7 @@ fn no_more_is_read_ahead_than_256_kib() {
     app.server.link().flush();
     assert_eq!(client.response().unwrap().body, b"20000000 20000000");
     sends.join().unwrap();
-    assert_eq!(app.server.budget().used(Share::Requests), 0);
+    assert_eq!(app.server.budget().used(Share::Incoming), 0);
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn pieces_of_a_byte_count_as_what_they_cost() {
     wait_until("it has read ahead", || waiting() >= 64);
     app.advance(Duration::from_secs(10));
     assert!(waiting() <= 65, "{} pieces wait", waiting());
-    assert!(app.server.budget().used(Share::Requests) >= 256 << 10);
+    assert!(app.server.budget().used(Share::Incoming) >= 256 << 10);
     rules.holds.store(false, Ordering::Relaxed);
     for (call, bytes) in rules.held.lock().unwrap().drain(..) {
         app.server.link().send(Command::BodyConsumed { exchange: call, bytes });
@@ -180,7 +180,7 @@ fn pieces_of_a_byte_count_as_what_they_cost() {
     app.server.link().flush();
     assert_eq!(client.response().unwrap().body, b"100000 100000");
     sends.join().unwrap();
-    assert_eq!(app.server.budget().used(Share::Requests), 0);
+    assert_eq!(app.server.budget().used(Share::Incoming), 0);
 }
 
 #[test]

@@ -332,7 +332,8 @@ fn heads_that_are_held_are_charged() {
     peer.send(frame(kind::PING, 0, 0, &[7; 8]));
     assert!(peer.frame_of(kind::PING).is_some());
     assert!(app.server.budget().used(Share::Connections) <= room);
-    assert!(app.server.budget().used(Share::Requests) <= (10 << 20) * 15 / 100);
+    let budget = app.server.budget();
+    assert!(budget.used(Share::Incoming) <= budget.limit(Share::Incoming));
     let mut heard = std::mem::take(&mut peer.heard).into_iter();
     while refused < 10 {
         let frame = heard.next().or_else(|| peer.frame()).expect("more refusals");
@@ -340,7 +341,7 @@ fn heads_that_are_held_are_charged() {
     }
     drop(peer);
     let used = |share| app.server.budget().used(share);
-    wait_until("all is given back", || used(Share::Connections) == 0 && used(Share::Requests) == 0);
+    wait_until("all is given back", || used(Share::Connections) == 0 && used(Share::Incoming) == 0);
 }
 
 #[test]
@@ -489,7 +490,7 @@ fn windows_past_their_end() {
     let mut peer = Peer::with(&app, &setting(4, MOST + 1));
     // RFC 9113 (6.5.2) requires the first of the two codes.
     assert!(matches!(peer.goodbye(), Some(code::FLOW_CONTROL_ERROR | code::PROTOCOL_ERROR)));
-    wait_until("all is given back", || app.server.budget().used(Share::Replies) == 0);
+    wait_until("all is given back", || app.server.budget().used(Share::Outgoing) == 0);
 }
 
 #[test]
@@ -507,7 +508,7 @@ fn a_window_that_is_never_opened() {
     assert_eq!(peer.outcome(1), Heard::Reset(code::CANCEL));
     peer.ask(3, &ordinary("HEAD", "/"));
     assert_eq!(peer.outcome(3), Heard::Status(200));
-    wait_until("nothing of it is held", || app.server.budget().used(Share::Replies) == 0);
+    wait_until("nothing of it is held", || app.server.budget().used(Share::Outgoing) == 0);
 }
 
 #[test]
@@ -639,7 +640,7 @@ fn bodies_that_are_not_read_are_held_within_their_window() {
         comes.recv_timeout(TEST_TIMEOUT).expect("the head");
     }
     // The bytes that may arrive are charged in advance: at most the window of the connection.
-    assert_eq!(app.server.budget().used(Share::Requests), 1 << 20);
+    assert_eq!(app.server.budget().used(Share::Incoming), 1 << 20);
     for at in 0..4u32 {
         for _ in 0..16 {
             peer.send(frame(kind::DATA, 0, 2 * at + 1, &[7; 16 << 10]));
@@ -650,5 +651,5 @@ fn bodies_that_are_not_read_are_held_within_their_window() {
     peer.send(frame(kind::DATA, 0, 9, &[7; 1]));
     assert_eq!(peer.goodbye(), Some(code::FLOW_CONTROL_ERROR));
     drop(peer);
-    wait_until("it is given back", || app.server.budget().used(Share::Requests) == 0);
+    wait_until("it is given back", || app.server.budget().used(Share::Incoming) == 0);
 }

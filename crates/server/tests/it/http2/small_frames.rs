@@ -71,7 +71,7 @@ fn small_frames_of_a_body_wait_for_the_application_that_receives_it() {
     peer.send(frame(kind::PING, 0, 0, b"8 octets"));
     assert!(peer.frame_of(kind::PING).is_some(), "the connection is still open");
     app.advance(Duration::from_secs(2));
-    assert!(app.server.budget().used(Share::Requests) >= 256 << 10);
+    assert!(app.server.budget().used(Share::Incoming) >= 256 << 10);
     rules.holds.store(false, Ordering::Relaxed);
     for (call, bytes) in rules.held().drain(..) {
         app.server.link().send(Command::BodyConsumed { exchange: call, bytes });
@@ -80,7 +80,7 @@ fn small_frames_of_a_body_wait_for_the_application_that_receives_it() {
     peer.send(frame(kind::DATA, END_STREAM, 1, b""));
     assert_eq!(peer.outcome(1), Heard::Status(200));
     assert_eq!(peer.data(1), format!("{WINDOW} {WINDOW}").into_bytes());
-    wait_until("nothing is charged", || app.server.budget().used(Share::Requests) == 0);
+    wait_until("nothing is charged", || app.server.budget().used(Share::Incoming) == 0);
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn replies_that_h2_has_whole_end_with_their_connection() {
     app.advance(Duration::from_secs(5));
     drop(peer);
     wait_until("the connection has gone", || app.listener().connections() == 0);
-    for share in [Share::Connections, Share::Requests, Share::Replies] {
+    for share in Share::ALL {
         wait_until("all is given back", || app.server.budget().used(share) == 0);
     }
 }
@@ -191,7 +191,7 @@ fn a_body_comes_in_pieces() {
     drop(peer);
     wait_until("both are told", || ends(&app).len() == 4);
     assert_eq!(ends(&app)[2..], ["body ended Client"; 2]);
-    wait_until("all is given back", || app.server.budget().used(Share::Requests) == 0);
+    wait_until("all is given back", || app.server.budget().used(Share::Incoming) == 0);
 }
 
 #[test]

@@ -307,7 +307,7 @@ fn a_refusal_is_an_ordinary_answer() {
     let reports = app.server.reports();
     assert_eq!((reports.count(Rejection::Origin), reports.count(Rejection::Protocol)), (1, 1));
     assert_eq!(app.requests(), 2);
-    wait_until("nothing is held", || app.server.budget().used(Share::Requests) == 0);
+    wait_until("nothing is held", || app.server.budget().used(Share::Incoming) == 0);
 }
 
 #[test]
@@ -355,7 +355,7 @@ fn each_way_of_ending_ends_the_stream_alone_and_is_told_once() {
     wait_until("those are told as well", || closed().len() == 7);
     assert_eq!(closed()[5..], ["closed 1006", "closed 1006"]);
     wait_until("nothing is left", || app.listener().connections() == 0);
-    for share in [Share::Connections, Share::Requests, Share::Messages, Share::Queues] {
+    for share in Share::ALL {
         wait_until("nothing is held", || app.server.budget().used(share) == 0);
     }
 }
@@ -380,7 +380,7 @@ fn what_has_no_window_waits_in_the_queue() {
     let mut sockets = Sockets::with(&app, 0);
     sockets.peer.send(frame(kind::WINDOW_UPDATE, 0, 0, &(WIDE - 65_535).to_be_bytes()));
     sockets.open(1);
-    wait_until("it is charged", || app.server.budget().used(Share::Queues) >= 900_000);
+    wait_until("it is charged", || app.server.budget().used(Share::Outgoing) >= 900_000);
     // The blocked WebSocket does not delay other streams.
     sockets.peer.ask(3, GET);
     sockets.peer.send(frame(kind::WINDOW_UPDATE, 0, 3, &1000u32.to_be_bytes()));
@@ -392,7 +392,7 @@ fn what_has_no_window_waits_in_the_queue() {
     for at in 0..20u8 {
         assert!(sockets.frame(1) == Some((0x82, vec![at; 50_000])), "{at}");
     }
-    wait_until("it is given back", || app.server.budget().used(Share::Queues) == 0);
+    wait_until("it is given back", || app.server.budget().used(Share::Outgoing) == 0);
 }
 
 #[test]
@@ -409,13 +409,13 @@ fn small_messages_that_the_application_does_not_take_are_kept_and_charged() {
     for at in 0..COUNT {
         sockets.send(1, &masked_frame(0x81, format!("{at:06}").as_bytes()));
     }
-    wait_until("they are charged", || app.server.budget().used(Share::Messages) > 100_000);
-    assert!(app.server.budget().used(Share::Messages) <= 300 << 10);
+    wait_until("they are charged", || app.server.budget().used(Share::Incoming) > 100_000);
+    assert!(app.server.budget().used(Share::Incoming) <= 300 << 10);
     go.send(()).unwrap();
     for at in 0..COUNT {
         assert_eq!(sockets.frame(1), Some((0x81, format!("{at:06}").into_bytes())));
     }
-    wait_until("it is given back", || app.server.budget().used(Share::Messages) == 0);
+    wait_until("it is given back", || app.server.budget().used(Share::Incoming) == 0);
 }
 
 #[test]
@@ -496,7 +496,7 @@ fn a_connection_has_as_many_as_it_may_have_requests() {
     // Each WebSocket is charged like a request. The bytes that might have arrived before it was
     // accepted are no longer charged.
     assert_eq!(app.server.budget().used(Share::Connections) - before, 30 * (32 << 10));
-    assert_eq!((app.server.budget().used(Share::Requests), app.listener().connections()), (0, 1));
+    assert_eq!((app.server.budget().used(Share::Incoming), app.listener().connections()), (0, 1));
     for round in 0..50u32 {
         for stream in &streams {
             sockets.send(*stream, &masked_frame(0x81, &round.to_be_bytes()));
@@ -585,7 +585,7 @@ fn a_peer_of_websockets_alone_may_stand_still_as_over_a_connection_of_its_own() 
     let mut sockets = Sockets::new(&app);
     sockets.peer.shrink_receive_buffer();
     sockets.open(1);
-    wait_until("the client is behind", || app.server.budget().used(Share::Queues) > 0);
+    wait_until("the client is behind", || app.server.budget().used(Share::Outgoing) > 0);
     // The minimum rate of responses would require progress within the idle timeout.
     app.advance(4 * Limits::default().idle_timeout);
     let mut message = || loop {

@@ -54,8 +54,8 @@ impl Busy {
 
     fn is_empty(&self) -> bool {
         let budget = self.app.server.budget();
-        let held = [Share::Connections, Share::Requests, Share::Messages, Share::Queues];
-        self.app.listener().connections() == 0 && held.iter().all(|share| budget.used(*share) == 0)
+        self.app.listener().connections() == 0
+            && Share::ALL.iter().all(|share| budget.used(*share) == 0)
     }
 }
 
@@ -82,14 +82,14 @@ fn a_websocket_over_http2_that_is_paused_when_its_connection_goes_leaves_deadlin
     for _ in 0..5 {
         sockets.send(1, &messages(3000));
     }
-    wait_until("it is paused", || busy.app.server.budget().used(Share::Messages) > 0);
+    wait_until("it is paused", || busy.app.server.budget().used(Share::Incoming) > 0);
     drop(sockets);
     wait_until("its connection goes", || busy.app.listener().connections() == 0);
     let _another = busy.app.secure();
     // The table is swept without the WebSocket's connection.
     busy.app.advance(Duration::from_millis(500));
     busy.assert_deadlines();
-    wait_until("the stream has gone", || busy.app.server.budget().used(Share::Messages) == 0);
+    wait_until("the stream has gone", || busy.app.server.budget().used(Share::Incoming) == 0);
     busy.be(false);
     assert_eq!(busy.app.await_event("closed"), "closed 1006");
 }

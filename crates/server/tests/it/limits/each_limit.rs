@@ -185,7 +185,7 @@ fn a_client_that_does_not_read_is_given_up() {
     });
     let mut client = app.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    wait_until("the client is behind", || app.server.budget().used(Share::Replies) > 0);
+    wait_until("the client is behind", || app.server.budget().used(Share::Outgoing) > 0);
     app.advance(2 * Limits::default().idle_timeout);
     wait_until("the client is given up", || app.listener().connections() == 0);
 }

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rookery_exchange::{BodySource, Command, Event, MessageKind, Payload, Share};
-use rookery_server::{Config, Limits, ListenerConfig, Rejection, Shares};
+use rookery_server::{Config, Limits, ListenerConfig, Rejection};
 
 use crate::support::{App, Client, TEST_TIMEOUT, hello, masked_frame, wait_until};
 
-/// Returns limits with a budget of 40 MiB: 8 MiB each for connections, queues and responses, and 6
-/// MiB each for requests and messages.
+/// Returns limits with a budget of 20 MiB: 4 MiB for connections, 6 MiB for what clients send, 1
+/// MiB for messages that wait for the application, and 9 MiB for what clients are sent.
 fn small() -> Limits {
-    Limits { max_client_memory: Some(40 << 20), ..Limits::default() }
+    Limits { max_client_memory: Some(20 << 20), ..Limits::default() }
 }
 
 fn used(app: &App, share: Share) -> usize {
@@ -74,14 +74,14 @@ fn post(client: &mut Client, len: usize, sent: usize) {
 #[test]
 fn half_sent_bodies() {
     let app = App::new(small(), hello);
-    let limit = app.server.budget().limit(Share::Requests);
+    let limit = app.server.budget().limit(Share::Incoming);
     assert_eq!(limit, 6 << 20);
     let mut slow: Vec<Client> = (0..10).map(|_| app.connect()).collect();
     for client in &mut slow {
         post(client, 1_000_000, 900_000);
     }
     await_overloads(&app, 4);
-    await_used(&app, Share::Requests, limit);
+    await_used(&app, Share::Incoming, limit);
     // A client that holds little is served, because the client that holds the most is evicted.
     for len in [5000, 50_000, 300_000] {
         let mut honest = app.connect();
@@ -89,13 +89,13 @@ fn half_sent_bodies() {
         assert_eq!(honest.response().unwrap().status, 200, "{len}");
         assert_eq!(honest.get("/").status, 200);
     }
-    assert!(used(&app, Share::Requests) <= limit);
+    assert!(used(&app, Share::Incoming) <= limit);
     let refused = usize::try_from(app.server.reports().count(Rejection::Overload)).unwrap();
     assert!((4..10).contains(&refused), "{refused}");
     wait_until("who was refused is told", || heard::<12>(&slow).len() == refused);
     assert!(heard(&slow).iter().all(|answer| answer == b"HTTP/1.1 503"));
     drop(slow);
-    await_used(&app, Share::Requests, 0);
+    await_used(&app, Share::Incoming, 0);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn a_body_in_chunks_of_a_byte_costs_no_more_than_its_bytes() {
 
 #[test]
 fn long_heads() {
-    let limits = Limits { shares: Shares { connections: 5, ..Shares::default() }, ..small() };
+    let limits = Limits { max_client_memory: Some(10 << 20), ..Limits::default() };
     let app = App::new(limits, hello);
     let limit = app.server.budget().limit(Share::Connections);
     // The share has 2 MiB: for 64 connections, or for about 20 of them with half a head of 70 KB.
@@ -165,7 +165,7 @@ fn connections_that_are_all_being_served() {
 #[test]
 fn half_sent_messages() {
     let app = App::new(small(), hello);
-    let limit = app.server.budget().limit(Share::Messages);
+    let limit = app.server.budget().limit(Share::Incoming);
     let mut slow: Vec<Client> = (0..10).map(|_| app.connect()).collect();
     for client in &mut slow {
         client.upgrade("/ws");
@@ -173,7 +173,7 @@ fn half_sent_messages() {
         let _ = client.socket.write_all(&message[..1_000_000]);
     }
     await_overloads(&app, 4);
-    await_used(&app, Share::Messages, limit);
+    await_used(&app, Share::Incoming, limit);
     let mut honest = app.connect();
     honest.upgrade("/ws");
     honest.send(masked_frame(0x82, &vec![7; 300_000]));
@@ -185,15 +185,15 @@ fn half_sent_messages() {
         |frame: &[u8; 4]| (frame[0], &frame[2..]) == (0x88, &1013u16.to_be_bytes()[..]);
     assert!(heard(&slow).iter().all(is_overload));
     drop(slow);
-    await_used(&app, Share::Messages, 0);
+    await_used(&app, Share::Incoming, 0);
 }
 
 #[test]
 fn queues_of_peers_that_do_not_read() {
-    // The share of queues has 16 MiB, which one queue of 15 MB fills.
+    // The share of what is sent has 16 MiB, which one queue of 15 MB fills.
     let app = App::with(
         Config {
-            limits: Limits { max_client_memory: Some(80 << 20), ..small() },
+            limits: Limits { max_client_memory: Some(36 << 20), ..Limits::default() },
             ..Config::default()
         },
         ListenerConfig::default(),
@@ -213,51 +213,51 @@ fn queues_of_peers_that_do_not_read() {
             _ => {}
         }),
     );
-    let limit = app.server.budget().limit(Share::Queues);
+    let limit = app.server.budget().limit(Share::Outgoing);
     let mut slow: Vec<Client> = (0..8).map(|_| app.connect()).collect();
     for client in &mut slow {
         client.upgrade("/ws");
         client.send(masked_frame(0x81, b"much"));
     }
     await_overloads(&app, 2);
-    await_used(&app, Share::Queues, limit);
+    await_used(&app, Share::Outgoing, limit);
     let mut honest = app.connect();
     honest.upgrade("/ws");
     honest.send(masked_frame(0x81, b"little"));
     assert_eq!(honest.frame().unwrap().1.len(), 100_000);
     assert!(app.server.reports().count(Rejection::Overload) < 8);
     drop(slow);
-    await_used(&app, Share::Queues, 0);
+    await_used(&app, Share::Outgoing, 0);
 }
 
 #[test]
 fn replies_that_are_not_read() {
     let app = pages();
-    let limit = app.server.budget().limit(Share::Replies);
-    // Each response counts with at most a quarter of the share, so that four fit.
-    let mut slow: Vec<Client> = (0..6).map(|_| app.connect()).collect();
+    let limit = app.server.budget().limit(Share::Outgoing);
+    // Each response counts with at most a ninth of the share, so that nine fit.
+    let mut slow: Vec<Client> = (0..11).map(|_| app.connect()).collect();
     for (at, client) in slow.iter_mut().enumerate() {
         client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
-        if at >= 4 {
+        if at >= 9 {
             assert_eq!(client.response().unwrap().status, 503, "{at}");
         }
     }
-    assert_eq!(used(&app, Share::Replies), limit);
+    assert_eq!(used(&app, Share::Outgoing), limit);
     // A page of ordinary size evicts the newest of the large responses.
     let mut honest = app.connect();
     assert_eq!(honest.get("/").body.len(), 20_000);
-    await_used(&app, Share::Replies, limit / 4 * 3);
-    assert_eq!(slow[0].response().unwrap().body.len(), 30_000_000, "the oldest is served");
+    await_used(&app, Share::Outgoing, limit / 9 * 8);
+    assert_eq!(slow[0].response().unwrap().body.len(), LARGE, "the oldest is served");
     drop(slow);
-    await_used(&app, Share::Replies, 0);
+    await_used(&app, Share::Outgoing, 0);
 }
 
 #[test]
 fn compressors() {
     let page = b"compress me ".repeat(50_000);
-    for (percent, encoding) in [(5, Some("gzip")), (0, None)] {
-        let limits =
-            Limits { shares: Shares { compressors: percent, ..Shares::default() }, ..small() };
+    // A large compressor takes 512 KiB, and compressors may use a half of what is for responses.
+    for (budget, encoding) in [(20 << 20, Some("gzip")), (2 << 20, None)] {
+        let limits = Limits { max_client_memory: Some(budget), ..Limits::default() };
         let page = page.clone();
         let app = App::new(limits, move |exchange| {
             exchange.begin_response(200);
@@ -273,10 +273,10 @@ fn compressors() {
             assert_eq!(
                 client.response().unwrap().header("content-encoding"),
                 encoding,
-                "{percent} {path}"
+                "{budget} {path}"
             );
         }
-        await_used(&app, Share::Compressors, 0);
+        await_used(&app, Share::Outgoing, 0);
     }
 }
 
@@ -313,38 +313,19 @@ fn reading_stops(config: Config) {
     client.upgrade("/ws");
     client.socket.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
     let message = masked_frame(0x82, &vec![1; 60_000]);
-    // The share has 2 MiB. With what the sockets buffer, that is less than 60 MB.
+    // The limit is 1 or 2 MiB. With what the sockets buffer, that is less than 60 MB.
     let sent = (0..1000).take_while(|_| client.socket.write_all(&message).is_ok()).count();
     holds.store(false, Ordering::Relaxed);
     assert!(sent < 1000, "the server read on");
 }
 
-#[test]
-fn the_pool_of_exchanges() {
-    let limit = 256 << 10;
-    let app = App::new(Limits { pool_bytes: limit, ..Limits::default() }, |exchange| {
-        // The requests are all in flight at once.
-        std::thread::sleep(Duration::from_millis(20));
-        hello(exchange);
-    });
-    let mut clients: Vec<Client> = (0..20).map(|_| app.connect()).collect();
-    for client in &mut clients {
-        post(client, 60_000, 60_000);
-    }
-    for client in &mut clients {
-        assert_eq!(client.response().unwrap().status, 200);
-    }
-    let pooled = used(&app, Share::Pool);
-    assert!(pooled > 50_000 && pooled <= limit, "{pooled}");
-    // An exchange that was taken out of the pool no longer counts, and returns to the pool later.
-    assert_eq!(clients[0].get("/").status, 200);
-    assert!(used(&app, Share::Pool) <= limit);
-}
+/// The bytes of a response that no client and no socket buffers.
+const LARGE: usize = 15_000_000;
 
-/// Starts an application that responds to `/large` with 30 MB, and to everything else with 20 KB.
+/// Starts an application that responds to `/large` with 15 MB, and to everything else with 20 KB.
 fn pages() -> App {
-    let page = vec![b'x'; 30_000_000];
-    App::new(Limits { max_client_memory: Some(200 << 20), ..Limits::default() }, move |exchange| {
+    let page = vec![b'x'; LARGE];
+    App::new(Limits { max_client_memory: Some(100 << 20), ..Limits::default() }, move |exchange| {
         let len = if exchange.path() == b"/large" { page.len() } else { 20_000 };
         exchange.begin_response(200);
         exchange.set_response_body(&page[..len]);
@@ -354,24 +335,24 @@ fn pages() -> App {
 #[test]
 fn replies_behind_which_the_body_of_the_next_request_trickles() {
     let app = pages();
-    let limit = app.server.budget().limit(Share::Replies);
-    let mut slow: Vec<Client> = (0..4).map(|_| app.connect()).collect();
+    let limit = app.server.budget().limit(Share::Outgoing);
+    let mut slow: Vec<Client> = (0..9).map(|_| app.connect()).collect();
     for client in &mut slow {
         client.send(
             "GET /large HTTP/1.1\r\nHost: a\r\n\r\nPOST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\na",
         );
     }
     let until = Instant::now() + TEST_TIMEOUT;
-    while used(&app, Share::Replies) < limit {
+    while used(&app, Share::Outgoing) < limit {
         assert!(Instant::now() < until, "{:?}", app.server.budget());
         std::thread::sleep(Duration::from_millis(5));
     }
     // The server waits for the body of the second request.
     app.advance(Duration::from_secs(2));
     let mut honest = app.connect();
-    assert_eq!(honest.get("/").status, 200, "four peers keep everybody else from replies");
+    assert_eq!(honest.get("/").status, 200, "nine peers keep everybody else from replies");
     drop(slow);
-    await_used(&app, Share::Replies, 0);
+    await_used(&app, Share::Outgoing, 0);
 }
 
 /// Starts as many listeners as there are threads for files. The spool folder of each listener makes
@@ -403,9 +384,9 @@ fn what_waits_for_a_disk_that_stands_still_is_charged_when_its_client_has_gone()
         }
     }
     let page = b"compress me ".repeat(50_000);
-    // The share of requests has 18 MiB: for the four requests whose threads wait, and for some
-    // more.
-    let limits = Limits { max_client_memory: Some(120 << 20), ..Limits::default() };
+    // The share of what clients send has 18 MiB: for the four requests whose threads wait, and for
+    // some more.
+    let limits = Limits { max_client_memory: Some(60 << 20), ..Limits::default() };
     let app = App::new(limits, move |exchange| {
         exchange.begin_response(200);
         exchange.set_response_body(if exchange.path() == b"/small" {
@@ -428,19 +409,20 @@ fn what_waits_for_a_disk_that_stands_still_is_charged_when_its_client_has_gone()
     }
     // The first response needs a large compressor, and the second one a small one.
     for (path, held) in [("/", 512 << 10), ("/small", 30_000)] {
-        let asked = used(&app, Share::Compressors);
+        let asked = used(&app, Share::Outgoing);
         let mut client = app.connect();
         client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n"));
         app.await_event(&format!("request {path}"));
         let until = Instant::now() + TEST_TIMEOUT;
-        while used(&app, Share::Compressors) < asked + held {
+        while used(&app, Share::Outgoing) < asked + held {
             assert!(Instant::now() < until, "{:?}", app.server.budget());
             std::thread::sleep(Duration::from_millis(1));
         }
         // The server notices a reset in any state.
         client.reset();
         app.advance(Duration::from_secs(2));
-        assert_eq!(used(&app, Share::Compressors), asked + held, "{path}");
+        let used = used(&app, Share::Outgoing);
+        assert!(used >= asked + held, "{path}: {used}, {asked} before");
     }
     // Each upload has a megabyte in a batch that waits for a thread. Together they exceed the
     // share, but not the memory.
@@ -451,12 +433,12 @@ fn what_waits_for_a_disk_that_stands_still_is_charged_when_its_client_has_gone()
     await_overloads(&app, 1);
     // Evicted requests count until they have released their memory. Batches that wait for the disk
     // are not released.
-    let limit = app.server.budget().limit(Share::Requests);
-    let held = settled(&app, Share::Requests, limit);
+    let limit = app.server.budget().limit(Share::Incoming);
+    let held = settled(&app, Share::Incoming, limit);
     assert!(held > limit / 2 && held <= limit, "{held} of {limit}");
     drop((release, stalled));
-    await_used(&app, Share::Requests, 0);
-    await_used(&app, Share::Compressors, 0);
+    await_used(&app, Share::Incoming, 0);
+    await_used(&app, Share::Outgoing, 0);
     // The server works as before.
     let mut client = app.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n");
@@ -473,7 +455,7 @@ fn a_websocket_that_has_gone_holds_nothing_while_the_application_is_busy() {
     };
     let app = App::with(
         Config {
-            limits: Limits { max_client_memory: Some(80 << 20), ..Limits::default() },
+            limits: Limits { max_client_memory: Some(36 << 20), ..Limits::default() },
             queue,
             ..Config::default()
         },
@@ -498,7 +480,7 @@ fn a_websocket_that_has_gone_holds_nothing_while_the_application_is_busy() {
     client.upgrade("/ws");
     client.send(masked_frame(0x81, b"one"));
     let until = Instant::now() + TEST_TIMEOUT;
-    while used(&app, Share::Queues) == 0 {
+    while used(&app, Share::Outgoing) == 0 {
         assert!(Instant::now() < until, "nothing queued");
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -509,6 +491,6 @@ fn a_websocket_that_has_gone_holds_nothing_while_the_application_is_busy() {
     }
     // The response is unread, so that the close is a reset.
     drop(client);
-    await_used(&app, Share::Queues, 0);
+    await_used(&app, Share::Outgoing, 0);
     holds.store(false, Ordering::Relaxed);
 }

@@ -187,7 +187,7 @@ fn a_websocket_that_reads_nothing_has_its_own_time() {
     client.upgrade("/ws");
     client.send(masked_frame(0x82, &vec![7; 20_000_000]));
     // The message exceeds what the sockets buffer.
-    wait_until("the client is behind", || app.server.budget().used(Share::Queues) > 0);
+    wait_until("the client is behind", || app.server.budget().used(Share::Outgoing) > 0);
     app.advance(Duration::from_secs(400));
     assert_eq!(app.server.reports().count(Rejection::Unread), 0);
     app.advance(Duration::from_secs(400));

@@ -234,7 +234,7 @@ fn every_rejection_reaches_its_requests_hook_once() {
         // The server may reject the bytes while they are being written.
         let _ = client.socket.write_all(&sent);
         if rejection == Rejection::Unread {
-            wait_until("the client is behind", || app.server.budget().used(Share::Queues) > 0);
+            wait_until("the client is behind", || app.server.budget().used(Share::Outgoing) > 0);
         }
         let is_by_time = matches!(
             rejection,

@@ -107,7 +107,7 @@ fn who_takes_less_than_is_made_is_cut() {
     app.await_event("departed Slow");
     let (_, is_fin) = client.read_to_end();
     assert!(!is_fin, "a clean end was faked");
-    assert_eq!(app.server.budget().used(Share::Queues), 0);
+    assert_eq!(app.server.budget().used(Share::Outgoing), 0);
 }
 
 #[test]
@@ -152,21 +152,21 @@ fn a_piece_that_was_asked_for_is_taken_however_large_it_is() {
 
 #[test]
 fn what_waits_is_charged_and_the_largest_goes_when_there_is_no_room() {
-    // The share of queues is a fifth of the budget: 12.8 MiB.
-    let limits = Limits { max_client_memory: Some(64 << 20), ..Limits::default() };
+    // The share of what is sent is 12.6 MiB.
+    let limits = Limits { max_client_memory: Some(28 << 20), ..Limits::default() };
     let (app, opened) = pushing(limits);
     let budget = Arc::clone(app.server.budget());
     let (_one, large) = ask(&app, &opened, GET);
     large.give(vec![1; 11 << 20]);
-    wait_until("it is charged", || budget.used(Share::Queues) > 0);
+    wait_until("it is charged", || budget.used(Share::Outgoing) > 0);
     let (mut two, small) = ask(&app, &opened, GET);
     for _ in 0..10 {
         assert_eq!(small.give(vec![2; 1 << 20]), ChunkAdmission::Pause);
     }
     small.end();
     app.await_event("departed Slow");
-    assert!(budget.used(Share::Queues) <= budget.limit(Share::Queues));
+    assert!(budget.used(Share::Outgoing) <= budget.limit(Share::Outgoing));
     assert_eq!(two.response().unwrap().body.len(), 10 << 20, "who holds less goes on");
     app.await_event("departed Done");
-    wait_until("nothing is charged", || budget.used(Share::Queues) == 0);
+    wait_until("nothing is charged", || budget.used(Share::Outgoing) == 0);
 }

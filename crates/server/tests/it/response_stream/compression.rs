@@ -90,7 +90,7 @@ fn a_piece_can_be_decoded_before_the_next_is_made() {
         app.await_event("departed Done");
         assert_eq!(open.stream.flow.waiting(), 0);
         assert_eq!(client.get("/plain").status, 200);
-        wait_until("nothing is charged", || app.server.budget().used(Share::Compressors) == 0);
+        wait_until("nothing is charged", || app.server.budget().used(Share::Outgoing) == 0);
     }
 }
 

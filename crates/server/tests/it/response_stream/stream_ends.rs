@@ -104,7 +104,7 @@ fn an_error_after_the_head_is_a_cut_behind_what_was_written() {
             &text[text.len() - 40..]
         );
         app.await_event("departed Error");
-        wait_until("nothing is charged", || app.server.budget().used(Share::Queues) == 0);
+        wait_until("nothing is charged", || app.server.budget().used(Share::Outgoing) == 0);
     }
 }
 
@@ -164,11 +164,11 @@ fn a_reset_is_noticed_while_much_waits() {
     let (app, opened) = pushing(Limits::default());
     let (client, open) = ask(&app, &opened, GET);
     open.give(vec![1; 10 << 20]);
-    wait_until("the socket is full", || app.server.budget().used(Share::Queues) > 0);
+    wait_until("the socket is full", || app.server.budget().used(Share::Outgoing) > 0);
     // The client has unread bytes, so that its close is a reset.
     drop(client);
     app.await_event("departed Client");
-    wait_until("nothing is charged", || app.server.budget().used(Share::Queues) == 0);
+    wait_until("nothing is charged", || app.server.budget().used(Share::Outgoing) == 0);
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn an_application_may_be_silent_and_a_client_must_read() {
     assert_eq!(client.response().unwrap().body, b"onetwo");
     let (mut client, open) = ask(&app, &opened, GET);
     open.give(vec![1; 10 << 20]);
-    wait_until("the socket is full", || app.server.budget().used(Share::Queues) > 0);
+    wait_until("the socket is full", || app.server.budget().used(Share::Outgoing) > 0);
     app.advance(Duration::from_secs(100));
     app.await_event("departed Timeout");
     assert!(!client.read_to_end().1, "a clean end was faked");
@@ -338,7 +338,7 @@ fn a_stop_does_not_wait_for_a_client_that_does_not_read() {
     let (mut app, opened) = pushing(limits);
     let (mut client, open) = ask(&app, &opened, GET);
     open.give(vec![1; 10 << 20]);
-    wait_until("the socket is full", || app.server.budget().used(Share::Queues) > 0);
+    wait_until("the socket is full", || app.server.budget().used(Share::Outgoing) > 0);
     app.stop();
     assert!(!client.read_to_end().1, "a clean end was faked");
     app.await_event("departed Stop");
@@ -403,7 +403,7 @@ fn a_cut_waits_for_the_stop_timeout_of_a_client_that_does_not_read() {
     let (app, opened) = pushing(limits);
     let (mut client, open) = ask(&app, &opened, GET);
     open.give(vec![1; 10 << 20]);
-    wait_until("the socket is full", || app.server.budget().used(Share::Queues) > 0);
+    wait_until("the socket is full", || app.server.budget().used(Share::Outgoing) > 0);
     app.listener().drain();
     app.listener().cut();
     app.await_event("departed Stop");
@@ -470,7 +470,7 @@ fn many_streams_that_end_in_every_way_leave_nothing_charged() {
         let streams = app.requests();
         departures(&app).len() == streams
     });
-    for share in Share::ALL.into_iter().filter(|share| *share != Share::Pool) {
+    for share in Share::ALL {
         wait_until(&format!("nothing is charged to {share:?}"), || budget.used(share) == 0);
     }
 }

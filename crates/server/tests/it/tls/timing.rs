@@ -60,7 +60,7 @@ fn a_websocket_may_be_idle_when_it_has_caught_up() {
     for (client, size) in clients.iter_mut().zip(sizes()) {
         client.write_all(&masked_frame(0x82, size.to_string().as_bytes())).unwrap();
     }
-    wait_until("the clients are behind", || server.budget().used(Share::Queues) > 0);
+    wait_until("the clients are behind", || server.budget().used(Share::Outgoing) > 0);
     server.advance_clock(Duration::from_secs(2));
     for (client, size) in clients.iter_mut().zip(sizes()) {
         // The header of a frame of 64 KiB or more has 10 bytes.
@@ -264,7 +264,7 @@ fn a_reply_that_is_not_read_is_cut_and_leaves_nothing() {
     }
     wait_until("all have been cut", || app.listener().connections() == 0);
     let budget = app.server.budget();
-    for share in [Share::Connections, Share::Requests, Share::Replies, Share::Queues] {
+    for share in Share::ALL {
         wait_until("nothing is charged", || budget.used(share) == 0);
     }
 }
@@ -280,7 +280,7 @@ fn a_stop_waits_for_who_reads_slowly_and_says_goodbye() {
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     app.await_event("request");
     let budget = Arc::clone(app.server.budget());
-    wait_until("the response is on its way", || budget.used(Share::Replies) > 0);
+    wait_until("the response is on its way", || budget.used(Share::Outgoing) > 0);
     let stopping = std::thread::spawn(move || {
         app.stop();
         app

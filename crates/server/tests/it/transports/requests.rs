@@ -125,7 +125,7 @@ fn a_body_of_any_size_comes_back(on: Transport) {
     // The memory of a response is released once it was written, which may be after the client has
     // read the response.
     let used = |share| app.server.budget().used(share);
-    wait_until("nothing is held", || used(Share::Requests) == 0 && used(Share::Replies) == 0);
+    wait_until("nothing is held", || used(Share::Incoming) == 0 && used(Share::Outgoing) == 0);
 }
 
 fn a_body_past_the_limit_gets_413(on: Transport) {

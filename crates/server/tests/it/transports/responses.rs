@@ -149,7 +149,7 @@ fn a_client_that_reads_late_gets_the_whole_response(on: Transport) {
     });
     let mut client = on.connect(&app);
     let pending = client.begin("/late", || app.requests() == 1);
-    wait_until("the client is behind", || app.server.budget().used(Share::Replies) > 0);
+    wait_until("the client is behind", || app.server.budget().used(Share::Outgoing) > 0);
     assert_eq!(on.connect(&app).get("/").body, b"now", "another client is not delayed");
     let reply = client.finish(pending);
     assert!(reply.is_whole && reply.body == page);

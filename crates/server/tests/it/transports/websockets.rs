@@ -134,7 +134,7 @@ fn a_client_that_reads_late_gets_every_message(on: Transport) {
     let messages: Vec<_> = (0..200u8).map(|at| vec![at; 100_000]).collect();
     let app = sending(on, messages.clone());
     let mut socket = on.open(&app);
-    wait_until("the client is behind", || app.server.budget().used(Share::Queues) > 0);
+    wait_until("the client is behind", || app.server.budget().used(Share::Outgoing) > 0);
     for (at, message) in messages.into_iter().enumerate() {
         assert!(socket.frame() == Some((2, message)), "{at}");
     }

@@ -223,7 +223,7 @@ fn a_websocket_that_ends_while_a_message_is_compressed_leaves_nothing() {
     wait_until("all have ended", || count() == 20);
     let budget = app.server.budget();
     wait_until("nothing is charged", || {
-        budget.used(Share::Queues) == 0 && budget.used(Share::Messages) == 0
+        budget.used(Share::Outgoing) == 0 && budget.used(Share::Incoming) == 0
     });
 }
 
@@ -271,14 +271,14 @@ fn a_bomb_is_stopped_at_the_limit_of_a_message() {
     let (opcode, _, payload) = peer.frame().unwrap();
     assert_eq!((opcode, &payload[..2]), (8, &1009u16.to_be_bytes()[..]));
     app.await_event("closed 1006");
-    wait_until("nothing is charged", || app.server.budget().used(Share::Messages) == 0);
+    wait_until("nothing is charged", || app.server.budget().used(Share::Incoming) == 0);
 }
 
 #[test]
 fn what_has_been_inflated_of_messages_is_charged() {
-    // The share of messages has 6 MiB.
-    let app = app(Limits { max_client_memory: Some(40 << 20), ..Limits::default() }, PLAIN);
-    let limit = app.server.budget().limit(Share::Messages);
+    // The share of what clients send has 6 MiB.
+    let app = app(Limits { max_client_memory: Some(20 << 20), ..Limits::default() }, PLAIN);
+    let limit = app.server.budget().limit(Share::Incoming);
     let mut slow: Vec<Peer> = (0..6).map(|_| Peer::open(&app, "permessage-deflate")).collect();
     for peer in &mut slow {
         let bomb = bomb(peer, 4 << 20);
@@ -286,7 +286,7 @@ fn what_has_been_inflated_of_messages_is_charged() {
     }
     let began = Instant::now();
     while app.server.reports().count(Rejection::Overload) < 4 {
-        let used = app.server.budget().used(Share::Messages);
+        let used = app.server.budget().used(Share::Incoming);
         // The limit may be exceeded by one step of decompression, which doubles a vector.
         assert!(used <= 2 * limit, "{used}");
         assert!(began.elapsed() < TEST_TIMEOUT, "{:?}", app.server.budget());
@@ -297,10 +297,10 @@ fn what_has_been_inflated_of_messages_is_charged() {
     assert_eq!(honest.frame().unwrap().2.len(), 300_000);
     // A client that has sent the beginning of a message holds a decompressor.
     drop(slow);
-    wait_until("nothing is charged", || app.server.budget().used(Share::Messages) == 0);
+    wait_until("nothing is charged", || app.server.budget().used(Share::Incoming) == 0);
     let begun = honest.encode(&text(30_000));
     honest.client.send(&begun[..100]);
-    wait_until("the inflater is charged", || app.server.budget().used(Share::Messages) >= 48 << 10);
+    wait_until("the inflater is charged", || app.server.budget().used(Share::Incoming) >= 48 << 10);
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn few_windows_are_kept_and_they_are_charged() {
     let is_kept = |peer: &Peer| !peer.answer.as_ref().unwrap().contains("no_context_takeover");
     let mut kept: Vec<Peer> = (0..2).map(|_| Peer::open(&app, "permessage-deflate")).collect();
     assert!(kept.iter().all(is_kept));
-    assert_eq!(app.server.budget().used(Share::Compressors), 1 << 20);
+    assert_eq!(app.server.budget().used(Share::Outgoing), 1 << 20);
     let mut third = Peer::open(&app, "permessage-deflate");
     assert!(!is_kept(&third));
     let mut sizes = Vec::new();
@@ -338,12 +338,12 @@ fn few_windows_are_kept_and_they_are_charged() {
     assert!(sizes[1] < sizes[0] / 4, "refers back: {sizes:?}");
     assert_eq!(sizes[2], sizes[3], "each by itself");
     kept.pop();
-    wait_until("a window is free", || app.server.budget().used(Share::Compressors) == 512 << 10);
+    wait_until("a window is free", || app.server.budget().used(Share::Outgoing) == 512 << 10);
     let again = Peer::open(&app, "permessage-deflate");
     assert!(is_kept(&again));
     // A client without context takeover needs no window between messages.
     let offer = "permessage-deflate; server_no_context_takeover; client_no_context_takeover";
-    let used = app.server.budget().used(Share::Compressors);
+    let used = app.server.budget().used(Share::Outgoing);
     let _plain = Peer::open(&app, offer);
-    assert_eq!(app.server.budget().used(Share::Compressors), used);
+    assert_eq!(app.server.budget().used(Share::Outgoing), used);
 }

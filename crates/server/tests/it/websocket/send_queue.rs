@@ -82,7 +82,7 @@ fn a_message_larger_than_the_queue_is_sent_whole() {
     client.upgrade("/ws");
     client.send(masked_frame(0x81, b"a large one"));
     // The client reads only after the server has queued both messages.
-    wait_until("they are queued", || app.server.budget().used(Share::Queues) > 20_000_000);
+    wait_until("they are queued", || app.server.budget().used(Share::Outgoing) > 20_000_000);
     assert_eq!(client.frame().unwrap().1.len(), 30_000_000);
     assert_eq!(client.frame().unwrap().1.len(), 1000);
     assert_eq!(app.server.reports().count(Rejection::Unread), 0);

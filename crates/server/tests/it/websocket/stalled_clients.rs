@@ -90,7 +90,7 @@ fn a_message_that_has_begun_is_read_to_its_end_while_its_client_reads_nothing() 
         client.upgrade("/ws");
         client.send(masked_frame(0x82, b"push"));
         app.await_event("message");
-        wait_until("the server is behind", || app.server.budget().used(Share::Queues) > 0);
+        wait_until("the server is behind", || app.server.budget().used(Share::Outgoing) > 0);
         client.socket.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
         let mut left = UPLOADED;
         while left > 0 {

@@ -85,13 +85,13 @@ impl TableEntry for HttpConnection {
             _ if self.is_ending() => 0,
             // Memory of streams is freed by evicting the streams.
             _ if self.own_http2_state().is_some_and(Http2State::has_streams) => 0,
-            Some(stream) if share == Share::Queues => stream.held(),
+            Some(stream) if share == Share::Outgoing => stream.held(),
             _ => self.activity.held(share, self.charge.bytes()),
         }
     }
 
     fn evict_for_memory(&self, share: Share, held: usize) {
-        let away = if share == Share::Requests { self.activity.background_bytes.get() } else { 0 };
+        let away = if share == Share::Incoming { self.activity.background_bytes.get() } else { 0 };
         let pending_release = held.saturating_sub(away);
         self.shared.connections.add_pending_release(share, pending_release);
         self.pending_release.set(Some((share, pending_release)));

@@ -45,7 +45,7 @@ impl RequestStream {
         let unprocessed = Rc::new(UnprocessedChunks {
             connection_key: connection.key.get(),
             cost: Cell::new(0),
-            charge: Charge::new(&connection.shared.connections.budget, Share::Requests),
+            charge: Charge::new(&connection.shared.connections.budget, Share::Incoming),
         });
         connection.shared.request_streams.open(context.id, &unprocessed);
         RequestStream { id: context.id, connection, unprocessed, is_end_reported: false }
@@ -63,7 +63,7 @@ impl RequestStream {
         let (shared, unprocessed) = (&self.connection.shared, &self.unprocessed);
         unprocessed.cost.set(unprocessed.cost.get() + chunk_cost(chunk.len()));
         let (has, needs) = (unprocessed.charge.bytes(), unprocessed.bytes_to_charge());
-        if needs > has && !shared.connections.admit(Share::Requests, has, needs - has) {
+        if needs > has && !shared.connections.admit(Share::Incoming, has, needs - has) {
             return Err(Rejection::Overload);
         }
         unprocessed.update_charge();

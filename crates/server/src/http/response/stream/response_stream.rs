@@ -161,7 +161,7 @@ impl ResponseStream {
             end_reason: Cell::new(None),
             failure_text: RefCell::default(),
             is_end_reported: Cell::new(false),
-            charge: Charge::new(&connections.budget, Share::Queues),
+            charge: Charge::new(&connections.budget, Share::Outgoing),
         })
     }
 
@@ -268,7 +268,7 @@ impl ResponseStream {
         let waiting = self.queued.get() + self.in_hyper.get();
         let (has, needs) =
             (self.charge.bytes(), if waiting <= UNCHARGED_BYTES { 0 } else { waiting });
-        let has_room = needs <= has || self.connections.admit(Share::Queues, has, needs - has);
+        let has_room = needs <= has || self.connections.admit(Share::Outgoing, has, needs - has);
         // Admitting the bytes may have evicted this stream itself.
         if has_room && self.state.get() != State::Failed {
             self.charge.set(needs);
