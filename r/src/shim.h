@@ -493,7 +493,7 @@ bool signals_are_watched(void);
 bool interrupt_is_pending(void);
 bool reload_is_requested(void);
 void take_reload_request(void);
-bool take_stop_request(void);
+void take_stop_request(void);
 void signals_pass_to(int pid);
 void signals_send(int pid, int signal_number);
 void signals_forked(void);

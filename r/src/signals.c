@@ -375,11 +375,10 @@ static bool signals_have_begun(void) {
     return stage == ASKED || stage == OVERDUE;
 }
 
-// Returns stop_is_requested(), and marks the request as handled.
-bool take_stop_request(void) {
-    bool is_asked = stop_is_requested();
-    is_heeded = is_heeded || is_asked;
-    return is_asked;
+// Marks a request to stop, and the end of all servers, as handled.
+void take_stop_request(void) {
+    is_heeded = is_heeded || stop_is_requested();
+    has_stopped_all = false;
 }
 
 // Installs the handlers. R is interrupted `seconds` after the first signal.

@@ -14,6 +14,8 @@ static const double closing_seconds = 0.25;
 static bool is_watching;
 static double limit;      // seconds from the request to stop to the end
 static double ending_at;  // monotonic_seconds() of the request to stop; 0: none
+static int listeners;
+static bool has_stopped_all;  // as in signals.c
 
 bool stop_is_requested(void) {
     return false;
@@ -30,8 +32,12 @@ bool reload_is_requested(void) {
 void take_reload_request(void) {
 }
 
-bool take_stop_request(void) {
-    return false;
+void take_stop_request(void) {
+    has_stopped_all = false;
+}
+
+bool has_stopped_all_servers(void) {
+    return is_watching && has_stopped_all;
 }
 
 void signals_forked(void) {
@@ -42,7 +48,8 @@ bool interrupt_is_pending(void) {
 }
 
 void signals_count_listener(int change) {
-    (void)change;
+    listeners = listeners + change > 0 ? listeners + change : 0;
+    has_stopped_all = change < 0 && listeners == 0;
 }
 
 // Interrupts R like Ctrl-C, at its next check.
@@ -55,6 +62,7 @@ SEXP ffi_signals_watch(SEXP seconds) {
         abort_with("rookery_bad_state", "serve() is already running in this session");
     }
     is_watching = true;
+    has_stopped_all = false;
     limit = Rf_asReal(seconds);
     ending_at = 0;
     return R_NilValue;

@@ -83,6 +83,8 @@ pub(crate) fn writer() -> Option<LineWriter> {
     static WRITER: OnceLock<Option<LineWriter>> = OnceLock::new();
     let start = || {
         parent_session()?;
+        // SAFETY: the descriptor is not closed during the call. If it is not open, the call fails.
+        set_close_on_exec(unsafe { BorrowedFd::borrow_raw(PIPE) }, true).ok()?;
         // SAFETY: R's `serve()` has made this descriptor for this program, and only this function,
         // which is called once, uses it.
         let pipe: std::fs::File = unsafe { std::os::fd::FromRawFd::from_raw_fd(PIPE) };
