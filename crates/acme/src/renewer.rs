@@ -8,9 +8,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use httpdate::fmt_http_date;
-use ring::rand::{SecureRandom as _, SystemRandom};
 use rookery_server::tls::{CertificatePair, IssuedCertificate, Pem, Tls};
 use rookery_system::blocking::BlockingPool;
+use rookery_system::random::unpredictable;
 use rookery_system::signals::with_signals_blocked;
 use tokio::sync::oneshot;
 
@@ -289,8 +289,10 @@ impl RenewalTask {
     ) -> io::Result<Duration> {
         let Acme { settings, storage, challenges, .. } = &self.acme;
         let challenge = self.challenges[state.failures as usize % self.challenges.len()];
-        let wait =
-            |failures, retry_after| settings.retry.wait_after(failures, retry_after, random());
+        let wait = |failures, retry_after| {
+            let chance = fraction(&unpredictable().to_be_bytes());
+            settings.retry.wait_after(failures, retry_after, chance)
+        };
         let now = SystemTime::now();
         state.failures = state.failures.saturating_add(1);
         state.attempted = Some(now);
@@ -386,14 +388,6 @@ impl RenewalTask {
             ordered => ordered,
         }
     }
-}
-
-/// Returns a random number from 0 to 1, which randomizes the length of a wait.
-fn random() -> f64 {
-    let mut bytes = [0; 4];
-    // Without random bytes no certificate could be ordered anyway.
-    let _ = SystemRandom::new().fill(&mut bytes);
-    fraction(&bytes)
 }
 
 /// Formats a duration for log messages, such as a wait until the next attempt.

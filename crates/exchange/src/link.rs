@@ -34,7 +34,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
 mod adaptive_yield;
 mod application_side;
@@ -45,6 +45,8 @@ mod wake_schedule;
 
 pub use self::adaptive_yield::AdaptiveYield;
 pub use self::buffer_pool::BufferPool;
+use rookery_system::lock;
+
 use self::queues::{CommandQueue, EventQueue};
 pub use self::wake_schedule::WakeSchedule;
 use crate::exchange::Exchange;
@@ -240,12 +242,6 @@ impl fmt::Debug for Link {
             .field("down", &down)
             .finish_non_exhaustive()
     }
-}
-
-/// Locks a mutex even if a panic has poisoned it. A panic cannot leave a queue inconsistent,
-/// because every critical section only pushes or pops.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -27,7 +27,9 @@ pub use admin_listener::{AdminAddress, AdminListener, AdminListenerError};
 pub use exit_reason::ExitReason;
 pub use format::{format_count, format_duration, html_text, milliseconds};
 pub use pool_counters::{PoolCounters, QueueGauge, QueueReading};
-pub use process_usage::{Pid, own_memory, own_memory_beyond, own_pid, processor_time, thread_time};
+#[cfg(target_os = "linux")]
+pub use process_usage::own_memory_beyond;
+pub use process_usage::{Pid, own_memory, own_pid, processor_time, thread_time};
 pub use profile::{
     Added, DEFAULT_PROFILE_SECONDS, JoinedProfile, MAX_PROFILE_SECONDS, ProfiledProcess,
     profile_file,

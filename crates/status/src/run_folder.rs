@@ -179,9 +179,7 @@ fn is_own_folder(path: &Path) -> bool {
 
 #[cfg(unix)]
 fn is_own(file: &fs::Metadata) -> bool {
-    // SAFETY: geteuid takes no arguments and never fails.
-    let own = unsafe { libc::geteuid() };
-    std::os::unix::fs::MetadataExt::uid(file) == own
+    std::os::unix::fs::MetadataExt::uid(file) == rustix::process::geteuid().as_raw()
 }
 
 /// Returns true, because each user has a folder of their own for temporary files.
@@ -204,12 +202,9 @@ impl Drop for RunFolder {
 /// folder for a moment. Returns `None` if the folder could not be locked.
 #[cfg(unix)]
 fn keep_from_ageing(folder: &Path) -> Option<File> {
-    use std::os::fd::AsRawFd as _;
+    let operation = rustix::fs::FlockOperation::NonBlockingLockShared;
     let folder = File::open(folder).ok()?;
-    lock_with_retries(folder, LOCK_PAUSE, |folder| {
-        // SAFETY: the descriptor is open.
-        (unsafe { libc::flock(folder.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) }) == 0
-    })
+    lock_with_retries(folder, LOCK_PAUSE, |folder| rustix::fs::flock(folder, operation).is_ok())
 }
 
 /// Returns the file once `lock` has locked it. Calls `lock` up to [`LOCK_TRIES`] times, with a pause

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
@@ -11,6 +11,7 @@ use rookery_error::Kind as _;
 use rookery_exchange::{Exchange, ListenerId};
 use rookery_server::tls::{ServedCertificate, Tls};
 use rookery_server::{LivenessProbe, Rejection, output};
+use rookery_system::lock;
 use rookery_system::signals::with_signals_blocked;
 use rookery_worker_protocol::{Counter, ErrorReport, RequestCounters, SharedScoreboard, now};
 
@@ -327,10 +328,6 @@ fn watch(one: &Weak<Standalone>) {
         drop(one);
         std::thread::park_timeout(LOOKS_EVERY);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

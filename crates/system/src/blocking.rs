@@ -14,11 +14,12 @@ use std::marker::PhantomData;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use crate::lock;
 use crate::signals::with_signals_blocked;
 
 /// The time after which a thread ends if it has nothing to do and is not the first thread of its
@@ -320,10 +321,6 @@ impl fmt::Debug for Queue {
 /// Starts a thread that runs no signal handlers.
 fn spawn(name: &'static str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     with_signals_blocked(|| Builder::new().name(name.to_owned()).spawn(body))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -23,19 +23,10 @@ impl DiskSpace {
     pub fn of(file: &File, folder: &Path) -> io::Result<DiskSpace> {
         #[cfg(unix)]
         {
-            use std::os::fd::AsRawFd as _;
             let _ = folder;
-            let mut stat = std::mem::MaybeUninit::<libc::statvfs>::uninit();
-            // SAFETY: the descriptor is open, and `stat` has the size that the function writes.
-            crate::checked(unsafe { libc::fstatvfs(file.as_raw_fd(), stat.as_mut_ptr()) })?;
-            // SAFETY: `fstatvfs` succeeded and initialised `stat`.
-            let stat = unsafe { stat.assume_init() };
-            // The numbers of blocks have 32 bits on macOS.
-            #[allow(clippy::useless_conversion)]
-            let [size, blocks, free] =
-                [stat.f_frsize.into(), stat.f_blocks.into(), stat.f_bavail.into()];
-            let bytes = |blocks: u64| blocks.saturating_mul(size);
-            Ok(DiskSpace { total: bytes(blocks), free: bytes(free) })
+            let stat = rustix::fs::fstatvfs(file)?;
+            let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
+            Ok(DiskSpace { total: bytes(stat.f_blocks), free: bytes(stat.f_bavail) })
         }
         #[cfg(windows)]
         {

@@ -83,14 +83,7 @@ pub fn check_writable_folder(folder: &Path) -> io::Result<()> {
         return Err(io::ErrorKind::NotADirectory.into());
     }
     #[cfg(unix)]
-    {
-        let path = std::os::unix::ffi::OsStrExt::as_bytes(folder.as_os_str());
-        let path = std::ffi::CString::new(path)?;
-        // SAFETY: `path` is a valid C string for the length of the call.
-        if unsafe { libc::access(path.as_ptr(), libc::W_OK | libc::X_OK) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-    }
+    rustix::fs::access(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)?;
     Ok(())
 }
 
@@ -127,13 +120,10 @@ pub fn has_no_name(file: &File) -> bool {
 pub fn try_lock(file: &File) -> io::Result<bool> {
     #[cfg(unix)]
     {
-        use std::os::fd::AsRawFd as _;
-        // SAFETY: the descriptor is open, and the call passes no memory.
-        let result = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
-        match crate::checked(result) {
-            Ok(_) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-            Err(error) => Err(error),
+        match rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(true),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+            Err(error) => Err(error.into()),
         }
     }
     #[cfg(windows)]

@@ -21,6 +21,8 @@
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test may panic"))]
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 pub mod blocking;
 pub mod clock;
 #[cfg(unix)]
@@ -40,8 +42,7 @@ pub mod random;
 pub mod signals;
 pub mod socket;
 
-/// Converts the result of a system call, which is -1 on failure, to a `Result`.
-#[cfg(unix)]
-fn checked(result: libc::c_int) -> std::io::Result<libc::c_int> {
-    if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(result) }
+/// Locks a mutex even if a panic has poisoned it, for data that no panic leaves inconsistent.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

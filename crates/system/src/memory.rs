@@ -27,12 +27,7 @@ pub fn physical() -> Option<u64> {
 /// if there is none.
 pub fn address_space() -> Option<u64> {
     #[cfg(unix)]
-    {
-        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: `limit` is a valid rlimit that may be written.
-        let told = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
-        (told == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
-    }
+    return rustix::process::getrlimit(rustix::process::Resource::As).current;
     #[cfg(not(unix))]
     None
 }

@@ -31,8 +31,7 @@ pub fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
 /// and Windows.
 pub fn thread_id() -> u32 {
     #[cfg(target_os = "linux")]
-    // SAFETY: gettid takes no arguments and never fails.
-    return u32::try_from(unsafe { libc::gettid() }).unwrap_or(0);
+    return rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
     #[cfg(windows)]
     // SAFETY: the function takes no arguments and never fails.
     return unsafe { windows_sys::Win32::System::Threading::GetCurrentThreadId() };

@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use rookery_system::clock;
+
 /// The maximum time for which an important notification, such as `READY=1`, is retried while the
 /// service manager's queue is full. The calling thread is blocked meanwhile.
 const SEND_TIMEOUT: Duration = Duration::from_secs(1);
@@ -85,7 +87,7 @@ impl ServiceManager {
     /// Notifies the service manager that the service is reloading. Call [`ready`](Self::ready) when
     /// the reload is complete.
     pub fn reloading(&self, status: &str) {
-        let now = monotonic_microseconds();
+        let now = clock::nanoseconds() / 1000;
         let status = one_line(status);
         self.send_or_wait(&format!("RELOADING=1\nMONOTONIC_USEC={now}\nSTATUS={status}"));
     }
@@ -197,15 +199,6 @@ impl Address {
     }
 }
 
-fn monotonic_microseconds() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid timespec to write to, and every system has this clock.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    // Neither part is negative, because this clock starts with the machine.
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000
-        + u64::try_from(time.tv_nsec).unwrap_or(0) / 1000
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,7 +228,7 @@ mod tests {
         manager.reloading("new app");
         let text = receive(&socket);
         assert!(text.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{text}");
-        assert!(monotonic_microseconds() >= text.lines().nth(1).unwrap()[15..].parse().unwrap());
+        assert!(clock::nanoseconds() / 1000 >= text.lines().nth(1).unwrap()[15..].parse().unwrap());
         manager.stopping("");
         assert_eq!(receive(&socket), "STOPPING=1\nSTATUS=");
         manager.failed("no", 3);

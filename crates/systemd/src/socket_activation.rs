@@ -6,10 +6,11 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::net::TcpListener;
-use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::net::UnixListener;
 
-use rookery_system::descriptor;
+use rookery_system::descriptor::{self, AddressFamily, SocketType};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 /// The number of the first descriptor that a service manager passes on (`SD_LISTEN_FDS_START`).
 const FIRST_FD: RawFd = 3;
@@ -85,7 +86,7 @@ impl Activation {
         let count = count(variable, pid)?;
         let names = variable("LISTEN_FDNAMES").unwrap_or_default().to_string_lossy().into_owned();
         let mut names = names.split(':').filter(|name| !name.is_empty());
-        let families: Vec<libc::c_int> =
+        let families: Vec<AddressFamily> =
             (first..first + count).map(listener_family).collect::<Result<_, _>>()?;
         let mut sockets = Vec::new();
         for (fd, family) in (first..).zip(families) {
@@ -94,7 +95,7 @@ impl Activation {
             let owned = unsafe { OwnedFd::from_raw_fd(fd) };
             set_flags(&owned)
                 .map_err(|error| unusable(fd, &format!("cannot be used ({error})")))?;
-            let socket = if family == libc::AF_UNIX {
+            let socket = if family == AddressFamily::UNIX {
                 ActivatedSocket::Unix(owned.into())
             } else {
                 ActivatedSocket::Tcp(owned.into())
@@ -125,19 +126,19 @@ fn count(variable: &dyn Fn(&str) -> Option<OsString>, pid: u32) -> Result<RawFd,
 
 /// Returns the address family of an inherited descriptor, or an error if the descriptor is not a
 /// listening stream socket.
-fn listener_family(fd: RawFd) -> Result<libc::c_int, ActivationError> {
+fn listener_family(fd: RawFd) -> Result<AddressFamily, ActivationError> {
     // SAFETY: the calls below return an error for a descriptor that is not open.
     let socket = unsafe { BorrowedFd::borrow_raw(fd) };
-    if descriptor::socket_option(socket, libc::SO_ACCEPTCONN) != Some(1)
-        || descriptor::socket_option(socket, libc::SO_TYPE) != Some(libc::SOCK_STREAM)
-    {
+    if descriptor::socket_type(socket) != Some((SocketType::STREAM, true)) {
         return Err(unusable(
             fd,
             "is not a listening stream socket: use ListenStream= and Accept=no in the socket unit",
         ));
     }
     match descriptor::socket_family(socket) {
-        Some(family @ (libc::AF_UNIX | libc::AF_INET | libc::AF_INET6)) => Ok(family),
+        Some(family @ (AddressFamily::UNIX | AddressFamily::INET | AddressFamily::INET6)) => {
+            Ok(family)
+        }
         _ => Err(unusable(fd, "must be a TCP or Unix socket")),
     }
 }
@@ -148,22 +149,14 @@ fn unusable(fd: RawFd, what: &str) -> ActivationError {
 
 /// Makes an inherited descriptor non-blocking, and sets its close-on-exec flag.
 fn set_flags(fd: &OwnedFd) -> io::Result<()> {
-    // SAFETY: the descriptor is open, and these calls take only flags.
-    unsafe {
-        let flags = libc::fcntl(fd.as_raw_fd(), libc::F_GETFL);
-        if flags < 0
-            || libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) < 0
-            || libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) < 0
-        {
-            return Err(io::Error::last_os_error());
-        }
-    }
+    descriptor::set_close_on_exec(fd.as_fd(), true)?;
+    fcntl_setfl(fd, fcntl_getfl(fd)? | OFlags::NONBLOCK)?;
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::IntoRawFd as _;
+    use std::os::fd::{AsRawFd as _, IntoRawFd as _};
 
     use super::*;
 

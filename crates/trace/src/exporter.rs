@@ -263,7 +263,6 @@ fn add(counter: &AtomicU64, count: u64) {
 
 /// Returns a random number from 0 to 1.
 fn fraction() -> f64 {
-    use std::hash::BuildHasher as _;
-    let random = std::collections::hash_map::RandomState::new().hash_one(0);
+    let random = rookery_system::random::unpredictable();
     f64::from((random >> 32) as u32) / f64::from(u32::MAX)
 }

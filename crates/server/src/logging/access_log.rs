@@ -14,9 +14,11 @@ mod terminal;
 use std::collections::VecDeque;
 use std::io;
 use std::io::Write;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+
+use rookery_system::lock;
 
 pub use self::file::{LogFile, Reopener};
 pub use self::record::{Format, OwnedRecord, Protocol, Record};
@@ -170,11 +172,6 @@ impl AccessLog {
 struct Queue {
     records: VecDeque<OwnedRecord>,
     lost: u64,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A poisoned lock can be used, because no panic leaves the data inconsistent.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -9,10 +9,11 @@
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
+use rookery_system::lock;
 use rookery_system::signals::with_signals_blocked;
 
 use super::json_lines::{Level, is_json, write_messages};
@@ -270,11 +271,6 @@ fn write_some(out: &mut impl Write, lines: &[u8]) -> usize {
     // An error is ignored, because the number of accepted bytes is already known.
     let _ = out.flush();
     written
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A poisoned lock can be used, because no panic leaves the data inconsistent.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

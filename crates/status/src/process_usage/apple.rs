@@ -10,11 +10,6 @@ pub fn own_memory(pid: Pid) -> Option<u64> {
     usage(pid).map(|usage| usage.ri_phys_footprint)
 }
 
-/// Returns how much memory a process uses, in bytes, as [`own_memory`].
-pub fn own_memory_beyond(pid: Pid, _: u64) -> Option<u64> {
-    own_memory(pid)
-}
-
 /// Returns the processor time of a process.
 pub fn processor_time(pid: Pid) -> Option<Duration> {
     let usage = usage(pid)?;

@@ -12,7 +12,9 @@
 mod system;
 
 pub(crate) use self::system::open_descriptors;
-pub use self::system::{own_memory, own_memory_beyond, processor_time, thread_time};
+#[cfg(target_os = "linux")]
+pub use self::system::own_memory_beyond;
+pub use self::system::{own_memory, processor_time, thread_time};
 
 /// The id of a process, as Unix systems and R have it. It is also large enough for those of
 /// Windows, which are multiples of four and reused.

@@ -10,11 +10,6 @@ pub fn own_memory(_: Pid) -> Option<u64> {
 }
 
 /// Returns `None`.
-pub fn own_memory_beyond(_: Pid, _: u64) -> Option<u64> {
-    None
-}
-
-/// Returns `None`.
 pub fn processor_time(_: Pid) -> Option<Duration> {
     None
 }

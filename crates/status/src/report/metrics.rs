@@ -89,8 +89,7 @@ impl Report {
 fn by_exit_reason(
     counts: &BTreeMap<&'static str, u64>,
 ) -> impl Iterator<Item = (&'static str, u64)> {
-    let count = |name| (name, counts.get(name).copied().unwrap_or(0));
-    ExitReason::ALL.iter().map(move |reason| count(reason.name()))
+    ExitReason::NAMES.into_iter().map(|name| (name, counts.get(name).copied().unwrap_or(0)))
 }
 
 impl Metrics {

@@ -3,28 +3,25 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create};
 
 /// The seals of a file whose length and contents are fixed.
-const SEALS: libc::c_int =
-    libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
+const SEALS: SealFlags =
+    SealFlags::SEAL.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::WRITE);
 
 /// Creates a file with these contents, to be passed to another process.
 ///
 /// # Errors
 /// Returns the system's error if memory or descriptors have run out.
 pub fn create<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> io::Result<File> {
-    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-    // SAFETY: the name is a C string.
-    let fd = unsafe { libc::memfd_create(c"rookery-record".as_ptr(), flags) };
-    let fd = crate::checked(fd)?;
-    // SAFETY: the call has just created the descriptor, so nothing else owns it.
-    let mut file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let mut file = File::from(memfd_create(c"rookery-record", flags)?);
     for part in parts {
         file.write_all(part)?;
     }
-    // SAFETY: the descriptor is open, and the call passes no memory.
-    crate::checked(unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, SEALS) })?;
+    fcntl_add_seals(&file, SEALS)?;
     Ok(file)
 }
 
@@ -32,9 +29,8 @@ pub fn create<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> io::Result<File>
 /// must not block can read such a file: no process can change the file, and reading the file never
 /// waits for a disk.
 pub fn is_content_file(file: BorrowedFd<'_>) -> bool {
-    // SAFETY: the call passes no memory. It fails for a descriptor that is not a file in memory.
-    let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
-    seals >= 0 && seals & SEALS == SEALS
+    // The call fails for a descriptor that is not a file in memory.
+    fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SEALS))
 }
 
 #[cfg(test)]

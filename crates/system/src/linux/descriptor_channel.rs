@@ -1,15 +1,23 @@
 //! A pair of sockets by which two processes pass descriptors to each other, in numbered packets.
 
-use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::cmsg_space;
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recv, recvmsg, sendmsg,
+};
 
 /// The maximum number of descriptors in a packet.
 pub const MAX_DESCRIPTORS: usize = 2;
 
-/// The size in words of a control buffer, which has capacity for all descriptors that the system
-/// passes in one packet, at most 253 (`SCM_MAX_FD`). A packet that arrives with fewer descriptors
-/// therefore says that this process can open no more.
-const CONTROL_WORDS: usize = 1024 / size_of::<u64>() + 8;
+/// The maximum number of descriptors that the system passes in one packet (`SCM_MAX_FD`). A packet
+/// that arrives with fewer descriptors in a buffer with this capacity therefore says that this
+/// process can open no more.
+const SYSTEM_LIMIT: usize = 253;
 
 /// The descriptors of a packet, in the order in which they were sent.
 pub type Descriptors = [Option<OwnedFd>; MAX_DESCRIPTORS];
@@ -47,46 +55,16 @@ impl DescriptorChannel {
     pub fn send(&self, number: u64, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         assert!((1..=MAX_DESCRIPTORS).contains(&descriptors.len()));
         let bytes = number.to_le_bytes();
-        let mut part =
-            libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-        let mut control = [0_u64; CONTROL_WORDS];
-        let mut message = message(&mut part, &mut control);
-        let size = size_of_val(descriptors) as libc::c_uint;
-        // SAFETY: the macro only computes a number.
-        message.msg_controllen = unsafe { libc::CMSG_SPACE(size) } as _;
-        // SAFETY: the control buffer has capacity for a header and the descriptors.
-        unsafe {
-            let header = libc::CMSG_FIRSTHDR(&raw const message);
-            (*header).cmsg_level = libc::SOL_SOCKET;
-            (*header).cmsg_type = libc::SCM_RIGHTS;
-            (*header).cmsg_len = libc::CMSG_LEN(size) as _;
-            for (at, fd) in descriptors.iter().enumerate() {
-                let bytes = fd.as_raw_fd().to_ne_bytes();
-                let place = libc::CMSG_DATA(header).add(at * bytes.len());
-                place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
-            }
-        }
-        loop {
-            // SAFETY: the message and everything that it points to are valid for the call.
-            let sent = unsafe {
-                libc::sendmsg(
-                    self.0.as_raw_fd(),
-                    &raw const message,
-                    libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT,
-                )
-            };
-            if sent >= 0 {
-                return Ok(());
-            }
-            let error = io::Error::last_os_error();
-            match error.raw_os_error() {
-                Some(libc::EINTR) => {}
-                // The queue of the socket, or of all passed descriptors of this user, is full.
-                Some(libc::ENOBUFS | libc::ETOOMANYREFS) => {
-                    return Err(io::ErrorKind::WouldBlock.into());
-                }
-                _ => return Err(error),
-            }
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let has_space = control.push(SendAncillaryMessage::ScmRights(descriptors));
+        debug_assert!(has_space);
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        match retry_on_intr(|| sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut control, flags)) {
+            Ok(_) => Ok(()),
+            // The queue of the socket, or of all passed descriptors of this user, is full.
+            Err(Errno::NOBUFS | Errno::TOOMANYREFS) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -107,11 +85,8 @@ impl DescriptorChannel {
         let packet = self.peek();
         let is_invalid = |error: &io::Error| error.kind() == io::ErrorKind::InvalidData;
         if packet.as_ref().err().is_none_or(is_invalid) {
-            let mut byte = 0_u8;
-            let start = (&raw mut byte).cast();
-            // SAFETY: the buffer has one byte. The call has no buffer for descriptors, so the
-            // system closes those of the packet.
-            unsafe { libc::recv(self.0.as_raw_fd(), start, 1, libc::MSG_DONTWAIT) };
+            // The call has no buffer for descriptors, so the system closes those of the packet.
+            let _ = recv(&self.0, &mut [0_u8; 1], RecvFlags::DONTWAIT);
         }
         packet
     }
@@ -119,50 +94,25 @@ impl DescriptorChannel {
     /// Opens the descriptors of the next packet, which stays in the queue.
     fn peek(&self) -> io::Result<(u64, Descriptors)> {
         let mut bytes = [0; 9];
-        let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-        let mut control = [0_u64; CONTROL_WORDS];
-        let mut message = message(&mut part, &mut control);
-        let len = loop {
-            // SAFETY: the message and everything that it points to are valid for the call.
-            let len = unsafe {
-                libc::recvmsg(
-                    self.0.as_raw_fd(),
-                    &raw mut message,
-                    libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT | libc::MSG_PEEK,
-                )
-            };
-            if let Ok(len) = usize::try_from(len) {
-                break len;
-            }
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
-            }
-        };
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(SYSTEM_LIMIT))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT | RecvFlags::PEEK;
+        let message = retry_on_intr(|| {
+            recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags)
+        })?;
         // Everything is owned before anything is checked, so that a refused packet is closed.
         let mut received = Vec::new();
-        // SAFETY: the system has written the headers, and the new descriptors belong to no one.
-        unsafe {
-            let mut header = libc::CMSG_FIRSTHDR(&raw const message);
-            while let Some(found) = header.as_ref() {
-                if (found.cmsg_level, found.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
-                    let size = found.cmsg_len - libc::CMSG_LEN(0) as usize;
-                    let mut bytes = [0; size_of::<RawFd>()];
-                    for at in 0..size / bytes.len() {
-                        let place = libc::CMSG_DATA(header).add(at * bytes.len());
-                        place.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len());
-                        received.push(OwnedFd::from_raw_fd(RawFd::from_ne_bytes(bytes)));
-                    }
-                }
-                header = libc::CMSG_NXTHDR(&raw const message, header);
+        for part in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(descriptors) = part {
+                received.extend(descriptors);
             }
         }
-        let count = received.len();
+        let (len, count) = (message.bytes, received.len());
         let is_valid = len == 8 && (1..=MAX_DESCRIPTORS).contains(&count);
-        let is_whole = message.msg_flags & (libc::MSG_CTRUNC | libc::MSG_TRUNC) == 0;
+        let is_whole = !message.flags.intersects(ReturnFlags::CTRUNC | ReturnFlags::TRUNC);
         // The control buffer has capacity for all descriptors that the system passes.
-        if message.msg_flags & libc::MSG_CTRUNC != 0 && len == 8 && count < MAX_DESCRIPTORS {
-            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        if message.flags.contains(ReturnFlags::CTRUNC) && len == 8 && count < MAX_DESCRIPTORS {
+            return Err(Errno::MFILE.into());
         }
         let number = bytes.first_chunk().copied().map(u64::from_le_bytes);
         let Some(number) = number.filter(|_| is_whole && is_valid) else {
@@ -175,23 +125,13 @@ impl DescriptorChannel {
 
 /// Returns true if an error says that this process, or the system, can open no more descriptors.
 pub fn is_shortage(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
 impl AsFd for DescriptorChannel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
-}
-
-fn message(part: &mut libc::iovec, control: &mut [u64; CONTROL_WORDS]) -> libc::msghdr {
-    // SAFETY: a zeroed message is a valid empty message.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = part;
-    message.msg_iovlen = 1;
-    message.msg_control = control.as_mut_ptr().cast();
-    message.msg_controllen = size_of_val(control) as _;
-    message
 }
 
 #[cfg(test)]
@@ -228,9 +168,8 @@ mod tests {
         let (number, [first, second]) = theirs.receive().unwrap();
         assert_eq!((number, text(first), second.is_none()), (7, "a".to_owned(), true));
         let (number, [first, second]) = theirs.receive().unwrap();
-        // SAFETY: F_GETFD passes no memory.
-        let flags = unsafe { libc::fcntl(first.as_ref().unwrap().as_raw_fd(), libc::F_GETFD) };
-        assert_eq!(flags, libc::FD_CLOEXEC);
+        let flags = rustix::io::fcntl_getfd(first.as_ref().unwrap()).unwrap();
+        assert_eq!(flags, rustix::io::FdFlags::CLOEXEC);
         assert_eq!((number, text(first), text(second)), (8, "b".to_owned(), "c".to_owned()));
         assert_eq!(theirs.receive().unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }

@@ -5,6 +5,7 @@
 //! - [`content_file`]: files by which bytes are passed to another process
 //! - [`shared_memory`]: memory of a fixed size that processes share
 //! - [`shared_wait`]: waiting for another process (futex)
+//! - [`timer`]: timers that wake whoever waits for a descriptor
 //! - [`wake_socket`]: sockets that wake another process
 
 pub mod content_file;
@@ -12,4 +13,5 @@ pub mod descriptor_channel;
 pub mod packets;
 pub mod shared_memory;
 pub mod shared_wait;
+pub mod timer;
 pub mod wake_socket;

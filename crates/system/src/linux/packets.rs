@@ -2,7 +2,10 @@
 //! `SOCK_SEQPACKET`.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send};
 
 use crate::descriptor;
 
@@ -19,12 +22,9 @@ impl PacketSocket {
     /// # Errors
     /// Returns the system's error if no more descriptors are available.
     pub fn pair() -> io::Result<(PacketSocket, OwnedFd)> {
-        let mut ends = [-1; 2];
-        let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: `ends` is valid for writes of two descriptors.
-        crate::checked(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })?;
-        // SAFETY: the call has just created both descriptors, so nothing else owns them.
-        let [ours, theirs] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let kind = SocketType::SEQPACKET;
+        let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None)?;
         Ok((PacketSocket(ours), theirs))
     }
 
@@ -36,9 +36,8 @@ impl PacketSocket {
     /// Returns true if the descriptor may be an end of a pair of packet sockets, that is, a Unix
     /// socket for packets that is or was connected.
     pub fn is_end(fd: BorrowedFd<'_>) -> bool {
-        descriptor::peer_family(fd) == Some(libc::AF_UNIX)
-            && descriptor::socket_option(fd, libc::SO_TYPE) == Some(libc::SOCK_SEQPACKET)
-            && descriptor::socket_option(fd, libc::SO_ACCEPTCONN) == Some(0)
+        descriptor::peer_family(fd) == Some(AddressFamily::UNIX)
+            && descriptor::socket_type(fd) == Some((SocketType::SEQPACKET, false))
     }
 
     /// Sends a packet without blocking. If the peer is closed, the function returns an error
@@ -48,22 +47,11 @@ impl PacketSocket {
     /// Returns `InvalidInput` if the system accepts no packet of this length, `WouldBlock` if the
     /// peer's buffer is full, `BrokenPipe` if the peer is closed, and otherwise the system's error.
     pub fn send(&self, packet: &[u8]) -> io::Result<()> {
-        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        loop {
-            // SAFETY: `packet` is valid for reads of its length.
-            let sent = unsafe {
-                libc::send(self.0.as_raw_fd(), packet.as_ptr().cast(), packet.len(), flags)
-            };
-            if sent >= 0 {
-                return Ok(());
-            }
-            let error = io::Error::last_os_error();
-            if error.raw_os_error() == Some(libc::EMSGSIZE) {
-                return Err(io::ErrorKind::InvalidInput.into());
-            }
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
-            }
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        match retry_on_intr(|| send(&self.0, packet, flags)) {
+            Ok(_) => Ok(()),
+            Err(Errno::MSGSIZE) => Err(io::ErrorKind::InvalidInput.into()),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -74,7 +62,7 @@ impl PacketSocket {
     /// # Errors
     /// Returns the system's error: `WouldBlock` if no packet has arrived.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.receive_with(buffer, libc::MSG_DONTWAIT)
+        self.receive_with(buffer, RecvFlags::DONTWAIT)
     }
 
     /// Copies the beginning of the next packet to `buffer`, and leaves the packet in the queue.
@@ -83,24 +71,12 @@ impl PacketSocket {
     /// # Errors
     /// Returns the system's error: `WouldBlock` if no packet has arrived.
     pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.receive_with(buffer, libc::MSG_DONTWAIT | libc::MSG_PEEK | libc::MSG_TRUNC)
+        self.receive_with(buffer, RecvFlags::DONTWAIT | RecvFlags::PEEK | RecvFlags::TRUNC)
     }
 
-    fn receive_with(&self, buffer: &mut [u8], flags: libc::c_int) -> io::Result<usize> {
-        loop {
-            let (start, len) = (buffer.as_mut_ptr().cast(), buffer.len());
-            // SAFETY: `buffer` is valid for writes of its length.
-            let received = unsafe { libc::recv(self.0.as_raw_fd(), start, len, flags) };
-            match usize::try_from(received) {
-                Ok(len) => return Ok(len),
-                Err(_) => {
-                    let error = io::Error::last_os_error();
-                    if error.kind() != io::ErrorKind::Interrupted {
-                        return Err(error);
-                    }
-                }
-            }
-        }
+    fn receive_with(&self, buffer: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
+        let (_, len) = retry_on_intr(|| recv(&self.0, &mut *buffer, flags))?;
+        Ok(len)
     }
 }
 

@@ -3,11 +3,15 @@
 //! raise SIGBUS.
 
 use std::io;
-use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::io::retry_on_intr;
+use rustix::mm::{MapFlags, ProtFlags};
+
 /// The seals of shared memory, which forbid changing its size and its seals.
-const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// Allocates zeroed memory of a fixed size, which processes can share through the returned
 /// descriptor.
@@ -15,12 +19,10 @@ const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEA
 /// # Errors
 /// Returns the system's error if memory or descriptors have run out.
 pub fn create(size: usize) -> io::Result<OwnedFd> {
-    create_with(size, |fd, size| {
+    create_with(size, |memory, size| {
         // Allocates the pages now: a page that cannot be allocated on first access would raise
         // SIGBUS.
-        // SAFETY: the descriptor is open, and the call passes no memory.
-        let refused = unsafe { libc::posix_fallocate(fd, 0, size) };
-        if refused == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(refused)) }
+        retry_on_intr(|| rustix::fs::fallocate(memory, FallocateFlags::empty(), 0, size))
     })
 }
 
@@ -31,26 +33,17 @@ pub fn create(size: usize) -> io::Result<OwnedFd> {
 /// # Errors
 /// Returns the system's error if descriptors have run out.
 pub fn create_on_demand(size: usize) -> io::Result<OwnedFd> {
-    create_with(size, |fd, size| {
-        // SAFETY: the descriptor is open, and the call passes no memory.
-        crate::checked(unsafe { libc::ftruncate(fd, size) }).map(drop)
-    })
+    create_with(size, |memory, size| rustix::fs::ftruncate(memory, size))
 }
 
 fn create_with(
     size: usize,
-    set_size: impl FnOnce(RawFd, libc::off_t) -> io::Result<()>,
+    set_size: impl FnOnce(&OwnedFd, u64) -> rustix::io::Result<()>,
 ) -> io::Result<OwnedFd> {
-    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-    // SAFETY: the name is a C string.
-    let fd = unsafe { libc::memfd_create(c"rookery-scoreboard".as_ptr(), flags) };
-    let fd = crate::checked(fd)?;
-    // SAFETY: the call has just created the descriptor, so nothing else owns it.
-    let memory = unsafe { OwnedFd::from_raw_fd(fd) };
-    let size = libc::off_t::try_from(size).map_err(io::Error::other)?;
-    set_size(fd, size)?;
-    // SAFETY: the descriptor is open, and the call passes no memory.
-    crate::checked(unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, SEALS) })?;
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let memory = rustix::fs::memfd_create(c"rookery-scoreboard", flags)?;
+    set_size(&memory, size as u64)?;
+    rustix::fs::fcntl_add_seals(&memory, SEALS)?;
     Ok(memory)
 }
 
@@ -61,16 +54,11 @@ fn create_with(
 /// Returns `InvalidData` if the descriptor is not sealed memory or if the size differs.
 pub fn check_size(memory: BorrowedFd<'_>, size: usize) -> io::Result<()> {
     let invalid = |what| io::Error::new(io::ErrorKind::InvalidData, what);
-    // SAFETY: the call passes no memory. It fails for a descriptor that is not such memory.
-    let seals = unsafe { libc::fcntl(memory.as_raw_fd(), libc::F_GET_SEALS) };
-    if seals < 0 || seals & SEALS != SEALS {
+    // The call fails for a descriptor that is not such memory.
+    if !rustix::fs::fcntl_get_seals(memory).is_ok_and(|seals| seals.contains(SEALS)) {
         return Err(invalid("the descriptor is not sealed memory"));
     }
-    // SAFETY: a stat of zeros is valid.
-    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: `stat` is valid for writes.
-    crate::checked(unsafe { libc::fstat(memory.as_raw_fd(), &raw mut stat) })?;
-    if usize::try_from(stat.st_size) != Ok(size) {
+    if usize::try_from(rustix::fs::fstat(memory)?.st_size) != Ok(size) {
         return Err(invalid("the sealed memory has an unexpected size"));
     }
     Ok(())
@@ -83,20 +71,10 @@ pub fn check_size(memory: BorrowedFd<'_>, size: usize) -> io::Result<()> {
 /// Returns the system's error if the mapping is refused.
 pub fn map<T>(memory: BorrowedFd<'_>) -> io::Result<NonNull<T>> {
     const { assert!(align_of::<T>() <= 4096, "a mapping is aligned to a page") };
+    let (size, access) = (size_of::<T>(), ProtFlags::READ | ProtFlags::WRITE);
+    let place = std::ptr::null_mut();
     // SAFETY: the system chooses the address, so the new mapping replaces no memory that is in use.
-    let start = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            size_of::<T>(),
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED,
-            memory.as_raw_fd(),
-            0,
-        )
-    };
-    if start == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
+    let start = unsafe { rustix::mm::mmap(place, size, access, MapFlags::SHARED, memory, 0) }?;
     NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))
 }
 
@@ -106,7 +84,7 @@ pub fn map<T>(memory: BorrowedFd<'_>) -> io::Result<NonNull<T>> {
 /// - `mapping` was returned by [`map`], and no reference to it exists.
 pub unsafe fn unmap<T>(mapping: NonNull<T>) {
     // SAFETY: the caller guarantees that the mapping exists and is not used.
-    unsafe { libc::munmap(mapping.as_ptr().cast(), size_of::<T>()) };
+    let _ = unsafe { rustix::mm::munmap(mapping.as_ptr().cast(), size_of::<T>()) };
 }
 
 #[cfg(test)]

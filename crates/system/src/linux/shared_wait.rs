@@ -4,18 +4,18 @@ use std::io;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
+use rustix::thread::futex;
+
+// Without the flag for private memory, the system identifies the word by its place in the shared
+// memory, and not by its address.
+const SHARED: futex::Flags = futex::Flags::empty();
+
 /// Sleeps while `word` has the value `expected`, until [`wake`] is called on the same word of the
 /// shared memory, but at most for `timeout`. May return early.
 pub fn wait(word: &AtomicU32, expected: u32, timeout: Duration) {
-    let limit = libc::timespec {
-        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
-        tv_nsec: timeout.subsec_nanos().into(),
-    };
-    // SAFETY: the word and the time limit are valid for the call. Without FUTEX_PRIVATE_FLAG, the
-    // system identifies the word by its place in the shared memory, and not by its address.
-    unsafe {
-        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, &raw const limit)
-    };
+    let limit = timeout.try_into().ok();
+    // Whatever the result is, the caller looks at the word again.
+    let _ = futex::wait(word, SHARED, expected, limit.as_ref());
 }
 
 /// Wakes the thread that [waits](wait) for this word, in whichever process it runs.
@@ -23,7 +23,6 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Duration) {
 /// # Errors
 /// Returns the system's error, which occurs only if the memory is not mapped.
 pub fn wake(word: &AtomicU32) -> io::Result<()> {
-    // SAFETY: the word is valid for the call.
-    let woken = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };
-    if woken < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    futex::wake(word, SHARED, 1)?;
+    Ok(())
 }

@@ -1,9 +1,11 @@
 //! Sockets by which a thread wakes a thread of another process that waits for a descriptor.
 
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
+
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 /// The maximum number of packets that one call removes. Without a limit, a peer that sends packets
 /// as fast as they are removed could keep the call from returning.
@@ -43,20 +45,15 @@ impl WakeSocket {
     /// Wakes the thread that waits for the other end. Never blocks, whatever the peer does with the
     /// other end.
     pub fn wake_peer(&self) {
-        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         // If the queue of packets is full, the other end is readable already. Any other error means
         // that the peer has ended.
-        // SAFETY: the descriptor is open, and the buffer has one byte.
-        unsafe { libc::send(self.0.as_raw_fd(), [0_u8].as_ptr().cast(), 1, flags) };
+        let _ = send(&self.0, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 
     /// Removes the wake-ups that have arrived at this end. Never blocks.
     pub fn clear(&self) {
         for _ in 0..MAX_CLEARED {
-            let mut packet = [0_u8; 1];
-            let (start, flags) = (packet.as_mut_ptr().cast(), libc::MSG_DONTWAIT);
-            // SAFETY: the descriptor is open, and the buffer has one byte.
-            if unsafe { libc::recv(self.0.as_raw_fd(), start, 1, flags) } < 0 {
+            if recv(&self.0, &mut [0_u8; 1], RecvFlags::DONTWAIT).is_err() {
                 break;
             }
         }
@@ -68,6 +65,9 @@ impl WakeSocket {
 mod tests {
     use std::time::{Duration, Instant};
 
+    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::fs::{OFlags, fcntl_setfl};
+
     use super::*;
 
     const LONG: Duration = Duration::from_secs(10);
@@ -76,10 +76,8 @@ mod tests {
     /// Returns the time that this took.
     fn time_of_wait(end: &WakeSocket, timeout: Duration) -> Duration {
         let began = Instant::now();
-        let mut poll = libc::pollfd { fd: end.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        let millis = timeout.as_millis().try_into().unwrap();
-        // SAFETY: `poll` is one valid entry.
-        if unsafe { libc::poll(&raw mut poll, 1, millis) } > 0 {
+        let mut waits = [PollFd::new(&end.0, PollFlags::IN)];
+        if poll(&mut waits, Some(&timeout.try_into().unwrap())).unwrap() > 0 {
             end.clear();
         }
         began.elapsed()
@@ -113,8 +111,7 @@ mod tests {
         let [ours, theirs] = WakeSocket::pair().unwrap();
         // Neither its queue nor its flags make this end wait.
         for end in [&ours, &theirs] {
-            // SAFETY: the call passes no memory.
-            assert_eq!(unsafe { libc::fcntl(end.0.as_raw_fd(), libc::F_SETFL, 0) }, 0);
+            fcntl_setfl(&end.0, OFlags::empty()).unwrap();
         }
         for _ in 0..100_000 {
             ours.wake_peer();

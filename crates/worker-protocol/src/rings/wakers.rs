@@ -1,11 +1,13 @@
 //! The descriptors that wake the two processes: an event counter, a timer and sockets.
 
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rookery_system::linux::timer;
 use rookery_system::linux::wake_socket::WakeSocket;
+use rustix::event::{EventfdFlags, eventfd};
 
 /// The descriptors by which the front end and a worker wake each other.
 #[derive(Debug, Clone)]
@@ -26,21 +28,8 @@ impl RingWakers {
     /// # Errors
     /// Returns the system's error if descriptors have run out.
     pub(super) fn create() -> io::Result<[RingWakers; 2]> {
-        // SAFETY: the calls create descriptors and access no memory.
-        let [front_end, timer] = unsafe {
-            [
-                libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC),
-                libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC),
-            ]
-        };
-        let own = |fd: RawFd| {
-            if fd < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            // SAFETY: the descriptor was just created and has no other owner.
-            Ok(Arc::new(unsafe { OwnedFd::from_raw_fd(fd) }))
-        };
-        let (front_end, timer) = (own(front_end)?, own(timer)?);
+        let front_end = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        let (front_end, timer) = (Arc::new(front_end), Arc::new(timer::create()?));
         Ok(WakeSocket::pair()?.map(|worker| RingWakers {
             worker,
             front_end: Arc::clone(&front_end),
@@ -86,23 +75,13 @@ impl RingWakers {
 
     /// Wakes the front end.
     pub fn wake_front_end(&self) {
-        let one = 1_u64;
         // A full counter is readable already, so the result does not matter.
-        // SAFETY: the descriptor is open, and the buffer has eight bytes.
-        unsafe {
-            libc::write(self.front_end.as_raw_fd(), (&raw const one).cast(), size_of::<u64>());
-        }
+        let _ = rustix::io::write(&self.front_end, &1_u64.to_ne_bytes());
     }
 
     /// Sets the timer that wakes the front end after a delay of less than a second. Each call
     /// replaces the delay of the previous call. Returns false if the timer could not be set.
     pub fn wake_front_end_within(&self, delay: Duration) -> bool {
-        let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        let once = libc::timespec { tv_sec: 0, tv_nsec: delay.subsec_nanos().into() };
-        let setting = libc::itimerspec { it_interval: never, it_value: once };
-        let (timer, no_previous) = (self.timer.as_raw_fd(), std::ptr::null_mut());
-        // SAFETY: the timer is open, `setting` is valid, and the null pointer means that the
-        // previous setting is not returned.
-        unsafe { libc::timerfd_settime(timer, 0, &raw const setting, no_previous) == 0 }
+        timer::start(&self.timer, delay)
     }
 }

@@ -27,8 +27,16 @@ pub(super) fn can_write(_: BorrowedSocket<'_>) -> bool {
 /// [`Socket::unsent`](super::Socket::unsent). Only macOS reports it.
 pub(super) fn unsent(socket: BorrowedSocket<'_>) -> Option<u32> {
     #[cfg(target_vendor = "apple")]
-    return rookery_system::descriptor::socket_option(socket, libc::SO_NWRITE)
-        .and_then(|bytes| u32::try_from(bytes).ok());
+    {
+        let mut bytes: libc::c_int = 0;
+        let mut size = size_of::<libc::c_int>() as libc::socklen_t;
+        let (fd, value) = (std::os::fd::AsRawFd::as_raw_fd(&socket), (&raw mut bytes).cast());
+        // SAFETY: `bytes` is valid for writes of `size` bytes.
+        let status = unsafe {
+            libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_NWRITE, value, &raw mut size)
+        };
+        u32::try_from(bytes).ok().filter(|_| status == 0)
+    }
     #[cfg(not(target_vendor = "apple"))]
     {
         let _ = socket;

@@ -6,10 +6,11 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
 use ring::digest::{SHA256, digest};
+use rookery_system::lock;
 use rustls::crypto::ring::sign::any_ecdsa_type;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::sign::CertifiedKey;
@@ -46,7 +47,7 @@ impl Challenges {
 
     /// Sets the response to the ACME challenge over HTTP that has this token.
     pub fn set_http_response(&self, token: &str, key_authorization: &str) {
-        locked(&self.0.over_http).insert(token.to_owned(), key_authorization.to_owned());
+        lock(&self.0.over_http).insert(token.to_owned(), key_authorization.to_owned());
     }
 
     /// Sets the response to the ACME challenge over TLS (`acme-tls/1`) for this host.
@@ -56,24 +57,24 @@ impl Challenges {
     pub fn set_tls_response(&self, host: &str, key_authorization: &str) -> io::Result<()> {
         let certificate =
             challenge_certificate(host, key_authorization).map_err(io::Error::other)?;
-        locked(&self.0.over_tls).insert(server_name_for(host), Arc::new(certificate));
+        lock(&self.0.over_tls).insert(server_name_for(host), Arc::new(certificate));
         Ok(())
     }
 
     /// Removes the responses to all ACME challenges.
     pub fn clear(&self) {
-        locked(&self.0.over_http).clear();
-        locked(&self.0.over_tls).clear();
+        lock(&self.0.over_http).clear();
+        lock(&self.0.over_tls).clear();
     }
 
     pub(super) fn has_tls_responses(&self) -> bool {
-        !locked(&self.0.over_tls).is_empty()
+        !lock(&self.0.over_tls).is_empty()
     }
 
     /// Returns the certificate that the server presents in response to an ACME challenge over TLS
     /// for the host `name`. Returns `None` if no such challenge is pending.
     pub(super) fn certificate_for(&self, name: &str) -> Option<Arc<CertifiedKey>> {
-        locked(&self.0.over_tls).get(&name.to_ascii_lowercase()).cloned()
+        lock(&self.0.over_tls).get(&name.to_ascii_lowercase()).cloned()
     }
 
     /// Returns true if the certificate of `host` is obtained by ACME.
@@ -84,7 +85,7 @@ impl Challenges {
     /// Returns the response to an ACME challenge over HTTP, or `None` if `path` belongs to no
     /// pending challenge.
     pub(super) fn response_for_path(&self, path: &str) -> Option<String> {
-        locked(&self.0.over_http).get(path.strip_prefix(HTTP_PATH_PREFIX)?).cloned()
+        lock(&self.0.over_http).get(path.strip_prefix(HTTP_PATH_PREFIX)?).cloned()
     }
 }
 
@@ -130,10 +131,6 @@ fn challenge_certificate(
     // `from_der` is not used, because it refuses unknown critical extensions, and this one must be
     // critical.
     Ok(CertifiedKey::new(vec![certificate.into()], key))
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
