@@ -53,9 +53,9 @@ stop_gracefully <- function() {
   if (!isTRUE(.globals$is_stopping)) {
     .globals$is_stopping <- TRUE
     on.exit(.globals$is_stopping <- FALSE)
-    if (.Call(ffi_signals_seen) == 0L && length(listServers()) == 0) {
+    if (.Call(ffi_signals_seen) == 0L && length(listServers()) == 0 && !is_worker()) {
       # R's own handler interrupted R, as in Sys.sleep(). After a signal that signals.c handled,
-      # signals.c prints this line.
+      # signals.c prints this line. The supervisor of a worker logs why it stops the worker.
       message("Stopping: nothing is being served yet.")
     }
     drain_servers()
