@@ -391,7 +391,9 @@ impl<'a> App<'a> {
 fn check_health(worker: &mut Worker, now: Instant, times: Timeouts, log: fn(&str)) {
     let (name, pid) = (worker.name(), worker.process.pid);
     let carry_out = |worker: &mut Worker, actions: Vec<WorkerAction>| {
-        actions.into_iter().for_each(|action| worker.carry_out(action, times, log));
+        for action in actions {
+            worker.carry_out(action, times, log);
+        }
     };
     if worker.process.backend.is_violating() {
         let actions = worker.process.health.check_violation(name);

@@ -197,8 +197,11 @@ impl Model {
         let after = self.pool.after_exit(&worker, role, ending);
         let number = worker.start.slot;
         match after {
-            AfterExit::Nothing | AfterExit::Replaced | AfterExit::StartNext => {}
-            AfterExit::ReserveFailed | AfterExit::ReloadContinues => {}
+            AfterExit::Nothing
+            | AfterExit::Replaced
+            | AfterExit::StartNext
+            | AfterExit::ReserveFailed
+            | AfterExit::ReloadContinues => {}
             AfterExit::StartReserve => self.spawn_reserve(number),
             AfterExit::DrainFirst(reason) => {
                 self.pool.slot_mut(number).unwrap().drain_first(reason, TIMES, self.now);
@@ -598,11 +601,11 @@ fn an_error_of_the_configuration_leaves_no_start_to_try() {
 #[test]
 fn a_worker_that_stopped_its_server_is_stopped_if_it_starts_no_other() {
     let mut model = Model::ready(1, 0, true);
-    let until = model.now + TIMES.start;
+    let (before, until) = (model.now, model.now + TIMES.start);
     let worker = model.pool.worker_mut(1).unwrap();
     worker.exit_reason = Some(ExitReason::AppStop);
     worker.phase = WorkerPhase::Draining { until, sessions: until };
-    assert_eq!(worker.time_out(until - Duration::from_secs(1), TIMES), None);
+    assert_eq!(worker.time_out(before, TIMES), None);
     let stop = WorkerAction::Stop(Some(ExitReason::StartTimeout), TIMES.stop);
     assert_eq!(worker.time_out(until, TIMES), Some(stop));
 }
