@@ -63,7 +63,7 @@ dev_parse_place <- function(message) {
 # by then, which loads more packages.
 dev_packages_delay <- 2
 
-# The exit status of a preloaded worker whose packages have changed (crates/supervisor, preload.rs).
+# The exit status of a preloaded worker whose packages have changed (crates/supervisor, slot.rs).
 dev_stale_status <- 79L
 
 # Called once the app is served.

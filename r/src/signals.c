@@ -200,10 +200,13 @@ static void ask_to_stop(int signal_number, const siginfo_t* info) {
     clock_gettime(CLOCK_MONOTONIC, &seen_at);
     seen = signal_number;
     if (listeners == 0) {
-        // The app is still loading, so there are no requests to finish.
-        static const char text[] = "Stopping: nothing is being served yet.\n";
-        ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
-        (void)written;
+        // The app is still loading, so there are no requests to finish. The supervisor of a worker
+        // logs why it stops the worker.
+        if (supervisor == 0) {
+            static const char text[] = "Stopping: nothing is being served yet.\n";
+            ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
+            (void)written;
+        }
         interrupt_overdue();
         return;
     }

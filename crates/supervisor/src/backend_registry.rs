@@ -14,7 +14,7 @@ use rookery_worker_protocol::RouteTable;
 use tokio::sync::Notify;
 
 use crate::backend::{Availability, Backend, StaticPaths};
-use crate::report::SharedReport;
+use crate::state::SharedState;
 
 /// The static paths (URL prefixes that are served from files) that the front end serves, as the
 /// last change of a worker has set them. Each of them is a path of a worker that still serves.
@@ -65,7 +65,7 @@ pub struct BackendRegistry {
     /// front end's I/O thread writes them.
     pub(crate) routes: Arc<RouteTable>,
     /// The state of the supervisor and its workers, as the status page and the metrics report it.
-    pub(crate) report: SharedReport,
+    pub(crate) state: SharedState,
     /// The last errors in the R code of all workers.
     pub(crate) errors: RecentErrors,
 }

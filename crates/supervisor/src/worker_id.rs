@@ -9,12 +9,13 @@ use std::io;
 
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-/// The length of a worker's id in bytes. It equals the length of the token of a Shiny session.
-const BYTES: usize = 16;
+/// The length of a worker's id in hexadecimal digits. It equals the length of the token of a Shiny
+/// session.
+const DIGITS: usize = 32;
 
 /// The random id that names one worker process in the URLs of its sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WorkerId([u8; BYTES]);
+pub struct WorkerId(u128);
 
 impl WorkerId {
     /// Creates a random id for a new worker process.
@@ -22,35 +23,26 @@ impl WorkerId {
     /// # Errors
     /// Returns an error if the operating system provides no random numbers.
     pub fn new() -> io::Result<WorkerId> {
-        let mut bytes = [0; BYTES];
+        let mut bytes = [0; DIGITS / 2];
         SystemRandom::new()
             .fill(&mut bytes)
             .map_err(|_| io::Error::other("the system provides no random numbers"))?;
-        Ok(WorkerId(bytes))
+        Ok(WorkerId(u128::from_be_bytes(bytes)))
     }
 
     /// Parses a worker's id from 32 hexadecimal digits in lower case. Returns `None` for any other
     /// text.
     pub(crate) fn parse(text: &[u8]) -> Option<WorkerId> {
-        let digit = |byte: u8| match byte {
-            b'0'..=b'9' => Some(byte - b'0'),
-            b'a'..=b'f' => Some(byte - b'a' + 10),
-            _ => None,
-        };
-        let mut bytes = [0; BYTES];
-        if text.len() != 2 * BYTES {
-            return None;
-        }
-        for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
-            *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-        }
-        Some(WorkerId(bytes))
+        let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        let digits = std::str::from_utf8(text).ok()?;
+        let is_id = text.len() == DIGITS && text.iter().all(is_digit);
+        is_id.then(|| u128::from_str_radix(digits, 16).ok().map(WorkerId))?
     }
 }
 
 impl fmt::Display for WorkerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write!(f, "{:0DIGITS$x}", self.0)
     }
 }
 

@@ -9,6 +9,7 @@
 //! - [`disk`]: the free space of a file system
 //! - [`clock`]: a clock that processes share
 //! - [`memory`](mod@memory): the memory of the machine
+//! - [`restart_backoff`]: the pauses before a process that has ended is started again
 //! - [`random`]: numbers that other processes cannot guess
 //!
 //! On Unix systems only:
@@ -39,6 +40,7 @@ pub mod fork;
 pub mod linux;
 pub mod memory;
 pub mod random;
+pub mod restart_backoff;
 pub mod signals;
 pub mod socket;
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rookery_settings::key_value_lines::Lines;
 use rookery_settings::{GivenValue, Group, Places, Settings};
 use rookery_status::AdminAddress;
-use rookery_supervisor::RestartBackoff;
+use rookery_system::restart_backoff::RestartBackoff;
 
 use crate::app_detection::Target;
 use crate::commands::check;

@@ -15,6 +15,6 @@ pub(crate) use cgroup::stand_in;
 pub use exit::Exit;
 pub(crate) use exit::{ProcessEnd, reap};
 pub(crate) use output::pass_on;
-pub(crate) use spawn::{WorkerStart, spawn};
+pub(crate) use spawn::{Spawned, WorkerStart, spawn};
 pub(crate) use start_output::{HeldOutput, StartOutput};
 pub(crate) use state::{is_stopped, wait};

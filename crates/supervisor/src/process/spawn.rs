@@ -4,14 +4,15 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use rookery_status::RunFolder;
-use rookery_worker_protocol::rings::{RingEnd, RingWakers};
+use rookery_worker_protocol::rings::RingEnd;
 use rookery_worker_protocol::{ControlChannel, Gate, SharedScoreboard, WorkerEnvironment};
 use tokio::net::unix::pipe;
 
+use crate::backend::Backend;
 use crate::worker_id::WorkerId;
 
 /// The amount that is added to a worker's OOM score. When the machine has no memory left, the
@@ -52,13 +53,8 @@ pub(crate) struct WorkerStart {
 /// A worker process that has been started, with the supervisor's ends of its pipes and sockets.
 #[derive(Debug)]
 pub(crate) struct Spawned {
-    pub(crate) child: Child,
+    pub(crate) backend: Arc<Backend>,
     pub(crate) control: ControlChannel,
-    pub(crate) scoreboard: SharedScoreboard,
-    /// The front end's end of the rings, and what wakes each side.
-    pub(crate) rings: (RingEnd, RingWakers),
-    pub(crate) id: WorkerId,
-    pub(crate) temporary: PathBuf,
     /// The pipes from which the worker's stdout and stderr are read; `None` if the worker shares
     /// the streams of this process.
     pub(crate) streams: Option<[pipe::Receiver; 2]>,
@@ -131,8 +127,9 @@ pub(crate) fn spawn(
     match streams {
         Ok(streams) => {
             be_chosen_sooner(child.id());
-            let rings = (end, wakers);
-            Ok(Spawned { child, control, scoreboard, rings, id, temporary, streams })
+            let (numbers, rings) = ((start.slot, start.epoch), (end, wakers));
+            let backend = Backend::new(numbers, child.id(), id, temporary, scoreboard, rings);
+            Ok(Spawned { backend, control, streams })
         }
         Err(error) => {
             let _ = child.kill();

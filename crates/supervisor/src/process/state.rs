@@ -6,8 +6,11 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::time::Duration;
 
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
 /// The interval at which the supervisor checks whether a worker process has ended, if the system
@@ -21,7 +24,7 @@ const STACK_SIZE: usize = 64 << 10;
 /// Waits until a child process has ended. The process remains a zombie until it is
 /// [reaped](super::reap), so the system cannot reuse its id yet.
 pub(crate) async fn wait(pid: libc::pid_t) {
-    if let Ok(descriptor) = descriptor::of_process(pid) {
+    if let Ok(descriptor) = descriptor(pid) {
         // The descriptor of an ended process stays readable. `readable` fails only while the
         // runtime shuts down.
         while !has_ended(pid, libc::WNOHANG) {
@@ -86,30 +89,20 @@ fn has_changed(pid: libc::pid_t, options: libc::c_int) -> io::Result<bool> {
     Ok(unsafe { info.assume_init().si_pid() != 0 })
 }
 
-mod descriptor {
-    //! Descriptors of processes.
-
-    use std::io;
-    use std::os::fd::{FromRawFd as _, OwnedFd};
-
-    use tokio::io::Interest;
-    use tokio::io::unix::AsyncFd;
-
-    /// Opens a descriptor of a process that becomes readable when the process ends.
-    pub(super) fn of_process(pid: libc::pid_t) -> io::Result<AsyncFd<OwnedFd>> {
-        // SAFETY: the call passes no memory.
-        let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-        let descriptor = match libc::c_int::try_from(descriptor) {
-            // SAFETY: the call has just created the descriptor, so nothing else owns it. The system
-            // closes it when this process executes another program.
-            Ok(descriptor) if descriptor >= 0 => unsafe { OwnedFd::from_raw_fd(descriptor) },
-            _ => return Err(io::Error::last_os_error()),
-        };
-        // SAFETY: the `OwnedFd` owns its descriptor, which therefore stays open and the same until
-        // the `OwnedFd` is dropped.
-        unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }
-            .map_err(|refused| refused.into_parts().1)
-    }
+/// Opens a descriptor of a process that becomes readable when the process ends.
+fn descriptor(pid: libc::pid_t) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: the call passes no memory.
+    let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let descriptor = match libc::c_int::try_from(descriptor) {
+        // SAFETY: the call has just created the descriptor, so nothing else owns it. The system
+        // closes it when this process executes another program.
+        Ok(descriptor) if descriptor >= 0 => unsafe { OwnedFd::from_raw_fd(descriptor) },
+        _ => return Err(io::Error::last_os_error()),
+    };
+    // SAFETY: the `OwnedFd` owns its descriptor, which therefore stays open and the same until the
+    // `OwnedFd` is dropped.
+    unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }
+        .map_err(|refused| refused.into_parts().1)
 }
 
 #[cfg(test)]

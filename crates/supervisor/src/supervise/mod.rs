@@ -1,21 +1,17 @@
 //! The supervisor, which starts, watches, replaces and stops workers. The supervisor runs on the
 //! process's first thread and the pool on the server's thread. Both share the [`BackendRegistry`].
 
+mod app;
 mod clock;
-mod fleet;
 mod health;
-mod launcher;
-mod preload;
-mod replacing;
+mod pool;
+mod recycle;
+mod replace_reason;
 mod reporting;
-
-mod rollout;
-mod run_state;
 mod scaling;
+mod server;
 mod slot;
-mod supervisor;
 mod worker;
-mod workers;
 
 use std::fmt;
 use std::io;
@@ -29,8 +25,8 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::backend_registry::BackendRegistry;
 use crate::process::Exit;
-pub use replacing::{MemoryLimit, RecyclePolicy};
-use supervisor::Supervisor;
+pub use recycle::{MemoryLimit, RecyclePolicy};
+use server::Server;
 
 /// The configuration of a supervisor.
 #[allow(clippy::struct_excessive_bools, reason = "choices that have nothing to do with each other")]
@@ -303,7 +299,7 @@ pub fn supervise(
     let pool = BlockingPool::on_demand("rookery-remove", 1);
     let entered = pool.enter();
     let outcome = runtime
-        .block_on(async { Supervisor::new(config, registry, frontend)?.run(commands).await });
+        .block_on(async { Ok(Server::new(config, registry, frontend)?.run(commands).await) });
     drop((runtime, entered));
     pool.join();
     outcome

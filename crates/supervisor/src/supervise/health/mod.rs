@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rookery_status::{ExitReason, RStack};
 use rookery_worker_protocol::{Message, Snapshot};
 
-use super::worker::{WorkerName, counted};
+use super::worker::{WorkerAction, WorkerName, counted};
 use lost_wakeup::LostWakeup;
 use pings::{PingVerdict, Pings};
 use slow_log::{SlowLog, SlowLogEntry};
@@ -21,26 +21,6 @@ use worker_timeout::{TimeoutStep, WorkerTimeout};
 /// has already exceeded its limit, so the worker needs this time only to write 504 to the clients
 /// whose connections it has accepted.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// An action that the supervisor takes after a health check of a worker.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum HealthAction {
-    /// The supervisor sends this message to the worker.
-    Send(Message),
-    /// The supervisor logs this line for the operator.
-    Log(String),
-    /// The supervisor suspends the worker, so that it gets no new requests.
-    Suspend,
-    /// The supervisor ends the suspension of the worker, so that it gets requests again.
-    Resume,
-    /// The supervisor suspends the worker. The requests that its R process has begun get 504.
-    TimeOutRequests,
-    /// The supervisor stops the worker for this reason, and kills it if it has not exited within
-    /// this time.
-    Stop(ExitReason, Duration),
-    /// The supervisor kills the worker for this reason.
-    Kill(ExitReason),
-}
 
 /// The state of a worker at the time of a health check.
 #[derive(Debug, Clone, Copy)]
@@ -86,22 +66,17 @@ pub(crate) struct WorkerHealth {
 impl WorkerHealth {
     /// Returns the actions that end a worker which has written something into the memory that it
     /// shares with the front end that the protocol does not allow.
-    pub(crate) fn check_violation(&mut self, worker: WorkerName) -> Vec<HealthAction> {
+    pub(crate) fn check_violation(&mut self, worker: WorkerName) -> Vec<WorkerAction> {
         if std::mem::replace(&mut self.is_violating, true) {
             return Vec::new();
         }
         vec![
-            HealthAction::Log(format!(
+            WorkerAction::Log(format!(
                 "{worker} has written invalid data into the memory that it shares with this \
                  process: it is killed. Native code of a package may have overwritten the memory"
             )),
-            HealthAction::Kill(ExitReason::Violation),
+            WorkerAction::Kill(Some(ExitReason::Violation)),
         ]
-    }
-
-    /// Returns true if the worker gets no requests because it does not respond to pings.
-    pub(crate) fn is_suspended(&self) -> bool {
-        self.is_suspended
     }
 
     /// Checks whether the worker responds to pings, and returns the actions that are due.
@@ -111,9 +86,9 @@ impl WorkerHealth {
         worker: WorkerName,
         now: Instant,
         is_stopped: impl FnOnce() -> bool,
-    ) -> Vec<HealthAction> {
+    ) -> Vec<WorkerAction> {
         match self.pings.check(now, is_stopped) {
-            PingVerdict::Ping(number) => vec![HealthAction::Send(Message::Ping(number))],
+            PingVerdict::Ping(number) => vec![WorkerAction::Send(Message::Ping(number))],
             PingVerdict::Wait => Vec::new(),
             PingVerdict::Stopped => self.suspend(format!(
                 "{worker} has been stopped by a signal or a debugger: it gets no requests until it \
@@ -123,34 +98,34 @@ impl WorkerHealth {
                 "{worker} does not respond to health checks: it gets no requests until it does"
             )),
             PingVerdict::Unresponsive => vec![
-                HealthAction::Log(format!(
+                WorkerAction::Log(format!(
                     "{worker} has not responded to health checks for a minute: it is killed"
                 )),
-                HealthAction::Kill(ExitReason::Unresponsive),
+                WorkerAction::Kill(Some(ExitReason::Unresponsive)),
             ],
         }
     }
 
     /// Returns the actions that suspend the worker and log `line`, or none if it is suspended
     /// already.
-    fn suspend(&mut self, line: String) -> Vec<HealthAction> {
+    fn suspend(&mut self, line: String) -> Vec<WorkerAction> {
         if std::mem::replace(&mut self.is_suspended, true) {
             return Vec::new();
         }
-        vec![HealthAction::Suspend, HealthAction::Log(line)]
+        vec![WorkerAction::Suspend, WorkerAction::Log(line)]
     }
 
     /// Handles a worker's response to a ping. Returns the actions that are due if the worker was
     /// suspended, and otherwise none.
-    pub(crate) fn on_pong(&mut self, worker: WorkerName, ping: u64) -> Vec<HealthAction> {
+    pub(crate) fn on_pong(&mut self, worker: WorkerName, ping: u64) -> Vec<WorkerAction> {
         if !self.pings.on_pong(ping) || !std::mem::take(&mut self.is_suspended) {
             return Vec::new();
         }
         let mut actions = Vec::new();
         if !self.timeout.is_interrupted() {
-            actions.push(HealthAction::Resume);
+            actions.push(WorkerAction::Resume);
         }
-        actions.push(HealthAction::Log(format!("{worker} responds to health checks again")));
+        actions.push(WorkerAction::Log(format!("{worker} responds to health checks again")));
         actions
     }
 
@@ -162,17 +137,17 @@ impl WorkerHealth {
         limit: TaskLimit,
         seen: &Observation,
         is_stopped: impl FnOnce() -> bool,
-    ) -> Vec<HealthAction> {
+    ) -> Vec<WorkerAction> {
         let worker = seen.worker;
-        let stop = HealthAction::Stop(ExitReason::Unresponsive, EXIT_TIMEOUT);
+        let stop = WorkerAction::Finish(Some(ExitReason::Unresponsive), EXIT_TIMEOUT, None);
         match self.timeout.check(limit, seen, is_stopped) {
             TimeoutStep::Nothing => Vec::new(),
             TimeoutStep::Interrupt(busy) => vec![
                 // Requests that wait for a response get 504 now, whether R reacts to the interrupt
                 // or not.
-                HealthAction::TimeOutRequests,
-                HealthAction::Send(Message::Interrupt),
-                HealthAction::Log(format!(
+                WorkerAction::TimeOutRequests,
+                WorkerAction::Send(Message::Interrupt),
+                WorkerAction::Log(format!(
                     "the R process of {worker} has been busy with one task for {} s: interrupting \
                      it",
                     busy.as_secs()
@@ -181,23 +156,23 @@ impl WorkerHealth {
             TimeoutStep::Resume => {
                 let mut actions = Vec::new();
                 if !self.is_suspended {
-                    actions.push(HealthAction::Resume);
+                    actions.push(WorkerAction::Resume);
                 }
-                actions.push(HealthAction::Log(format!(
+                actions.push(WorkerAction::Log(format!(
                     "the R process of {worker} has finished the task that took too long"
                 )));
                 actions
             }
             TimeoutStep::Stop(busy) => vec![
-                HealthAction::TimeOutRequests,
-                HealthAction::Log(format!(
+                WorkerAction::TimeOutRequests,
+                WorkerAction::Log(format!(
                     "the R process of {worker} has been busy with one task for {} s: ending it",
                     busy.as_secs()
                 )),
                 stop,
             ],
             TimeoutStep::StopInterrupted => vec![
-                HealthAction::Log(format!(
+                WorkerAction::Log(format!(
                     "the R process of {worker} is still busy with the same task: ending it"
                 )),
                 stop,
@@ -216,7 +191,7 @@ impl WorkerHealth {
         r_time: impl FnOnce() -> Option<Duration>,
         route: impl FnOnce() -> Option<String>,
         stack: impl FnOnce() -> Option<RStack>,
-    ) -> Option<HealthAction> {
+    ) -> Option<WorkerAction> {
         let worker = seen.worker;
         let line = match self.slow_log.check(limit, &seen.scoreboard, seen.scoreboard_time, r_time)
         {
@@ -239,18 +214,18 @@ impl WorkerHealth {
                 seconds(busy)
             ),
         };
-        Some(HealthAction::Log(line))
+        Some(WorkerAction::Log(line))
     }
 
     /// Checks whether the worker's R process has missed a wake-up, so that it does not take its
     /// requests, and returns the actions that are due.
-    pub(crate) fn check_lost_wakeup(&mut self, seen: &Observation) -> Vec<HealthAction> {
+    pub(crate) fn check_lost_wakeup(&mut self, seen: &Observation) -> Vec<WorkerAction> {
         if !self.lost_wakeup.check(&seen.scoreboard, seen.now, seen.scoreboard_time) {
             return Vec::new();
         }
         let (worker, scoreboard) = (seen.worker, &seen.scoreboard);
         vec![
-            HealthAction::Log(format!(
+            WorkerAction::Log(format!(
                 "the R process of {worker} is idle with {} waiting for it (passed to it: {}, \
                  taken: {}). This is a bug in Rookery, please report it. The worker is killed, and \
                  its waiting requests go to another worker",
@@ -258,7 +233,7 @@ impl WorkerHealth {
                 scoreboard.handed,
                 scoreboard.taken
             )),
-            HealthAction::Kill(ExitReason::LostWakeup),
+            WorkerAction::Kill(Some(ExitReason::LostWakeup)),
         ]
     }
 }
@@ -303,8 +278,8 @@ mod tests {
         }
     }
 
-    fn log(line: &str) -> HealthAction {
-        HealthAction::Log(line.to_owned())
+    fn log(line: &str) -> WorkerAction {
+        WorkerAction::Log(line.to_owned())
     }
 
     #[test]
@@ -341,23 +316,23 @@ mod tests {
         let check = |health: &mut WorkerHealth, second| {
             health.check_pings(NAME, start + Duration::from_secs(second), || false)
         };
-        assert_eq!(check(&mut health, 0), [HealthAction::Send(Message::Ping(1))]);
+        assert_eq!(check(&mut health, 0), [WorkerAction::Send(Message::Ping(1))]);
         assert_eq!(
             check(&mut health, 5),
             [
-                HealthAction::Suspend,
+                WorkerAction::Suspend,
                 log("worker 1 (123) does not respond to health checks: it gets no requests until \
                      it does")
             ]
         );
         assert_eq!(check(&mut health, 6), []);
-        assert!(health.is_suspended());
+        assert!(health.is_suspended);
         assert_eq!(
             health.on_pong(NAME, 1),
-            [HealthAction::Resume, log("worker 1 (123) responds to health checks again")]
+            [WorkerAction::Resume, log("worker 1 (123) responds to health checks again")]
         );
-        assert!(!health.is_suspended());
-        assert_eq!(check(&mut health, 7), [HealthAction::Send(Message::Ping(2))]);
+        assert!(!health.is_suspended);
+        assert_eq!(check(&mut health, 7), [WorkerAction::Send(Message::Ping(2))]);
         // The response of a worker that was not suspended requires no action.
         assert_eq!(health.on_pong(NAME, 2), []);
     }
@@ -367,7 +342,7 @@ mod tests {
         let (mut health, start) = (WorkerHealth::default(), Instant::now());
         health.check_pings(NAME, start, || false);
         let actions = health.check_pings(NAME, start + Duration::from_secs(60), || false);
-        assert_eq!(actions.last(), Some(&HealthAction::Kill(ExitReason::Unresponsive)));
+        assert_eq!(actions.last(), Some(&WorkerAction::Kill(Some(ExitReason::Unresponsive))));
     }
 
     #[test]
@@ -378,13 +353,13 @@ mod tests {
         let actions = health.check_task_limit(LIMIT, &busy(start, 60), || false);
         assert_eq!(
             actions[..2],
-            [HealthAction::TimeOutRequests, HealthAction::Send(Message::Interrupt)]
+            [WorkerAction::TimeOutRequests, WorkerAction::Send(Message::Interrupt)]
         );
         assert_eq!(
             health.on_pong(NAME, 1),
             [log("worker 1 (123) responds to health checks again")]
         );
-        let stop = HealthAction::Stop(ExitReason::Unresponsive, EXIT_TIMEOUT);
+        let stop = WorkerAction::Finish(Some(ExitReason::Unresponsive), EXIT_TIMEOUT, None);
         let actions = health.check_task_limit(LIMIT, &busy(start, 65), || false);
         assert_eq!(actions.last(), Some(&stop));
     }

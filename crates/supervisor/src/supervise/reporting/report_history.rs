@@ -8,10 +8,9 @@ use rookery_status::{ExitReason, LastExit};
 use rookery_worker_protocol::SpanCounters;
 
 use super::super::clock;
-use super::super::slot::Slot;
-use super::super::worker::{WorkerPhase, WorkerProcess};
+use super::super::worker::{Handle as _, Worker, WorkerPhase};
 use crate::process::{ControlGroups, Exit};
-use crate::report::{SlotReport, SupervisorState};
+use crate::state::SupervisorState;
 
 /// The maximum time after an out-of-memory kill within which the killed worker must end. The
 /// control group counts the kill at once, but the process ends only when all its memory has been
@@ -23,8 +22,6 @@ const KILL_MATCH_TIME: Duration = Duration::from_secs(10);
 pub(in crate::supervise) struct ReportHistory {
     /// The wall-clock time at which the supervisor started.
     started: SystemTime,
-    /// The number of starts and the last exit in each slot, the numbered place of a worker.
-    slots: BTreeMap<u32, (u64, Option<LastExit>)>,
     /// The number of workers that have ended, by the name of the exit reason.
     exits: BTreeMap<&'static str, u64>,
     /// The number of WebSockets that ended with their worker, by the reason of the worker's end.
@@ -50,7 +47,6 @@ impl ReportHistory {
     pub(in crate::supervise) fn new(groups: ControlGroups) -> ReportHistory {
         ReportHistory {
             started: SystemTime::now(),
-            slots: BTreeMap::new(),
             exits: BTreeMap::new(),
             sessions_lost: BTreeMap::new(),
             readied: (0, 0.0),
@@ -69,29 +65,18 @@ impl ReportHistory {
         self.groups.memory_left()
     }
 
-    /// Counts the start of a worker in this slot, which is the worker's numbered place.
-    pub(in crate::supervise) fn on_start(&mut self, slot: u32) {
-        self.slots.entry(slot).or_default().0 += 1;
-    }
-
-    /// Drops the recorded starts and exits of a slot (a worker's numbered place), because another
-    /// worker will use the slot.
-    pub(in crate::supervise) fn reset_slot(&mut self, slot: u32) {
-        self.slots.remove(&slot);
-    }
-
     /// Counts a worker that has become ready, and the duration of its start.
-    pub(in crate::supervise) fn on_ready(&mut self, worker: &WorkerProcess) {
+    pub(in crate::supervise) fn on_ready(&mut self, start_time: Duration) {
         self.readied.0 += 1;
-        self.readied.1 += worker.age().as_secs_f64();
+        self.readied.1 += start_time.as_secs_f64();
     }
 
-    /// Records the end of a worker process and returns its reason.
+    /// Records the end of a worker. Returns its reason, and the report about it.
     pub(in crate::supervise) fn on_exit(
         &mut self,
-        worker: &WorkerProcess,
+        worker: &Worker,
         exit: Exit,
-    ) -> ExitReason {
+    ) -> (ExitReason, LastExit) {
         let reason = match worker.exit_reason {
             // R's `quit()` also announces that the worker stops, even when its exit status is an
             // error.
@@ -100,8 +85,8 @@ impl ReportHistory {
             None => self.unrequested_exit_reason(worker, exit),
         };
         *self.exits.entry(reason.name()).or_default() += 1;
-        let sessions = worker.backend.load().1 as u64;
-        self.past_spans.add_all(worker.backend.scoreboard.spans());
+        let sessions = worker.process.load().1 as u64;
+        self.past_spans.add_all(worker.process.backend.scoreboard.spans());
         if sessions > 0 {
             *self.sessions_lost.entry(reason.name()).or_default() += sessions;
         }
@@ -109,14 +94,13 @@ impl ReportHistory {
             Exit::Status(code) => (Some(code), None),
             Exit::Signal(signal) => (None, Some(signal)),
         };
-        let last = LastExit { code, signal, how: exit.to_string(), reason, at: SystemTime::now() };
-        self.slots.entry(worker.start.slot).or_default().1 = Some(last);
-        reason
+        let at = SystemTime::now();
+        (reason, LastExit { code, signal, how: exit.to_string(), reason, at })
     }
 
     /// Returns the reason why a worker process has ended although the supervisor had not requested
     /// it.
-    fn unrequested_exit_reason(&mut self, worker: &WorkerProcess, exit: Exit) -> ExitReason {
+    fn unrequested_exit_reason(&mut self, worker: &Worker, exit: Exit) -> ExitReason {
         if exit != Exit::Signal(libc::SIGKILL) || worker.phase == WorkerPhase::Killed {
             return ExitReason::Crash;
         }
@@ -150,17 +134,6 @@ impl ReportHistory {
         let until = if new > 0 { Some(now + KILL_MATCH_TIME) } else { until };
         self.unmatched_kills = (unmatched - 1, until);
         ExitReason::OutOfMemory
-    }
-
-    /// Returns the status report of the slot (a worker's numbered place) with this number.
-    pub(in crate::supervise) fn slot_report(&self, number: u32, slot: &Slot) -> SlotReport {
-        let (starts, last_exit) = self.slots.get(&number).cloned().unwrap_or_default();
-        SlotReport {
-            restarts: starts.saturating_sub(1),
-            last_exit,
-            start_at: slot.start_at.map(clock::to_system),
-            is_given_up: slot.is_given_up,
-        }
     }
 
     /// Writes the recorded events into a status report.

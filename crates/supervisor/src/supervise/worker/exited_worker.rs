@@ -6,14 +6,14 @@ use std::time::Duration;
 use rookery_status::{ExitReason, format_count};
 
 use super::worker_name::{WorkerName, counted};
-use super::worker_process::{WorkerPhase, WorkerProcess};
+use super::{Handle as _, Worker, WorkerPhase};
 use crate::process::{Exit, ProcessEnd};
 use crate::supervise::Outcome;
 
 /// A worker process that has ended and has been reaped.
 #[derive(Debug)]
 pub(crate) struct ExitedWorker {
-    pub(crate) process: WorkerProcess,
+    pub(crate) worker: Worker,
     pub(crate) end: ProcessEnd,
     /// The reason for the end of the worker process, as metrics report it.
     pub(crate) reason: ExitReason,
@@ -24,17 +24,7 @@ pub(crate) struct ExitedWorker {
 impl ExitedWorker {
     /// Returns the name of the ended worker process in log lines.
     pub(crate) fn name(&self) -> WorkerName {
-        self.process.name()
-    }
-
-    /// Returns how the worker process ended: with an exit status or by a signal.
-    pub(crate) fn exit(&self) -> Exit {
-        self.end.exit
-    }
-
-    /// Returns true if the worker process has responded to a request.
-    pub(crate) fn has_answered(&self) -> bool {
-        self.process.backend.responses() > 0
+        self.worker.name()
     }
 
     /// Returns the outcome with which the server ends because this worker process has ended, or
@@ -42,12 +32,12 @@ impl ExitedWorker {
     /// [`SupervisorConfig::restarts`](crate::SupervisorConfig::restarts), and `was_ready` is true
     /// if any worker has been ready.
     pub(crate) fn outcome(&self, restarts: bool, was_ready: bool) -> Option<Outcome> {
-        outcome(self.process.exit_reason, self.end.exit, restarts, was_ready)
+        outcome(self.worker.exit_reason, self.end.exit, restarts, was_ready)
     }
 
     /// Returns a description of the failure of a new worker that has ended before it was ready.
     pub(crate) fn failed_start(&self) -> String {
-        format!("the new {} {} before it was ready", self.name(), self.exit())
+        format!("the new {} {} before it was ready", self.name(), self.end.exit)
     }
 
     /// Returns the log line about the end of a worker process that was requested to end.
@@ -72,14 +62,14 @@ impl ExitedWorker {
     /// Returns the log line about a failed worker process that is started again after `pause`.
     pub(crate) fn restart_line(&self, pause: Duration) -> String {
         let (name, exit, usage) = (self.name(), self.end.exit, self.usage());
-        let cause = match (exit, self.process.phase) {
+        let cause = match exit {
             _ if self.reason == ExitReason::OutOfMemory => {
                 " because the control group had no memory left"
             }
-            (Exit::Signal(libc::SIGKILL), phase) if phase != WorkerPhase::Killed => {
+            Exit::Signal(libc::SIGKILL) if self.worker.phase != WorkerPhase::Killed => {
                 ", which the supervisor did not send: perhaps out of memory"
             }
-            (_, WorkerPhase::Starting { .. }) => " before it was ready",
+            _ if self.worker.is_starting() => " before it was ready",
             _ => "",
         };
         let request = self.route.as_ref();
@@ -116,8 +106,8 @@ impl ExitedWorker {
         format!(
             "ran for {} s, answered {} and used at most {} MB of memory and {:.1} s of processor \
              time",
-            self.process.age().as_secs(),
-            counted(self.process.backend.responses(), "request"),
+            self.worker.age().as_secs(),
+            counted(self.worker.process.responses(), "request"),
             self.end.memory / 1_000_000,
             self.end.time.as_secs_f64()
         )

@@ -169,6 +169,25 @@ fn workers_are_replaced_at_the_age_limit() {
 }
 
 #[test]
+fn a_worker_that_stops_its_server_is_replaced_and_the_log_says_why() {
+    let times = Timeouts { start: Duration::from_secs(8), ..Timeouts::default() };
+    let mode = |start| if start == 0 { "stops its server" } else { "" };
+    let running = Running::new(Wish { workers: 1, times, mode, ..Wish::default() });
+    let first = running.get("/pid").text();
+    wait_until("what to do is told", || {
+        running.has_told(&[
+            &format!("the app in worker 0 ({first}) has stopped its server"),
+            "`stopAllServers()`",
+            "must not stop its server",
+        ])
+    });
+    // The request waits for the next worker.
+    assert_ne!(running.get("/pid").text(), first);
+    assert!(running.has_told(&["has started no other within 8 s: it is replaced"]));
+    assert!(running.has_told(&[&format!("worker 0 ({first}) "), "it is started again in 0.1 s"]));
+}
+
+#[test]
 fn files_of_ended_workers_are_removed() {
     let mut running = Running::new(Wish::default());
     for at in 0..12 {

@@ -136,6 +136,10 @@ fn runs_a_worker_if_started_as_one() {
                 std::thread::sleep(Duration::from_millis(500));
                 supervision.send(Message::Ready { sees_heads: false, is_sticky: false }).unwrap();
             }
+            // The app calls `stopAllServers()` in its handler, and starts no other server.
+            if mode == "stops its server" {
+                supervision.send(Message::Leaving).unwrap();
+            }
             // The app calls `stopApp()` after its response.
             if mode == "finishes later" {
                 is_over.store(true, Ordering::Relaxed);

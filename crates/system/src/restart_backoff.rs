@@ -1,4 +1,5 @@
-//! The restart back-off, which is the pause before a worker that has ended is started again.
+//! The restart back-off, which is the pause before a worker that has ended is started again. A
+//! worker is a process that serves an app.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

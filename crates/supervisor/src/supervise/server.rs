@@ -1,18 +1,18 @@
-//! The main loop of the supervisor, with its reactions to commands and worker events.
+//! The server: the main loop of the supervisor, its commands, and how far it is from starting to
+//! ending.
 
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc::{self, UnboundedReceiver};
+use rookery_status::Lifecycle;
+use tokio::sync::mpsc::{self, Receiver, UnboundedReceiver};
 
+use super::app::App;
 use super::clock::{self, FreezeDetector};
-use super::fleet::Fleet;
-use super::run_state::RunState;
 use super::worker::{LogTimer, WorkerEvent, counted};
 use super::{Frontend, Outcome, SupervisorCommand, SupervisorConfig, SupervisorEvent};
 use crate::backend_registry::BackendRegistry;
-use crate::process::reap;
 
 /// The interval of the main loop while a worker starts, drains or stops.
 const SHORT_INTERVAL: Duration = Duration::from_millis(50);
@@ -39,14 +39,39 @@ const MIN_LOGGED_FREEZE: Duration = Duration::from_secs(5);
 /// responses of ended workers are sent to clients.
 const LAST_RESPONSES_TIME: Duration = Duration::from_secs(2);
 
-/// The supervisor, which reacts to commands, worker events and the passing of time.
-pub(super) struct Supervisor<'a> {
-    fleet: Fleet<'a>,
+/// The maximum number of events of workers that have not been handled. Workers that send further
+/// messages have to wait, so a worker that sends many does not fill the memory.
+const MAX_EVENTS: usize = 100;
+
+/// The run state of the server.
+///
+/// ```text
+///    Serving --Stop--> Leaving --delay over--> Draining --no connections left--> Ending
+/// ```
+///
+/// Without a delay, `Leaving` is skipped. A second `Stop`, a crash loop, or the failure of all
+/// first starts leads to `Ending` at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RunState {
+    /// The server runs normally: it accepts connections and responds to requests.
+    Serving,
+    /// The server has been requested to stop. It still serves until this time, and reports itself
+    /// as not ready, so that load balancers stop sending requests.
+    Leaving { until: Instant },
+    /// The server finishes its requests and connections, until this time at the latest.
+    Draining { until: Instant },
+    /// The workers are stopped. The server ends with this outcome when no worker is left.
+    Ending(Outcome),
+}
+
+/// The server, which reacts to commands, worker events and the passing of time.
+pub(super) struct Server<'a> {
+    app: App<'a>,
     registry: Arc<BackendRegistry>,
     frontend: &'a dyn Frontend,
-    events: UnboundedReceiver<WorkerEvent>,
-    /// The run state of the supervisor until the workers are stopped. Read it by
-    /// [`run_state`](Self::run_state), which also returns the state after that.
+    events: Receiver<WorkerEvent>,
+    /// The run state until the workers are stopped. Read it by [`run_state`](Self::run_state),
+    /// which also returns the state after that.
     run_state: RunState,
     /// The outcome that is returned when a drain of the server is complete.
     outcome: Outcome,
@@ -58,18 +83,18 @@ pub(super) struct Supervisor<'a> {
     connections: (usize, Option<Instant>),
 }
 
-impl<'a> Supervisor<'a> {
-    /// Creates the supervisor and its folder of temporary files. Workers are started by
+impl<'a> Server<'a> {
+    /// Creates the server and its folder of temporary files. Workers are started by
     /// [`run`](Self::run).
     pub(super) fn new(
         config: SupervisorConfig,
         registry: Arc<BackendRegistry>,
         frontend: &'a dyn Frontend,
-    ) -> io::Result<Supervisor<'a>> {
-        let (event_sender, events) = mpsc::unbounded_channel();
+    ) -> io::Result<Server<'a>> {
+        let (event_sender, events) = mpsc::channel(MAX_EVENTS);
         let now = clock::now();
-        Ok(Supervisor {
-            fleet: Fleet::new(config, Arc::clone(&registry), frontend, event_sender, now)?,
+        Ok(Server {
+            app: App::new(config, Arc::clone(&registry), frontend, event_sender, now)?,
             registry,
             frontend,
             events,
@@ -81,48 +106,42 @@ impl<'a> Supervisor<'a> {
         })
     }
 
-    /// Runs the supervisor's main loop until the server ends, and returns the reason of the end.
+    /// Runs the main loop until the server ends, and returns the reason of the end.
     pub(super) async fn run(
         mut self,
         mut commands: UnboundedReceiver<SupervisorCommand>,
-    ) -> io::Result<Outcome> {
+    ) -> Outcome {
         let (mut has_commands, mut pause) = (true, Duration::ZERO);
         let mut freezes = FreezeDetector::new();
-        self.frontend.on_event(SupervisorEvent::Started(self.fleet.launcher().folder().path()));
+        self.frontend.on_event(SupervisorEvent::Started(self.app.folder().path()));
         loop {
             let frozen = freezes.begin_iteration(pause);
             if let Some(frozen) = frozen.filter(|time| *time >= MIN_LOGGED_FREEZE) {
-                self.log(&format!(
+                self.app.log(&format!(
                     "this process did not run for {} s, which do not count against time limits",
                     frozen.as_secs()
                 ));
             }
             if let Some(failure) = self.frontend.take_thread_failure() {
-                self.log(&format!("{failure}. The server cannot continue: it ends"));
-                self.fleet.end(Outcome::ThreadFailed, clock::now());
+                self.app.log(&format!("{failure}. The server cannot continue: it ends"));
+                self.app.end(Outcome::ThreadFailed, clock::now());
             }
-            self.check_timers();
-            self.fleet.apply_scaling();
+            self.check(clock::now());
             self.report();
             if let RunState::Ending(outcome) = self.run_state() {
-                if self.fleet.workers().is_empty() {
-                    return Ok(self.finish(outcome).await);
+                if self.app.is_empty() {
+                    return self.finish(outcome).await;
                 }
             }
-            pause = if self.is_settled() {
+            let is_settled = self.run_state() == RunState::Serving && self.app.is_settled();
+            pause = if is_settled {
                 self.frontend.heartbeat_interval().clamp(SHORT_INTERVAL, LONG_INTERVAL)
             } else {
                 SHORT_INTERVAL
             };
             tokio::select! {
                 biased;
-                Some(event) = self.events.recv() => match event {
-                    WorkerEvent::Message(epoch, message) => self.fleet.on_message(epoch, message),
-                    WorkerEvent::Announced(epoch) => self.fleet.on_announcement(epoch),
-                    WorkerEvent::Failed(epoch) => self.fleet.on_errors(epoch),
-                    WorkerEvent::WarmedUp(epoch, result) => self.fleet.on_warmed_up(epoch, result),
-                    WorkerEvent::Exited(epoch, pid) => self.on_worker_exit(epoch, pid),
-                },
+                Some(event) = self.events.recv() => self.on_worker_event(event),
                 command = commands.recv(), if has_commands => match command {
                     Some(command) => self.on_command(command),
                     None => has_commands = false,
@@ -135,108 +154,92 @@ impl<'a> Supervisor<'a> {
     /// Forwards the last output of the workers, and returns the outcome. If the server ends because
     /// no worker has ever become ready, also reports the error message of the failed start.
     async fn finish(&mut self, outcome: Outcome) -> Outcome {
-        self.fleet.forward_output().await;
-        if outcome == Outcome::NeverReady {
-            if let Some(message) = self.fleet.launcher().error_message() {
-                let starts = self.fleet.failed_starts();
-                self.frontend.on_event(SupervisorEvent::Failed { message: &message, starts });
-            }
+        let message = self.app.finish_output().await;
+        if let Some(message) = message.filter(|_| outcome == Outcome::NeverReady) {
+            let starts = self.app.pool.failed_starts();
+            self.frontend.on_event(SupervisorEvent::Failed { message: &message, starts });
         }
         outcome
     }
 
-    /// Returns the run state of the supervisor.
+    /// Returns the run state of the server.
     fn run_state(&self) -> RunState {
-        self.fleet.outcome().map_or(self.run_state, RunState::Ending)
+        self.app.outcome().map_or(self.run_state, RunState::Ending)
     }
 
-    /// Returns true if no worker is changing its phase, so that the main loop may use its long
-    /// interval.
-    fn is_settled(&self) -> bool {
-        self.run_state() == RunState::Serving && self.fleet.is_settled()
-    }
-
-    // ---- commands ----
+    // ---- commands and events ----
 
     /// Carries out a command. Commands that do not apply to the current run state are ignored.
     fn on_command(&mut self, command: SupervisorCommand) {
-        match (command, self.run_state()) {
-            (SupervisorCommand::Change(config), RunState::Serving) => {
-                self.fleet.set_config(*config);
-                self.fleet.reload();
-            }
-            (SupervisorCommand::RefuseReload(reason), RunState::Serving) => {
-                self.fleet.refuse_reload(reason);
-            }
-            (SupervisorCommand::Reload, RunState::Serving) => self.fleet.reload(),
-            // The delay gives load balancers time to stop sending requests. They send none before a
-            // worker was ready, so the delay applies only afterwards.
-            (SupervisorCommand::Stop, RunState::Serving)
-                if self.fleet.was_ready() && !self.fleet.config.times.delay.is_zero() =>
-            {
-                let until = clock::now() + self.fleet.config.times.delay;
-                self.run_state = RunState::Leaving { until };
-                self.frontend.on_event(SupervisorEvent::Leaving);
-            }
-            (SupervisorCommand::Stop, RunState::Serving) => {
-                if !self.fleet.was_ready() {
-                    self.log("stopping: no worker is ready yet, and nothing is being served");
-                }
-                self.drain();
-            }
+        let (state, delay) = (self.run_state(), self.app.config.times.delay);
+        match (command, state) {
             // A second `Stop` ends the server without waiting.
             (
                 SupervisorCommand::Stop,
                 RunState::Leaving { .. } | RunState::Draining { .. } | RunState::Ending(_),
             ) => {
-                self.fleet.end(Outcome::Stopped, clock::now());
-                self.fleet.kill_all();
+                self.app.end(Outcome::Stopped, clock::now());
+                self.app.kill_all();
             }
-            (SupervisorCommand::AddWorker, state) if state.is_serving() => self.fleet.add_worker(),
-            (SupervisorCommand::RemoveWorker, state) if state.is_serving() => {
-                self.fleet.remove_worker();
+            // The delay gives load balancers time to stop sending requests. They send none before a
+            // worker was ready, so the delay applies only afterwards.
+            (SupervisorCommand::Stop, RunState::Serving)
+                if self.app.was_ready() && !delay.is_zero() =>
+            {
+                self.run_state = RunState::Leaving { until: clock::now() + delay };
+                self.frontend.on_event(SupervisorEvent::Leaving);
             }
-            (
-                SupervisorCommand::Reload
-                | SupervisorCommand::Change(_)
-                | SupervisorCommand::RefuseReload(_)
-                | SupervisorCommand::AddWorker
-                | SupervisorCommand::RemoveWorker,
-                _,
-            ) => {}
+            (SupervisorCommand::Stop, RunState::Serving) => {
+                if !self.app.was_ready() {
+                    self.app.log("stopping: nothing is being served yet, since no worker is ready");
+                }
+                self.drain();
+            }
+            (SupervisorCommand::Change(config), RunState::Serving) => {
+                self.app.set_config(*config);
+                self.app.reload();
+            }
+            (SupervisorCommand::Reload, RunState::Serving) => self.app.reload(),
+            (SupervisorCommand::RefuseReload(reason), RunState::Serving) => {
+                self.app.refuse_reload(reason);
+            }
+            (SupervisorCommand::AddWorker, RunState::Serving | RunState::Leaving { .. }) => {
+                self.app.add_worker();
+            }
+            (SupervisorCommand::RemoveWorker, RunState::Serving | RunState::Leaving { .. }) => {
+                self.app.remove_worker();
+            }
+            _ => {}
         }
     }
 
-    /// Logs a line for the operator.
-    fn log(&self, line: &str) {
-        (self.fleet.config.log)(line);
+    /// Handles an event of a worker, and drains the server if no worker may be started in place of
+    /// one that has ended.
+    fn on_worker_event(&mut self, event: WorkerEvent) {
+        match event {
+            WorkerEvent::Received(epoch, received) => self.app.on_received(epoch, received),
+            WorkerEvent::WarmedUp(epoch, result) => self.app.on_warmed_up(epoch, result),
+            WorkerEvent::Exited(epoch, pid) => {
+                if let Some(outcome) = self.app.on_exit(epoch, pid) {
+                    self.end_after_drain(outcome);
+                }
+            }
+        }
     }
 
     /// Begins the drain of the server: no connections are accepted any more, and existing ones have
     /// time up to the drain timeout.
     fn drain(&mut self) {
-        let time = self.fleet.config.times.drain;
+        let time = self.app.config.times.drain;
         self.frontend.drain(time / CLOSE_PART);
         self.run_state = RunState::Draining { until: clock::now() + time };
     }
 
-    // ---- events of workers ----
-
-    /// Reaps the worker process with this epoch (the number of its start), which has ended, and
-    /// drains the server if no worker may be started in its place.
-    fn on_worker_exit(&mut self, epoch: u64, pid: libc::pid_t) {
-        let end = reap(pid);
-        let Some(process) = self.fleet.remove(epoch) else { return };
-        if let Some(outcome) = self.fleet.on_exit(process, end) {
-            self.end_after_drain(outcome);
-        }
-    }
-
     /// Finishes the requests in progress, then ends the server with `outcome`.
     fn end_after_drain(&mut self, outcome: Outcome) {
-        self.fleet.cancel_starts();
-        if !self.fleet.was_ready() {
-            return self.fleet.end(outcome, clock::now());
+        self.app.cancel_starts();
+        if !self.app.was_ready() {
+            return self.app.end(outcome, clock::now());
         }
         self.outcome = outcome;
         if !matches!(self.run_state(), RunState::Draining { .. }) {
@@ -245,18 +248,17 @@ impl<'a> Supervisor<'a> {
         if self.registry.backends().is_empty() {
             // No worker is left to respond to waiting requests, so the drain is short.
             self.registry.refuse_requests();
-            let time = self.fleet.config.times.drain.min(LAST_RESPONSES_TIME);
+            let time = self.app.config.times.drain.min(LAST_RESPONSES_TIME);
             self.run_state = RunState::Draining { until: clock::now() + time };
         }
     }
 
-    // ---- timers ----
+    // ---- the passing of time ----
 
-    /// Carries out what is due at this time: timeouts of workers, health checks, starts and
-    /// replacements.
-    fn check_timers(&mut self) {
-        let now = clock::now();
-        self.fleet.check_deadlines(now);
+    /// Carries out what is due: it times out workers, and then, while the server serves, checks
+    /// workers, replaces them and spawns new ones.
+    fn check(&mut self, now: Instant) {
+        self.app.time_out(now);
         self.log_drains(now);
         match self.run_state() {
             RunState::Ending(_) => {}
@@ -266,29 +268,30 @@ impl<'a> Supervisor<'a> {
                     if has_clients {
                         self.frontend.cut();
                     }
-                    self.fleet.end(self.outcome, until);
+                    self.app.end(self.outcome, until);
                 }
             }
             RunState::Leaving { until } if now >= until => self.drain(),
             RunState::Serving | RunState::Leaving { .. } => {
                 if now.duration_since(self.checked_at) >= LONG_INTERVAL {
                     self.checked_at = now;
-                    self.fleet.check_workers(now);
+                    self.app.check_workers(now);
                 }
-                self.fleet.start_due(now);
-                self.fleet.replace_next();
+                self.app.replace_due();
+                self.app.spawn_due(now);
             }
         }
+        self.app.complete_reload();
     }
 
     /// Logs what the drain of the server or of each draining worker waits for.
     fn log_drains(&mut self, now: Instant) {
         let RunState::Draining { until } = self.run_state() else {
-            return self.fleet.log_drains(now);
+            return self.app.log_drains(now);
         };
         let connections = self.frontend.connections();
         if connections > 0 && self.drain_log.tick(now, DRAIN_LOG_INTERVAL) {
-            self.log(&format!(
+            self.app.log(&format!(
                 "stopping: waiting for {}, at most {:.0} s",
                 counted(connections as u64, "connection"),
                 until.saturating_duration_since(now).as_secs_f64().ceil()
@@ -296,12 +299,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    // ---- reports ----
-
-    /// Publishes the supervisor's current state for status reports and metrics. If no replacement
-    /// for a reload remains, also reports that the reload has ended.
+    /// Publishes the current state for status reports and metrics.
     fn report(&mut self) {
-        self.fleet.complete_reload();
         let now = Instant::now();
         // Events cause iterations in addition to the periodic ones. The number of connections is
         // costly to query, so it is read only about once a second.
@@ -309,17 +308,21 @@ impl<'a> Supervisor<'a> {
         if self.connections.1.is_none_or(is_due) {
             self.connections = (self.frontend.connections(), Some(now));
         }
-        let mut report = self.fleet.report();
+        let mut report = self.app.report();
         report.turned = Some(now);
-        report.server.phase = self.run_state().lifecycle(self.fleet.was_ready());
+        report.server.phase = match self.run_state() {
+            RunState::Serving if self.app.was_ready() => Lifecycle::Serving,
+            RunState::Serving => Lifecycle::Starting,
+            RunState::Leaving { .. } | RunState::Draining { .. } => Lifecycle::Draining,
+            RunState::Ending(_) => Lifecycle::Stopping,
+        };
         report.server.connections = self.connections.0 as u64;
         report.server.log_lines_lost = self.frontend.log_lines_lost();
         let ready = report.ready();
-        self.registry.report.change(|published| *published = report);
-        let failures = self.fleet.recent_failures(clock::now());
-        let workers = self.fleet.wanted() as usize;
+        self.registry.state.change(|published| *published = report);
+        let (workers, failures) = self.app.heartbeat(clock::now());
         // After a failed stop, a service manager whose watchdog is not pinged ends the process.
-        if self.fleet.outcome() != Some(Outcome::ThreadFailed) {
+        if self.app.outcome() != Some(Outcome::ThreadFailed) {
             self.frontend.on_event(SupervisorEvent::Heartbeat { ready, workers, failures });
         }
     }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rookery_status::own_memory_beyond;
 
-use super::reason::ReplaceReason;
+use super::replace_reason::ReplaceReason;
 
 /// The number of consecutive samples, [`SAMPLE_EVERY`] apart, that must exceed the memory limit
 /// before a worker is replaced. One sample does not suffice, because R may still return memory at

@@ -11,8 +11,8 @@ use rookery_status::{
     ServerInfo, StatusSource,
 };
 
-use super::data::{Process, SupervisorState};
 use crate::backend_registry::BackendRegistry;
+use crate::state::{ProcessState, SupervisorState};
 
 /// The source of the status of a supervisor and its workers, which the admin listener serves.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl SupervisorStatus {
 
 impl StatusSource for SupervisorStatus {
     fn report(&self) -> Report {
-        let (registry, state) = (&self.registry, self.registry.report.read());
+        let (registry, state) = (&self.registry, self.registry.state.read());
         let report = Report {
             about: self.about.clone(),
             queue: registry.counters.queue.read(),
@@ -57,7 +57,7 @@ impl StatusSource for SupervisorStatus {
                 .acme_failures
                 .as_ref()
                 .map(|failures| failures.load(Ordering::Relaxed)),
-            server: state.server,
+            server: state.server.clone(),
             ..Report::default()
         };
         report.requests.add_all(&registry.counters.requests);
@@ -66,7 +66,7 @@ impl StatusSource for SupervisorStatus {
             report.requests.spans.set(tracer.counters().read());
         }
         report.requests.spans.add_all(&state.past_spans);
-        for process in &state.processes {
+        for process in state.processes() {
             report.requests.spans.add_all(process.backend.scoreboard.spans());
         }
         if let Some(rejections) = &self.rejections {
@@ -78,16 +78,16 @@ impl StatusSource for SupervisorStatus {
     }
 
     fn not_live(&self) -> Option<&'static str> {
-        (self.registry.report.read().silence() >= HANG_TIMEOUT)
+        (self.registry.state.read().silence() >= HANG_TIMEOUT)
             .then_some("the supervisor's main loop does not respond")
     }
 
     fn not_ready(&self) -> Option<NotReady> {
-        not_ready(&self.registry.report.read())
+        not_ready(&self.registry.state.read())
     }
 
     fn not_started(&self) -> Option<&'static str> {
-        (self.registry.report.read().server.phase == Lifecycle::Starting)
+        (self.registry.state.read().server.phase == Lifecycle::Starting)
             .then_some("no worker has been ready yet")
     }
 
@@ -100,20 +100,16 @@ impl StatusSource for SupervisorStatus {
     }
 
     fn profiled_processes(&self) -> Vec<ProfiledProcess> {
-        let report = self.registry.report.read();
-        let serving =
-            report.processes.into_iter().filter(|it| matches!(it.state, READY | "draining"));
-        let of = |process: Process| {
-            let backend = process.backend;
-            ProfiledProcess {
-                key: backend.epoch,
-                slot: backend.slot,
-                pid: backend.pid,
-                folder: backend.folder.clone(),
-                scoreboard: backend,
-            }
+        let state = self.registry.state.read();
+        let serving = state.processes().filter(|it| matches!(it.state, READY | "draining"));
+        let profiled = |ProcessState { backend, .. }: &ProcessState| ProfiledProcess {
+            key: backend.epoch,
+            slot: backend.slot,
+            pid: backend.pid,
+            folder: backend.folder.clone(),
+            scoreboard: Arc::clone(backend) as _,
         };
-        serving.map(of).collect()
+        serving.map(profiled).collect()
     }
 
     fn perform(&self, action: Action) {
@@ -153,7 +149,7 @@ mod tests {
             (status.not_live().is_none(), status.not_started().is_none(), ready)
         };
         assert_eq!(probes(), (false, false, Some(503)));
-        let told = &status.registry.report;
+        let told = &status.registry.state;
         told.change(|report| report.turned = Some(Instant::now()));
         assert_eq!(probes(), (true, false, Some(503)));
         told.change(|report| report.server.phase = Lifecycle::Serving);

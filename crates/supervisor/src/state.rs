@@ -11,7 +11,7 @@ use crate::backend::Backend;
 
 /// The state of a worker process in the status report of the supervisor.
 #[derive(Debug, Clone)]
-pub(crate) struct Process {
+pub(crate) struct ProcessState {
     pub(crate) pid: libc::pid_t,
     pub(crate) generation: u64,
     pub(crate) state: &'static str,
@@ -21,7 +21,7 @@ pub(crate) struct Process {
     pub(crate) backend: Arc<Backend>,
 }
 
-impl Process {
+impl ProcessState {
     /// Returns the description of the worker process for reports.
     fn seen(&self) -> RProcess {
         let backend = &self.backend;
@@ -45,15 +45,16 @@ impl Process {
 
 /// The state of a slot. A slot is the numbered place of a worker, which its replacement takes over.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct SlotReport {
+pub(crate) struct SlotState {
+    pub(crate) number: u32,
     /// The number of times that a worker was started again in this slot.
     pub(crate) restarts: u64,
     pub(crate) last_exit: Option<LastExit>,
     /// The time at which the next worker will be started in this slot; `None` if no start is
     /// planned.
     pub(crate) start_at: Option<Instant>,
-    /// Whether the slot is no longer used, because the number of workers was reduced.
-    pub(crate) is_given_up: bool,
+    /// The slot's worker processes, whether they are starting, serving, draining or stopping.
+    pub(crate) processes: Vec<ProcessState>,
 }
 
 /// The state of the supervisor and its workers, from which the status report is made.
@@ -63,38 +64,39 @@ pub(crate) struct SupervisorState {
     pub(crate) turned: Option<Instant>,
     /// The state of the server, apart from its workers.
     pub(crate) server: ServerState,
-    /// All worker processes, whether they are starting, serving, draining or stopping.
-    pub(crate) processes: Vec<Process>,
-    /// The states of the workers' slots, in the order of their numbers.
-    pub(crate) slots: Vec<SlotReport>,
+    /// The states of the slots, in the order of their numbers.
+    pub(crate) slots: Vec<SlotState>,
     /// The counts of the spans of workers that have ended.
     pub(crate) past_spans: Arc<SpanCounters>,
 }
 
 impl SupervisorState {
+    /// Returns all worker processes.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = &ProcessState> {
+        self.slots.iter().flat_map(|slot| &slot.processes)
+    }
+
     /// Returns the number of workers that are ready for requests.
     pub(crate) fn ready(&self) -> usize {
-        self.processes.iter().filter(|process| process.state == READY).count()
+        self.processes().filter(|process| process.state == READY).count()
     }
 
     /// Returns the report about each worker process, and about each slot that waits for one.
-    pub(super) fn workers(&self) -> Vec<WorkerReport> {
+    pub(crate) fn workers(&self) -> Vec<WorkerReport> {
         let mut workers = Vec::new();
-        for (number, slot) in (0..).zip(&self.slots) {
-            let worker = |process: Option<&Process>, starts_in| WorkerReport {
-                slot: number,
-                process: process.map(Process::seen),
+        for slot in &self.slots {
+            let report = |process, starts_in| WorkerReport {
+                slot: slot.number,
+                process,
                 starts_in,
                 restarts: slot.restarts,
                 last_exit: slot.last_exit.clone(),
             };
-            let before = workers.len();
-            let processes = self.processes.iter().filter(|it| it.backend.slot == number);
-            workers.extend(processes.map(|process| worker(Some(process), None)));
-            if workers.len() == before && !slot.is_given_up {
+            workers.extend(slot.processes.iter().map(|process| report(Some(process.seen()), None)));
+            if slot.processes.is_empty() {
                 let now = Instant::now();
-                let starts_in = slot.start_at.map(|at| at.saturating_duration_since(now));
-                workers.push(worker(None, starts_in));
+                workers
+                    .push(report(None, slot.start_at.map(|at| at.saturating_duration_since(now))));
             }
         }
         workers
@@ -110,9 +112,9 @@ impl SupervisorState {
 /// The state of the supervisor and its workers. The supervisor's thread writes it, and other
 /// threads read it.
 #[derive(Debug, Default)]
-pub(crate) struct SharedReport(Mutex<SupervisorState>);
+pub(crate) struct SharedState(Mutex<SupervisorState>);
 
-impl SharedReport {
+impl SharedState {
     pub(crate) fn change(&self, change: impl FnOnce(&mut SupervisorState)) {
         change(&mut self.lock());
     }
