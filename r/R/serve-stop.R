@@ -56,8 +56,8 @@ stop_gracefully <- function() {
     on.exit(.globals$is_stopping <- FALSE)
     if (.Call(ffi_signals_seen) == 0L && length(listServers()) == 0 && !is_worker()) {
       # The app has stopped all servers, or R's own handler interrupted R, as in Sys.sleep(). After a
-      # signal that signals.c handled, signals.c prints this line. The supervisor of a
-      # worker logs why it stops the worker.
+      # signal that signals.c handled, signals.c prints this line. The supervisor
+      # of a worker logs why it stops the worker.
       is_early <- is.function(.globals$on_listen)
       message(
         "Stopping: ",

@@ -154,9 +154,8 @@ impl<'a> Server<'a> {
     /// Forwards the last output of the workers, and returns the outcome. If the server ends because
     /// no worker has ever become ready, also reports the error message of the failed start.
     async fn finish(&mut self, outcome: Outcome) -> Outcome {
-        let message = self.app.finish_output().await;
-        if let Some(message) = message.filter(|_| outcome == Outcome::NeverReady) {
-            let starts = self.app.pool.failed_starts();
+        let failure = self.app.finish_output().await;
+        if let Some((message, starts)) = failure.filter(|_| outcome == Outcome::NeverReady) {
             self.frontend.on_event(SupervisorEvent::Failed { message: &message, starts });
         }
         outcome

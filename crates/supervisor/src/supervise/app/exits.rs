@@ -190,9 +190,10 @@ impl App<'_> {
     }
 
     /// Waits for a limited time until the last output of ended workers has been forwarded, and
-    /// returns the last error message that a worker wrote when its start failed.
-    pub(in crate::supervise) async fn finish_output(&mut self) -> Option<String> {
+    /// returns the last error message that a worker wrote when its start failed, and how often
+    /// the start of a worker has failed.
+    pub(in crate::supervise) async fn finish_output(&mut self) -> Option<(String, u32)> {
         while self.last_output.join_next().await.is_some() {}
-        self.origin.output.message()
+        self.origin.output.message().map(|message| (message, self.pool.failed_starts()))
     }
 }
