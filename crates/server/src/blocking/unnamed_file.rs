@@ -44,21 +44,18 @@ impl Drop for UnnamedFile {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use std::io::Read as _;
-    use std::os::fd::{FromRawFd as _, OwnedFd};
     use std::sync::mpsc;
 
     use rookery_system::blocking::BlockingPool;
+    use rustix::pipe::PipeFlags;
 
     use super::*;
 
     #[test]
     fn an_unnamed_file_is_closed_on_another_thread() {
-        let mut ends = [0; 2];
-        // SAFETY: `ends` has room for two descriptors.
-        let status = unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_NONBLOCK | libc::O_CLOEXEC) };
-        assert_eq!(status, 0);
-        // SAFETY: both were just made and are owned by nobody else.
-        let [mut read, write] = ends.map(|fd| File::from(unsafe { OwnedFd::from_raw_fd(fd) }));
+        let flags = PipeFlags::NONBLOCK | PipeFlags::CLOEXEC;
+        let (read, write) = rustix::pipe::pipe_with(flags).unwrap();
+        let (mut read, write) = (File::from(read), File::from(write));
         let pool = BlockingPool::start("test", 1).unwrap();
         let entered = pool.enter();
         // The only thread is busy: nothing is closed until it is free.

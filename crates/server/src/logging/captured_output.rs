@@ -8,19 +8,21 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, PoisonError, mpsc};
 
 use rookery_system::signals::with_signals_blocked;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::io::fcntl_dupfd_cloexec;
 
 use super::json_lines::Origin;
 use super::line_writer::LineWriter;
 use super::output::FLUSH_TIME;
 use super::output_lines::{LineStyle, OutputLines};
+use super::standard_stream::StandardStream;
 
-/// The standard streams with their names.
-const STREAMS: [(RawFd, &str); 2] =
-    [(libc::STDOUT_FILENO, "stdout"), (libc::STDERR_FILENO, "stderr")];
+const STREAMS: [StandardStream; 2] = [StandardStream::Output, StandardStream::Error];
 
 /// The number of bytes that are read at once.
 const READ_BYTES: usize = 64 << 10;
@@ -62,12 +64,12 @@ pub fn begin() -> io::Result<()> {
         return Ok(());
     }
     let (mut streams, mut writers, mut saved) = (Vec::new(), Vec::new(), Vec::new());
-    for (number, name) in STREAMS {
-        let before = duplicate(number)?;
+    for stream in STREAMS {
+        let before = duplicate(stream.descriptor())?;
         let to = LineWriter::start_json(File::from(before.try_clone()?))?;
         let (reader, writer) = pipe()?;
         set_nonblocking(&reader)?;
-        let origin = Origin { worker: None, pid: std::process::id(), stream: name };
+        let origin = Origin { worker: None, pid: std::process::id(), stream: stream.name() };
         let lines = OutputLines::new(LineStyle::Json(origin));
         streams.push(Stream { pipe: File::from(reader), lines, to, is_open: true });
         writers.push(writer);
@@ -87,8 +89,8 @@ pub fn begin() -> io::Result<()> {
         })
     })?;
     flush_stdio();
-    for (writer, (number, _)) in writers.iter().zip(STREAMS) {
-        redirect(writer, number);
+    for (writer, stream) in writers.iter().zip(STREAMS) {
+        stream.redirect(writer);
     }
     *captured = Some(CapturedOutput { process: std::process::id(), saved, stop, written });
     Ok(())
@@ -102,8 +104,8 @@ pub fn end() {
         return;
     };
     flush_stdio();
-    for (before, (number, _)) in captured.saved.iter().zip(STREAMS) {
-        redirect(before, number);
+    for (before, stream) in captured.saved.iter().zip(STREAMS) {
+        stream.redirect(before);
     }
     let _ = File::from(captured.stop).write_all(&[0]);
     // The thread sends nothing.
@@ -115,17 +117,18 @@ pub fn end() {
 fn pass_on(streams: &mut [Stream], stopped: Option<&OwnedFd>) {
     let mut buffer = vec![0; READ_BYTES];
     while stopped.is_some() || streams.iter().any(|stream| stream.is_open) {
-        let mut polled = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; 3];
-        for (polled, stream) in polled.iter_mut().zip(&*streams) {
-            polled.fd = if stream.is_open { stream.pipe.as_raw_fd() } else { -1 };
-        }
-        polled[2].fd = stopped.map_or(-1, OwnedFd::as_raw_fd);
-        // SAFETY: `polled` is an array of three elements, whose descriptors are open or negative.
-        unsafe { libc::poll(polled.as_mut_ptr(), 3, -1) };
+        let mut polled: Vec<PollFd<'_>> = stopped
+            .into_iter()
+            .map(AsFd::as_fd)
+            .chain(streams.iter().filter(|stream| stream.is_open).map(|stream| stream.pipe.as_fd()))
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
+        let _ = poll(&mut polled, None);
+        let has_stopped = stopped.is_some() && !polled[0].revents().is_empty();
         for stream in &mut *streams {
             stream.read_some(&mut buffer);
         }
-        if polled[2].revents != 0 {
+        if has_stopped {
             break;
         }
     }
@@ -168,41 +171,19 @@ fn flush_stdio() {
     unsafe { libc::fflush(std::ptr::null_mut()) };
 }
 
-/// Makes the descriptor with this number refer to the same open file as `to`.
-fn redirect(to: &OwnedFd, number: RawFd) {
-    // SAFETY: both are descriptors of this process. A failure changes nothing.
-    unsafe { libc::dup2(to.as_raw_fd(), number) };
-}
-
 /// Returns a new descriptor for the open file of a standard stream. It is not inherited by programs
 /// that this process starts.
-fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: the call takes no pointer.
-    let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
-    if copy < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor is new, so nothing else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+fn duplicate(descriptor: impl AsFd) -> io::Result<OwnedFd> {
+    Ok(fcntl_dupfd_cloexec(descriptor, 3)?)
 }
 
 /// Returns the reading and the writing end of a new pipe.
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut ends = [-1; 2];
-    // SAFETY: `ends` has room for two descriptors.
-    if unsafe { libc::pipe(ends.as_mut_ptr()) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptors are new, so nothing else owns them.
-    let [reader, writer] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
+    let (reader, writer) = rustix::pipe::pipe()?;
     // A standard stream may have been closed, so that a pipe would get its number.
-    Ok((duplicate(reader.as_raw_fd())?, duplicate(writer.as_raw_fd())?))
+    Ok((duplicate(reader)?, duplicate(writer)?))
 }
 
 fn set_nonblocking(pipe: &OwnedFd) -> io::Result<()> {
-    // SAFETY: the call takes no pointer.
-    if unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    Ok(fcntl_setfl(pipe, OFlags::NONBLOCK)?)
 }

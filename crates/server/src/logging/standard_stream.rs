@@ -2,6 +2,14 @@
 
 use std::io::{self, Write};
 
+#[cfg(unix)]
+use {
+    rustix::event::{PollFd, PollFlags, poll},
+    rustix::io::Errno,
+    rustix::stdio::{dup2_stderr, dup2_stdout, stderr, stdout},
+    std::os::fd::{BorrowedFd, OwnedFd},
+};
+
 /// A standard stream of this process, which is not closed when this value is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StandardStream {
@@ -10,28 +18,43 @@ pub(super) enum StandardStream {
 }
 
 #[cfg(unix)]
+impl StandardStream {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            StandardStream::Output => "stdout",
+            StandardStream::Error => "stderr",
+        }
+    }
+
+    pub(super) fn descriptor(self) -> BorrowedFd<'static> {
+        match self {
+            StandardStream::Output => stdout(),
+            StandardStream::Error => stderr(),
+        }
+    }
+
+    /// Makes the stream refer to the same open file as `to`. A failure changes nothing.
+    pub(super) fn redirect(self, to: &OwnedFd) {
+        let _ = match self {
+            StandardStream::Output => dup2_stdout(to),
+            StandardStream::Error => dup2_stderr(to),
+        };
+    }
+}
+
+#[cfg(unix)]
 impl Write for StandardStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let descriptor = match self {
-            StandardStream::Output => libc::STDOUT_FILENO,
-            StandardStream::Error => libc::STDERR_FILENO,
-        };
+        let stream = self.descriptor();
         loop {
-            // SAFETY: the pointer and the length are those of `bytes`. If the descriptor is closed,
-            // `write` returns an error.
-            let written = unsafe { libc::write(descriptor, bytes.as_ptr().cast(), bytes.len()) };
-            if let Ok(written) = usize::try_from(written) {
-                return Ok(written);
+            match rustix::io::write(stream, bytes) {
+                // The terminal or pipe may be non-blocking, because another process that shares it
+                // may have made it so.
+                Err(Errno::WOULDBLOCK) => {
+                    let _ = poll(&mut [PollFd::new(&stream, PollFlags::OUT)], None);
+                }
+                written => return Ok(written?),
             }
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::WouldBlock {
-                return Err(error);
-            }
-            // The terminal or pipe may be non-blocking, because another process that shares it may
-            // have made it so.
-            let mut room = libc::pollfd { fd: descriptor, events: libc::POLLOUT, revents: 0 };
-            // SAFETY: `room` is one valid `pollfd`, and the number of descriptors is 1.
-            unsafe { libc::poll(&raw mut room, 1, -1) };
         }
     }
 

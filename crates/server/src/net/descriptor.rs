@@ -4,10 +4,12 @@
 use std::io;
 
 #[cfg(unix)]
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::AsRawFd;
 
 use rookery_system::fork::{CloseInChild, ForkRegistry};
 use rookery_system::socket::{AsSocket, OwnedSocket};
+#[cfg(unix)]
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::SockRef;
 
 /// The lowest file descriptor number that `select()` cannot watch. Lower numbers are left to R,
@@ -43,14 +45,11 @@ fn raise_limit_on_unix(connections: usize) {
     let wanted = (connections as u64)
         .saturating_mul(2)
         .saturating_add(SELECT_LIMIT as u64 + SPARE_DESCRIPTORS);
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is a valid rlimit to write to.
-    let is_known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
-    let wanted = wanted.min(limit.rlim_max);
-    if is_known && limit.rlim_cur < wanted {
-        limit.rlim_cur = wanted;
-        // SAFETY: `limit` is a valid rlimit. If the call fails, the limit stays as it was.
-        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(wanted, |maximum| wanted.min(maximum));
+    if limit.current.is_some_and(|current| current < wanted) {
+        // If the call fails, the limit stays as it was.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit });
     }
 }
 
@@ -59,13 +58,8 @@ fn raise_limit_on_unix(connections: usize) {
 pub(crate) fn leave_low_numbers(socket: OwnedSocket) -> OwnedSocket {
     #[cfg(unix)]
     if (SHARED_NUMBERS..SELECT_LIMIT).contains(&socket.as_raw_fd()) {
-        let (fd, least) = (socket.as_raw_fd(), SELECT_LIMIT);
-        // SAFETY: `fd` is open; F_DUPFD_CLOEXEC takes a minimum number and creates a new
-        // descriptor.
-        let moved = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, least) };
-        if moved >= 0 {
-            // SAFETY: `moved` was just created and has no other owner.
-            return unsafe { OwnedSocket::from_raw_fd(moved) };
+        if let Ok(moved) = rustix::io::fcntl_dupfd_cloexec(&socket, SELECT_LIMIT) {
+            return moved;
         }
     }
     socket

@@ -2,12 +2,14 @@
 
 use std::fs::Metadata;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd as _, IntoRawFd as _, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::fd::{FromRawFd as _, IntoRawFd as _, OwnedFd};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, fchmod};
+use rustix::io::Errno;
+use rustix::net::{SocketAddrUnix, connect};
 use tokio::net::UnixSocket;
 
 use crate::net::descriptor::listen;
@@ -22,9 +24,8 @@ pub(crate) fn bind(path: &Path, mask: Option<u32>) -> io::Result<(UnixListener, 
         // On Linux, the file gets the mode of the socket, less the umask. The umask itself cannot
         // be set here, because it belongs to the whole process and other threads could create files
         // meanwhile.
-        // SAFETY: the descriptor is open. On systems where the call has no effect, no client can
-        // connect before `listen` either.
-        unsafe { libc::fchmod(socket.as_raw_fd(), mode(mask) as libc::mode_t) };
+        // On systems where the call has no effect, no client can connect before `listen` either.
+        let _ = fchmod(&socket, Mode::from_raw_mode(mode(mask) as _));
     }
     socket.bind(path)?;
     // SAFETY: the socket has given up the descriptor, which is open and has no other owner.
@@ -93,22 +94,11 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 /// but does not accept connections.
 fn has_no_listener(path: &Path) -> io::Result<bool> {
     let socket = UnixSocket::new_stream()?;
-    // SAFETY: all zeros are a valid address without a path.
-    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
-    let path = path.as_os_str().as_bytes();
-    if path.len() >= address.sun_path.len() {
+    let Ok(address) = SocketAddrUnix::new(path) else {
         // Binding reports the error.
         return Ok(false);
-    }
-    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    for (to, from) in address.sun_path.iter_mut().zip(path) {
-        *to = libc::c_char::from_ne_bytes([*from]);
-    }
-    let size = size_of::<libc::sockaddr_un>() as libc::socklen_t;
-    // SAFETY: the socket is open and non-blocking, and the address has the given size and a zero
-    // after its path.
-    let connected = unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), size) };
-    Ok(connected != 0 && io::Error::last_os_error().kind() == io::ErrorKind::ConnectionRefused)
+    };
+    Ok(connect(&socket, &address) == Err(Errno::CONNREFUSED))
 }
 
 #[cfg(test)]
@@ -122,9 +112,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let stuck = UnixListener::bind(&path).unwrap();
-        // SAFETY: the descriptor is that of an open, bound socket. One connection may wait to be
-        // accepted.
-        assert_eq!(unsafe { libc::listen(stuck.as_raw_fd(), 0) }, 0);
+        // One connection may wait to be accepted.
+        rustix::net::listen(&stuck, 0).unwrap();
         let _waiting_client = UnixStream::connect(&path).unwrap();
         let (sender, receiver) = std::sync::mpsc::channel();
         let other_path = path.clone();

@@ -12,6 +12,8 @@ use std::pin::Pin;
 use std::sync::OnceLock;
 use std::task::{Context, Poll, ready};
 
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
@@ -137,17 +139,15 @@ impl AsyncRead for UnixStream {
             let mut guard = ready!(self.socket.poll_read_ready(cx))?;
             // SAFETY: the system only writes to the memory.
             let unfilled = unsafe { buffer.unfilled_mut() };
-            let (start, len) = (unfilled.as_mut_ptr().cast(), unfilled.len());
-            // SAFETY: the socket is open, and the memory has space for `len` bytes.
-            let n = unsafe { libc::recv(self.socket.as_raw_fd(), start, len, libc::MSG_DONTWAIT) };
-            let Ok(n) = usize::try_from(n) else {
-                let error = io::Error::last_os_error();
-                match error.kind() {
-                    io::ErrorKind::WouldBlock => guard.clear_ready(),
-                    io::ErrorKind::Interrupted => {}
-                    _ => return Poll::Ready(Err(error)),
+            let len = unfilled.len();
+            let n = match recv(self.socket.get_ref(), unfilled, RecvFlags::DONTWAIT) {
+                Ok((_, n)) => n,
+                Err(Errno::WOULDBLOCK) => {
+                    guard.clear_ready();
+                    continue;
                 }
-                continue;
+                Err(Errno::INTR) => continue,
+                Err(error) => return Poll::Ready(Err(error.into())),
             };
             // The runtime reports input that arrives later. The end of the input is reported
             // permanently, so it needs no call.

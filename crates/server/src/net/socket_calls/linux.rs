@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use socket2::SockRef;
 
@@ -14,6 +15,9 @@ use super::PeerState;
 /// The maximum number of unsent bytes of a streamed response that the system buffers for a socket.
 /// With a larger buffer, bytes would count as written long before they are sent.
 const UNSENT_LIMIT: u32 = 128 << 10;
+
+/// What says that a connection is closed in both directions.
+const GONE: PollFlags = PollFlags::HUP.union(PollFlags::ERR);
 
 /// Sends a range of a file without copying it to this process.
 ///
@@ -36,7 +40,7 @@ pub(super) fn send_file(
 
 /// Returns true if a write to the socket would not have to wait.
 pub(super) fn can_write(socket: BorrowedFd<'_>) -> bool {
-    poll(socket, libc::POLLOUT) != 0
+    !poll(socket, PollFlags::OUT).is_empty()
 }
 
 /// Returns the number of bytes in the socket's send buffer, as
@@ -50,19 +54,19 @@ pub(super) fn unsent(socket: BorrowedFd<'_>) -> Option<u32> {
 
 /// Returns true if the connection is closed in both directions.
 pub(super) fn is_hung_up(socket: BorrowedFd<'_>) -> bool {
-    poll(socket, 0) & (libc::POLLHUP | libc::POLLERR) != 0
+    poll(socket, PollFlags::empty()).intersects(GONE)
 }
 
 /// Returns true if the peer has sent a FIN, even if input from before the FIN is unread.
 pub(super) fn has_peer_half_closed(socket: BorrowedFd<'_>) -> bool {
-    poll(socket, libc::POLLRDHUP) & (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) != 0
+    poll(socket, PollFlags::RDHUP).intersects(GONE | PollFlags::RDHUP)
 }
 
 /// Returns the state of the connection, as [`Socket::peer_state`](super::Socket::peer_state).
 pub(super) fn peer_state(socket: BorrowedFd<'_>, is_tcp: bool) -> PeerState {
-    match poll(socket, libc::POLLRDHUP) {
-        0 => PeerState::Open,
-        found if is_tcp && found & (libc::POLLHUP | libc::POLLERR) != 0 => PeerState::Closed,
+    match poll(socket, PollFlags::RDHUP) {
+        found if found.is_empty() => PeerState::Open,
+        found if is_tcp && found.intersects(GONE) => PeerState::Closed,
         _ => PeerState::HalfClosed,
     }
 }
@@ -77,9 +81,10 @@ pub(super) fn set_for_streaming(socket: BorrowedFd<'_>, timeout: Duration) {
 }
 
 /// Returns which of `events`, or of the events that are always reported, the socket has now.
-fn poll(socket: BorrowedFd<'_>, events: libc::c_short) -> libc::c_short {
-    let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 };
-    // SAFETY: the call reads and writes one pollfd, and does not block.
-    let found = unsafe { libc::poll(&raw mut poll, 1, 0) };
-    if found > 0 { poll.revents } else { 0 }
+fn poll(socket: BorrowedFd<'_>, events: PollFlags) -> PollFlags {
+    let mut polled = [PollFd::from_borrowed_fd(socket, events)];
+    match rustix::event::poll(&mut polled, Some(&Timespec::default())) {
+        Ok(1..) => polled[0].revents(),
+        _ => PollFlags::empty(),
+    }
 }

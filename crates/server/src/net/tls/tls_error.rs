@@ -101,8 +101,7 @@ impl fmt::Display for TlsError {
                 write!(f, "{part} cannot be read: {from}: {source}")?;
                 #[cfg(unix)]
                 {
-                    // SAFETY: the call accesses no memory.
-                    let user = unsafe { libc::geteuid() };
+                    let user = rustix::process::geteuid().as_raw();
                     write!(f, "; this process runs as the user with the id {user}")?;
                 }
                 Ok(())
