@@ -568,3 +568,13 @@ test_that("with --fail-fast the program exits with status 5 when all workers end
   expect_equal(exit_of(it), 5)
   expect_match(it$tell(), "All workers keep crashing before they respond to a request")
 })
+
+test_that("a worker that is removed while it loads the app does not say that the server stops", {
+  slow <- "if (Sys.getenv('ROOKERY_WORKER') == '1') { cat('loading\\n', file = stderr()); for (i in 1:600) Sys.sleep(0.1) }"
+  it <- local_workers(c(slow, app_lines), "--workers", "1")
+  it$signal(21)
+  expect_true(wait_until(function() grepl("loading", it$tell())))
+  it$signal(22)
+  expect_true(wait_until(function() grepl("as requested; it ran", it$tell())))
+  expect_no_match(it$tell(), "nothing is being served")
+})
