@@ -13,11 +13,11 @@ use rookery_settings::{Section, Setting, table};
 use rookery_status::{AdminListener, RunFolder, Standalone};
 use rookery_worker_protocol::{RState, Scoreboard, now};
 
-use crate::address_text::AddressText;
 use crate::admin::profiling::Profiling;
 use crate::allocator;
 use crate::exchange::header_names::{Header, HeaderNames};
 use crate::listener::active::{ActiveListener, CountedTls};
+use crate::text::address::AddressText;
 use crate::tracing::invocation_spans::Tracing;
 
 /// The state of the R package's Rust code. Each process has one such object, in the thread-local

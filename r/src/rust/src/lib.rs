@@ -13,7 +13,6 @@
 // C calls the entry points by their symbols, not by their paths.
 #![allow(unreachable_pub)]
 
-mod address_text;
 mod admin;
 mod allocator;
 mod core;

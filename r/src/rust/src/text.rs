@@ -5,6 +5,7 @@
 //! last. C calls these functions in pairs. While C copies a text, R may run a finalizer that calls
 //! another pair.
 
+pub(crate) mod address;
 mod for_r;
 pub(crate) mod path;
 
