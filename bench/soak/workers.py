@@ -16,12 +16,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from runner import machine  # noqa: E402
 from soak.fleet import Skipped  # noqa: E402
-from soak.rows import churn, crowds, disks, ends, kills, memory, pauses, starts  # noqa: E402
+from soak.rows import churn, crowds, disks, ends, kills, memory, only, pauses, starts  # noqa: E402
 
 ROWS = {
     row.__name__: row
     for row in (
-        kills.kills, pauses.pauses, memory.memory, memory.oom, starts.starts, starts.loops, starts.broken,
+        kills.kills, only.only, pauses.pauses, memory.memory, memory.oom, starts.starts, starts.loops, starts.broken,
         ends.ends, ends.twice, ends.murder, crowds.crowds, churn.churn, disks.spool, disks.log,
     )
 }  # fmt: skip

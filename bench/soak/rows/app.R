@@ -18,4 +18,4 @@ list(call = function(req) {
   )
   Sys.sleep(0.005)
   answer(as.character(Sys.getpid()))
-})
+}, onWSOpen = function(ws) NULL)
