@@ -154,3 +154,14 @@ fn the_upstream_log_is_recorded_only_for_logged_requests_and_cleared() {
     exchange.set_logged(true);
     assert_eq!((exchange.upstream_log(), exchange.shared_status().upstream_log()), (None, None));
 }
+
+#[test]
+fn the_next_request_has_nothing_that_a_supervisor_gave_to_the_one_before() {
+    let mut exchange = Exchange::new();
+    exchange.begin(1, 1, 0);
+    exchange.set_supervisor_ids(7, Some(b"id"));
+    exchange.set_queued_at(8);
+    exchange.set_started_at(9);
+    exchange.begin(2, 1, 0);
+    assert_eq!((exchange.ticket(), exchange.queue_and_start_times()), (0, (0, 0)));
+}

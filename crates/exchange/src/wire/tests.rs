@@ -216,6 +216,28 @@ fn records_round_trip_and_others_are_refused() {
 }
 
 #[test]
+fn a_record_with_bytes_after_its_end_is_refused() {
+    let ups = [
+        Up::Unsendable { exchange: 1, ticket: 2 },
+        Up::Ping { socket: 1 },
+        Up::Abort { socket: 1 },
+        Up::SendHead { stream: 1 },
+    ];
+    for up in ups {
+        let mut bytes = Vec::new();
+        let kind = up.write(&mut bytes);
+        bytes.push(0);
+        assert_eq!(Up::read(kind, &bytes), Err(Malformed), "{up:?}");
+    }
+    for down in [Down::Drained { socket: 1, sent: 3 }, Down::Written { stream: 1, written: 9 }] {
+        let mut bytes = Vec::new();
+        let kind = down.write(&mut bytes);
+        bytes.push(0);
+        assert_eq!(Down::read(kind, &bytes), Err(Malformed), "{down:?}");
+    }
+}
+
+#[test]
 fn truncated_and_changed_bytes_never_panic() {
     let mut sent = request();
     sent.push_body(b"body");

@@ -151,6 +151,14 @@ mod tests {
     }
 
     #[test]
+    fn a_request_line_has_a_method_of_at_most_32_bytes() {
+        for (len, is_method) in [(32, true), (33, false)] {
+            let line = format!("{} /a HTTP/1.1\r\n", "M".repeat(len));
+            assert_eq!(request_line(line.as_bytes()).is_some(), is_method, "{len} bytes");
+        }
+    }
+
+    #[test]
     fn any_bytes_have_a_request_line_of_limited_length_or_none() {
         let any: Vec<u8> = (0..=255).cycle().take(70_000).collect();
         for method in [&b"GET "[..], b"\r\n\r\nGET ", b" ", b"GET", b""] {

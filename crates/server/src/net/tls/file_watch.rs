@@ -131,6 +131,18 @@ mod tests {
     }
 
     #[test]
+    fn the_generation_changes_with_every_use_of_newly_read_certificates() {
+        let contents = |first: u8| vec![Some([first; 32])];
+        let mut watch = FileWatch::new(contents(1));
+        let mut generations = vec![watch.generation()];
+        for first in [2, 2, 1] {
+            watch.on_served(&contents(first));
+            assert!(!generations.contains(&watch.generation()));
+            generations.push(watch.generation());
+        }
+    }
+
+    #[test]
     fn failed_contents_are_retried_with_growing_pauses() {
         let now = Instant::now();
         let contents = |first: u8| vec![Some([first; 32]), None];

@@ -184,3 +184,19 @@ fn next_request_does_not_extend_the_write_deadline() {
         assert!(!model.tick());
     }
 }
+
+#[test]
+fn a_client_that_empties_the_send_buffer_with_pauses_is_not_stalled() {
+    let mut model = Model::new(0);
+    model.activity.enter(Phase::Response, model.now);
+    model.written(100_000);
+    model.activity.on_written(&Poll::Pending, model.now);
+    // The system accepts more bytes only when a large part of the buffer is free, so the server
+    // writes nothing meanwhile.
+    for tick in 0..LATEST {
+        model.now = model.now.wrapping_add(1);
+        let unsent = 100_000 - tick / 10 * 1000;
+        let is_late = model.activity.check_deadlines(&model.ticks, model.now, || Some(unsent));
+        assert!(!is_late, "after {tick} seconds");
+    }
+}

@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 
 use rookery_exchange::{Command, IoWaker};
 use rookery_test_support::wait_until;
@@ -197,5 +198,28 @@ fn a_returned_request_does_not_hide_an_older_one_from_its_timeout() {
             order.iter().map(|request| request.exchange.id()).collect::<Vec<_>>(),
             [1, 3, 2]
         );
+    });
+}
+
+#[test]
+fn a_page_is_rejected_while_sessions_and_reservations_reach_the_maximum() {
+    let limits = PoolLimits {
+        session_affinity: SessionAffinity::Cookie,
+        max_sessions: 2,
+        ..PoolLimits::default()
+    };
+    with_a_suspended_worker(limits, |balancer, registry, backend| {
+        backend.load.sessions.store(1, Ordering::Relaxed);
+        registry.resume(backend);
+        balancer.update_backends();
+        let worker = Rc::clone(&balancer.backends.borrow()[0]);
+        worker.reserve_session();
+        balancer.enqueue(request(2, "")).unwrap();
+        assert_eq!(assign(balancer), 0);
+        assert_eq!(balancer.counters().rejected_sessions.get(), 1);
+        let mut commands = VecDeque::new();
+        balancer.responder.take_commands(&mut commands);
+        let Some(Command::Respond(exchange)) = commands.pop_front() else { panic!("a response") };
+        assert_eq!((exchange.id(), exchange.response().status()), (2, 503));
     });
 }
