@@ -223,3 +223,27 @@ fn a_page_is_rejected_while_sessions_and_reservations_reach_the_maximum() {
         assert_eq!((exchange.id(), exchange.response().status()), (2, 503));
     });
 }
+
+#[test]
+fn a_session_request_that_waits_too_long_for_its_worker_is_rejected() {
+    let limits = PoolLimits {
+        session_affinity: SessionAffinity::Cookie,
+        queue_timeout: Duration::from_secs(60),
+        ..PoolLimits::default()
+    };
+    with_a_suspended_worker(limits, |balancer, _, _| {
+        let worker = Rc::clone(&balancer.backends.borrow()[0]);
+        let [mut late, mut early] = [1, 2].map(|id| request(id, ""));
+        late.queued_since = Instant::now().checked_sub(Duration::from_secs(61)).unwrap();
+        for request in [&mut late, &mut early] {
+            request.kind = Some(RequestKind::SessionResource);
+        }
+        worker.queue.borrow_mut().insert(late);
+        worker.queue.borrow_mut().insert(early);
+        // No further request arrives.
+        assert_eq!(assign(balancer), 0);
+        assert_eq!(balancer.counters().rejected_timeout.get(), 1);
+        let left = worker.queue.borrow_mut().pop().map(|request| request.exchange.id());
+        assert_eq!((left, worker.queue.borrow().is_empty()), (Some(2), true));
+    });
+}
