@@ -58,6 +58,12 @@ warn <- function(message, class) {
   ))
 }
 
+# Makes R show warnings at once, and not at the end of a call that serves, which may run for months.
+# Returns the former value for options().
+warn_at_once <- function() {
+  if (getOption("warn") == 0) options(warn = 1L) else options("warn")
+}
+
 # Writes to stderr the place, the class of the condition if it is informative, and the message.
 log_error <- function(where, condition, text) {
   if (inherits(condition, "condition")) {

@@ -36,6 +36,8 @@ serve_path <- function(path, found, given, dots, open) {
       argument = if (log$to == "call") "log" else "open"
     )
   }
+  warnings <- warn_at_once()
+  on.exit(options(warnings))
   warn_unknown_settings(has_program = TRUE)
   own <- session_options()
   names(own) <- sub("^rookery[.]", "", names(own))

@@ -237,11 +237,8 @@ serve_here <- function(
   before <- .globals$settings
   on.exit(.globals$settings <- before)
   .globals$settings <- utils::modifyList(as.list(before), Filter(Negate(is.null), settings))
-  if (identical(getOption("warn"), 0L) || identical(getOption("warn"), 0)) {
-    # R would show warnings at the end of this call, which may run for months.
-    warnings <- options(warn = 1L)
-    on.exit(options(warnings), add = TRUE)
-  }
+  warnings <- warn_at_once()
+  on.exit(options(warnings), add = TRUE)
   # Reports the repeated errors that have been counted and not reported yet.
   on.exit(flush_all_error_reports(), add = TRUE)
   if (is.null(object)) {

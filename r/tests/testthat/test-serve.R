@@ -161,6 +161,17 @@ test_that("the child ends when its parent is killed", {
   expect_true(wait_until(function() !is_alive(child)))
 })
 
+test_that("a warning about an option is shown while a path is served, and not only at the end", {
+  skip_on_os("windows")
+  dir <- local_app("index.html" = "hello")
+  it <- local_r(c(
+    "options(rookery.prot = 1)",
+    sprintf("rookery::serve('%s', port = 0)", dir)
+  ))
+  expect_serving(it)
+  expect_match(it$tell(), "the option rookery.prot does not belong to a setting")
+})
+
 test_that("the command passes on the app's output and exit status, without restarts", {
   dir <- local_app("app.R" = c(
     "cat('to stdout\\n')",

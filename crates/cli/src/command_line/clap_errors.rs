@@ -40,6 +40,9 @@ pub(super) fn error_message(error: &clap::Error) -> String {
             )
         }
         ErrorKind::UnknownArgument => format!("`{option}` is an unexpected argument."),
+        ErrorKind::ArgumentConflict => {
+            format!("`{option}` cannot be used together with `{}`.", text(ContextKind::PriorArg))
+        }
         ErrorKind::TooManyValues => format!("`{option}` takes no value."),
         // Several arguments are one text.
         ErrorKind::MissingRequiredArgument => {

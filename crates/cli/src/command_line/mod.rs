@@ -326,6 +326,7 @@ pub(crate) mod tests {
             (&["serve", "a", "--nonsense"], "`--nonsense` is not an option."),
             (&["serve", "a", "--port"], "`--port` needs a value."),
             (&["version", "--verbose=1"], "`--verbose` takes no value."),
+            (&["status", "--watch", "--json"], "`--watch` cannot be used together with `--json`."),
             (&["completions"], "`<shell>` is missing."),
             (
                 &["completions", "cmd"],

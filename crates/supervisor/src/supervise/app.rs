@@ -49,6 +49,8 @@ pub(super) struct App<'a> {
     history: ReportHistory,
     /// Whether any worker of the app has ever been ready.
     was_ready: bool,
+    /// Whether a failed start has been reported to the front end, and no success after it.
+    is_failure_reported: bool,
     failures: RecentFailures,
     /// The tasks that read the last output of ended workers.
     last_output: JoinSet<()>,
@@ -82,6 +84,7 @@ impl<'a> App<'a> {
             reload: Reload::default(),
             history: ReportHistory::new(ControlGroups::default()),
             was_ready: false,
+            is_failure_reported: false,
             failures: RecentFailures::default(),
             last_output: JoinSet::new(),
             outcome: None,
@@ -373,7 +376,11 @@ impl<'a> App<'a> {
             self.origin.output.end();
             self.frontend.on_ready(app.as_deref());
         }
-        if is_first || reloaded.is_some() {
+        // A worker that was restarted after a failed reload may start the app that the reload could
+        // not start.
+        let is_repaired = self.is_failure_reported && self.pool.reload().is_none();
+        if is_first || reloaded.is_some() || is_repaired {
+            self.is_failure_reported = false;
             self.frontend.on_event(SupervisorEvent::AppReady);
             self.schedule_preload();
         }

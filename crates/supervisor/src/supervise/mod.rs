@@ -240,7 +240,8 @@ pub enum SupervisorEvent<'a> {
     },
     /// The server has been requested to stop, and still serves for [`Timeouts::delay`].
     Leaving,
-    /// All workers are ready for the first time, or again after a reload.
+    /// The app is ready for the first time, or again after a reload or a reported
+    /// [`StartFailed`](Self::StartFailed).
     AppReady,
     /// The app cannot be started. Reported only in development, where the next reload tries again.
     StartFailed {

@@ -141,7 +141,15 @@ impl<'a> Server<'a> {
             };
             tokio::select! {
                 biased;
-                Some(event) = self.events.recv() => self.on_worker_event(event),
+                Some(event) = self.events.recv() => {
+                    self.on_worker_event(event);
+                    // An iteration takes longer than an event. Workers whose messages wait would
+                    // lose further ones, such as responses to health checks.
+                    for _ in 1..MAX_EVENTS {
+                        let Ok(event) = self.events.try_recv() else { break };
+                        self.on_worker_event(event);
+                    }
+                }
                 command = commands.recv(), if has_commands => match command {
                     Some(command) => self.on_command(command),
                     None => has_commands = false,

@@ -336,7 +336,9 @@ impl<P: Handle> Slot<P> {
                     self.start_at = Some(ending.at);
                     return AfterExit::StartNext;
                 }
-                let fails_reload = self.replacing.take() == Some(ReplaceReason::Reload);
+                // A later reload continues, because it may load a repaired app.
+                let fails_reload =
+                    self.replacing.take() == Some(ReplaceReason::Reload) && !is_of_earlier_reload;
                 AfterExit::Failed { fails_reload }
             }
         }

@@ -54,6 +54,7 @@ impl App<'_> {
         let is_retried = matches!(after, AfterExit::StartNext | AfterExit::StartReserve);
         if is_failed_start && role != SlotRole::Former && !is_retried {
             let (exit, report) = (end.exit.to_string(), report.as_ref());
+            self.is_failure_reported = true;
             self.frontend.on_event(SupervisorEvent::StartFailed { exit: &exit, report });
         }
         let exited = ExitedWorker { worker, end, reason, route };
@@ -64,6 +65,12 @@ impl App<'_> {
             // A preloaded worker has ended by itself, as it should.
             AfterExit::StartNext if is_failed_start => {}
             AfterExit::StartNext | AfterExit::Nothing => self.log(&exited.requested_exit_line()),
+            // A reload during development has stopped the worker, which was still starting.
+            AfterExit::ReloadContinues | AfterExit::Replaced
+                if exited.worker.exit_reason == Some(ExitReason::Reload) =>
+            {
+                self.log(&exited.requested_exit_line());
+            }
             AfterExit::DrainFirst(reason) => {
                 self.warn(&format!(
                     "the new {} was killed because the control group had no memory left: worker \

@@ -462,6 +462,22 @@ fn without_overlap_the_old_worker_is_drained_first_and_a_failure_ends_the_reload
 }
 
 #[test]
+fn a_worker_of_an_earlier_reload_that_fails_in_an_empty_slot_does_not_end_the_later_one() {
+    // Without overlap, the old worker has been drained first. With overlap, it has crashed.
+    for surges in [false, true] {
+        let mut model = Model::ready(2, 0, surges);
+        model.pool.begin_reload();
+        model.tick();
+        model.exit(1, Exit::Status(0));
+        model.tick();
+        model.pool.begin_reload();
+        assert_eq!(model.exit(3, FAILED), AfterExit::Failed { fails_reload: false });
+        model.settle();
+        assert!(model.pool.is_reloaded(), "surges: {surges}");
+    }
+}
+
+#[test]
 fn without_overlap_a_recycled_worker_waits_while_too_few_serve_and_a_reload_does_not() {
     let mut model = Model::ready(2, 0, false);
     model.exceed(1);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rookery_supervisor::SupervisorCommand;
 use rookery_test_support::wait_until;
 
-use crate::support::running_supervisor::{Running, Wish, lives, while_};
+use crate::support::running_supervisor::{Running, Wish, is_told, lives, send_signal, while_};
 
 fn develop(mode: fn(usize) -> &'static str) -> Wish {
     Wish { workers: 1, is_dev: true, mode, ..Wish::default() }
@@ -45,6 +45,16 @@ fn the_former_worker_stays_if_the_changed_app_cannot_be_started() {
 }
 
 #[test]
+fn a_restarted_worker_that_starts_the_changed_app_is_reported_after_a_failed_reload() {
+    let running = Running::new(develop(|start| if start == 1 { "fails" } else { "" }));
+    let before = running.pids();
+    running.ask(SupervisorCommand::Reload);
+    assert_eq!(starts(&running, 2), ["ready", "ended with status 1 "]);
+    send_signal(before[0], libc::SIGKILL);
+    assert_eq!(starts(&running, 3)[2], "ready");
+}
+
+#[test]
 fn a_reload_does_not_wait_for_a_worker_that_is_still_starting() {
     let mode = |start: usize| if start == 0 || start == 1 { "never ready" } else { "" };
     let running = Running::start(develop(mode));
@@ -58,6 +68,18 @@ fn a_reload_does_not_wait_for_a_worker_that_is_still_starting() {
     assert_eq!(starts(&running, 1), ["ready"]);
     wait_until("the new worker serves", || running.pids().len() == 1);
     assert_eq!(running.get("/environment/ROOKERY_GENERATION").text(), "2");
+}
+
+#[test]
+fn a_starting_worker_that_a_reload_stops_is_not_logged_as_failed() {
+    let running = Running::new(develop(|start| if start == 1 { "never ready" } else { "" }));
+    running.ask(SupervisorCommand::Reload);
+    wait_until("it starts", || running.children().len() == 2);
+    let old = running.pids()[0];
+    let stopped = *running.children().iter().find(|pid| **pid != old).unwrap();
+    running.ask(SupervisorCommand::Reload);
+    wait_until("it has ended", || is_told(&[&format!("worker 0 ({stopped})"), "as requested"]));
+    assert!(!is_told(&[&format!("({stopped})"), "before it was ready"]));
 }
 
 #[test]
