@@ -145,7 +145,7 @@ for (crate in list.dirs(vendor, recursive = FALSE)) {
     needed <- included(crate)
     prune(crate, function(files) {
       # ring contains assembly for other assemblers, and for processors without R on Windows.
-      files %in% needed | !grepl("^(tests|benches|bench|examples|fuzz|ci|docs|doc|[.]github|test_data|test-data|corpus)/", files) &
+      files %in% needed | !grepl("^(tests|test-macros|benches|bench|examples|fuzz|ci|docs|doc|[.]github|test_data|test-data|corpus)/", files) &
         !grepl("^pregenerated/.*(-win32n[.].*|-win64[.]S|[.]asm)$", files) &
         # The crate contains two versions of mimalloc, of which one is compiled.
         !grepl("^c_src/mimalloc/(v2|v3/(contrib|[.]github))/", files)

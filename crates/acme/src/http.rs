@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{RETRY_AFTER, USER_AGENT};
-use http::{HeaderValue, Request};
+use http::{HeaderValue, Method, Request};
 use http_body_util::BodyExt as _;
 use instant_acme::{BodyWrapper, BytesResponse, Error, Problem};
-use rookery_http_client::{Endpoint, HttpError, Message, ResponseLimits, send};
+use rookery_http_client::{Endpoint, HttpError, Message, Response, ResponseLimits, send};
 use rustls::ClientConfig;
 
 use crate::failure::Failure;
@@ -79,13 +79,22 @@ impl HttpClient {
                 return Err(Failure { retry_after: response.retry_after(), ..failure }.into());
             }
         }
-        if response.retry_after().is_none() && head.method == http::Method::GET {
-            response.headers.insert(RETRY_AFTER, DEFAULT_RETRY_AFTER);
-        }
+        limit_retry_after(&mut response, &head.method);
         let mut answer = http::Response::new(BodyWrapper::from(response.body));
         *answer.status_mut() = response.status;
         *answer.headers_mut() = response.headers;
         Ok(answer.into())
+    }
+}
+
+/// Replaces the `Retry-After` of a response with its limited number of seconds, because instant-acme
+/// panics if it cannot add the seconds to the current time. Adds the default to an answer about a
+/// renewal window, which instant-acme refuses without the header.
+fn limit_retry_after(response: &mut Response, method: &Method) {
+    if let Some(wait) = response.retry_after() {
+        response.headers.insert(RETRY_AFTER, wait.as_secs().into());
+    } else if method == Method::GET {
+        response.headers.insert(RETRY_AFTER, DEFAULT_RETRY_AFTER);
     }
 }
 
@@ -123,5 +132,23 @@ mod tests {
         for wrong in ["http://ca.example/", "http://localhost/", "/dir", "ws://127.0.0.1/"] {
             assert!(parse_endpoint(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_retry_after_of_any_length_is_limited_and_a_renewal_window_has_one() {
+        let after = |method, sent: Option<&str>| {
+            let headers = sent.map(|text| (RETRY_AFTER, text.parse().unwrap()));
+            let headers = headers.into_iter().collect();
+            let status = http::StatusCode::OK;
+            let mut response = Response { status, headers, body: Vec::new(), is_cut: false };
+            limit_retry_after(&mut response, &method);
+            response.headers.get(RETRY_AFTER).map(|value| value.to_str().unwrap().to_owned())
+        };
+        assert_eq!(after(Method::POST, Some("120")).as_deref(), Some("120"));
+        let longest = after(Method::POST, Some(&u64::MAX.to_string()));
+        assert_eq!(longest.as_deref(), Some("2592000"));
+        assert_eq!(after(Method::GET, Some("soon")).as_deref(), Some("21600"));
+        assert_eq!(after(Method::GET, None).as_deref(), Some("21600"));
+        assert_eq!(after(Method::POST, None), None);
     }
 }

@@ -17,10 +17,15 @@ pub fn set_close_on_exec(fd: BorrowedFd<'_>, closes: bool) -> std::io::Result<()
     Ok(rustix::io::fcntl_setfd(fd, flags)?)
 }
 
-/// Returns the type of a socket, and whether it listens for connections. Returns `None` if the
+/// Returns the type of a socket, and whether it listens for connections. On macOS, which does not
+/// implement `SO_ACCEPTCONN`, a socket without a peer counts as listening. Returns `None` if the
 /// descriptor is not an open socket.
 pub fn socket_type(fd: BorrowedFd<'_>) -> Option<(SocketType, bool)> {
-    Some((sockopt::socket_type(fd).ok()?, sockopt::socket_acceptconn(fd).ok()?))
+    #[cfg(not(target_vendor = "apple"))]
+    let is_listening = sockopt::socket_acceptconn(fd).ok()?;
+    #[cfg(target_vendor = "apple")]
+    let is_listening = getpeername(fd).is_err();
+    Some((sockopt::socket_type(fd).ok()?, is_listening))
 }
 
 /// Returns the address family of a socket. Returns `None` if the descriptor is not an open socket.

@@ -20,9 +20,17 @@ pub(crate) struct ServeSettings {
     pub(crate) host: String,
     pub(crate) port: u16,
     /// The number of workers (R processes).
+    #[cfg_attr(
+        any(not(target_os = "linux"), feature = "portable"),
+        allow(dead_code, reason = "there the R process is the server")
+    )]
     pub(crate) workers: u32,
     /// Whether the only worker shares the terminal with this program, so that R can show its prompt
     /// there.
+    #[cfg_attr(
+        any(not(target_os = "linux"), feature = "portable"),
+        allow(dead_code, reason = "there the R process is the server")
+    )]
     pub(crate) is_interactive: bool,
     /// The additional address of the admin listener that the user gave, if any. Every server also
     /// has an admin socket in its own folder.
