@@ -242,10 +242,11 @@ impl<P: Handle> Slot<P> {
         self.former.iter_mut().for_each(|worker| worker.shorten_drain(times, now));
     }
 
-    /// Handles a reserve worker that could not be started. Returns true if the replacement was part
-    /// of a reload.
+    /// Handles a reserve worker that could not be started. The pause before the next start is one
+    /// before the next replacement for a limit, because a worker serves. Returns true if the
+    /// replacement was part of a reload.
     pub(super) fn on_reserve_not_started(&mut self) -> bool {
-        self.start_at = None;
+        self.replacement_backoff.1 = self.start_at.take();
         self.replacing.take() == Some(ReplaceReason::Reload)
     }
 

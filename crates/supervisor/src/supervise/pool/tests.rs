@@ -514,6 +514,23 @@ fn a_failed_replacement_is_tried_again_after_a_pause() {
 }
 
 #[test]
+fn a_replacement_whose_process_cannot_be_started_is_tried_again_after_a_pause() {
+    let mut model = Model::ready(1, 0, true);
+    model.exceed(0);
+    model.is_start_refused = true;
+    model.tick();
+    assert_eq!(model.starts, 2);
+    model.exceed(0);
+    model.tick();
+    assert_eq!(model.starts, 2, "no start without a pause");
+    model.now += Duration::from_secs(60);
+    model.exceed(0);
+    model.tick();
+    assert_eq!(model.starts, 3);
+    assert_eq!(model.serving().len(), 1);
+}
+
+#[test]
 fn a_reserve_worker_without_memory_makes_the_current_one_drain_first() {
     let mut model = Model::ready(1, 0, true);
     model.exceed(0);
