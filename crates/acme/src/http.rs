@@ -87,9 +87,9 @@ impl HttpClient {
     }
 }
 
-/// Replaces the `Retry-After` of a response with its limited number of seconds, because instant-acme
-/// panics if it cannot add the seconds to the current time. Adds the default to an answer about a
-/// renewal window, which instant-acme refuses without the header.
+/// Replaces the `Retry-After` of a response with its limited number of seconds, because
+/// instant-acme panics if it cannot add the seconds to the current time. Adds the default to an
+/// answer about a renewal window, which instant-acme refuses without the header.
 fn limit_retry_after(response: &mut Response, method: &Method) {
     if let Some(wait) = response.retry_after() {
         response.headers.insert(RETRY_AFTER, wait.as_secs().into());

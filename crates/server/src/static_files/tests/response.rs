@@ -462,6 +462,7 @@ fn validators_of_a_file_just_changed_are_weak() {
 }
 
 /// Returns the content of the file `name` in the folder `d`.
+#[cfg(unix)]
 fn site_text(name: &str) -> String {
     format!("d/{name}")
 }
