@@ -467,7 +467,7 @@ class AdminDelays(unittest.TestCase):
         self.assertGreater(max(late), 1000 * stall_s)
         # Each that was due in the first two thirds of the stall has waited for the last third.
         waited = sum(delay > 1000 * stall_s / 3 for delay in late)
-        self.assertTrue(20 <= waited <= 50, waited)
+        self.assertGreaterEqual(waited, 20)
 
 
 class Soak(unittest.TestCase):

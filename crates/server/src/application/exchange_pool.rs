@@ -71,7 +71,7 @@ mod tests {
         let used: Vec<_> = (0..20).map(|_| pool.take()).collect();
         for mut exchange in used {
             exchange.begin_response(200);
-            exchange.set_response_body(&[0; 60_000]);
+            exchange.set_response_body(&vec![0; 60_000]);
             pool.put_back(exchange);
         }
         let pooled = pool.pooled.borrow().len();

@@ -6,9 +6,7 @@ use rookery_supervisor::{Outcome, RecyclePolicy, SupervisorCommand, Timeouts};
 use rookery_test_support::client::Client;
 use rookery_test_support::wait_until;
 
-use crate::support::running_supervisor::{
-    Load, Running, Wish, is_told, lives, send_signal, while_,
-};
+use crate::support::running_supervisor::{Load, Running, Wish, lives, send_signal, while_};
 
 #[test]
 fn a_reload_replaces_all_workers_and_fails_no_request() {
@@ -38,7 +36,7 @@ fn after_a_failed_reload_the_old_workers_serve() {
     let load = Load::start(running.address, 4, "/sleep/1");
     running.ask(SupervisorCommand::Reload);
     wait_until("it is told", || {
-        is_told(&["the reload has failed: the new worker 0", "ended with status 1"])
+        running.times_told(&["the reload has failed: the new worker 0", "ended with status 1"]) > 0
     });
     while_(200);
     assert!(load.end().iter().all(|status| *status == 200));
@@ -56,7 +54,7 @@ fn without_overlap_a_reload_drains_each_worker_before_the_next_starts() {
             running.pids().len() == 2 && running.pids().iter().all(|pid| !before.contains(pid))
         });
         let told = format!("reloaded: all workers are of generation {generation}");
-        wait_until("it is told", || is_told(&[&told]));
+        wait_until("it is told", || running.times_told(&[&told]) > 0);
         assert_eq!(running.get("/environment/ROOKERY_GENERATION").text(), generation.to_string());
     }
     let seen = load.end();
@@ -71,10 +69,10 @@ fn without_overlap_a_reload_stops_at_the_first_failed_start() {
     let before = running.pids();
     running.ask(SupervisorCommand::Reload);
     wait_until("it is told", || {
-        is_told(&[
+        running.times_told(&[
             "the reload has failed: the new worker",
             "The workers that were not replaced keep serving",
-        ])
+        ]) > 0
     });
     // The worker that failed to start is started again, and the other old worker stays.
     wait_until("both serve", || running.pids().len() == 2);
@@ -307,7 +305,9 @@ fn a_reload_can_change_the_configuration() {
     wait_until("there are three others", || {
         running.pids().len() == 3 && running.pids().iter().all(|pid| !before.contains(pid))
     });
-    wait_until("it is told", || is_told(&["reloaded: all workers are of generation 1"]));
+    wait_until("it is told", || {
+        running.times_told(&["reloaded: all workers are of generation 1"]) > 0
+    });
     assert_eq!(running.get("/environment/ROOKERY_WORKER_COUNT").text(), "3");
     // The timeouts of the new configuration apply.
     assert_eq!(running.get("/sleep/600000").status, 504);
@@ -315,7 +315,7 @@ fn a_reload_can_change_the_configuration() {
     running.ask(SupervisorCommand::AddWorker);
     wait_until("there are four", || running.pids().len() == 4);
     running.change(Wish { workers: 3, ..Wish::default() });
-    wait_until("it is told", || is_told(&["reloading: 4 workers"]));
+    wait_until("it is told", || running.times_told(&["reloading: 4 workers"]) > 0);
     running.change(wish());
     wait_until("one is left", || running.pids().len() == 1);
 }
