@@ -248,7 +248,7 @@ fn workers_that_are_starting_are_killed_if_they_do_not_stop() {
     it.await_line("started");
     let requested = std::time::Instant::now();
     it.signal(libc::SIGTERM);
-    it.await_line("stopping: no worker is ready yet");
+    it.await_line("stopping: nothing is being served yet, since no worker is ready");
     assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
     // A worker that is ready has 15 s to stop.
     assert!(requested.elapsed() < std::time::Duration::from_secs(12), "{:?}", requested.elapsed());
