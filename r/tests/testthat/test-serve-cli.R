@@ -98,7 +98,7 @@ test_that("settings of the command line take precedence over .Rprofile", {
   compression <- grepl("^ws_compression=", answer)
   expect_match(answer[compression], "6.* command line$")
   expect_setequal(answer[!compression], c(
-    "https", "max_body_size=1 KB command line", "error_detail=message command line",
+    "https", "max_body_size=1 kB command line", "error_detail=message command line",
     "header_timeout=3 s command line",
     "idle_timeout=7 s option", "ws_max_message_size=9 MB environment", "spool_dir=spool command line",
     "trusted_proxies=127.0.0.1, ::1 command line", "ws_origins=same, localhost:80 command line"

@@ -76,7 +76,7 @@ test_that("a fiery app is served on the given port, as an object and as a file",
     "serve", file.path(dir, "api.R"), "--host", paste0("unix:", file.path(dir, "s"))
   )
   expect_equal(exit_of(refused), 3)
-  expect_match(refused$tell(), "did not start: .* can only be served on a port")
+  expect_match(refused$tell(), "A fiery app.* can only be served on a port")
 })
 
 test_that("plumber2: an API, and a folder that names it as its engine", {

@@ -348,7 +348,7 @@ test_that("the number of workers can be given in a _server.yml and in serve()", 
     c("workers: 2", "drain: long", "line 5, column 10: `drain:` must be a time"),
     c(
       "workers: 2", "max_sessions: true",
-      "`max_sessions:` must be a whole number, at least 1, not `true`"
+      "`max_sessions:` must be a whole number, at least 1, or none, not `true`"
     ),
     c("workers: 2", "limits: 3", "`limits:` must have fields such as `max_body_size: 10MB`"),
     c("workers: none", "", "`workers:` must be auto, or a whole number from 1 to 1000, not `none`"),
