@@ -149,6 +149,10 @@ class Fleet:
     def pids(self) -> set[int]:
         return {worker["pid"] for worker in self.workers() if worker["pid"]}
 
+    def ready(self) -> list[int]:
+        """Returns the process ids of the workers that are ready."""
+        return [worker["pid"] for worker in self.workers() if worker["state"] == "ready"]
+
     def metric(self, name: str) -> float:
         """Returns the sum of a metric, or the value of one of its series."""
         lines = [line.rsplit(" ", 1) for line in self.told("/metrics")[1].splitlines() if not line.startswith("#")]

@@ -33,7 +33,7 @@ def churn(is_long: bool) -> list[str]:
             with Clients(fleet, 2, ("/", "/child", "/count", "/")) as clients:
                 for _ in range(part):
                     known = fleet.starts()
-                    os.kill(random.choice([one["pid"] for one in fleet.workers() if one["state"] == "ready"]), signal.SIGKILL)
+                    os.kill(random.choice(fleet.ready()), signal.SIGKILL)
                     fleet.wait("the next is ready", lambda known=known: fleet.starts() > known)
                     fleet.reload()
                     killed += 1

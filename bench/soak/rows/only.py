@@ -28,8 +28,8 @@ def only(is_long: bool) -> list[str]:
         for _ in range(times):
             known = fleet.starts()
             with _websocket(fleet) as websocket:
-                fleet.wait("it is ready", lambda: _ready(fleet))
-                os.kill(_ready(fleet)[0], signal.SIGKILL)
+                fleet.wait("it is ready", fleet.ready)
+                os.kill(fleet.ready()[0], signal.SIGKILL)
                 fleet.wait("the next is ready", lambda known=known: fleet.starts() > known)
                 websocket.settimeout(20)
                 found += [] if websocket.recv(100)[:1] == bytes([CLOSE]) else ["a WebSocket got no close frame"]
@@ -38,10 +38,6 @@ def only(is_long: bool) -> list[str]:
     print(f"{times} reloads and {times} kills of the only worker, {clients.total} requests, failed: {clients.failed or 'none'}")
     found += [f"{left} workers too many"] if left > 0 else []
     return found + too_many_failed(times, clients.failed) + left_over(zombies, before)
-
-
-def _ready(fleet: Fleet) -> list[int]:
-    return [worker["pid"] for worker in fleet.workers() if worker["state"] == "ready"]
 
 
 def _websocket(fleet: Fleet) -> socket.socket:
