@@ -163,6 +163,17 @@ pub(crate) fn get(port: u16, path: &str) -> String {
     ask(port, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
 }
 
+/// Reads the head of a request, with the empty line that ends it.
+pub(crate) fn read_head(stream: &mut impl io::Read) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).unwrap()
+}
+
 pub(crate) fn connect(port: u16) -> TcpStream {
     let stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
     stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a time");

@@ -178,7 +178,7 @@ fn an_app_that_cannot_be_served_is_not_retried() {
     let (status, _, printed) = installed.run(&mut command);
     assert_eq!(status, Some(3), "{printed}");
     assert!(!printed.contains("started again"), "{printed}");
-    // The reason is said once, and the last line says where.
+    // The reason is printed once, and the last line names the place.
     assert_eq!(printed.matches("`x` is no app.").count(), 1, "{printed}");
     assert!(printed.ends_with("The app did not start: its messages are above.\n"), "{printed}");
 }

@@ -1,11 +1,11 @@
 //! Tests of `rookery profile`, with a socket in place of a server.
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use crate::support::{Running, rookery};
+use crate::support::{Running, read_head, rookery};
 
 const FINISHED: &str = r#"{"state":"finished","interval_ms":10,"took":1.0,"workers":
 [{"slot":0,"pid":8,"problem":null}],"summary":{"samples":2,"seconds":0.02,
@@ -27,13 +27,7 @@ fn serve(
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            let mut request = Vec::new();
-            while !request.ends_with(b"\r\n\r\n") {
-                let mut byte = [0];
-                stream.read_exact(&mut byte).unwrap();
-                request.push(byte[0]);
-            }
-            let request = String::from_utf8(request).unwrap();
+            let request = read_head(&mut stream);
             let first = request.lines().next().unwrap().replace(" HTTP/1.0", "");
             let (status, body) = respond(&first);
             requests.lock().unwrap().push(first);

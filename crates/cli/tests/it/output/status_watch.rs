@@ -1,10 +1,10 @@
 //! Tests of `rookery status --watch`, with a socket in place of a server.
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use crate::support::{Running, rookery};
+use crate::support::{Running, read_head, rookery};
 
 const SNAPSHOT: &str = r#"{"at":1000.0,"clock":1.0,"report":{"routes":[]}}"#;
 const STATUS: &str = "HTTP/1.0 200 OK\r\n\r\nrookery 0.1.0, serving\n0  8  ready  busy  GET /a\n";
@@ -14,13 +14,8 @@ fn serve(listener: UnixListener, response: String) {
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            let mut request = Vec::new();
-            while !request.ends_with(b"\r\n\r\n") {
-                let mut byte = [0];
-                stream.read_exact(&mut byte).unwrap();
-                request.push(byte[0]);
-            }
-            let is_for_events = request.starts_with(b"GET /live/events HTTP/1.0\r\n");
+            let request = read_head(&mut stream);
+            let is_for_events = request.starts_with("GET /live/events HTTP/1.0\r\n");
             stream
                 .write_all(if is_for_events { response.as_bytes() } else { STATUS.as_bytes() })
                 .unwrap();
