@@ -31,7 +31,7 @@ pub(crate) enum Failure {
     WorkerExited(u8),
     /// The address to listen on is not available. The exit status is 4.
     Address(String),
-    /// Another process uses the port to listen on. The exit status is 4.
+    /// The port to listen on is in use by another process. The exit status is 4.
     PortInUse(String),
 }
 

@@ -1,6 +1,6 @@
 //! The memory budget of a server, which limits how many bytes clients can make the server hold. The
-//! budget is divided into three shares: for connections, for what clients send, and for what they
-//! are sent.
+//! budget is divided into three shares: for connections, for what clients send, and for what is
+//! sent to clients.
 //!
 //! # Ground rules
 //! - A [`Charge`] counts bytes against a share. Dropping it, on any thread, releases the bytes.

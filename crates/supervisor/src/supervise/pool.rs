@@ -272,8 +272,8 @@ impl<P: Handle> Pool<P> {
     ///
     /// - If more workers serve than should, its worker serves: preferably it does not respond, then
     ///   it has the fewest WebSockets, then it is the youngest.
-    /// - Otherwise its worker does not serve: preferably there is none, then it is starting or
-    ///   ending, then it is a spare.
+    /// - Otherwise no worker serves in it: preferably the slot has no worker, then one that is
+    ///   starting or ending, then a spare.
     fn slot_to_remove(&self) -> Option<u32> {
         if self.serving() > self.scaling.wanted() as usize {
             let serving = self.kept().filter_map(|slot| {

@@ -73,7 +73,7 @@ pub(super) enum SlotRole {
     Current { is_replaced: bool },
 }
 
-/// What follows from the end of a worker.
+/// The consequence of a worker's end for its slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AfterExit {
     /// Nothing: the worker had been replaced or removed before.
@@ -157,7 +157,7 @@ impl<P: Handle> Slot<P> {
     // ---- replacements ----
 
     /// Returns the reason for which the current worker is to be replaced, or for which a worker is
-    /// to be started if there is none. `reload` is the generation of a reload in progress.
+    /// to be started if the slot has none. `reload` is the generation of a reload in progress.
     pub(super) fn due(&self, reload: Option<u64>) -> Option<ReplaceReason> {
         if self.is_removed {
             return None;
@@ -242,9 +242,9 @@ impl<P: Handle> Slot<P> {
         self.former.iter_mut().for_each(|worker| worker.shorten_drain(times, now));
     }
 
-    /// Handles a reserve worker that could not be started. The pause before the next start is one
-    /// before the next replacement for a limit, because a worker serves. Returns true if the
-    /// replacement was part of a reload.
+    /// Handles a reserve worker that could not be started. The current worker keeps serving, so
+    /// the pause after the failed start applies to the next replacement for a limit. Returns true
+    /// if the replacement was part of a reload.
     pub(super) fn on_reserve_not_started(&mut self) -> bool {
         self.replacement_backoff.1 = self.start_at.take();
         self.replacing.take() == Some(ReplaceReason::Reload)

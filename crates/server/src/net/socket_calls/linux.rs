@@ -16,7 +16,7 @@ use super::PeerState;
 /// With a larger buffer, bytes would count as written long before they are sent.
 const UNSENT_LIMIT: u32 = 128 << 10;
 
-/// What says that a connection is closed in both directions.
+/// The results of `poll` that report a connection as closed in both directions.
 const GONE: PollFlags = PollFlags::HUP.union(PollFlags::ERR);
 
 /// Sends a range of a file without copying it to this process.
