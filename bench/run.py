@@ -34,7 +34,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--placement", choices=("pinned", "free"), default=machine.default_placement())
     parser.add_argument("--out", type=Path, default=build.OUT, help="the folder for .json, .md and .svg")
     parser.add_argument("--flame", action="store_true", help="draw a flame graph of each server in HTTP scenarios")
-    parser.add_argument("--gate", action="store_true", help="compare with bench/gate.json (with --group: only those groups)")
+    parser.add_argument("--gate", action="store_true", help="compare with bench/gate.json (with --group: only those groups; r-process is R's process)")
     parser.add_argument("--gate-write", action="store_true", help="write bench/gate.json")
     parser.add_argument("--readme", type=Path, help="write the table of the last results into this file, and the plot")
     parser.add_argument("--list", action="store_true", help="list the groups and their scenarios")
@@ -72,12 +72,16 @@ def main() -> int:
     except (OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
+    is_gate = asked.gate or asked.gate_write
+    # The instructions of R's process are counted only by the gate.
+    has_r = is_gate and (not asked.group or gate.R_GROUP in asked.group)
+    asked.group = [name for name in asked.group if not (has_r and name == gate.R_GROUP)] if asked.group else list(known)
     if unknown := [name for name in asked.group if name not in known]:
         print(f"no group {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)
         return 2
-    chosen = [known[name] for name in asked.group or known]
-    if asked.gate or asked.gate_write:
-        return gate.run(chosen, asked.gate_write, has_r=not asked.group)
+    chosen = [known[name] for name in asked.group]
+    if is_gate:
+        return gate.run(chosen, asked.gate_write, has_r)
     if asked.list:
         for group in chosen:
             print(f"{group.name} ({group.kind}): {', '.join(scenario.name for scenario in group.scenarios)}")

@@ -26,7 +26,7 @@ INSTRUCTIONS_WITHIN = 0.02
 # Start-up differs by some dozens of instructions between runs, which is more than 2 % of few
 # operations.
 FEWEST = 1_000
-# The group of the requests to R, which is gated only if all groups are.
+# The group of the requests to R, which only the gate has.
 R_GROUP = "r-process"
 EXACT = ("allocs_per_op", "bytes_per_op", "peak_bytes")
 # Cases that depend on the kernel are not exact: those in micro.SOCKETS, and those with two threads.

@@ -69,6 +69,7 @@ fn begin(words: impl IntoIterator<Item = OsString>) -> u8 {
         CommandLine::Serve(args) => serve(args),
         CommandLine::Config(args) => {
             let (_, target, serve) = load_settings(args, false)?;
+            check::check_effects(&serve.serve, &target)?;
             print(&config::config(&serve.serve, &target))
         }
         CommandLine::Check(args) => {

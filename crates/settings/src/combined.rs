@@ -180,8 +180,10 @@ impl Settings {
         is_kept: impl Fn(&Setting) -> bool,
     ) -> (Settings, Vec<&'static Setting>) {
         let kept = table::all().filter(|row| is_kept(row));
-        let differ =
-            kept.clone().filter(|row| self.value(row.name) != running.value(row.name)).collect();
+        // A default that follows from another setting is not a change that somebody has made.
+        let is_given = |row: &&Setting| self.is_given(row.name) || running.is_given(row.name);
+        let has_changed = |row: &&Setting| self.value(row.name) != running.value(row.name);
+        let differ = kept.clone().filter(|row| is_given(row) && has_changed(row)).collect();
         for row in kept {
             match running.given.get(row.name) {
                 Some(given) => self.given.insert(row.name, given.clone()),

@@ -60,6 +60,11 @@ fn compression(raw: &Raw) -> Result<Value, Rejected> {
             ("level", Some(number), _) if (1.0..=9.0).contains(&number) && value.len() == 1 => {
                 level = number;
             }
+            ("level", ..) => {
+                return Err(Rejected::Because(format!(
+                    "level is a digit from 1 to 9, not {value}"
+                )));
+            }
             ("threshold", Some(number), _) => threshold = number,
             ("takeover", _, Some(is_on)) => takeover = is_on,
             _ => return Err(Rejected::Form),
@@ -180,17 +185,11 @@ mod tests {
         ] {
             assert_eq!(text(compression, given).unwrap(), wanted, "{given}");
         }
-        for given in [
-            "",
-            "level",
-            "level=0",
-            "level=10",
-            "level=1.0",
-            "threshold=none",
-            "takeover=x",
-            "on,level=1",
-        ] {
+        for given in ["", "level", "threshold=none", "takeover=x", "on,level=1"] {
             assert_eq!(text(compression, given), Err(Rejected::Form), "{given}");
+        }
+        for given in ["level=0", "level=10", "level=1.0", "level=x"] {
+            assert!(matches!(text(compression, given), Err(Rejected::Because(_))), "{given}");
         }
         for given in ["on", "level=9,threshold=1kB,takeover=on"] {
             let value = compression(&Raw::from(given)).unwrap();

@@ -111,7 +111,15 @@ pub fn unknown_options(names: &[String]) -> Vec<String> {
     let known = || table::all().filter(|row| row.places.has(Places::OPTION)).map(|row| row.name);
     let unknown = names.iter().filter_map(|name| name.strip_prefix(OPTION_PREFIX));
     let unknown = unknown.filter(|name| known().all(|known| known != *name));
-    unknown.map(|name| unknown_name("option", OPTION_PREFIX, name, known())).collect()
+    let warning = |name: &str| match table::all().find(|row| row.name == name) {
+        Some(row) if row.places.has(Places::ENVIRONMENT) => format!(
+            "the option {OPTION_PREFIX}{name} has no effect, because `{name}` cannot be set by an \
+             option of R: use the environment variable {}.",
+            row.variable()
+        ),
+        _ => unknown_name("option", OPTION_PREFIX, name, known()),
+    };
+    unknown.map(warning).collect()
 }
 
 /// Returns the warning about a name that belongs to no setting. `name` and `known`, the names of
@@ -244,7 +252,8 @@ mod tests {
                 "the option rookery.max_bodysize does not belong to a setting and has no effect. \
                  Did you mean rookery.max_body_size?",
                 // A setting that is no option of R.
-                "the option rookery.port does not belong to a setting and has no effect."
+                "the option rookery.port has no effect, because `port` cannot be set by an option \
+                 of R: use the environment variable ROOKERY_PORT."
             ]
         );
     }

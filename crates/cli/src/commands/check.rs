@@ -101,6 +101,30 @@ pub(crate) fn address_and_log(
     serve: &ServeSettings,
     target: &Target,
 ) -> Result<(Address, LogTarget), Failure> {
+    check_effects(serve, target)?;
+    let address = Address::parse(&serve.host, serve.port)?;
+    let is_same = match (&address, &serve.admin) {
+        (Address::Tcp { socket, .. }, Some(AdminAddress::Tcp(admin))) => {
+            socket == admin && admin.port() != 0
+        }
+        (Address::Unix(path), Some(AdminAddress::Unix(admin))) => path == admin,
+        _ => false,
+    };
+    if is_same {
+        return Err(Failure::Unavailable(
+            "`admin` is the address of the server itself: choose another port or socket for it."
+                .to_owned(),
+        ));
+    }
+    ServerSettings::of(&serve.all)?;
+    Ok((address, serve.log.checked()?))
+}
+
+/// Checks that the settings have an effect on what is served.
+///
+/// # Errors
+/// Fails if a setting has no effect on a static site, unless it comes from the environment.
+pub(crate) fn check_effects(serve: &ServeSettings, target: &Target) -> Result<(), Failure> {
     if target.is_site {
         let mut needless = serve.all.without_effect_on_site();
         // The environment may be that of several servers, and only a warning is logged.
@@ -117,7 +141,5 @@ pub(crate) fn address_and_log(
             ));
         }
     }
-    let address = Address::parse(&serve.host, serve.port)?;
-    ServerSettings::of(&serve.all)?;
-    Ok((address, serve.log.checked()?))
+    Ok(())
 }

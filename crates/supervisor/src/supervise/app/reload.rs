@@ -2,6 +2,7 @@
 
 use super::App;
 use crate::supervise::replace_reason::ReplaceReason;
+use crate::supervise::slot::Slot;
 use crate::supervise::worker::{WorkerAction, WorkerPhase, counted};
 use crate::supervise::{MOST_WORKERS, SupervisorConfig, SupervisorEvent, clock};
 use rookery_status::ExitReason;
@@ -96,6 +97,11 @@ impl App<'_> {
     /// Cancels the rest of a reload, because a worker has failed. Logs the failure, and what goes
     /// on.
     pub(super) fn fail_reload(&mut self, failure: String, what_goes_on: &str) {
+        let what_goes_on = if self.pool.slots().iter().any(Slot::serves) {
+            what_goes_on
+        } else {
+            "No worker is ready to serve"
+        };
         self.warn(&format!("the reload has failed: {failure}. {what_goes_on}"));
         self.cancel_reload(failure);
     }
