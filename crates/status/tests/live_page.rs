@@ -3,8 +3,8 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rookery_status::{
@@ -271,8 +271,12 @@ fn too_many_viewers_are_refused_and_probes_are_still_answered() {
     }
 }
 
+/// Is held by the test that measures the memory of the process, and by the one that needs much.
+static MEMORY: Mutex<()> = Mutex::new(());
+
 #[test]
 fn clients_that_hold_connections_do_not_keep_out_a_probe() {
+    let _memory = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
     let admin = Admin::new(Source { padding: "x".repeat(4 << 20), ..Source::default() });
     // More connections than the admin listener admits, in each state that a client can prolong.
     for (state, sent, is_answered) in [
@@ -309,6 +313,7 @@ fn clients_that_hold_connections_do_not_keep_out_a_probe() {
 
 #[test]
 fn viewers_that_do_not_read_hold_one_snapshot_each_and_delay_nobody() {
+    let _memory = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
     // Each snapshot is about as large as the buffers of a socket.
     let admin = Admin::new(Source { padding: "x".repeat(900_000), ..Source::default() });
     let cookie = admin.cookie();
