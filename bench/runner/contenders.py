@@ -179,7 +179,7 @@ def versions(names: set[str]) -> dict[str, str]:
     """
     found = {}
     for contender in sorted(PACKAGES.keys() & names):
-        code = f"cat(as.character(packageVersion('{contender}')), ', later ', as.character(packageVersion('later')), sep='')"
+        code = f"cat(as.character(packageVersion('{contender}')), ' with later ', as.character(packageVersion('later')), sep='')"
         # The cells of a package that is not installed are MISSING and name the reason.
         with suppress(RuntimeError):
             found[f"contender {contender}"] = run(r_code(contender, code), 60).stdout.strip()

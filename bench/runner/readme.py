@@ -162,7 +162,7 @@ def _remark(results: dict[str, dict]) -> str:
         f"at commit {about['commit']}, with server and load generator on one machine. For hello world, the "
         "kernel chose the cores of the two; otherwise, each had its own core. Machine and versions: "
         f"{about['processor']}, {about['cores']} cores, {about['memory']}, Linux {about['kernel']}, R {r_version}; "
-        f"{'; '.join(versions)}. A floor is a promised value. "
-        f"Of the {len(goals)} floors of {', '.join(results)}, {met} are met"
+        f"{'; '.join(versions)}. The project promises {len(goals)} values "
+        f"(floors) for {', '.join(results)}, of which {met} are met"
         + (f"; missed: {', '.join(missed)}." if missed else ".")
     )

@@ -325,7 +325,7 @@ class Reports(unittest.TestCase):
 class Readme(unittest.TestCase):
     ABOUT = {
         "processor": "P", "cores": "2", "memory": "24 GiB", "kernel": "6", "commit": "abc", "build": "1",
-        "R": "Rscript (R) version 4.2.2 Patched", "contender httpuv": "1.6.9, later 1.3.0",
+        "R": "Rscript (R) version 4.2.2 Patched", "contender httpuv": "1.6.9 with later 1.3.0",
     }  # fmt: skip
 
     def setUp(self):
@@ -365,9 +365,9 @@ class Readme(unittest.TestCase):
             "`Connection: close`, 10 clients: requests/s | 2,500 | 1,000 (x 2.50) | not here | - |",
             "\\* Mostly a stall",
             "Not installed here: nanonext",
-            "P, 2 cores, 24 GiB, Linux 6, R 4.2.2; httpuv 1.6.9, later 1.3.0.",
+            "P, 2 cores, 24 GiB, Linux 6, R 4.2.2; httpuv 1.6.9 with later 1.3.0.",
             "Measured on 2026-01-02 at commit abc",
-            "Of the 1 floors of r-http, r-websocket, startup, 0 are met; missed: cold against httpuv.",
+            "promises 1 values (floors) for r-http, r-websocket, startup, of which 0 are met; missed: cold against httpuv.",
         ):
             self.assertIn(part, words)
         self.assertNotIn("\nold\n", text)

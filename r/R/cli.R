@@ -86,7 +86,7 @@ is_final <- function(error) {
   inherits(error, c(
     "rookery_bad_target", "rookery_no_target", "rookery_no_package", "rookery_no_quarto",
     "rookery_no_compat", "rookery_bad_setting",
-    "rookery_bad_argument", "rookery_bad_address"
+    "rookery_bad_argument", "rookery_bad_address", "packageNotFoundError"
   ))
 }
 

@@ -46,7 +46,8 @@ abort_file <- function(file, reason) {
 #'
 #' A hosting service such as Posit Connect passes `host` and `port`. It manages
 #' processes and HTTPS itself, so `tls`, `workers` and other options about
-#' workers in the file are then ignored, with a message.
+#' workers in the file are then ignored, with a message, and this R session serves
+#' the app itself.
 #'
 #' @section The file:
 #' `app:` names the file or folder to serve, relative to the `_server.yml`.

@@ -33,8 +33,8 @@ pub(crate) struct Target {
     /// The folder to serve, or the folder of the app or document to serve. The R process starts in
     /// this folder, and therefore reads the `.Rprofile` in it.
     pub(crate) folder: PathBuf,
-    /// Whether the server serves a static site: a folder that has an `index.html` but no files for
-    /// R. A folder with files for R is not a static site, because the source code of an app must
+    /// Whether the server serves a static site: a folder that has an `index.html`, but no R
+    /// file, `_server.yml` or Shiny document. A folder with files for R is not a static site, because the source code of an app must
     /// not be published.
     pub(crate) is_site: bool,
 }
@@ -143,6 +143,10 @@ impl Target {
         let document = || entries.iter().find(|path| is_shiny_document(path));
         match APP_FILES.iter().find_map(named).or_else(document) {
             Some(path) => Ok(name_of(path)),
+            None if entries.iter().any(|path| is_r_file(path)) => nothing(
+                "it contains R files but no `app.R`, `server.R`, `entrypoint.R`, `plumber.R` or \
+                 `_server.yml`, so it is neither an app nor a static site: name the file to serve",
+            ),
             None => nothing(
                 "it contains no `_server.yml`, `app.R`, `server.R`, `entrypoint.R`, `plumber.R`, \
                  `index.html` or document with Shiny",
@@ -164,11 +168,15 @@ fn is_site(folder: &Path) -> bool {
     folder.join("index.html").is_file()
         && !entries.flatten().any(|entry| {
             let path = entry.path();
-            let is_r =
-                path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("r"));
-            is_r || entry.file_name().eq_ignore_ascii_case("_server.yml")
+            is_r_file(&path)
+                || entry.file_name().eq_ignore_ascii_case("_server.yml")
                 || is_shiny_document(&path)
         })
+}
+
+/// Returns true if the name of a file has the extension of R files.
+fn is_r_file(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("r"))
 }
 
 /// Returns true if a file is an R Markdown or Quarto document whose front matter contains the word

@@ -114,7 +114,7 @@ pub fn unknown_options(names: &[String]) -> Vec<String> {
     let warning = |name: &str| match table::all().find(|row| row.name == name) {
         Some(row) if row.places.has(Places::ENVIRONMENT) => format!(
             "the option {OPTION_PREFIX}{name} has no effect, because `{name}` cannot be set by an \
-             option of R: use the environment variable {}.",
+             option of R. `rookery serve` reads it from the environment variable {}.",
             row.variable()
         ),
         _ => unknown_name("option", OPTION_PREFIX, name, known()),
@@ -253,7 +253,7 @@ mod tests {
                  Did you mean rookery.max_body_size?",
                 // A setting that is no option of R.
                 "the option rookery.port has no effect, because `port` cannot be set by an option \
-                 of R: use the environment variable ROOKERY_PORT."
+                 of R. `rookery serve` reads it from the environment variable ROOKERY_PORT."
             ]
         );
     }

@@ -7,5 +7,8 @@ local({
   library <- dirname(dirname(dirname(normalizePath(gsub("~+~", " ", file, fixed = TRUE)))))
   # Processes that the app starts must not inherit them.
   Sys.unsetenv(c("ROOKERY_INTERNAL_SETTINGS", "ROOKERY_INTERNAL_SERVE_DIR"))
-  loadNamespace("rookery", lib.loc = library)$cli_main(text)
+  main <- loadNamespace("rookery", lib.loc = library)$cli_main
+  # For library(rookery) in the app, unless R finds the package, perhaps another version, by itself.
+  if (!nzchar(system.file(package = "rookery", lib.loc = .libPaths()))) .libPaths(c(.libPaths(), library))
+  main(text)
 })

@@ -246,3 +246,25 @@ test_that("in a C locale, sources are read as UTF-8", {
     expect_length(grepRaw(charToRaw("caf\xc3\xa9 \xe4\xb8\xad"), content, fixed = TRUE), 1)
   }
 })
+
+test_that("an app may attach the package of a program that is in no library of R", {
+  dir <- local_app("app.R" = c(
+    "library(rookery)", "function(req) list(status = 200L, headers = list(), body = 'attached')"
+  ))
+  # Only the libraries of R itself remain, and the dependencies of the package.
+  libraries <- setdiff(.libPaths(), dirname(system.file(package = "rookery")))
+  skip_if(any(file.exists(file.path(c(libraries, .Library.site, .Library), "rookery"))))
+  it <- local_cli(
+    "serve", dir, "--port", "0", "--log", "none",
+    environment = c(R_LIBS = paste(libraries, collapse = .Platform$path.sep))
+  )
+  expect_equal(fetch(expect_serving(it))$text, "attached")
+})
+
+test_that("a start is not retried if the app needs a package that is not installed", {
+  dir <- local_app("app.R" = c("library(notinstalled)", "function(req) 1"))
+  it <- local_cli("serve", dir, "--port", "0")
+  expect_equal(exit_of(it), 3)
+  expect_match(it$tell(), "no package called .notinstalled.")
+  expect_no_match(it$tell(), "started again")
+})

@@ -15,7 +15,7 @@ use crate::arena::Arena;
 pub struct IntoIter<'a, T> {
     start: NonNull<T>,
     /// The indexes of the values that were not taken. They are initialized, and owned by the
-    /// iterator. Indexes instead of pointers also count values without bytes.
+    /// iterator. They are indexes because pointers cannot count values of size zero.
     rest: Range<usize>,
     arena: PhantomData<&'a Arena>,
 }
