@@ -346,10 +346,17 @@ mod tests {
         }
     }
 
-    /// Keeps a thread of the current pool busy until the sender is dropped.
+    /// Keeps a thread of the current pool busy until the sender is dropped. Returns once the thread
+    /// has begun.
     fn busy() -> (mpsc::Sender<()>, BlockingTask<()>) {
         let (ends, ended) = mpsc::channel::<()>();
-        (ends, start(move || Ok(_ = ended.recv())))
+        let (begins, begun) = mpsc::channel::<()>();
+        let task = start(move || {
+            _ = begins.send(());
+            Ok(_ = ended.recv())
+        });
+        begun.recv().unwrap();
+        (ends, task)
     }
 
     #[test]
