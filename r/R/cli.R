@@ -64,7 +64,7 @@ end_of_failure <- function(error) {
     text <- c(paste0(where, message), if (length(lines) > 0) paste0("  at ", lines), callers)
     cat(paste0(text, "\n"), sep = "", file = stderr())
     dev_write_start_error(error, trace, paste(text, collapse = "\n"))
-    quit(save = "no", status = 1L)
+    quit(save = "no", status = if (is_worker() && is_final(error)) 78L else 1L)
   }
 }
 

@@ -353,14 +353,17 @@ test_that("compressed messages arrive unchanged in both directions, from the thr
 })
 
 test_that("a wrong wsCompression is an error when the server is started", {
-  bad <- list(
-    "perhaps", NA, list(), list(speed = 1), list(level = 0), list(level = 2.5),
-    list(threshold = -1), list(takeover = NA)
-  )
+  bad <- list("perhaps", NA, list(), list(speed = 1), list(threshold = -1), list(takeover = NA))
   for (wrong in bad) {
     expect_error(
       local_server(list(wsCompression = wrong)),
       "`app\\$wsCompression` must be on, off, or one or more of level=1 to level=9"
+    )
+  }
+  for (wrong in list(list(level = 0), list(level = 2.5))) {
+    expect_error(
+      local_server(list(wsCompression = wrong)),
+      "`app\\$wsCompression`: level is a digit from 1 to 9, not (0|2.5)\\."
     )
   }
   withr::with_options(
