@@ -164,8 +164,8 @@ impl RenewalTask {
     }
 
     /// Gives the challenge responses of the process that orders the certificate, because the
-    /// authority may connect to this process instead. Returns after the interval at which the lock is tried. `known` are
-    /// the responses that this process gives.
+    /// authority may connect to this process instead. Returns after the interval at which the lock
+    /// is tried. `known` are the responses that this process gives.
     async fn respond_for_others(&self, known: &mut Responses) {
         let Acme { settings, storage, challenges, .. } = &self.acme;
         let until = Instant::now() + settings.retry.check_interval;

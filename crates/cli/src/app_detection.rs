@@ -34,8 +34,8 @@ pub(crate) struct Target {
     /// this folder, and therefore reads the `.Rprofile` in it.
     pub(crate) folder: PathBuf,
     /// Whether the server serves a static site: a folder that has an `index.html`, but no R
-    /// file, `_server.yml` or Shiny document. A folder with files for R is not a static site, because the source code of an app must
-    /// not be published.
+    /// file, `_server.yml` or Shiny document. A folder with files for R is not a static site,
+    /// because the source code of an app must not be published.
     pub(crate) is_site: bool,
 }
 

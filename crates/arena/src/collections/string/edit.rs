@@ -17,7 +17,8 @@ impl<'a> String<'a> {
     /// error.
     #[track_caller]
     pub fn from_fmt_in(text: fmt::Arguments<'_>, arena: &'a Arena) -> String<'a> {
-        /// Panics with the reason if the memory is not available, because `fmt::Error` contains no reason.
+        /// Panics with the reason if the memory is not available, because `fmt::Error` contains no
+        /// reason.
         struct Panicking<'s, 'a>(&'s mut String<'a>);
 
         impl fmt::Write for Panicking<'_, '_> {
