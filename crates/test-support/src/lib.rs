@@ -8,6 +8,7 @@ pub mod allocator;
 pub mod client;
 pub mod collector;
 mod fixtures;
+pub mod flood;
 mod lines;
 mod thread_shortage;
 #[cfg(feature = "client")]

@@ -3,6 +3,7 @@
 //! of free memory to the system.
 
 pub(crate) mod admission;
+pub(crate) mod client_task;
 pub(crate) mod clock;
 pub(crate) mod eviction;
 mod eviction_candidates;

@@ -1,6 +1,8 @@
 //! The state that the tasks of an I/O thread share, and the function that executes the
 //! application's commands.
 
+use std::any::Any;
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -12,6 +14,7 @@ use rookery_worker_protocol::{RouteTable, SharedScoreboard};
 use crate::application::application::Application;
 use crate::application::dispatch::{AppDecision, Dispatch, is_accepted, is_streamed};
 use crate::config::Limits;
+use crate::connections::client_task;
 use crate::connections::table::ConnectionTable;
 use crate::http::http_state::HttpState;
 use crate::http::response::stream::response_stream::ResponseStream;
@@ -32,6 +35,8 @@ pub(super) struct IoContext {
     pub(super) connections_per_ip: Rc<ConnectionsPerIp>,
     /// Decides whether the thread yields the processor to the application before it sleeps.
     pub(super) yields: AdaptiveYield,
+    /// A panic that has occurred between the polls of clients' tasks, and ends the thread.
+    pub(super) panic: RefCell<Option<Box<dyn Any + Send>>>,
     websockets: Rc<WebSocketRegistry>,
 }
 
@@ -67,12 +72,14 @@ impl IoContext {
             http,
             connections_per_ip: Rc::default(),
             yields: AdaptiveYield::default(),
+            panic: RefCell::default(),
             websockets,
         })
     }
 
     /// Executes the commands that the application has sent. Returns true if there were any.
     pub(super) fn run_app_commands(&self) -> bool {
+        client_task::on_served();
         let was_any = self.dispatch.run_commands(|command| self.run_app_command(command));
         self.websockets.wake_waiting();
         was_any

@@ -30,6 +30,7 @@ use super::supervised::supervision::{self, Supervision};
 use super::wake_timer::WakeTimer;
 use crate::application::application::{Application, MakeApplication};
 use crate::config::Limits;
+use crate::connections::client_task;
 use crate::connections::table::ConnectionTable;
 use crate::logging::access_log::pending_record::CurrentLog;
 use crate::rejection::RejectionReports;
@@ -56,7 +57,7 @@ impl IoWaker for ThreadWaker {
 
 thread_local! {
     /// The context of this I/O thread, for the functions that the runtime calls before and after
-    /// sleeping.
+    /// sleeping, and for [`serve_application`].
     // These functions must be `Send`, so they cannot hold the context themselves.
     static IO_CONTEXT: RefCell<Option<(Rc<IoContext>, Arc<Notify>)>> = const { RefCell::new(None) };
 }
@@ -138,6 +139,7 @@ pub(super) fn run(config: IoThreadConfig, commands: &CommandQueue) {
     let context =
         IoContext::new(application, &limits, trim, (log, tracer), reports, budget, scoreboard);
     IO_CONTEXT.set(Some((Rc::clone(&context), Arc::clone(&commands_available))));
+    client_task::set_serve(serve_application);
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         runtime.block_on(run_commands(&context, &commands_available, commands, supervision));
     }));
@@ -210,6 +212,23 @@ fn after_sleep() {
     IO_CONTEXT.with_borrow(|context| {
         if let Some((context, _)) = context {
             context.dispatch.application.on_wake();
+        }
+    });
+}
+
+/// Serves the application although tasks of clients are ready, so that the thread does not sleep:
+/// executes the application's commands, and wakes the application for the events that it has got.
+fn serve_application() {
+    IO_CONTEXT.with_borrow(|context| {
+        let Some((context, commands_available)) = context else { return };
+        let served = catch_unwind(AssertUnwindSafe(|| {
+            context.run_app_commands();
+            context.dispatch.application.wake_deferred();
+        }));
+        if let Err(panic) = served {
+            // In the task of a client, the panic would only end the connection of this client.
+            context.panic.replace(Some(panic));
+            commands_available.notify_one();
         }
     });
 }
@@ -353,6 +372,9 @@ fn start_essential_tasks(
             async move {
                 loop {
                     commands_available.notified().await;
+                    if let Some(panic) = context.panic.take() {
+                        resume_unwind(panic);
+                    }
                     context.run_app_commands();
                 }
             }
@@ -400,3 +422,6 @@ async fn wait_for_panic(
     })
     .await
 }
+
+#[cfg(test)]
+mod tests;

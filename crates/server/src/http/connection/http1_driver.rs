@@ -11,6 +11,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use rookery_exchange::{Exchange, ListenerId};
 
+use crate::connections::client_task;
 use crate::connections::table::{Slot, TableEntry as _};
 use crate::http::connection::activity::Phase;
 use crate::http::connection::handshake::{looks_like_tls, perform_handshake};
@@ -44,7 +45,7 @@ pub(crate) fn spawn(
     let slot = shared.connections.insert(Rc::clone(&connection) as _);
     connection.key.set(slot.key());
     connection.begin_handshake();
-    tokio::task::spawn_local(serve(ConnectionGuard(connection), slot));
+    client_task::spawn(serve(ConnectionGuard(connection), slot));
 }
 
 /// A guard for a connection's task. When dropped, it releases the connection's request and memory,

@@ -19,6 +19,7 @@ use rookery_exchange::{
 };
 
 use crate::connections::admission::{CONNECTION_BYTES, UNCHARGED_BYTES};
+use crate::connections::client_task;
 use crate::connections::table::TableEntry;
 use crate::http::connection::activity::{Activity, Phase};
 use crate::http::http_state::HttpState;
@@ -396,6 +397,9 @@ impl HttpConnection {
                 }
             }
         };
+        if let Poll::Ready(Ok(n)) = written {
+            client_task::on_written(n);
+        }
         self.activity.on_written(&written, self.now());
         written
     }

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use tokio::io::ReadBuf;
 
+use crate::connections::client_task;
 use crate::http::connection::http_connection::HttpConnection;
 
 /// The adapter through which hyper reads from and writes to a connection's transport.
@@ -113,6 +114,7 @@ impl Write for HyperIo {
         if self.connection.suppress_hyper_error() {
             return Poll::Ready(Ok(buffers.iter().map(|buffer| buffer.len()).sum()));
         }
+        ready!(client_task::poll_may_write(cx));
         self.connection.poll_write(cx, buffers)
     }
 

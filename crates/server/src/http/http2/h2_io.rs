@@ -9,6 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::connection_state::Http2State;
 use crate::connections::admission::UNCHARGED_BYTES;
+use crate::connections::client_task;
 use crate::http::connection::http_connection::HttpConnection;
 
 /// The adapter through which h2 reads from and writes to a connection's transport.
@@ -68,6 +69,7 @@ impl AsyncWrite for H2Io {
         cx: &mut Context<'_>,
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        ready!(client_task::poll_may_write(cx));
         let written = self.connection.poll_write(cx, buffers);
         self.state.on_written(written.is_pending(), false);
         written

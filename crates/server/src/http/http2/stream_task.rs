@@ -21,6 +21,7 @@ use super::request_head;
 use super::stream_body::{SharedResponder, StreamBody};
 use super::stream_guard::{MAX_SEND, StreamGuard};
 use super::websocket_transport::{self, IncomingFrames};
+use crate::connections::client_task;
 use crate::connections::table::Slot;
 use crate::http::connection::activity::Phase;
 use crate::http::connection::http_connection::{CloseState, HttpConnection};
@@ -69,7 +70,7 @@ pub(super) fn spawn(
     };
     // Boxed, because the runtime moves a future of several kilobytes five times: into its task, and
     // whenever the state of the task changes.
-    tokio::task::spawn_local(Box::pin(serve(guard, slot, request, responder)));
+    client_task::spawn(Box::pin(serve(guard, slot, request, responder)));
 }
 
 /// The result of processing the request of an HTTP/2 stream.

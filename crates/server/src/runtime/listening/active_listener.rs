@@ -7,6 +7,7 @@ use rookery_exchange::ListenerId;
 use tokio::task::JoinHandle;
 
 use super::acceptor;
+use crate::connections::client_task;
 use crate::http::listener_config::ListenerConfig;
 use crate::net::listen::ListeningSocket;
 use crate::net::watched_socket::WatchedSocket;
@@ -35,7 +36,7 @@ impl ActiveListener {
             sockets.into_iter().map(WatchedSocket::new).collect::<io::Result<_>>()?;
         let accept = |socket| {
             let task = acceptor::accept(Rc::clone(context), socket, listener, config.clone());
-            tokio::task::spawn_local(task)
+            client_task::spawn(task)
         };
         let watch = |tls| tokio::task::spawn_local(acceptor::watch_certificates(tls));
         Ok(ActiveListener {

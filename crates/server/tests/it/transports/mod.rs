@@ -4,6 +4,7 @@
 mod http1;
 mod requests;
 mod responses;
+mod starvation;
 mod streams;
 mod websockets;
 

@@ -13,5 +13,6 @@ mod retries;
 mod routes;
 mod session_affinity;
 mod session_urls;
+mod starvation;
 mod static_paths;
 mod websockets;

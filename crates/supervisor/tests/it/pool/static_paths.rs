@@ -16,13 +16,13 @@ use crate::support::frontend::Frontend;
 use crate::support::running_supervisor::{Running, Wish};
 
 /// Creates a folder with a file of this text.
-fn folder(text: &str) -> TempDir {
+pub(super) fn folder(text: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.txt"), text).unwrap();
     folder
 }
 
-fn path(folder: &Path, overrides: Overrides) -> StaticPath {
+pub(super) fn path(folder: &Path, overrides: Overrides) -> StaticPath {
     StaticPath { path: folder.to_path_buf(), overrides }
 }
 
@@ -32,7 +32,7 @@ fn announce(front: &Frontend, backend: &Backend, paths: &[(&str, StaticPath)]) {
     front.registry.set_static_paths(backend, paths);
 }
 
-fn announce_all(front: &Frontend, paths: &[(&str, StaticPath)]) {
+pub(super) fn announce_all(front: &Frontend, paths: &[(&str, StaticPath)]) {
     for worker in &front.workers {
         announce(front, &worker.backend, paths);
     }

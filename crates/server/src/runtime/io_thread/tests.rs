@@ -1,0 +1,103 @@
+//! The I/O thread serves the application although the task of a client is always ready.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::task::Poll;
+
+use rookery_exchange::{Command, Event, PushError, WakeUp};
+use rookery_test_support::{TEST_TIMEOUT, wait_until};
+
+use crate::application::application::{Application, MakeApplication};
+use crate::connections::client_task::{self, MAX_POLLS};
+use crate::runtime::server::Server;
+use crate::{Config, ListenerConfig};
+
+/// An application beside a client's task that is always ready.
+struct Beside {
+    /// The number of polls of the client's task.
+    polls: Rc<Cell<u32>>,
+    /// Gets the number of polls whenever the thread takes the application's commands.
+    served: Sender<u32>,
+    /// Whether the application panics when it is served.
+    is_broken: bool,
+}
+
+impl Beside {
+    /// Returns a function that makes the application, and starts the client's task.
+    fn make(served: Sender<u32>, is_broken: bool) -> MakeApplication {
+        Arc::new(move |_| {
+            let polls = Rc::new(Cell::new(0));
+            let counted = Rc::clone(&polls);
+            client_task::spawn(poll_fn(move |cx| {
+                counted.set(counted.get() + 1);
+                cx.waker().wake_by_ref();
+                Poll::<()>::Pending
+            }));
+            Box::new(Beside { polls, served: served.clone(), is_broken })
+        })
+    }
+}
+
+impl Application for Beside {
+    fn handle_event(&self, _event: Event) -> Result<WakeUp, PushError> {
+        Ok(WakeUp::NotNeeded)
+    }
+
+    fn take_commands(&self, _commands: &mut VecDeque<Command>) {
+        assert!(!self.is_broken, "broken for a test");
+        // The test may have ended.
+        let _ = self.served.send(self.polls.get());
+    }
+
+    fn poll_capacity(&self) -> bool {
+        true
+    }
+
+    fn take_buffer(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn recycle_buffer(&self, _buffer: Vec<u8>) {}
+
+    fn events_taken(&self) -> u64 {
+        0
+    }
+
+    fn prepare_sleep(&self, _is_slow: bool) -> bool {
+        panic!("the thread must not sleep while a task is ready");
+    }
+}
+
+fn start(application: MakeApplication) -> (Server, crate::Listener) {
+    let server = Server::with_application(Config::default(), application);
+    let address = "127.0.0.1:0".parse().unwrap();
+    let listener = server.listen_tcp(address, ListenerConfig::default()).unwrap();
+    (server, listener)
+}
+
+#[test]
+fn commands_are_taken_after_a_limited_number_of_polls_of_a_task_that_is_always_ready() {
+    let (served, at) = channel();
+    let (server, listener) = start(Beside::make(served, false));
+    let mut before = 0;
+    for _ in 0..100 {
+        let polls = at.recv_timeout(TEST_TIMEOUT).expect("the application is served");
+        assert!(polls - before <= MAX_POLLS, "{polls} after {before}");
+        before = polls;
+    }
+    // The listener's `stop` waits for the I/O thread, which takes commands first.
+    drop(listener);
+    drop(server);
+}
+
+#[test]
+fn a_panic_between_the_polls_of_a_client_ends_the_thread() {
+    let (served, _at) = channel();
+    let (server, _listener) = start(Beside::make(served, true));
+    wait_until("the failure", || server.link().has_failed());
+    assert_eq!(server.link().take_failure().as_deref(), Some("broken for a test"));
+}
