@@ -9,7 +9,7 @@ use rookery_exchange::{ListenerId, Share};
 use rookery_system::blocking;
 
 use crate::connections::table::ConnectionTable;
-use crate::http::connection::http_connection::connection_bytes;
+use crate::http::connection::http_connection::idle_bytes;
 use crate::http::connection::http1_driver;
 use crate::http::listener_config::ListenerConfig;
 use crate::net::accepted_socket::AcceptedSocket;
@@ -136,7 +136,7 @@ fn admit(
         }
         _ => None,
     };
-    let has_memory = connections.admit(Share::Connections, 0, connection_bytes(tls.is_some()));
+    let has_memory = connections.admit(Share::Connections, 0, idle_bytes(tls.is_some()));
     let is_full = connections.len() >= limits.max_connections;
     if (is_full || !has_memory) && !connections.free_slot() {
         context.http.report(Rejection::TooManyConnections);
