@@ -97,10 +97,12 @@
 #' A request body of more than 1 MiB is stored in an unnamed file while the app
 #' reads it. The file is in the folder that the option `rookery.spool_dir` names
 #' when the server is started, or else in R's [tempdir()]. If `/tmp` is in
-#' memory, choose a folder on a disk: `options(rookery.spool_dir = "/var/tmp")`.
+#' memory, such files count towards `max_client_memory`; choose a folder on a
+#' disk: `options(rookery.spool_dir = "/var/tmp")`.
 #' The server leaves 1 GiB of the file system free, or a tenth of the file
-#' system if that is less. A request that needs more space gets status 507, and
-#' the server writes a message with the folder to stderr.
+#' system if that is less, and all request bodies together take at most three
+#' quarters of what is free. A request that needs more space gets status 507,
+#' and the server writes a message with the folder to stderr.
 #'
 #' @section In a worker:
 #' In an R process that `rookery serve` has started, the first server with an

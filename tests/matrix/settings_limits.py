@@ -79,9 +79,9 @@ def queue_requests_bounds_those_that_wait(place):
 
 @case("max_client_memory")
 def max_client_memory_bounds_what_connections_hold(place):
-    # 20 % for connections of 32 KiB each.
+    # 40 % for connections of 32 KiB each.
     with limited(place, max_client_memory="1MiB") as server:
-        release = server.hold(6)
+        release = server.hold(12)
         until("they are connected", lambda: time.sleep(0.5) or True)
         check(" 503 " in server.raw("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"), "another connection is accepted")
         release()

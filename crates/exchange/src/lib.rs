@@ -42,7 +42,7 @@ pub use event::{Event, MessageKind};
 pub use exchange::app_times::AppTimes;
 pub use exchange::body_buffer::{BodyBuffer, BodyBufferPool};
 pub use exchange::header_names::{HeaderLine, KNOWN_HEADERS, KnownHeader, known_header};
-pub use exchange::request_body::{BodySource, RequestBody};
+pub use exchange::request_body::{BodySource, FileGuard, RequestBody};
 pub use exchange::response::{
     HeaderError, MAX_RESPONSE_HEADERS, Response, ResponseBody, WebSocketCompression,
 };

@@ -1,10 +1,12 @@
-//! The heap memory of an idle WebSocket and of an idle keep-alive connection.
+//! The heap memory of an idle WebSocket and of an idle connection, and what the memory budget
+//! counts for it.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rookery_exchange::Share;
 use rookery_server::tls::{CertificatePair, Pem, Tls, TlsSettings};
 use rookery_server::{Config, Limits, ListenerConfig, Server};
 use rookery_test_support::allocator::{self, CountingAllocator};
@@ -52,16 +54,25 @@ fn settled() -> usize {
     }
 }
 
-/// Opens and closes many connections. Returns the bytes that each holds, and those that remain of
-/// each.
-fn measure(open: impl Fn() -> TcpStream) -> (usize, usize) {
+/// What each of many connections holds.
+struct Held {
+    each: usize,
+    /// The bytes that the memory budget counts for each connection.
+    charged: usize,
+    /// The bytes that remain of each connection after its end.
+    left: usize,
+}
+
+/// Opens and closes many connections, and returns what each holds.
+fn measure(server: &Server, open: impl Fn() -> TcpStream) -> Held {
     const COUNT: usize = 500;
     drop(open());
     let before = settled();
     let sockets: Vec<TcpStream> = (0..COUNT).map(|_| open()).collect();
     let each = (settled() - before) / COUNT;
+    let charged = server.budget().used(Share::Connections) / COUNT;
     drop(sockets);
-    (each, settled().saturating_sub(before) / COUNT)
+    Held { each, charged, left: settled().saturating_sub(before) / COUNT }
 }
 
 fn certificates(name: &str) -> std::path::PathBuf {
@@ -104,6 +115,17 @@ fn ask_over_tls(address: SocketAddr, config: &Arc<ClientConfig>, request: &[u8])
     socket
 }
 
+/// Connects with TLS, and sends nothing after the handshake.
+fn greet(address: SocketAddr, config: &Arc<ClientConfig>) -> TcpStream {
+    let mut socket = TcpStream::connect(address).unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut session = rustls::ClientConnection::new(Arc::clone(config), name).unwrap();
+    while session.is_handshaking() || session.wants_write() {
+        session.complete_io(&mut socket).unwrap();
+    }
+    socket
+}
+
 /// Sends the first half of a TLS handshake.
 fn half_a_hello(address: SocketAddr, config: &Arc<ClientConfig>) -> TcpStream {
     let mut socket = TcpStream::connect(address).unwrap();
@@ -131,31 +153,43 @@ fn what_is_idle_holds_little_and_what_has_gone_nothing() {
     let address = listener.local_addr().unwrap();
     // The limits have reasons: a WebSocket that kept the memory of its HTTP task would hold 2,400
     // bytes, and a connection with hyper's buffers 13,000 bytes.
-    for (what, request, allowed) in [("WebSocket", UPGRADE, 1_400), ("connection", REQUEST, 2_000)]
-    {
-        let (each, left) = measure(|| ask(address, request));
-        println!("an idle {what} holds {each} bytes");
-        assert!(each < allowed, "an idle {what} holds {each} bytes");
+    let check = |what: &str, held: &Held, allowed: usize| {
+        let Held { each, charged, left } = held;
+        println!("an idle {what} holds {each} bytes and is charged {charged}");
+        assert!(*each < allowed, "an idle {what} holds {each} bytes");
+        assert!(each <= charged, "an idle {what} holds {each} bytes and is charged {charged}");
         // Only the connection's part of the tables remains.
-        assert!(left < 100, "a {what} that has gone holds {left} bytes");
-    }
+        assert!(*left < 100, "a {what} that has gone holds {left} bytes");
+    };
+    let connect = || TcpStream::connect(address).unwrap();
+    check("WebSocket", &measure(&server, || ask(address, UPGRADE)), 1_400);
+    check("connection", &measure(&server, || ask(address, REQUEST)), 2_000);
+    check("connection without a request", &measure(&server, connect), 2_000);
     let (tls, client) = tls();
     let site = ListenerConfig { tls: Some(tls), ..ListenerConfig::default() };
     let secure = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
     let address_of_tls = secure.local_addr().unwrap();
     let over_tls = |request: &'static [u8]| {
         let client = &client;
-        measure(move || ask_over_tls(address_of_tls, client, request))
+        measure(&server, move || ask_over_tls(address_of_tls, client, request))
     };
-    for (what, (each, left), allowed) in [
-        ("WebSocket over TLS", over_tls(UPGRADE), 12_000),
-        ("connection over TLS", over_tls(REQUEST), 12_000),
-        ("half of a handshake", measure(|| half_a_hello(address_of_tls, &client)), 12_000),
-    ] {
-        println!("an idle {what} holds {each} bytes");
-        assert!(each < allowed, "an idle {what} holds {each} bytes");
-        assert!(left < 100, "a {what} that has gone holds {left} bytes");
+    let idle = [
+        ("connection over TLS", over_tls(REQUEST)),
+        ("connection over TLS without a request", {
+            measure(&server, || greet(address_of_tls, &client))
+        }),
+        ("connection that sends no TLS", {
+            measure(&server, || TcpStream::connect(address_of_tls).unwrap())
+        }),
+    ];
+    for (what, held) in idle {
+        check(what, &held, 10_000);
+        // The default of 10,000 connections fits into 40 % of a quarter of 1 GB.
+        assert!(held.charged <= 10_000, "an idle {what} is charged {}", held.charged);
     }
+    check("WebSocket over TLS", &over_tls(UPGRADE), 12_000);
+    let half = measure(&server, || half_a_hello(address_of_tls, &client));
+    check("half of a handshake", &half, 12_000);
     // The responses exceed what the sockets buffer, so that all of them wait at the same time.
     let before = settled();
     let sockets: Vec<TcpStream> = (0..16).map(|_| ask(address, LARGE)).collect();

@@ -1,4 +1,4 @@
-//! The free space of a file system.
+//! The free space of a file system, and whether a file system is in memory.
 
 use std::fs::File;
 use std::io;
@@ -53,9 +53,35 @@ impl DiskSpace {
     }
 }
 
+/// Returns true if the file system that contains a file or folder is in memory: tmpfs or ramfs.
+/// Returns false if the system does not tell.
+pub fn is_in_memory(file: &File) -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        // TMPFS_MAGIC and RAMFS_MAGIC in `linux/magic.h`.
+        const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58F6];
+        let found = rustix::fs::fstatfs(file);
+        found.is_ok_and(|it| u64::try_from(it.f_type).is_ok_and(|kind| IN_MEMORY.contains(&kind)))
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = file;
+        false
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    #[cfg_attr(miri, ignore = "system calls")]
+    fn a_file_in_shared_memory_is_in_memory_and_one_in_proc_is_not() {
+        let shared = rustix::fs::memfd_create(c"test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        assert!(is_in_memory(&shared.into()));
+        assert!(!is_in_memory(&File::open("/proc/version").unwrap()));
+    }
 
     #[test]
     #[cfg_attr(miri, ignore = "system calls")]

@@ -19,7 +19,7 @@ fn leave(free: usize) -> Vec<File> {
 }
 
 #[test]
-fn records_wait_until_their_descriptors_can_be_opened() {
+fn records_wait_for_their_descriptors_in_a_worker_and_not_in_the_front_end() {
     let (mut front, _, handles) = RingEnd::create().unwrap();
     let (mut worker, _) = handles.attach().unwrap();
     let file = tempfile::tempfile().unwrap();
@@ -42,6 +42,15 @@ fn records_wait_until_their_descriptors_can_be_opened() {
     // A long record needs a file of its own. One with a descriptor needs nothing more.
     assert_eq!(front.sender.send(4, &long, None), Err(SendError::System));
     front.sender.send(5, b"e", Some(file.as_fd())).unwrap();
+
+    // The front end does without the descriptor, because all later records would wait for it.
+    worker.sender.send(6, b"f", Some(file.as_fd())).unwrap();
+    worker.sender.send(7, b"g", None).unwrap();
+    let mut other = Vec::new();
+    let arrived = front.receiver.take(&mut other).unwrap().unwrap();
+    assert!(arrived.kind == 6 && arrived.descriptor.is_none() && arrived.is_descriptor_lost);
+    let arrived = front.receiver.take(&mut other).unwrap().unwrap();
+    assert!(arrived.kind == 7 && !arrived.is_descriptor_lost && other == b"g");
 
     // The second record has two.
     drop(occupied);

@@ -1,9 +1,11 @@
 //! The settings of the server in this process, in the form that the server uses.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 
 use rookery_server::{Config, TrustedProxies};
 use rookery_settings::{Section, Settings};
+use rookery_system::disk;
 
 use crate::failure::Failure;
 use crate::process::TRIM;
@@ -65,10 +67,34 @@ impl ServerSettings {
     }
 }
 
+/// The folder for temporary files that are large (FHS, 5.15). It is on a disk even where `/tmp` is
+/// in memory, as on Debian 13.
+const FOLDER_ON_DISK: &str = "/var/tmp";
+
+/// Returns the folder for request bodies if neither a setting nor `TMPDIR` names one.
+fn default_spool_folder() -> PathBuf {
+    let folder = std::env::temp_dir();
+    let is_in_memory = |folder: &Path| File::open(folder).is_ok_and(|it| disk::is_in_memory(&it));
+    let on_disk = Path::new(FOLDER_ON_DISK);
+    if std::env::var_os("TMPDIR").is_none()
+        && is_in_memory(&folder)
+        && is_usable(on_disk)
+        && !is_in_memory(on_disk)
+    {
+        return on_disk.to_owned();
+    }
+    folder
+}
+
+/// Returns true if this user can create files in the folder.
+fn is_usable(folder: &Path) -> bool {
+    folder.is_dir() && is_writable(folder) && is_executable(folder)
+}
+
 fn spool_folder(all: &Settings) -> Result<PathBuf, Failure> {
-    let Some(given) = all.given("spool_dir") else { return Ok(std::env::temp_dir()) };
+    let Some(given) = all.given("spool_dir") else { return Ok(default_spool_folder()) };
     let folder = absolute(given.value.path().expect("the value is a path"));
-    if folder.is_dir() && is_writable(&folder) && is_executable(&folder) {
+    if is_usable(&folder) {
         return Ok(folder);
     }
     Err(Failure::Unavailable(format!(

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -399,6 +399,44 @@ fn idle_connections_return_their_memory() {
         std::thread::sleep(Duration::from_millis(100));
     }
     drop((few, crowd));
+}
+
+#[test]
+fn idle_connections_leave_descriptors_for_files_and_other_clients() {
+    const LEN: usize = 3_000_000;
+    let folder = folder(&[("large.txt", &"x".repeat(LEN))]);
+    let mut command = rookery();
+    let few = || {
+        let limit = libc::rlimit { rlim_cur: 256, rlim_max: 256 };
+        // SAFETY: the pointer is that of a valid limit.
+        match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: the closure allocates nothing and takes no lock.
+    unsafe { command.pre_exec(few) };
+    let mut it = Running::start(command.arg("serve").arg(folder.path()).args(["--port", "0"]));
+    let port = it.port();
+    let began = Instant::now();
+    let idle: Vec<_> = (0..400).map(|_| connect(port)).collect();
+    for _ in 0..20 {
+        // For a second, no connection counts as idle, and further ones get 503.
+        let is_served = || {
+            let mut client = connect(port);
+            let _ = client
+                .write_all(b"GET /large.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+            let mut response = Vec::new();
+            let _ = client.read_to_end(&mut response);
+            response.starts_with(b"HTTP/1.1 200 ") && response.len() > LEN
+        };
+        while !is_served() {
+            // The idle connections are closed after 30 s in any case.
+            assert!(began.elapsed() < Duration::from_secs(20), "idle clients lock others out");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+    drop(idle);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The body of a request, which is stored in the exchange's arena, in one buffer, or in a temporary
 //! file.
 
+use std::any::Any;
 use std::fs::File;
 use std::io;
 
@@ -14,8 +15,13 @@ pub struct RequestBody {
     segments: Vec<ArenaSlice>,
     block: Option<BodyBuffer>,
     file: Option<File>,
+    file_guard: Option<FileGuard>,
     len: u64,
 }
+
+/// A value that is kept until the temporary file of a request body is closed, such as a charge for
+/// the space of the file.
+pub type FileGuard = Box<dyn Any + Send>;
 
 /// The storage of a request body: in memory or in a temporary file.
 #[derive(Debug)]
@@ -73,18 +79,20 @@ impl RequestBody {
         }
     }
 
-    /// Replaces the request body by the contents of a file of `len` bytes.
-    pub fn set_file(&mut self, file: File, len: u64) {
+    /// Replaces the request body by the contents of a file of `len` bytes. `guard` is kept until
+    /// the file is closed.
+    pub fn set_file(&mut self, file: File, len: u64, guard: Option<FileGuard>) {
         self.segments.clear();
         self.block = None;
         self.file = Some(file);
+        self.file_guard = guard;
         self.len = len;
     }
 
-    /// Removes and returns the temporary file of a request body that is no longer needed. The
-    /// caller can then close the file on a thread that may block.
-    pub fn take_file(&mut self) -> Option<File> {
-        self.file.take()
+    /// Removes and returns the temporary file of a request body that is no longer needed, and its
+    /// guard. The caller can then close the file on a thread that may block.
+    pub fn take_file(&mut self) -> Option<(File, Option<FileGuard>)> {
+        Some((self.file.take()?, self.file_guard.take()))
     }
 
     /// Copies bytes of the request body, beginning at `offset`, into `out`. Returns the number of
@@ -146,6 +154,7 @@ impl RequestBody {
         self.segments.shrink_to(KEPT_SEGMENTS);
         self.block = None;
         self.file = None;
+        self.file_guard = None;
         self.len = 0;
     }
 }

@@ -121,7 +121,7 @@ pub fn read_request(
     }
     let len = reader.u64()?;
     if flags & IS_BODY_FILE != 0 {
-        exchange.body_mut().set_file(file.ok_or(Malformed)?, len);
+        exchange.body_mut().set_file(file.ok_or(Malformed)?, len, None);
         return reader.end();
     }
     let body = reader.rest();

@@ -87,7 +87,7 @@ fn bodies_arrive_in_the_arena_in_a_block_or_as_a_file() {
     assert_eq!(read(&written(&sent), Some(file("")), &mut arrived), Err(Malformed));
 
     let mut sent = request();
-    sent.body_mut().set_file(file("spooled"), 7);
+    sent.body_mut().set_file(file("spooled"), 7, None);
     read(&written(&sent), Some(file("spooled")), &mut arrived).unwrap();
     let BodySource::File(mut file) = arrived.body().source() else { panic!("a file") };
     let mut text = String::new();

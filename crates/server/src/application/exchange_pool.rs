@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 
 use rookery_exchange::Exchange;
 
-use crate::blocking::unnamed_file::UnnamedFile;
+use crate::blocking::unnamed_file::close_in_background;
 
 /// The maximum number of exchanges (each a request with its response) that are pooled for reuse. It
 /// equals the default maximum of queued requests.
@@ -44,8 +44,8 @@ impl ExchangePool {
 
     /// Puts an exchange back into the pool, after its response was sent or discarded.
     pub(super) fn put_back(&self, mut exchange: Box<Exchange>) {
-        if let Some(spool) = exchange.body_mut().take_file() {
-            drop(UnnamedFile::new(spool));
+        if let Some((spool, guard)) = exchange.body_mut().take_file() {
+            close_in_background(spool, guard);
         }
         let mut pooled = self.pooled.borrow_mut();
         if pooled.len() < MAX_POOLED {

@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::ops::Deref;
 
+use rookery_exchange::FileGuard;
 use rookery_system::blocking;
 
 /// An open temporary file whose name was removed. Its disk space is freed when it is closed.
@@ -25,6 +26,14 @@ impl UnnamedFile {
     }
 }
 
+/// Closes a temporary file on a thread that may block, and then drops `guard`.
+pub(crate) fn close_in_background(file: File, guard: Option<FileGuard>) {
+    blocking::run_detached(move || {
+        drop(file);
+        drop(guard);
+    });
+}
+
 impl Deref for UnnamedFile {
     type Target = File;
 
@@ -36,7 +45,7 @@ impl Deref for UnnamedFile {
 impl Drop for UnnamedFile {
     fn drop(&mut self) {
         if let Some(file) = self.0.take() {
-            blocking::run_detached(move || drop(file));
+            close_in_background(file, None);
         }
     }
 }

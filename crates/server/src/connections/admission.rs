@@ -19,10 +19,18 @@ use rookery_exchange::{Charge, Share};
 
 use super::table::{ConnectionTable, TableEntry};
 
-/// The bytes that every connection counts against the memory budget. One half is for the first read
-/// buffer and the first write buffer of the HTTP library hyper, 8 KiB each. The other half is for a
-/// request and a response, or for the queue of a WebSocket.
+/// The bytes that a connection in use counts against the memory budget. One half is for the first
+/// read buffer and the first write buffer of the HTTP library hyper, 8 KiB each. The other half is
+/// for a request and a response, or for the queue of a WebSocket.
 pub(crate) const CONNECTION_BYTES: usize = 32 << 10;
+
+/// The bytes that an idle connection without TLS counts against the memory budget: for its task,
+/// its state and its socket. The library hyper does not exist for an idle connection.
+pub(crate) const IDLE_BYTES: usize = 3 << 10;
+
+/// The bytes that TLS adds to an idle connection: the keys and the state of the library rustls, and
+/// its input buffer of 4 KiB.
+pub(crate) const IDLE_TLS_BYTES: usize = 6656;
 
 /// The size in bytes up to which a buffer, request, response or queue does not count separately
 /// against the memory budget, because it is included in [`CONNECTION_BYTES`].
@@ -42,6 +50,24 @@ impl ConnectionTable {
                 return false;
             }
         }
+    }
+
+    /// Returns true if an idle connection that has begun to send may hold `more` bytes in addition
+    /// to the `has` bytes that it holds. If too few bytes are free, evicts connections that hold
+    /// more than that, and then the slowest connections. `serial` is the connection's own number.
+    pub(crate) fn admit_in_use(&self, serial: u64, has: usize, more: usize) -> bool {
+        while !self.admit(Share::Connections, has, more) {
+            if !self.evict_slowest_for_memory(serial) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Returns true if so many bytes are charged for connections that idle connections should free
+    /// their buffers at once.
+    pub(crate) fn is_short_of_connection_memory(&self) -> bool {
+        self.budget.used(Share::Connections) > self.budget.limit(Share::Connections) / 2
     }
 
     /// Counts `bytes` against a share of the memory budget until the returned value is dropped.

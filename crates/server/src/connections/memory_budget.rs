@@ -8,22 +8,27 @@ use std::sync::Arc;
 use rookery_exchange::Budget;
 use rookery_system::memory;
 
+use super::admission::{IDLE_BYTES, IDLE_TLS_BYTES};
 use crate::config::Limits;
 
-/// The percentage of [`Limits::max_client_memory`] for connections. A connection uses 32 KiB (80
-/// KiB with TLS), and more for a longer head. The default maximum of 10,000 connections without TLS
-/// needs 330 MB, a fifth of 1.6 GB.
+/// The minimum percentage of [`Limits::max_client_memory`] for connections. A connection in use
+/// counts 32 KiB (80 KiB with TLS), and more for a longer head.
 // Because the shares are separate, an attack that uses up one of them leaves the memory for the
 // others: clients that only connect, or that send or read slowly, keep nobody else from the rest.
-const CONNECTIONS: usize = 20;
+const MIN_CONNECTIONS: usize = 20;
 
-/// The percentage of [`Limits::max_client_memory`] for what clients send. It is less than for
-/// responses, because most requests and messages are small, and because long bodies are spooled to
-/// files.
+/// The maximum percentage of [`Limits::max_client_memory`] for connections. Up to this percentage,
+/// the share suffices for [`Limits::max_connections`] idle connections with TLS. The default of
+/// 10,000 connections thus fits into a quarter of 1 GB.
+const MAX_CONNECTIONS: usize = 40;
+
+/// The part of the memory without connections that is for what clients send, in 80ths. It is less
+/// than for responses, because most requests and messages are small, and because long bodies are
+/// spooled to files.
 const INCOMING: usize = 35;
 
-/// The percentage of [`Limits::max_client_memory`] for what is sent to clients. It is the largest
-/// share, because apps send large pages to clients that may read slowly.
+/// The part of the memory without connections that is for what is sent to clients, in 80ths. It is
+/// the largest part, because apps send large pages to clients that may read slowly.
 const OUTGOING: usize = 45;
 
 /// The part of [`INCOMING`] for WebSocket messages that wait for the application. It is small,
@@ -32,18 +37,33 @@ const WAITING_PART: usize = 7;
 
 /// Makes the memory budget of a server by dividing [`Limits::max_client_memory`].
 pub(crate) fn budget(limits: &Limits) -> Arc<Budget> {
-    let incoming = share(limits, INCOMING) - message_queue_bytes(limits);
+    let total = total(limits);
+    let connections = connections(limits, total);
+    let incoming = part(total - connections, INCOMING);
     // The order is that of `Share::ALL`.
-    Budget::new([share(limits, CONNECTIONS), incoming, share(limits, OUTGOING)])
+    Budget::new([
+        connections,
+        incoming - incoming / WAITING_PART,
+        part(total - connections, OUTGOING),
+    ])
 }
 
 /// Returns the maximum total size in bytes of the WebSocket messages that wait for the application.
 pub(crate) fn message_queue_bytes(limits: &Limits) -> usize {
-    share(limits, INCOMING) / WAITING_PART
+    let total = total(limits);
+    part(total - connections(limits, total), INCOMING) / WAITING_PART
 }
 
-fn share(limits: &Limits, percent: usize) -> usize {
-    (total(limits) as u128 * percent as u128 / 100) as usize
+/// Returns the number of bytes for connections, out of `total` bytes for clients.
+fn connections(limits: &Limits, total: usize) -> usize {
+    let percent = |percent| (total as u128 * percent as u128 / 100) as usize;
+    let all_idle = limits.max_connections.saturating_mul(IDLE_BYTES + IDLE_TLS_BYTES);
+    all_idle.clamp(percent(MIN_CONNECTIONS), percent(MAX_CONNECTIONS))
+}
+
+/// Returns `part` 80ths of a number of bytes.
+fn part(bytes: usize, part: usize) -> usize {
+    (bytes as u128 * part as u128 / (INCOMING + OUTGOING) as u128) as usize
 }
 
 fn total(limits: &Limits) -> usize {
@@ -146,14 +166,21 @@ mod tests {
     }
 
     #[test]
-    fn the_default_is_a_quarter_of_what_there_is_in_shares_of_100_percent() {
+    fn idle_connections_with_tls_fit_into_a_quarter_of_a_gigabyte() {
+        let limits = Limits { max_client_memory: Some(250_000_000), ..Limits::default() };
+        let needed = limits.max_connections * (IDLE_BYTES + IDLE_TLS_BYTES);
+        assert!(budget(&limits).limit(Share::Connections) >= needed, "{needed}");
+    }
+
+    #[test]
+    fn the_default_is_a_quarter_of_what_there_is_and_the_shares_are_all_of_it() {
         let limits = Limits::default();
         assert!(total(&limits) <= usize::try_from(memory::physical().unwrap()).unwrap() / 4);
         assert!(total(&limits) >= LEAST);
-        assert_eq!(CONNECTIONS + INCOMING + OUTGOING, 100);
-        let limits = Limits { max_client_memory: Some(1000), ..limits };
-        let budget = budget(&limits);
-        assert_eq!(Share::ALL.map(|share| budget.limit(share)), [200, 300, 450]);
-        assert_eq!(message_queue_bytes(&limits), 50);
+        let shares = |limits: &Limits| Share::ALL.map(|share| budget(limits).limit(share));
+        let few = Limits { max_client_memory: Some(1000), max_connections: 0, ..limits };
+        assert_eq!((shares(&few), message_queue_bytes(&few)), ([200, 300, 450], 50));
+        let many = Limits { max_connections: 1000, ..few };
+        assert_eq!((shares(&many), message_queue_bytes(&many)), ([400, 225, 337], 37));
     }
 }

@@ -2,9 +2,9 @@
 //! and closing them in a forked child.
 
 use std::io;
-
 #[cfg(unix)]
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rookery_system::fork::{CloseInChild, ForkRegistry};
 use rookery_system::socket::{AsSocket, OwnedSocket};
@@ -29,6 +29,9 @@ const SHARED_NUMBERS: i32 = 256;
 #[cfg(unix)]
 const SPARE_DESCRIPTORS: u64 = 256;
 
+/// The maximum number of connections for which the process has file descriptors.
+static MAX_CONNECTIONS: AtomicUsize = AtomicUsize::new(usize::MAX);
+
 /// Raises the process's limit on open file descriptors to the number that `connections` connections
 /// need, each with a socket and a file. Does not raise it further, because R's child processes
 /// inherit the limit, and some programs close every descriptor up to it. Does nothing on Windows,
@@ -38,6 +41,21 @@ pub(crate) fn raise_limit(connections: usize) {
     raise_limit_on_unix(connections);
     #[cfg(not(unix))]
     let _ = connections;
+}
+
+/// Returns the maximum number of connections for which the process has file descriptors, as of the
+/// last call of [`raise_limit`].
+pub(crate) fn max_connections() -> usize {
+    MAX_CONNECTIONS.load(Ordering::Relaxed)
+}
+
+/// Returns the number of connections that a process with `descriptors` file descriptors may have.
+/// The others are for files, for R or the workers, and for the server itself: a half, and at most
+/// the numbers that R can watch with `select()` and [`SPARE_DESCRIPTORS`].
+#[cfg(unix)]
+fn connections_with(descriptors: u64) -> usize {
+    let reserved = (descriptors / 2).min(SELECT_LIMIT as u64 + SPARE_DESCRIPTORS);
+    usize::try_from(descriptors - reserved).unwrap_or(usize::MAX)
 }
 
 #[cfg(unix)]
@@ -51,6 +69,8 @@ fn raise_limit_on_unix(connections: usize) {
         // If the call fails, the limit stays as it was.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit });
     }
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    MAX_CONNECTIONS.store(connections_with(descriptors), Ordering::Relaxed);
 }
 
 /// Moves a file descriptor whose number R may need to a number of 1,024 or above. Returns the
@@ -117,4 +137,20 @@ const BACKLOG: i32 = 4096;
 /// library's default.
 pub(super) fn listen(socket: &impl AsSocket) -> io::Result<()> {
     SockRef::from(socket).listen(BACKLOG)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_half_of_the_descriptors_or_a_constant_number() {
+        for (descriptors, connections) in
+            [(0, 0), (64, 32), (256, 128), (1024, 512), (4096, 2816), (1 << 20, (1 << 20) - 1280)]
+        {
+            assert_eq!(connections_with(descriptors), connections, "{descriptors}");
+        }
+        // The limit to which the default is raised suffices for all of its connections.
+        assert!(connections_with(2 * 10_000 + 1024 + 256) >= 10_000);
+    }
 }

@@ -168,11 +168,14 @@ pub(super) static ROWS: [Setting; 14] = [
         applies: Applies::AtRestart,
         kind: Kind::Path,
         placeholder: "folder",
-        default: Default::Derived("`TMPDIR`; in R, `tempdir()`"),
+        default: Default::Derived(
+            "`TMPDIR`, or else `/tmp`, or `/var/tmp` if `/tmp` is in memory; in R, `tempdir()`",
+        ),
         places: Places::ALL.without(Places::R),
         help: "Folder for temporary files with large request bodies",
         paragraph: "A request body larger than 1 MiB is written to an unnamed \
-                    temporary file in this folder while the app reads it.",
+                    temporary file in this folder while the app reads it. Files in a folder that \
+                    is in memory (tmpfs) count towards `max_client_memory`.",
         ..CLIENTS
     },
 ];

@@ -33,6 +33,9 @@ pub(super) enum ErrorReply {
     /// The request cannot be sent to its worker, because the system provides no descriptor for its
     /// body. The client gets 500.
     Unsendable,
+    /// The worker's response is a file, and this process can open no more descriptors. The client
+    /// gets 503.
+    NoDescriptor,
 }
 
 impl ErrorReply {
@@ -51,6 +54,7 @@ impl ErrorReply {
             }
             ErrorReply::SessionEnded => "404 Not Found: the session has ended\n",
             ErrorReply::Unsendable => "500 Internal Server Error\n",
+            ErrorReply::NoDescriptor => "503 Service Unavailable: too many open files\n",
         }
     }
 
@@ -61,7 +65,10 @@ impl ErrorReply {
             ErrorReply::NoWorker | ErrorReply::SessionsFull => Some(TerminationState::Queue),
             ErrorReply::WorkersEnded | ErrorReply::WorkerDied => Some(TerminationState::WorkerDied),
             ErrorReply::Timeout => Some(TerminationState::Timeout),
-            ErrorReply::Malformed | ErrorReply::SessionEnded | ErrorReply::Unsendable => None,
+            ErrorReply::Malformed
+            | ErrorReply::SessionEnded
+            | ErrorReply::Unsendable
+            | ErrorReply::NoDescriptor => None,
         }
     }
 
@@ -110,6 +117,7 @@ mod tests {
             (ErrorReply::SessionsFull, "*/*", 503, true),
             (ErrorReply::SessionEnded, "*/*", 404, false),
             (ErrorReply::Unsendable, "*/*", 500, false),
+            (ErrorReply::NoDescriptor, "*/*", 503, true),
         ] {
             let mut exchange = Exchange::new();
             exchange.begin(1, 1, 0);

@@ -91,6 +91,19 @@ impl DescriptorChannel {
         packet
     }
 
+    /// Removes the next packet without opening its descriptors, which the system closes. Returns
+    /// the number of the packet.
+    ///
+    /// # Errors
+    /// Returns `WouldBlock` if no packet has arrived, `InvalidData` if the packet is not one that
+    /// [`send`](Self::send) sends, and otherwise the system's error.
+    pub fn discard(&self) -> io::Result<u64> {
+        let mut bytes = [0; 9];
+        let (len, _) = retry_on_intr(|| recv(&self.0, &mut bytes, RecvFlags::DONTWAIT))?;
+        let number = bytes.first_chunk().copied().map(u64::from_le_bytes);
+        number.filter(|_| len == 8).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
     /// Opens the descriptors of the next packet, which stays in the queue.
     fn peek(&self) -> io::Result<(u64, Descriptors)> {
         let mut bytes = [0; 9];
@@ -172,6 +185,19 @@ mod tests {
         assert_eq!(flags, rustix::io::FdFlags::CLOEXEC);
         assert_eq!((number, text(first), text(second)), (8, "b".to_owned(), "c".to_owned()));
         assert_eq!(theirs.receive().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn a_discarded_packet_is_gone_and_its_descriptors_are_closed() {
+        let (ours, theirs) = pair();
+        let (mut kept, passed) = std::os::unix::net::UnixStream::pair().unwrap();
+        ours.send(7, &[passed.as_fd()]).unwrap();
+        ours.send(8, &[file("b").as_fd()]).unwrap();
+        drop(passed);
+        assert_eq!(theirs.discard().unwrap(), 7);
+        assert_eq!(kept.read(&mut [0]).unwrap(), 0, "the other end is closed");
+        assert_eq!(theirs.receive().unwrap().0, 8);
+        assert_eq!(theirs.discard().unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub struct Arrived {
     pub kind: u8,
     /// The descriptor that was sent with the record.
     pub descriptor: Option<OwnedFd>,
+    /// True if a descriptor was sent with the record, and this process could not open it.
+    pub is_descriptor_lost: bool,
 }
 
 /// The error that the other process has written something that the protocol does not allow.
@@ -46,9 +48,18 @@ pub struct Malformed;
 /// because a long body is a file beside its record.
 pub const MAX_LONG_RECORD: usize = 256 << 20;
 
+/// The descriptors of a record, if they have arrived and can be opened.
+enum Beside {
+    Opened(Descriptors),
+    /// This process can open no more descriptors, and the record does without its own.
+    Lost,
+    /// This process can open no more descriptors, and the record waits.
+    Waiting,
+}
+
 /// The maximum time for which a record waits because the worker that receives it cannot open the
-/// record's descriptors. A record to the front end waits without a limit: if clients have used up
-/// the descriptors of the front end, an error that ends the worker would not help.
+/// record's descriptors. A long record to the front end waits without a limit: if clients have used
+/// up the descriptors of the front end, an error that ends the worker would not help.
 const MAX_SHORTAGE: Duration = Duration::from_secs(10);
 
 impl fmt::Display for Malformed {
@@ -71,7 +82,8 @@ impl Receiver {
 
     /// Takes the next record: copies its bytes to `out`, which is cleared first, and returns the
     /// block to the sender. Returns `None` if there is no record, or if this process
-    /// [lacks](Self::lacks_descriptors) the descriptors for the record.
+    /// [lacks](Self::lacks_descriptors) the descriptors for the record. A record to the front end
+    /// with a descriptor does not wait for it, because all later records would wait as well.
     ///
     /// # Errors
     /// Returns [`Malformed`] if the sender's word describes no record, if the record's descriptors
@@ -84,10 +96,13 @@ impl Receiver {
             return Ok(None);
         }
         let (record, place) = Record::of_word(value).ok_or(Malformed)?;
-        let mut beside = [None, None];
+        let (mut beside, mut is_descriptor_lost) = ([None, None], false);
         if record.is_long || record.has_descriptor {
-            let Some(descriptors) = self.receive_descriptors(&record)? else { return Ok(None) };
-            beside = descriptors;
+            match self.receive_descriptors(&record)? {
+                Beside::Opened(descriptors) => beside = descriptors,
+                Beside::Lost => is_descriptor_lost = true,
+                Beside::Waiting => return Ok(None),
+            }
         }
         let direction = self.mapping.sent_by(self.sender);
         out.clear();
@@ -104,19 +119,30 @@ impl Receiver {
         if let Some(content) = content {
             self.read_content(content, out)?;
         }
-        Ok(Some(Arrived { kind: record.kind, descriptor }))
+        Ok(Some(Arrived { kind: record.kind, descriptor, is_descriptor_lost }))
     }
 
     /// Receives the descriptors of a record: that of the content of a long record, and the one that
-    /// was sent with the record. Returns `None` if this process can open no more descriptors.
+    /// was sent with the record.
     #[cold]
-    fn receive_descriptors(&mut self, record: &Record) -> Result<Option<Descriptors>, Malformed> {
+    fn receive_descriptors(&mut self, record: &Record) -> Result<Beside, Malformed> {
         let (number, [first, second]) = match self.channel.receive() {
             Ok(packet) => packet,
+            Err(error)
+                if descriptor_channel::is_shortage(&error)
+                    && self.sender == Side::Worker
+                    && !record.is_long =>
+            {
+                if !self.channel.discard().is_ok_and(|number| number == self.packets) {
+                    return Err(Malformed);
+                }
+                self.packets += 1;
+                return Ok(Beside::Lost);
+            }
             Err(error) if descriptor_channel::is_shortage(&error) => {
                 let since = *self.lacking_since.get_or_insert_with(Instant::now);
                 let may_wait = self.sender == Side::Worker || since.elapsed() < MAX_SHORTAGE;
-                return if may_wait { Ok(None) } else { Err(Malformed) };
+                return if may_wait { Ok(Beside::Waiting) } else { Err(Malformed) };
             }
             Err(_) => return Err(Malformed),
         };
@@ -126,7 +152,7 @@ impl Receiver {
             return Err(Malformed);
         }
         self.packets += 1;
-        Ok(Some(if record.is_long { [first, second] } else { [None, first] }))
+        Ok(Beside::Opened(if record.is_long { [first, second] } else { [None, first] }))
     }
 
     /// Replaces the length in `out` by the content of a long record.

@@ -42,7 +42,15 @@ pub(crate) async fn perform_handshake(connection: &HttpConnection) -> bool {
         if connection.close_state.get().is_immediate() {
             return Poll::Ready(None);
         }
-        let greeting = connection.transport.borrow_mut().poll_handshake(cx).map(Some);
+        // Before the first byte, the connection holds little.
+        let may_read = connection.is_charged_for_use()
+            || (connection.transport.borrow().poll_read_ready(cx).is_ready()
+                && connection.charge_use());
+        let greeting = if may_read {
+            connection.transport.borrow_mut().poll_handshake(cx).map(Some)
+        } else {
+            Poll::Pending
+        };
         connection.end_handshake();
         greeting
     });
@@ -55,6 +63,7 @@ pub(crate) async fn perform_handshake(connection: &HttpConnection) -> bool {
             // The HTTP/2 connection preface must arrive within the handshake timeout as well.
             if !connection.speaks_http2() {
                 connection.enter(Phase::Head);
+                connection.release_use();
             }
             record_client_certificate(connection);
             true

@@ -114,13 +114,21 @@ async fn serve(guard: ConnectionGuard, slot: Slot) {
         return close(connection).await;
     }
     if connection.speaks_http2() {
-        Box::pin(serve_http2(connection)).await;
+        if connection.charge_use() {
+            Box::pin(serve_http2(connection)).await;
+        }
         connection.release_request();
         return close(connection).await;
     }
     let mut replay = Bytes::new();
     let mut has_small_table = true;
     loop {
+        if replay.is_empty() {
+            wait_for_client(connection).await;
+        }
+        connection.unpark();
+        // If there is no memory, `drive_hyper` ends at once.
+        connection.charge_use();
         // Boxed because this future with its buffers is most of a connection's memory, and an idle
         // connection does not need it.
         let (outcome, mut read) =
@@ -131,13 +139,13 @@ async fn serve(guard: ConnectionGuard, slot: Slot) {
                 if read.is_empty() {
                     // An empty `Bytes` still holds its buffer.
                     drop(read);
+                    connection.release_use();
                     connection.shared.connections.trim.schedule();
-                    wait_for_client(connection).await;
                 } else {
+                    connection.release_buffer();
+                    connection.on_head_left_over(read.len());
                     replay = read;
                 }
-                connection.unpark();
-                connection.on_head_left_over(replay.len());
                 continue;
             }
             HyperOutcome::Detached => {
@@ -272,7 +280,8 @@ async fn drive_hyper(
     (outcome, parts.io.unparsed(parts.read_buf))
 }
 
-/// Waits until the client of an idle connection sends bytes or the connection must be closed.
+/// Waits until the client of an idle connection sends bytes or the connection must be closed. An
+/// idle connection has no instance of hyper, whose buffers are the largest part of a connection.
 async fn wait_for_client(connection: &HttpConnection) {
     poll_fn(|cx| {
         connection.set_waker(cx);

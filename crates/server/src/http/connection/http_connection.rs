@@ -18,7 +18,9 @@ use rookery_exchange::{
     Charge, ClientCertificate, Exchange, ExchangeStatus, ListenerId, Share, StreamEnd,
 };
 
-use crate::connections::admission::{CONNECTION_BYTES, UNCHARGED_BYTES};
+use crate::connections::admission::{
+    CONNECTION_BYTES, IDLE_BYTES, IDLE_TLS_BYTES, UNCHARGED_BYTES,
+};
 use crate::connections::client_task;
 use crate::connections::table::TableEntry;
 use crate::http::connection::activity::{Activity, Phase};
@@ -36,10 +38,17 @@ use crate::net::transport::Transport;
 
 pub(crate) use self::closing::{CloseState, ResetMode};
 
-/// Returns the number of bytes that a new connection counts against the memory budget, which
+/// Returns the number of bytes that a connection in use counts against the memory budget, which
 /// depends on whether it uses TLS.
-pub(crate) fn connection_bytes(has_tls: bool) -> usize {
+pub(crate) fn bytes_in_use(has_tls: bool) -> usize {
     if has_tls { CONNECTION_BYTES + TLS_BYTES } else { CONNECTION_BYTES }
+}
+
+/// Returns the number of bytes that an idle connection counts against the memory budget. A
+/// connection is idle before its first byte, after its handshake until the first request begins,
+/// and while its buffers are freed between two requests.
+pub(crate) fn idle_bytes(has_tls: bool) -> usize {
+    if has_tls { IDLE_BYTES + IDLE_TLS_BYTES } else { IDLE_BYTES }
 }
 
 /// The server's own state of an HTTP connection, which complements the state in the HTTP libraries
@@ -131,7 +140,7 @@ impl HttpConnection {
     ) -> Rc<HttpConnection> {
         let activity = Activity::new(shared.connections.clock.now(), config.has_handshake());
         let charge =
-            shared.connections.charge(Share::Connections, connection_bytes(config.tls.is_some()));
+            shared.connections.charge(Share::Connections, idle_bytes(config.tls.is_some()));
         Rc::new(HttpConnection {
             is_proxy: Cell::new(config.proxies.contains(ends.remote.map(|remote| remote.ip()))),
             ..HttpConnection::initial(shared, listener, config, transport, ends, activity, charge)
@@ -457,12 +466,49 @@ impl HttpConnection {
         }
         let more = bytes - self.buffer.replace(bytes);
         let has = self.charge.bytes();
-        if !self.shared.connections.admit(Share::Connections, has, more) {
+        if !self.shared.connections.admit_in_use(self.serial, has, more) {
             self.close_for_overload();
             return false;
         }
         self.charge.set(has + more);
         true
+    }
+
+    /// Returns true if the memory budget is charged for the buffers of a connection in use.
+    pub(crate) fn is_charged_for_use(&self) -> bool {
+        self.charge.bytes() >= bytes_in_use(self.has_tls())
+    }
+
+    /// Charges the memory budget for the buffers of a connection whose client has begun to send.
+    /// Returns false if the connection is being closed, or if the budget is exhausted, and then
+    /// closes the connection with a 503 response.
+    pub(crate) fn charge_use(&self) -> bool {
+        if self.is_charged_for_use() {
+            return true;
+        }
+        if self.close_state.get().is_immediate() {
+            return false;
+        }
+        let (has, needs) = (self.charge.bytes(), bytes_in_use(self.has_tls()));
+        if self.shared.connections.admit_in_use(self.serial, has, needs - has) {
+            self.charge.set(needs);
+            return true;
+        }
+        if self.activity.phase() == Phase::Handshake {
+            self.close_for_overload();
+        } else {
+            self.enter(Phase::Head);
+            self.set_end_reason(StreamEnd::Slow);
+            self.begin_close(CloseState::Overload);
+        }
+        false
+    }
+
+    /// Releases the charge for the buffers of the connection, which has become idle and has freed
+    /// them.
+    pub(crate) fn release_use(&self) {
+        self.buffer.set(UNCHARGED_BYTES);
+        self.charge.set(idle_bytes(self.has_tls()));
     }
 
     /// Returns true if the connection's read buffer has at most its initial size, which is charged

@@ -22,7 +22,7 @@ use super::stream_body::{SharedResponder, StreamBody};
 use super::stream_guard::{MAX_SEND, StreamGuard};
 use super::websocket_transport::{self, IncomingFrames};
 use crate::connections::client_task;
-use crate::connections::table::Slot;
+use crate::connections::table::{Slot, TableEntry as _};
 use crate::http::connection::activity::Phase;
 use crate::http::connection::http_connection::{CloseState, HttpConnection};
 use crate::http::request::handler;
@@ -45,7 +45,7 @@ pub(super) fn spawn(
     let connections = &connection.shared.connections;
     let is_full =
         state.count_requests_under_way() >= connections.limits().http2_max_concurrent_streams;
-    if is_full || !connections.admit(Share::Connections, 0, STREAM_BYTES) {
+    if is_full || !connections.admit_in_use(connection.serial(), 0, STREAM_BYTES) {
         state.count_wasted();
         state.on_stream_done(u32::from(responder.stream_id()));
         return responder.send_reset(Reason::REFUSED_STREAM);

@@ -7,13 +7,13 @@ use std::io::{self, Write as _};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use rookery_exchange::{Charge, Exchange, Share};
-use rookery_system::blocking;
+use rookery_exchange::{Charge, Exchange, FileGuard, Share};
+use rookery_system::{blocking, disk};
 
 use crate::blocking::unnamed_file::UnnamedFile;
 use crate::http::request::request_body::RequestBody;
 use crate::http::request::request_context::RequestContext;
-use crate::http::request::spool_folder::{DiskReserve, SpoolFolder};
+use crate::http::request::spool_folder::{DiskReserve, SpoolSpace};
 use crate::rejection::Rejection;
 
 /// The number of bytes of a request body that are gathered before a background thread writes them
@@ -73,19 +73,19 @@ pub(crate) async fn collect<B: RequestBody>(
                 let file = with_body_held(&mut body, Spool::start(&exchange, context))
                     .await
                     .map_err(refused)?;
-                context.reduce_charge(&exchange, file.batch.capacity());
+                context.reduce_charge(&exchange, file.held());
                 file
             }
         };
         file.batch.extend_from_slice(&data);
-        context.charge_request(&mut exchange, file.batch.capacity()).map_err(Some)?;
-        file.charge.set(file.batch.capacity());
+        context.charge_request(&mut exchange, file.held()).map_err(Some)?;
+        file.charge.set(file.held());
         spool =
             Some(with_body_held(&mut body, file.write_if_full(context)).await.map_err(refused)?);
     }
     if let Some(spool) = spool {
-        let file = spool.finish().await.map_err(refused)?;
-        exchange.body_mut().set_file(file, len);
+        let (file, guard) = spool.finish().await.map_err(refused)?;
+        exchange.body_mut().set_file(file, len, Some(guard));
     }
     Ok(exchange)
 }
@@ -106,11 +106,13 @@ async fn with_body_held<B: RequestBody, T>(body: &mut B, work: impl Future<Outpu
 struct Spool {
     file: UnnamedFile,
     batch: Vec<u8>,
-    /// The charge to the memory budget for the bytes that are about to be written to the file. It
-    /// moves between threads together with these bytes.
+    /// The charge to the memory budget for what this spool [holds](Self::held). It moves between
+    /// threads together with the bytes.
     charge: Charge,
     reserve: DiskReserve,
-    folder: Arc<SpoolFolder>,
+    space: SpoolSpace,
+    /// True if the file is in memory, because its folder is (tmpfs).
+    is_in_memory: bool,
 }
 
 impl Spool {
@@ -119,14 +121,17 @@ impl Spool {
     async fn start(exchange: &Exchange, context: &RequestContext) -> io::Result<Spool> {
         let batch = exchange.body().segments().collect::<Vec<_>>().concat();
         let charge = context.shared().connections.charge(Share::Incoming, batch.capacity());
-        let (reserve, folder) = (
+        let (reserve, space) = (
             DiskReserve::of(&context.shared().connections.limits()),
-            Arc::clone(&context.connection.config.spool),
+            SpoolSpace::new(Arc::clone(&context.connection.config.spool)),
         );
         context.connection.activity.background_bytes.set(charge.bytes());
         let job = blocking::start(move || {
+            let folder = space.folder();
             let file = folder.create_file().inspect_err(|error| folder.report_failure(error))?;
-            Spool { file: UnnamedFile::new(file), batch, charge, reserve, folder }.write()
+            let is_in_memory = disk::is_in_memory(&file);
+            let file = UnnamedFile::new(file);
+            Spool { file, batch, charge, reserve, space, is_in_memory }.write()
         });
         let spool = job.await;
         context.connection.activity.background_bytes.set(0);
@@ -143,21 +148,33 @@ impl Spool {
         spool
     }
 
-    async fn finish(self) -> io::Result<File> {
-        blocking::start(move || self.write()).await.map(|spool| spool.file.into_file())
+    /// Writes the rest of the body. Returns the file, and a guard with the charges for the file.
+    async fn finish(self) -> io::Result<(File, FileGuard)> {
+        let mut spool = blocking::start(move || self.write()).await?;
+        spool.batch = Vec::new();
+        spool.charge.set(spool.held());
+        let Spool { file, charge, space, .. } = spool;
+        Ok((file.into_file(), Box::new((charge, space))))
+    }
+
+    /// Returns the memory in bytes that the spool holds: the bytes that are about to be written,
+    /// and, if the file is in memory, the file with these bytes.
+    fn held(&self) -> usize {
+        let file = if self.is_in_memory { self.space.bytes() + self.batch.len() as u64 } else { 0 };
+        self.batch.capacity() + usize::try_from(file).unwrap_or(usize::MAX)
     }
 
     fn write(mut self) -> io::Result<Spool> {
         let written = self
-            .reserve
-            .check(&self.file, self.folder.path(), self.batch.len() as u64)
+            .space
+            .grow(&self.file, self.reserve, self.batch.len() as u64)
             .and_then(|()| (&*self.file).write_all(&self.batch))
-            .inspect_err(|error| self.folder.report_failure(error));
+            .inspect_err(|error| self.space.folder().report_failure(error));
         // The first batch consists of all bytes that were in memory and can be larger than later
         // ones.
         self.batch.clear();
         self.batch.shrink_to(2 * WRITE_BATCH);
-        self.charge.set(self.batch.capacity());
+        self.charge.set(self.held());
         written.map(|()| self)
     }
 }

@@ -5,7 +5,8 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rookery_system::disk::DiskSpace;
@@ -16,10 +17,21 @@ use crate::config::Limits;
 /// fill the log.
 const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 
+/// The quota of all spooled bodies together, in quarters of the space that would be free without
+/// them. The rest is for the other users of the disk.
+const QUOTA_QUARTERS: u64 = 3;
+
+/// The maximum size of one spooled body, as a multiple of what the quota has left. However many
+/// bodies have reached this size, the quota has room for a small one: a client alone gets four
+/// fifths of the quota, and beside 100 such clients, a further one gets as much as each of them.
+const SHARE_OF_REST: u64 = 4;
+
 /// The folder for temporary files with large request bodies. Its path is determined when the
 /// listener starts, so later changes of `TMPDIR` have no effect.
 pub struct SpoolFolder {
     path: PathBuf,
+    /// The number of bytes of all spooled bodies in the folder.
+    spooled: AtomicU64,
     notice: fn(&str),
     last_notice: Mutex<Option<Instant>>,
 }
@@ -29,7 +41,8 @@ impl SpoolFolder {
     /// folder, `notice` is called with a line of text, at most every ten seconds. It is called on a
     /// thread that may block.
     pub fn new(path: impl Into<PathBuf>, notice: fn(&str)) -> SpoolFolder {
-        SpoolFolder { path: path.into(), notice, last_notice: Mutex::new(None) }
+        let (spooled, last_notice) = (AtomicU64::new(0), Mutex::new(None));
+        SpoolFolder { path: path.into(), spooled, notice, last_notice }
     }
 
     /// Returns the path of the folder for large request bodies.
@@ -93,25 +106,83 @@ impl DiskReserve {
         self.bytes.min(total / self.share.max(1))
     }
 
-    /// Checks that `wanted` more bytes may be written to the file system of `file`, which is in
-    /// `folder`.
+    /// Checks that `wanted` more bytes may be written to a file system.
     ///
     /// # Errors
     /// Fails with `StorageFull` if writing the bytes would leave less free disk space than must
     /// stay free.
-    pub(crate) fn check(self, file: &File, folder: &Path, wanted: u64) -> io::Result<()> {
-        let space = DiskSpace::of(file, folder)?;
+    fn check(self, space: &DiskSpace, wanted: u64) -> io::Result<()> {
         let reserve = self.on(space.total);
         if space.free < reserve.saturating_add(wanted) {
-            return Err(io::Error::new(
-                io::ErrorKind::StorageFull,
-                format!(
-                    "{} of {} bytes are free, and {reserve} must stay free",
-                    space.free, space.total
-                ),
-            ));
+            return Err(full(format!(
+                "{} of {} bytes are free, and {reserve} must stay free",
+                space.free, space.total
+            )));
         }
         Ok(())
+    }
+}
+
+fn full(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::StorageFull, message)
+}
+
+/// The space of a spooled body, which counts towards the quota of its folder until this value is
+/// dropped.
+#[derive(Debug)]
+pub(crate) struct SpoolSpace {
+    folder: Arc<SpoolFolder>,
+    bytes: u64,
+}
+
+impl SpoolSpace {
+    pub(crate) fn new(folder: Arc<SpoolFolder>) -> SpoolSpace {
+        SpoolSpace { folder, bytes: 0 }
+    }
+
+    pub(crate) fn folder(&self) -> &SpoolFolder {
+        &self.folder
+    }
+
+    /// Returns the number of bytes of the spooled body.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Counts `wanted` more bytes, which the caller is about to write to `file`.
+    ///
+    /// # Errors
+    /// Fails with `StorageFull` if too little of the disk would stay free, or if the quota does not
+    /// permit the bytes.
+    pub(crate) fn grow(
+        &mut self,
+        file: &File,
+        reserve: DiskReserve,
+        wanted: u64,
+    ) -> io::Result<()> {
+        let space = DiskSpace::of(file, &self.folder.path)?;
+        reserve.check(&space, wanted)?;
+        self.count(space.free, wanted)
+    }
+
+    fn count(&mut self, free: u64, wanted: u64) -> io::Result<()> {
+        let before = self.folder.spooled.fetch_add(wanted, Ordering::Relaxed);
+        let quota = free.saturating_add(before) / 4 * QUOTA_QUARTERS;
+        let rest = quota.saturating_sub(before + wanted);
+        if self.bytes + wanted > rest.saturating_mul(SHARE_OF_REST) {
+            self.folder.spooled.fetch_sub(wanted, Ordering::Relaxed);
+            return Err(full(format!(
+                "all request bodies take {before} of the {quota} bytes that they may take together"
+            )));
+        }
+        self.bytes += wanted;
+        Ok(())
+    }
+}
+
+impl Drop for SpoolSpace {
+    fn drop(&mut self) {
+        self.folder.spooled.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -136,6 +207,27 @@ mod tests {
             assert_eq!(reserve.on(total), kept, "{total}");
         }
         assert_eq!(DiskReserve { bytes: 7, share: 0 }.on(100), 7);
+    }
+
+    #[test]
+    fn a_small_body_has_room_beside_many_that_take_all_they_can() {
+        const FREE: u64 = 1 << 40;
+        let folder = Arc::new(SpoolFolder::default());
+        let disk = || FREE - folder.spooled.load(Ordering::Relaxed);
+        // Each body grows in steps until it may not.
+        let take_all = || {
+            let mut space = SpoolSpace::new(Arc::clone(&folder));
+            while space.count(disk(), FREE / 10_000).is_ok() {}
+            space
+        };
+        let alone = take_all().bytes;
+        assert!((FREE / 100 * 59..FREE / 100 * 61).contains(&alone), "{alone}");
+        let greedy: Vec<_> = (0..100).map(|_| take_all()).collect();
+        let all: u64 = greedy.iter().map(|space| space.bytes).sum();
+        assert!(all <= FREE / 4 * 3, "{all}");
+        assert!(SpoolSpace::new(Arc::clone(&folder)).count(disk(), 1 << 20).is_ok());
+        drop(greedy);
+        assert_eq!(folder.spooled.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant, SystemTime};
 use rookery_exchange::{ListenerId, Share};
 use rookery_system::blocking;
 
+use crate::config::Limits;
 use crate::connections::table::ConnectionTable;
-use crate::http::connection::http_connection::connection_bytes;
+use crate::http::connection::http_connection::idle_bytes;
 use crate::http::connection::http1_driver;
 use crate::http::listener_config::ListenerConfig;
 use crate::net::accepted_socket::AcceptedSocket;
@@ -104,12 +105,19 @@ pub(in crate::runtime) async fn accept(
 /// their requests, none can be evicted until one of the requests has been answered.
 async fn make_room(connections: &ConnectionTable) {
     let end = Instant::now() + MAX_ROOM_WAIT;
-    while connections.len() >= connections.limits().max_connections && Instant::now() < end {
+    while connections.len() >= max_connections(&connections.limits()) && Instant::now() < end {
         let removed = connections.removed.notified();
         connections.free_slot();
         // A connection that has been answered may be evicted, but remains in the table.
         let _ = tokio::time::timeout(ROOM_CHECK_INTERVAL, removed).await;
     }
+}
+
+/// Returns the maximum number of connections: the limit, or the number for which the process has
+/// file descriptors. Beyond it, a connection is evicted for a new one. If the descriptors ran out
+/// first, nothing would be evicted, and responses from files would fail.
+fn max_connections(limits: &Limits) -> usize {
+    limits.max_connections.min(descriptor::max_connections())
 }
 
 fn admit(
@@ -136,8 +144,8 @@ fn admit(
         }
         _ => None,
     };
-    let has_memory = connections.admit(Share::Connections, 0, connection_bytes(tls.is_some()));
-    let is_full = connections.len() >= limits.max_connections;
+    let has_memory = connections.admit(Share::Connections, 0, idle_bytes(tls.is_some()));
+    let is_full = connections.len() >= max_connections(&limits);
     if (is_full || !has_memory) && !connections.free_slot() {
         context.http.report(Rejection::TooManyConnections);
         return accepted.reject(refusal(SERVER_FULL));

@@ -315,7 +315,8 @@ fn the_table_of_headers_does_not_grow_past_what_was_agreed_on() {
 fn heads_that_are_held_are_charged() {
     // The share of connections is a fifth of 10 MiB. A connection takes 80 KiB of it, and each
     // stream 32 KiB.
-    let limits = Limits { max_client_memory: Some(10 << 20), ..Limits::default() };
+    let limits =
+        Limits { max_client_memory: Some(10 << 20), max_connections: 9, ..Limits::default() };
     let app = app(limits, hello);
     let room = 2 << 20;
     let mut peer = Peer::new(&app);

@@ -72,6 +72,18 @@ const TABLE: &[Row] = &[
         "disk_reserve",
     ),
     (
+        "space of all spooled bodies",
+        &[],
+        "http/spooled_bodies.rs",
+        "a_small_tmpfs_takes_bodies_up_to_a_quota_that_leaves_room_for_small_ones",
+    ),
+    (
+        "spooled bodies in a folder that is in memory",
+        &[],
+        "http/spooled_bodies.rs",
+        "a_body_in_a_folder_in_memory_is_charged_until_its_response",
+    ),
+    (
         "time for a TLS handshake",
         &["tls_handshake_timeout"],
         "tls/misbehaving_clients.rs",

@@ -13,7 +13,12 @@ use crate::support::{App, Client, TEST_TIMEOUT, hello, masked_frame, wait_until}
 /// Returns limits with a budget of 20 MiB: 4 MiB for connections, 6 MiB for what clients send, 1
 /// MiB for messages that wait for the application, and 9 MiB for what clients are sent.
 fn small() -> Limits {
-    Limits { max_client_memory: Some(20 << 20), ..Limits::default() }
+    of_memory(20 << 20)
+}
+
+/// Returns limits with a budget of this size, of which a fifth is for connections.
+fn of_memory(bytes: usize) -> Limits {
+    Limits { max_client_memory: Some(bytes), max_connections: 100, ..Limits::default() }
 }
 
 fn used(app: &App, share: Share) -> usize {
@@ -119,7 +124,7 @@ fn a_body_in_chunks_of_a_byte_costs_no_more_than_its_bytes() {
 
 #[test]
 fn long_heads() {
-    let limits = Limits { max_client_memory: Some(10 << 20), ..Limits::default() };
+    let limits = of_memory(10 << 20);
     let app = App::new(limits, hello);
     let limit = app.server.budget().limit(Share::Connections);
     // The share has 2 MiB: for 64 connections, or for about 20 of them with half a head of 70 KB.
@@ -139,7 +144,7 @@ fn long_heads() {
 #[test]
 fn connections_that_are_all_being_served() {
     // Each connection takes 32 KiB.
-    let limits = Limits { max_client_memory: Some(3 * (32 << 10) * 5), ..Limits::default() };
+    let limits = Limits { max_connections: 9, ..of_memory(3 * (32 << 10) * 5) };
     let goes = Arc::new(AtomicBool::new(false));
     let go = Arc::clone(&goes);
     let app = App::new(limits, move |exchange| {
@@ -192,10 +197,7 @@ fn half_sent_messages() {
 fn queues_of_peers_that_do_not_read() {
     // The share of what is sent has 16 MiB, which one queue of 15 MB fills.
     let app = App::with(
-        Config {
-            limits: Limits { max_client_memory: Some(36 << 20), ..Limits::default() },
-            ..Config::default()
-        },
+        Config { limits: of_memory(36 << 20), ..Config::default() },
         ListenerConfig::default(),
         Box::new(|link, event| match event {
             Event::Request(mut exchange) => {
@@ -386,7 +388,7 @@ fn what_waits_for_a_disk_that_stands_still_is_charged_when_its_client_has_gone()
     let page = b"compress me ".repeat(50_000);
     // The share of what clients send has 18 MiB: for the four requests whose threads wait, and for
     // some more.
-    let limits = Limits { max_client_memory: Some(60 << 20), ..Limits::default() };
+    let limits = of_memory(60 << 20);
     let app = App::new(limits, move |exchange| {
         exchange.begin_response(200);
         exchange.set_response_body(if exchange.path() == b"/small" {
@@ -454,11 +456,7 @@ fn a_websocket_that_has_gone_holds_nothing_while_the_application_is_busy() {
         ..rookery_exchange::QueueLimits::default()
     };
     let app = App::with(
-        Config {
-            limits: Limits { max_client_memory: Some(36 << 20), ..Limits::default() },
-            queue,
-            ..Config::default()
-        },
+        Config { limits: of_memory(36 << 20), queue, ..Config::default() },
         ListenerConfig::default(),
         Box::new(move |link, event| match event {
             Event::Request(mut exchange) => {

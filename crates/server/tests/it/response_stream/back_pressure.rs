@@ -153,7 +153,8 @@ fn a_piece_that_was_asked_for_is_taken_however_large_it_is() {
 #[test]
 fn what_waits_is_charged_and_the_largest_goes_when_there_is_no_room() {
     // The share of what is sent is 12.6 MiB.
-    let limits = Limits { max_client_memory: Some(28 << 20), ..Limits::default() };
+    let limits =
+        Limits { max_client_memory: Some(28 << 20), max_connections: 9, ..Limits::default() };
     let (app, opened) = pushing(limits);
     let budget = Arc::clone(app.server.budget());
     let (_one, large) = ask(&app, &opened, GET);

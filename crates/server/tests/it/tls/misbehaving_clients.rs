@@ -350,7 +350,8 @@ fn who_finds_no_seat_is_told_by_an_alert() {
 #[test]
 fn many_handshakes_that_never_end_hold_what_they_are_charged() {
     const COUNT: usize = 400;
-    let limits = Limits { max_client_memory: Some(100 << 20), ..Limits::default() };
+    let limits =
+        Limits { max_client_memory: Some(100 << 20), max_connections: 900, ..Limits::default() };
     let server = Server::with_closure_and_echo(Config { limits, ..Config::default() }, hello);
     let listener =
         server.listen_tcp("127.0.0.1:0".parse().unwrap(), site(settings(&["localhost"]))).unwrap();
@@ -364,9 +365,11 @@ fn many_handshakes_that_never_end_hold_what_they_are_charged() {
             socket
         })
         .collect();
-    // The share is a fifth of 100 MiB, and each connection takes 80 KiB.
+    // The share is a fifth of 100 MiB, and each handshake that has begun takes 80 KiB. Connections
+    // whose handshakes have not begun take a little of the room.
     let room = (20 << 20) / (80 << 10);
-    wait_until("as many as there is room for", || listener.connections() == room);
+    let expected = room * 9 / 10..=room;
+    wait_until("as many as there is room for", || expected.contains(&listener.connections()));
     assert!(server.budget().used(Share::Connections) <= 20 << 20);
     // The newest connections without progress are evicted for another one, which is served.
     server.advance_clock(Duration::from_secs(3));

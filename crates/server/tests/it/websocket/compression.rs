@@ -277,7 +277,9 @@ fn a_bomb_is_stopped_at_the_limit_of_a_message() {
 #[test]
 fn what_has_been_inflated_of_messages_is_charged() {
     // The share of what clients send has 6 MiB.
-    let app = app(Limits { max_client_memory: Some(20 << 20), ..Limits::default() }, PLAIN);
+    let limits =
+        Limits { max_client_memory: Some(20 << 20), max_connections: 99, ..Limits::default() };
+    let app = app(limits, PLAIN);
     let limit = app.server.budget().limit(Share::Incoming);
     let mut slow: Vec<Peer> = (0..6).map(|_| Peer::open(&app, "permessage-deflate")).collect();
     for peer in &mut slow {

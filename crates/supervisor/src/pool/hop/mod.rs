@@ -138,6 +138,11 @@ fn receive(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>) -> bool {
             break;
         };
         let is_valid = match up {
+            Up::Response { ticket, exchange, .. } if arrived.is_descriptor_lost => {
+                has_responses = true;
+                responses::on_file_lost(pool, backend, (exchange, ticket));
+                true
+            }
             Up::Response { ticket, content, exchange } => {
                 has_responses = true;
                 responses::on_response(pool, backend, (exchange, ticket), content, file)

@@ -162,6 +162,18 @@ pub(super) fn on_unsendable(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, t
     }
 }
 
+/// Responds with an error, because this process can open no more descriptors, and so not the file
+/// of the response.
+pub(super) fn on_file_lost(
+    pool: &Rc<PoolContext>,
+    backend: &Rc<PoolBackend>,
+    (id, ticket): (ExchangeId, u64),
+) {
+    let Some(sent) = take(backend, ticket) else { return end_late(&backend.rings, id) };
+    backend.entry.load.responses.fetch_add(1, Ordering::Relaxed);
+    pool.responder.reject(end(sent, backend), ErrorReply::NoDescriptor);
+}
+
 /// Queues a request for another worker, because this worker does not serve the request any more. A
 /// request that has been returned too often is rejected, so that workers cannot decline it forever.
 pub(super) fn on_declined(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, ticket: u64) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rookery_exchange::{Charge, StreamEnd};
 
-use super::{HttpConnection, connection_bytes};
+use super::{HttpConnection, bytes_in_use};
 use crate::connections::table::TableEntry as _;
 use crate::http::connection::activity::Phase;
 use crate::net::transport::Transport;
@@ -137,7 +137,7 @@ impl HttpConnection {
             }
         }
         self.finish_pending_release();
-        self.charge.set(connection_bytes(self.has_tls()).min(self.charge.bytes()));
+        self.charge.set(bytes_in_use(self.has_tls()).min(self.charge.bytes()));
         if let (Some(files), Some(parts)) =
             (self.sendfile_queue.take(), &mut *self.flushing.borrow_mut())
         {

@@ -7,7 +7,7 @@ use std::task::Context;
 use bytes::BytesMut;
 use rookery_exchange::StreamEnd;
 
-use super::{CloseState, HttpConnection, connection_bytes};
+use super::{CloseState, HttpConnection, bytes_in_use};
 use crate::connections::admission::UNCHARGED_BYTES;
 use crate::connections::table::TableEntry as _;
 use crate::http::connection::activity::Phase;
@@ -118,6 +118,7 @@ impl HttpConnection {
         }
         if read == 0 {
             self.unpark();
+            self.release_buffer();
         }
         self.shared.connections.trim.schedule();
     }
@@ -155,23 +156,23 @@ impl HttpConnection {
         }
     }
 
-    /// Returns true if the connection has been idle for so long that its buffers should be freed.
+    /// Returns true if the connection is idle, and has been idle for so long that its buffers
+    /// should be freed, or is short of memory.
     pub(crate) fn can_park(&self) -> bool {
-        self.is_parked.get() && self.activity.phase() == Phase::Idle
+        self.activity.phase() == Phase::Idle
+            && (self.is_parked.get() || self.shared.connections.is_short_of_connection_memory())
     }
 
-    /// Marks the connection as active again after its buffers were freed, and releases the memory
-    /// charge for these buffers.
+    /// Marks the connection as active again after its buffers were freed.
     pub(crate) fn unpark(&self) {
         self.is_parked.set(false);
         self.activity.on_parked();
-        self.release_buffer();
     }
 
     /// Frees the memory charge for the connection's enlarged read buffer. The charge for a buffer
     /// of the initial size remains.
     pub(crate) fn release_buffer(&self) {
         self.buffer.set(UNCHARGED_BYTES);
-        self.charge.set(connection_bytes(self.has_tls()));
+        self.charge.set(bytes_in_use(self.has_tls()));
     }
 }
