@@ -404,7 +404,7 @@ fn idle_connections_return_their_memory() {
 #[test]
 fn idle_connections_leave_descriptors_for_files_and_other_clients() {
     const LEN: usize = 3_000_000;
-    let folder = folder(&[("large.txt", &"x".repeat(LEN))]);
+    let folder = folder(&[("index.html", ""), ("large.txt", &"x".repeat(LEN))]);
     let mut command = rookery();
     let few = || {
         let limit = libc::rlimit { rlim_cur: 256, rlim_max: 256 };

@@ -2,10 +2,10 @@
 //! and acceptors.
 //!
 //! The runtime calls its hook before it sleeps, in which the I/O thread serves the application,
-//! only if no task is ready. Clients that send without pause keep tasks ready for ever. The polls of
-//! their tasks are therefore counted, and the application is also served after [`MAX_POLLS`] polls.
-//! In each poll, a task reads and writes a limited number of bytes, so these limits together bound
-//! the time that the application waits.
+//! only if no task is ready. Clients that send without pause keep tasks ready for ever. The polls
+//! of their tasks are therefore counted, and the application is also served after [`MAX_POLLS`]
+//! polls. In each poll, a task reads and writes a limited number of bytes, so these limits together
+//! bound the time that the application waits.
 
 #![allow(unsafe_code)]
 
@@ -23,8 +23,8 @@ use tokio::task::JoinHandle;
 pub(crate) const MAX_POLLS: u32 = 32;
 
 /// The number of bytes that a connection may write in one poll of its task before it lets other
-/// tasks run. A client that reads as fast as the server writes would otherwise occupy the I/O thread
-/// for a whole file.
+/// tasks run. A client that reads as fast as the server writes would otherwise occupy the I/O
+/// thread for a whole file.
 const MAX_WRITTEN: usize = 1 << 20;
 
 thread_local! {

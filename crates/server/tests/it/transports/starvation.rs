@@ -20,8 +20,9 @@ super::matrix! {
 /// The number of requests of one client that are under way at once.
 const BATCH: usize = 32;
 
-/// The number of bytes that a client may send on an HTTP/2 connection, and on a stream of it, before
-/// the server updates the windows (RFC 9113, 6.9). The server's settings contain the second number.
+/// The number of bytes that a client may send on an HTTP/2 connection, and on a stream of it,
+/// before the server updates the windows (RFC 9113, 6.9). The server's settings contain the second
+/// number.
 const FIRST_WINDOWS: [usize; 2] = [65_535, 256 << 10];
 
 /// Asserts that the application responds to another client, and receives and sends messages, while
