@@ -84,7 +84,6 @@ test('the commands, metrics and pictures of the vignette', { timeout, skip }, as
 
   // Load on several routes, some errors, and a report that takes long.
   const loads = ['/plots/7', '/users/3', '/'].map((path) => new Load(server.url + path, 2));
-  const report = fetch(`${server.url}/report/${seconds + 10}`);
   for (let i = 0; i < 3; i += 1) await fetch(`${server.url}/orders/${i}`);
   const context = async (options) => {
     const page = await (await browser.newContext(options)).newPage();
@@ -100,6 +99,8 @@ test('the commands, metrics and pictures of the vignette', { timeout, skip }, as
   for (const [name, options] of [['live', wide], ['phone', { ...phone, colorScheme: 'dark' }], ['live-dark', { ...wide, colorScheme: 'dark' }], ['phone-light', phone]]) {
     pages[name] = await context(options);
   }
+  // Once the pages are open, which takes long on a busy machine.
+  const report = fetch(`${server.url}/report/${seconds + 10}`);
   await pages.live.waitForFunction(() => [...document.querySelectorAll('.doing .what')].some((node) => /GET \/report/.test(node.textContent)));
   await pages.live.waitForFunction(() => ['/users', '/plots', '/report'].every((route) => document.body.textContent.includes(route)));
   if (pictures) await new Promise((done) => { setTimeout(done, seconds * 1000); });

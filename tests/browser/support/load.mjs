@@ -4,8 +4,13 @@ import { spawn, spawnSync } from 'node:child_process';
 import { Agent, request } from 'node:http';
 import { Agent as SecureAgent, request as secureRequest } from 'node:https';
 import { resolve } from 'node:path';
+import { after } from 'node:test';
 
 import { root } from './server.mjs';
+
+const running = new Set();
+// A test that fails does not end its load, which would keep the process.
+after(() => Promise.all([...running].map((load) => load.end())));
 
 /** Some clients that ask for the same again and again, until it is told to end. */
 export class Load {
@@ -21,6 +26,7 @@ export class Load {
     const options = { keepAlive: true, maxSockets: clients };
     this.#agent = this.#isSecure ? new SecureAgent({ ...options, rejectUnauthorized: false }) : new Agent(options);
     this.#clients = Array.from({ length: clients }, () => this.#client(url));
+    running.add(this);
   }
 
   async #client(url) {
@@ -55,6 +61,7 @@ export class Load {
   /** Ends it: `{ answered, failures }`, a failure being whatever was no answer with status 200. */
   async end() {
     this.#is_over = true;
+    running.delete(this);
     await Promise.all(this.#clients);
     this.#agent.destroy();
     return { answered: this.#answered, failures: this.#failures };
