@@ -233,7 +233,7 @@ class Page:
         until = re.search(r'until "([^"]*)"', block.marker)
         server = Server(self.words(block, text), self.work, self.environment)
         self.servers.append(server)
-        server.wait_for(re.compile(re.escape(until[1]) if until else r"^Serving on", re.M))
+        server.wait_for(re.compile(re.escape(until[1]) if until else r'^(\{.*"message":")?Serving on', re.M))
         self.output = ""
 
     def expect(self, block: Block, waits: bool) -> None:
