@@ -75,11 +75,11 @@ def main() -> int:
     is_gate = asked.gate or asked.gate_write
     # The instructions of R's process are counted only by the gate.
     has_r = is_gate and (not asked.group or gate.R_GROUP in asked.group)
-    asked.group = [name for name in asked.group if not (has_r and name == gate.R_GROUP)] if asked.group else list(known)
-    if unknown := [name for name in asked.group if name not in known]:
+    names = [name for name in asked.group or known if not (has_r and name == gate.R_GROUP)]
+    if unknown := [name for name in names if name not in known]:
         print(f"no group {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)
         return 2
-    chosen = [known[name] for name in asked.group]
+    chosen = [known[name] for name in names]
     if is_gate:
         return gate.run(chosen, asked.gate_write, has_r)
     if asked.list:

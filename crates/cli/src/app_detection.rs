@@ -33,9 +33,9 @@ pub(crate) struct Target {
     /// The folder to serve, or the folder of the app or document to serve. The R process starts in
     /// this folder, and therefore reads the `.Rprofile` in it.
     pub(crate) folder: PathBuf,
-    /// Whether the server serves a static site: a folder that has an `index.html`, but no R
-    /// file, `_server.yml` or Shiny document. A folder with files for R is not a static site,
-    /// because the source code of an app must not be published.
+    /// Whether the server serves a static site: a folder that has an `index.html`, but none
+    /// of these: an R file, a `_server.yml`, a Shiny document. A folder with files for R is not a
+    /// static site, because the source code of an app must not be published.
     pub(crate) is_site: bool,
 }
 

@@ -386,19 +386,9 @@ mod tests {
 
         fn take_commands(&self, _: &mut VecDeque<Command>) {}
 
-        fn poll_capacity(&self) -> bool {
-            true
-        }
-
         fn routes(&self) -> Option<Arc<RouteTable>> {
             Some(Arc::clone(&self.0))
         }
-
-        fn take_buffer(&self) -> Vec<u8> {
-            Vec::new()
-        }
-
-        fn recycle_buffer(&self, _: Vec<u8>) {}
 
         fn events_taken(&self) -> u64 {
             0

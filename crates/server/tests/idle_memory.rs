@@ -54,7 +54,7 @@ fn settled() -> usize {
     }
 }
 
-/// What each of many connections holds.
+/// The memory of many connections, divided by their number.
 struct Held {
     each: usize,
     /// The bytes that the memory budget counts for each connection.

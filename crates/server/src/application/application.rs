@@ -75,8 +75,11 @@ pub trait Application {
     fn take_commands(&self, commands: &mut VecDeque<Command>);
 
     /// Returns true if the application can accept more WebSocket messages. If it returns false, the
-    /// application wakes the I/O thread as soon as it accepts messages again.
-    fn poll_capacity(&self) -> bool;
+    /// application wakes the I/O thread as soon as it accepts messages again. The default is true,
+    /// for applications that queue no messages.
+    fn poll_capacity(&self) -> bool {
+        true
+    }
 
     /// Returns true if the application can accept more messages of this WebSocket. The default is
     /// true, for applications that only limit the messages of all WebSockets together
@@ -92,11 +95,14 @@ pub trait Application {
     }
 
     /// Returns an empty buffer, into which the I/O thread writes a WebSocket message for the
-    /// application.
-    fn take_buffer(&self) -> Vec<u8>;
+    /// application. The default is a new buffer.
+    fn take_buffer(&self) -> Vec<u8> {
+        Vec::new()
+    }
 
-    /// Takes back a buffer for reuse, after the WebSocket message in it was sent to the client.
-    fn recycle_buffer(&self, buffer: Vec<u8>);
+    /// Takes back a buffer for reuse, after the WebSocket message in it was sent to the client. The
+    /// default is to free the buffer.
+    fn recycle_buffer(&self, _buffer: Vec<u8>) {}
 
     /// Wakes the application. The I/O thread calls this function after a batch of events, if
     /// [`handle_event`](Self::handle_event) has returned [`WakeUp::AfterBatch`] for one of them.

@@ -70,10 +70,6 @@ impl Application for ClosureApplication {
 
     /// Returns true, because this application echoes each WebSocket message at once and queues
     /// none.
-    fn poll_capacity(&self) -> bool {
-        true
-    }
-
     fn take_buffer(&self) -> Vec<u8> {
         self.buffers.borrow_mut().pop().unwrap_or_default()
     }

@@ -64,8 +64,8 @@ impl ConnectionTable {
         true
     }
 
-    /// Returns true if so many bytes are charged for connections that idle connections should free
-    /// their buffers at once.
+    /// Returns true if more than a half of the share for connections is in use. Idle connections
+    /// then free their buffers at once.
     pub(crate) fn is_short_of_connection_memory(&self) -> bool {
         self.budget.used(Share::Connections) > self.budget.limit(Share::Connections) / 2
     }

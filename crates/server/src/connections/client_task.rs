@@ -33,7 +33,7 @@ thread_local! {
     };
 }
 
-/// What the tasks of clients have done on this thread.
+/// The counters of the work that clients' tasks do on this thread.
 struct Turn {
     /// The number of polls of clients' tasks since the application was last served.
     polls: Cell<u32>,

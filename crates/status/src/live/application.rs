@@ -57,16 +57,6 @@ impl Application for AdminApplication {
         self.viewers.take_commands(commands);
     }
 
-    fn poll_capacity(&self) -> bool {
-        true
-    }
-
-    fn take_buffer(&self) -> Vec<u8> {
-        Vec::new()
-    }
-
-    fn recycle_buffer(&self, _buffer: Vec<u8>) {}
-
     fn events_taken(&self) -> u64 {
         self.taken.get()
     }

@@ -133,10 +133,6 @@ impl Application for Pool {
     }
 
     /// Always returns true, because each worker has a limit of its own for WebSocket messages.
-    fn poll_capacity(&self) -> bool {
-        true
-    }
-
     fn has_capacity_for(&self, socket: WebSocketId) -> bool {
         hop::has_capacity(&self.0, socket)
     }

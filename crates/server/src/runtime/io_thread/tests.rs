@@ -53,16 +53,6 @@ impl Application for Beside {
         let _ = self.served.send(self.polls.get());
     }
 
-    fn poll_capacity(&self) -> bool {
-        true
-    }
-
-    fn take_buffer(&self) -> Vec<u8> {
-        Vec::new()
-    }
-
-    fn recycle_buffer(&self, _buffer: Vec<u8>) {}
-
     fn events_taken(&self) -> u64 {
         0
     }

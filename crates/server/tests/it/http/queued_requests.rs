@@ -66,16 +66,6 @@ impl Application for Holding {
         }
     }
 
-    fn poll_capacity(&self) -> bool {
-        true
-    }
-
-    fn take_buffer(&self) -> Vec<u8> {
-        Vec::new()
-    }
-
-    fn recycle_buffer(&self, _buffer: Vec<u8>) {}
-
     fn events_taken(&self) -> u64 {
         0
     }

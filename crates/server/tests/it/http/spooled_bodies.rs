@@ -103,14 +103,22 @@ fn a_small_tmpfs_takes_bodies_up_to_a_quota_that_leaves_room_for_small_ones() {
     assert_eq!(greedy.response().unwrap().status, 507);
 }
 
+/// Returns a folder of a file system in memory, or prints that the test is skipped.
+#[cfg(target_os = "linux")]
+fn folder_in_memory() -> Option<&'static Path> {
+    let shared = Path::new("/dev/shm");
+    let folder = std::fs::File::open(shared);
+    if folder.is_ok_and(|folder| rookery_system::disk::is_in_memory(&folder)) {
+        return Some(shared);
+    }
+    eprintln!("skipped: /dev/shm is no file system in memory");
+    None
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_body_in_a_folder_in_memory_is_charged_until_its_response() {
-    let shared = Path::new("/dev/shm");
-    if !std::fs::File::open(shared).is_ok_and(|folder| rookery_system::disk::is_in_memory(&folder))
-    {
-        return eprintln!("skipped: /dev/shm is no file system in memory");
-    }
+    let Some(shared) = folder_in_memory() else { return };
     for (folder, is_charged) in [(shared, true), (Path::new("/var/tmp"), false)] {
         let spool = Arc::new(SpoolFolder::new(folder, |_| ()));
         let site = ListenerConfig { spool, ..ListenerConfig::default() };
@@ -143,11 +151,7 @@ fn a_body_in_a_folder_in_memory_is_charged_until_its_response() {
 #[cfg(target_os = "linux")]
 #[test]
 fn bodies_in_a_folder_in_memory_take_no_more_than_their_share() {
-    let shared = Path::new("/dev/shm");
-    if !std::fs::File::open(shared).is_ok_and(|folder| rookery_system::disk::is_in_memory(&folder))
-    {
-        return eprintln!("skipped: /dev/shm is no file system in memory");
-    }
+    let Some(shared) = folder_in_memory() else { return };
     let spool = Arc::new(SpoolFolder::new(shared, |_| ()));
     let site = ListenerConfig { spool, ..ListenerConfig::default() };
     let limits =
