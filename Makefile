@@ -36,7 +36,7 @@ install: setup-run ## install the R package, its vignettes and the command into 
 run: install ## serve examples/shiny at http://127.0.0.1:PORT (default 8000) until Ctrl-C
 	@exec scripts/with-rookery "$(ROOKERY_LIB)" Rscript -e 'rookery::serve("examples/shiny", port = $(PORT)L)'
 
-test: setup-test install ## run all tests: Rust, fuzz corpora, R, Chromium, comparison with httpuv, settings
+test: setup-test install ## run all tests: Rust, fuzz corpora, R, Chromium, comparison with httpuv, settings, unfair clients
 	@scripts/test
 
 differential: setup-test install ## compare the behaviour with that of Debian's httpuv (ONLY=glob, JOBS=n)
@@ -72,6 +72,7 @@ soak: setup-soak setup-test install ## test for leaks with uploads, WebSockets a
 	@ROOKERY_REQUESTS=1000000 ROOKERY_RELOADS=20 node --test --test-name-pattern='reloads under load' tests/browser/workers.test.mjs
 	@scripts/with-rookery "$(ROOKERY_LIB)" python3 bench/soak/run.py $(or $(SECONDS),600)
 	@scripts/with-rookery "$(ROOKERY_LIB)" python3 bench/soak/unread.py
+	@python3 tests/fairness/run.py --seconds 10
 	@scripts/with-rookery "$(ROOKERY_LIB)" python3 bench/soak/workers.py $(if $(SECONDS),short,long)
 
 fuzz: ## run each fuzz target for SECONDS_EACH seconds (default 30); needs the nightly toolchain

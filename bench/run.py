@@ -77,7 +77,8 @@ def main() -> int:
     has_r = is_gate and (not asked.group or gate.R_GROUP in asked.group)
     names = [name for name in asked.group or known if not (has_r and name == gate.R_GROUP)]
     if unknown := [name for name in names if name not in known]:
-        print(f"no group {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)
+        there_are = [*known, gate.R_GROUP] if is_gate else known
+        print(f"no group {', '.join(unknown)}; there are {', '.join(there_are)}", file=sys.stderr)
         return 2
     chosen = [known[name] for name in names]
     if is_gate:

@@ -1,6 +1,6 @@
 """The regression gate: for each micro group, allocations have to equal those in bench/gate.json, and
-instructions may differ by 2 %. The same holds for the instructions of R's process for a request
-(group `r-process`), which are counted with the library in ROOKERY_LIB.
+instructions may differ by 2 %. The instructions of R's process for a request (group `r-process`),
+which are counted with the library in ROOKERY_LIB, may differ by 4 %.
 
 The result does not depend on the load of the machine. An improvement has to be stored as well
 (`--gate-write`), because otherwise the next regression up to the old figure would pass. Only the
@@ -23,6 +23,9 @@ PATH = build.BENCH / "gate.json"
 # The same source gives the same count. Two per cent leave room for a patch release of the compiler
 # or of libc.
 INSTRUCTIONS_WITHIN = 0.02
+# The counts of one build of R's process differ by 3.4 % between two machines with the same R and libc.
+# `instructions.py --before` compares two builds on one machine within 0.5 %.
+R_WITHIN = 0.04
 # Start-up differs by some dozens of instructions between runs, which is more than 2 % of few
 # operations.
 FEWEST = 1_000
@@ -88,10 +91,17 @@ def compare(stored: dict, found: dict, instructions: bool = True) -> list[str]:
         name, old, new = " ".join(key), before.get(key), now.get(key)
         if old is None or new is None:
             complaints.append(f"{name}: only {'measured' if old is None else 'in gate.json'}")
-        elif abs(new - old) > (INSTRUCTIONS_WITHIN * old if key[2] == "instructions" else 0.0) + 1e-9:
+        elif abs(new - old) > _tolerance(*key) * old + 1e-9:
             word = "better: check it in with --gate-write" if new < old else "worse"
             complaints.append(f"{name}: {new:g}, was {old:g} ({word})")
     return complaints
+
+
+def _tolerance(group: str, _case: str, metric: str) -> float:
+    """Returns by which part of the stored figure a figure may differ."""
+    if metric != "instructions":
+        return 0.0
+    return R_WITHIN if group == R_GROUP else INSTRUCTIONS_WITHIN
 
 
 def toolchain() -> dict[str, str]:

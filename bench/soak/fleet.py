@@ -79,7 +79,9 @@ class Fleet:
         try:
             if is_ready:
                 self.wait("all workers are ready", lambda: self.starts() >= workers)
-                self.port = int(self.find(r"^Serving on http://127\.0\.0\.1:(\d+)")[0])
+                address = r"^Serving on https?://127\.0\.0\.1:(\d+)"
+                self.wait("the address is shown", lambda: self.find(address))
+                self.port = int(self.find(address)[0])
         except BaseException:
             self.close()
             raise

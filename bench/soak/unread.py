@@ -13,8 +13,6 @@ MORE. The latencies are only printed, because other programs on the machine affe
 
 import contextlib
 import socket
-import ssl
-import struct
 import subprocess
 import sys
 import threading
@@ -22,11 +20,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+BENCH = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(BENCH), str(BENCH.parent / "tests" / "fairness")]
 
+from clients import INITIAL_WINDOW, Address, Http2, WebSocket, connect, message  # noqa: E402
 from runner import build  # noqa: E402
 from runner.contenders import environment, r_code  # noqa: E402
-from soak.websocket import frame, handshake  # noqa: E402
 
 # A lower bound of what the clients of the cases send: an echo is held at most once.
 MORE = 64 << 20
@@ -49,25 +48,6 @@ cat("up", "\\n")
 repeat rookery::service(1000)
 """
 
-# HTTP/2 is served over TLS, at the port after that of HTTP/1.1.
-TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-TLS.check_hostname, TLS.verify_mode = False, ssl.CERT_NONE
-TLS.set_alpn_protocols(["h2"])
-
-# HTTP/2 (RFC 9113): frame types, and header fields as HPACK literals without an index and without Huffman codes.
-DATA, HEADERS, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 4, 6, 8
-
-
-def http2_frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
-    return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
-
-
-def hpack(fields: dict[str, str]) -> bytes:
-    block = b""
-    for name, value in fields.items():
-        block += b"\x00" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
-    return block
-
 
 def anonymous(pid: int) -> int:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
@@ -76,131 +56,66 @@ def anonymous(pid: int) -> int:
     raise RuntimeError("the server has ended")
 
 
-class Sender:
-    """A connection whose responses are never read, except for the HTTP/2 frames that are needed to
-    continue sending.
-    """
-
-    def __init__(self, port: int, receive_buffer: int = 16 << 10) -> None:
-        self.socket = socket.socket()
-        # A small buffer, so that what the client's kernel accepts does not count as read.
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        self.socket.connect(("127.0.0.1", port))
-
-    def send(self, pieces: Iterator[bytes]) -> int:
-        self.socket.settimeout(STALLED_S)
-        sent = 0
-        for piece in pieces:
-            view = memoryview(piece)
-            while view:
-                try:
-                    taken = self.socket.send(view)
-                except TimeoutError:
-                    return sent
-                view, sent = view[taken:], sent + taken
-        return sent
-
-
-class Http2(Sender):
-    """HTTP/2 over TLS. The connection's flow-control window for responses has its initial size and is
-    never extended.
-    """
-
-    def __init__(self, port: int) -> None:
-        super().__init__(port + 1, 256 << 10)
-        self.socket = TLS.wrap_socket(self.socket)
-        self.windows = {0: 65_535}
-        self.initial = 65_535
-        self.buffer = b""
-        self.socket.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + http2_frame(SETTINGS, 0, 0))
-
-    def open(self, stream: int, fields: dict[str, str]) -> None:
-        self.windows[stream] = self.initial
-        self.socket.sendall(http2_frame(HEADERS, 4, stream, hpack(fields)))
-
-    def on_frames(self, wait: float) -> None:
-        self.socket.settimeout(wait)
-        with contextlib.suppress(TimeoutError):
-            self.buffer += self.socket.recv(1 << 16)
-        while len(self.buffer) >= 9:
-            size = int.from_bytes(self.buffer[:3], "big")
-            if len(self.buffer) < 9 + size:
-                return
-            kind, flags = self.buffer[3], self.buffer[4]
-            stream = int.from_bytes(self.buffer[5:9], "big") & 0x7FFF_FFFF
-            payload, self.buffer = self.buffer[9 : 9 + size], self.buffer[9 + size :]
-            if kind == WINDOW_UPDATE:
-                self.windows[stream] = self.windows.get(stream, 0) + int.from_bytes(payload, "big")
-            elif kind == SETTINGS and not flags & 1:
-                for at in range(0, size, 6):
-                    name, value = struct.unpack(">HI", payload[at : at + 6])
-                    if name == 4:
-                        for known in self.windows.keys() - {0}:
-                            self.windows[known] += value - self.initial
-                        self.initial = value
-                self.socket.sendall(http2_frame(SETTINGS, 1, 0))
-            elif kind == PING and not flags & 1:
-                self.socket.sendall(http2_frame(PING, 1, 0, payload))
-
-    def data(self, stream: int, payload: bytes, is_last: bool = False) -> bool:
-        """Sends data as the flow-control windows allow. Returns false if they allow nothing for
-        STALLED_S.
-        """
-        until = time.monotonic() + STALLED_S
-        while payload:
-            room = min(self.windows[0], self.windows[stream], 16_384, len(payload))
-            if room <= 0:
-                if time.monotonic() > until:
-                    return False
-                self.on_frames(0.2)
-                continue
-            until = time.monotonic() + STALLED_S
-            piece, payload = payload[:room], payload[room:]
-            self.windows[0] -= room
-            self.windows[stream] -= room
-            self.socket.settimeout(STALLED_S)
+def send(client: socket.socket, pieces: Iterator[bytes]) -> int:
+    """Sends pieces until the server has accepted nothing for STALLED_S. Returns the number of bytes sent."""
+    client.settimeout(STALLED_S)
+    sent = 0
+    for piece in pieces:
+        view = memoryview(piece)
+        while view:
             try:
-                self.socket.sendall(http2_frame(DATA, int(is_last and not payload), stream, piece))
+                taken = client.send(view)
             except TimeoutError:
-                return False
-        return True
+                return sent
+            view, sent = view[taken:], sent + taken
+    return sent
 
 
-def messages(port: int, total: int) -> tuple[int, Sender]:
-    client = Sender(port)
-    client.socket.sendall(handshake("127.0.0.1", "/"))
-    piece = frame(2, bytes(PIECE))
-    return client.send(piece for _ in range(total // PIECE)), client
+def http1(port: int) -> socket.socket:
+    return connect(Address("127.0.0.1", port, False), "http", 16 << 10)
 
 
-def messages_http2(port: int, total: int) -> tuple[int, Sender]:
-    client = Http2(port)
-    client.on_frames(2)
-    client.open(1, {":method": "CONNECT", ":protocol": "websocket", ":scheme": "http", ":path": "/",
-                    ":authority": "127.0.0.1", "sec-websocket-version": "13"})  # fmt: skip
-    piece = frame(2, bytes(PIECE))
+def http2(port: int) -> Http2:
+    """Returns a connection whose window for responses has its initial size. HTTP/2 is served over TLS, at the next port."""
+    client = Http2(Address("127.0.0.1", port + 1, True), 256 << 10, INITIAL_WINDOW)
+    for _ in client.frames(2):
+        pass
+    return client
+
+
+def messages(port: int, total: int) -> tuple[int, socket.socket]:
+    client = WebSocket(Address("127.0.0.1", port, False), "http", receive_buffer=16 << 10).socket
+    piece = message(bytes(PIECE), 2)
+    return send(client, (piece for _ in range(total // PIECE))), client
+
+
+def messages_http2(port: int, total: int) -> tuple[int, socket.socket]:
+    client = http2(port)
+    stream = client.next
+    client.socket.sendall(client.websocket())
+    piece = message(bytes(PIECE), 2)
     sent = 0
-    while sent < total and client.data(1, piece):
+    while sent < total and client.data(stream, piece, time.monotonic() + STALLED_S):
         sent += PIECE
-    return sent, client
+    return sent, client.socket
 
 
-def requests(port: int, total: int) -> tuple[int, Sender]:
-    client = Sender(port)
+def requests(port: int, total: int) -> tuple[int, socket.socket]:
+    client = http1(port)
     head = f"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: {1 << 20}\r\n\r\n".encode()
-    return client.send(head + bytes(1 << 20) for _ in range(total >> 20)), client
+    return send(client, (head + bytes(1 << 20) for _ in range(total >> 20))), client
 
 
-def requests_http2(port: int, total: int) -> tuple[int, Sender]:
-    client = Http2(port)
-    client.on_frames(2)
+def requests_http2(port: int, total: int) -> tuple[int, socket.socket]:
+    client = http2(port)
     sent = 0
-    for at in range(total >> 20):
-        client.open(2 * at + 1, {":method": "POST", ":scheme": "http", ":path": "/echo", ":authority": "a"})
-        if not client.data(2 * at + 1, bytes(1 << 20), True):
+    while sent < total:
+        stream = client.next
+        client.socket.sendall(client.post("/echo"))
+        if not client.data(stream, bytes(1 << 20), time.monotonic() + STALLED_S, is_last=True):
             break
         sent += 1 << 20
-    return sent, client
+    return sent, client.socket
 
 
 CASES = {
@@ -247,9 +162,8 @@ class Other:
 def crowd(port: int) -> list[socket.socket]:
     clients = []
     for _ in range(CROWD):
-        client = Sender(port)
-        client.socket.sendall(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
-        clients.append(client.socket)
+        clients.append(http1(port))
+        clients[-1].sendall(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
     return clients
 
 
@@ -266,7 +180,7 @@ def measure(name: str, port: int) -> bool:
         # The buffers of an earlier client stay in the server's pool. They are not a cost of the
         # case.
         for warm in (messages, requests, requests_http2):
-            warm(port, 16 << 20)[1].socket.close()
+            warm(port, 16 << 20)[1].close()
         time.sleep(5)
         other = Other(port)
         time.sleep(1)

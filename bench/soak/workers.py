@@ -21,7 +21,7 @@ from soak.rows import churn, crowds, disks, ends, kills, memory, only, pauses, s
 ROWS = {
     row.__name__: row
     for row in (
-        kills.kills, only.only, pauses.pauses, memory.memory, memory.oom, starts.starts, starts.loops, starts.broken,
+        kills.kills, only.only, pauses.pauses, memory.memory, memory.oom, memory.idle_tls, starts.starts, starts.loops, starts.broken,
         ends.ends, ends.twice, ends.murder, crowds.crowds, churn.churn, disks.spool, disks.log,
     )
 }  # fmt: skip

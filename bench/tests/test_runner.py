@@ -282,6 +282,12 @@ class Gate(unittest.TestCase):
             now = {"error": {"new/ours": {"allocs_per_op": allocations, "instructions": instructions}}}
             self.assertEqual(gate.compare(self.STORED, now, is_comparable), said)
 
+    def test_four_per_cent_of_the_instructions_of_r_pass(self):
+        stored = {gate.R_GROUP: {"hello": {"instructions": 100.0}}}
+        for instructions, differ in ((103.9, 0), (96.1, 0), (104.1, 1), (95.9, 1)):
+            now = {gate.R_GROUP: {"hello": {"instructions": instructions}}}
+            self.assertEqual(len(gate.compare(stored, now)), differ)
+
     def test_a_case_or_metric_that_comes_or_goes_differs(self):
         gone = gate.compare(self.STORED, {"error": {"new/ours": {"instructions": 100.0}}})
         self.assertEqual(gone, ["error new/ours allocs_per_op: only in gate.json"])

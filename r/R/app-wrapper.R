@@ -7,7 +7,7 @@ AppWrapper <- R6::R6Class(
   lock_objects = FALSE,
   public = list(
     initialize = function(app) {
-      private$app <- if (is.function(app)) list(call = app) else app
+      private$app <- observed_app(if (is.function(app)) list(call = app) else app)
       # Evaluated once, because a reference class without the field raises an error.
       private$has_on_headers <- isTRUE(try(!is.null(private$app$onHeaders), silent = TRUE))
       private$has_on_error <- is.function(on_error_of(private$app))

@@ -7,6 +7,7 @@
 cli_main <- function(text) {
   arguments <- cli_arguments(text)
   if (identical(arguments[["dev"]], "true")) dev_begin(arguments)
+  .globals$shows_all_frames <- identical(arguments[["verbose"]], "true")
   status <- tryCatch(
     withCallingHandlers(
       {
@@ -27,12 +28,20 @@ cli_main <- function(text) {
           cli = cli_settings(arguments), environment = cli_settings(arguments, "environment:"),
           file = cli_settings(arguments, "file:")
         )
-        serve_here(
-          detect_target(arguments$target), NULL, cli_address(arguments),
-          cli_dots(arguments[["for_app"]]), cli_log(arguments), settings,
-          list(at = arguments[["admin"]], label = arguments$target)
-        )
-        0L
+        found <- detect_target(arguments$target)
+        serve <- function() {
+          serve_here(
+            found, NULL, cli_address(arguments), cli_dots(arguments[["for_app"]]),
+            cli_log(arguments), settings,
+            list(at = arguments[["admin"]], label = arguments$target)
+          )
+          0L
+        }
+        if (is.null(arguments[["check"]])) {
+          serve()
+        } else {
+          check_target(found, identical(arguments[["load"]], "true"), serve())
+        }
       },
       error = end_of_failure
     ),
@@ -47,38 +56,20 @@ cli_main <- function(text) {
   quit(save = "no", status = status)
 }
 
-# Ends the process after an error that the app did not handle, and prints the message followed by
-# the app's frames. With `options(error = )`, R ends as usual.
+# Ends the process after an error that the app did not handle, or after an interrupt because the app
+# takes too long to load. With `options(error = )`, R ends as usual.
 end_of_failure <- function(error) {
+  if (inherits(error, "interrupt")) error <- simpleError("the time for loading the app is over")
   if (!inherits(error, "rookery_error") && is.null(getOption("error"))) {
     # Called directly in the handler, because trace_of() counts frames.
     trace <- trace_of(error)
-    trace <- tryCatch(without_callers(trace), error = function(error) NULL)
-    lines <- trace_lines(list(trace = trace, condition = error))
-    call <- conditionCall(error)
-    where <- if (is.null(call)) "Error: " else paste0("Error in ", one_line(call), ": ")
-    message <- trimws(sub("^<[^>]*> ", "", summary_of(error)))
-    callers <- if (isTRUE(trace$callers > 0)) {
-      paste0("  (", trace$callers, " calls that have led to the app are not shown)")
-    }
-    text <- c(paste0(where, message), if (length(lines) > 0) paste0("  at ", lines), callers)
+    trace <- tryCatch(with_plumber_place(trace, error), error = function(error) trace)
+    error <- tryCatch(syntax_error(error, trace), error = function(other) NULL) %||% error
+    text <- start_error_text(error, trace)
     cat(paste0(text, "\n"), sep = "", file = stderr())
     dev_write_start_error(error, trace, paste(text, collapse = "\n"))
     quit(save = "no", status = if (is_worker() && is_final(error)) 78L else 1L)
   }
-}
-
-# Removes the frames before the app's first frame, and counts them. They belong to this package, to
-# R functions that evaluate files, and to the framework that loads the app. A frame of the app
-# belongs to no package or was called from a file.
-without_callers <- function(trace) {
-  is_app <- is.na(trace$package) | !is.na(trace$file)
-  own <- if (any(is_app)) which(is_app) else which(!trace$package %in% c("rookery", "base"))
-  kept <- if (length(own) > 0) seq(own[[1]], length(trace$call)) else integer()
-  c(
-    lapply(trace[names(trace) != "left_out"], `[`, kept),
-    list(left_out = 0L, callers = length(trace$call) - length(kept))
-  )
 }
 
 # Returns whether the same error would occur again if the process were restarted.

@@ -45,13 +45,41 @@ dev_write_start_error <- function(error, trace, text) {
   invisible()
 }
 
+# ---- errors of Shiny's sessions ----
+
+# Describes an error for the page of its session, which shows it in a frame. The beginning of the
+# session's id is the first line. The supervisor reads the file once the report of the error arrives.
+dev_write_session_error <- function(report) {
+  if (!is_dev() || report$detail != "full" || !nzchar(report$session %||% "")) {
+    return(invisible())
+  }
+  number <- (.globals$dev$errors %||% 0L) + 1L
+  tryCatch(
+    {
+      policy <- paste0(
+        "<head><meta http-equiv=Content-Security-Policy content=\"", framed_page_policy, "\">"
+      )
+      page <- sub("<head>", policy, error_html(report), fixed = TRUE)
+      dev_write(paste0("rookery-error-", number, ".html"), paste0(report$session, "\n", page))
+      .globals$dev$errors <- number
+    },
+    # The terminal shows the error.
+    error = function(error) NULL
+  )
+  invisible()
+}
+
 # Returns the place that the message of an error in R's parser names: list(file =, line =), or NULL.
 dev_parse_place <- function(message) {
   part <- function(pattern) regmatches(message, regexec(pattern, message))[[1]][-1]
-  place <- part("(^|[\n ])(<text>|[^\n:<>]+):([0-9]+):[0-9]+: ")
-  # rookery's own message names the file in its first line.
-  file <- if (identical(place[2], "<text>")) part("^`([^`\n]*)` is not valid R") else place[2]
-  if (length(place) == 0 || length(file) == 0 || !file.exists(file)) {
+  place <- part("(^|[\n ])([^\n:<>]+):([0-9]+):[0-9]+: ")
+  if (length(place) == 0) {
+    return(NULL)
+  }
+  # rookery's own message has the path of the file in its first line.
+  path <- part("^`([^`\n]*)` is not valid R")
+  file <- if (length(path) > 0 && basename(path) == place[2]) path else place[2]
+  if (!file.exists(file)) {
     return(NULL)
   }
   list(file = file, line = as.integer(place[[3]]))

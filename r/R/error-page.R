@@ -53,10 +53,13 @@ page_headers <- list(
   "Cross-Origin-Resource-Policy" = "same-origin"
 )
 
+# The policy of a page in a frame (dev_write_session_error()), in which no script runs.
+framed_page_policy <-
+  "default-src 'none'; style-src 'sha256-5eg5CKv3O59aDnJii6T7H+KFI2LQGXRGvMF5GiAKtag='"
+
 # The policy of the page in development, in which a script of the server reloads it.
 dev_page_policy <- paste0(
-  "default-src 'none'; style-src 'sha256-5eg5CKv3O59aDnJii6T7H+KFI2LQGXRGvMF5GiAKtag='; ",
-  "script-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'"
+  framed_page_policy, "; script-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'"
 )
 
 page_response <- function(report) {
@@ -66,7 +69,7 @@ page_response <- function(report) {
 error_html <- function(report) {
   condition <- condition_of(report)
   request <- page_request(report$req)
-  hide <- function(text) hide_values(text, request$secrets)
+  hide <- function(text) hide_values(text, c(request$secrets, report$secrets))
   message <- tryCatch(
     paste(conditionMessage(condition), collapse = "\n"), error = function(error) ""
   )
@@ -88,6 +91,9 @@ error_html <- function(report) {
     ),
     if (nzchar(report$request_id)) {
       paste0("<p class=quiet>Request <code>", html_text(report$request_id), "</code></p>")
+    },
+    if (nzchar(report$session %||% "")) {
+      paste0("<p class=quiet>Session <code>", html_text(report$session), "</code></p>")
     }
   )
   paste0(
@@ -101,7 +107,8 @@ error_html <- function(report) {
       if (!identical(report$stage, "start") || length(report$trace$call) > 0) {
         frames_html(report$trace, hide)
       },
-      request_html(request, hide), paste0("<p class=quiet>", page_reason(report), "</p>"),
+      values_html("Inputs", report$inputs, hide), request_html(request, hide),
+      paste0("<p class=quiet>", page_reason(report), "</p>"),
       "</main>", "</body>", "</html>"
     ),
     "\n", collapse = ""
@@ -152,7 +159,8 @@ parse_html <- function(message, hide) {
 
 # ---- calls ----
 
-# Formats the frames, the innermost first. Consecutive calls within packages are folded.
+# Formats the frames, the innermost first. Consecutive calls within packages are folded, unless the
+# app's code is evaluated by a package, as an argument of a package's function is.
 frames_html <- function(trace, hide) {
   count <- length(trace$call)
   if (count == 0) {
@@ -162,18 +170,20 @@ frames_html <- function(trace, hide) {
     ))
   }
   at <- rev(seq_len(count))
-  is_package <- !is.na(trace$package[at])
+  of_package <- !is.na(trace$package)
+  is_own <- !of_package | (!is.na(trace$file) & c(FALSE, of_package[-count]))
+  is_package <- !is_own[at]
   run <- cumsum(c(TRUE, is_package[-1] != is_package[-count] | !is_package[-1]))
   is_first <- TRUE
   parts <- character()
   for (frames in unname(split(at, run))) {
     html <- vapply(frames, function(frame) {
-      is_open <- is_first && is.na(trace$package[[frame]])
+      is_open <- is_first && is_own[[frame]]
       if (is_open) is_first <<- FALSE
       frame_html(trace, frame, hide, is_open)
     }, "")
     packages <- unique(trace$package[frames])
-    if (!anyNA(packages)) {
+    if (!any(is_own[frames])) {
       calls <- paste(
         length(frames), if (length(frames) == 1) "call" else "calls", "inside",
         paste(packages, collapse = ", ")
@@ -187,7 +197,10 @@ frames_html <- function(trace, hide) {
   left_out <- if (isTRUE(trace$left_out > 0)) {
     paste0("<p class=quiet>", trace$left_out, " more are left out.</p>")
   }
-  c("<h2>Calls, the newest first</h2>", parts, left_out)
+  folded <- if (isTRUE(trace$folded > 0)) {
+    paste0("<p class=quiet>", trace$folded, " calls of packages are not shown.</p>")
+  }
+  c("<h2>Calls, the newest first</h2>", parts, left_out, folded)
 }
 
 # Returns the HTML of a frame, with the source lines around the line that was being evaluated, or
@@ -312,21 +325,23 @@ request_html <- function(request, hide) {
   if (is.null(request)) {
     return(NULL)
   }
-  table <- function(title, values) {
-    if (length(values) == 0) {
-      return(NULL)
-    }
-    rows <- paste0(
-      "<tr><th>", html_text(names(values), page_value), "</th><td>",
-      html_text(hide(values), page_value), "</td></tr>"
-    )
-    c(paste0("<h2>", title, "</h2>"), "<table>", rows, "</table>")
-  }
   c(
     "<h2>Request</h2>",
     paste0("<p><code>", html_text(hide(request$line), page_value), "</code></p>"),
-    table("Parameters", request$parameters), table("Headers", request$headers)
+    values_html("Parameters", request$parameters, hide),
+    values_html("Headers", request$headers, hide)
   )
+}
+
+values_html <- function(title, values, hide) {
+  if (length(values) == 0) {
+    return(NULL)
+  }
+  rows <- paste0(
+    "<tr><th>", html_text(names(values), page_value), "</th><td>",
+    html_text(hide(values), page_value), "</td></tr>"
+  )
+  c(paste0("<h2>", title, "</h2>"), "<table>", rows, "</table>")
 }
 
 # ---- text ----

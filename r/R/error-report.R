@@ -1,194 +1,6 @@
 # Error reports: `onError` of the app and stderr get all details of an error, and the client gets a
 # status and a request id.
 
-# ---- tracebacks: made while the stack still exists, called from src/guarded_call.c ----
-
-# The maximum number of frames in a traceback, and of characters of each frame. A recursion has
-# thousands of frames, and do.call() puts whole data frames into a call.
-frame_count <- 50L
-frame_width <- 60L
-
-# Returns the calls that led to an error as text, so that no objects of these calls are kept.
-# Returns NULL if the calls are not available. Never raises an error, because a handler of the app
-# may still handle the one in `condition`.
-trace_of <- function(condition) {
-  depth <- sys.nframe()
-  tryCatch(
-    {
-      if (inherits(condition$trace, "rlang_trace")) {
-        frames_of_rlang(condition$trace)
-      } else {
-        calls <- sys.calls()
-        # Leaves out the frames of this function and of its handler.
-        last <- depth - 2L
-        while (last > 0L && is_signalling(calls[[last]])) last <- last - 1L
-        functions <- lapply(seq_len(last), sys.function)
-        # Leaves out the frames that called the app.
-        first <- max(0L, which(vapply(functions, is_loop, NA))) + 1L
-        at <- if (first > last) integer() else seq(first, last)
-        if (first > 1 && is_plumber_hook(functions[[first - 1]])) {
-          at <- at[cumsum(!vapply(functions[at], package_of, "") %in% c("plumber", "base")) > 0]
-        }
-        following <- calls[at + 1L]
-        if (length(at) > 0) {
-          following[[length(at)]] <- failed_call(condition, following[[length(at)]])
-        }
-        frames_of_calls(calls[at], functions[at], following)
-      }
-    },
-    error = function(error) NULL
-  )
-}
-
-# Returns the call in which C code raised an error. Such a call has no frame, so its place is taken
-# from `signalled`, R's own call of the condition's handlers.
-failed_call <- function(condition, signalled) {
-  call <- conditionCall(condition)
-  if (!is.call(call) || !is_signalling(signalled)) {
-    return(signalled)
-  }
-  attr(call, "srcref") <- attr(signalled, "srcref")
-  call
-}
-
-# Returns whether a function is one that calls apps: service(), our hook in plumber, or the function
-# of package later that runs callbacks.
-is_loop <- function(func) {
-  identical(func, service) || is_plumber_hook(func) ||
-    (identical(package_of(func), "later") && "loop_id" %in% names(formals(args(func))))
-}
-
-# Returns whether a call is R's own call between an error in C code and its handlers.
-is_signalling <- function(call) {
-  head <- call[[1]]
-  identical(head, quote(.handleSimpleError)) || identical(head, quote(base::.handleSimpleError))
-}
-
-# Chooses the outermost frames, which show where a call came from, and the innermost, which show
-# what happened.
-chosen_frames <- function(count) {
-  if (count <= frame_count) seq_len(count) else c(1:10, seq(count - frame_count + 11L, count))
-}
-
-# Describes frames. `following` has the call that each frame was evaluating, whose position says
-# which line of the function was reached. R's own call of a condition handler is among these calls
-# and gives the line of an error in C code.
-frames_of_calls <- function(calls, functions, following) {
-  at <- chosen_frames(length(calls))
-  # Without source references of its own, a function has called from a line of another function.
-  following[!vapply(functions, has_source, NA)] <- list(NULL)
-  c(
-    describe_frames(calls[at], following[at]),
-    list(package = vapply(functions[at], package_of, ""), left_out = length(calls) - length(at))
-  )
-}
-
-frames_of_rlang <- function(trace) {
-  count <- length(trace$call)
-  at <- chosen_frames(count)
-  package <- trace$namespace %||% NA_character_
-  parents <- trace$parent %||% (seq_len(count) - 1L)
-  following <- lapply(at, function(frame) {
-    child <- which(parents == frame)
-    if (length(child) > 0) trace$call[[child[[1]]]]
-  })
-  c(
-    describe_frames(trace$call[at], following),
-    list(package = rep_len(as.character(package), count)[at], left_out = count - length(at))
-  )
-}
-
-# Describes calls. `file`, `line` and `source` say where each call is written; `at_file`, `at_line`
-# and `at_source` say which line was being evaluated.
-describe_frames <- function(calls, following) {
-  written <- lapply(calls, place_of)
-  at <- lapply(following, place_of)
-  list(
-    call = vapply(calls, one_line, ""),
-    file = vapply(written, `[[`, "", "file"),
-    line = vapply(written, `[[`, 0L, "line"),
-    source = lapply(written, `[[`, "source"),
-    at_file = vapply(at, `[[`, "", "file"),
-    at_line = vapply(at, `[[`, 0L, "line"),
-    at_source = lapply(at, `[[`, "source")
-  )
-}
-
-has_source <- function(func) {
-  !is.null(attr(func, "srcref"))
-}
-
-one_line <- function(call) {
-  attributes(call) <- NULL
-  text <- deparse(call, width.cutoff = frame_width, nlines = 1L)[[1]]
-  text <- trimws(readable(text), "right")
-  if (nchar(text) > frame_width) paste0(substr(text, 1, frame_width - 3L), "...") else text
-}
-
-# Returns the file, the line and the source object of a call, from which the error page shows lines.
-# They are NA and NULL if R has no source reference of the call.
-place_of <- function(call) {
-  srcref <- attr(call, "srcref")
-  if (is.null(srcref)) {
-    return(list(file = NA_character_, line = NA_integer_, source = NULL))
-  }
-  source <- attr(srcref, "srcfile")
-  file <- basename(as.character(source$filename %||% ""))
-  # Code that was typed in, or passed as text, has lines but no file.
-  list(
-    file = if (nzchar(file)) file else NA_character_, line = line_of(call, srcref), source = source
-  )
-}
-
-# Longer statements are not searched for the call, because that takes as long as parsing them.
-statement_lines <- 200L
-
-# Returns the line of a call. R knows only the line of the statement that contains the call, so a
-# statement of several lines is searched for the call.
-line_of <- function(call, srcref) {
-  first <- as.integer(srcref)[[1]]
-  lines <- as.integer(srcref)[[3]] - first + 1L
-  if (lines == 1L || lines > statement_lines) {
-    return(first)
-  }
-  tryCatch(
-    first + line_in(call, as.character(srcref)) - 1L, error = function(error) first,
-    warning = function(warning) first
-  )
-}
-
-line_in <- function(call, text) {
-  name <- paste(deparse(call[[1]], nlines = 1L), collapse = "")
-  is_named <- grepl("^[A-Za-z.]", name)
-  # Usually the name of the function occurs in only one line of the statement, which then need not
-  # be parsed.
-  named <- if (is_named) grep(paste0(name, "("), text, fixed = TRUE)
-  if (length(named) == 1) {
-    return(named)
-  }
-  tokens <- utils::getParseData(
-    parse(text = text, keep.source = TRUE, encoding = "UTF-8"), includeText = TRUE
-  )
-  calls <- tokens[tokens$token == "expr" & tokens$line1 <= tokens$line2, ]
-  call <- utils::removeSource(`attr<-`(call, "srcref", NULL))
-  # An expression's text begins with the function's name, unless it is an operator.
-  is_candidate <- if (is_named) startsWith(calls$text, name) else TRUE
-  for (at in which(is_candidate & nzchar(calls$text))) {
-    if (identical(str2lang(calls$text[[at]]), call)) {
-      return(calls$line1[[at]])
-    }
-  }
-  1L
-}
-
-package_of <- function(func) {
-  if (is.primitive(func)) {
-    return("base")
-  }
-  name <- environmentName(topenv(environment(func)))
-  if (name %in% c("", "R_GlobalEnv")) NA_character_ else name
-}
-
 # ---- reports ----
 
 # C calls three functions for an error, one after the other, so that the error is reported whatever
@@ -205,6 +17,7 @@ package_of <- function(func) {
 
 # Adds the request id to a report, and converts its route to valid UTF-8.
 complete_error_report <- function(report) {
+  report$is_reported <- was_reported()
   report$request_id <- id_of(report)
   # A client may send any bytes as a path.
   report$route <- readable(report$route)
@@ -213,10 +26,14 @@ complete_error_report <- function(report) {
 
 # Writes a report to stderr, and passes it on to the live page.
 write_error_report <- function(report) {
+  if (isTRUE(report$is_reported)) {
+    return(invisible())
+  }
   if (.Call(ffi_shares_errors)) {
+    dev_write_session_error(report)
     .Call(ffi_share_error, enc2utf8(c(
       report$request_id, report$route, report$label, readable(class(condition_of(report))[[1]]),
-      summary_of(condition_of(report)), paste(trace_lines(report), collapse = "\n")
+      summary_of(condition_of(report)), paste(shown_lines(report), collapse = "\n")
     )))
   }
   if (report$detail == "httpuv") {
@@ -281,7 +98,7 @@ on_error_of <- function(app) {
 # value of `onError` if that is a response.
 call_on_error <- function(report) {
   on_error <- on_error_of(report$app)
-  if (!is.function(on_error)) {
+  if (!is.function(on_error) || isTRUE(report$is_reported)) {
     return(NULL)
   }
   formals <- names(formals(args(on_error)))
@@ -316,9 +133,25 @@ info_of <- function(report) {
       package = as.character(trace$package), stringsAsFactors = FALSE
     ),
     seconds = report$seconds,
+    session = if (nzchar(report$session %||% "")) report$session,
     headers = if (is.environment(report$req)) {
       tryCatch(mask(report$req$HEADERS), error = function(error) NULL)
     }
+  )
+}
+
+# Returns the lines about the calls for a log: for an error in Shiny, whose own calls are many, only
+# those of the app.
+shown_lines <- function(report) {
+  if (!isTRUE(report$is_folded)) {
+    return(trace_lines(report))
+  }
+  own <- own_frames(report$trace)
+  folded <- report$trace$folded
+  c(
+    own$lines, place_line(own$place),
+    if (folded > 0) paste0("(", folded, " calls of packages are not shown)"),
+    parent_lines(report$condition)
   )
 }
 
@@ -408,6 +241,10 @@ log_ids <- 50L
 log_kinds <- 200L
 
 log_error_report <- function(report, now = proc.time()[["elapsed"]]) {
+  id <- c(
+    if (nzchar(report$request_id)) report$request_id,
+    if (nzchar(report$session %||% "")) paste("session", report$session)
+  )
   text <- summary_of(condition_of(report))
   place <- error_place(report)
   # A list and not an environment, because R never frees the names of variables, and clients choose
@@ -421,7 +258,7 @@ log_error_report <- function(report, now = proc.time()[["elapsed"]]) {
   kind <- kinds[[name]]
   if (!is.null(kind) && now - kind$since < log_seconds) {
     kind$count <- kind$count + 1
-    kind$ids <- c(kind$ids, if (nzchar(report$request_id)) report$request_id)
+    kind$ids <- c(kind$ids, id)
     if (length(kind$ids) >= log_ids) {
       log_repeats(kind, now)
       kind$count <- 0
@@ -437,8 +274,8 @@ log_error_report <- function(report, now = proc.time()[["elapsed"]]) {
     place = place, text = substr(text, 1, 1000), since = now, count = 0, ids = character()
   )
   .globals$error_reports <- kinds
-  id <- if (nzchar(report$request_id)) paste0(" [", report$request_id, "]") else ""
-  lines <- trace_lines(report)
+  id <- if (length(id) > 0) paste0(" [", paste(id, collapse = ", "), "]") else ""
+  lines <- shown_lines(report)
   if (length(lines) > 0) lines <- paste0("    ", lines)
   cat(
     paste0(c(paste0("rookery: ", place, ": ", indent_rest(text), id), lines), "\n", collapse = ""),

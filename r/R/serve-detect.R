@@ -119,8 +119,29 @@ detect_script <- function(file) {
   if (any(grepl(annotation, lines, useBytes = TRUE))) {
     return(new_target("plumber", file, dirname(file), paste0("plumber API (", name, ")")))
   }
-  parsed <- tryCatch(
-    with_utf8_locale(parse(text = lines, keep.source = FALSE, encoding = "UTF-8")),
+  parsed <- parse_lines(lines, file)
+  calls <- all.names(parsed)
+  if (any(c("shinyApp", "shinyAppDir", "shinyAppFile", "shinyUI", "shinyServer") %in% calls)) {
+    return(new_target("shiny", file, dirname(file), paste0("Shiny app (", name, ")")))
+  }
+  if (length(parsed) == 0) {
+    abort_unknown(file, "the file has no code")
+  }
+  # An ambiorix file is evaluated as well, and may call start() itself.
+  if ("Ambiorix" %in% calls) {
+    return(new_target("script", file, dirname(file), paste0("ambiorix app (", name, ")")))
+  }
+  new_target("script", file, dirname(file), paste0("the app that ", name, " ends with"))
+}
+
+# Parses the lines of a file, with source references. Raises an error with the place of the mistake
+# if they are not valid R.
+parse_lines <- function(lines, file) {
+  name <- basename(file)
+  tryCatch(
+    with_utf8_locale(parse(
+      text = lines, keep.source = TRUE, srcfile = srcfilecopy(name, lines), encoding = "UTF-8"
+    )),
     error = function(error) {
       other <- which(!validUTF8(lines))
       reason <- if (length(other) > 0) {
@@ -134,18 +155,6 @@ detect_script <- function(file) {
       abort(paste0("`", file, reason), "rookery_bad_target")
     }
   )
-  calls <- all.names(parsed)
-  if (any(c("shinyApp", "shinyAppDir", "shinyAppFile", "shinyUI", "shinyServer") %in% calls)) {
-    return(new_target("shiny", file, dirname(file), paste0("Shiny app (", name, ")")))
-  }
-  if (length(parsed) == 0) {
-    abort_unknown(file, "the file has no code")
-  }
-  # An ambiorix file is evaluated as well, and may call start() itself.
-  if ("Ambiorix" %in% calls) {
-    return(new_target("script", file, dirname(file), paste0("ambiorix app (", name, ")")))
-  }
-  new_target("script", file, dirname(file), paste0("the app that ", name, " ends with"))
 }
 
 # Follows plumber2's convention that `engine` names the package whose launch_server() runs the

@@ -7,10 +7,12 @@
 # the copy.
 
 # Returns the path of a Shiny app, marked so that the version that is read now is kept. If the
-# process is not a worker, or if Shiny's own reloading is on, the path is returned unchanged. The
-# result is a string, because runApp() looks for a DESCRIPTION beside a path.
+# process is not a worker and does not load the app as one, or if Shiny's own reloading is on, the
+# path is returned unchanged. The result is a string, because runApp() looks for a DESCRIPTION beside
+# a path.
 pin_shiny <- function(app) {
-  if (!is.character(app) || !is_worker() || isTRUE(getOption("shiny.autoreload"))) {
+  is_pinned <- (is_worker() || is_loading()) && !isTRUE(getOption("shiny.autoreload"))
+  if (!is.character(app) || !is_pinned) {
     return(app)
   }
   registerS3method("as.shiny.appobj", "rookery_pinned", pinned_app, envir = asNamespace("shiny"))
@@ -22,6 +24,7 @@ pinned_app <- function(x) {
   start <- app$onStart
   # At this point Shiny has read `global.R` and the folder `R`, which `ui.R` and `server.R` need.
   app$onStart <- function() {
+    if (is_loading()) drop_on_start(start)
     if (is.function(start)) start()
     if (!pin_sources(start)) {
       cat(
@@ -31,6 +34,21 @@ pinned_app <- function(x) {
       )
     }
   }
+  app
+}
+
+# Keeps `start`, the function `onStart` of an app in a folder, from calling the one that `app.R` has
+# given to shinyApp().
+drop_on_start <- function(start) {
+  beside <- if (is.function(start)) environment(start) else emptyenv()
+  source <- get0("appObj", beside, mode = "function", inherits = FALSE)
+  if (!is.null(source)) assign("appObj", constant(without_on_start(source())), envir = beside)
+}
+
+# Returns an app without its own function `onStart`. That of an app in a folder is Shiny's, and reads
+# `global.R`.
+without_on_start <- function(app) {
+  if (inherits(app, "shiny.appobj") && !is_shinys(app$onStart)) app$onStart <- NULL
   app
 }
 

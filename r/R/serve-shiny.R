@@ -1,6 +1,7 @@
 # Running Shiny apps and documents that use Shiny, and adding a script to their pages.
 
 run_shiny <- function(app, address, dots) {
+  if (is_loading()) app <- without_on_start(app)
   defaults <- list(
     appDir = pin_shiny(app), launch.browser = FALSE, quiet = TRUE, workerId = worker_id()
   )
@@ -10,7 +11,9 @@ run_shiny <- function(app, address, dots) {
     # The form in which Shiny accepts a socket: the path with the umask as an attribute.
     list(port = structure(address$socket, mask = as.integer(Sys.umask(NA))))
   }
-  with_page_script(run_by(shiny::runApp, "shiny::runApp", dots, c(defaults, where)))
+  with_shiny_errors(
+    with_page_script(run_by(shiny::runApp, "shiny::runApp", dots, c(defaults, where))), app
+  )
 }
 
 run_rmarkdown <- function(file, address, dots) {
@@ -33,7 +36,7 @@ run_rmarkdown <- function(file, address, dots) {
     dots <- with_defaults(dots, list(auto_reload = FALSE))
   }
   defaults <- list(file = file, shiny_args = shiny_args)
-  with_page_script(run_by(rmarkdown::run, "rmarkdown::run", dots, defaults))
+  with_shiny_errors(with_page_script(run_by(rmarkdown::run, "rmarkdown::run", dots, defaults)))
 }
 
 # Returns the worker id, which Shiny adds to the URLs of its sessions as `w=`. The supervisor finds

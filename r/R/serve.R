@@ -4,7 +4,8 @@
 #' or the process receives SIGTERM. The server then stops accepting connections,
 #' finishes requests in progress (within 10 s for an object, and within `drain` of
 #' [workers_config()] for a path), and closes WebSockets with code 1001; after
-#' that, `serve()` returns. A second signal ends the process at once.
+#' that, `serve()` returns. A second signal ends the process at once. [dev()]
+#' serves a path in the background, so that the console stays free.
 #'
 #' @section What can be served:
 #' \describe{
@@ -162,6 +163,7 @@ serve <- function(
   open = FALSE
 ) {
   check_serve_dots(...names())
+  check_no_settings(...names())
   check_open(open)
   target <- with_compat(target)
   if (is.character(target)) {
@@ -227,6 +229,22 @@ check_serve_dots <- function(names) {
   }
 }
 
+# Checks that no name in `...` of serve() is that of a limit or of a setting of workers, which the
+# function that runs the app would refuse without naming the argument that takes it.
+check_no_settings <- function(names) {
+  for (of in c("server_limits", "workers_config")) {
+    known <- setdiff(names(formals(of)), c("...", "workers"))
+    found <- intersect(names, known)
+    if (length(found) > 0) {
+      taken_by <- if (of == "server_limits") "limits" else "workers"
+      abort_argument(
+        "`", found[[1]], "` is not an argument of serve(): give it as `",
+        taken_by, " = ", of, "(", found[[1]], " = )`."
+      )
+    }
+  }
+}
+
 # Runs an app in this R process until the app ends or a signal stops it. serve() calls this function
 # for an object, and an R process of the program `rookery` calls it for a path.
 serve_here <- function(
@@ -250,9 +268,17 @@ serve_here <- function(
     keep <- options(keep.source = TRUE)
     on.exit(options(keep), add = TRUE)
   }
-  if (found$kind %in% c("shiny", "plumber", "fiery", "ambiorix", "rmarkdown", "quarto", "engine")) {
+  if (found$kind %in% framework_kinds) {
     use_compat(quiet = TRUE)
     check_installed(found)
+  }
+  if (is_loading()) {
+    # Nothing listens, and startServer() does not return.
+    .globals$label <- found$label
+    .globals$on_listen <- function(server) NULL
+    # A call of serve() for the app of a `_server.yml` loads the app as well.
+    .globals$serving <- Sys.getpid()
+    return(run_target(found, object, address, dots))
   }
   # Read first, so that a missing file is reported at once.
   tls <- tryCatch(tls_open(address$tls), error = function(error) {
@@ -286,6 +312,9 @@ serve_here <- function(
   with_graceful_stop(run_target(found, object, address, dots))
 }
 
+# The kinds of apps that a package runs.
+framework_kinds <- c("shiny", "plumber", "fiery", "ambiorix", "rmarkdown", "quarto", "engine")
+
 run_target <- function(found, object, address, dots) {
   switch(
     found$kind,
@@ -297,7 +326,7 @@ run_target <- function(found, object, address, dots) {
     fiery = run_fiery(object, address, dots),
     ambiorix = run_ambiorix(object, address, dots),
     script = run_script(found, address, dots),
-    site = run_app(list(staticPaths = list("/" = staticPath(found$path))), address, dots),
+    site = run_app(list(staticPaths = list("/" = site_path(found$path))), address, dots),
     app = run_app(object, address, dots)
   )
 }
@@ -342,6 +371,13 @@ run_plumber <- function(router, address, dots) {
     # plumber's own run() cannot listen on a socket.
     return(run_app(router, address, dots))
   }
+  # plumber calls it with the address of the API's documentation, before it serves.
+  callback <- getOption("plumber.docs.callback", getOption("plumber.swagger.url"))
+  old <- options(plumber.docs.callback = function(url) {
+    announce_detail(paste("docs at", sub("^[a-z]+://[^/]*", "", url)))
+    if (is.function(callback)) callback(url)
+  })
+  on.exit(options(old))
   defaults <- list(host = address$host, port = address$port, quiet = TRUE)
   run_by(router$run, "the router's run", dots, defaults)
   NULL
@@ -468,10 +504,11 @@ run_script <- function(script, address, dots) {
   run_target(found, value, address, dots)
 }
 
-check_installed <- function(found) {
+# Checks that the package that runs an app is installed. `has` returns whether a package is.
+check_installed <- function(found, has = function(package) requireNamespace(package, quietly = TRUE)) {
   if (found$kind == "quarto") check_quarto(found$path)
   package <- switch(found$kind, engine = found$engine, quarto = "rmarkdown", found$kind)
-  if (!requireNamespace(package, quietly = TRUE)) {
+  if (!has(package)) {
     abort(
       paste0(
         "To serve ", found$label, ", package ", package,

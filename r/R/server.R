@@ -356,6 +356,11 @@ Server <- R6::R6Class(
     listen = function(app, quiet, tls, limits, what, bind) {
       check_app(app)
       check_flag(quiet, "quiet")
+      if (is_loading() && has_app(app)) {
+        # Checks the fields of the app.
+        AppWrapper$new(app)
+        end_loading()
+      }
       inherits_socket <- takes_worker_requests(app)
       prepare()
       # At its prompt, R waits in its event loop, in which only package later can call the server's

@@ -10,6 +10,7 @@ announce <- function(found, address, admin, open) {
   if (isFALSE(open)) open <- outer$open %||% FALSE
   .globals$screen <- list(admin = admin %||% outer$admin, open = open)
   screen <- .globals$screen
+  .globals$label <- found$label
   if (is_worker()) announce_app(found$label)
   .globals$on_listen <- function(server) {
     .globals$on_listen <- NULL
@@ -27,7 +28,7 @@ announce <- function(found, address, admin, open) {
       # A server at a Unix socket has no port.
       port <- if (is.null(address$socket)) server$getPort() else 0L
       message(text_of(
-        "start screen", found$label, found$dir %||% "", place, if (is_named) "" else address$host,
+        "start screen", .globals$label, found$dir %||% "", place, if (is_named) "" else address$host,
         port, screen$admin %||% "", isatty(stderr()), interactive() || isatty(stderr())
       ))
     }
@@ -44,6 +45,17 @@ announce_app <- function(label) {
     # The screen then shows the name of the file.
     error = function(error) NULL
   )
+}
+
+# Adds a detail of the app, such as "docs at /__docs__/", to what the screen shows.
+announce_detail <- function(text) {
+  label <- .globals$label
+  .globals$label <- if (endsWith(label, ")")) {
+    paste0(substr(label, 1, nchar(label) - 1), ", ", text, ")")
+  } else {
+    paste0(label, " (", text, ")")
+  }
+  if (is_worker()) announce_app(.globals$label)
 }
 
 check_open <- function(open) {

@@ -39,6 +39,7 @@ resolve_path <- function(path, options) {
   }
   list(
     path = path$path,
+    site = isTRUE(path$is_site),
     exclude = isTRUE(path$options$exclude),
     indexhtml = option("indexhtml", TRUE),
     fallthrough = option("fallthrough", FALSE),

@@ -123,6 +123,14 @@ as.staticPath.default <- function(path) {
   )
 }
 
+# Returns a static path that is a web site of its own: `404.html`, `page.html` for `/page`, redirects
+# to folders, and no settings or source code. httpuv has no such paths.
+site_path <- function(path) {
+  site <- staticPath(path)
+  site$is_site <- TRUE
+  site
+}
+
 new_static_path <- function(path, options) {
   structure(list(path = path, options = options), class = "staticPath")
 }

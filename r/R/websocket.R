@@ -63,12 +63,14 @@ WebSocket <- R6::R6Class(
       # Checked here first, because a call allocates memory for each opened WebSocket, and R keeps
       # the pages.
       if (!is.function(func)) check_function(func, "func")
+      if (!is.null(.globals$shiny)) func <- observed_message(func)
       .Call(ffi_ws_add, self, func, 0L)
       invisible(callback_remover(self, func, 0L))
     },
     #' @description Adds a function that is called when the connection has ended.
     onClose = function(func) {
       if (!is.function(func)) check_function(func, "func")
+      if (!is.null(.globals$shiny)) func <- observed_close(func)
       .Call(ffi_ws_add, self, func, 1L)
       invisible(callback_remover(self, func, 1L))
     },

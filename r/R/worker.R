@@ -5,12 +5,15 @@
 # does. A server without an app is usually one that looks for a free port (as Shiny and probe()
 # do) and would respond with 404. Further servers listen on the port that they were given.
 takes_worker_requests <- function(app) {
-  has_app <- !is.null(app) && !(is.list(app) && length(app) == 0)
-  state <- if (has_app) .Call(ffi_worker_state)
+  state <- if (has_app(app)) .Call(ffi_worker_state)
   if (is.character(state)) {
     abort(state, "rookery_no_server", reason = state)
   }
   isTRUE(state)
+}
+
+has_app <- function(app) {
+  !is.null(app) && !(is.list(app) && length(app) == 0)
 }
 
 is_worker <- function() {

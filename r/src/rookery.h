@@ -385,6 +385,7 @@ struct rk_static_path {
     int32_t is_excluded;
     int32_t has_index;
     int32_t falls_through;
+    int32_t is_site;
 };
 
 #if UINTPTR_MAX == UINT64_MAX

@@ -62,6 +62,7 @@ static void add_path(void* site, SEXP keys, R_xlen_t at, SEXP options) {
         .is_excluded = Rf_asLogical(element(options, "exclude")) == TRUE,
         .has_index = Rf_asLogical(element(options, "indexhtml")) == TRUE,
         .falls_through = Rf_asLogical(element(options, "fallthrough")) == TRUE,
+        .is_site = Rf_asLogical(element(options, "site")) == TRUE,
     };
     UNPROTECT(1);
     if (rk_site_add(site, &path) != 0) {

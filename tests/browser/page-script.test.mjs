@@ -26,10 +26,12 @@ function page({ dataset = {}, href = 'https://example.org/', Shiny = { shinyapp:
       return this.allowReconnect;
     }
   }
-  const window = { Shiny, location: { href } };
+  const window = { Shiny, location: { href }, addEventListener: () => {} };
   const document = {
     currentScript: { dataset: { reconnect: 'app', ...dataset } },
     addEventListener: (name, listener) => { listeners[name] = listener; },
+    // As in development, where the script opens no dialog.
+    querySelector: () => ({}),
   };
   vm.runInNewContext(source, { window, document, URL, WebSocket });
   return { window, listeners, sockets, open: () => window.Shiny.createSocket() };

@@ -4,16 +4,18 @@
 // least. `make soak` has 20 and 1,000,000.
 
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { test } from 'node:test';
 
 import { browser, open, shinyIdle, text, useBrowser } from './support/browser.mjs';
 import { temporaryFolder } from './support/folder.mjs';
 import { Load, ProgramLoad, isHere } from './support/load.mjs';
-import { Server, library, patience } from './support/server.mjs';
+import { picture } from './support/pictures.mjs';
+import { Server, library, patience, root } from './support/server.mjs';
 
 const timeout = 6 * patience;
 const reloads = Number(process.env.ROOKERY_RELOADS ?? 3);
@@ -99,6 +101,67 @@ test('a page whose R is killed goes on with another, with its inputs, and so doe
   assert.match(server.output, /was ended by SIGKILL/);
   await page.context().close();
   assert.equal((await server.stop()).code, 0);
+});
+
+test('a page that reconnects does not repeat the last click and the last event', { timeout, skip }, async () => {
+  const server = await serve(1, '--reconnect', 'always');
+  const page = await used(server.url, 'kept');
+  await page.click('#add');
+  await page.click('#add');
+  await page.evaluate(() => window.Shiny.setInputValue('event', 1, { priority: 'event' }));
+  await text(page, '#count', '102');
+  const pid = await pidOf(page);
+  process.kill(pid, 'SIGKILL');
+  await movedOn(page, pid, 'kept 42');
+  await text(page, '#count', '0');
+  assert.equal(await page.locator('#rookery-disconnected').count(), 0);
+  // The next ones count.
+  await page.click('#add');
+  await text(page, '#count', '1');
+  await page.evaluate(() => window.Shiny.setInputValue('event', 1, { priority: 'event' }));
+  await text(page, '#count', '101');
+  await page.context().close();
+  await server.stop();
+});
+
+test('a page whose session is lost has a dialog in its language that reloads it', { timeout, skip }, async () => {
+  const server = await serve(1, '--reconnect', 'never');
+  for (const [lang, words] of [['de-AT', 'Neu laden'], ['tlh', 'Reload']]) {
+    const page = await used(server.url, 'lost');
+    await page.evaluate((to) => { document.documentElement.lang = to; }, lang);
+    process.kill(await pidOf(page), 'SIGKILL');
+    const dialog = page.getByRole('alertdialog');
+    await dialog.waitFor();
+    await page.waitForFunction(() => document.activeElement?.textContent.length > 0);
+    await dialog.getByRole('button', { name: words }).click();
+    // The reload waits for the next R.
+    await text(page, '#echo', 'first 1');
+    assert.equal(await page.locator('dialog').count(), 0);
+    // An app that hides the overlay has a message of its own.
+    await page.addStyleTag({ content: '#shiny-disconnected-overlay { display: none !important; }' });
+    process.kill(await pidOf(page), 'SIGKILL');
+    await page.waitForFunction(() => document.querySelector('#shiny-disconnected-overlay'));
+    await page.waitForTimeout(1000);
+    assert.equal(await page.locator('dialog').count(), 0);
+    await page.context().close();
+  }
+  await server.stop();
+});
+
+test('the vignette has a picture of the dialog', { timeout, skip }, async () => {
+  const app = join(folder, 'old-faithful');
+  execFileSync(resolve(root, library, 'rookery/exec/rookery'), ['new', 'shiny', app]);
+  const server = Server.command(['serve', app, '--port', '0', '--log=none', '--drain', '1s']);
+  const url = (await server.line(/^Serving on (https?:\S+)/))[1];
+  const pid = (await server.line(/worker \d+ \((\d+)\) is ready/))[1];
+  const page = await open(browser, url);
+  await shinyIdle(page);
+  await page.waitForFunction(() => document.querySelector('#plot img'));
+  process.kill(Number(pid), 'SIGKILL');
+  await page.getByRole('alertdialog').waitFor();
+  await picture(page, 'lost-session', 'production-lost-session');
+  await page.context().close();
+  await server.stop();
 });
 
 test('who does not allow it, and whom nobody allows it, stays', { timeout, skip }, async () => {

@@ -304,8 +304,25 @@ def reports_a_failed_start_once_with_the_apps_own_message_first(mode):
     equal(status, 3, "the exit status")
     equal(said.count("Error in read_model()"), 2, f"how often the error is told in {said!r}")
     last = said.split("rookery: ")[-1]
-    check(last.startswith("The app did not start: Error in read_model(): the model is not there"), said)
+    check(last.startswith("The app did not start: Error in read_model() (app.R:1): the model is not there"), said)
     check("cli_main" not in said and "serve_here" not in said, f"frames of rookery: {said}")
+
+
+@behaviour("one worker")
+def a_check_finds_the_mistakes_of_an_app_before_it_is_served(mode):
+    def checked(*words, **files):
+        status, said = run(mode=mode, files={"app.R": "", **files}, command=("check", *words))
+        check("Serving on" not in said, f"the app was served: {said}")
+        return status, said
+
+    failing = "read_model <- function() stop('the model is not there')\nread_model()\n"
+    equal(checked(**{"app.R": failing})[0], 0, "the exit status if the code is not run")
+    status, said = checked("--load", **{"app.R": failing})
+    check(status == 1 and "Error in read_model() (app.R:1): the model is not there" in said, said)
+    status, said = checked(**{"app.R": "source('other.R')", "other.R": "x <- 1\ny <- 2 3\n"})
+    check(status == 1 and "other.R:2:8: unexpected numeric constant" in said, said)
+    status, said = checked(**{"app.R": "library(noSuchPackage)"})
+    check(status == 1 and 'install.packages("noSuchPackage")' in said, said)
 
 
 __all__ = ["ROWS", "PATIENCE"]

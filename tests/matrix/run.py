@@ -41,6 +41,8 @@ ELSEWHERE = {
     # They change what open pages and browsers get.
     "dev_anywhere": "crates/cli/src/serve/development.rs",
     "dev_hosts": "crates/cli/tests/it/reload/development.rs",
+    "ignore": "crates/cli/tests/it/reload/development.rs",
+    "error_pages": "crates/cli/tests/it/static_site.rs",
     "editor": "crates/cli/tests/it/reload/development.rs and tests/browser/development/pages.test.mjs",
     # A program in the browser's place is given the address.
     "open": "crates/cli/tests/it/startup_screen.rs and r/tests/testthat/test-start-screen.R",

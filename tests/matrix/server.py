@@ -104,7 +104,7 @@ class Server:
 
     def __init__(self, *words, mode="one worker", yml=None, env=None, prefix=(), app=HERE / "app", files=None,
                  stdout=None, stderr=None, log="none", start=True, port=None, target=None, program=None,
-                 r_code=None, r_settings=()):
+                 r_code=None, r_settings=(), command=("serve",)):
         self.folder = Path(tempfile.mkdtemp(prefix="rookery-matrix-"))
         self.app = self.folder / "app"
         shutil.copytree(app, self.app)
@@ -146,7 +146,7 @@ class Server:
             code = f"{app}; rookery::serve(app, port = {self.port}, log = {log_to})"
             command = [*prefix, "Rscript", "-e", code]
         else:
-            command = [*prefix, str(program or PROGRAM), "serve", str(target or self.app)]
+            command = [*prefix, str(program or PROGRAM), *command, str(target or self.app)]
             command += [str(word) for word in [*MODES[mode], *words]]
             has_port = port == 0 or "--port" in words or (yml is not None and '"port"' in yml) or "ROOKERY_PORT" in (env or {})
             command += [] if has_port else ["--port", str(self.port)]
@@ -293,9 +293,9 @@ class Server:
         self.close()
 
 
-def run(*words, mode="one worker", yml=None, env=None, files=None, seconds=PATIENCE):
+def run(*words, mode="one worker", yml=None, env=None, files=None, seconds=PATIENCE, command=("serve",)):
     """Runs a server that is expected to end by itself; returns the exit status and what it said."""
-    server = Server(*words, mode=mode, yml=yml, env=env, files=files, start=False)
+    server = Server(*words, mode=mode, yml=yml, env=env, files=files, start=False, command=command)
     try:
         status = server.ended(seconds)
         return status, server.told() + server.written()

@@ -229,3 +229,30 @@ def reloads_at_a_terminal_when_a_file_changes(_):
         path = it.folder / "app.R"
         path.write_text(path.read_text().replace("first version", "second version"))
         until("the new app serves", lambda: it.get("/version") == "second version")
+
+
+@behaviour("one worker")
+def restarts_and_quits_by_shortcuts_unless_r_is_at_a_prompt(_):
+    with Terminal("dev") as it:
+        it.shows("r restarts, o opens a browser, q quits")
+        pid = it.get().split()[0]
+        answer = it.begin("/browse")
+        until("R is at a prompt", lambda: "Browse[1]>" in it.shown and not it.is_canonical())
+        # Letters at a prompt are R's, also several lines at once.
+        it.type("r <- 7; h <- 1; o <- 2\nr\nx <- r\nc\n")
+        until("it is answered", lambda: answer == ["x is 7"])
+        equal(it.get().split()[0], pid, "the R process")
+        time.sleep(2.5)
+        it.type("r\n")
+        until("R is another process", lambda: it.get().split()[0] != pid)
+        it.shows("ended with status 0 as requested")
+        path = it.folder / "app.R"
+        whole = path.read_text()
+        path.write_text(whole + ")")
+        it.shows("unexpected")
+        check("the error above is fixed" not in it.shown, it.shown[-800:])
+        path.write_text(whole)
+        it.shows("the error above is fixed: the app runs")
+        it.type("q\n")
+        equal(it.ended()[0], 0, "the exit status")
+        check(it.is_canonical(), "the terminal is left at a prompt")

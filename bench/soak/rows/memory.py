@@ -3,11 +3,14 @@ system kills is survived and reported.
 """
 
 import os
+import socket
+import ssl
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from runner import build
 from soak.fleet import Clients, Fleet, Skipped, wait
 
 HOG_MB = 50
@@ -19,6 +22,8 @@ SHORT_TIMES, LONG_TIMES = 2, 6
 # Enough memory for three R processes with little in them, but not for one that grows.
 GROUP = 700 << 20
 TOO_MUCH_MB = 2000
+# The default of `max_connections`, and the memory for the program and one worker.
+IDLE, IDLE_GROUP = 10_000, 1_000_000_000
 CGROUPS = Path("/sys/fs/cgroup")
 
 
@@ -68,6 +73,49 @@ def oom(_: bool) -> list[str]:
     found += [] if len(kept) == 2 else [f"of {pids} only {kept} live on"]
     # A request that this R process had received ahead is sent to another.
     return found + ([f"failed: {clients.failed}"] if clients.failed else [])
+
+
+def idle_tls(_: bool) -> list[str]:
+    """The default number of connections, all with TLS and idle, fits into a control group of 1 GB beside one worker."""
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    build.certificate()
+    with _group(IDLE_GROUP) as procs:
+        within = ("sh", "-c", f'echo $$ > "{procs}" && exec "$@"', "sh")
+        # No connection is closed while the last ones are opened.
+        options = ("--idle-timeout", "10m", "--tls-cert", build.OUT / "tls.crt", "--tls-key", build.OUT / "tls.key")
+        with Fleet(*options, workers=1, within=within) as fleet, ExitStack() as opened:
+            clients = []
+            for _ in range(IDLE):
+                plain = socket.create_connection(("127.0.0.1", fleet.port), 10)
+                clients.append(opened.enter_context(tls.wrap_socket(plain)))
+                # A connection is idle after its first request.
+                _is_answered(clients[-1])
+            ended = [at for at, client in enumerate(clients) if _has_ended(client)]
+            answered = sum(_is_answered(client) for client in clients[:: IDLE // 100])
+            used = int((Path(procs).parent / "memory.max_usage_in_bytes").read_text()) if "memory/" in str(procs) else 0
+            ends = fleet.metric("rookery_worker_exits_total")
+    print(f"{IDLE - len(ended)} connections were open, {answered} of 100 were answered, at most {used >> 20} MiB, ended workers: {ends:.0f}")
+    found = [f"{len(ended)} of {IDLE} connections were closed"] if ended else []
+    found += [] if answered == 100 else [f"{answered} of 100 were answered"]
+    return found + ([f"{ends:.0f} workers ended"] if ends else [])
+
+
+def _is_answered(client: ssl.SSLSocket) -> bool:
+    client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    return client.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+def _has_ended(client: ssl.SSLSocket) -> bool:
+    client.setblocking(False)
+    try:
+        return client.recv(1) == b""
+    except ssl.SSLWantReadError:
+        return False
+    except OSError:
+        return True
+    finally:
+        client.settimeout(10)
 
 
 @contextmanager

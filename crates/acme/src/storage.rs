@@ -117,13 +117,7 @@ impl Storage {
     /// cannot be written to.
     pub(crate) fn check(settings: &Settings) -> io::Result<Storage> {
         let storage = Storage::new(settings);
-        for folder in storage.host.ancestors() {
-            match file::check_writable_folder(folder) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                checked => return checked.map(|()| storage),
-            }
-        }
-        Ok(storage)
+        file::check_creatable_folder(&storage.host).map(|()| storage)
     }
 
     /// Opens the storage of the ACME account and the certificate. Creates its folders if they do

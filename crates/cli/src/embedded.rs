@@ -143,6 +143,7 @@ impl EmbeddedServer<'_> {
             live_page: self.live_page.clone().map(|url| live_page(url, is_seen)),
             reloads: false,
             errors: None,
+            has_shortcuts: false,
         };
         screen.text(None, is_coloured_if(is_terminal))
     }

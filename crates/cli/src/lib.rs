@@ -72,9 +72,9 @@ fn begin(words: impl IntoIterator<Item = OsString>) -> u8 {
             check::check_effects(&serve.serve, &target)?;
             print(&config::config(&serve.serve, &target))
         }
-        CommandLine::Check(args) => {
+        CommandLine::Check { args, loads } => {
             let (_, target, read) = load_settings(args, false)?;
-            print(&check::check(&read.serve, &target)?)
+            print(&check::check(&read.serve, &target, loads)?)
         }
         CommandLine::New(args) => new_app::write(&args).and_then(|text| print(text.as_bytes())),
         CommandLine::Version => print(&version::describe()),
@@ -107,7 +107,15 @@ fn load_settings(
 fn serve(args: ServeArgs) -> Result<(), Failure> {
     let (sources, target, read) = load_settings(args, true)?;
     let serve = &read.serve;
-    let (address, log) = check::address_and_log(serve, &target)?;
+    let (mut address, log) = check::address_and_log(serve, &target)?;
+    let may_change_port = serve.all.is_dev() && !serve.all.is_given("port");
+    if may_change_port && !rookery_systemd::Activation::has_sockets() {
+        let (free, message) = address.or_next_port();
+        address = free;
+        if let Some(message) = &message {
+            log_line(message);
+        }
+    }
     let redirect_address =
         serve.all.whole("redirect_from").map(|port| address.with_port(port)).transpose()?;
     if target.is_site {

@@ -1,18 +1,20 @@
-//! An application in front of another one. It sends messages about changes of the app to the open
-//! pages, responds while the app cannot be started, and protects the details of errors.
+//! An application in front of another one. It sends messages about changes of the app and errors in
+//! its sessions to the open pages, responds while the app cannot be started, and protects the
+//! details of errors.
 
 use std::cell::RefCell;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use rookery_exchange::{
-    Command, Event, Exchange, IoWaker, MessageKind, Payload, PushError, WakeUp, WebSocketId,
+    Budget, Command, Event, Exchange, IoWaker, MessageKind, Payload, Peer, PushError, WakeUp,
+    WebSocketId,
 };
 use rookery_server::static_files::StaticFiles;
 use rookery_server::{Application, MakeApplication, OriginPolicy};
 use rookery_status::{Access, AccessToken, RouteTable};
 
-use crate::live_reload::{LiveReload, SCRIPT};
+use crate::live_reload::{LiveReload, PageMessage, SCRIPT};
 
 /// The beginning of the paths that this application responds to itself.
 const PREFIX: &[u8] = b"/__rookery__/";
@@ -55,8 +57,8 @@ struct DevelopmentApplication {
     live: Arc<LiveReload>,
     token: AccessToken,
     waker: Arc<dyn IoWaker>,
-    /// The WebSockets of the open pages.
-    pages: RefCell<HashSet<WebSocketId>>,
+    /// The WebSockets of the open pages, and whether the page has the token.
+    pages: RefCell<HashMap<WebSocketId, bool>>,
     commands: RefCell<VecDeque<Command>>,
 }
 
@@ -100,7 +102,7 @@ impl DevelopmentApplication {
                 return write_text(exchange, 503, "503 Service Unavailable: too many pages\n");
             }
             exchange.begin_response(101);
-            pages.insert(exchange.id());
+            pages.insert(exchange.id(), self.access(exchange) == Access::Granted);
         } else if &path[1..] == SCRIPT.as_bytes() && matches!(exchange.method(), b"GET" | b"HEAD") {
             write(exchange, 200, b"text/javascript; charset=utf-8", SCRIPT_SOURCE);
         } else {
@@ -149,41 +151,43 @@ impl DevelopmentApplication {
         }
     }
 
-    /// Sends a message to all open pages.
-    fn send_to_pages(&self, message: &str, commands: &mut VecDeque<Command>) {
-        for page in self.pages.borrow().iter() {
-            commands.push_back(send(*page, message));
+    /// Sends a message to all open pages that may receive it.
+    fn send_to_pages(&self, message: &PageMessage, commands: &mut VecDeque<Command>) {
+        for (page, has_access) in self.pages.borrow().iter() {
+            if *has_access || !message.has_details {
+                commands.push_back(send(*page, &message.text));
+            }
         }
     }
 }
 
 #[deny(clippy::missing_trait_methods, reason = "each function is passed on")]
 impl Application for DevelopmentApplication {
-    fn handle_event(&self, event: Event) -> Result<WakeUp, PushError> {
+    fn handle_event(&self, peer: Peer, event: Event) -> Result<WakeUp, PushError> {
         match event {
             Event::Request(exchange) => match self.respond(exchange) {
                 Ok(()) => Ok(WakeUp::NotNeeded),
-                Err(exchange) => self.inner.handle_event(Event::Request(exchange)),
+                Err(exchange) => self.inner.handle_event(peer, Event::Request(exchange)),
             },
             Event::Head(exchange) => match self.respond(exchange) {
                 Ok(()) => Ok(WakeUp::NotNeeded),
-                Err(exchange) => self.inner.handle_event(Event::Head(exchange)),
+                Err(exchange) => self.inner.handle_event(peer, Event::Head(exchange)),
             },
-            Event::Message { socket, payload, .. } if self.pages.borrow().contains(&socket) => {
+            Event::Message { socket, payload, .. } if self.pages.borrow().contains_key(&socket) => {
                 // A page sends a message once it listens.
-                if let Payload::Pooled(buffer) = payload {
+                if let Some(buffer) = payload.into_buffer() {
                     self.inner.recycle_buffer(buffer);
                 }
                 self.send_command(send(socket, &self.live.version_message()));
                 Ok(WakeUp::NotNeeded)
             }
-            Event::Drained { socket, .. } if self.pages.borrow().contains(&socket) => {
+            Event::Drained { socket, .. } if self.pages.borrow().contains_key(&socket) => {
                 Ok(WakeUp::NotNeeded)
             }
-            Event::Closed { socket, .. } if self.pages.borrow_mut().remove(&socket) => {
+            Event::Closed { socket, .. } if self.pages.borrow_mut().remove(&socket).is_some() => {
                 Ok(WakeUp::NotNeeded)
             }
-            event => self.inner.handle_event(event),
+            event => self.inner.handle_event(peer, event),
         }
     }
 
@@ -226,12 +230,12 @@ impl Application for DevelopmentApplication {
         self.inner.on_client_disconnect();
     }
 
-    fn poll_capacity(&self) -> bool {
-        self.inner.poll_capacity()
+    fn set_budget(&self, budget: &Arc<Budget>) {
+        self.inner.set_budget(budget);
     }
 
-    fn has_capacity_for(&self, socket: WebSocketId) -> bool {
-        self.inner.has_capacity_for(socket)
+    fn poll_capacity(&self, peer: Peer, socket: WebSocketId) -> bool {
+        self.inner.poll_capacity(peer, socket)
     }
 
     fn routes(&self) -> Option<Arc<RouteTable>> {
@@ -351,7 +355,10 @@ mod tests {
     }
 
     fn response(application: &dyn Application, exchange: Box<Exchange>) -> Box<Exchange> {
-        assert_eq!(application.handle_event(Event::Request(exchange)).unwrap(), WakeUp::NotNeeded);
+        assert_eq!(
+            application.handle_event(Peer::default(), Event::Request(exchange)).unwrap(),
+            WakeUp::NotNeeded
+        );
         match commands(application).pop() {
             Some(Command::Respond(exchange)) => exchange,
             other => panic!("{other:?}"),
@@ -380,7 +387,7 @@ mod tests {
     struct Counting(Arc<RouteTable>);
 
     impl Application for Counting {
-        fn handle_event(&self, _: Event) -> Result<WakeUp, PushError> {
+        fn handle_event(&self, _: Peer, _: Event) -> Result<WakeUp, PushError> {
             Ok(WakeUp::NotNeeded)
         }
 
@@ -427,11 +434,28 @@ mod tests {
         assert_eq!(sent, [(7, version.clone()), (8, version.clone())]);
         let closed =
             Event::Closed { socket: 7, listener: 1, code: 1001, reason: "".into(), is_clean: true };
-        assert_eq!(application.handle_event(closed).unwrap(), WakeUp::NotNeeded);
+        assert_eq!(application.handle_event(Peer::default(), closed).unwrap(), WakeUp::NotNeeded);
         let payload = Payload::Pooled(Vec::new());
         let message = Event::Message { socket: 8, listener: 1, kind: MessageKind::Text, payload };
-        assert_eq!(application.handle_event(message).unwrap(), WakeUp::NotNeeded);
+        assert_eq!(application.handle_event(Peer::default(), message).unwrap(), WakeUp::NotNeeded);
         assert_eq!(messages(&*application), [(8, version)]);
+    }
+
+    #[test]
+    fn errors_of_sessions_are_sent_to_the_pages_with_the_token_only() {
+        let (live, token) = (LiveReload::new(), AccessToken::generate("/").unwrap());
+        let application = application(&live, &token);
+        let cookie = cookie(&*application, &token);
+        for (page, headers) in
+            [(7, &[("cookie", &*cookie)][..]), (8, &[]), (9, &[("cookie", "rookery-token-80=a")])]
+        {
+            response(&*application, request(page, "/__rookery__/live", headers, true));
+        }
+        live.on_session_error(b"4f2a\n<p>secret source");
+        let expected = r#"{"error":{"page":"<p>secret source","session":"4f2a"}}"#;
+        assert_eq!(messages(&*application), [(7, expected.to_owned())]);
+        live.on_restarting();
+        assert_eq!(messages(&*application).len(), 3);
     }
 
     #[test]

@@ -71,6 +71,19 @@ impl Change {
     }
 }
 
+/// Returns true if an app may write a file with this path from its folder as output, such as an
+/// image. Other files are certainly sources: code, style sheets and settings, and what browsers get
+/// from the folder of public files.
+pub(crate) fn may_be_output(path: &Path) -> bool {
+    const CODE: [&str; 10] = ["r", "rmd", "qmd", "css", "scss", "sass", "js", "sql", "cpp", "stan"];
+    let name = path.file_name().unwrap_or_default();
+    let is_named = |names: &[&str]| names.iter().any(|own| name.eq_ignore_ascii_case(own));
+    !path.starts_with(PUBLIC_FOLDER)
+        && !CODE.contains(&&*extension(path))
+        && !is_named(&START_FILES)
+        && !is_named(&SETTINGS_FILES)
+}
+
 fn is_replaceable(path: &Path) -> bool {
     REPLACEABLE.contains(&&*extension(path))
 }
@@ -82,6 +95,18 @@ fn extension(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn images_and_documents_outside_of_the_public_folder_may_be_output() {
+        for name in ["plot.png", "R/report.html", "a.md", "state.yml"] {
+            assert!(may_be_output(Path::new(name)), "{name}");
+        }
+        for name in
+            ["app.R", "R/made.R", "www/plot.png", "a.css", "_server.yml", "renv.lock", "a.Rmd"]
+        {
+            assert!(!may_be_output(Path::new(name)), "{name}");
+        }
+    }
 
     #[test]
     fn the_most_far_reaching_file_decides() {

@@ -4,19 +4,25 @@
 //! that another machine or the host of a container makes in a shared folder. Therefore the files
 //! are also scanned periodically, and only the scans decide what has changed.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 
-use crate::scan::{Scan, is_app_file, is_ignored_folder};
+use crate::access::AccessLog;
+use crate::change::may_be_output;
+use crate::ignore_rules::IgnoreRules;
+use crate::outside_files::OutsideFiles;
+use crate::restart_loop::RestartLoop;
+use crate::scan::{MAX_FILES, MAX_FOLDERS, Scan, is_app_file, is_ignored_folder};
 
 /// The shortest interval at which the files are scanned if the kernel reports no changes.
 const MIN_SCAN_INTERVAL: Duration = Duration::from_secs(2);
@@ -36,14 +42,25 @@ const QUIET_AFTER_CLOSE: Duration = Duration::from_millis(30);
 /// The maximum time for which changes are collected.
 const MAX_COLLECTION: Duration = Duration::from_secs(1);
 
+/// The rules by which a [`FileWatcher`] distinguishes sources of an app from other files.
+#[derive(Debug, Default)]
+pub struct WatchedFiles {
+    /// The files and folders that are not watched.
+    pub ignored: IgnoreRules,
+    /// Whether the folder is a static site, all of whose files are sources.
+    pub is_site: bool,
+}
+
 /// A watcher that detects changes to the files in an app's folder.
 pub struct FileWatcher {
     /// The folder that is watched.
     folder: PathBuf,
+    files: WatchedFiles,
     /// Returns the folder that should be watched now. The app's path may contain a symbolic link,
     /// which a deployment changes.
     find_folder: Box<dyn Fn() -> Option<PathBuf> + Send>,
     last: Scan,
+    outside: OutsideFiles,
     scan_interval: Duration,
     /// The source of events; `None` if the kernel reports none. Each folder is watched on its own,
     /// because a recursive watch would include folders such as `node_modules`.
@@ -53,6 +70,13 @@ pub struct FileWatcher {
     /// Whether the last event was the end of a change: a written file was closed, or a file was
     /// renamed.
     is_closed: Arc<AtomicBool>,
+    /// The accesses to files that the kernel has reported since the last start of the app.
+    accesses: Arc<Mutex<AccessLog>>,
+    restarts: RestartLoop,
+    /// Receives messages for the user.
+    notice: fn(&str),
+    /// Whether the user knows that the folder has too many files.
+    is_size_reported: bool,
 }
 
 impl fmt::Debug for FileWatcher {
@@ -66,33 +90,55 @@ impl FileWatcher {
     ///
     /// Before each further scan, `find_folder` is called. If it returns another folder, all files
     /// of that folder count as changed, and that folder is watched from then on. `notice` is called
-    /// with a message for the user if the kernel cannot report changes.
+    /// with messages for the user, for example if the kernel cannot report changes.
     pub fn new(
         folder: PathBuf,
         find_folder: impl Fn() -> Option<PathBuf> + Send + 'static,
-        notice: impl FnOnce(&str),
+        files: WatchedFiles,
+        notice: fn(&str),
     ) -> FileWatcher {
         // One waiting event suffices, because an event only causes a scan.
         let (sender, events) = sync_channel(1);
         let is_closed = Arc::<AtomicBool>::default();
-        let is_last_closed = Arc::clone(&is_closed);
-        let source =
-            notify::recommended_watcher(move |event| on_event(event, &is_last_closed, &sender));
+        let accesses = Arc::<Mutex<AccessLog>>::default();
+        let (is_last_closed, log) = (Arc::clone(&is_closed), Arc::clone(&accesses));
+        let source = notify::recommended_watcher(move |event| {
+            on_event(event, &is_last_closed, &log, &sender);
+        });
         let mut watcher = FileWatcher {
             folder,
+            files,
             find_folder: Box::new(find_folder),
             last: Scan::default(),
+            outside: OutsideFiles::default(),
             scan_interval: MIN_SCAN_INTERVAL,
             source: None,
             watched: BTreeSet::new(),
             events,
             is_closed,
+            accesses,
+            restarts: RestartLoop::default(),
+            notice,
+            is_size_reported: false,
         };
         let failure = match source {
             Ok(source) => {
                 watcher.source = Some(source);
-                watcher.scan();
-                watcher.watched.is_empty().then(|| "no folder can be watched".to_owned())
+                let scan = watcher.scan();
+                let missing = scan.folders.len() - watcher.watched.len();
+                match (watcher.watched.len(), missing) {
+                    (0, _) => Some("no folder can be watched".to_owned()),
+                    (_, 0) => None,
+                    (_, missing) => {
+                        notice(&format!(
+                            "the system does not report changes in {missing} of {} folders \
+                             (inotify has a limit): these are checked every {} s",
+                            scan.folders.len(),
+                            watcher.scan_interval.as_secs()
+                        ));
+                        None
+                    }
+                }
             }
             Err(error) => Some(error.to_string()),
         };
@@ -106,11 +152,19 @@ impl FileWatcher {
         }
         // Again, because a file may have changed before its folder was watched.
         watcher.last = watcher.scan();
+        watcher.on_restart();
         watcher
     }
 
-    /// Waits until files in the folder have changed and no further change follows. Returns the
-    /// changed files, relative to the folder.
+    /// Records that the app is being started again. What it reads from now on before it writes it
+    /// are its sources. The first start is expected to follow the creation of the watcher.
+    pub fn on_restart(&mut self) {
+        self.log().on_restart();
+        self.restarts.on_start(Instant::now());
+    }
+
+    /// Waits until files in the folder, or files that its code names, have changed and no further
+    /// change follows. Returns the changed files, relative to the folder where they are in it.
     pub fn wait_for_changes(&mut self) -> Vec<PathBuf> {
         loop {
             let is_event = match self.events.recv_timeout(self.scan_interval) {
@@ -143,10 +197,45 @@ impl FileWatcher {
             }
             let changed = now.changed_since(&self.last);
             self.last = now;
-            let relative =
-                |path: PathBuf| path.strip_prefix(&self.folder).map(Path::to_path_buf).ok();
-            return changed.into_iter().filter_map(relative).collect();
+            let changed = self.without_output(changed);
+            if !changed.is_empty() {
+                return changed;
+            }
         }
+    }
+
+    /// Returns the paths relative to the folder of those changed files that the app does not write
+    /// itself. The paths of files outside of the folder are absolute.
+    fn without_output(&mut self, changed: Vec<PathBuf>) -> Vec<PathBuf> {
+        let mut sources = Vec::with_capacity(changed.len());
+        {
+            let log = self.log();
+            for path in changed {
+                let relative = match path.strip_prefix(&self.folder) {
+                    Ok(relative) => relative,
+                    Err(_) if self.last.outside.contains(&path) => &path,
+                    // A file of the folder that was watched before.
+                    Err(_) => continue,
+                };
+                let is_output =
+                    !self.files.is_site && may_be_output(relative) && log.is_output(&path);
+                if !is_output {
+                    sources.push(relative.to_owned());
+                }
+            }
+        }
+        for own in self.restarts.remove_own_changes(&mut sources, Instant::now()) {
+            (self.notice)(&format!(
+                "`{}` changes whenever the app has been started, so the app seems to write it: \
+                 these changes do not start it again (add the file to `ignore` in `_server.yml`)",
+                own.display()
+            ));
+        }
+        sources
+    }
+
+    fn log(&self) -> MutexGuard<'_, AccessLog> {
+        self.accesses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the time without a further event after which a change is complete.
@@ -157,7 +246,19 @@ impl FileWatcher {
     /// Scans the folder, and watches the subfolders that are new.
     fn scan(&mut self) -> Scan {
         let started = Instant::now();
-        let scan = Scan::of(&self.folder);
+        let mut scan = Scan::of(&self.folder, &self.files.ignored);
+        if !self.files.is_site {
+            self.outside.add_to(&mut scan, &self.folder);
+        }
+        if let Some(folder) = scan.too_large.as_ref().filter(|_| !self.is_size_reported) {
+            self.is_size_reported = true;
+            (self.notice)(&format!(
+                "the app's folder has more than {MAX_FILES} files or {MAX_FOLDERS} folders: a part \
+                 of `{}` is not watched, and folders in it (name folders in `ignore` in \
+                 `_server.yml`)",
+                folder.display()
+            ));
+        }
         self.scan_interval = MIN_SCAN_INTERVAL.max(started.elapsed() * SCAN_RATIO);
         if let Some(source) = &mut self.source {
             self.watched.retain(|folder| {
@@ -180,10 +281,19 @@ impl FileWatcher {
     }
 }
 
-/// Requests a scan if an event may concern an app's file or a folder.
-fn on_event(event: notify::Result<Event>, is_closed: &AtomicBool, scan: &SyncSender<()>) {
+/// Records an event about an app's file, and requests a scan if it may have changed a file or
+/// folder.
+fn on_event(
+    event: notify::Result<Event>,
+    is_closed: &AtomicBool,
+    accesses: &Mutex<AccessLog>,
+    scan: &SyncSender<()>,
+) {
     let (is_relevant, is_end) = match event {
         Ok(event) => {
+            if event.paths.iter().any(|path| is_app_file(&file_name(path))) {
+                accesses.lock().unwrap_or_else(PoisonError::into_inner).add(&event);
+            }
             let is_end = matches!(
                 event.kind,
                 EventKind::Access(AccessKind::Close(AccessMode::Write))
@@ -203,8 +313,12 @@ fn on_event(event: notify::Result<Event>, is_closed: &AtomicBool, scan: &SyncSen
     }
 }
 
+fn file_name(path: &Path) -> Cow<'_, str> {
+    path.file_name().unwrap_or(OsStr::new("")).to_string_lossy()
+}
+
 fn is_relevant(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or(OsStr::new("")).to_string_lossy();
+    let name = file_name(path);
     // A name without an extension may be a new folder.
     is_app_file(&name) || (path.extension().is_none() && !is_ignored_folder(&name))
 }
@@ -219,9 +333,13 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(60);
 
+    fn watcher(folder: &Path, files: WatchedFiles) -> FileWatcher {
+        FileWatcher::new(folder.into(), || None, files, |notice| panic!("{notice}"))
+    }
+
     /// Watches a folder on another thread, and returns the changes.
     fn watch(folder: &Path, has_events: bool) -> mpsc::Receiver<Vec<PathBuf>> {
-        let mut watcher = FileWatcher::new(folder.into(), || None, |notice| panic!("{notice}"));
+        let mut watcher = watcher(folder, WatchedFiles::default());
         if !has_events {
             watcher.source = None;
         }
@@ -292,6 +410,48 @@ mod tests {
         assert!(report(&mut || open.write_all(b"half").unwrap()) >= QUIET);
     }
 
+    /// Waits until all these files have been reported, and returns all that were reported.
+    fn await_files(watcher: &mut FileWatcher, wanted: &[&str]) -> BTreeSet<PathBuf> {
+        let mut found = BTreeSet::new();
+        while !wanted.iter().all(|name| found.contains(Path::new(name))) {
+            found.extend(watcher.wait_for_changes());
+        }
+        found
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn files_that_the_app_writes_are_not_reported_and_those_that_it_reads_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let write = |names: &[&str], text: &str| {
+            for name in names {
+                fs::write(path(name), text).unwrap();
+            }
+        };
+        fs::create_dir(path("www")).unwrap();
+        write(&["read.md", "both.html", "old.png"], "1");
+        let mut own = watcher(folder.path(), WatchedFiles::default());
+        for name in ["read.md", "both.html"] {
+            fs::read(path(name)).unwrap();
+        }
+        write(&["new.png", "old.png", "both.html", "www/new.png", "made.R"], "22");
+        let wanted = ["both.html", "made.R", "www/new.png"];
+        let found = await_files(&mut own, &wanted);
+        assert_eq!(found, wanted.iter().map(PathBuf::from).collect());
+        // After a restart, sources stay, and what the app reads first becomes one.
+        own.on_restart();
+        fs::read(path("new.png")).unwrap();
+        write(&["old.png", "read.md", "new.png"], "333");
+        let wanted = ["new.png", "read.md"];
+        let found = await_files(&mut own, &wanted);
+        assert_eq!(found, wanted.iter().map(PathBuf::from).collect());
+        let site = WatchedFiles { is_site: true, ..WatchedFiles::default() };
+        let mut own = watcher(folder.path(), site);
+        write(&["site.png"], "1");
+        await_files(&mut own, &["site.png"]);
+    }
+
     #[test]
     fn files_in_new_folders_and_replaced_files_are_reported() {
         let folder = tempfile::tempdir().unwrap();
@@ -320,7 +480,9 @@ mod tests {
         let is_switched = Arc::clone(&switched);
         let find =
             move || Some(link.join(if is_switched.load(Ordering::Relaxed) { "2" } else { "1" }));
-        let mut watcher = FileWatcher::new(root.join("1"), find, |notice| panic!("{notice}"));
+        let files = WatchedFiles::default();
+        let mut watcher =
+            FileWatcher::new(root.join("1"), find, files, |notice| panic!("{notice}"));
         switched.store(true, Ordering::Relaxed);
         // This event causes the scan, before the time of the next one.
         fs::write(root.join("1/app.R"), "22").unwrap();
@@ -328,6 +490,23 @@ mod tests {
         assert_eq!(watcher.watched, BTreeSet::from([root.join("2")]));
         fs::write(root.join("2/b.R"), "2").unwrap();
         assert_eq!(watcher.wait_for_changes(), [Path::new("b.R")]);
+    }
+
+    #[test]
+    fn files_outside_of_the_folder_are_watched_if_the_code_names_them() {
+        let root = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(root.path()).unwrap();
+        let app = root.join("app");
+        fs::create_dir(&app).unwrap();
+        fs::write(app.join("app.R"), "source('../common.R')").unwrap();
+        fs::write(root.join("common.R"), "1").unwrap();
+        fs::write(root.join("other.R"), "1").unwrap();
+        for has_events in [true, false] {
+            let changes = watch(&app, has_events);
+            fs::write(root.join("other.R"), "22").unwrap();
+            fs::write(root.join("common.R"), format!("{has_events}")).unwrap();
+            assert_eq!(changes.recv_timeout(TIMEOUT).unwrap(), [root.join("common.R")]);
+        }
     }
 
     #[test]

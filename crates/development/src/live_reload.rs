@@ -30,9 +30,18 @@ pub struct LiveReload {
 struct State {
     failure: Option<Arc<StartFailure>>,
     was_ready: bool,
-    /// The messages that have not been sent to the open pages yet, as JSON.
-    messages: VecDeque<String>,
+    /// The messages that have not been sent to the open pages yet.
+    messages: VecDeque<PageMessage>,
     wakers: Vec<Arc<dyn IoWaker>>,
+}
+
+/// A message to the open pages.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct PageMessage {
+    /// The message as JSON.
+    pub(crate) text: String,
+    /// Whether the message has details of an error, which only pages with the token get.
+    pub(crate) has_details: bool,
 }
 
 impl LiveReload {
@@ -51,13 +60,14 @@ impl LiveReload {
     }
 
     /// Reloads the open pages, because the app has been started again. Before its first start, no
-    /// page can be open.
-    pub fn on_ready(&self) {
+    /// page can be open. Returns true if the start before this one has failed.
+    pub fn on_ready(&self) -> bool {
         let mut state = self.lock();
         let had_failed = state.failure.take().is_some();
         if std::mem::replace(&mut state.was_ready, true) || had_failed {
             self.next_version(&mut state);
         }
+        had_failed
     }
 
     /// Shows an error page in the open pages, and in place of all pages of the app, until the next
@@ -83,6 +93,16 @@ impl LiveReload {
         self.lock().send(json!({ "restarting": true }).to_string());
     }
 
+    /// Shows an error in the open pages that have the token and belong to the session. The first
+    /// line of `report` is the beginning of the id of the session, and an HTML page follows.
+    pub fn on_session_error(&self, report: &[u8]) {
+        let report = String::from_utf8_lossy(report);
+        if let Some((session, page)) = report.split_once('\n') {
+            let text = json!({ "error": { "session": session, "page": page } }).to_string();
+            self.lock().queue(PageMessage { text, has_details: true });
+        }
+    }
+
     /// Returns the failure of the last start of the app.
     pub(crate) fn failure(&self) -> Option<Arc<StartFailure>> {
         self.lock().failure.clone()
@@ -99,7 +119,7 @@ impl LiveReload {
     }
 
     /// Takes the messages that have not been sent to the open pages yet.
-    pub(crate) fn take_messages(&self) -> VecDeque<String> {
+    pub(crate) fn take_messages(&self) -> VecDeque<PageMessage> {
         std::mem::take(&mut self.lock().messages)
     }
 
@@ -118,8 +138,12 @@ impl LiveReload {
 }
 
 impl State {
-    /// Queues a message for the open pages.
-    fn send(&mut self, message: String) {
+    /// Queues a message without details of errors for the open pages.
+    fn send(&mut self, text: String) {
+        self.queue(PageMessage { text, has_details: false });
+    }
+
+    fn queue(&mut self, message: PageMessage) {
         if self.messages.len() == MAX_MESSAGES {
             self.messages.pop_front();
         }
@@ -168,17 +192,20 @@ mod tests {
         assert!(live.failure().is_none());
         live.on_styles_changed(&["a\"b.css".to_owned()]);
         live.on_page_changed();
+        live.on_session_error(b"4f2a\n<p>a \"mistake\"\n");
+        let expected = [
+            (r#"{"restarting":true}"#.to_owned(), false),
+            (version(1), false),
+            (version(2), false),
+            (r#"{"styles":["a\"b.css"]}"#.to_owned(), false),
+            (version(3), false),
+            (r#"{"error":{"page":"<p>a \"mistake\"\n","session":"4f2a"}}"#.to_owned(), true),
+        ];
         assert_eq!(
             live.take_messages(),
-            [
-                r#"{"restarting":true}"#.to_owned(),
-                version(1),
-                version(2),
-                r#"{"styles":["a\"b.css"]}"#.to_owned(),
-                version(3)
-            ]
+            expected.map(|(text, has_details)| PageMessage { text, has_details })
         );
-        assert_eq!((waker.0.load(Ordering::Relaxed), live.script().version()), (5, first + 3));
+        assert_eq!((waker.0.load(Ordering::Relaxed), live.script().version()), (6, first + 3));
         assert!(!live.has_messages());
     }
 
@@ -188,6 +215,6 @@ mod tests {
         (0..MAX_MESSAGES + 9).for_each(|_| live.on_page_changed());
         let messages = live.take_messages();
         assert_eq!(messages.len(), MAX_MESSAGES);
-        assert_eq!(messages.back().unwrap(), &live.version_message());
+        assert_eq!(messages.back().unwrap().text, live.version_message());
     }
 }

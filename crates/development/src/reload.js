@@ -1,5 +1,6 @@
-// Keeps a page up to date while its app is being developed. `rookery dev` adds this script to the pages
-// of the app. A WebSocket tells the version of the app; the page reloads if that is not its own.
+// Keeps a page up to date while its app is being developed, and shows the errors of its Shiny session in
+// an overlay. `rookery dev` adds this script to the pages of the app. A WebSocket tells the version of the
+// app; the page reloads if that is not its own.
 (function () {
   'use strict';
 
@@ -16,14 +17,24 @@
   const storage = `rookery-inputs:${location.pathname}`;
   const initial = new Map();
   const bound = new Map();
+  // The values that wait for their input, or for the choices of their input.
   let kept = {};
 
   function takeKept() {
     try {
       kept = JSON.parse(sessionStorage.getItem(storage)) || {};
-      sessionStorage.removeItem(storage);
     } catch {
       kept = {};
+    }
+  }
+
+  // Only a page with the inputs forgets the values, and not a page that shows an error instead. A reload
+  // by the user then begins with the app's own values.
+  function forgetKept() {
+    try {
+      sessionStorage.removeItem(storage);
+    } catch {
+      // No storage.
     }
   }
 
@@ -58,17 +69,14 @@
     return values.every(has);
   }
 
-  function onBound(event) {
-    const { target: element, binding, bindingType } = event;
-    if (bindingType !== 'input' || !isKept(element)) return;
-    try {
-      const item = { element, binding };
-      bound.set(element.id, item);
-      initial.set(element.id, valueOf(item));
-      if (!(element.id in kept)) return;
-      const value = kept[element.id];
-      delete kept[element.id];
-      if (isEqual(value, initial.get(element.id)) || !hasChoice(element, value)) return;
+  // Sets a kept value again, if the input has it among its choices by now.
+  function restore(id) {
+    const { element, binding } = bound.get(id);
+    const value = kept[id];
+    if (isEqual(value, valueOf({ element, binding }))) {
+      delete kept[id];
+    } else if (hasChoice(element, value)) {
+      delete kept[id];
       // After Shiny has finished binding, so that the change is sent to R.
       setTimeout(() => {
         try {
@@ -77,13 +85,46 @@
           // A binding with messages of another form.
         }
       });
+    }
+  }
+
+  function onBound(event) {
+    const { target: element, binding, bindingType } = event;
+    if (bindingType !== 'input') return;
+    forgetKept();
+    if (!isKept(element)) return;
+    try {
+      const item = { element, binding };
+      bound.set(element.id, item);
+      initial.set(element.id, valueOf(item));
+      if (element.id in kept) restore(element.id);
     } catch {
       // A binding that cannot be read yet.
     }
   }
 
+  // The app changes an input, for example its choices. A value that the app sets is not one of the user.
+  function onUpdate(event) {
+    const { id } = event.target;
+    const item = bound.get(id);
+    if (!item) return;
+    const read = () => {
+      try {
+        return valueOf(item);
+      } catch {
+        return undefined;
+      }
+    };
+    const before = read();
+    setTimeout(() => {
+      const after = read();
+      if (!isEqual(before, after)) initial.set(id, after);
+      if (id in kept) restore(id);
+    });
+  }
+
   function keepInputs() {
-    const values = {};
+    const values = { ...kept };
     for (const [id, item] of bound) {
       if (document.contains(item.element)) {
         try {
@@ -101,13 +142,7 @@
     }
   }
 
-  function watchInputs() {
-    if (window.jQuery) window.jQuery(document).on('shiny:bound', onBound);
-  }
-
   takeKept();
-  if (window.jQuery) watchInputs();
-  else document.addEventListener('DOMContentLoaded', watchInputs);
 
   // ---- changes ----
 
@@ -206,6 +241,109 @@
     badge.textContent = text;
   }
 
+  // ---- errors of a Shiny session ----
+
+  // The last errors of all sessions, because an error may arrive before the page has the id of its session.
+  const maxErrors = 20;
+  let errors = [];
+  let overlay;
+
+  function isOwn({ session }) {
+    const own = window.Shiny?.shinyapp?.config?.sessionId;
+    return typeof own === 'string' && own.startsWith(session);
+  }
+
+  function onError(error) {
+    // An output that fails again and again, with the same inputs, does not open the overlay again.
+    if (errors.some(({ session, page }) => session === error.session && page === error.page)) return;
+    errors = [...errors, error].slice(-maxErrors);
+    showErrors();
+  }
+
+  // Shows the errors of the own session over the page, until the developer closes them or the page reloads.
+  function showErrors() {
+    const open = errors.filter((error) => isOwn(error) && !error.isClosed);
+    if (open.length === 0) return;
+    if (!overlay) {
+      overlay = createOverlay(() => errors.forEach((error) => {
+        error.isClosed ||= isOwn(error);
+      }));
+    }
+    overlay.show(open.map(({ page }) => page));
+  }
+
+  // Styles are set by properties, which a Content-Security-Policy allows. A frame keeps the styles of the
+  // app and those of the error apart. The page in it allows no scripts.
+  function createOverlay(onClose) {
+    const dialog = document.createElement('dialog');
+    const bar = document.createElement('div');
+    const count = document.createElement('span');
+    const frame = document.createElement('iframe');
+    const font = '14px/1.4 system-ui, sans-serif';
+    let pages = [];
+    let at = 0;
+
+    const turnTo = (index) => {
+      at = Math.max(0, Math.min(index, pages.length - 1));
+      count.textContent = pages.length === 1 ? 'Error in this session' : `Error ${at + 1} of ${pages.length} in this session`;
+      previous.hidden = pages.length === 1;
+      next.hidden = pages.length === 1;
+      previous.disabled = at === 0;
+      next.disabled = at === pages.length - 1;
+      if (frame.srcdoc !== pages[at]) frame.srcdoc = pages[at];
+    };
+    const addButton = (label, onClick) => {
+      const button = document.createElement('button');
+      button.type = 'button';
+      button.textContent = label;
+      Object.assign(button.style, {
+        font, padding: '3px 12px', margin: '0', border: '1px solid #8a929b', borderRadius: '6px', color: 'inherit',
+        background: 'transparent',
+      });
+      button.addEventListener('click', onClick);
+      bar.append(button);
+      return button;
+    };
+
+    bar.append(count);
+    const previous = addButton('Previous', () => turnTo(at - 1));
+    const next = addButton('Next', () => turnTo(at + 1));
+    addButton('Close (Esc)', () => dialog.close()).autofocus = true;
+    dialog.append(bar, frame);
+    dialog.setAttribute('aria-label', 'Errors of the app');
+    frame.title = 'The error';
+    Object.assign(count.style, { flex: '1' });
+    Object.assign(bar.style, {
+      display: 'flex', gap: '8px', alignItems: 'center', padding: '6px 12px', font, color: '#fff', background: '#1c1e21',
+    });
+    Object.assign(frame.style, { display: 'block', width: '100%', height: 'calc(100% - 42px)', border: '0' });
+    Object.assign(dialog.style, {
+      boxSizing: 'border-box', width: 'calc(100vw - 32px)', height: 'calc(100vh - 32px)', maxWidth: 'none', maxHeight: 'none',
+      margin: '16px', padding: '0', border: '0', borderRadius: '8px', overflow: 'hidden', background: '#fff',
+    });
+    // The app's own shortcuts do not get the keys.
+    const onKey = (event) => {
+      event.stopPropagation();
+      if (event.key === 'Escape') dialog.close();
+    };
+    dialog.addEventListener('keydown', onKey);
+    frame.addEventListener('load', () => frame.contentDocument?.addEventListener('keydown', onKey));
+    dialog.addEventListener('close', () => {
+      pages = [];
+      onClose();
+    });
+
+    return {
+      show(open) {
+        const isNew = pages.length === 0;
+        pages = open;
+        turnTo(isNew ? 0 : at);
+        if (!dialog.isConnected) document.body.append(dialog);
+        if (!dialog.open) dialog.showModal();
+      },
+    };
+  }
+
   // ---- the WebSocket ----
 
   let delay = 100;
@@ -222,6 +360,7 @@
       if (message.version !== undefined) onVersion(message.version);
       if (message.styles) replaceFiles(message.styles);
       if (message.restarting) showBadge('Restarting R …');
+      if (message.error) onError(message.error);
     });
     socket.addEventListener('close', () => {
       if (isReloading) return;
@@ -231,5 +370,13 @@
     });
   }
 
+  function watchShiny() {
+    window.jQuery?.(document).on({
+      'shiny:bound': onBound, 'shiny:updateinput': onUpdate, 'shiny:sessioninitialized': showErrors,
+    });
+  }
+
+  if (window.jQuery) watchShiny();
+  else document.addEventListener('DOMContentLoaded', watchShiny);
   connect();
 }());

@@ -1,6 +1,7 @@
 //! The events that the server sends to the application (the code that responds to requests).
 
 use crate::exchange::Exchange;
+use crate::fairness::load::{Load, Queued};
 use crate::ids::{ExchangeId, ListenerId, StreamId, WebSocketId};
 use crate::payload::Payload;
 use crate::stream_flow_control::StreamEnd;
@@ -14,8 +15,8 @@ pub enum MessageKind {
     Binary,
 }
 
-/// An event that the server reports to the application. The events of one connection arrive in the
-/// order in which they occurred.
+/// An event that the server reports to the application. The events of one peer arrive in the order
+/// in which they occurred.
 #[derive(Debug)]
 pub enum Event {
     /// A complete request, or the opening handshake of a WebSocket ([`Exchange::is_upgrade`]). The
@@ -126,8 +127,28 @@ impl Event {
         matches!(self, Event::Request(_) | Event::Head(_))
     }
 
+    /// Returns the exchange of a request or of its head, and `None` for all other events.
+    pub fn into_exchange(self) -> Option<Box<Exchange>> {
+        match self {
+            Event::Request(exchange) | Event::Head(exchange) => Some(exchange),
+            _ => None,
+        }
+    }
+
     /// Returns true if the event concerns a WebSocket after its opening handshake.
     pub fn is_websocket_event(&self) -> bool {
         matches!(self, Event::Message { .. } | Event::Closed { .. } | Event::Drained { .. })
+    }
+}
+
+impl Queued for Event {
+    fn load(&self) -> Load {
+        match self {
+            Event::Request(_) | Event::Head(_) => Load { requests: 1, ..Load::default() },
+            Event::Message { payload, .. } => {
+                Load { messages: 1, bytes: payload.held(), requests: 0 }
+            }
+            _ => Load::default(),
+        }
     }
 }

@@ -28,6 +28,7 @@ use self::response::{HeaderError, Response, ResponseBody};
 use self::status::ExchangeStatus;
 use self::upstream_log::UpstreamLog;
 use crate::budget::{Budget, Charge, Share};
+use crate::fairness::peer::Peer;
 use crate::ids::{ExchangeId, ListenerId};
 use crate::payload::AppToken;
 use crate::request_id::RequestId;
@@ -72,6 +73,8 @@ pub enum Version {
 pub struct Exchange {
     id: ExchangeId,
     listener: ListenerId,
+    /// The client to which the server attributes the request.
+    peer: Peer,
     /// The index of the request in the server's table of requests in flight.
     slot: u32,
     tag: Option<AppToken>,
@@ -125,6 +128,7 @@ impl Exchange {
         Box::new(Exchange {
             id: 0,
             listener: 0,
+            peer: Peer::default(),
             slot: 0,
             tag: None,
             ticket: 0,
@@ -162,7 +166,20 @@ impl Exchange {
         self.reset();
         self.id = id;
         self.listener = listener;
+        self.peer = Peer::default();
         self.slot = slot;
+    }
+
+    /// Records the client to which the server attributes the request when it divides places and
+    /// time among clients.
+    pub fn set_peer(&mut self, peer: Peer) {
+        self.peer = peer;
+    }
+
+    /// Returns the client to which the server attributes the request. It is the same for all
+    /// requests if none was [recorded](Self::set_peer).
+    pub fn peer(&self) -> Peer {
+        self.peer
     }
 
     /// Records whether the client used `https`, and the client's certificate if it sent one. Behind

@@ -11,7 +11,7 @@
 //!
 //! ```text
 //! server                               Link                              application
-//!   Exchange from its pool  -- Event::Request --> bounded queue -->  Link::next
+//!   Exchange from its pool  -- Event::Request --> bounded, fair -->  Link::next
 //!   the request waits       <-- Command::Respond -- unbounded* <--   Link::send
 //! ```
 //! \* The queue of commands has no limit of its own, but its contents are limited. It contains at
@@ -24,6 +24,7 @@ mod budget;
 mod command;
 mod event;
 mod exchange;
+mod fairness;
 mod ids;
 mod link;
 mod masking;
@@ -44,11 +45,14 @@ pub use exchange::body_buffer::{BodyBuffer, BodyBufferPool};
 pub use exchange::header_names::{HeaderLine, KNOWN_HEADERS, KnownHeader, known_header};
 pub use exchange::request_body::{BodySource, FileGuard, RequestBody};
 pub use exchange::response::{
-    HeaderError, MAX_RESPONSE_HEADERS, Response, ResponseBody, WebSocketCompression,
+    HeaderError, MAX_RESPONSE_HEADERS, OwnedBody, Response, ResponseBody, WebSocketCompression,
 };
 pub use exchange::status::ExchangeStatus;
 pub use exchange::upstream_log::{TerminationState, UpstreamLog, UpstreamWorker};
 pub use exchange::{ClientCertificate, Exchange, Version};
+pub use fairness::fair_queue::FairQueue;
+pub use fairness::load::{Load, Queued};
+pub use fairness::peer::Peer;
 pub use ids::{ById, ExchangeId, ListenerId, StreamId, WebSocketId};
 pub use link::{
     AdaptiveYield, AppState, BufferPool, Link, PushError, QueueLimits, WakeSchedule, WakeUp,

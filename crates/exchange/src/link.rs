@@ -50,6 +50,7 @@ use rookery_system::lock;
 use self::queues::{CommandQueue, EventQueue};
 pub use self::wake_schedule::WakeSchedule;
 use crate::exchange::Exchange;
+use crate::fairness::load::Load;
 use crate::payload::ReleaseQueue;
 use crate::wakers::{AppWaker, IoWaker, SideQueue};
 
@@ -74,18 +75,31 @@ pub enum AppState {
 #[derive(Debug, Clone, Copy)]
 pub struct QueueLimits {
     /// The maximum number of HTTP requests and opening handshakes that wait for the application.
-    /// The server responds with status 503 to further requests. The default is 1,024.
+    /// At this number, the server responds with status 503 to a further request, or to the
+    /// newest request of a client that has more of them. The default is 1,024.
     pub max_queued_requests: usize,
-    /// The maximum number of bytes in WebSocket messages that wait for the application. Above this
-    /// limit the server stops reading from WebSockets. The default is 8 MiB.
+    /// The number of bytes in WebSocket messages that wait for the application at which the queue
+    /// is full ([`FairQueue::admits_message`](crate::FairQueue::admits_message)). The server then
+    /// stops reading from WebSockets. The default is 8 MiB.
     pub ws_max_receive_queue_size: usize,
-    /// The maximum number of WebSocket messages that wait for the application. Above this limit the
-    /// server stops reading from WebSockets. The default is 4,096.
+    /// The number of WebSocket messages that wait for the application at which the queue is full.
+    /// The server then stops reading from WebSockets. The default is 4,096.
     pub ws_max_receive_queue_messages: usize,
     /// The maximum number of bytes of one streamed response that wait to be written to the client.
     /// If a response exceeds this limit, it is aborted, because the client is too slow. The default
     /// is 16 MiB.
     pub max_stream_queue_size: usize,
+}
+
+impl QueueLimits {
+    /// Returns the load at which the queue of events is full.
+    pub(crate) fn load(&self) -> Load {
+        Load {
+            requests: self.max_queued_requests,
+            messages: self.ws_max_receive_queue_messages,
+            bytes: self.ws_max_receive_queue_size,
+        }
+    }
 }
 
 impl Default for QueueLimits {
@@ -106,6 +120,14 @@ pub enum PushError {
     /// The queue already contains the maximum number of requests. Gives the [`Exchange`]
     /// of the rejected request back to the caller.
     Full(Box<Exchange>),
+    /// The queue contains the maximum number of requests. It has accepted the request, and has
+    /// dropped an earlier request of a client that had more requests in the queue.
+    Displaced {
+        /// The exchange of the earlier request.
+        exchange: Box<Exchange>,
+        /// How the caller has to wake the application.
+        wake_up: WakeUp,
+    },
 }
 
 /// The action by which the server still has to wake the application after it has added an event to

@@ -5,6 +5,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::budget::Charge;
 use crate::wakers::AppWaker;
 
 /// The content of a WebSocket message, a chunk of a streamed body, or the reason for closing a
@@ -14,6 +15,9 @@ pub enum Payload {
     /// Content in a buffer from the pool of message buffers. The receiver returns the buffer with
     /// [`Link::recycle`](crate::Link::recycle).
     Pooled(Vec<u8>),
+    /// Content like [`Pooled`](Self::Pooled) that counts against the memory budget as long as the
+    /// charge exists.
+    Charged(Vec<u8>, Charge),
     /// Content in memory that the application has lent to the server.
     Lent(Lease),
 }
@@ -22,7 +26,7 @@ impl Payload {
     /// Returns the bytes of the message or chunk.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
-            Payload::Pooled(bytes) => bytes,
+            Payload::Pooled(bytes) | Payload::Charged(bytes, _) => bytes,
             Payload::Lent(lease) => lease.as_bytes(),
         }
     }
@@ -31,8 +35,25 @@ impl Payload {
     /// buffer, this is the capacity of the buffer.
     pub fn held(&self) -> usize {
         match self {
-            Payload::Pooled(bytes) => bytes.capacity(),
+            Payload::Pooled(bytes) | Payload::Charged(bytes, _) => bytes.capacity(),
             Payload::Lent(lease) => lease.as_bytes().len(),
+        }
+    }
+
+    /// Releases the charge to the memory budget, because the caller counts the bytes from now on.
+    #[must_use]
+    pub fn without_charge(self) -> Payload {
+        match self {
+            Payload::Charged(bytes, _) => Payload::Pooled(bytes),
+            other => other,
+        }
+    }
+
+    /// Returns the buffer for reuse, or `None` if the memory belongs to the application.
+    pub fn into_buffer(self) -> Option<Vec<u8>> {
+        match self {
+            Payload::Pooled(buffer) | Payload::Charged(buffer, _) => Some(buffer),
+            Payload::Lent(_) => None,
         }
     }
 }

@@ -126,8 +126,10 @@ pub struct Limits {
     /// handlers compute for a long time, for example to fit a statistical model.
     pub request_timeout: Duration,
     /// The maximum number of concurrent connections. When it is reached, a new connection replaces
-    /// the slowest connection that is idle, has not sent its head within a second, or is behind its
-    /// minimum rate. If there is no such connection, the new one gets status 503. Default 10,000.
+    /// one of the address that has the most connections, if its own address would have fewer.
+    /// Otherwise, it replaces the slowest connection of the addresses that have the most, among
+    /// those that have not sent their heads, have been idle for a second, or are behind their
+    /// minimum rates. If there is none, the new one gets status 503. Default 10,000.
     pub max_connections: usize,
     /// Whether a connection is replaced as soon as the connection is idle or the server waits for
     /// its client, when [`max_connections`](Self::max_connections) is reached. For servers that

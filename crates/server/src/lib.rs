@@ -52,6 +52,7 @@ pub use http::request::client_address::{forwarded, x_forwarded_for};
 pub use http::request::cookies;
 pub use http::request::spool_folder::SpoolFolder;
 pub use http::response::compress;
+pub use http::response::error_page::ErrorPages;
 pub use http::response::page_script::{MAX_PAGE_SIZE, PageScript};
 #[cfg(unix)]
 pub use logging::captured_output;

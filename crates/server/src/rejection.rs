@@ -48,7 +48,8 @@ rejections! {
         HeadTooLarge,
         /// The application failed to respond to the request. Status 500.
         Application,
-        /// The queue of requests that wait for the application is full. Status 503.
+        /// The queue of requests that wait for the application is full, or the memory for what
+        /// clients send was needed for another client. Status 503.
         Busy,
         /// The request body cannot be spooled to a temporary file, because the disk is full, the
         /// reserve of free disk space would be exceeded, or the folder does not exist any more.
@@ -99,11 +100,12 @@ rejections! {
         Overload,
         /// The server has its maximum number of connections
         /// ([`Limits::max_connections`](crate::Limits::max_connections)) or no memory for another
-        /// one. Status 503, or a TLS alert.
+        /// one, and this connection was refused, or was evicted for another one. Status 503, close
+        /// code 1013, or a TLS alert.
         TooManyConnections,
         /// The address of the client has its maximum number of connections
-        /// ([`Limits::max_connections_per_ip`](crate::Limits::max_connections_per_ip)). Status 503,
-        /// or a TLS alert.
+        /// ([`Limits::max_connections_per_ip`](crate::Limits::max_connections_per_ip)), or the
+        /// client has its maximum number of WebSockets. Status 503, or a TLS alert.
         TooManyFromIp,
     }
 }
@@ -206,7 +208,7 @@ impl Rejection {
         match self {
             Rejection::HeadTimeout | Rejection::BodyTimeout => "408 Request Timeout",
             Rejection::HeadTooLarge => "431 Request Header Fields Too Large",
-            Rejection::Overload => "503 Service Unavailable",
+            Rejection::Overload | Rejection::TooManyConnections => "503 Service Unavailable",
             _ => "400 Bad Request",
         }
     }

@@ -1,4 +1,4 @@
-//! Tests a worker's end of the rings in a process that can open no more descriptors. The limit
+//! Tests both ends of the rings in a process that can open no more descriptors. The limit
 //! applies to the whole process, so this is a program of its own with one test.
 
 #![cfg(target_os = "linux")]
@@ -7,7 +7,7 @@ use std::fs::File;
 
 use rookery_exchange::wire::{RequestForm, Up, write_request};
 use rookery_exchange::{
-    AppWaker, Command, Event, Exchange, Link, MessageKind, Payload, QueueLimits,
+    AppWaker, Command, Event, Exchange, Link, MessageKind, Payload, QueueLimits, ResponseBody,
 };
 use rookery_server::WorkerRings;
 use rookery_worker_protocol::rings::RingEnd;
@@ -27,7 +27,7 @@ fn occupy_all() -> Vec<File> {
 }
 
 #[test]
-fn what_needs_a_descriptor_fails_for_its_client_and_nothing_is_lost() {
+fn a_response_whose_file_cannot_be_opened_fails_alone() {
     let (mut front, _, handles) = RingEnd::create().unwrap();
     let link = Link::new(QueueLimits::default(), Box::new(NoWaker));
     let mut rings = WorkerRings::new(handles.attach().unwrap(), &link);
@@ -52,36 +52,45 @@ fn what_needs_a_descriptor_fails_for_its_client_and_nothing_is_lost() {
     let mut now = ask(&mut front, &mut rings, 3);
     now.begin_response(200);
     now.set_response_body(&vec![b'x'; 100_000]);
+    let mut with_file = ask(&mut front, &mut rings, 4);
+    with_file.begin_response(200);
+    let file = File::open("/proc/self/exe").unwrap();
+    with_file.response_mut().set_body(ResponseBody::File { file, len: 1 });
 
     rings.send(Command::Respond(exchange), &link);
     let message = |payload| Command::Send { socket, kind: MessageKind::Binary, payload };
     for _ in 0..700 {
         rings.send(message(Payload::Pooled(b"short".to_vec())), &link);
     }
-    // These wait behind the others, and the system has refused nothing yet.
     rings.send(message(long()), &link);
+    let mut occupied = occupy_all();
     rings.send(Command::Respond(later), &link);
-    let occupied = occupy_all();
+    rings.send(Command::Respond(with_file), &link);
+    // The worker has closed the file.
+    occupied.extend(occupy_all());
     rings.send(Command::Respond(now), &link);
     assert!(rings.open() > 1);
 
     let (mut record, mut seen) = (Vec::new(), Vec::new());
-    for _ in 0..4 {
+    for _ in 0..8 {
         while let Some(arrived) = front.receiver.take(&mut record).unwrap() {
             seen.push(match Up::read(arrived.kind, &record).unwrap() {
-                Up::Response { exchange, .. } => (1, exchange),
+                Up::Response { exchange, .. } => {
+                    (if arrived.is_descriptor_lost { 3 } else { 1 }, exchange)
+                }
                 Up::Message { socket, .. } => (2, socket),
-                Up::Abort { socket } => (3, socket),
-                Up::Unsendable { exchange, ticket } => (4, exchange.min(ticket >> 10)),
                 other => panic!("{other:?}"),
             });
         }
         assert!(rings.next(Some(1), &link).unwrap().is_none());
     }
     drop(occupied);
-    assert_eq!((seen[0], seen.len()), ((1, 1), 704));
-    assert!(seen[1..701].iter().all(|seen| *seen == (2, 1)));
-    assert_eq!(seen[701..], [(3, 1), (4, 2), (4, 3)]);
+    assert_eq!(seen.len(), 705);
+    let messages = seen.iter().filter(|seen| **seen == (2, 1)).count();
+    assert_eq!((seen[0], messages), ((1, 1), 701));
+    seen.retain(|(what, _)| *what != 2);
+    // The front end cannot open the file of a response, and gets all other responses.
+    assert_eq!(seen, [(1, 1), (1, 2), (3, 4), (1, 3)]);
     // The WebSocket ends once the front end says so.
     assert_eq!(rings.open(), 1);
 }

@@ -15,6 +15,9 @@ use crate::yaml::{self, Content, Field, FileError, Node, Position, file_error};
 /// The value of `engine:` in a `_server.yml` that Rookery reads. Files with another value are for
 /// other servers.
 pub const ENGINE: &str = "rookery";
+/// The usual values of `engine:`. Other packages may have a function `launch_server()` as well,
+/// unless their names look like a misspelling of these.
+const ENGINES: [&str; 2] = [ENGINE, "plumber2"];
 const KEYS: [&str; 3] = ["engine", "app", "options"];
 
 /// The content of a configuration file `_server.yml`.
@@ -103,7 +106,7 @@ pub fn read(bytes: &[u8], path: &Path) -> Result<Option<ServerFile>, FileError> 
 /// other keys are not checked, because only that package knows them.
 ///
 /// # Errors
-/// Fails if the file names no package.
+/// Fails if the file names no package, or one that looks like a misspelling.
 pub fn engine(bytes: &[u8]) -> Result<String, FileError> {
     let text = utf16(bytes).unwrap_or_else(|| String::from_utf8_lossy(bytes).into_owned());
     let is_package = |name: &str| {
@@ -129,7 +132,13 @@ pub fn engine(bytes: &[u8]) -> Result<String, FileError> {
             let message = "package names are case-sensitive: `rookery`";
             file_error(at, format!("`engine:` is `{name}`, but {message}."))
         }
-        Some((_, Content::Text(name))) if is_package(name) => Ok(name.clone()),
+        Some((at, Content::Text(name))) if is_package(name) => {
+            let hint = did_you_mean(name, ENGINES, |near| format!("`{near}`"));
+            if hint.is_empty() || ENGINES.contains(&name.as_str()) {
+                return Ok(name.clone());
+            }
+            file_error(at, format!("`engine:` is `{name}`, which runs no apps.{hint}"))
+        }
         named => {
             let at = named.map_or(node.at, |(at, _)| at);
             file_error(at, "there is no `engine:` that names an R package, such as `rookery`.")
@@ -549,6 +558,15 @@ mod tests {
             Err(format!("line 2, column 1: {wanted}"))
         );
         assert!(engine("engine: Rookery\n").unwrap_err().contains("case-sensitive"));
+        for (text, near) in [
+            ("engine: rokery\n", "rookery"),
+            ("engine: rook\n", "rookery"),
+            ("engine: plumber\n", "plumber2"),
+            ("engine: Plumber2\n", "plumber2"),
+        ] {
+            let message = engine(text).unwrap_err();
+            assert!(message.ends_with(&format!("Did you mean `{near}`?")), "{message}");
+        }
         for text in ["engine: [a\n", "engine: 'a", "x: [\n", "engine: plumber2\nx: [\n"] {
             assert!(engine(text).unwrap_err().contains("not valid YAML"), "{text}");
         }

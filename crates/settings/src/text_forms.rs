@@ -53,6 +53,11 @@ pub(crate) static DEV_HOSTS: Form = Form {
     accepts: |text| is_host_name(text.strip_prefix("*.").unwrap_or(text)),
 };
 
+pub(crate) static PATTERNS: Form = Form {
+    wanted: "names or paths of files and folders, such as output or plots/*.png",
+    accepts: |text| !text.is_empty() && !text.chars().any(char::is_control),
+};
+
 pub(crate) static EMAILS: Form =
     Form { wanted: "e-mail addresses, such as ops@example.org", accepts: is_plain };
 

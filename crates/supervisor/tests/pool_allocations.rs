@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_exchange::Exchange;
-use rookery_exchange::wire::{Down, Up, read_request};
+use rookery_exchange::wire::{Down, Up, read_request, response_body};
 use rookery_server::{Config, ListenerConfig, Server};
 use rookery_supervisor::{Backend, BackendRegistry, PoolLimits, WorkerId, pool};
 use rookery_test_support::allocator::{self, CountingAllocator};
@@ -70,7 +70,10 @@ fn serve((mut end, wakers): (RingEnd, RingWakers), scoreboard: &SharedScoreboard
                     exchange.push_response_header(b"content-type", b"text/plain").unwrap();
                     exchange.set_response_body(b"Hello, World!");
                 }
-                Up::write_response(&exchange, (exchange.id(), exchange.ticket()), None, &mut out)
+                let ids = (exchange.id(), exchange.ticket());
+                let kind = Up::write_response(&exchange, ids, None, &mut out);
+                out.extend_from_slice(response_body(&exchange));
+                kind
             }
             Down::Message { socket, kind, .. } => {
                 Up::Message { socket, kind, is_waiting: false, content: b"abcd" }.write(&mut out)

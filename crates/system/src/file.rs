@@ -87,6 +87,22 @@ pub fn check_writable_folder(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Checks whether this user may create a folder, or create files in it if it exists, without
+/// changing anything.
+///
+/// # Errors
+/// Returns the error of [`check_writable_folder`] for the first of the folder and its parent
+/// folders that exists.
+pub fn check_creatable_folder(folder: &Path) -> io::Result<()> {
+    for folder in folder.ancestors() {
+        match check_writable_folder(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            checked => return checked,
+        }
+    }
+    Ok(())
+}
+
 /// Returns the permissions of a file as on Unix (`0o644`), or `None` on Windows.
 pub fn mode(metadata: &std::fs::Metadata) -> Option<u32> {
     #[cfg(unix)]

@@ -2,13 +2,13 @@
 //! a test wants to send, valid or not.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
-use socket2::SockRef;
+use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::{TEST_TIMEOUT, wait_until};
 
@@ -52,7 +52,19 @@ impl Response {
 impl Client {
     /// Connects to a server without TLS.
     pub fn connect(address: SocketAddr) -> Client {
-        let socket = TcpStream::connect(address).expect("a listener");
+        Client::over(TcpStream::connect(address).expect("a listener"))
+    }
+
+    /// Connects to a server without TLS, from `source`, an address of this machine.
+    pub fn connect_from(source: IpAddr, address: SocketAddr) -> Client {
+        let socket =
+            Socket::new(Domain::for_address(address), Type::STREAM, None).expect("a socket");
+        socket.bind(&SocketAddr::new(source, 0).into()).expect("an address of this machine");
+        socket.connect(&address.into()).expect("a listener");
+        Client::over(socket.into())
+    }
+
+    fn over(socket: TcpStream) -> Client {
         socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
         socket.set_nodelay(true).expect("a TCP socket");
         Client { socket, tls: None, read: Vec::new() }

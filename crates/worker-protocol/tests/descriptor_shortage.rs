@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::os::fd::AsFd as _;
 
-use rookery_worker_protocol::rings::{RingEnd, SendError};
+use rookery_worker_protocol::rings::{Lane, RingEnd};
 
 /// Makes this process able to open `free` more descriptors. Returns those that occupy the others.
 fn leave(free: usize) -> Vec<File> {
@@ -25,7 +25,8 @@ fn records_wait_for_their_descriptors_in_a_worker_and_not_in_the_front_end() {
     let file = tempfile::tempfile().unwrap();
     let long = vec![b'x'; 100_000];
     front.sender.send(1, b"a", Some(file.as_fd())).unwrap();
-    front.sender.send(2, &long, Some(file.as_fd())).unwrap();
+    let record = (Lane::Requests, 2);
+    front.sender.send_parts(record, [&long, b""], Some(file.as_fd()), &mut 0).unwrap();
     front.sender.send(3, b"c", None).unwrap();
     let mut record = Vec::new();
     let mut take = |worker: &mut RingEnd| {
@@ -39,8 +40,7 @@ fn records_wait_for_their_descriptors_in_a_worker_and_not_in_the_front_end() {
         assert!(worker.receiver.lacks_descriptors() && !worker.receiver.has_any());
         assert!(worker.receiver.arrivals().has_any(), "it is still there");
     }
-    // A long record needs a file of its own. One with a descriptor needs nothing more.
-    assert_eq!(front.sender.send(4, &long, None), Err(SendError::System));
+    // A sent descriptor needs nothing more.
     front.sender.send(5, b"e", Some(file.as_fd())).unwrap();
 
     // The front end does without the descriptor, because all later records would wait for it.
@@ -52,12 +52,10 @@ fn records_wait_for_their_descriptors_in_a_worker_and_not_in_the_front_end() {
     let arrived = front.receiver.take(&mut other).unwrap().unwrap();
     assert!(arrived.kind == 7 && !arrived.is_descriptor_lost && other == b"g");
 
-    // The second record has two.
     drop(occupied);
     let occupied = leave(1);
     let (kind, descriptor, len) = take(&mut worker).unwrap();
     assert!(kind == 1 && descriptor.is_some() && len == 1);
-    drop(descriptor);
     assert!(take(&mut worker).is_none() && worker.receiver.lacks_descriptors());
 
     drop(occupied);

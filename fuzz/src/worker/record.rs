@@ -2,21 +2,27 @@
 
 use std::fs::File;
 
-use rookery_exchange::wire::{Up, read_response};
+use rookery_exchange::wire::{ResponseContent, Up, read_response, response_body};
 use rookery_exchange::{Exchange, ResponseBody};
 
-/// Reads a record. The first byte is its kind, and the second is odd if a file was sent beside it.
+/// Reads a record. The first byte is its kind. The second is odd if a file was sent beside the
+/// record, and its next bit says whether the record was sent in parts.
 pub fn record(data: &[u8]) {
-    let [kind, has_file, bytes @ ..] = data else { return };
+    let [kind, flags, bytes @ ..] = data else { return };
     let Ok(up) = Up::read(*kind, bytes) else { return };
     // Each record has exactly one form.
     let mut again = Vec::new();
     assert_eq!((up.write(&mut again), &again[..]), (*kind, bytes));
     let Up::Response { exchange: id, ticket, content } = up else { return };
-    let file = (has_file % 2 == 1).then(|| File::open(env!("CARGO_MANIFEST_PATH")).unwrap());
+    let file = (flags % 2 == 1).then(|| File::open(env!("CARGO_MANIFEST_PATH")).unwrap());
     let mut exchange = Exchange::new();
     exchange.begin(id, 1, 0);
-    if read_response(content, &mut exchange, file, 1 << 20).is_err() {
+    let arrived = if flags & 2 == 0 {
+        ResponseContent::Borrowed(content)
+    } else {
+        ResponseContent::Owned(bytes.to_vec(), None)
+    };
+    if read_response(arrived, &mut exchange, file, 1 << 20).is_err() {
         return;
     }
     let response = exchange.response();
@@ -31,6 +37,7 @@ pub fn record(data: &[u8]) {
     };
     let mut again = Vec::new();
     Up::write_response(&exchange, (id, ticket), file_len, &mut again);
+    again.extend_from_slice(response_body(&exchange));
     // The flag of a window has no meaning without compression.
     if response.compression().is_some() || content[2] & 4 == 0 {
         assert_eq!(again, bytes);

@@ -14,9 +14,11 @@ import threading
 import time
 import urllib.parse
 
-WORDS, VERSION = 1024, 2
+WORDS, VERSION = 1024, 4
 # The number and size of the blocks of each class.
 CLASSES = [(512, 1 << 10), (64, 8 << 10), (16, 80 << 10)]
+# A longer record crosses in parts, all of which except the last one fill the largest block.
+LARGEST = CLASSES[-1][1]
 SLAB = sum(count * size for count, size in CLASSES)
 DIRECTION = 2 * 8 * WORDS + SLAB
 SLEEP_WORKER, DOWN = 128, 192
@@ -55,6 +57,8 @@ class Rings:
         self.sent = self.taken = 0
         self.lock = threading.Lock()
         self.waiting = {}
+        # What has arrived of a record in each lane.
+        self.parts = {0: b"", 1: b""}
 
     def word(self, at, value=None):
         if value is None:
@@ -93,22 +97,30 @@ class Rings:
         word = self.word(at)
         if word == 0:
             return None
-        kind, is_long, has_file = word >> 56, word >> 55 & 1, word >> 54 & 1
-        block, length = word >> 32 & 0x3FFFFF, word & 0xFFFFFFFF
+        kind, lane, has_file = word >> 56, word >> 55 & 1, word >> 54 & 1
+        block, rest = word >> 32 & 0x3FFFFF, word & 0xFFFFFFFF
         start = UP + 16 * WORDS + self.place(block)
-        record = self.map[start : start + length]
+        self.parts[lane] += self.map[start : start + min(rest, LARGEST)]
         self.word(at, 0)
         self.word(at + 8 * WORDS, block + 1)
         self.taken += 1
-        files = socket.recv_fds(self.channel, 16, 2)[1] if is_long or has_file else []
-        contents = []
-        for fd in files:
+        content = None
+        if has_file:
+            [fd] = socket.recv_fds(self.channel, 16, 1)[1]
             with open(fd, "rb") as file:
                 file.seek(0)
-                contents.append(file.read())
-        if is_long:
-            record = contents.pop(0)
-        return kind, record, contents[0] if contents else None
+                content = file.read()
+        if rest > LARGEST:
+            return self.receive_rest()
+        record, self.parts[lane] = self.parts[lane], b""
+        return kind, record, content
+
+    def receive_rest(self):
+        """Waits for the next part of a record, and returns the next record that is complete."""
+        while True:
+            if (record := self.receive()) is not None:
+                return record
+            time.sleep(0.001)
 
     def ask(self, call, method, target, headers, body):
         """Sends a request, whose properties `call` states, and returns the response, or None if the worker ends."""

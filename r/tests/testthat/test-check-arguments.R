@@ -162,7 +162,8 @@ test_that("every exported function reports a bad argument at once", {
     list(quote(serve(hello_app, workers = 2)), "Workers can only serve a path"),
     list(quote(rookery_options(prot = 1)), "`prot` is not a setting. Did you mean `port`"),
     list(quote(launch_server(42)), "`settings` must be one string"),
-    list(quote(launch_server("/no/such.yml")), "does not exist")
+    list(quote(launch_server("/no/such.yml")), "does not exist"),
+    list(quote(dev(5)), "`path` must be a string")
   )
   for (case in bad) {
     info <- deparse(case[[1]])[[1]]

@@ -147,6 +147,13 @@ test_that("constructors check their arguments, and name the wrong one", {
       quote(serve("nowhere", worker = 2)),
       "`worker` is not an argument of serve(). Did you mean `workers`?"
     ),
+    list(
+      quote(serve("nowhere", max_body_size = "1MB")),
+      "give it as `limits = server_limits(max_body_size = )`."
+    ),
+    list(
+      quote(serve(identity, max_age = "1h")), "give it as `workers = workers_config(max_age = )`."
+    ),
     list(quote(serve(identity, 8080)), "Did you mean `port = 8080`?"),
     list(quote(serve(list(cal = identity))), "Did you mean `call` instead of its field `cal`?")
   )) {

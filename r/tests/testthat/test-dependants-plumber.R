@@ -104,7 +104,7 @@ header <- function(answer, name) {
 json <- function(answer) jsonlite::fromJSON(answer$text)
 
 test_that("rookery serves the API", {
-  expect_match(it$tell(), "plumber API (plumber.R)", fixed = TRUE)
+  expect_match(it$tell(), "plumber API (plumber.R, docs at /__docs__/)", fixed = TRUE)
   expect_null(header(at("/text"), "Server"))
 })
 

@@ -15,7 +15,9 @@ test_that("the place of an error in R's parser is found in its message", {
   message <- function(expr) conditionMessage(tryCatch(expr, error = identity))
   expect_equal(dev_parse_place(message(parse("R/f.R"))), list(file = "R/f.R", line = 2L))
   expect_equal(
-    dev_parse_place(paste0("`R/f.R` is not valid R:\n", message(parse(text = "a <- 1\n)")))),
+    dev_parse_place(paste0(
+      "`R/f.R` is not valid R:\n", message(parse(text = "a <- 1\n)", srcfile = "f.R"))
+    )),
     list(file = "R/f.R", line = 2L)
   )
   for (other in c("", "none.R:1:2: unexpected", "no column", "<text>:1:2: unexpected", "a:b:c")) {
@@ -98,4 +100,52 @@ test_that("the response to a failed stream has no details, because it cannot be 
   expect_match(body(), "a mistake")
   local_dev()
   expect_equal(body(), "500 Internal Server Error\nRequest a-1\n")
+})
+
+test_that("an error of a session is described for its page, without passwords", {
+  folder <- local_dev()
+  report <- list(
+    detail = "full", stage = "output", label = "output$mean", route = "", request_id = "",
+    text = NULL, condition = simpleError("no mean of hunter2!"), req = NULL, session = "4f2a0c11",
+    trace = list(call = character(), left_out = 0L, folded = 12L), inputs = c(name = "Ada <a>"),
+    secrets = "hunter2!"
+  )
+  written <- function() list.files(folder, "^rookery-error-")
+  dev_write_session_error(replace(report, "session", ""))
+  dev_write_session_error(replace(report, "detail", "message"))
+  expect_length(written(), 0)
+  dev_write_session_error(report)
+  dev_write_session_error(report)
+  expect_setequal(written(), c("rookery-error-1.html", "rookery-error-2.html"))
+  lines <- readLines(file.path(folder, "rookery-error-1.html"), encoding = "UTF-8")
+  expect_equal(lines[1:2], c("4f2a0c11", "<!doctype html>"))
+  expect_match(lines, "<meta http-equiv=Content-Security-Policy", fixed = TRUE, all = FALSE)
+  expect_match(lines, "no mean of [masked]", fixed = TRUE, all = FALSE)
+  expect_match(lines, "<tr><th>name</th><td>Ada &lt;a&gt;</td></tr>", fixed = TRUE, all = FALSE)
+  expect_match(lines, "output$mean", fixed = TRUE, all = FALSE)
+  expect_length(grep("hunter2", lines), 0)
+  .globals$dev <- NULL
+  dev_write_session_error(report)
+  expect_length(written(), 2)
+})
+
+test_that("the inputs of a session are shown without those of passwords and files", {
+  skip_if_not_installed("shiny")
+  session <- shiny::MockShinySession$new()
+  expect_length(shiny_inputs(session)$values, 0)
+  session$setInputs(
+    n = c(7, 20), name = "Ada", pin = "hunter2!", api_key = "k-123456", day = as.Date("2026-01-02"),
+    table = data.frame(name = "a.csv", datapath = "/tmp/0.csv"), many = 1:1000,
+    none = NULL
+  )
+  for (name in c("pin", "table")) shiny::setSerializer(name, function(...) NULL, session)
+  inputs <- shiny_inputs(session)
+  expect_equal(
+    inputs$values[c("api_key", "day", "n", "name", "none")],
+    c(api_key = "[masked]", day = "2026-01-02", n = "7, 20", name = "Ada", none = "NULL")
+  )
+  expect_setequal(names(inputs$values), c("api_key", "day", "many", "n", "name", "none"))
+  expect_match(inputs$values[["many"]], "^1, .*, 20$")
+  expect_true(all(c("hunter2!", "k-123456") %in% inputs$secrets))
+  expect_null(shiny_inputs(NULL))
 })

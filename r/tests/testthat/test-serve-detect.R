@@ -74,7 +74,8 @@ test_that("the error for an unknown kind lists what was searched", {
   )
   writeLines("x <- (", file.path(dir, "broken.R"))
   expect_error(
-    detect_target(file.path(dir, "broken.R")), "is not valid R", class = "rookery_bad_target"
+    detect_target(file.path(dir, "broken.R")), "is not valid R:\nbroken\\.R:2:0: ",
+    class = "rookery_bad_target"
   )
   writeBin(as.raw(c(0x31, 0x0A, 0x22, 0xE9, 0x22, 0x0A)), file.path(dir, "latin1.R"))
   expect_error(

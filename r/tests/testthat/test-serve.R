@@ -261,9 +261,9 @@ test_that("an app that fails to start reports its error and a non-zero status", 
   it <- local_cli("serve", shiny, "--port", "0", "--start-retries", "1")
   expect_equal(exit_of(it), 3)
   expect_match(it$tell(), "rookery: The app did not start: Error.*: the database is away")
-  # In the first start, also in the source line; and at the end, after the retries.
+  # In the first start, also in the call and in its source line; and at the end, after the retries.
   expect_equal(
-    lengths(regmatches(it$tell(), gregexpr("the database is away", it$tell()))), 3, info = it$tell()
+    lengths(regmatches(it$tell(), gregexpr("the database is away", it$tell()))), 4, info = it$tell()
   )
   expect_no_match(it$tell(), "Serving on")
 

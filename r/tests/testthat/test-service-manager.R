@@ -188,7 +188,7 @@ test_that("an unhandled error of the app is reported with its status", {
     "load_data <- function() stop('\\n the data is not there\\nand more')",
     "load_data()"
   )), "--log=none", "--start-retries", "0")
-  expect_heard(it, "^STATUS=The app did not start: Error in load_data\\(\\): the data is not there\\|EXIT_STATUS=3$")
+  expect_heard(it, "^STATUS=The app did not start: Error in load_data\\(\\) \\(app\\.R:3\\): the data is not there\\|EXIT_STATUS=3$")
   expect_equal(it$ask("end"), "3")
   expect_match(it$tell(), "the data is not there\nand more")
 })

@@ -115,13 +115,15 @@ test_that("projects of `rookery new` pass `rookery check` and are served", {
   pages <- list(
     shiny = c("/" = "Old Faithful", "/style.css" = "color-scheme"),
     api = c(
-      "/" = "Old Faithful", "/summary" = "\"eruptions\":272",
-      "/eruptions?minutes=95" = "\"waiting\":96", "/style.css" = "color-scheme"
+      "/" = "swagger-ui", "/summary" = "\"eruptions\":272",
+      "/eruptions?minutes=95" = "\"waiting\":96",
+      "/page/" = "Old Faithful", "/page/style.css" = "color-scheme"
     ),
+    chat = c("/" = "<title>Chat", "/style.css" = "color-scheme"),
     site = c("/" = "A new site", "/style.css" = "color-scheme")
   )
   for (kind in names(pages)) {
-    package <- c(shiny = "shiny", api = "plumber", site = "rookery")[[kind]]
+    package <- c(shiny = "shiny", api = "plumber", chat = "rookery", site = "rookery")[[kind]]
     if (!requireNamespace(package, quietly = TRUE)) next
     made <- local_cli("new", kind, kind, dir = dir)
     expect_equal(exit_of(made), 0)
@@ -152,15 +154,16 @@ test_that("an app that fails at its start is reported once, without its callers"
     )
     expect_equal(exit_of(it), 3)
     lines <- sub("^\\[[0-9 ]+\\] ", "", strsplit(it$tell(), "\n")[[1]])
-    at <- which(lines == "Error in connect(): the database is away")
+    at <- which(lines == "Error in connect() (app.R:1): the database is away")
     expect_length(at, 1)
-    expect_match(lines[[at + 1]], "^  at connect\\(\\)")
+    expect_equal(sum(startsWith(lines, "  at connect() at app.R:2")), 1)
     folded <- lines[startsWith(lines, "  (")]
-    expect_match(folded, "^  \\([0-9]+ calls that have led to the app are not shown\\)$")
+    expect_match(folded, "^  \\([0-9]+ calls of packages are not shown\\)$")
     expect_length(folded, 1)
     expect_no_match(lines, "at rookery::")
     expect_match(
-      it$tell(), "rookery: The app did not start: Error in connect(): the database is away",
+      it$tell(),
+      "rookery: The app did not start: Error in connect() (app.R:1): the database is away",
       fixed = TRUE
     )
   }

@@ -89,8 +89,9 @@ test_that("missing options are taken from the server, and never from another pat
   expect_identical(
     resolve_path(path, options),
     list(
-      path = dir, exclude = FALSE, indexhtml = FALSE, fallthrough = TRUE, html_charset = "utf-8",
-      headers = structure(character(0), names = character(0)), validation = c("==", "x", "y")
+      path = dir, site = FALSE, exclude = FALSE, indexhtml = FALSE, fallthrough = TRUE,
+      html_charset = "utf-8", headers = structure(character(0), names = character(0)),
+      validation = c("==", "x", "y")
     )
   )
   resolved <- resolve_path(excludeStaticPath(), staticPathOptions(NULL, NULL, NULL, NULL, NULL))

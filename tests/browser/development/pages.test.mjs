@@ -1,19 +1,18 @@
 // `rookery dev` in a real browser: an open page follows the app's files, errors are shown in the page, and the inputs of a
-// Shiny app are kept. With ROOKERY_PICTURES=folder, pictures of the error pages are written there; the light ones of start-error
-// and handler-error are those of the vignette Development (r/vignettes/development-*.png).
+// Shiny app are kept. The pictures of the vignette Development (r/vignettes/development-*.png) are made here (support/pictures.mjs).
 
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
 import { browser, shinyIdle, useBrowser } from '../support/browser.mjs';
-import { temporaryFolder } from '../support/folder.mjs';
+import { appOf, develop, text } from '../support/develop.mjs';
+import { picture } from '../support/pictures.mjs';
 import { Server, library, patience } from '../support/server.mjs';
 
 const timeout = 4 * patience;
 const skip = library ? false : "with Debian's httpuv there is no rookery";
-const folder = temporaryFolder();
 
 useBrowser();
 
@@ -38,55 +37,9 @@ shinyApp(ui, server)
 
 const svg = (colour) => `<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><rect width="9" height="9" fill="${colour}"/></svg>`;
 
-/** Writes files of an app into a new folder. */
-function appOf(files) {
-  const app = mkdtempSync(join(folder, 'app-'));
-  for (const [name, content] of Object.entries(files)) {
-    mkdirSync(join(app, name, '..'), { recursive: true });
-    writeFileSync(join(app, name), content);
-  }
-  return app;
-}
-
-/** Serves an app, and opens the address that `rookery dev` opens. */
-async function develop(app, options = [], context = {}) {
-  const server = Server.command(['dev', app, '--port', '0', '--open=off', '--log', 'none', ...options]);
-  const url = (await server.line(/ (https?:\S+\?token=\S+)/))[1];
-  const opened = await browser.newContext({ ignoreHTTPSErrors: true, ...context });
-  opened.setDefaultTimeout(patience);
-  const page = await opened.newPage();
-  page.problems = [];
-  // Debian's shiny has no datepicker of this name.
-  page.on('pageerror', (error) => { if (!/datepicker/.test(error)) page.problems.push(String(error)); });
-  page.on('console', (line) => { if (/Content.Security.Policy/i.test(line.text())) page.problems.push(line.text()); });
-  await page.goto(url);
-  // The page that sets the cookie leads to the same address without the token.
-  await page.waitForURL((at) => !at.search.includes('token'));
-  return { server, page, app, base: page.url(), write: (name, text) => writeFileSync(join(app, name), text) };
-}
-
-const text = (page, selector, wanted) => page.waitForFunction(
-  ([where, pattern]) => new RegExp(pattern).test(document.querySelector(where)?.textContent ?? ''),
-  [selector, wanted],
-);
-
 /** Marks the document, so that a reload can be noticed. */
 const mark = (page) => page.evaluate(() => { window.marked = true; });
 const isMarked = (page) => page.evaluate(() => window.marked === true);
-
-async function picture(page, name) {
-  const where = process.env.ROOKERY_PICTURES;
-  if (where) {
-    mkdirSync(where, { recursive: true });
-    await page.setViewportSize({ width: 900, height: 560 });
-    for (const colorScheme of ['light', 'dark']) {
-      await page.emulateMedia({ colorScheme });
-      await page.screenshot({ path: join(where, `${name}-${colorScheme}.png`) });
-    }
-    await page.emulateMedia({ colorScheme: 'light' });
-    await page.setViewportSize({ width: 1280, height: 720 });
-  }
-}
 
 test('the page of a Shiny app reloads after a save and keeps the inputs that were changed', { timeout, skip }, async () => {
   const it = await develop(appOf({ 'app.R': shinyApp, 'www/style.css': 'h1{color:rgb(255, 0, 0)}', 'www/picture.svg': svg('red') }));
@@ -111,6 +64,50 @@ test('the page of a Shiny app reloads after a save and keeps the inputs that wer
   it.write('app.R', shinyApp.replace('"First"', '"Third"').replace('"red", "green"', '"green", "red"').replace('"2026-01-02"', '"2026-05-06"'));
   await text(page, '#heading', '^Third$');
   await text(page, '#seen', '^33 Ada blue TRUE 2026-03-04  5$');
+  assert.deepEqual(page.problems, []);
+  await page.context().close();
+  await it.server.stop();
+});
+
+test('inputs survive a syntax error and its fix, also of modules and with choices that the server adds', { timeout, skip }, async () => {
+  const app = `library(shiny)
+ui <- fluidPage(
+  h1("First", id = "heading"), sliderInput("bins", "Bins", 1, 50, 20),
+  tabsetPanel(id = "tab", tabPanel("a"), tabPanel("b")), textInput(NS("module", "name"), "Name"),
+  selectInput("plain", "Plain", character(), selectize = FALSE), selectInput("late", "Late", character()),
+  textOutput("seen")
+)
+server <- function(input, output, session) {
+  updateSelectInput(session, "plain", choices = c("x", "y", "z"))
+  updateSelectInput(session, "late", choices = c("k", "l", "m"))
+  output$seen <- renderText(paste(input$bins, input$tab, input[["module-name"]], input$plain, input$late))
+}
+shinyApp(ui, server)
+`;
+  const it = await develop(appOf({ 'app.R': app }));
+  const { page } = it;
+  await shinyIdle(page);
+  await text(page, '#seen', '^20 a  x k$');
+  await page.evaluate(() => window.jQuery('#bins').data('ionRangeSlider').update({ from: 7 }));
+  await page.click('a[data-value="b"]');
+  await page.fill('#module-name', 'Ada');
+  await page.selectOption('#plain', 'z');
+  await page.evaluate(() => document.querySelector('#late').selectize.setValue('m'));
+  await text(page, '#seen', '^7 b Ada z m$');
+  // Twice, and a reload of the page with the error changes nothing.
+  it.write('app.R', `${app})`);
+  await text(page, 'header', 'unexpected');
+  it.write('app.R', `${app}}`);
+  await text(page, 'pre b', '}');
+  await page.reload();
+  await text(page, 'header', 'unexpected');
+  it.write('app.R', app.replace('"First"', '"Second"'));
+  await text(page, '#heading', '^Second$');
+  await text(page, '#seen', '^7 b Ada z m$');
+  // A reload by the user begins with the values of the app.
+  await shinyIdle(page);
+  await page.reload();
+  await text(page, '#seen', '^20 a  x k$');
   assert.deepEqual(page.problems, []);
   await page.context().close();
   await it.server.stop();
@@ -150,7 +147,7 @@ test('the page shows why the app does not start, until the next save', { timeout
   await text(page, 'h1', 'no column `price`');
   await text(page, 'pre b', 'stop\\("no column `price`"\\)');
   assert.match(await page.getAttribute('summary a', 'href'), /^vscode:\/\/file\/.*\/app\.R:3$/);
-  await picture(page, 'start-error');
+  await picture(page, 'start-error', 'development-start-error');
   // Without the token, there are no details.
   const stranger = await (await browser.newContext()).newPage();
   const response = await stranger.goto(base);
@@ -207,7 +204,7 @@ test('the page of a handler that fails shows its source, only with the token', {
   assert.match(content, /load_table/);
   assert.match(content, /EUR/);
   assert.doesNotMatch(content, /s3cret-key|rookery-token-\d+=/);
-  await picture(page, 'handler-error');
+  await picture(page, 'handler-error', 'development-handler-error');
   const context = await browser.newContext();
   const stranger = await context.newPage();
   assert.equal((await stranger.goto(base)).status(), 500);

@@ -29,6 +29,18 @@ pub(super) fn page() -> String {
         "-h prints the most common options, --help prints all options.",
     );
     item(&mut page, "\\fB\\-v\\fR, \\fB\\-\\-version\\fR", "Print the version.");
+    item(
+        &mut page,
+        "\\fB\\-\\-verbose\\fR",
+        "With --version: also print the build, the system and the R that is used. With serve, dev \
+         and check: if the app cannot be started, show all calls that led to the error.",
+    );
+    item(
+        &mut page,
+        "\\fB\\-\\-load\\fR",
+        "With check: also run the code of the app as a worker does, for at most --start-timeout, \
+         without serving it.",
+    );
     for group in Group::ALL {
         let _ = writeln!(page, ".SS {}", group.title());
         for row in table::all().filter(|row| row.group == group && row.has_option()) {

@@ -14,7 +14,7 @@ use clap::{
     Arg, ArgAction, Args as _, Command as Clap, FromArgMatches as _, ValueHint, value_parser,
 };
 use clap_complete::Shell;
-use rookery_settings::table;
+use rookery_settings::{SCHEMA, table};
 
 use crate::commands::live::LiveArgs;
 use crate::commands::new_app::NewArgs;
@@ -34,7 +34,11 @@ pub(crate) enum CommandLine {
     /// The command `rookery serve` or `rookery dev`.
     Serve(ServeArgs),
     Config(ServeArgs),
-    Check(ServeArgs),
+    /// The command `rookery check`. `loads` is true if the code of the app is run.
+    Check {
+        args: ServeArgs,
+        loads: bool,
+    },
     New(NewArgs),
     /// The command line `rookery --version --verbose`.
     Version,
@@ -48,7 +52,26 @@ Serves <target> for development: opens a browser, and reloads the open
 pages when a file of the app changes. Errors are shown in the page, with source code. In a terminal,
 a single worker also runs with a prompt in that terminal (`--interactive`), so that browser() and
 readline() work. While R waits at a prompt, Ctrl-C interrupts R; otherwise it stops the server at
-once.";
+once. At other times, r + Enter restarts the app, o + Enter opens a browser, and q + Enter quits.";
+
+const CHECK: &str = "\
+Reports mistakes that would keep <target> from being served, and exits with status 1 if there are
+any: in the settings, the certificates and the address, in the syntax of the R files that the app
+reads when it starts, and packages that these files need and that are not installed. The code of the
+app is not run. With --load, R also runs the code that a worker would run until it can serve. R then
+neither listens nor calls the function `onStart` of a Shiny app.";
+
+const SCHEMA_HELP: &str = "\
+Prints the JSON schema of _server.yml, with which editors complete and check the settings:
+
+  rookery schema > _server.schema.json
+
+An editor with yaml-language-server, such as VS Code with the YAML extension, uses the schema for a
+_server.yml in the same folder that begins with this line:
+
+  # yaml-language-server: $schema=_server.schema.json
+
+For all your apps, name one copy in the editor's settings: \"yaml.schemas\".";
 
 const HELP: &str = "\
 {usage-heading} {usage}
@@ -114,11 +137,14 @@ pub(crate) fn command() -> Clap {
                 .help("Print the version"),
         )
         .arg(verbose().hide_short_help(true))
-        .subcommand(target_command("serve").long_about(ABOUT).after_help(after_help()))
-        .subcommand(target_command("dev").long_about(DEV))
+        .subcommand(
+            target_command("serve").long_about(ABOUT).after_help(after_help()).arg(all_calls()),
+        )
+        .subcommand(target_command("dev").long_about(DEV).arg(all_calls()))
         .subcommand(target_command("config"))
-        .subcommand(target_command("check"))
+        .subcommand(target_command("check").long_about(CHECK).arg(load()).arg(all_calls()))
         .subcommand(described(NewArgs::augment_args(Clap::new("new"))))
+        .subcommand(described(Clap::new("schema")).long_about(SCHEMA_HELP))
         .subcommand(described(StatusArgs::augment_args(Clap::new("status"))))
         .subcommand(described(LiveArgs::augment_args(Clap::new("live"))))
         .subcommand(described(ProfileArgs::augment_args(Clap::new("profile"))))
@@ -177,10 +203,20 @@ fn help() -> Arg {
 }
 
 fn verbose() -> Arg {
-    Arg::new("verbose")
-        .long("verbose")
-        .action(ArgAction::SetTrue)
-        .help("With --version: also print the build, the system and the R that is used")
+    let flag = Arg::new("verbose").long("verbose").action(ArgAction::SetTrue);
+    flag.help("With --version: also print the build, the system and the R that is used")
+}
+
+/// Returns the option `--verbose` of the commands that run an app.
+fn all_calls() -> Arg {
+    verbose().help("If the app cannot be started, show all calls that led to the error")
+}
+
+fn load() -> Arg {
+    Arg::new("load").long("load").action(ArgAction::SetTrue).help(
+        "Also run the code of the app as a worker does, for at most --start-timeout, without \
+         serving it",
+    )
 }
 
 /// Parses the words of the command line, the first of which is the name of the program.
@@ -206,16 +242,20 @@ pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<CommandL
     let Some((name, own)) = matches.subcommand() else {
         return usage_error("No command given.");
     };
-    if matches.get_flag("verbose") && name != "version" {
+    if matches.get_flag("verbose") && !["version", "serve", "dev", "check"].contains(&name) {
         return usage_error(
-            "`--verbose` can only be used with `--version`: `rookery --version --verbose`.",
+            "`--verbose` can only be used with `--version` and with the commands serve, dev and \
+             check.",
         );
     }
     let invalid = |error: clap::Error| Failure::CommandLine(error_message(&error));
     Ok(match name {
         "serve" | "dev" => CommandLine::Serve(ServeArgs::read(name, own, &matches)?),
         "config" => CommandLine::Config(ServeArgs::read(name, own, &matches)?),
-        "check" => CommandLine::Check(ServeArgs::read(name, own, &matches)?),
+        "check" => CommandLine::Check {
+            args: ServeArgs::read(name, own, &matches)?,
+            loads: own.get_flag("load"),
+        },
         "status" => CommandLine::Status(StatusArgs::from_arg_matches(own).map_err(invalid)?),
         "live" => CommandLine::Live(LiveArgs::from_arg_matches(own).map_err(invalid)?),
         "profile" => CommandLine::Profile(ProfileArgs::from_arg_matches(own).map_err(invalid)?),
@@ -230,6 +270,7 @@ pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<CommandL
             }
             CommandLine::Print(text)
         }
+        "schema" => CommandLine::Print(SCHEMA.into()),
         "man" => CommandLine::Print(manual::page().into()),
         _ => CommandLine::Print(command().render_version().into_bytes()),
     })
@@ -278,6 +319,37 @@ pub(crate) mod tests {
     #[test]
     fn the_command_definition_passes_claps_checks() {
         command().debug_assert();
+    }
+
+    #[test]
+    fn the_schema_is_printed_for_editors() {
+        let schema: serde_json::Value = serde_json::from_str(&printed(&["schema"])).unwrap();
+        assert!(schema["properties"]["options"]["properties"]["port"].is_object());
+        let help = printed(&["schema", "--help"]);
+        assert!(help.contains("# yaml-language-server: $schema=_server.schema.json"), "{help}");
+    }
+
+    #[test]
+    fn a_check_loads_the_app_and_commands_show_all_calls_only_on_request() {
+        for (words, expected) in [
+            (&["check", "a"][..], (false, false)),
+            (&["check", "--load", "a", "--verbose"], (true, true)),
+            (&["--verbose", "check", "a"], (false, true)),
+        ] {
+            match parse(words) {
+                Ok(CommandLine::Check { args, loads }) => {
+                    assert_eq!((loads, args.is_verbose), expected, "{words:?}");
+                }
+                other => panic!("{words:?}: {other:?}"),
+            }
+        }
+        assert!(options_of(&["dev", "a", "--verbose"]).is_verbose);
+        assert!(!options_of(&["serve", "a"]).is_verbose);
+        assert_usage_error(
+            &["serve", "a", "--load"],
+            "`--load` is not an option. Did you mean `--reload`?",
+        );
+        assert!(printed(&["check", "--help"]).contains("--load"));
     }
 
     #[test]
@@ -338,15 +410,19 @@ pub(crate) mod tests {
             (&["profile", "--worker=one"], "`--worker`: invalid digit found in string."),
             (&["--verbose"], "No command given."),
             (
-                &["--verbose", "serve", "a"],
-                "`--verbose` can only be used with `--version`: `rookery --version --verbose`.",
+                &["--verbose", "config", "a"],
+                "`--verbose` can only be used with `--version` and with the commands serve, dev \
+                 and check.",
             ),
             (&["new", "shiny"], "`<folder>` is missing."),
             (
                 &["new", "\x1b[31m", "a"],
-                "`\\u{1b}[31m` is not accepted here: use shiny, api or site.",
+                "`\\u{1b}[31m` is not accepted here: use shiny, api, chat or site.",
             ),
-            (&["new", "shinny", "a"], "`shinny` is not accepted here: use shiny, api or site."),
+            (
+                &["new", "shinny", "a"],
+                "`shinny` is not accepted here: use shiny, api, chat or site.",
+            ),
         ] {
             assert_usage_error(words, expected);
         }

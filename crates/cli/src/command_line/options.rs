@@ -20,6 +20,9 @@ pub(crate) struct ServeArgs {
     pub(crate) given: Vec<GivenValue>,
     /// Whether the app is served for development, as the command `rookery dev` does.
     pub(crate) is_dev: bool,
+    /// Whether all calls are shown that led to an error at the start of the app, and not only those
+    /// of the app.
+    pub(crate) is_verbose: bool,
 }
 
 impl ServeArgs {
@@ -44,7 +47,10 @@ impl ServeArgs {
             }
         }
         let target = own.get_one::<PathBuf>("target").expect("clap asks for it").clone();
-        Ok(ServeArgs { target, given, is_dev: name == "dev" })
+        // `rookery config` has no such option.
+        let is_verbose = |at: &ArgMatches| matches!(at.try_get_one("verbose"), Ok(Some(true)));
+        let is_verbose = is_verbose(own) || is_verbose(root);
+        Ok(ServeArgs { target, given, is_dev: name == "dev", is_verbose })
     }
 }
 

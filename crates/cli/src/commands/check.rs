@@ -1,15 +1,18 @@
 //! The command `rookery check`, which finds mistakes that would prevent the server from starting,
-//! without starting it. A running server makes the same checks before it reloads its settings.
+//! without serving. A running server checks the settings in the same way before it reloads them.
 
 use std::fmt::Write as _;
 use std::io;
+use std::net::IpAddr;
 
 use rookery_settings::Source;
 use rookery_status::AdminAddress;
 
 use crate::app_detection::Target;
+use crate::commands::check_app::check_app;
 use crate::failure::Failure;
 use crate::listen::address::Address;
+use crate::process::signals::Signals;
 use crate::serve::access_log::LogTarget;
 use crate::serve::tls;
 use crate::serve::{r_command, r_package};
@@ -17,16 +20,28 @@ use crate::settings::serve_settings::ServeSettings;
 use crate::settings::server::ServerSettings;
 
 /// Returns the output of `rookery check`: the file of the app, whether its code was run, and a note
-/// for each address that is already in use.
+/// for each address that is already in use. An R process parses the files of the app and also runs
+/// their code if `loads` is true.
 ///
 /// # Errors
-/// Fails with the first mistake that would keep the server from starting.
-pub(crate) fn check(serve: &ServeSettings, target: &Target) -> Result<Vec<u8>, Failure> {
+/// Fails with the first mistake in the settings that would keep the server from starting, or if R
+/// has printed mistakes of the app.
+pub(crate) fn check(
+    serve: &ServeSettings,
+    target: &Target,
+    loads: bool,
+) -> Result<Vec<u8>, Failure> {
+    let signals = Signals::start()?;
     let (app_file, address) = check_settings(serve, target)?;
+    if !target.is_site {
+        check_app(serve, target, &address, loads, &signals)?;
+    }
     let what = if target.is_site { "a site" } else { &app_file };
     let mut text = format!("{} can be served: {what}.\n", target.path.display());
-    if !target.is_site {
-        text.push_str("R was not started, so errors in the app's code are not found.\n");
+    if !target.is_site && !loads {
+        text.push_str(
+            "The app's code was parsed and not run: `rookery check --load` also runs it.\n",
+        );
     }
     let redirect_from = serve.all.whole("redirect_from");
     let redirect_address = redirect_from.map(|port| address.with_port(port)).transpose()?;
@@ -105,7 +120,7 @@ pub(crate) fn address_and_log(
     let address = Address::parse(&serve.host, serve.port)?;
     let is_same = match (&address, &serve.admin) {
         (Address::Tcp { socket, .. }, Some(AdminAddress::Tcp(admin))) => {
-            socket == admin && admin.port() != 0
+            admin.port() != 0 && socket.port() == admin.port() && overlap(socket.ip(), admin.ip())
         }
         (Address::Unix(path), Some(AdminAddress::Unix(admin))) => path == admin,
         _ => false,
@@ -118,6 +133,11 @@ pub(crate) fn address_and_log(
     }
     ServerSettings::of(&serve.all)?;
     Ok((address, serve.log.checked()?))
+}
+
+/// Returns whether the system refuses to bind both addresses to the same port.
+fn overlap(a: IpAddr, b: IpAddr) -> bool {
+    a == b || (a.is_ipv4() == b.is_ipv4() && (a.is_unspecified() || b.is_unspecified()))
 }
 
 /// Checks that the settings have an effect on what is served.
@@ -142,4 +162,23 @@ pub(crate) fn check_effects(serve: &ServeSettings, target: &Target) -> Result<()
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::overlap;
+
+    #[test]
+    fn the_address_of_all_interfaces_overlaps_with_each_of_its_family() {
+        for (a, b, expected) in [
+            ("127.0.0.1", "127.0.0.1", true),
+            ("0.0.0.0", "127.0.0.1", true),
+            ("10.0.0.1", "0.0.0.0", true),
+            ("::", "::1", true),
+            ("127.0.0.1", "127.0.0.2", false),
+            ("0.0.0.0", "::1", false),
+        ] {
+            assert_eq!(overlap(a.parse().unwrap(), b.parse().unwrap()), expected, "{a} {b}");
+        }
+    }
 }

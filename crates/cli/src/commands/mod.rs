@@ -1,6 +1,7 @@
 //! The commands of the program except `serve` and `dev`.
 
 pub(crate) mod check;
+mod check_app;
 pub(crate) mod config;
 pub(crate) mod live;
 mod local_socket;

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use rookery_settings::{SCHEMA, escaped};
+use rookery_settings::escaped;
 
 use crate::failure::Failure;
 use crate::terminal::startup_screen::shell_word;
@@ -14,36 +14,33 @@ use crate::user_paths::expand_tilde;
 type Files = &'static [(&'static str, &'static str)];
 
 const STYLE: &str = include_str!("../../templates/style.css");
-/// The name and content of the JSON schema with which editors check `_server.yml`. `rookery new`
-/// writes the schema next to the `_server.yml`, so editors need no network access and use the right
-/// version.
-const SCHEMA_FILE: (&str, &str) = ("_server.schema.json", SCHEMA);
-
 const SHINY: Files = &[
     ("_server.yml", include_str!("../../templates/shiny/_server.yml")),
-    SCHEMA_FILE,
     ("app.R", include_str!("../../templates/shiny/app.R")),
     ("www/style.css", STYLE),
 ];
 const API: Files = &[
     ("_server.yml", include_str!("../../templates/api/_server.yml")),
-    SCHEMA_FILE,
     ("plumber.R", include_str!("../../templates/api/plumber.R")),
     ("www/index.html", include_str!("../../templates/api/index.html")),
     ("www/style.css", STYLE),
 ];
-const SITE: Files = &[
-    ("_server.yml", include_str!("../../templates/site/_server.yml")),
-    SCHEMA_FILE,
-    ("public/index.html", include_str!("../../templates/site/index.html")),
-    ("public/style.css", STYLE),
+const CHAT: Files = &[
+    ("_server.yml", include_str!("../../templates/chat/_server.yml")),
+    ("app.R", include_str!("../../templates/chat/app.R")),
+    ("www/index.html", include_str!("../../templates/chat/index.html")),
+    ("www/style.css", STYLE),
 ];
+// The site has no `_server.yml`, so that the program serves it without an R process.
+const SITE: Files =
+    &[("index.html", include_str!("../../templates/site/index.html")), ("style.css", STYLE)];
 
 /// The kind of app that `rookery new` writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Kind {
     Shiny,
     Api,
+    Chat,
     Site,
 }
 
@@ -52,6 +49,7 @@ impl Kind {
         match self {
             Kind::Shiny => "a Shiny app",
             Kind::Api => "a plumber API",
+            Kind::Chat => "a chat with an event stream",
             Kind::Site => "a site",
         }
     }
@@ -60,6 +58,7 @@ impl Kind {
         match self {
             Kind::Shiny => SHINY,
             Kind::Api => API,
+            Kind::Chat => CHAT,
             Kind::Site => SITE,
         }
     }
@@ -68,10 +67,11 @@ impl Kind {
 /// The arguments of `rookery new`.
 #[derive(Debug, clap::Args)]
 #[command(
-    override_usage = "rookery new <shiny, api or site> <folder>",
-    long_about = "Writes a small app into a new or empty folder: a Shiny app, a plumber API, or a \
-                  static site.\nSettings belong in its _server.yml, which names a JSON schema, so \
-                  that editors can complete\nand check them."
+    override_usage = "rookery new <shiny, api, chat or site> <folder>",
+    long_about = "Writes a small app into a new or empty folder: a Shiny app, a plumber API, a \
+                  chat in plain R,\nor a static site, which needs no R.\nSettings of an app \
+                  belong in its _server.yml. `rookery schema --help` shows how an\neditor \
+                  completes and checks them."
 )]
 pub(crate) struct NewArgs {
     #[arg(hide = true, value_name = "kind")]
@@ -158,9 +158,9 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_app_has_a_valid_server_yml_with_a_schema() {
+    fn each_kind_of_app_has_a_valid_server_yml() {
         let root = tempfile::tempdir().unwrap();
-        for kind in [Kind::Shiny, Kind::Api, Kind::Site] {
+        for kind in [Kind::Shiny, Kind::Api, Kind::Chat] {
             let folder = root.path().join("a b").join(format!("{kind:?}"));
             let text = new(kind, &folder).unwrap();
             assert!(
@@ -168,9 +168,6 @@ mod tests {
                 "{text}"
             );
             let text = fs::read_to_string(folder.join("_server.yml")).unwrap();
-            let first = text.lines().next().unwrap();
-            let schema = first.strip_prefix("# yaml-language-server: $schema=").unwrap();
-            assert_eq!(fs::read_to_string(folder.join(schema)).unwrap(), SCHEMA);
             let target = Target::find(&folder).unwrap();
             assert!(!target.is_site && target.app_file().is_ok());
             let file = server_yml::read(&target).unwrap().unwrap();
@@ -180,6 +177,13 @@ mod tests {
             fs::write(folder.join("_server.yml"), on).unwrap();
             assert!(server_yml::read(&target).unwrap().unwrap().given.len() >= 2);
         }
+    }
+
+    #[test]
+    fn a_new_site_is_served_without_r() {
+        let root = tempfile::tempdir().unwrap();
+        new(Kind::Site, root.path()).unwrap();
+        assert!(Target::find(root.path()).unwrap().is_site);
     }
 
     #[test]

@@ -12,6 +12,9 @@ use crate::failure::Failure;
 use crate::listen::port_owner::{self, port_owner};
 use crate::user_paths::{absolute, parent_folder};
 
+/// The maximum number of further ports that are tried if the usual port is in use.
+const MAX_TRIED_PORTS: usize = 100;
+
 /// The address that the server listens on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Address {
@@ -136,6 +139,26 @@ impl Address {
         return check_socket_path(path);
         #[cfg(windows)]
         Err(io::Error::new(io::ErrorKind::Unsupported, path.display().to_string()))
+    }
+
+    /// Returns this address if it is free, or else the one with the next free port. In this case
+    /// also returns a message about the process that uses the port. An address for which no free
+    /// port is found is returned unchanged, because listening on it reports the reason.
+    pub(crate) fn or_next_port(&self) -> (Address, Option<String>) {
+        let unchanged = || (self.clone(), None);
+        let Address::Tcp { host, socket } = self else { return unchanged() };
+        let is_in_use = |error: io::Error| error.kind() == io::ErrorKind::AddrInUse;
+        if !self.try_to_bind().is_err_and(is_in_use) {
+            return unchanged();
+        }
+        let later = (socket.port()..=u16::MAX).skip(1).take(MAX_TRIED_PORTS);
+        let free = later
+            .filter_map(|port| self.with_port(port).ok())
+            .find(|address| address.try_to_bind().is_ok());
+        let Some(free) = free else { return unchanged() };
+        let port = free.port().unwrap_or_default();
+        let message = format!("{}: the app gets port {port}", in_use_text(host, socket.port()));
+        (free, Some(message))
     }
 
     /// Returns an address with the same host and another port, for the listener that redirects HTTP
@@ -272,17 +295,11 @@ fn check_socket_path(path: &Path) -> io::Result<()> {
 fn port_failure(host: &str, port: u16, error: &io::Error) -> Failure {
     let hint = match error.kind() {
         io::ErrorKind::AddrInUse => {
-            let by = match port_owner(port) {
-                Some(owner) => format!("by {owner}"),
-                None if port_owner::SEES_PROCESSES => {
-                    format!("by a process that this user cannot see; {}", port_owner_command(port))
-                }
-                None => format!("by another process; {}", port_owner_command(port)),
-            };
             let other = if port < u16::MAX { port + 1 } else { 8000 };
             return Failure::PortInUse(format!(
-                "Port {port} of {host} is in use, {by}.\nChoose another port with `--port \
-                 {other}`, or let the system choose one with `--port 0`."
+                "{}.\nChoose another port with `--port {other}`, or let the system choose one with \
+                 `--port 0`.",
+                in_use_text(host, port)
             ));
         }
         io::ErrorKind::PermissionDenied => {
@@ -300,6 +317,19 @@ fn port_failure(host: &str, port: u16, error: &io::Error) -> Failure {
         _ => String::new(),
     };
     Failure::Address(format!("Cannot listen on {host} port {port}: {error}.{hint}"))
+}
+
+/// Returns the statement that a port is in use, with the process that uses it if this user can see
+/// it.
+fn in_use_text(host: &str, port: u16) -> String {
+    let by = match port_owner(port) {
+        Some(owner) => format!("by {owner}"),
+        None if port_owner::SEES_PROCESSES => {
+            format!("by a process that this user cannot see; {}", port_owner_command(port))
+        }
+        None => format!("by another process; {}", port_owner_command(port)),
+    };
+    format!("Port {port} of {host} is in use, {by}")
 }
 
 /// Returns a shell command with which the user can find the process that uses a TCP port.
@@ -354,6 +384,27 @@ mod tests {
         }
         drop(busy);
         assert_eq!(Address::parse("127.0.0.1", port).unwrap().check().unwrap(), None);
+    }
+
+    #[test]
+    fn the_next_free_port_takes_the_place_of_a_busy_one() {
+        let busy = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = busy.local_addr().unwrap().port();
+        let wanted = Address::parse("127.0.0.1", port).unwrap();
+        // None of the next hundred ports is free if the system has chosen the last one.
+        if let (found, Some(message)) = wanted.or_next_port() {
+            let other = found.port().unwrap();
+            assert!(other > port && found.try_to_bind().is_ok());
+            assert!(
+                message.starts_with(&format!("Port {port} of 127.0.0.1 is in use")),
+                "{message}"
+            );
+            assert!(message.ends_with(&format!(": the app gets port {other}")), "{message}");
+        } else {
+            assert_eq!(port, u16::MAX);
+        }
+        drop(busy);
+        assert_eq!(wanted.or_next_port(), (wanted.clone(), None));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 #[cfg(target_os = "linux")]
 mod allocator;
+pub(crate) mod owned_child;
 #[cfg(target_os = "linux")]
 pub(crate) mod pid1;
 pub(crate) mod session;

@@ -5,10 +5,13 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use rookery_development::{Change, FileWatcher, LiveReload, development_application};
+use rookery_development::{
+    Change, FileWatcher, IgnoreRules, LiveReload, WatchedFiles, development_application,
+};
 use rookery_server::{MakeApplication, PageScript};
 #[cfg(all(target_os = "linux", not(feature = "portable")))]
 use rookery_settings::EDITORS;
+use rookery_settings::Settings;
 use rookery_status::AccessToken;
 
 use crate::app_detection::Target;
@@ -121,11 +124,13 @@ fn editor_url_in(
 /// pages are reloaded.
 pub(crate) fn watch_site(
     target: &Target,
+    settings: &Settings,
     live: Arc<LiveReload>,
     on_change: impl Fn() + Send + 'static,
 ) -> Result<(), Failure> {
     watch(
         target,
+        settings,
         move |change| {
             on_change();
             match change {
@@ -142,11 +147,15 @@ pub(crate) fn watch_site(
 /// `on_change` returns false.
 pub(crate) fn watch(
     target: &Target,
+    settings: &Settings,
     on_change: impl Fn(Change) -> bool + Send + 'static,
     is_site: bool,
 ) -> Result<(), Failure> {
     let (target, folder) = (target.clone(), target.folder.clone());
-    let mut watcher = FileWatcher::new(folder, move || target.folder_now(), log_line);
+    let patterns = settings.list("ignore");
+    let ignored = IgnoreRules::new(patterns.iter().map(String::as_str));
+    let files = WatchedFiles { ignored, is_site };
+    let mut watcher = FileWatcher::new(folder, move || target.folder_now(), files, log_line);
     start_thread("rookery-changes", move || {
         loop {
             let changed = watcher.wait_for_changes();
@@ -157,7 +166,11 @@ pub(crate) fn watch(
                 count => format!(" and {} other files have", count - 1),
             };
             log_line(&format!("`{}`{others} changed", first.display()));
-            if !on_change(Change::of(&changed, is_site)) {
+            let change = Change::of(&changed, is_site);
+            if matches!(change, Change::App { .. }) {
+                watcher.on_restart();
+            }
+            if !on_change(change) {
                 return;
             }
         }

@@ -20,7 +20,6 @@ use crate::serve::access_log::LogTarget;
 use crate::serve::development;
 use crate::serve::r_package;
 use crate::serve::tracing::service_name;
-#[cfg(all(target_os = "linux", not(feature = "portable")))]
 use crate::settings::passed_to_r::pass_to_r;
 use crate::settings::serve_settings::ServeSettings;
 use crate::user_paths::is_executable;
@@ -47,8 +46,7 @@ pub(crate) fn worker_command(
     address: &Address,
     for_app: Option<&str>,
 ) -> Result<Command, Failure> {
-    let mut lines = target_lines(target, address);
-    pass_to_r(&serve.all, &mut lines);
+    let mut lines = app_lines(serve, target, address);
     add_log(serve, &LogTarget::Nothing, &mut lines);
     if serve.all.is_dev() {
         lines.line("dev", b"true");
@@ -258,8 +256,9 @@ fn os_string(bytes: Vec<u8>) -> OsString {
     String::from_utf8_lossy(&bytes).into_owned().into()
 }
 
-/// Returns the settings that tell the R process what to serve, and at which address.
-pub(crate) fn target_lines(target: &Target, address: &Address) -> Lines {
+/// Returns the settings with which an R process reads the app: what to serve, at which address, and
+/// the settings that R also accepts as options.
+pub(crate) fn app_lines(serve: &ServeSettings, target: &Target, address: &Address) -> Lines {
     let mut lines = Lines::default();
     lines.line("target", path_bytes(&target.path));
     match address {
@@ -268,6 +267,10 @@ pub(crate) fn target_lines(target: &Target, address: &Address) -> Lines {
             lines.line("port", socket.port().to_string().as_bytes());
         }
         Address::Unix(path) => lines.line("socket", path_bytes(path)),
+    }
+    pass_to_r(&serve.all, &mut lines);
+    if serve.is_verbose {
+        lines.line("verbose", b"true");
     }
     lines
 }

@@ -2,9 +2,8 @@
 //! and this program starts it again when it fails. A reload ends the R process before the next one
 //! starts.
 
-use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, TcpStream};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rookery_settings::key_value_lines::Lines;
@@ -16,22 +15,22 @@ use crate::app_detection::Target;
 use crate::commands::check;
 use crate::failure::Failure;
 use crate::listen::address::Address;
-use crate::process::own_group;
+use crate::process::owned_child::OwnedChild;
 #[cfg(unix)]
 use crate::process::session;
 use crate::process::signals::{ReceivedSignal, Signals};
 use crate::serve::access_log::LogTarget;
 use crate::serve::r_command::{
-    add_log, find_r_and_package, pass_settings, path_bytes, private_lines, r_command, target_lines,
+    add_log, app_lines, find_r_and_package, pass_settings, path_bytes, private_lines, r_command,
 };
 use crate::serve::r_package;
 use crate::serve::tls;
-use crate::settings::passed_to_r::{pass_https, pass_to_r};
+use crate::settings::passed_to_r::pass_https;
 use crate::settings::serve_settings::ServeSettings;
 use crate::settings::server::Https;
 use crate::settings::sources::{LoadedSettings, Sources};
 use crate::stderr::log_line;
-use crate::terminal::browser;
+use crate::terminal::browser::{self, Opening};
 
 /// The interval at which the program checks whether the R process has ended.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
@@ -107,7 +106,7 @@ fn check_settings(serve: &ServeSettings) -> Result<(), Failure> {
 fn needs_supervisor(given: &GivenValue) -> bool {
     let row = given.setting;
     let is_of_workers = row.group == Group::Workers && !row.places.has(Places::OPTION);
-    (is_of_workers || ["interactive", "reload"].contains(&row.name))
+    (is_of_workers || ["error_pages", "interactive", "reload"].contains(&row.name))
         && row.name != "restart"
         && Some(&given.value) != Settings::default().value(row.name).as_ref()
 }
@@ -293,7 +292,7 @@ impl SingleProcess {
                 let listens = is_listening(&self.start.address);
                 // R also listens for a moment before it reads the app.
                 if listens && listened && std::mem::take(&mut self.opens_browser) {
-                    browser::open(self.start.url.as_deref());
+                    browser::open(self.start.url.as_deref(), Opening::Requested);
                 }
                 listened = listens;
                 self.has_listened |= listens;
@@ -379,8 +378,7 @@ fn settings_for_r(
     address: &Address,
     log: &LogTarget,
 ) -> Lines {
-    let mut lines = target_lines(target, address);
-    pass_to_r(&serve.all, &mut lines);
+    let mut lines = app_lines(serve, target, address);
     add_log(serve, log, &mut lines);
     match &serve.admin {
         Some(AdminAddress::Tcp(address)) => lines.line("admin", address.to_string().as_bytes()),
@@ -390,134 +388,6 @@ fn settings_for_r(
         None => {}
     }
     lines
-}
-
-/// A child process in a group of its own. When it is dropped, the child and the processes that the
-/// child has started are killed. On Windows, this also happens when this program ends for whatever
-/// reason, because the processes are in a job object.
-#[derive(Debug)]
-struct OwnedChild {
-    child: Child,
-    #[cfg(windows)]
-    job: std::os::windows::io::OwnedHandle,
-}
-
-impl OwnedChild {
-    /// Starts a command.
-    ///
-    /// # Errors
-    /// Returns the system's error if the program cannot be started.
-    fn start(command: &mut Command) -> io::Result<OwnedChild> {
-        own_group(command);
-        #[cfg(unix)]
-        return Ok(OwnedChild { child: command.spawn()? });
-        #[cfg(windows)]
-        {
-            let job = job::create()?;
-            let mut child = command.spawn()?;
-            if let Err(error) = job::assign(&job, &child) {
-                let _ = child.kill();
-                return Err(error);
-            }
-            Ok(OwnedChild { child, job })
-        }
-    }
-
-    /// Requests the child to end: by SIGTERM, on Windows by Ctrl-Break, which interrupts R.
-    fn request_end(&self) {
-        #[cfg(unix)]
-        self.signal(libc::SIGTERM);
-        #[cfg(windows)]
-        // SAFETY: the call takes no pointers. The child is the first process of its group, whose id
-        // is the child's. A failure means that the child has ended or has no console, and it is
-        // killed after the time limit.
-        unsafe {
-            use windows_sys::Win32::System::Console::{CTRL_BREAK_EVENT, GenerateConsoleCtrlEvent};
-            GenerateConsoleCtrlEvent(CTRL_BREAK_EVENT, self.child.id());
-        }
-    }
-
-    /// Kills the child and the processes that it has started.
-    fn kill(&mut self) {
-        #[cfg(unix)]
-        self.signal(libc::SIGKILL);
-        #[cfg(windows)]
-        job::terminate(&self.job);
-        let _ = self.child.wait();
-    }
-
-    /// Returns the exit status of the child if the child has ended.
-    fn exit_status(&mut self) -> io::Result<Option<ExitStatus>> {
-        self.child.try_wait()
-    }
-
-    #[cfg(unix)]
-    fn signal(&self, signal: libc::c_int) {
-        let group = libc::pid_t::try_from(self.child.id()).expect("the system has it in this type");
-        // SAFETY: the call passes no memory. If the child has ended, its group has the processes
-        // that it has started, or none.
-        unsafe { libc::kill(-group, signal) };
-    }
-}
-
-impl Drop for OwnedChild {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-#[cfg(windows)]
-mod job {
-    //! Job objects of Windows: groups of processes that end together.
-
-    use std::io;
-    use std::os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle};
-    use std::process::Child;
-
-    use windows_sys::Win32::System::JobObjects::{
-        AssignProcessToJobObject, CreateJobObjectW, JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE,
-        JOBOBJECT_EXTENDED_LIMIT_INFORMATION, JobObjectExtendedLimitInformation,
-        SetInformationJobObject, TerminateJobObject,
-    };
-
-    /// Creates a job object whose processes are killed when its last handle is closed, and so when
-    /// this program ends.
-    pub(super) fn create() -> io::Result<OwnedHandle> {
-        // SAFETY: both pointers may be null: the object has the default security and no name.
-        let job = unsafe { CreateJobObjectW(std::ptr::null(), std::ptr::null()) };
-        if job.is_null() {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the call has just created the handle, so nothing else owns it.
-        let job = unsafe { OwnedHandle::from_raw_handle(job) };
-        let mut limits = JOBOBJECT_EXTENDED_LIMIT_INFORMATION::default();
-        limits.BasicLimitInformation.LimitFlags = JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE;
-        let size = u32::try_from(size_of_val(&limits)).unwrap_or(u32::MAX);
-        // SAFETY: the pointer refers to a structure of the kind and the size that are given.
-        let is_set = unsafe {
-            SetInformationJobObject(
-                job.as_raw_handle(),
-                JobObjectExtendedLimitInformation,
-                (&raw const limits).cast(),
-                size,
-            )
-        };
-        if is_set == 0 { Err(io::Error::last_os_error()) } else { Ok(job) }
-    }
-
-    /// Adds a process to a job object, and so the processes that it starts from now on.
-    pub(super) fn assign(job: &OwnedHandle, child: &Child) -> io::Result<()> {
-        // SAFETY: both handles are open.
-        let is_done =
-            unsafe { AssignProcessToJobObject(job.as_raw_handle(), child.as_raw_handle()) };
-        if is_done == 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-    }
-
-    /// Kills all processes of a job object.
-    pub(super) fn terminate(job: &OwnedHandle) {
-        // SAFETY: the handle is open. A failure means that no process is left.
-        unsafe { TerminateJobObject(job.as_raw_handle(), 1) };
-    }
 }
 
 #[cfg(test)]

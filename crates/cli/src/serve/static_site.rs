@@ -16,16 +16,16 @@ use crate::failure::Failure;
 use crate::listen::address::Address;
 use crate::listen::listeners::Listeners;
 use crate::listen::service_sockets::{RequestedListeners, ServiceSockets};
-use crate::process::signals::{ReceivedSignal, Signals, StopCounter};
+use crate::process::signals::{ReceivedSignal, Signals, StopCounter, request_stop};
 use crate::serve::access_log::{Log, LogTarget};
 use crate::serve::development::{Development, watch_site};
 use crate::serve::tls;
 use crate::serve::tracing;
 use crate::settings::serve_settings::ServeSettings;
 use crate::settings::server::ServerSettings;
-use crate::settings::server_yml;
 use crate::stderr::{log_line, print_lines};
-use crate::terminal::browser;
+use crate::terminal::browser::{self, Opening};
+use crate::terminal::shortcuts::{self, Shortcut};
 use crate::terminal::startup_screen::{StartupScreen, is_coloured};
 
 /// The maximum time for which unfinished responses may continue after the first signal to stop. It
@@ -86,6 +86,7 @@ pub(crate) fn serve(
         spool,
         proxies: settings.proxies,
         proxy_protocol: settings.proxy_protocol,
+        error_pages: settings.error_pages,
         notice: Notice(log_line),
         page_script: dev.as_ref().map(Development::script),
         hosts: dev.as_ref().and_then(Development::hosts),
@@ -94,14 +95,28 @@ pub(crate) fn serve(
     let listeners = Listeners::open(&server, requested, &given, listener_config, &serve.all)?;
     let development = opened.as_ref().and_then(|opened| opened.development.clone());
     let reloads = dev.is_some();
-    let screen = StartupScreen { development, reloads, ..StartupScreen::of(target, &listeners) };
+    let has_shortcuts = dev.is_some() && shortcuts::are_available();
+    let screen = StartupScreen {
+        development,
+        reloads,
+        has_shortcuts,
+        ..StartupScreen::of(target, &listeners)
+    };
     print_lines(&screen.text(None, is_coloured()));
-    if serve.all.flag("open") {
-        browser::open(listeners.url.as_deref());
-    }
+    browser::open(listeners.url.as_deref(), Opening::of(&serve.all));
     if let Some(dev) = dev {
-        let site = Arc::clone(&site);
-        watch_site(target, dev.live, move || site.follow_link())?;
+        let (site, live) = (Arc::clone(&site), Arc::clone(&dev.live));
+        watch_site(target, &serve.all, Arc::clone(&live), move || site.follow_link())?;
+        if has_shortcuts {
+            let url = listeners.url.clone();
+            let on_shortcut = move |shortcut| match shortcut {
+                Shortcut::Restart => live.on_page_changed(),
+                Shortcut::Open => browser::open(url.as_deref(), Opening::Requested),
+                Shortcut::Quit => request_stop(),
+                Shortcut::Help => {}
+            };
+            shortcuts::listen(|| false, on_shortcut)?;
+        }
     }
     let renewer = tls::start_renewer(opened.as_ref())?;
     let manager = ServiceManager::from_environment();
@@ -186,16 +201,16 @@ impl Site {
     }
 }
 
-/// Returns the static paths of a site: its folder without the file with its settings.
+/// Returns the static paths of a site: its folder, and in development mode without the URL path
+/// that belongs to this mode.
 fn static_paths(folder: &Path, is_dev: bool) -> impl Iterator<Item = (String, StaticPath)> {
     let site = Overrides { site: Some(true), ..Overrides::default() };
     let folder = StaticPath { path: folder.to_owned(), overrides: site };
-    let own = is_dev.then_some("__rookery__");
-    let excluded = server_yml::NAMES.into_iter().chain(own).map(|name| {
+    let own = is_dev.then(|| {
         let overrides = Overrides { exclude: Some(true), ..Overrides::default() };
-        (format!("/{name}"), StaticPath { overrides, ..StaticPath::default() })
+        ("/__rookery__".to_owned(), StaticPath { overrides, ..StaticPath::default() })
     });
-    iter::once(("/".to_owned(), folder)).chain(excluded)
+    iter::once(("/".to_owned(), folder)).chain(own)
 }
 
 /// Waits for the signal that stops the server, and fails if a thread fails. Meanwhile, SIGHUP

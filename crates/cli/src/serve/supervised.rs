@@ -22,16 +22,21 @@ use crate::process::signals::Signals;
 use crate::serve::access_log::{Log, LogTarget};
 use crate::serve::development::Development;
 use crate::serve::reload::Reload;
-use crate::serve::supervisor_commands::{second_stop, send_commands, watch_files};
+use crate::serve::supervisor_commands::{
+    listen_for_shortcuts, second_stop, send_commands, watch_files,
+};
 use crate::serve::supervisor_config::{ConfigBuilder, log_format, pool_limits};
 use crate::serve::supervisor_frontend::{Announcement, SupervisorFrontend, perform, start_admin};
 use crate::serve::tls::{self, TlsSetup};
 use crate::serve::tracing;
 use crate::serve::{r_command, r_package};
+use crate::settings::serve_settings::ServeSettings;
 use crate::settings::server::ServerSettings;
 use crate::settings::sources::{LoadedSettings, Sources};
 use crate::stderr::log_line;
+use crate::terminal::browser::Opening;
 use crate::terminal::r_prompt::PromptWatcher;
+use crate::terminal::shortcuts;
 use crate::terminal::startup_screen::{StartupScreen, live_page};
 
 /// Serves the app until a signal stops the server.
@@ -69,7 +74,7 @@ pub(crate) fn serve(
         Some(development) => development.application(application),
         None => application,
     };
-    let server = Server::with_application(settings.config, application);
+    let server = Server::with_application(settings.config.clone(), application);
     let tracer = tracing::start(target);
     if let Some(tracer) = &tracer {
         server.set_tracer(Some(tracer.share()));
@@ -80,21 +85,10 @@ pub(crate) fn serve(
     let listener_config = ListenerConfig {
         // The static paths that all workers of the app share.
         files: registry.files(),
-        // The workers' app may respond to the head of a request, before the body has arrived.
-        sees_heads: true,
         tls: tls.clone(),
-        spool: Arc::new(SpoolFolder::new(settings.spool_folder, log_line)),
-        sends_request_id: serve
-            .all
-            .given("request_id_header")
-            .is_none_or(|given| given.value != Value::Flag(false)),
-        sends_timing: serve.all.flag("server_timing"),
-        proxies: settings.proxies,
-        proxy_protocol: settings.proxy_protocol,
-        notice: Notice(log_line),
         page_script: development.as_ref().map(Development::script),
         hosts: development.as_ref().and_then(Development::hosts),
-        ..ListenerConfig::default()
+        ..listener_config(serve, settings)
     };
     let listeners = Listeners::open(&server, requested, &given, listener_config, &serve.all)?;
     let mut status = SupervisorStatus::new(
@@ -110,16 +104,19 @@ pub(crate) fn serve(
     status.perform = Some(perform);
     let status = Arc::new(status);
     let admin = start_admin(&status, serve.admin.as_ref(), &given.admin)?;
+    let errors_url = development.as_ref().and_then(|it| it.url(listeners.url.as_deref()));
     let screen = StartupScreen {
         workers: Some(serve.workers),
         development: tls_setup.as_ref().and_then(|setup| setup.development.clone()),
         admin: shown_admin(given.shown_admin(requested), admin.local_addr()),
         live_page: admin.page_url().map(|url| live_page(url, io::stderr().is_terminal())),
         reloads: serve.all.flag("reload"),
-        errors: development.as_ref().and_then(|it| it.url(listeners.url.as_deref())),
+        errors: errors_url.clone(),
+        has_shortcuts: development.is_some() && shortcuts::are_available(),
         ..StartupScreen::of(target, &listeners)
     };
-    let start = Announcement { screen, opens_browser: serve.all.flag("open"), development };
+    let has_shortcuts = screen.has_shortcuts;
+    let start = Announcement { screen, opening: Opening::of(&serve.all), development };
     let live = start.development.as_ref().map(|development| Arc::clone(&development.live));
     let limits = listeners.limits_control();
     let frontend = SupervisorFrontend::new(listeners, start, admin);
@@ -143,7 +140,11 @@ pub(crate) fn serve(
         notes: Mutex::new(loaded.notes.clone()),
     });
     if serve.all.flag("reload") {
-        watch_files(target, Arc::clone(&reload), live, requests.clone())?;
+        watch_files(target, Arc::clone(&reload), live.clone(), requests.clone())?;
+    }
+    if let Some(live) = live.filter(|_| has_shortcuts) {
+        let (reload, terminal) = (Arc::clone(&reload), terminal.clone());
+        listen_for_shortcuts(reload, live, errors_url, terminal, requests.clone())?;
     }
     send_commands(signals, reload, reopener, terminal.clone(), requests)?;
     let outcome = supervise(config, registry, receiver, &frontend);
@@ -168,6 +169,25 @@ pub(crate) fn serve(
     match outcome {
         Ok(outcome) => result_of(outcome, failure),
         Err(error) => Err(Failure::Unavailable(format!("Workers cannot be started: {error}."))),
+    }
+}
+
+/// Returns the part of the configuration of the listeners that depends on settings only.
+fn listener_config(serve: &ServeSettings, settings: ServerSettings) -> ListenerConfig {
+    ListenerConfig {
+        // The workers' app may respond to the head of a request, before the body has arrived.
+        sees_heads: true,
+        spool: Arc::new(SpoolFolder::new(settings.spool_folder, log_line)),
+        sends_request_id: serve
+            .all
+            .given("request_id_header")
+            .is_none_or(|given| given.value != Value::Flag(false)),
+        sends_timing: serve.all.flag("server_timing"),
+        proxies: settings.proxies,
+        proxy_protocol: settings.proxy_protocol,
+        error_pages: settings.error_pages,
+        notice: Notice(log_line),
+        ..ListenerConfig::default()
     }
 }
 

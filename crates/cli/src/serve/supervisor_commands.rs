@@ -9,11 +9,13 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::app_detection::Target;
 use crate::failure::Failure;
-use crate::process::signals::{ReceivedSignal, Signals, StopCounter};
+use crate::process::signals::{ReceivedSignal, Signals, StopCounter, request_stop};
 use crate::process::start_essential_thread;
 use crate::serve::development;
 use crate::serve::reload::Reload;
+use crate::terminal::browser::{self, Opening};
 use crate::terminal::r_prompt::PromptWatcher;
+use crate::terminal::shortcuts::{self, Shortcut};
 
 /// The second signal to stop. The program ends by terminating itself with this signal.
 static SECOND_STOP: OnceLock<ReceivedSignal> = OnceLock::new();
@@ -32,31 +34,64 @@ pub(crate) fn watch_files(
     live: Option<Arc<LiveReload>>,
     commands: UnboundedSender<SupervisorCommand>,
 ) -> Result<(), Failure> {
+    let settings = reload.start.all.clone();
     let request = move |change| {
         let Some(live) = &live else { return Some(reload.request()) };
         match change {
             Change::Styles(names) => live.on_styles_changed(&names),
             Change::Page => live.on_page_changed(),
             Change::App { is_environment_kept } => {
-                // With the same settings and folder, a preloaded worker can be used.
-                let command = if is_environment_kept && !reload.has_moved() {
-                    SupervisorCommand::Reload
-                } else {
-                    reload.request()
-                };
-                if !matches!(command, SupervisorCommand::RefuseReload(_)) {
-                    live.on_restarting();
-                }
-                return Some(command);
+                return Some(restart(&reload, live, is_environment_kept));
             }
         }
         None
     };
     development::watch(
         target,
+        &settings,
         move |change| request(change).is_none_or(|command| commands.send(command).is_ok()),
         false,
     )
+}
+
+/// Returns the command that starts an app under development again, and makes its open pages `live`
+/// show this. `is_environment_kept` says whether R itself starts as before.
+fn restart(reload: &Reload, live: &LiveReload, is_environment_kept: bool) -> SupervisorCommand {
+    // With the same settings and folder, a preloaded worker can be used.
+    let command = if is_environment_kept && !reload.has_moved() {
+        SupervisorCommand::Reload
+    } else {
+        reload.request()
+    };
+    if !matches!(command, SupervisorCommand::RefuseReload(_)) {
+        live.on_restarting();
+    }
+    command
+}
+
+/// Starts the thread that carries out the shortcuts of `rookery dev`. `url` is the address that is
+/// opened in a browser, and `terminal` shows whether R reads what is typed.
+///
+/// # Errors
+/// Fails if the thread cannot be started.
+pub(crate) fn listen_for_shortcuts(
+    reload: Arc<Reload>,
+    live: Arc<LiveReload>,
+    url: Option<String>,
+    terminal: Option<PromptWatcher>,
+    commands: UnboundedSender<SupervisorCommand>,
+) -> Result<(), Failure> {
+    let is_for_r = move || terminal.as_ref().is_some_and(PromptWatcher::takes_lines);
+    shortcuts::listen(is_for_r, move |shortcut| match shortcut {
+        Shortcut::Restart => {
+            // Fails if the server is stopping. No preloaded R process is used, so that everything
+            // is loaded again.
+            let _ = commands.send(restart(&reload, &live, false));
+        }
+        Shortcut::Open => browser::open(url.as_deref(), Opening::Requested),
+        Shortcut::Quit => request_stop(),
+        Shortcut::Help => {}
+    })
 }
 
 /// Starts the thread that turns signals into commands for the supervisor.

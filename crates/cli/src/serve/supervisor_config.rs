@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use rookery_server::Config;
 use rookery_server::access_log::Format;
-use rookery_server::{Config, MAX_PAGE_SIZE};
 use rookery_settings::Settings;
 use rookery_supervisor::{
     MemoryLimit, PoolLimits, RecyclePolicy, SessionAffinity, SupervisorConfig, Timeouts,
@@ -115,11 +115,9 @@ pub(crate) fn pool_limits(
         Address::Tcp { socket, .. } => socket.to_string(),
         Address::Unix(path) => path.display().to_string(),
     };
-    let usual = PoolLimits::default();
     PoolLimits {
-        // A script is inserted only into a page that is neither compressed nor streamed.
+        // A script is inserted only into a page that is not compressed.
         accepts_compressed: !all.is_dev(),
-        max_whole_body: if all.is_dev() { MAX_PAGE_SIZE } else { usual.max_whole_body },
         max_queued_requests: config.queue.max_queued_requests,
         queue_timeout: all.time("queue_timeout").unwrap_or_default(),
         max_in_flight: all.whole("max_in_flight").unwrap_or(usize::MAX),
@@ -132,7 +130,7 @@ pub(crate) fn pool_limits(
             _ => SessionAffinity::Auto,
         },
         is_embedded: all.flag("embed"),
-        ..usual
+        ..PoolLimits::default()
     }
 }
 

@@ -15,7 +15,7 @@ use crate::listen::listeners::Listeners;
 use crate::process::signals::raise;
 use crate::serve::development::Development;
 use crate::stderr::{log_line, print_lines};
-use crate::terminal::browser;
+use crate::terminal::browser::{self, Opening};
 use crate::terminal::startup_screen::{StartupScreen, is_coloured};
 
 /// The listeners for clients and for the admin address. The supervisor notifies this object when
@@ -37,7 +37,7 @@ pub(crate) struct SupervisorFrontend {
 /// The announcement of the server, which is made once the server can be used.
 pub(crate) struct Announcement {
     pub(crate) screen: StartupScreen,
-    pub(crate) opens_browser: bool,
+    pub(crate) opening: Opening,
     /// The open pages of an app that is being developed.
     pub(crate) development: Option<Development>,
 }
@@ -96,11 +96,9 @@ impl SupervisorFrontend {
             return;
         }
         print_lines(&self.start.screen.text(app, is_coloured()));
-        if self.start.opens_browser {
-            let url = self.listeners.url.as_deref();
-            let with_token = self.start.development.as_ref().and_then(|it| it.url(url));
-            browser::open(with_token.as_deref().or(url));
-        }
+        let url = self.listeners.url.as_deref();
+        let with_token = self.start.development.as_ref().and_then(|it| it.url(url));
+        browser::open(with_token.as_deref().or(url), self.start.opening);
     }
 
     fn set_phase(&self, phase: Phase) {
@@ -230,7 +228,9 @@ impl Frontend for SupervisorFrontend {
             }
             SupervisorEvent::AppReady => {
                 if let Some(development) = &self.start.development {
-                    development.live.on_ready();
+                    if development.live.on_ready() {
+                        log_line("the error above is fixed: the app runs");
+                    }
                 }
             }
             SupervisorEvent::StartFailed { exit, report } => {
@@ -250,6 +250,11 @@ impl Frontend for SupervisorFrontend {
                     });
                     // The browser shows the error.
                     self.announce(None);
+                }
+            }
+            SupervisorEvent::SessionError(report) => {
+                if let Some(development) = &self.start.development {
+                    development.live.on_session_error(report);
                 }
             }
             // A service manager that waits for READY=1 does not accept RELOADING=1.

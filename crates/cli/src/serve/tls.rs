@@ -128,14 +128,16 @@ pub(crate) fn apply(tls: &Tls, settings: &Settings) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Checks the certificate and key files before R is started, because a worker would report a wrong
-/// file only later. Changes no file.
+/// Checks the certificate and key files, or the folder of the development certificate, before R is
+/// started, because a worker would report a wrong file only later. Changes no file.
 ///
 /// # Errors
 /// Fails if a file cannot be used.
 pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
     if Https::of(settings) == Some(Https::Development) {
-        return Ok(());
+        let folder = development_folder();
+        let checked = DevelopmentCertificate::check(&folder);
+        return checked.map_err(|error| development_failure(&folder, &error));
     }
     load_files(settings, None, Acme::check)?;
     Ok(())
@@ -146,13 +148,20 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
 /// # Errors
 /// Fails if the certificate cannot be stored.
 pub(crate) fn development_certificate() -> Result<DevelopmentCertificate, Failure> {
-    let folder = data_folder().join("tls");
-    DevelopmentCertificate::load_or_create(&folder).map_err(|error| {
-        let folder = folder.display();
-        Failure::Unavailable(format!(
-            "The development certificate cannot be stored in {folder}: {error}."
-        ))
-    })
+    let folder = development_folder();
+    DevelopmentCertificate::load_or_create(&folder)
+        .map_err(|error| development_failure(&folder, &error))
+}
+
+fn development_folder() -> PathBuf {
+    data_folder().join("tls")
+}
+
+fn development_failure(folder: &Path, error: &io::Error) -> Failure {
+    let folder = folder.display();
+    Failure::Unavailable(format!(
+        "The development certificate cannot be stored in {folder}: {error}."
+    ))
 }
 
 fn tls_settings(all: &Settings) -> TlsSettings {

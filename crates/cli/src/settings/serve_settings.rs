@@ -32,6 +32,9 @@ pub(crate) struct ServeSettings {
         allow(dead_code, reason = "there the R process is the server")
     )]
     pub(crate) is_interactive: bool,
+    /// Whether R shows all calls that led to an error at the start of the app, and not only the
+    /// app's own.
+    pub(crate) is_verbose: bool,
     /// The additional address of the admin listener that the user gave, if any. Every server also
     /// has an admin socket in its own folder.
     pub(crate) admin: Option<AdminAddress>,
@@ -87,6 +90,7 @@ impl ServeSettings {
             port: all.whole("port").unwrap_or_default(),
             workers,
             is_interactive,
+            is_verbose: false,
             admin,
             format: match all.text("log_format").as_deref() {
                 Some("combined") => Format::Combined,

@@ -2,8 +2,9 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use rookery_server::{Config, TrustedProxies};
+use rookery_server::{Config, ErrorPages, TrustedProxies};
 use rookery_settings::{Section, Settings};
 use rookery_system::disk;
 
@@ -38,14 +39,16 @@ pub(crate) struct ServerSettings {
     pub(crate) proxy_protocol: Option<TrustedProxies>,
     /// The folder for temporary files with large request bodies.
     pub(crate) spool_folder: PathBuf,
+    /// The pages that replace the server's own error pages.
+    pub(crate) error_pages: Option<Arc<ErrorPages>>,
 }
 
 impl ServerSettings {
     /// Converts the combined settings.
     ///
     /// # Errors
-    /// Fails if a list of proxies is not valid, or if the given folder for large request bodies
-    /// cannot be used.
+    /// Fails if a list of proxies is not valid, or if the given folder for large request bodies or
+    /// for error pages cannot be used.
     pub(crate) fn of(all: &Settings) -> Result<ServerSettings, Failure> {
         let mut config = Config { trim: TRIM, ..Config::default() };
         for given in all.all().filter(|given| given.setting.section == Section::Limits) {
@@ -63,6 +66,7 @@ impl ServerSettings {
             proxies: proxies("trusted_proxies")?,
             proxy_protocol: all.flag("proxy_protocol").then_some(senders),
             spool_folder: spool_folder(all)?,
+            error_pages: error_pages(all)?,
         })
     }
 }
@@ -103,6 +107,19 @@ fn spool_folder(all: &Settings) -> Result<PathBuf, Failure> {
         given.name(),
         folder.display()
     )))
+}
+
+fn error_pages(all: &Settings) -> Result<Option<Arc<ErrorPages>>, Failure> {
+    let Some(given) = all.given("error_pages") else { return Ok(None) };
+    let folder = absolute(given.value.path().expect("the value is a path"));
+    let pages = ErrorPages::read(&folder).map_err(|error| {
+        Failure::Unavailable(format!(
+            "{} names `{}`, whose pages cannot be read: {error}.",
+            given.name(),
+            folder.display()
+        ))
+    })?;
+    Ok(Some(Arc::new(pages)))
 }
 
 #[cfg(test)]

@@ -57,6 +57,7 @@ impl Sources {
         let settings = Settings::combine(own.chain(environment.given).chain(in_file));
         let settings = if self.args.is_dev { settings.with_dev_defaults() } else { settings };
         let mut serve = ServeSettings::of(settings)?;
+        serve.is_verbose = self.args.is_verbose;
         if self.arguments.is_log_read {
             serve.log = LogTarget::Session;
         }

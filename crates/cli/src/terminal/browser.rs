@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use rookery_settings::{Settings, Source};
 use rookery_system::random::unpredictable;
 
 use crate::process::{own_group, session, start_thread};
@@ -15,17 +16,45 @@ use crate::stderr::log_line;
 /// started.
 const FILE_LIFETIME: Duration = Duration::from_secs(10);
 
+/// Whether the URL of a server is opened in a browser.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Opening {
+    No,
+    /// The URL is opened if there is a browser, as is usual in development.
+    IfPossible,
+    /// The user has asked for it, and a failure is logged.
+    Requested,
+}
+
+impl Opening {
+    /// Returns what the settings say.
+    pub(crate) fn of(all: &Settings) -> Opening {
+        let is_default = all.given("open").is_some_and(|given| given.source == Source::Default);
+        match all.flag("open") {
+            false => Opening::No,
+            true if is_default => Opening::IfPossible,
+            true => Opening::Requested,
+        }
+    }
+}
+
 /// Opens the URL of the server in a browser without waiting for the browser, or has it opened by
-/// the R session that has started this program. A failure is only logged.
-pub(crate) fn open(url: Option<&str>) {
-    if session::open(url) {
+/// the R session that has started this program.
+pub(crate) fn open(url: Option<&str>, opening: Opening) {
+    if opening == Opening::No || session::open(url) {
         return;
     }
+    let is_requested = opening == Opening::Requested;
     let Some(url) = url else {
-        return log_line("no browser is opened, because a browser cannot connect to a Unix socket");
+        if is_requested {
+            log_line("no browser is opened, because a browser cannot connect to a Unix socket");
+        }
+        return;
     };
-    let failed = |reason: String, url: &str| {
-        log_line(&format!("the server {reason}; the address is {}", without_token(url)));
+    let failed = move |reason: String, url: &str| {
+        if is_requested {
+            log_line(&format!("the server {reason}; the address is {}", without_token(url)));
+        }
     };
     match Launched::start(url) {
         Err(reason) => failed(reason, url),
@@ -177,6 +206,7 @@ fn reason_not_to_open(has: impl Fn(&str) -> bool) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command_line::tests::served;
 
     #[test]
     fn a_file_that_only_this_user_can_read_leads_to_a_url_with_a_token() {
@@ -194,6 +224,16 @@ mod tests {
         drop(file);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         assert!(has_token(url) && !has_token("http://127.0.0.1:8000"));
+    }
+
+    #[test]
+    fn a_browser_that_nobody_asked_for_is_opened_if_possible() {
+        let of = |words: &[&str]| Opening::of(&served(words).all);
+        assert_eq!(of(&["serve", "a"]), Opening::No);
+        assert_eq!(of(&["serve", "a", "--open"]), Opening::Requested);
+        assert_eq!(of(&["dev", "a"]), Opening::IfPossible);
+        assert_eq!(of(&["dev", "a", "--open"]), Opening::Requested);
+        assert_eq!(of(&["dev", "a", "--open=no"]), Opening::No);
     }
 
     #[test]

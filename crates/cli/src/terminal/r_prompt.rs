@@ -3,17 +3,22 @@
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// The interval at which the program checks whether R shows a prompt. A check at the moment of
 /// Ctrl-C would be too late, because Ctrl-C ends the prompt.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
+/// The number of checks after a prompt during which lines are still R's. R shows the next prompt of
+/// `browser()` as soon as it has run a line.
+const CHECKS_AFTER_PROMPT: u32 = 40;
+
 /// A thread that watches the terminal to find out whether R is at a prompt.
 #[derive(Debug, Clone)]
 pub(crate) struct PromptWatcher {
-    was_prompting: Arc<AtomicBool>,
+    /// The number of checks since R was at a prompt.
+    checks_since: Arc<AtomicU32>,
     before: libc::termios,
 }
 
@@ -22,22 +27,31 @@ impl PromptWatcher {
     /// terminal.
     pub(crate) fn start() -> Option<PromptWatcher> {
         let before = terminal_state()?;
-        let was_prompting = Arc::new(AtomicBool::new(false));
-        let was_prompting_weak = Arc::downgrade(&was_prompting);
+        let checks_since = Arc::new(AtomicU32::new(CHECKS_AFTER_PROMPT));
+        let counter = Arc::downgrade(&checks_since);
         let thread =
             std::thread::Builder::new().name("rookery-terminal".to_owned()).spawn(move || {
-                while let Some(was_prompting_weak) = was_prompting_weak.upgrade() {
-                    was_prompting_weak.store(is_at_prompt(&before), Ordering::Relaxed);
-                    drop(was_prompting_weak);
+                while let Some(counter) = counter.upgrade() {
+                    // No other thread writes the counter.
+                    let next = counter.load(Ordering::Relaxed).saturating_add(1);
+                    counter.store(if is_at_prompt(&before) { 0 } else { next }, Ordering::Relaxed);
+                    drop(counter);
                     std::thread::sleep(CHECK_INTERVAL);
                 }
             });
-        thread.is_ok().then_some(PromptWatcher { was_prompting, before })
+        thread.is_ok().then_some(PromptWatcher { checks_since, before })
     }
 
     /// Returns true if R is at a prompt, or was at the last check.
     pub(crate) fn is_prompting(&self) -> bool {
-        self.was_prompting.load(Ordering::Relaxed) || is_at_prompt(&self.before)
+        self.checks_since.load(Ordering::Relaxed) == 0 || is_at_prompt(&self.before)
+    }
+
+    /// Returns true if R is at a prompt, or was at one within the last two seconds, so that a line
+    /// that is typed now is probably for R.
+    pub(crate) fn takes_lines(&self) -> bool {
+        self.checks_since.load(Ordering::Relaxed) < CHECKS_AFTER_PROMPT
+            || is_at_prompt(&self.before)
     }
 
     /// Restores the terminal settings from before R was started, because R may have been killed

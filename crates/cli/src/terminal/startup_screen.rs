@@ -6,6 +6,7 @@ use rookery_status::{AdminAddress, format_count};
 
 use crate::app_detection::Target;
 use crate::listen::listeners::Listeners;
+use crate::terminal::shortcuts;
 
 /// The content of the start-up screen, which shows what is served and at which address.
 ///
@@ -32,6 +33,8 @@ pub(crate) struct StartupScreen {
     pub(crate) reloads: bool,
     /// The URL that gives a browser access to the details of errors, during development.
     pub(crate) errors: Option<String>,
+    /// Whether the program accepts the shortcuts of `rookery dev`.
+    pub(crate) has_shortcuts: bool,
 }
 
 impl StartupScreen {
@@ -49,6 +52,7 @@ impl StartupScreen {
             live_page: None,
             reloads: false,
             errors: None,
+            has_shortcuts: false,
         }
     }
 
@@ -114,6 +118,9 @@ impl StartupScreen {
         }
         if let Some(url) = &self.errors {
             detail("Errors", &format!("are shown with source code at {}", pen.address(url)));
+        }
+        if self.has_shortcuts {
+            detail("Keys", shortcuts::SUMMARY);
         }
         lines.join("\n")
     }

@@ -22,5 +22,15 @@ function(res, minutes = "90") {
   faithful[faithful$waiting >= least, ]
 }
 
-#* @assets ./www /
+#* The first page is the documentation of the API, in which each endpoint can be tried
+#* @get /
+#* @serializer html
+function(res) {
+  res$status <- 302L
+  res$setHeader("Location", "./__docs__/")
+  ""
+}
+
+#* A page that uses the API
+#* @assets ./www /page
 list()

@@ -27,7 +27,7 @@ fn offered(words: &[&str]) -> Vec<String> {
 fn commands_come_first_and_then_files() {
     assert!(offered(&[""]).contains(&"serve".to_owned()));
     assert_eq!(offered(&["ser"]), ["serve"]);
-    assert_eq!(offered(&["new", ""]), ["shiny", "api", "site"]);
+    assert_eq!(offered(&["new", ""]), ["shiny", "api", "chat", "site"]);
     assert_eq!(offered(&["completions", "b"]), ["bash"]);
     // Without an offer of the script, bash completes files and folders.
     for words in [

@@ -3,13 +3,12 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::process::Command;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use crate::r_processes::Installed;
-use crate::support::{Running, TEST_TIMEOUT, executable, folder, get, rookery};
+use crate::support::{Running, TEST_TIMEOUT, executable, folder, get, open_terminal, rookery};
 
 /// Returns the start-up screen of a static site, without environment variables about colour.
 fn shown(words: &[&str], variables: &[(&str, &str)]) -> (String, u16) {
@@ -115,8 +114,14 @@ fn opens_the_browser_once_the_server_is_ready() {
 #[test]
 fn a_new_app_passes_the_check_and_is_not_overwritten() {
     let installed = Installed::new();
+    executable(&installed.r(), "#!/bin/sh\nexit 0\n");
     let root = folder(&[]);
-    for (kind, made) in [("shiny", "a Shiny app"), ("api", "a plumber API"), ("site", "a site")] {
+    for (kind, made, first) in [
+        ("shiny", "a Shiny app", "_server.yml"),
+        ("api", "a plumber API", "_server.yml"),
+        ("chat", "a chat with an event stream", "_server.yml"),
+        ("site", "a site", "index.html"),
+    ] {
         let new = || {
             let mut command = Command::new(installed.program());
             command.args(["new", kind, kind]).current_dir(root.path());
@@ -124,7 +129,7 @@ fn a_new_app_passes_the_check_and_is_not_overwritten() {
         };
         let (status, out, printed) = new();
         assert_eq!((status, printed.as_str()), (Some(0), ""));
-        assert!(out.starts_with(&format!("Wrote {made} to {kind}:\n  _server.yml\n")), "{out}");
+        assert!(out.starts_with(&format!("Wrote {made} to {kind}:\n  {first}\n")), "{out}");
         assert!(out.ends_with(&format!("\nNext: rookery dev {kind}\n")), "{out}");
         let (status, _, printed) = new();
         assert_eq!(status, Some(1));
@@ -156,21 +161,7 @@ fn the_verbose_version_names_r_and_the_package_but_no_environment() {
 
 /// Returns the start-up screen of a static site on a terminal, up to the line with the address.
 fn shown_on_terminal(variables: &[(&str, &str)]) -> String {
-    let (mut master, mut slave) = (-1, -1);
-    // SAFETY: both descriptors have space, and neither a name nor settings of the terminal are
-    // requested.
-    let opened = unsafe {
-        libc::openpty(
-            &raw mut master,
-            &raw mut slave,
-            std::ptr::null_mut(),
-            std::ptr::null_mut(),
-            std::ptr::null_mut(),
-        )
-    };
-    assert_eq!(opened, 0);
-    // SAFETY: the descriptors were just opened, and no other code owns them.
-    let (master, slave) = unsafe { (fs::File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
+    let (master, slave) = open_terminal();
     let site = folder(&[("index.html", "home")]);
     let mut command = rookery();
     for name in ["NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR"] {

@@ -66,10 +66,14 @@ fn with_a_json_log_the_reason_of_a_failed_start_is_json() {
 }
 
 #[test]
-fn redirects_to_folders_and_hides_its_settings() {
+fn finds_folders_and_pages_and_hides_settings_and_sources() {
     let folder = folder(&[
         ("index.html", "home"),
         ("docs/index.html", "docs"),
+        ("docs/page.html", "page"),
+        ("404.html", "<h1>missing"),
+        ("index.Rmd", "secret"),
+        ("docs/_server.yml", "secret"),
         ("_server.yaml", "secret"),
         ("_SERVER.YAML", "secret"),
         ("_SERVE~1.YAM", "secret"),
@@ -80,10 +84,20 @@ fn redirects_to_folders_and_hides_its_settings() {
     assert!(redirect.starts_with("HTTP/1.1 301 "), "{redirect}");
     assert!(redirect.contains("Location: ./docs/?a=b\r\n"), "{redirect}");
     assert!(get(port, "/docs/?a=b").ends_with("docs"));
+    assert!(get(port, "/docs/page").ends_with("page"));
+    // The second response comes from the cache of small files.
+    for _ in 0..2 {
+        let missing = get(port, "/docs/none").to_lowercase();
+        assert!(missing.starts_with("http/1.1 404 ") && missing.ends_with("<h1>missing"));
+        assert!(missing.contains("\r\ncontent-type: text/html; charset=utf-8\r\n"), "{missing}");
+        assert!(missing.contains("\r\ncontent-length: 11\r\n"), "{missing}");
+    }
     let names = ["_server.yml", "_server.yaml", "_SERVER.YAML", "_Server.Yml", "_SERVE~1.YAM"];
     for path in names.map(|name| format!("/{name}")).iter().map(String::as_str).chain([
         "/%5fserver.yaml",
         "//_server.yaml",
+        "/docs/_server.yml",
+        "/index.Rmd",
         "/docs/../_server.yaml",
         "/_server.yaml/",
         "/_server.yaml.",
@@ -479,4 +493,65 @@ fn variables_of_r_processes_are_a_warning_for_a_static_site() {
         printed.trim_end(),
         "rookery: `ROOKERY_WORKERS` has no effect: a static site has no R processes"
     );
+}
+
+#[test]
+fn errors_have_the_form_that_the_client_prefers() {
+    let folder = folder(&[("site/index.html", "home"), ("pages/404.html", "<p>our own page")]);
+    let (site, pages) = (folder.path().join("site"), folder.path().join("pages"));
+    for pages in [None, Some(pages)] {
+        let mut command = rookery();
+        command.arg("serve").arg(&site).args(["--port=0", "--log=none"]).env("PATH", "/nowhere");
+        if let Some(pages) = &pages {
+            command.arg("--error-pages").arg(pages);
+        }
+        let mut it = Running::start(&mut command);
+        let port = it.port();
+        let answer = |line: &str, accept: &str| {
+            let head = format!("{line} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n");
+            let reply = ask(port, &format!("{head}Accept: {accept}\r\n\r\n"));
+            let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+            (head.to_lowercase(), body.to_owned())
+        };
+        let (head, body) = answer("GET /none", "*/*");
+        assert!(head.starts_with("http/1.1 404 "), "{head}");
+        assert_eq!(body, "404 Not Found\n");
+        let (head, body) = answer("GET /none", "application/json");
+        assert!(head.contains("\r\ncontent-type: application/json\r\n"), "{head}");
+        let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(body["error"], "Not Found");
+        assert!(body["request_id"].as_str().is_some_and(|id| id.len() == 32), "{body}");
+        let (head, page) = answer("GET /none", "text/html,*/*;q=0.8");
+        assert!(head.starts_with("http/1.1 404 ") && head.contains("text/html"), "{head}");
+        let length = format!("\r\ncontent-length: {}", page.len());
+        assert!(head.contains(&length), "{head}");
+        let is_own = page == "<p>our own page";
+        assert!(is_own == pages.is_some() && (is_own || page.contains(">Reload</a>")), "{page}");
+        // HEAD has the headers of GET, and no body.
+        let (head, body) = answer("HEAD /none", "text/html");
+        assert!(head.contains(&length) && body.is_empty(), "{head} {body}");
+        // A request that no application gets, and one that the server rejects by its head.
+        let (head, page) = answer("POST /", "text/html");
+        assert!(
+            head.starts_with("http/1.1 405 ") && head.contains("\r\nallow: get, head"),
+            "{head}"
+        );
+        assert!(page.contains("<h1>405 Method Not Allowed</h1>"), "{page}");
+        let (head, page) = answer("GET /a\\b", "text/html");
+        assert!(head.starts_with("http/1.1 404 ") && page.contains('<'), "{head} {page}");
+        let (head, page) = answer("GET *", "text/html");
+        assert!(head.starts_with("http/1.1 400 "), "{head}");
+        assert!(page.contains("Reason: the target must be a path"), "{page}");
+        it.signal(libc::SIGTERM);
+        assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
+    }
+    let mut wrong = serve_with_error_pages(&site, &folder.path().join("none"));
+    assert_eq!(wrong.end().0.code(), Some(1), "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("`--error-pages` names `"), "{}", wrong.stderr);
+}
+
+fn serve_with_error_pages(site: &std::path::Path, pages: &std::path::Path) -> Running {
+    let mut command = rookery();
+    command.arg("serve").arg(site).args(["--port=0", "--error-pages"]).arg(pages);
+    Running::start(&mut command)
 }

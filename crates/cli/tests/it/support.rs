@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
@@ -185,4 +185,23 @@ pub(crate) fn executable(path: &Path, text: &str) {
     use std::os::unix::fs::PermissionsExt as _;
     fs::write(path, text).expect("a file");
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("its owner");
+}
+
+/// Opens a pseudo-terminal. Returns the side of the user, and the terminal itself.
+pub(crate) fn open_terminal() -> (fs::File, OwnedFd) {
+    let (mut master, mut slave) = (-1, -1);
+    // SAFETY: both descriptors have space, and neither a name nor settings of the terminal are
+    // requested.
+    let opened = unsafe {
+        libc::openpty(
+            &raw mut master,
+            &raw mut slave,
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+        )
+    };
+    assert_eq!(opened, 0);
+    // SAFETY: the descriptors were just opened, and no other code owns them.
+    unsafe { (fs::File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) }
 }

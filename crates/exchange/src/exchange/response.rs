@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::File;
 
 use super::arena_slice::ArenaSlice;
+use crate::budget::Charge;
 use crate::payload::Lease;
 use crate::stream_flow_control::StreamedBody;
 
@@ -16,6 +17,7 @@ pub struct Response {
     body: ResponseBody,
     copied: Option<ArenaSlice>,
     is_failure: bool,
+    is_server_error: bool,
     compression: Option<WebSocketCompression>,
 }
 
@@ -44,6 +46,8 @@ pub enum ResponseBody {
     /// A response body in memory that the application has lent. The memory is returned after the
     /// response has been sent.
     Lent(Lease),
+    /// A response body in memory of its own, which is freed after the response has been sent.
+    Owned(OwnedBody),
     /// A response body that consists of the first `len` bytes of a file.
     File {
         /// The file whose contents are the response body, open for reading.
@@ -53,6 +57,49 @@ pub enum ResponseBody {
     },
     /// A streamed response body, whose chunks are sent after the head.
     Stream(StreamedBody),
+}
+
+/// A response body that is the end of a vector.
+pub struct OwnedBody {
+    bytes: Vec<u8>,
+    start: usize,
+    _charge: Option<Charge>,
+}
+
+impl OwnedBody {
+    /// Makes a body from the last `len` bytes of a vector, without copying them. The vector counts
+    /// against the memory budget by `charge`.
+    ///
+    /// # Panics
+    /// Panics if the vector has fewer bytes.
+    pub fn from_end(bytes: Vec<u8>, len: usize, charge: Option<Charge>) -> OwnedBody {
+        let start = bytes.len().checked_sub(len).expect("the body is a part of the vector");
+        OwnedBody { bytes, start, _charge: charge }
+    }
+
+    /// Releases the charge to the memory budget, because the caller counts the bytes from now on.
+    #[must_use]
+    pub fn without_charge(self) -> OwnedBody {
+        let OwnedBody { bytes, start, .. } = self;
+        OwnedBody { bytes, start, _charge: None }
+    }
+
+    /// Returns the bytes of the body.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+}
+
+impl AsRef<[u8]> for OwnedBody {
+    fn as_ref(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
+impl fmt::Debug for OwnedBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnedBody").field("len", &self.as_bytes().len()).finish_non_exhaustive()
+    }
 }
 
 /// The reason why the server rejects a response header. Sending such an invalid header could allow
@@ -94,6 +141,19 @@ impl Response {
     /// the error.
     pub fn set_failure(&mut self) {
         self.is_failure = true;
+    }
+
+    /// Returns true if the response was [marked](Self::set_server_error) as an error of the server
+    /// itself.
+    pub fn is_server_error(&self) -> bool {
+        self.is_server_error
+    }
+
+    /// Marks the response as an error of the server itself, and not of the application. Its body
+    /// must be the plain text of the error, which the server replaces by a page for clients that
+    /// prefer another form.
+    pub fn set_server_error(&mut self) {
+        self.is_server_error = true;
     }
 
     /// Returns the compression settings for the messages of the WebSocket that this response
@@ -162,6 +222,7 @@ impl Response {
         self.body = ResponseBody::None;
         self.copied = None;
         self.is_failure = false;
+        self.is_server_error = false;
         self.compression = None;
     }
 }

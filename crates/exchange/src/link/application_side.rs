@@ -5,9 +5,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::queues::EventQueue;
 use super::{AppState, IoState, Link, lock};
 use crate::command::Command;
 use crate::event::Event;
+use crate::fairness::load::Load;
+use crate::fairness::peer::Peer;
 use crate::payload::ReleaseQueue;
 use crate::stream_flow_control::{StreamOptions, StreamedBody};
 
@@ -225,29 +228,31 @@ impl Link {
     fn pop(&self) -> Option<Event> {
         let (event, has_capacity) = {
             let mut up = lock(&self.up);
-            let event = up.events.pop_front()?;
-            match &event {
-                Event::Request(_) | Event::Head(_) => up.requests -= 1,
-                Event::Message { payload, .. } => {
-                    up.messages -= 1;
-                    up.message_bytes -= payload.held();
-                }
-                _ => {}
-            }
-            // Only at half of the limit, so that reading does not stop and start again with each
-            // message.
-            let limits = &self.limits;
-            (
-                event,
-                up.messages * 2 <= limits.ws_max_receive_queue_messages
-                    && up.message_bytes * 2 <= limits.ws_max_receive_queue_size,
-            )
+            let before = up.events.load();
+            let (peer, event) = up.events.pop()?;
+            let is_wanted = self.wants_capacity.load(Ordering::SeqCst);
+            (event, is_wanted && self.has_new_capacity(&up, before, peer))
         };
         self.taken.fetch_add(1, Ordering::Relaxed);
-        if has_capacity && self.wants_capacity.load(Ordering::SeqCst) {
+        if has_capacity {
             self.wants_capacity.store(false, Ordering::SeqCst);
             self.wake_io();
         }
         Some(event)
+    }
+
+    /// Returns true if the queue has capacity for messages for which the server may be waiting,
+    /// after an event of `peer` was taken from it: for all messages, for the first of this peer or
+    /// its network, or for the first ones of any. `before` was the load of the queue until then.
+    fn has_new_capacity(&self, up: &EventQueue, before: Load, peer: Peer) -> bool {
+        let (limit, load) = (self.limits.load(), up.events.load());
+        // A single peer fills half of the queue. Only at a quarter, so that reading does not stop
+        // and start again with each message.
+        let is_quarter = load.messages * 4 <= limit.messages && load.bytes * 4 <= limit.bytes;
+        let was_message = load.messages < before.messages;
+        was_message
+            && (is_quarter
+                || up.events.admits_first_message(peer, limit)
+                || load.admits_first_messages(limit) != before.admits_first_messages(limit))
     }
 }

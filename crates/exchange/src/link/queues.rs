@@ -6,19 +6,16 @@ use std::collections::VecDeque;
 use super::wake_schedule::WakeSchedule;
 use crate::command::Command;
 use crate::event::Event;
+use crate::fairness::fair_queue::FairQueue;
 
 /// The number of bytes in queued commands above which the server is woken at once to take the
 /// commands from the queue.
 pub(super) const MANY_BYTES: usize = 1 << 20;
 
-/// The queue of events for the application. It counts the requests, messages and bytes in it, so
-/// that their numbers can be limited.
+/// The queue of events for the application.
 #[derive(Default)]
 pub(super) struct EventQueue {
-    pub(super) events: VecDeque<Event>,
-    pub(super) requests: usize,
-    pub(super) messages: usize,
-    pub(super) message_bytes: usize,
+    pub(super) events: FairQueue<Event>,
     /// The reason why the server's thread has failed, or `None`.
     pub(super) failure: Option<String>,
 }

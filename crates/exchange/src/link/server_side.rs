@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::queues::EventQueue;
 use super::wake_schedule::WakeSchedule;
 use super::{AppState, IoState, Link, PushError, WakeUp, lock};
 use crate::command::Command;
 use crate::event::Event;
+use crate::fairness::peer::Peer;
 use crate::wakers::IoWaker;
 
 /// The number of queued events at which a waiting application is woken before the server has read
@@ -41,41 +41,49 @@ impl Link {
         self.app_waker.wake();
     }
 
-    /// Adds an event to the queue for the application. Returns how the caller has to wake the
-    /// application. A WebSocket message is never rejected, so the server must call
-    /// [`poll_capacity`](Self::poll_capacity) before it reads from a WebSocket.
+    /// Adds an event of a peer to the queue for the application. Returns how the caller has to wake
+    /// the application. A WebSocket message is never rejected, so the server must call
+    /// [`poll_capacity`](Self::poll_capacity) before it reads a message from a WebSocket.
     ///
     /// # Errors
-    /// Returns [`PushError::Full`] with the exchange if
-    /// [`QueueLimits::max_queued_requests`](super::QueueLimits::max_queued_requests) requests are
-    /// waiting already. The server then responds with status 503.
-    pub fn push(&self, event: Event) -> Result<WakeUp, PushError> {
-        let waiting = {
+    /// Fails if [`QueueLimits::max_queued_requests`](super::QueueLimits::max_queued_requests)
+    /// requests are waiting already. Returns [`PushError::Displaced`] with an earlier request if
+    /// another peer has more requests in the queue, and [`PushError::Full`] with the request itself
+    /// otherwise. The server then responds with status 503 to the returned request.
+    pub fn push(&self, peer: Peer, event: Event) -> Result<WakeUp, PushError> {
+        let (waiting, displaced) = {
             let mut up = lock(&self.up);
-            match event {
-                Event::Request(exchange) | Event::Head(exchange)
-                    if up.requests >= self.limits.max_queued_requests =>
-                {
-                    return Err(PushError::Full(exchange));
+            let mut displaced = None;
+            if up.events.load().requests >= self.limits.max_queued_requests && event.is_request() {
+                displaced = up.events.displace(peer).and_then(Event::into_exchange);
+                if displaced.is_none() {
+                    return event
+                        .into_exchange()
+                        .map_or(Ok(WakeUp::NotNeeded), |exchange| Err(PushError::Full(exchange)));
                 }
-                Event::Request(_) | Event::Head(_) => up.requests += 1,
-                Event::Message { ref payload, .. } => {
-                    up.messages += 1;
-                    up.message_bytes += payload.held();
-                }
-                _ => {}
+            } else {
+                self.put.fetch_add(1, Ordering::SeqCst);
             }
-            up.events.push_back(event);
-            self.put.fetch_add(1, Ordering::SeqCst);
-            up.events.len()
+            up.events.push(peer, event);
+            (up.events.len(), displaced)
         };
+        let wake_up = self.wake_up(waiting);
+        match displaced {
+            None => Ok(wake_up),
+            Some(exchange) => Err(PushError::Displaced { exchange, wake_up }),
+        }
+    }
+
+    /// Returns how the server has to wake the application after the queue has grown to `waiting`
+    /// events.
+    fn wake_up(&self, waiting: usize) -> WakeUp {
         if waiting == WAKE_BATCH {
             self.wake_waiting();
         }
         if waiting != 1 {
-            return Ok(WakeUp::NotNeeded);
+            return WakeUp::NotNeeded;
         }
-        Ok(match self.app_state.load(Ordering::SeqCst) {
+        match self.app_state.load(Ordering::SeqCst) {
             state if state == AppState::BusyPolling as u8 => WakeUp::NotNeeded,
             // If the application shares a core with the server and is woken at once, it takes this
             // one event, responds, and waits again.
@@ -87,7 +95,7 @@ impl Link {
                 WakeUp::Watch
             }
             _ => WakeUp::Watch,
-        })
+        }
     }
 
     /// Wakes the waiting application. Call this method after [`push`](Self::push) has returned
@@ -106,21 +114,18 @@ impl Link {
         }
     }
 
-    /// Returns true if the server may read more from WebSockets, because the queue of messages for
-    /// the application is below its limits. After this method has returned false, the server is
-    /// woken once the queue has capacity again.
-    pub fn poll_capacity(&self) -> bool {
-        let has_capacity = |up: &EventQueue| {
-            up.messages < self.limits.ws_max_receive_queue_messages
-                && up.message_bytes < self.limits.ws_max_receive_queue_size
-        };
-        if has_capacity(&lock(&self.up)) {
-            return true;
+    /// Returns true if the server may read another message from a WebSocket of this peer, because
+    /// the queue of events has capacity for it. After this method has returned false, the server is
+    /// woken once the queue has capacity again, for this peer or another.
+    pub fn poll_capacity(&self, peer: Peer) -> bool {
+        let up = lock(&self.up);
+        let has_capacity = up.events.admits_message(peer, self.limits.load());
+        if !has_capacity {
+            // Set while the queue is locked, because the application looks whether it is set each
+            // time it takes an event.
+            self.wants_capacity.store(true, Ordering::SeqCst);
         }
-        self.wants_capacity.store(true, Ordering::SeqCst);
-        // Checked again, because the application may have made capacity before it could see the
-        // flag.
-        has_capacity(&lock(&self.up))
+        has_capacity
     }
 
     /// Wakes the application if events are waiting and it has taken none since the caller's

@@ -12,6 +12,7 @@ use super::*;
 use crate::command::Command;
 use crate::event::Event;
 use crate::event::MessageKind;
+use crate::fairness::peer::Peer;
 use crate::payload::Payload;
 
 struct Never;
@@ -77,25 +78,34 @@ fn a_full_queue_rejects_requests_and_accepts_closes() {
         Box::new(Never),
     );
     for _ in 0..2 {
-        assert!(link.push(Event::Request(Exchange::new())).is_ok());
+        assert!(link.push(Peer::default(), Event::Request(Exchange::new())).is_ok());
     }
-    assert!(matches!(link.push(Event::Request(Exchange::new())), Err(PushError::Full(_))));
+    assert!(matches!(
+        link.push(Peer::default(), Event::Request(Exchange::new())),
+        Err(PushError::Full(_))
+    ));
     assert!(
-        link.push(Event::Closed {
-            socket: 1,
-            listener: 1,
-            code: 1006,
-            reason: "".into(),
-            is_clean: false
-        })
+        link.push(
+            Peer::default(),
+            Event::Closed {
+                socket: 1,
+                listener: 1,
+                code: 1006,
+                reason: "".into(),
+                is_clean: false
+            }
+        )
         .is_ok()
     );
     assert!(matches!(link.next(), Some(Event::Request(_))));
-    assert!(link.push(Event::Request(Exchange::new())).is_ok(), "a place is free again");
+    assert!(
+        link.push(Peer::default(), Event::Request(Exchange::new())).is_ok(),
+        "a place is free again"
+    );
 }
 
 #[test]
-fn reading_stops_at_the_limit_and_resumes_at_half_of_it() {
+fn reading_stops_at_the_limit_and_resumes_at_a_quarter_of_it() {
     let (ring, rung) = mpsc::channel();
     let link = Link::new(
         QueueLimits {
@@ -107,23 +117,79 @@ fn reading_stops_at_the_limit_and_resumes_at_half_of_it() {
         Box::new(Never),
     );
     link.set_io_waker(Some(Arc::new(Ring(Mutex::new(ring)))));
-    for _ in 0..3 {
-        let _ = link.push(message(400));
+    for _ in 0..5 {
+        let _ = link.push(Peer::default(), message(200));
     }
-    assert!(!link.poll_capacity());
-    link.next();
-    assert!(rung.try_recv().is_err(), "800 of 1000 bytes still wait");
+    assert!(!link.poll_capacity(Peer::default()));
+    for _ in 0..3 {
+        link.next();
+    }
+    assert!(rung.try_recv().is_err(), "400 of 1000 bytes still wait");
     link.next();
     assert!(rung.try_recv().is_ok());
-    assert!(link.poll_capacity());
+    assert!(link.poll_capacity(Peer::default()));
+}
+
+/// Peers send messages in an arbitrary order. A peer that was refused waits until the server is
+/// woken, as a WebSocket does.
+#[test]
+fn a_refused_peer_is_woken_once_its_first_message_is_admitted() {
+    let limits = QueueLimits {
+        ws_max_receive_queue_messages: 20,
+        ws_max_receive_queue_size: 2000,
+        ..QueueLimits::default()
+    };
+    let waker = Arc::new(NoTimer::default());
+    let link = Link::new(limits, Box::new(Never));
+    link.set_io_waker(Some(Arc::clone(&waker) as Arc<dyn IoWaker>));
+    let mut refused = Vec::<Peer>::new();
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut random = |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 16) % below
+    };
+    // Half of the peers belong to one network.
+    let peer = |id: u64| Peer::new(id, if id < 30 { 0 } else { id % 12 });
+    let mut woken = 0;
+    for step in 0..20_000 {
+        let is_flood = step / 100 % 2 == 0;
+        if random(4) < if is_flood { 3 } else { 1 } {
+            let peer = peer(random(60));
+            if refused.contains(&peer) {
+                continue;
+            } else if link.poll_capacity(peer) {
+                let _ = link.push(peer, message(random(150) as usize));
+            } else {
+                refused.push(peer);
+            }
+            continue;
+        }
+        if random(10) == 0 {
+            let _ = link.push(peer(random(60)), Event::Request(Exchange::new()));
+        }
+        link.next();
+        if waker.0.swap(0, Ordering::SeqCst) > 0 {
+            woken += 1;
+            refused.retain(|peer| !link.poll_capacity(*peer));
+        }
+        let up = lock(&link.up);
+        let load = up.events.load();
+        assert!(refused.is_empty() || load.messages * 2 > 20 || load.bytes * 2 > 2000);
+        for peer in &refused {
+            assert!(!up.events.admits_first_message(*peer, limits.load()), "{peer:?} at {load:?}");
+        }
+    }
+    assert!(woken > 100, "{woken}");
 }
 
 #[test]
 fn a_busy_application_that_takes_nothing_is_woken_by_the_second_check() {
     let (ring, rung) = mpsc::channel();
     let link = Link::new(QueueLimits::default(), Box::new(Ring(Mutex::new(ring))));
-    assert!(matches!(link.push(message(1)), Ok(WakeUp::Watch)));
-    assert!(matches!(link.push(message(1)), Ok(WakeUp::NotNeeded)));
+    assert!(matches!(link.push(Peer::default(), message(1)), Ok(WakeUp::Watch)));
+    assert!(matches!(link.push(Peer::default(), message(1)), Ok(WakeUp::NotNeeded)));
     let seen = link.taken();
     link.next();
     let seen = link.wake_if_stalled(seen).expect("one waits");
@@ -149,7 +215,7 @@ fn a_waiting_application_is_woken_after_a_batch_or_by_many_events() {
         drop(lock(&link.up));
         for event in 0..events {
             let expected = if event == 0 { WakeUp::AfterBatch } else { WakeUp::NotNeeded };
-            assert_eq!(link.push(message(1)).ok(), Some(expected));
+            assert_eq!(link.push(Peer::default(), message(1)).ok(), Some(expected));
         }
         if events == 1 {
             link.wake_waiting();
@@ -244,7 +310,7 @@ fn long_busy_polling_only_while_events_arrive_in_quick_succession() {
     let link = Link::new(QueueLimits::default(), Box::new(Never));
     let looks_long = || link.was_last_wait_short.load(Ordering::Relaxed);
     let answers_one = || {
-        let _ = link.push(message(1));
+        let _ = link.push(Peer::default(), message(1));
         assert!(link.wait(Duration::from_secs(3600)));
         link.next();
     };
@@ -298,15 +364,15 @@ fn no_wake_up_is_lost_by(set: impl FnOnce(&Link)) {
     let mut exchange = Some(Exchange::new());
     for round in 0..ROUNDS {
         let mut seen = link.taken();
-        let mut wake_if_stalled = match link.push(Event::Request(exchange.take().unwrap())).unwrap()
-        {
-            WakeUp::Watch => true,
-            WakeUp::NotNeeded => false,
-            WakeUp::AfterBatch => {
-                link.wake_waiting();
-                false
-            }
-        };
+        let mut wake_if_stalled =
+            match link.push(Peer::default(), Event::Request(exchange.take().unwrap())).unwrap() {
+                WakeUp::Watch => true,
+                WakeUp::NotNeeded => false,
+                WakeUp::AfterBatch => {
+                    link.wake_waiting();
+                    false
+                }
+            };
         while exchange.is_none() {
             link.take_commands(&mut commands);
             for command in commands.drain(..) {
@@ -371,9 +437,11 @@ fn limits_count_the_capacity_of_buffers_not_their_length() {
     let mut payload = Vec::with_capacity(1000);
     payload.push(1);
     let payload = Payload::Pooled(payload);
-    let _ =
-        link.push(Event::Message { socket: 1, listener: 1, kind: MessageKind::Binary, payload });
-    assert!(!link.poll_capacity());
+    let _ = link.push(
+        Peer::default(),
+        Event::Message { socket: 1, listener: 1, kind: MessageKind::Binary, payload },
+    );
+    assert!(!link.poll_capacity(Peer::default()));
     link.next();
-    assert!(link.poll_capacity());
+    assert!(link.poll_capacity(Peer::default()));
 }

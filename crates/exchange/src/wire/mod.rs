@@ -17,7 +17,7 @@ mod up;
 pub use self::down::{Down, RequestForm};
 use self::reader::{Reader, write_address, write_text};
 pub use self::request::{read_request, write_request};
-pub use self::response::read_response;
+pub use self::response::{ResponseContent, read_response, response_body};
 pub use self::up::Up;
 
 /// The kinds of records.
@@ -50,6 +50,5 @@ mod kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
 
-/// The maximum length of a response body that is a part of its record. A longer body is a file
-/// beside the record.
-pub const MAX_INLINE_BODY: usize = 64 << 10;
+/// The length of a request body above which the body is read into a buffer of a pool.
+const MAX_ARENA_BODY: usize = 64 << 10;

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use super::{MAX_INLINE_BODY, Malformed, Reader, write_address, write_text};
+use super::{MAX_ARENA_BODY, Malformed, Reader, write_address, write_text};
 use crate::exchange::body_buffer::BodyBufferPool;
 use crate::exchange::request_body::BodySource;
 use crate::exchange::{ClientCertificate, Exchange, Version};
@@ -128,7 +128,7 @@ pub fn read_request(
     if body.len() as u64 != len || file.is_some() {
         return Err(Malformed);
     }
-    if body.len() > MAX_INLINE_BODY {
+    if body.len() > MAX_ARENA_BODY {
         // R can use a body in a buffer of the pool without copying the body.
         if let Some(block) = blocks.take(body.len()) {
             exchange.body_mut().use_block(block);

@@ -3,8 +3,9 @@
 use std::fs::File;
 
 use super::{Malformed, Reader, write_text};
+use crate::budget::Charge;
 use crate::exchange::Exchange;
-use crate::exchange::response::{ResponseBody, WebSocketCompression};
+use crate::exchange::response::{OwnedBody, ResponseBody, WebSocketCompression};
 use crate::stream_flow_control::{StreamOptions, StreamedBody};
 
 const IS_FAILURE: u8 = 1;
@@ -22,8 +23,33 @@ const SENDS_HEAD_FIRST: u8 = 2;
 const IS_EVENTS: u8 = 4;
 const IS_COMPRESSIBLE: u8 = 8;
 
+/// The content of the record of a response.
+#[derive(Debug)]
+pub enum ResponseContent<'a> {
+    /// The field of [`Up::Response`](super::Up::Response). The body is copied.
+    Borrowed(&'a [u8]),
+    /// The bytes of the whole record, whose memory becomes that of the body, and their charge to
+    /// the memory budget.
+    Owned(Vec<u8>, Option<Charge>),
+}
+
+/// The number of bytes of a response's record before the content of the response: its two ids.
+const IDS: usize = 16;
+
+/// Returns the bytes of a response body that is in memory. They are the end of the response's
+/// record.
+pub fn response_body(exchange: &Exchange) -> &[u8] {
+    match exchange.response().body() {
+        ResponseBody::Copied => exchange.response_copy().unwrap_or_default(),
+        ResponseBody::Lent(lease) => lease.as_bytes(),
+        ResponseBody::Owned(body) => body.as_bytes(),
+        ResponseBody::None | ResponseBody::File { .. } | ResponseBody::Stream(_) => &[],
+    }
+}
+
 /// Appends a response to `out`, which already contains the ids of the response. If `file_len` is
-/// given, the body is a file of this length, which the caller sends beside the record.
+/// given, the body is a file of this length, which the caller sends beside the record. Otherwise
+/// the caller sends [`response_body`] after these bytes.
 pub(super) fn write(exchange: &Exchange, file_len: Option<u64>, out: &mut Vec<u8>) {
     let response = exchange.response();
     out.extend_from_slice(&response.status().to_le_bytes());
@@ -48,14 +74,7 @@ pub(super) fn write(exchange: &Exchange, file_len: Option<u64>, out: &mut Vec<u8
     }
     match response.body() {
         ResponseBody::None | ResponseBody::File { .. } => out.push(NONE),
-        ResponseBody::Copied => {
-            out.push(INLINE);
-            out.extend_from_slice(exchange.response_copy().unwrap_or_default());
-        }
-        ResponseBody::Lent(lease) => {
-            out.push(INLINE);
-            out.extend_from_slice(lease.as_bytes());
-        }
+        ResponseBody::Copied | ResponseBody::Lent(_) | ResponseBody::Owned(_) => out.push(INLINE),
         ResponseBody::Stream(stream) => {
             let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
             let rules = &stream.rules;
@@ -71,18 +90,42 @@ pub(super) fn write(exchange: &Exchange, file_len: Option<u64>, out: &mut Vec<u8
     }
 }
 
-/// Reads a response into the exchange of its request, and checks the response. `content` is the
-/// field of [`Up::Response`](super::Up::Response), and `file` is the file that was sent beside the
-/// record. At most `max_queue` bytes of a streamed response may wait for the client.
+/// Reads a response into the exchange of its request, and checks the response. `file` is the file
+/// that was sent beside the record. At most `max_queue` bytes of a streamed response may wait for
+/// the client.
 ///
 /// # Errors
 /// Returns an error if the bytes are no response.
 pub fn read_response(
-    content: &[u8],
+    content: ResponseContent<'_>,
     exchange: &mut Exchange,
     file: Option<File>,
     max_queue: usize,
 ) -> Result<(), Malformed> {
+    match content {
+        ResponseContent::Borrowed(content) => {
+            if let Some(body) = read(content, exchange, file, max_queue)? {
+                exchange.set_response_body(body);
+            }
+        }
+        ResponseContent::Owned(record, charge) => {
+            let content = record.get(IDS..).ok_or(Malformed)?;
+            if let Some(len) = read(content, exchange, file, max_queue)?.map(<[u8]>::len) {
+                let body = ResponseBody::Owned(OwnedBody::from_end(record, len, charge));
+                exchange.response_mut().set_body(body);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads a response except for a body that is a part of the record. Returns that body.
+fn read<'a>(
+    content: &'a [u8],
+    exchange: &mut Exchange,
+    file: Option<File>,
+    max_queue: usize,
+) -> Result<Option<&'a [u8]>, Malformed> {
     let mut reader = Reader(content);
     let status = reader.u16()?;
     if !(100..=999).contains(&status) {
@@ -116,11 +159,8 @@ pub fn read_response(
         return Err(Malformed);
     }
     match (form, file) {
-        (NONE, _) => reader.end(),
-        (INLINE, _) => {
-            exchange.set_response_body(reader.rest());
-            Ok(())
-        }
+        (NONE, _) => reader.end()?,
+        (INLINE, _) => return Ok(Some(reader.rest())),
         (FILE, Some(file)) => {
             let len = reader.u64()?;
             // Reading a pipe or a device could wait forever.
@@ -129,7 +169,7 @@ pub fn read_response(
                 return Err(Malformed);
             }
             exchange.response_mut().set_body(ResponseBody::File { file, len });
-            reader.end()
+            reader.end()?;
         }
         // The response to an accepted handshake has no body.
         (STREAM, _) if !(exchange.is_upgrade() && status == 101) => {
@@ -145,8 +185,9 @@ pub fn read_response(
                 is_compressible: flags & IS_COMPRESSIBLE != 0,
             };
             exchange.set_response_stream(StreamedBody::new(rules, max_queue));
-            reader.end()
+            reader.end()?;
         }
-        _ => Err(Malformed),
+        _ => return Err(Malformed),
     }
+    Ok(None)
 }

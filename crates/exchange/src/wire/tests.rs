@@ -78,7 +78,7 @@ fn a_request_arrives_as_it_was_sent() {
 #[test]
 #[cfg_attr(miri, ignore = "files")]
 fn bodies_arrive_in_the_arena_in_a_block_or_as_a_file() {
-    let large = vec![b'x'; MAX_INLINE_BODY + 1];
+    let large = vec![b'x'; MAX_ARENA_BODY + 1];
     let mut sent = request();
     sent.push_body(&large);
     let mut arrived = Exchange::new();
@@ -101,10 +101,12 @@ fn response(sent: &Exchange, body: Option<(u64, File)>) -> Result<Box<Exchange>,
     let (len, file) = body.unzip();
     let mut bytes = Vec::new();
     let kind = Up::write_response(sent, (77, 9), len, &mut bytes);
+    bytes.extend_from_slice(response_body(sent));
     let Ok(Up::Response { exchange: 77, ticket: 9, content }) = Up::read(kind, &bytes) else {
         panic!("a response");
     };
     let mut arrived = request();
+    let content = ResponseContent::Borrowed(content);
     read_response(content, &mut arrived, file, 1 << 20).map(|()| arrived)
 }
 
@@ -151,6 +153,29 @@ fn bodies_of_responses_keep_their_form() {
     let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
     let socket = File::from(std::os::fd::OwnedFd::from(socket));
     assert_eq!(response(&sent, Some((7, socket))).err(), Some(Malformed));
+}
+
+#[test]
+fn the_body_of_a_long_response_stays_where_it_has_arrived() {
+    let body = vec![b'x'; 100_000];
+    let mut sent = request();
+    sent.begin_response(200);
+    sent.push_response_header(b"a", b"b").unwrap();
+    sent.set_response_body(&body);
+    let mut record = Vec::new();
+    Up::write_response(&sent, (77, 9), None, &mut record);
+    record.extend_from_slice(response_body(&sent));
+    let (end, len) = (record.as_ptr_range().end, record.len());
+    let mut arrived = request();
+    read_response(ResponseContent::Owned(record, None), &mut arrived, None, 1).unwrap();
+    let body = response_body(&arrived);
+    assert_eq!((body.len(), body.as_ptr_range().end), (100_000, end));
+    // The response can be passed on without a copy of its body.
+    let mut again = Vec::new();
+    Up::write_response(&arrived, (77, 9), None, &mut again);
+    assert_eq!(again.len() + body.len(), len);
+    let short = ResponseContent::Owned(vec![0; 15], None);
+    assert_eq!(read_response(short, &mut arrived, None, 1), Err(Malformed));
 }
 
 #[test]
@@ -247,20 +272,24 @@ fn truncated_and_changed_bytes_never_panic() {
     sent.set_response_body(b"hello");
     let mut response = Vec::new();
     response::write(&sent, None, &mut response);
+    response.extend_from_slice(response_body(&sent));
     let mut exchange = Exchange::new();
+    let read_response = |bytes: &[u8], exchange: &mut Exchange| {
+        super::read_response(ResponseContent::Borrowed(bytes), exchange, None, 1)
+    };
     for len in 0..request.len() {
         assert_eq!(read(&request[..len], None, &mut exchange), Err(Malformed), "{len}");
     }
     let head = response.len() - b"hello".len();
     for len in 0..response.len() {
-        let result = read_response(&response[..len], &mut exchange, None, 1);
+        let result = read_response(&response[..len], &mut exchange);
         assert_eq!(result.is_ok(), len >= head, "{len}");
     }
     for at in 0..response.len() {
         for byte in [0, 1, 0x7F, 0xFF] {
             let mut changed = response.clone();
             changed[at] = byte;
-            let _ = read_response(&changed, &mut exchange, None, 1);
+            let _ = read_response(&changed, &mut exchange);
         }
     }
 }

@@ -15,8 +15,8 @@ const MAX_REASON: usize = 123;
 pub enum Up<'a> {
     /// A response. [`read_response`](super::read_response) reads its content.
     Response { exchange: ExchangeId, ticket: u64, content: &'a [u8] },
-    /// A report that a response cannot be sent, because its head is too long or the system lacks
-    /// memory or descriptors for its body. The client gets an error.
+    /// A report that a response cannot be sent, because it is too long or the system does not pass
+    /// on the file of its body. The client gets an error.
     Unsendable { exchange: ExchangeId, ticket: u64 },
     /// A request that the worker gives back, because no listener of the worker serves the request.
     /// The application has not begun the request.
@@ -51,7 +51,8 @@ pub enum Up<'a> {
 impl<'a> Up<'a> {
     /// Appends the record of a response to `out`, which must be empty, and returns the kind. If
     /// `file_len` is given, the body is a file of this length, which the caller sends beside the
-    /// record.
+    /// record. Otherwise the caller sends [`response_body`](super::response_body) after these
+    /// bytes.
     pub fn write_response(
         exchange: &Exchange,
         (id, ticket): (ExchangeId, u64),

@@ -4,7 +4,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, WakeUp, WebSocketId};
+use rookery_exchange::{
+    Budget, Command, Event, Exchange, IoWaker, Peer, PushError, WakeUp, WebSocketId,
+};
 use rookery_worker_protocol::RouteTable;
 
 use crate::static_files::StaticFiles;
@@ -29,18 +31,19 @@ pub type MakeApplication = Arc<dyn Fn(Arc<dyn IoWaker>) -> Box<dyn Application> 
 ///   has [accepted](Self::handle_event), even if the client has disconnected. The response is a
 ///   command with the same exchange (the object of the request and its response), such as
 ///   [`Command::Respond`] or [`Command::ReadBody`].
-/// - The events of a connection are handled in order, and so are the commands of a WebSocket.
+/// - The events of a peer are handled in order, and so are the commands of a WebSocket.
 /// - Commands for a closed WebSocket are ignored.
 /// - The application's queue of events is bounded. While it is full, the application refuses
 ///   requests, and returns false from [`poll_capacity`](Self::poll_capacity) to stop WebSocket
 ///   messages.
 pub trait Application {
-    /// Passes an event, such as a request or a WebSocket message, to the application. Returns what
-    /// the I/O thread still has to do to wake the application.
+    /// Passes an event of a peer, such as a request or a WebSocket message, to the application.
+    /// Returns what the I/O thread still has to do to wake the application.
     ///
     /// # Errors
-    /// Returns the request if too many requests are queued. All other events are always accepted.
-    fn handle_event(&self, event: Event) -> Result<WakeUp, PushError>;
+    /// Returns the request, or an earlier one of a peer that has more of them, if too many requests
+    /// are queued. All other events are always accepted.
+    fn handle_event(&self, peer: Peer, event: Event) -> Result<WakeUp, PushError>;
 
     /// Returns true if the application wants to see the head of this request before the body is
     /// read. This function is called only for listeners whose
@@ -74,19 +77,17 @@ pub trait Application {
     /// call.
     fn take_commands(&self, commands: &mut VecDeque<Command>);
 
-    /// Returns true if the application can accept more WebSocket messages. If it returns false, the
-    /// application wakes the I/O thread as soon as it accepts messages again. The default is true,
-    /// for applications that queue no messages.
-    fn poll_capacity(&self) -> bool {
+    /// Returns true if the application can accept another message of this WebSocket, which belongs
+    /// to `peer`. If it returns false, the application wakes the I/O thread as soon as it accepts
+    /// messages again. The default is true, for applications that queue no messages.
+    fn poll_capacity(&self, _peer: Peer, _socket: WebSocketId) -> bool {
         true
     }
 
-    /// Returns true if the application can accept more messages of this WebSocket. The default is
-    /// true, for applications that only limit the messages of all WebSockets together
-    /// ([`poll_capacity`](Self::poll_capacity)).
-    fn has_capacity_for(&self, _socket: WebSocketId) -> bool {
-        true
-    }
+    /// Gives the application the memory budget of the server, against which the application counts
+    /// what it holds of clients' data and has not passed to the server yet. Called once, before all
+    /// other functions. The default does nothing, for applications that hold nothing.
+    fn set_budget(&self, _budget: &Arc<Budget>) {}
 
     /// Returns the table in which requests are counted by route, or `None` (the default) if the
     /// application counts none. A process with a scoreboard uses the scoreboard's table instead.

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rookery_exchange::{Command, Event, Exchange, PushError, WakeUp};
+use rookery_exchange::{Command, Event, Exchange, Peer, PushError, WakeUp};
 
 use super::application::Application;
 
@@ -44,7 +44,7 @@ impl ClosureApplication {
 }
 
 impl Application for ClosureApplication {
-    fn handle_event(&self, event: Event) -> Result<WakeUp, PushError> {
+    fn handle_event(&self, _peer: Peer, event: Event) -> Result<WakeUp, PushError> {
         self.taken.set(self.taken.get() + 1);
         let command = match event {
             Event::Request(mut exchange) => {

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rookery_exchange::{
-    Command, Event, Exchange, ExchangeId, ListenerId, Payload, PushError, ResponseBody, StreamEnd,
-    WakeUp,
+    Command, Event, Exchange, ExchangeId, ListenerId, Payload, Peer, PushError, ResponseBody,
+    StreamEnd, WakeUp,
 };
 use rookery_worker_protocol::{SharedScoreboard, now};
 use tokio::sync::Notify;
@@ -82,30 +82,40 @@ impl Dispatch {
         exchange
     }
 
-    /// Passes an event to the application, and wakes the application if necessary. Fails only for a
-    /// request, if too many requests are queued.
-    pub(crate) fn push(&self, event: Event) -> Result<(), PushError> {
-        match self.hand_over(event)? {
+    /// Passes an event of a peer to the application, and wakes the application if necessary. If a
+    /// request of another peer was dropped from the application's queue in favour of this one,
+    /// returns the connection-table key of the connection that waits for it, which the caller must
+    /// wake. Fails only for a request, if too many requests are queued.
+    pub(crate) fn push(&self, peer: Peer, event: Event) -> Result<Option<usize>, PushError> {
+        let (wake_up, displaced) = match self.hand_over(peer, event) {
+            Err(PushError::Displaced { exchange, wake_up }) => {
+                (wake_up, self.resolve(AppDecision::Displaced(exchange)))
+            }
+            handed_over => (handed_over?, None),
+        };
+        match wake_up {
             WakeUp::NotNeeded => {}
             WakeUp::Watch => self.watch_progress(),
             WakeUp::AfterBatch => self.wake_requested.notify_one(),
         }
-        Ok(())
+        Ok(displaced)
     }
 
-    fn hand_over(&self, mut event: Event) -> Result<WakeUp, PushError> {
+    fn hand_over(&self, peer: Peer, mut event: Event) -> Result<WakeUp, PushError> {
         if let Event::Request(exchange) | Event::Head(exchange) = &mut event {
             if exchange.is_measured() {
                 exchange.set_queued_at(now());
             }
         }
         let Some(scoreboard) = self.scoreboard.as_deref().filter(|_| event.is_request()) else {
-            return self.application.handle_event(event);
+            return self.application.handle_event(peer, event);
         };
         // The request is counted before the event is passed on, because the application may have
         // taken the request when `handle_event` returns.
         scoreboard.count_handed();
-        self.application.handle_event(event).inspect_err(|_| scoreboard.uncount_handed())
+        let handed_over = self.application.handle_event(peer, event);
+        // In both cases of an error, one request less is queued.
+        handed_over.inspect_err(|_| scoreboard.uncount_handed())
     }
 
     /// Takes the application's decision (to respond, or how to receive the body) on the request in
@@ -120,9 +130,11 @@ impl Dispatch {
     pub(crate) fn abandon(&self, slot: u32) -> Option<Box<Exchange>> {
         let (id, decision) = self.in_flight.close(slot);
         match decision? {
-            AppDecision::Respond(exchange) | AppDecision::ReadBody(exchange) => Some(exchange),
+            AppDecision::Respond(exchange)
+            | AppDecision::ReadBody(exchange)
+            | AppDecision::Displaced(exchange) => Some(exchange),
             AppDecision::StreamBody(listener) => {
-                self.notify(Event::BodyEnd { exchange: id, listener, reason: StreamEnd::Client });
+                self.end_unstarted_body(id, listener, StreamEnd::Client);
                 None
             }
         }
@@ -144,17 +156,19 @@ impl Dispatch {
             if let Some(backlog) = exchange.backlog() {
                 backlog.end();
             }
-            self.notify(Event::Closed {
+            let closed = Event::Closed {
                 socket,
                 listener,
                 code: 1006,
                 reason: Box::default(),
                 is_clean: false,
-            });
+            };
+            self.notify(exchange.peer(), closed);
         } else if let ResponseBody::Stream(stream) = exchange.response().body() {
             stream.flow.end();
             let (stream, listener) = (exchange.id(), exchange.listener());
-            self.notify(Event::StreamEnded { stream, listener, reason: StreamEnd::Client });
+            let ended = Event::StreamEnded { stream, listener, reason: StreamEnd::Client };
+            self.notify(exchange.peer(), ended);
         }
         self.pool.put_back(exchange);
     }
@@ -166,17 +180,23 @@ impl Dispatch {
 
     // ---- WebSockets ----
 
-    /// Passes an event to the application. The event must not be a request, because the application
-    /// can refuse a request but no other event.
-    pub(crate) fn notify(&self, event: Event) {
+    /// Passes an event of a peer to the application. The event must not be a request, because the
+    /// application can refuse a request but no other event.
+    pub(crate) fn notify(&self, peer: Peer, event: Event) {
         // Only requests are refused.
-        let _ = self.push(event);
+        let _ = self.push(peer, event);
+    }
+
+    /// Notifies the application that a request body ends of which it has received no chunk.
+    fn end_unstarted_body(&self, exchange: ExchangeId, listener: ListenerId, reason: StreamEnd) {
+        // No other event of the request is queued, so the order among them does not matter.
+        self.notify(Peer::default(), Event::BodyEnd { exchange, listener, reason });
     }
 
     /// Gives a buffer back to the application for reuse, because the WebSocket message in it cannot
     /// be sent.
     pub(crate) fn recycle_payload(&self, payload: Payload) {
-        if let Payload::Pooled(buffer) = payload {
+        if let Some(buffer) = payload.into_buffer() {
             self.application.recycle_buffer(buffer);
         }
     }
@@ -208,11 +228,15 @@ impl Dispatch {
             Ok((waiter, before)) => {
                 // The application responded before the connection could start to stream the body.
                 if let Some(AppDecision::StreamBody(listener)) = before {
-                    self.notify(Event::BodyEnd { exchange: id, listener, reason: StreamEnd::Done });
+                    self.end_unstarted_body(id, listener, StreamEnd::Done);
                 }
                 Some(waiter)
             }
-            Err(AppDecision::Respond(unwanted) | AppDecision::ReadBody(unwanted)) => {
+            Err(
+                AppDecision::Respond(unwanted)
+                | AppDecision::ReadBody(unwanted)
+                | AppDecision::Displaced(unwanted),
+            ) => {
                 self.discard_exchange(unwanted);
                 None
             }
@@ -235,7 +259,7 @@ impl Dispatch {
             .ok()
             .map(|(waiter, _)| waiter);
         if waiter.is_none() {
-            self.notify(Event::BodyEnd { exchange: call, listener, reason: StreamEnd::Client });
+            self.end_unstarted_body(call, listener, StreamEnd::Client);
         }
         waiter
     }

@@ -41,12 +41,17 @@ pub(crate) enum AppDecision {
     /// The application keeps the exchange, and wants to receive the request body as a stream.
     /// Contains the id of the listener that received the request.
     StreamBody(ListenerId),
+    /// The application's queue was full, and has dropped the request in favour of a request of
+    /// another client.
+    Displaced(Box<Exchange>),
 }
 
 impl AppDecision {
     pub(super) fn exchange(&self) -> Option<&Exchange> {
         match self {
-            AppDecision::Respond(exchange) | AppDecision::ReadBody(exchange) => Some(exchange),
+            AppDecision::Respond(exchange)
+            | AppDecision::ReadBody(exchange)
+            | AppDecision::Displaced(exchange) => Some(exchange),
             AppDecision::StreamBody(_) => None,
         }
     }

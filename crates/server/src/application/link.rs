@@ -4,21 +4,21 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rookery_exchange::{Command, Event, Link, PushError, WakeUp};
+use rookery_exchange::{Command, Event, Link, Peer, PushError, WakeUp, WebSocketId};
 
 use super::application::Application;
 
 impl Application for Arc<Link> {
-    fn handle_event(&self, event: Event) -> Result<WakeUp, PushError> {
-        self.push(event)
+    fn handle_event(&self, peer: Peer, event: Event) -> Result<WakeUp, PushError> {
+        self.push(peer, event)
     }
 
     fn take_commands(&self, commands: &mut VecDeque<Command>) {
         Link::take_commands(self, commands);
     }
 
-    fn poll_capacity(&self) -> bool {
-        Link::poll_capacity(self)
+    fn poll_capacity(&self, peer: Peer, _socket: WebSocketId) -> bool {
+        Link::poll_capacity(self, peer)
     }
 
     fn take_buffer(&self) -> Vec<u8> {

@@ -1,28 +1,27 @@
 //! Decides whether a connection may use more memory if a share of the memory
 //! [budget](rookery_exchange::Budget) is used up. A share is the memory for one purpose.
 //!
-//! - If another connection holds more bytes of the share than this connection would, the connection
-//!   that holds the most is evicted (among equals, the newest). Connections that hold little memory
-//!   are therefore still served.
+//! - If another [network or peer](rookery_exchange::Peer) holds more bytes of the share than that
+//!   of this connection would, the largest part of what it holds is
+//!   [evicted](super::eviction). Clients that hold little memory are therefore still served.
 //! - Otherwise this connection is refused.
 //!
 //! An HTTP request that is evicted or refused is rejected with 503, and a WebSocket is closed with
 //! code 1013. A response that has already begun is cut off instead. A request that the application
 //! is processing is never evicted, because the application would keep the memory.
-//!
-//! The search for the connection that holds the most memory visits all connections, but happens
-//! only when a share is used up.
 
-use std::rc::Rc;
+use rookery_exchange::{Charge, Peer, Share};
 
-use rookery_exchange::{Charge, Share};
-
-use super::table::{ConnectionTable, TableEntry};
+use super::table::ConnectionTable;
 
 /// The bytes that a connection in use counts against the memory budget. One half is for the first
 /// read buffer and the first write buffer of the HTTP library hyper, 8 KiB each. The other half is
 /// for a request and a response, or for the queue of a WebSocket.
 pub(crate) const CONNECTION_BYTES: usize = 32 << 10;
+
+/// The bytes that TLS adds to a connection in use: for a record that is being read, the data of the
+/// previous record, and a record that is being written.
+pub(crate) const TLS_BYTES: usize = 48 << 10;
 
 /// The bytes that an idle connection without TLS counts against the memory budget: for its task,
 /// its state and its socket. The library hyper does not exist for an idle connection.
@@ -32,32 +31,41 @@ pub(crate) const IDLE_BYTES: usize = 3 << 10;
 /// its input buffer of 4 KiB.
 pub(crate) const IDLE_TLS_BYTES: usize = 6656;
 
+/// The bytes that a WebSocket without TLS of its own counts against the memory budget: for its
+/// task, its state and its socket or HTTP/2 stream, and for a short queue.
+pub(crate) const WEBSOCKET_BYTES: usize = 8 << 10;
+
+/// The bytes that a WebSocket over TLS counts against the memory budget. The default of 10,000
+/// connections thus fits into a quarter of 1 GB as WebSockets, too.
+pub(crate) const WEBSOCKET_TLS_BYTES: usize = IDLE_BYTES + IDLE_TLS_BYTES;
+
 /// The size in bytes up to which a buffer, request, response or queue does not count separately
 /// against the memory budget, because it is included in [`CONNECTION_BYTES`].
 pub(crate) const UNCHARGED_BYTES: usize = 8 << 10;
 
 impl ConnectionTable {
-    /// Returns true if a connection that holds `has` bytes of a share of the memory budget may hold
-    /// `more` bytes in addition. If too few bytes are free, first evicts connections that hold more
-    /// than `has + more` bytes of the share.
-    pub(crate) fn admit(&self, share: Share, has: usize, more: usize) -> bool {
+    /// Returns true if a connection of `peer` that holds `has` bytes of a share of the memory
+    /// budget may hold `more` bytes in addition. If too few bytes are free, first evicts what peers
+    /// hold that have more than this peer would have.
+    pub(crate) fn admit(&self, peer: Peer, share: Share, has: usize, more: usize) -> bool {
         loop {
             let used = self.budget.used(share).saturating_sub(self.pending_release.bytes(share));
             if used.saturating_add(more) <= self.budget.limit(share) {
                 return true;
             }
-            if !self.evict_largest(share, has.saturating_add(more)) {
+            if !self.evict_from_largest(peer, share, has, more) {
                 return false;
             }
         }
     }
 
-    /// Returns true if an idle connection that has begun to send may hold `more` bytes in addition
-    /// to the `has` bytes that it holds. If too few bytes are free, evicts connections that hold
-    /// more than that, and then the slowest connections. `serial` is the connection's own number.
-    pub(crate) fn admit_in_use(&self, serial: u64, has: usize, more: usize) -> bool {
-        while !self.admit(Share::Connections, has, more) {
-            if !self.evict_slowest_for_memory(serial) {
+    /// Returns true if an idle connection of `peer` that has begun to send may hold `more` bytes in
+    /// addition to the `has` bytes that it holds. If too few bytes are free, evicts as
+    /// [`admit`](Self::admit) does, and then the slowest connections of networks that have no fewer
+    /// connections than its own. `serial` is the connection's own number.
+    pub(crate) fn admit_in_use(&self, peer: Peer, serial: u64, has: usize, more: usize) -> bool {
+        while !self.admit(peer, Share::Connections, has, more) {
+            if !self.evict_slowest_for_memory(peer, serial) {
                 return false;
             }
         }
@@ -72,8 +80,8 @@ impl ConnectionTable {
 
     /// Counts `bytes` against a share of the memory budget until the returned value is dropped.
     /// Returns `None` if the bytes are not [admitted](Self::admit).
-    pub(crate) fn try_charge(&self, share: Share, bytes: usize) -> Option<Charge> {
-        self.admit(share, 0, bytes).then(|| self.charge(share, bytes))
+    pub(crate) fn try_charge(&self, peer: Peer, share: Share, bytes: usize) -> Option<Charge> {
+        self.admit(peer, share, 0, bytes).then(|| self.charge(share, bytes))
     }
 
     /// Counts `bytes` that the server can do without, such as those of a compressor, against a
@@ -103,24 +111,5 @@ impl ConnectionTable {
     /// [`add_pending_release`](Self::add_pending_release) when it was evicted.
     pub(crate) fn finish_pending_release(&self, share: Share, bytes: usize) {
         self.pending_release.remove(share, bytes);
-    }
-
-    /// Evicts the connection that holds the most bytes of a share of the memory budget, if it holds
-    /// more than `least`. Returns true if a connection was evicted.
-    fn evict_largest(&self, share: Share, least: usize) -> bool {
-        let mut largest: Option<(usize, u64, Rc<dyn TableEntry>)> = None;
-        self.for_each(|_, entry| {
-            let (held, serial) = (entry.held(share), entry.serial());
-            if held > least
-                && largest
-                    .as_ref()
-                    .is_none_or(|(most, newest, _)| (held, serial) > (*most, *newest))
-            {
-                largest = Some((held, serial, Rc::clone(entry)));
-            }
-        });
-        let Some((held, _, entry)) = largest else { return false };
-        entry.evict_for_memory(share, held);
-        true
     }
 }

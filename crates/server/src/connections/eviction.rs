@@ -1,12 +1,21 @@
-//! Eviction of the slowest connection: when the connection table is full, and when the memory for
-//! connections is used up.
+//! Eviction: of a connection when the connection table is full, and of what the largest peer holds
+//! when a share of the memory budget is used up.
+//!
+//! Networks are compared first: by the number of their connections if the table is full, and by
+//! what all their connections, HTTP/2 streams and WebSockets hold if memory is short. For memory,
+//! then the peers of the largest network are compared, and then what that peer holds. The searches
+//! visit all entries of the table, but happen only when nothing is free.
+
+pub(super) mod candidates;
+pub(crate) mod cost;
+pub(super) mod network_counts;
 
 use std::cmp::Reverse;
 use std::rc::Rc;
 
-use rookery_exchange::Share;
+use rookery_exchange::{ById, Peer, Share};
 
-use super::eviction_candidates::Candidate;
+use self::candidates::Candidate;
 use super::table::{ConnectionTable, TableEntry};
 
 /// The maximum number of candidates for eviction (slow connections) that one search over all
@@ -15,31 +24,139 @@ use super::table::{ConnectionTable, TableEntry};
 const CANDIDATES: usize = 64;
 
 impl ConnectionTable {
-    /// Evicts the slowest connection, so that a new one can be admitted. Returns false if every
-    /// connection is being served, so that none can be evicted.
-    pub(crate) fn free_slot(&self) -> bool {
-        self.take_slowest(|_| true).inspect(|slowest| slowest.evict_for_slot()).is_some()
+    /// Evicts a connection, so that a new one of `network` can be admitted. Returns false if none
+    /// may be evicted.
+    ///
+    /// - If another network has more connections than `network` would have with the new one, the
+    ///   connection of the largest network that [costs](cost::EvictionCost) the least is evicted.
+    /// - Otherwise, the slowest connection of the largest networks is evicted, of which `network`
+    ///   is one. If all of them are being served, none is evicted.
+    ///
+    /// A client whose network does not have the most connections therefore loses none.
+    pub(crate) fn free_slot(&self, network: u64) -> bool {
+        self.count_networks();
+        let own = self.network_counts.count(network) + 1;
+        let evicted = self
+            .cheapest_of_largest(own)
+            .or_else(|| self.take_slowest(|key, _| self.is_as_large(key, network, own)));
+        let Some((key, entry)) = evicted else { return false };
+        self.network_counts.remove(key);
+        entry.evict_for_slot();
+        true
     }
 
-    /// Evicts the slowest connection except the one with the number `serial`, so that this one can
-    /// use its memory. Returns false if every other connection is being served.
-    pub(super) fn evict_slowest_for_memory(&self, serial: u64) -> bool {
-        let slowest = self.take_slowest(|entry| entry.serial() != serial);
-        let share = Share::Connections;
-        slowest.inspect(|it| it.evict_for_memory(share, it.held(share))).is_some()
+    /// Begins to count the connections of each network, unless they are already counted.
+    fn count_networks(&self) {
+        if !self.network_counts.is_on() {
+            self.network_counts.begin(self.len());
+            self.for_each(|key, entry| {
+                let is_open = !entry.is_ending() || entry.eviction_cost().is_some();
+                if is_open && !entry.is_substream() {
+                    self.network_counts.add(key, entry.peer().network());
+                }
+            });
+        }
     }
 
-    /// Returns the slowest connection that may be evicted, or `None` if every connection is being
-    /// served. The connection is no longer a candidate.
+    /// Returns true if the entry with this key belongs to `network`, or to a network with at least
+    /// `own` connections.
+    fn is_as_large(&self, key: usize, network: u64, own: usize) -> bool {
+        self.network_counts.of(key).is_some_and(|(of, count)| of == network || count >= own)
+    }
+
+    /// Returns the connection that is evicted from the largest network with more than `own`
+    /// connections, with its key. It is the one that costs the least, and among equals the slowest,
+    /// or else the newest. If no connection of the largest network can be evicted, the next network
+    /// is searched.
+    fn cheapest_of_largest(&self, own: usize) -> Option<(usize, Rc<dyn TableEntry>)> {
+        let now = self.clock.now();
+        let mut before = None;
+        while let Some(largest) = self.network_counts.largest(own, before) {
+            let mut cheapest: Option<(_, usize, Rc<dyn TableEntry>)> = None;
+            self.network_counts.for_each_of(largest.1, |key| {
+                let Some(entry) = self.get(key) else { return };
+                let Some(cost) = entry.eviction_cost() else { return };
+                let rank = (Reverse(cost), entry.slowness(now), entry.serial());
+                if cheapest.as_ref().is_none_or(|(least, ..)| rank > *least) {
+                    cheapest = Some((rank, key, entry));
+                }
+            });
+            if let Some((_, key, entry)) = cheapest {
+                return Some((key, entry));
+            }
+            before = Some(largest);
+        }
+        None
+    }
+
+    /// Evicts the entry that holds the most bytes of a share of the memory budget within the peer
+    /// that has the most, within the network that has the most. Among equals, evicts the newest.
+    /// `peer` needs `more` bytes in addition to the `has` bytes that one of its entries holds.
+    /// Returns false, and evicts nothing, if no other network, peer or entry has more than this one
+    /// would have.
+    pub(super) fn evict_from_largest(
+        &self,
+        peer: Peer,
+        share: Share,
+        has: usize,
+        more: usize,
+    ) -> bool {
+        let (mut networks, mut peers) = (Sums::default(), Sums::default());
+        self.for_each(|_, entry| {
+            networks.add(entry.peer().network(), entry.charged(share), entry.held(share) > 0);
+        });
+        let largest = networks.largest_beside(peer.network(), more);
+        let network = largest.unwrap_or(peer.network());
+        self.for_each(|_, entry| {
+            if entry.peer().network() == network {
+                peers.add(entry.peer().id(), entry.charged(share), entry.held(share) > 0);
+            }
+        });
+        let largest = match largest {
+            Some(_) => peers.largest(),
+            None => peers.largest_beside(peer.id(), more),
+        };
+        // If no other peer has more, only the peer's own entries remain.
+        let (id, least) = largest.map_or((peer.id(), has.saturating_add(more)), |id| (id, 0));
+        let mut evicted: Option<(usize, u64, Rc<dyn TableEntry>)> = None;
+        self.for_each(|_, entry| {
+            let of = entry.peer();
+            let (held, serial) = (entry.held(share), entry.serial());
+            let is_larger =
+                evicted.as_ref().is_none_or(|(most, newest, _)| (held, serial) > (*most, *newest));
+            if of.network() == network && of.id() == id && held > least && is_larger {
+                evicted = Some((held, serial, Rc::clone(entry)));
+            }
+        });
+        let Some((held, _, entry)) = evicted else { return false };
+        entry.evict_for_memory(share, held);
+        true
+    }
+
+    /// Evicts the slowest connection of the networks that have at least as many connections as that
+    /// of `peer`, except the connection with the number `serial`, so that this one can use its
+    /// memory. Returns false if all these connections are being served.
+    pub(super) fn evict_slowest_for_memory(&self, peer: Peer, serial: u64) -> bool {
+        self.count_networks();
+        let (network, share) = (peer.network(), Share::Connections);
+        let own = self.network_counts.count(network);
+        let slowest = self.take_slowest(|key, entry| {
+            entry.serial() != serial && entry.held(share) > 0 && self.is_as_large(key, network, own)
+        });
+        slowest.inspect(|(_, it)| it.evict_for_memory(share, it.held(share))).is_some()
+    }
+
+    /// Returns the slowest connection for which `may_evict` returns true, with its key, or `None`
+    /// if all of them are being served. The connection is no longer a candidate.
     fn take_slowest(
         &self,
-        may_evict: impl Fn(&dyn TableEntry) -> bool,
-    ) -> Option<Rc<dyn TableEntry>> {
+        may_evict: impl Fn(usize, &dyn TableEntry) -> bool,
+    ) -> Option<(usize, Rc<dyn TableEntry>)> {
         let now = self.clock.now();
         let mut candidates = self.eviction_candidates.0.borrow_mut();
         for is_search_needed in [false, true] {
             if is_search_needed {
-                self.find_slowest(now, &mut candidates);
+                self.find_slowest(now, &may_evict, &mut candidates);
             }
             while let Some(candidate) = candidates.pop() {
                 let Some(entry) = self.get(candidate.key) else { continue };
@@ -48,18 +165,23 @@ impl ConnectionTable {
                 let is_same = entry.serial() == candidate.age.0;
                 let is_as_slow =
                     entry.slowness(now).is_some_and(|ticks| ticks >= candidate.slowness);
-                if is_same && is_as_slow && may_evict(&*entry) {
-                    return Some(entry);
+                if is_same && is_as_slow && may_evict(candidate.key, &*entry) {
+                    return Some((candidate.key, entry));
                 }
             }
         }
         None
     }
 
-    fn find_slowest(&self, now: u32, candidates: &mut Vec<Candidate>) {
+    fn find_slowest(
+        &self,
+        now: u32,
+        may_evict: impl Fn(usize, &dyn TableEntry) -> bool,
+        candidates: &mut Vec<Candidate>,
+    ) {
         self.for_each(|key, entry| {
             let slowness = if entry.is_substream() { None } else { entry.slowness(now) };
-            if let Some(slowness) = slowness {
+            if let Some(slowness) = slowness.filter(|_| may_evict(key, &**entry)) {
                 candidates.push(Candidate { slowness, age: Reverse(entry.serial()), key });
             }
         });
@@ -72,3 +194,32 @@ impl ConnectionTable {
         candidates.sort_unstable();
     }
 }
+
+/// The sums that networks or peers hold, by their numbers, and whether any of each can be evicted.
+#[derive(Default)]
+struct Sums(ById<(usize, bool)>);
+
+impl Sums {
+    fn add(&mut self, of: u64, amount: usize, can_be_evicted: bool) {
+        let (sum, can_any) = self.0.entry(of).or_default();
+        *sum += amount;
+        *can_any |= can_be_evicted;
+    }
+
+    /// Returns the one that holds the most among those of which something can be evicted.
+    fn largest(&self) -> Option<u64> {
+        let candidates = self.0.iter().filter(|(_, (_, can_be_evicted))| *can_be_evicted);
+        candidates.map(|(of, (sum, _))| (*sum, *of)).max().map(|(_, of)| of)
+    }
+
+    /// Returns the one that holds the most, other than `own`, among those of which something can be
+    /// evicted, if `own` with `more` would hold less.
+    fn largest_beside(&mut self, own: u64, more: usize) -> Option<u64> {
+        let (own_sum, _) = self.0.remove(&own).unwrap_or_default();
+        let largest = self.largest()?;
+        (own_sum.saturating_add(more) < self.0[&largest].0).then_some(largest)
+    }
+}
+
+#[cfg(test)]
+mod tests;

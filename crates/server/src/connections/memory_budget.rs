@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rookery_exchange::Budget;
 use rookery_system::memory;
 
-use super::admission::{IDLE_BYTES, IDLE_TLS_BYTES};
+use super::admission::{CONNECTION_BYTES, IDLE_BYTES, IDLE_TLS_BYTES, TLS_BYTES};
 use crate::config::Limits;
 
 /// The minimum percentage of [`Limits::max_client_memory`] for connections. A connection in use
@@ -18,9 +18,12 @@ use crate::config::Limits;
 const MIN_CONNECTIONS: usize = 20;
 
 /// The maximum percentage of [`Limits::max_client_memory`] for connections. Up to this percentage,
-/// the share suffices for [`Limits::max_connections`] idle connections with TLS. The default of
-/// 10,000 connections thus fits into a quarter of 1 GB.
+/// the share suffices for [`Limits::max_connections`] idle connections with TLS, and for some that
+/// are in use meanwhile. The default of 10,000 connections thus fits into a quarter of 1 GB.
 const MAX_CONNECTIONS: usize = 40;
+
+/// The number of connections in use that fit into the share for connections beside all idle ones.
+const IN_USE: usize = 32;
 
 /// The part of the memory without connections that is for what clients send, in 80ths. It is less
 /// than for responses, because most requests and messages are small, and because long bodies are
@@ -58,7 +61,8 @@ pub(crate) fn message_queue_bytes(limits: &Limits) -> usize {
 fn connections(limits: &Limits, total: usize) -> usize {
     let percent = |percent| (total as u128 * percent as u128 / 100) as usize;
     let all_idle = limits.max_connections.saturating_mul(IDLE_BYTES + IDLE_TLS_BYTES);
-    all_idle.clamp(percent(MIN_CONNECTIONS), percent(MAX_CONNECTIONS))
+    let in_use = IN_USE * (CONNECTION_BYTES + TLS_BYTES);
+    all_idle.saturating_add(in_use).clamp(percent(MIN_CONNECTIONS), percent(MAX_CONNECTIONS))
 }
 
 /// Returns `part` 80ths of a number of bytes.
@@ -168,8 +172,9 @@ mod tests {
     #[test]
     fn idle_connections_with_tls_fit_into_a_quarter_of_a_gigabyte() {
         let limits = Limits { max_client_memory: Some(250_000_000), ..Limits::default() };
-        let needed = limits.max_connections * (IDLE_BYTES + IDLE_TLS_BYTES);
-        assert!(budget(&limits).limit(Share::Connections) >= needed, "{needed}");
+        let idle = limits.max_connections * (IDLE_BYTES + IDLE_TLS_BYTES);
+        let in_use = IN_USE * (CONNECTION_BYTES + TLS_BYTES);
+        assert!(budget(&limits).limit(Share::Connections) >= idle + in_use, "{idle} + {in_use}");
     }
 
     #[test]
@@ -178,9 +183,11 @@ mod tests {
         assert!(total(&limits) <= usize::try_from(memory::physical().unwrap()).unwrap() / 4);
         assert!(total(&limits) >= LEAST);
         let shares = |limits: &Limits| Share::ALL.map(|share| budget(limits).limit(share));
-        let few = Limits { max_client_memory: Some(1000), max_connections: 0, ..limits };
-        assert_eq!((shares(&few), message_queue_bytes(&few)), ([200, 300, 450], 50));
-        let many = Limits { max_connections: 1000, ..few };
-        assert_eq!((shares(&many), message_queue_bytes(&many)), ([400, 225, 337], 37));
+        let few = Limits { max_client_memory: Some(100_000_000), max_connections: 0, ..limits };
+        let expected = [20_000_000, 30_000_000, 45_000_000];
+        assert_eq!((shares(&few), message_queue_bytes(&few)), (expected, 5_000_000));
+        let many = Limits { max_connections: 10_000, ..few };
+        let expected = [40_000_000, 22_500_000, 33_750_000];
+        assert_eq!((shares(&many), message_queue_bytes(&many)), (expected, 3_750_000));
     }
 }

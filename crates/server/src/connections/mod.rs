@@ -6,10 +6,10 @@ pub(crate) mod admission;
 pub(crate) mod client_task;
 pub(crate) mod clock;
 pub(crate) mod eviction;
-mod eviction_candidates;
 pub(crate) mod memory_budget;
 #[cfg(test)]
 pub(crate) mod model_testing;
+pub(crate) mod peers;
 mod pending_release;
 pub(crate) mod rate;
 pub(crate) mod table;

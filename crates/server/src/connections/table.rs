@@ -5,11 +5,14 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use rookery_exchange::{Budget, ListenerId, Share};
+use rookery_exchange::{Budget, ListenerId, Peer, Share};
 use tokio::sync::Notify;
 
 use super::clock::Clock;
-use super::eviction_candidates::EvictionCandidates;
+use super::eviction::candidates::EvictionCandidates;
+use super::eviction::cost::EvictionCost;
+use super::eviction::network_counts::NetworkCounts;
+use super::peers::Peers;
 use super::pending_release::PendingRelease;
 use super::trim::Trim;
 use crate::config::Limits;
@@ -25,13 +28,25 @@ pub(crate) trait TableEntry: fmt::Debug {
     /// Returns the serial number of the connection. An older connection has a lower number.
     fn serial(&self) -> u64;
 
+    /// Returns the peer to which the entry is attributed.
+    fn peer(&self) -> Peer;
+
     /// Closes the connection if it has missed a deadline. Called at each tick of the I/O thread's
     /// clock.
     fn sweep(&self, now: u32);
 
     /// Returns the number of clock ticks for which the client has made no progress, or `None` if
-    /// the connection cannot be evicted, because it is being served.
+    /// the connection is being served.
     fn slowness(&self, now: u32) -> Option<u32>;
+
+    /// Returns what the client loses if the connection is evicted for a new one. Returns `None` if
+    /// it cannot be evicted, because it is being closed, or because it is a trusted proxy's
+    /// connection with streams.
+    fn eviction_cost(&self) -> Option<EvictionCost>;
+
+    /// Returns how many bytes of a share of the memory budget the entry has, including those that
+    /// an eviction would not release.
+    fn charged(&self, share: Share) -> usize;
 
     /// Returns how many bytes of a share of the memory budget the connection would release if it
     /// were evicted.
@@ -41,7 +56,8 @@ pub(crate) trait TableEntry: fmt::Debug {
     /// budget, because other connections need them.
     fn evict_for_memory(&self, share: Share, held: usize);
 
-    /// Closes the connection because a new connection needs its slot in the connection table.
+    /// Closes the connection at once, because a new connection needs its slot in the connection
+    /// table.
     fn evict_for_slot(&self);
 
     /// Closes the connection gracefully: an idle connection at once, a busy one after its response,
@@ -94,10 +110,12 @@ pub(crate) trait TableEntry: fmt::Debug {
 pub(crate) struct ConnectionTable {
     limits: RefCell<Rc<Limits>>,
     pub(crate) clock: Clock,
+    pub(crate) peers: Peers,
     /// The memory budget of all connections together.
     pub(crate) budget: Arc<Budget>,
     pub(super) pending_release: PendingRelease,
     pub(super) eviction_candidates: EvictionCandidates,
+    pub(super) network_counts: NetworkCounts,
     pub(crate) trim: Trim,
     entries: RefCell<Vec<Option<Rc<dyn TableEntry>>>>,
     free: RefCell<Vec<usize>>,
@@ -119,10 +137,12 @@ impl ConnectionTable {
     ) -> Rc<ConnectionTable> {
         Rc::new(ConnectionTable {
             clock: Clock::new(limits),
+            peers: Peers::default(),
             limits: RefCell::new(Rc::new(*limits)),
             budget,
             pending_release: PendingRelease::default(),
             eviction_candidates: EvictionCandidates::default(),
+            network_counts: NetworkCounts::default(),
             trim: Trim::new(trim),
             entries: RefCell::default(),
             free: RefCell::default(),
@@ -158,6 +178,8 @@ impl ConnectionTable {
         let is_substream = entry.is_substream();
         self.occupied.set(self.occupied.get() + 1);
         self.substreams.set(self.substreams.get() + usize::from(is_substream));
+        let counted = self.network_counts.is_on() && !is_substream;
+        let network = counted.then(|| entry.peer().network());
         let mut entries = self.entries.borrow_mut();
         let key = match self.free.borrow_mut().pop() {
             Some(key) => {
@@ -169,6 +191,9 @@ impl ConnectionTable {
                 entries.len() - 1
             }
         };
+        if let Some(network) = network {
+            self.network_counts.add(key, network);
+        }
         Slot { connections: Rc::clone(self), key, is_substream }
     }
 
@@ -180,6 +205,10 @@ impl ConnectionTable {
         self.occupied.set(self.occupied.get() - 1);
         self.substreams.set(self.substreams.get() - usize::from(is_substream));
         drop(removed);
+        if self.network_counts.is_on() {
+            self.network_counts.remove(key);
+            self.network_counts.end_if_few(self.len());
+        }
         let mut entries = self.entries.borrow_mut();
         if self.occupied.get() == 0 {
             entries.clear();
@@ -190,6 +219,13 @@ impl ConnectionTable {
             }
         }
         self.removed.notify_waiters();
+    }
+
+    /// Attributes the connection with this key to another network.
+    pub(crate) fn set_network(&self, key: usize, network: u64) {
+        if self.network_counts.is_on() {
+            self.network_counts.set_network(key, network);
+        }
     }
 
     /// Returns the table entry with this key, if it exists.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rookery_websocket::protocol::handshake::OriginPolicy;
 
 use crate::http::request::spool_folder::SpoolFolder;
+use crate::http::response::error_page::ErrorPages;
 use crate::http::response::page_script::PageScript;
 use crate::net::tls::certificate_store::Tls;
 use crate::net::trusted_proxies::TrustedProxies;
@@ -55,6 +56,8 @@ pub struct ListenerConfig {
     /// True if the server adds the request id to the application's responses, in an `X-Request-Id`
     /// header.
     pub sends_request_id: bool,
+    /// The pages that replace the server's own error pages, or `None` to keep those.
+    pub error_pages: Option<Arc<ErrorPages>>,
     /// The script that is inserted into HTML pages; `None` except during development.
     pub page_script: Option<Arc<PageScript>>,
     /// True if the server adds the times of a request in the queue and in the application to the

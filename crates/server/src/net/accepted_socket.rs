@@ -6,13 +6,13 @@ use std::net::SocketAddr;
 use rookery_system::socket::OwnedSocket;
 
 use super::addresses::ConnectionAddresses;
-use super::connections_per_ip::CountedConnection;
 use super::descriptor::{self, close_in_child};
 use super::local::AcceptedLocal;
 use super::socket::Socket;
 use super::tls::certificate_store::Tls;
 use super::tls::stream::TlsStream;
 use super::transport::{Channel, Transport};
+use crate::connections::peers::Counted;
 
 /// A connection that a listener has accepted and that is not served yet.
 #[derive(Debug)]
@@ -34,11 +34,11 @@ impl AcceptedSocket {
     }
 
     /// Converts the accepted socket to a transport, over plaintext or TLS. `counted` is the guard
-    /// that counts the connection for its IP address. An error means that the client has already
+    /// that counts the connection for its network. An error means that the client has already
     /// disconnected.
     pub(crate) fn into_transport(
         self,
-        counted: Option<CountedConnection>,
+        counted: Option<Counted>,
         tls: Option<&Tls>,
     ) -> io::Result<(Transport, ConnectionAddresses)> {
         let (socket, close_in_child, addresses) = match self {

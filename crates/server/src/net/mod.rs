@@ -3,7 +3,6 @@
 
 pub(crate) mod accepted_socket;
 pub(crate) mod addresses;
-pub(crate) mod connections_per_ip;
 pub(crate) mod descriptor;
 pub(crate) mod inherited_sockets;
 pub(crate) mod listen;

@@ -13,11 +13,11 @@ use std::time::Duration;
 use rookery_system::fork::CloseInChild;
 use tokio::io::ReadBuf;
 
-use super::connections_per_ip::CountedConnection;
 use super::proxy_header::{self, ParseResult};
 pub(crate) use super::socket::PeerState;
 use super::socket::Socket;
 use super::tls::stream::{HandshakeResult, TlsStream};
+use crate::connections::peers::Counted;
 
 /// The size in bytes of the read buffer that connections share. It is about what a loopback or 10
 /// Gbit/s socket delivers per wake-up.
@@ -41,7 +41,7 @@ pub(crate) struct Transport {
     // Dropped before the socket, because another thread may reuse the number of a closed
     // descriptor.
     _close_in_child: Option<CloseInChild>,
-    _counted: Option<CountedConnection>,
+    _counted: Option<Counted>,
     channel: Channel,
 }
 
@@ -94,7 +94,7 @@ impl Transport {
     pub(super) fn new(
         channel: Channel,
         close_in_child: CloseInChild,
-        counted: Option<CountedConnection>,
+        counted: Option<Counted>,
     ) -> Transport {
         Transport { _close_in_child: Some(close_in_child), _counted: counted, channel }
     }

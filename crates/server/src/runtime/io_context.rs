@@ -19,7 +19,6 @@ use crate::connections::table::ConnectionTable;
 use crate::http::http_state::HttpState;
 use crate::http::response::stream::response_stream::ResponseStream;
 use crate::logging::access_log::pending_record::{CurrentLog, RequestLog};
-use crate::net::connections_per_ip::ConnectionsPerIp;
 use crate::net::transport::Scratch;
 use crate::rejection::Rejection;
 use crate::websocket::context::WebSocketContext;
@@ -32,7 +31,6 @@ pub(super) struct IoContext {
     pub(super) connections: Rc<ConnectionTable>,
     pub(super) dispatch: Rc<Dispatch>,
     pub(super) http: Rc<HttpState>,
-    pub(super) connections_per_ip: Rc<ConnectionsPerIp>,
     /// Decides whether the thread yields the processor to the application before it sleeps.
     pub(super) yields: AdaptiveYield,
     /// A panic that has occurred between the polls of clients' tasks, and ends the thread.
@@ -54,6 +52,7 @@ impl IoContext {
             .clone()
             .map(|scoreboard| scoreboard as Arc<dyn AsRef<RouteTable>>)
             .or_else(|| Some(application.routes()? as Arc<dyn AsRef<RouteTable>>));
+        application.set_budget(&budget);
         let dispatch = Dispatch::new(application, limits.pool_bytes, scoreboard);
         let connections = ConnectionTable::new(limits, budget, trim);
         let scratch = Scratch::new();
@@ -70,7 +69,6 @@ impl IoContext {
             connections,
             dispatch,
             http,
-            connections_per_ip: Rc::default(),
             yields: AdaptiveYield::default(),
             panic: RefCell::default(),
             websockets,

@@ -281,6 +281,7 @@ fn not_found(exchange: &mut Exchange) {
     let status = StatusCode::NOT_FOUND;
     exchange.begin_response(status.as_u16());
     exchange.set_response_body(error_body(status).as_bytes());
+    exchange.response_mut().set_server_error();
 }
 
 /// An application waker that does nothing, for a server whose application does not use the link.

@@ -41,12 +41,15 @@ pub(crate) struct Representation<'a> {
     pub(crate) len: u64,
 }
 
-/// The kind of response to a request for an existing file, as decided by the request's conditions
+/// The kind of response that consists of an existing file, as decided by the request's conditions
 /// and range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The response is 412, because a precondition (If-Match or If-Unmodified-Since) is false.
     Failed,
+    /// The response is 404, and the file is the site's page for missing files. No condition leads
+    /// to this outcome.
+    NotFound,
     NotModified,
     Partial(Range<u64>),
     Unsatisfiable,

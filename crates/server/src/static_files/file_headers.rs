@@ -86,6 +86,11 @@ impl FileHeaders {
         headers
     }
 
+    /// Returns the Content-Type header of the file, unless the application set another one.
+    pub(crate) fn content_type(&self) -> &Header {
+        &self.content_type
+    }
+
     /// Returns the `ETag` header of the file, if it has one. A 412 response includes it, so that
     /// the client learns the current version of the file.
     pub(crate) fn etag(&self) -> Option<&Header> {

@@ -11,12 +11,12 @@ use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use rookery_system::file::read_exact_at;
 
-use super::conditional_request::{Conditions, Outcome};
+use super::conditional_request::{Conditions, Outcome, Representation};
 use super::file_cache::{Cacheable, CachedFile, FileCache, WHOLE};
 use super::file_headers::FileHeaders;
 use super::header::Header;
 use super::options::Mapping;
-use super::path_on_disk::{FilePath, as_path, end_folder};
+use super::path_on_disk::{FilePath, as_path, end_folder, join};
 use crate::blocking::file_state::{FileState, Kind, WouldBlock, is_missing};
 use crate::blocking::nonblocking_file;
 
@@ -26,9 +26,20 @@ use crate::blocking::nonblocking_file;
 pub struct Lookup {
     mapping: Arc<Mapping>,
     path: FilePath,
-    /// True if a request for a directory must be redirected to the URL with a slash at its end.
-    redirects_folder: bool,
+    rules: SiteRules,
     conditions: Conditions,
+}
+
+/// The rules of a site that apply to one request. They are all false for a static path that is not
+/// a site.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct SiteRules {
+    /// True if a request for a directory must be redirected to the URL with a slash at its end.
+    pub(crate) redirects_folder: bool,
+    /// True if the response may be the file whose name is that of the request followed by `.html`.
+    pub(crate) finds_page: bool,
+    /// True if the request names settings or source code, which count as missing.
+    pub(crate) is_hidden: bool,
 }
 
 /// The result of searching for a static file. It contains the headers of the response except
@@ -47,7 +58,8 @@ pub enum Found {
         offset: u64,
         /// The number of bytes of the file to send.
         len: u64,
-        /// The status code, which is 200 for the whole file and 206 for a range of it.
+        /// The status code, which is 200 for the whole file, 206 for a range of it, and 404 if the
+        /// file is the site's page for missing files.
         status: StatusCode,
         /// The response headers that the application set, followed by those of the server.
         headers: Vec<Header>,
@@ -120,10 +132,10 @@ impl Lookup {
     pub(crate) fn new(
         mapping: Arc<Mapping>,
         path: FilePath,
-        redirects_folder: bool,
+        rules: SiteRules,
         conditions: Conditions,
     ) -> Lookup {
-        Lookup { mapping, path, redirects_folder, conditions }
+        Lookup { mapping, path, rules, conditions }
     }
 
     /// Returns the path on disk of the file or directory that the request names.
@@ -140,9 +152,8 @@ impl Lookup {
     /// Searches for the requested file and opens it, on a thread that may block. `now` is the
     /// current time.
     pub(crate) fn open_at(self, now: SystemTime) -> Found {
-        let mut path = FilePath::from_slice(&self.path);
-        match self.open_regular(&mut path) {
-            Ok((file, state)) => self.found(&path, file, &state, now).0,
+        match self.open_regular() {
+            Ok(opened) => self.found(opened, now).0,
             Err(found) => found,
         }
     }
@@ -153,14 +164,13 @@ impl Lookup {
     /// # Errors
     /// Fails if the content of the file cannot be read.
     pub(crate) fn fetch(self, now: SystemTime) -> io::Result<Fetched> {
-        let mut path = FilePath::from_slice(&self.path);
         let nothing = |found| Ok(Fetched { found, bytes: None, cacheable: None, local: None });
-        let (file, state) = match self.open_regular(&mut path) {
+        let opened = match self.open_regular() {
             Ok(opened) => opened,
             Err(found) => return nothing(found),
         };
-        let local = nonblocking_file::is_local(&file).then_some(state.device);
-        let (found, cacheable) = self.found(&path, file, &state, now);
+        let local = nonblocking_file::is_local(&opened.file).then_some(opened.state.device);
+        let (found, cacheable) = self.found(opened, now);
         let bytes = read_up_to(&found, WHOLE)?;
         Ok(Fetched { found, bytes, cacheable: cacheable.filter(|_| local.is_some()), local })
     }
@@ -179,12 +189,12 @@ impl Lookup {
             Err(WouldBlock) => FoundNonblocking::WouldBlock(self),
             Ok(Known::Missing) => FoundNonblocking::Found(self.missing(), Reading::None),
             Ok(Known::Folder) => FoundNonblocking::Found(Found::Folder, Reading::None),
-            Ok(Known::Ready(file)) => {
-                let outcome = self.conditions.evaluate(&file.representation());
+            Ok(Known::Ready(file, role)) => {
+                let outcome = self.outcome(role, &file.representation());
                 FoundNonblocking::Ready(file, outcome)
             }
-            Ok(Known::Opened(path, file, state)) => {
-                let (found, cacheable) = self.found(&path, file, &state, now);
+            Ok(Known::Opened(opened)) => {
+                let (found, cacheable) = self.found(opened, now);
                 let reading = match (&found, out) {
                     (Found::File { file, offset, len, .. }, Some(out)) if *len <= WHOLE => {
                         read_nonblocking(file, *offset, *len as usize, cacheable, cache, out)
@@ -197,15 +207,38 @@ impl Lookup {
     }
 
     fn try_open(&self, cache: &mut FileCache, now: SystemTime) -> Result<Known, WouldBlock> {
-        let Some((mut kind, mut state)) = nonblocking_file::look(&self.path)? else {
+        if !self.rules.is_hidden {
+            match self.try_open_at(&self.path, Role::Requested, cache, now)? {
+                Known::Missing => {}
+                known => return Ok(known),
+            }
+        }
+        for (path, role) in self.substitutes() {
+            match self.try_open_at(&path, role, cache, now)? {
+                Known::Missing => {}
+                known => return Ok(known),
+            }
+        }
+        Ok(Known::Missing)
+    }
+
+    /// Opens the regular file at `path` without blocking, or the index of the directory at `path`.
+    fn try_open_at(
+        &self,
+        path: &FilePath,
+        role: Role,
+        cache: &mut FileCache,
+        now: SystemTime,
+    ) -> Result<Known, WouldBlock> {
+        let Some((mut kind, mut state)) = nonblocking_file::look(path)? else {
             return Ok(Known::Missing);
         };
-        let index = kind == Kind::Directory && self.mapping.options.index;
-        let mut with_index = FilePath::new();
+        let is_requested = role == Role::Requested;
+        let index = kind == Kind::Directory && self.mapping.options.index && is_requested;
+        let mut path = FilePath::from_slice(path);
         if index {
-            with_index.extend_from_slice(&self.path);
-            push_index(&mut with_index);
-            let Some(found) = nonblocking_file::look(&with_index)? else {
+            push_index(&mut path);
+            let Some(found) = nonblocking_file::look(&path)? else {
                 return Ok(Known::Missing);
             };
             (kind, state) = found;
@@ -213,42 +246,83 @@ impl Lookup {
         if kind != Kind::Regular {
             return Ok(Known::Missing);
         }
-        if index && self.redirects_folder {
+        if index && self.rules.redirects_folder {
             return Ok(Known::Folder);
         }
-        if let Some(file) = cache.find(&self.path, &self.mapping, &state, now) {
-            return Ok(Known::Ready(file));
+        if let Some(file) = cache.find(&path, &self.mapping, &state, now) {
+            return Ok(Known::Ready(file, role));
         }
         if !cache.is_local(state.device, now) {
             return Err(WouldBlock);
         }
-        let path = if index { with_index } else { FilePath::from_slice(&self.path) };
         match nonblocking_file::open(&path)? {
             // The path was changed between the two system calls and leads to another device, which
             // may not be local.
             Some((_, _, opened)) if opened.device != state.device => Err(WouldBlock),
-            Some((file, Kind::Regular, opened)) => Ok(Known::Opened(path, file, opened)),
+            Some((file, Kind::Regular, state)) => {
+                Ok(Known::Opened(Opened { path, role, file, state }))
+            }
             Some(_) | None => Ok(Known::Missing),
         }
     }
 
-    /// Opens the regular file at `path`. If `path` leads to a directory, appends `index.html` to it
-    /// first.
+    /// Opens the regular file that the request names, or the index of the directory that it names,
+    /// or the file that a site sends instead.
     ///
     /// # Errors
     /// Returns the response to the request if there is no such file, if it cannot be opened, or if
     /// the request must be redirected.
-    fn open_regular(&self, path: &mut FilePath) -> Result<(File, FileState), Found> {
-        let failed = |error: &io::Error| match error.kind() {
-            _ if error.raw_os_error().is_some_and(is_missing) => self.missing(),
-            io::ErrorKind::PermissionDenied => status(StatusCode::FORBIDDEN),
-            _ => status(StatusCode::INTERNAL_SERVER_ERROR),
-        };
+    fn open_regular(&self) -> Result<Opened, Found> {
+        let mut path = FilePath::from_slice(&self.path);
         let len = path.len();
-        let opened = open_regular(path, self.mapping.options.index);
-        let opened = opened.map_err(|error| failed(&error))?.ok_or_else(|| self.missing())?;
-        let is_folder = path.len() > len;
-        if is_folder && self.redirects_folder { Err(Found::Folder) } else { Ok(opened) }
+        let opened = if self.rules.is_hidden {
+            Ok(None)
+        } else {
+            open_regular(&mut path, self.mapping.options.index)
+        };
+        match opened {
+            Ok(Some(_)) if path.len() > len && self.rules.redirects_folder => {
+                return Err(Found::Folder);
+            }
+            Ok(Some((file, state))) => {
+                return Ok(Opened { path, role: Role::Requested, file, state });
+            }
+            Ok(None) => {}
+            Err(error) if error.raw_os_error().is_some_and(is_missing) => {}
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(status(StatusCode::FORBIDDEN));
+            }
+            Err(_) => return Err(status(StatusCode::INTERNAL_SERVER_ERROR)),
+        }
+        for (mut path, role) in self.substitutes() {
+            if let Ok(Some((file, state))) = open_regular(&mut path, false) {
+                return Ok(Opened { path, role, file, state });
+            }
+        }
+        Err(self.missing())
+    }
+
+    /// Returns the paths of the files that a site sends if the requested file is missing, in the
+    /// order in which they are looked for.
+    fn substitutes(&self) -> impl Iterator<Item = (FilePath, Role)> {
+        let page = self.rules.finds_page && !self.rules.is_hidden;
+        let page = page.then(|| {
+            let mut path = FilePath::from_slice(&self.path);
+            path.extend_from_slice(b".html");
+            (path, Role::Requested)
+        });
+        let options = &self.mapping.options;
+        let missing = (options.site && !options.fallthrough)
+            .then(|| (join(&self.mapping.root, NOT_FOUND_PAGE), Role::NotFoundPage));
+        page.into_iter().chain(missing)
+    }
+
+    /// Returns the kind of response that a request for an existing file gets.
+    fn outcome(&self, role: Role, representation: &Representation<'_>) -> Outcome {
+        match role {
+            Role::Requested => self.conditions.evaluate(representation),
+            Role::NotFoundPage => Outcome::NotFound,
+        }
     }
 
     fn missing(&self) -> Found {
@@ -259,17 +333,12 @@ impl Lookup {
         }
     }
 
-    /// Returns the response to a request for the open `file`. Also returns the description of the
+    /// Returns the response to a request for the open file. Also returns the description of the
     /// file for the cache, if the response is the whole file and the file may be cached.
-    fn found(
-        self,
-        path: &[u8],
-        file: File,
-        state: &FileState,
-        now: SystemTime,
-    ) -> (Found, Option<Cacheable>) {
-        let file_headers = FileHeaders::new(&self.mapping, path, state, now);
-        let outcome = self.conditions.evaluate(&file_headers.representation());
+    fn found(self, opened: Opened, now: SystemTime) -> (Found, Option<Cacheable>) {
+        let Opened { path, role, file, state } = opened;
+        let file_headers = FileHeaders::new(&self.mapping, &path, &state, now);
+        let outcome = self.outcome(role, &file_headers.representation());
         let (status, range) = match outcome {
             Outcome::Failed => {
                 let headers = file_headers.etag().cloned().into_iter().collect();
@@ -286,26 +355,54 @@ impl Lookup {
                 return (Found::Status { status, headers }, None);
             }
             Outcome::Partial(range) => (StatusCode::PARTIAL_CONTENT, range),
+            Outcome::NotFound => (StatusCode::NOT_FOUND, 0..state.len),
             Outcome::Whole => (StatusCode::OK, 0..state.len),
         };
-        let mut headers = file_headers.headers(&self.mapping);
-        let mut cacheable = None;
-        if status == StatusCode::PARTIAL_CONTENT {
-            headers.push(content_range(&range, state.len));
-        } else {
-            cacheable = Cacheable::new(self.path, self.mapping, *state, file_headers, now);
-        }
+        let headers = match status {
+            // The validators would be those of the missing file.
+            StatusCode::NOT_FOUND => vec![file_headers.content_type().clone()],
+            StatusCode::PARTIAL_CONTENT => {
+                let mut headers = file_headers.headers(&self.mapping);
+                headers.push(content_range(&range, state.len));
+                headers
+            }
+            _ => file_headers.headers(&self.mapping),
+        };
+        let is_whole = status != StatusCode::PARTIAL_CONTENT;
+        let cacheable = is_whole
+            .then(|| Cacheable::new(path, self.mapping, state, file_headers, now))
+            .flatten();
         let (offset, len) = (range.start, range.end - range.start);
         (Found::File { file, offset, len, status, headers }, cacheable)
     }
+}
+
+/// The name of the page in the folder of a site that is the response to requests for missing files.
+const NOT_FOUND_PAGE: &[u8] = b"404.html";
+
+/// The reason for which a file is the response to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// The request names the file.
+    Requested,
+    /// The requested file is missing, and this file is the site's page that says so.
+    NotFoundPage,
+}
+
+/// An open file that is the response to a request.
+struct Opened {
+    path: FilePath,
+    role: Role,
+    file: File,
+    state: FileState,
 }
 
 #[expect(clippy::large_enum_variant, reason = "handed on once")]
 enum Known {
     Missing,
     Folder,
-    Ready(Rc<CachedFile>),
-    Opened(FilePath, File, FileState),
+    Ready(Rc<CachedFile>, Role),
+    Opened(Opened),
 }
 
 /// Returns the Content-Range header of a 206 response (RFC 9110, 14.4). `len` is the length of the

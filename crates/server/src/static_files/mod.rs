@@ -31,8 +31,12 @@
 //!    a drive letter, names that end with a dot or a space, and short names (`PROGRA~1`).
 //! 8. [`Lookup::open`] looks for the file. If the file is missing, or if a directory has no index,
 //!    the response is 404. With `fallthrough`, the application responds. If the server may not open
-//!    the file, the response is 403, and if opening it fails for another reason, 500. A site
-//!    redirects (301) a request for a directory whose URL has no slash at its end.
+//!    the file, the response is 403, and if opening it fails for another reason, 500.
+//!
+//!    A site redirects (301) a request for a directory whose URL has no slash at its end. If the
+//!    requested file is missing, a site looks for a file whose name ends with `.html` in addition,
+//!    and then for the file `404.html` in its directory, which is sent with status 404. Settings
+//!    (`_server.yml`) and source code (`.R`, `.Rmd`, `.qmd`) of a site count as missing.
 //! 9. The conditions and the range of the request (RFC 9110, sections 13 and 14) decide whether the
 //!    response is 412, 304, 206, 416 or 200.
 //!

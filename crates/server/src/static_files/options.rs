@@ -68,8 +68,10 @@ pub struct StaticOptions {
     pub exclude: bool,
     /// Whether the static path is a web site of its own, where the server responds as other web
     /// servers do and not as httpuv does: a request for a directory without the final slash is
-    /// redirected to the URL with the slash, so that relative links in its index work, and the
-    /// response to POST is 405 instead of 400. False by default.
+    /// redirected to the URL with the slash, so that relative links in its index work, the response
+    /// to POST is 405 instead of 400, `/page` finds `page.html`, the response to a request for a
+    /// missing file is the `404.html` of the directory, and settings and source code of R are never
+    /// served. False by default.
     pub site: bool,
 }
 

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use http::StatusCode;
 
 use super::conditional_request::Conditions;
-use super::lookup::Lookup;
+use super::lookup::{Lookup, SiteRules};
 use super::options::{Mapping, Validation};
 use super::path_decoding::DecodedPath;
 use super::path_on_disk::join;
 use super::path_on_disk::name_rules::{NameRules, caseless};
-use super::path_on_disk::protected_path::ProtectedPath;
+use super::path_on_disk::protected_path::{ProtectedPath, is_source};
 use super::prefix_tree::PrefixTree;
 use super::request_head::{BodyFraming, RequestHead};
 
@@ -69,8 +69,19 @@ pub(crate) fn route(
         return refuse(StatusCode::BAD_REQUEST);
     }
     let path = join(&mapping.root, rest);
-    let redirects_folder = options.site && !ends_with_slash(request.target);
-    Route::Open(Lookup::new(Arc::clone(mapping), path, redirects_folder, Conditions::of(request)))
+    let site = if options.site { site_rules(request.target, rest) } else { SiteRules::default() };
+    Route::Open(Lookup::new(Arc::clone(mapping), path, site, Conditions::of(request)))
+}
+
+/// Returns the rules of a site for a request. `rest` is the part of the path after the static path.
+fn site_rules(target: &[u8], rest: &[u8]) -> SiteRules {
+    let is_without_slash = !ends_with_slash(target);
+    SiteRules {
+        redirects_folder: is_without_slash,
+        // The page of the site's folder itself would be outside of this folder.
+        finds_page: is_without_slash && !rest.is_empty(),
+        is_hidden: is_source(rest),
+    }
 }
 
 /// Returns true if the path in a request target ends with a slash. An encoded slash does not count,

@@ -95,7 +95,7 @@ impl WebSocketHandle {
     /// and may be recycled, and otherwise `None`.
     fn compress_on_thread(self: &Rc<Self>, opcode: OpCode, payload: Payload) -> Option<Payload> {
         let len = payload.as_bytes().len();
-        let charge = self.shared.connections.try_charge(Share::Outgoing, len);
+        let charge = self.shared.connections.try_charge(self.peer, Share::Outgoing, len);
         let mut endpoint = self.endpoint.borrow_mut();
         let (Some(compression), Some(charge), Ok(())) =
             (&self.compression, charge, endpoint.check_message())

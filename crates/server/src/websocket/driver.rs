@@ -6,13 +6,14 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use rookery_exchange::{Charge, Event, MessageKind, Payload, WebSocketId};
+use rookery_exchange::{Event, MessageKind, Payload, Share, WebSocketId};
 use rookery_websocket::endpoint::{Endpoint, IoAction, Received, Rules};
 use rookery_websocket::protocol::{CloseCode, DecodedPayload, Decoder, DecoderLimits, Role};
 
 use super::endpoint_config::ServerAdapter;
 use super::handle::{WebSocketHandle, WebSocketState};
 use super::registry::WebSocketRegistry;
+use crate::connections::admission::{UNCHARGED_BYTES, WEBSOCKET_BYTES, WEBSOCKET_TLS_BYTES};
 use crate::connections::client_task;
 use crate::connections::table::Slot;
 use crate::net::transport::Transport;
@@ -34,8 +35,6 @@ pub(crate) struct Upgraded {
     pub(crate) transport: Transport,
     /// The connection's place in the connection table.
     pub(crate) slot: Slot,
-    /// The charge to the memory budget for the connection itself.
-    pub(crate) charge: Charge,
     /// The bytes that the client sent after its handshake and that the HTTP connection has already
     /// read.
     pub(crate) read: Bytes,
@@ -60,7 +59,9 @@ pub(crate) fn spawn(registry: &Rc<WebSocketRegistry>, id: WebSocketId, upgraded:
     let handle = registry
         .get(id)
         .expect("a WebSocket is registered when it is accepted, and removed only by its task");
-    let Upgraded { transport, slot, charge, read, is_ending } = upgraded;
+    let Upgraded { transport, slot, read, is_ending } = upgraded;
+    let bytes = if transport.is_encrypted() { WEBSOCKET_TLS_BYTES } else { WEBSOCKET_BYTES };
+    handle.connection_charge.set(bytes);
     handle.transport.replace(Some(transport));
     slot.replace(Rc::clone(&handle) as _);
     if is_ending {
@@ -82,7 +83,6 @@ pub(crate) fn spawn(registry: &Rc<WebSocketRegistry>, id: WebSocketId, upgraded:
         consumed: 0,
         is_close_reported: false,
         _slot: slot,
-        _charge: charge,
     };
     client_task::spawn(async move {
         poll_fn(|cx| driver.poll(cx)).await;
@@ -107,7 +107,6 @@ struct Driver {
     /// True if the application has already been notified that the WebSocket is closed.
     is_close_reported: bool,
     _slot: Slot,
-    _charge: Charge,
 }
 
 impl Drop for Driver {
@@ -149,7 +148,14 @@ impl Driver {
             if self.poll_read(cx).is_err() {
                 return Poll::Ready(());
             }
-            if ready!(self.poll_write(cx)).is_err() {
+            let written = self.poll_write(cx);
+            if self.handle.ends_after_write.get() {
+                if !matches!(written, Poll::Ready(Ok(()))) {
+                    self.with_transport(Transport::reset_on_close);
+                }
+                return Poll::Ready(());
+            }
+            if ready!(written).is_err() {
                 return Poll::Ready(());
             }
         }
@@ -174,22 +180,17 @@ impl Driver {
     /// them.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let registry = Rc::clone(&self.registry);
-        if !self.read.is_empty() || self.decoder.is_stalled() {
-            self.decode_rest();
-            if self.decoder.is_stalled() {
-                // Lets other connections run before the next step of decompression.
-                cx.waker().wake_by_ref();
-                return Ok(());
-            }
-        }
         let mut left = MAX_READ_PER_POLL;
         for _ in 0..READS_PER_POLL {
             if !self.handle.endpoint.borrow().wants_input() {
+                // The endpoint ignores further input.
+                if self.has_undecoded() {
+                    self.decoder = Decoder::new(Role::Server, DecoderLimits::default());
+                    self.read = Vec::new();
+                }
                 return Ok(());
             }
-            let application = &registry.shared.dispatch.application;
-            let has_capacity =
-                application.poll_capacity() && application.has_capacity_for(self.handle.id);
+            let has_capacity = self.handle.has_capacity();
             let is_throttled = self.handle.update_throttled();
             if !has_capacity || (is_throttled && self.decoder.is_idle()) {
                 // The rest of the message is not read, so the client cannot be too slow to send it.
@@ -204,6 +205,14 @@ impl Driver {
             }
             self.handle.is_read_paused.set(false);
             self.handle.half_closed_at.set(None);
+            if self.has_undecoded() {
+                self.decode_rest();
+                if self.decoder.is_stalled() {
+                    // Lets other connections run before the next step of decompression.
+                    break;
+                }
+                continue;
+            }
             let mut scratch = registry.shared.scratch.0.borrow_mut();
             // A message that has begun is read to its end, but not beyond. Otherwise a client that
             // reads only after it has written a whole message would wait forever.
@@ -215,10 +224,12 @@ impl Driver {
                 Poll::Ready(Ok(0)) => self.handle.endpoint.borrow_mut().on_read_closed(),
                 Poll::Ready(Ok(n)) => {
                     let undecoded = self.decode(&mut scratch[..n]);
-                    self.on_decoded(n);
-                    if self.decoder.is_stalled() {
+                    if undecoded > 0 || self.decoder.is_stalled() {
                         self.read = scratch[n - undecoded..n].to_vec();
                         self.consumed = 0;
+                    }
+                    self.on_decoded(n);
+                    if self.decoder.is_stalled() {
                         break;
                     }
                     left -= n;
@@ -237,28 +248,32 @@ impl Driver {
     fn charge_unread(&mut self, cx: &mut Context<'_>) {
         if self.handle.state() == WebSocketState::Open {
             let unread = self.with_transport(|transport| transport.buffer_unread(cx));
-            if unread > 0 && !self.handle.charge_message(self.decoder.capacity() + unread) {
+            if unread > 0 && !self.handle.charge_message(self.buffered() + unread) {
                 self.handle.is_evicted.set(false);
                 self.drop_message();
             }
         }
     }
 
+    /// Returns true if bytes from the client were read but not decoded.
+    fn has_undecoded(&self) -> bool {
+        !self.read.is_empty() || self.decoder.is_stalled()
+    }
+
+    /// Returns the number of bytes in the buffers of this task.
+    fn buffered(&self) -> usize {
+        self.decoder.capacity() + self.read.capacity()
+    }
+
     /// Decodes bytes from the client that were read earlier but not decoded.
     fn decode_rest(&mut self) {
-        if !self.handle.endpoint.borrow().wants_input() {
-            // The endpoint ignores further input.
-            self.decoder = Decoder::new(Role::Server, DecoderLimits::default());
-            self.read = Vec::new();
-            return;
-        }
         let mut read = std::mem::take(&mut self.read);
         let left = self.decode(&mut read[self.consumed..]);
-        self.on_decoded(0);
-        if self.decoder.is_stalled() {
-            self.consumed = read.len() - left;
+        self.consumed = read.len() - left;
+        if left > 0 || self.decoder.is_stalled() {
             self.read = read;
         }
+        self.on_decoded(0);
     }
 
     /// Updates the deadlines and the memory charge of the WebSocket after `n` bytes were read and
@@ -266,7 +281,7 @@ impl Driver {
     fn on_decoded(&mut self, n: usize) {
         // During decompression the server is not waiting for the client.
         self.handle.on_read(n, !self.decoder.is_idle() && !self.decoder.is_stalled());
-        if !self.handle.charge_message(self.decoder.capacity()) {
+        if !self.handle.charge_message(self.buffered()) {
             self.handle.is_evicted.set(false);
             self.drop_message();
         }
@@ -323,7 +338,8 @@ impl Driver {
         }
         handle.queue_charge.set(0);
         if handle.backlog.take_drained() && !self.is_close_reported {
-            shared.dispatch.notify(Event::Drained { socket: handle.id, listener: handle.listener });
+            let drained = Event::Drained { socket: handle.id, listener: handle.listener };
+            shared.dispatch.notify(handle.peer, drained);
         }
         Poll::Ready(Ok(()))
     }
@@ -342,24 +358,26 @@ impl Driver {
                 record.end(code);
             }
             let closed = Event::Closed { socket, listener, code, reason, is_clean };
-            self.registry.shared.dispatch.notify(closed);
+            self.registry.shared.dispatch.notify(self.handle.peer, closed);
         }
     }
 
     /// Decodes bytes from the client, and passes complete messages to the application. Returns the
-    /// number of bytes that are left if the decoder has to pause, and 0 otherwise.
+    /// number of bytes that are left because the decoder has to pause, or because the application
+    /// has no capacity for another message.
     fn decode(&mut self, mut input: &mut [u8]) -> usize {
         let shared = Rc::clone(&self.handle.shared);
         if self.handle.compression.is_some() && self.decoder.is_idle() {
             self.decoder.lend(shared.dispatch.application.take_buffer());
         }
-        loop {
+        let left = loop {
             let mut endpoint = self.handle.endpoint.borrow_mut();
             endpoint.on_input(input.len());
             let was_open = endpoint.may_send();
             let (n, received) =
                 endpoint.receive(&mut self.decoder, input, &shared.rules, || shared.now());
             drop(endpoint);
+            let is_message = matches!(received, Received::Text(_) | Received::Binary(_));
             match received {
                 Received::Text(payload) => {
                     deliver_message(&self.handle, MessageKind::Text, payload);
@@ -379,16 +397,17 @@ impl Driver {
             if self.decoder.is_stalled() {
                 return input.len();
             }
-            if input.is_empty() {
-                break;
+            // The caller has checked the capacity for the first message.
+            if input.is_empty() || (is_message && !self.handle.has_capacity()) {
+                break input.len();
             }
-        }
+        };
         if self.handle.compression.is_some() {
             if let Some(buffer) = self.decoder.release() {
                 shared.dispatch.application.recycle_buffer(buffer);
             }
         }
-        0
+        left
     }
 }
 
@@ -429,10 +448,13 @@ fn deliver_message(handle: &WebSocketHandle, kind: MessageKind, payload: Decoded
     if let Some(record) = &handle.record {
         record.on_received(payload.len());
     }
-    handle.shared.dispatch.notify(Event::Message {
-        socket: handle.id,
-        listener: handle.listener,
-        kind,
-        payload: Payload::Pooled(payload),
-    });
+    // What is larger was charged while it was received.
+    let payload = if payload.len() <= UNCHARGED_BYTES {
+        Payload::Pooled(payload)
+    } else {
+        let charge = handle.shared.connections.charge(Share::Incoming, payload.capacity());
+        Payload::Charged(payload, charge)
+    };
+    let message = Event::Message { socket: handle.id, listener: handle.listener, kind, payload };
+    handle.shared.dispatch.notify(handle.peer, message);
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use rookery_exchange::{
-    Charge, Exchange, ListenerId, MessageKind, Payload, SendBacklog, Share, WebSocketId,
+    Charge, Exchange, ListenerId, MessageKind, Payload, Peer, SendBacklog, Share, WebSocketId,
 };
 use rookery_websocket::endpoint::{Due, Endpoint, IoAction};
 use rookery_websocket::protocol::{CloseCode, OpCode, Role};
@@ -17,6 +17,7 @@ use super::context::WebSocketContext;
 use super::endpoint_config::{ServerAdapter, Tick};
 use super::handshake::{Extensions, KEY, switching_protocols};
 use crate::connections::admission::UNCHARGED_BYTES;
+use crate::connections::eviction::cost::EvictionCost;
 use crate::connections::rate::RateMeter;
 use crate::connections::table::TableEntry;
 use crate::logging::access_log::session_record::SessionRecord;
@@ -42,6 +43,8 @@ const MAX_READ_WHILE_BEHIND: usize = 256 << 10;
 pub(crate) struct WebSocketHandle {
     pub(crate) id: WebSocketId,
     pub(crate) listener: ListenerId,
+    /// The peer to which the WebSocket is attributed.
+    pub(super) peer: Peer,
     /// True if the WebSocket is an HTTP/2 stream. The HTTP/2 connection then sends the handshake
     /// response.
     is_substream: bool,
@@ -66,6 +69,9 @@ pub(crate) struct WebSocketHandle {
     /// True while the server reads nothing from the client, because the application has no capacity
     /// for messages or the client does not read the messages sent to it.
     pub(super) is_read_paused: Cell<bool>,
+    /// True while the WebSocket waits in the [registry](super::registry::WebSocketRegistry) until
+    /// the application has capacity for its messages.
+    pub(super) waits_for_capacity: Cell<bool>,
     /// True while the client is behind with reading its messages.
     is_behind: Cell<bool>,
     /// The number of bytes that the server has read from the client since the client fell behind.
@@ -82,6 +88,8 @@ pub(crate) struct WebSocketHandle {
     pub(super) read_rate: RateMeter,
     /// The rate at which the client sends the rest of an incomplete message.
     pub(super) send_rate: RateMeter,
+    /// The charge to the memory budget for the WebSocket itself.
+    pub(super) connection_charge: Charge,
     /// The charge to the memory budget for the send queue.
     pub(super) queue_charge: Charge,
     /// The charge to the memory budget for an incoming message that is not complete yet.
@@ -90,8 +98,13 @@ pub(crate) struct WebSocketHandle {
     pub(super) record: Option<Box<SessionRecord>>,
     /// True if an incomplete incoming message was evicted for lack of memory.
     pub(super) is_evicted: Cell<bool>,
+    /// True if the WebSocket was evicted, and ends as soon as its task has written what the client
+    /// accepts at once.
+    pub(super) ends_after_write: Cell<bool>,
     /// The number of bytes of the evicted incoming message that have not been freed yet.
     pub(super) pending_release: Cell<usize>,
+    /// The number of bytes of the evicted WebSocket itself that have not been freed yet.
+    pub(super) own_pending_release: Cell<usize>,
 }
 
 /// The state of a WebSocket, derived from its endpoint (the protocol core).
@@ -144,6 +157,7 @@ impl WebSocketHandle {
         let handle = WebSocketHandle {
             id: exchange.id(),
             listener: exchange.listener(),
+            peer: exchange.peer(),
             is_substream: key.is_none(),
             shared: Rc::clone(shared),
             endpoint: RefCell::new(endpoint),
@@ -155,6 +169,7 @@ impl WebSocketHandle {
             backlog: exchange.backlog().map(Arc::clone).unwrap_or_default(),
             is_write_blocked: Cell::new(false),
             is_read_paused: Cell::new(false),
+            waits_for_capacity: Cell::new(false),
             is_behind: Cell::new(false),
             read_while_behind: Cell::new(0),
             half_closed_at: Cell::new(None),
@@ -162,11 +177,14 @@ impl WebSocketHandle {
             is_mid_message: Cell::new(false),
             read_rate: RateMeter::default(),
             send_rate: RateMeter::default(),
+            connection_charge: Charge::new(&shared.connections.budget, Share::Connections),
             queue_charge: Charge::new(&shared.connections.budget, Share::Outgoing),
             message_charge: Charge::new(&shared.connections.budget, Share::Incoming),
             record: SessionRecord::begin(&shared.log, exchange),
             is_evicted: Cell::new(false),
+            ends_after_write: Cell::new(false),
             pending_release: Cell::new(0),
+            own_pending_release: Cell::new(0),
         };
         Rc::new(handle)
     }
@@ -180,6 +198,11 @@ impl WebSocketHandle {
         }
     }
 
+    /// Returns true if the application has capacity for another message of the WebSocket.
+    pub(super) fn has_capacity(&self) -> bool {
+        self.shared.dispatch.application.poll_capacity(self.peer, self.id)
+    }
+
     /// Returns the extensions that were negotiated in the WebSocket's opening handshake.
     pub(super) fn extensions(&self) -> Extensions {
         self.compression.as_ref().map(|with| with.agreed)
@@ -187,6 +210,7 @@ impl WebSocketHandle {
 
     /// Sends a message to the client of the WebSocket.
     pub(crate) fn send(self: &Rc<Self>, kind: MessageKind, payload: Payload) {
+        let payload = payload.without_charge();
         let len = payload.as_bytes().len();
         if let Some(record) = &self.record {
             record.on_sent(len);
@@ -329,6 +353,7 @@ impl WebSocketHandle {
         self.transport.take();
         self.queue_charge.set(0);
         self.on_message_dropped();
+        self.on_freed();
     }
 
     /// Closes the WebSocket's connection without a closing handshake.
@@ -429,9 +454,31 @@ impl TableEntry for WebSocketHandle {
         }
     }
 
-    /// Returns `None`, because a WebSocket is never closed in order to admit a new connection.
+    /// Returns `None`, because a WebSocket is never too slow. It is evicted only if its peer or its
+    /// network is the largest.
     fn slowness(&self, _now: u32) -> Option<u32> {
         None
+    }
+
+    fn eviction_cost(&self) -> Option<EvictionCost> {
+        match self.state() {
+            _ if self.ends_after_write.get() => None,
+            WebSocketState::Open => Some(EvictionCost::Session),
+            WebSocketState::Closing => Some(EvictionCost::Idle),
+            WebSocketState::Closed => None,
+        }
+    }
+
+    fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    fn charged(&self, share: Share) -> usize {
+        match share {
+            Share::Connections => self.connection_charge.bytes(),
+            Share::Incoming => self.message_charge.bytes(),
+            Share::Outgoing => self.queue_charge.bytes(),
+        }
     }
 
     fn held(&self, share: Share) -> usize {
@@ -443,7 +490,7 @@ impl TableEntry for WebSocketHandle {
     }
 
     fn evict_for_slot(&self) {
-        self.abort();
+        self.close_now(Rejection::TooManyConnections, "too many connections");
     }
 
     fn stop(&self) {

@@ -16,7 +16,20 @@ const QUEUE_STEP: usize = 64 << 10;
 /// If the queue is longer, the connection is aborted without a closing handshake.
 const MAX_QUEUE_WHILE_CLOSING: usize = 64 << 10;
 
+/// The reason in the close frame of a WebSocket that is closed because others need its memory.
+const OVERLOADED: &str = "server overloaded";
+
 impl WebSocketHandle {
+    /// Closes the WebSocket as [`close_for_overload`](Self::close_for_overload) does, but does not
+    /// wait for the client: what cannot be written at once is lost.
+    pub(super) fn close_now(&self, rejection: Rejection, reason: &str) {
+        if self.ends_after_write.replace(true) {
+            return;
+        }
+        self.close_for_overload(rejection, reason);
+        self.wake();
+    }
+
     /// Closes the WebSocket with close code 1013 (try again later) and `reason`, and reports
     /// `rejection`. Drops all queued messages except the one that is being sent. The client can
     /// still read the remaining output until the closing timeout expires.
@@ -37,7 +50,7 @@ impl WebSocketHandle {
         if needs <= has {
             return;
         }
-        if self.shared.connections.admit(Share::Outgoing, has, needs - has) {
+        if self.shared.connections.admit(self.peer, Share::Outgoing, has, needs - has) {
             self.queue_charge.set(needs);
         } else {
             self.evict_for(Share::Outgoing);
@@ -53,7 +66,7 @@ impl WebSocketHandle {
             self.message_charge.set(needs);
             return true;
         }
-        if !self.shared.connections.admit(Share::Incoming, has, needs - has) {
+        if !self.shared.connections.admit(self.peer, Share::Incoming, has, needs - has) {
             self.evict_for(Share::Incoming);
             return false;
         }
@@ -66,6 +79,9 @@ impl WebSocketHandle {
     pub(super) fn evictable_bytes(&self, share: Share) -> usize {
         match (share, self.state()) {
             (_, WebSocketState::Closed) => 0,
+            (Share::Connections, _) if self.own_pending_release.get() == 0 => {
+                self.connection_charge.bytes()
+            }
             (Share::Incoming, _) if self.pending_release.get() == 0 => self.message_charge.bytes(),
             // A WebSocket that is already closing may take its time to write the rest.
             (Share::Outgoing, WebSocketState::Closing)
@@ -78,12 +94,27 @@ impl WebSocketHandle {
         }
     }
 
+    /// Records that the WebSocket itself needs no memory any more.
+    pub(super) fn on_freed(&self) {
+        self.shared
+            .connections
+            .finish_pending_release(Share::Connections, self.own_pending_release.take());
+        self.connection_charge.set(0);
+    }
+
     /// Closes the WebSocket with close code 1013 (try again later), because the given share of the
     /// memory budget is exhausted. Skips the closing handshake if too much output is queued before
-    /// the close frame.
+    /// the close frame, or if the share is that for connections.
     pub(super) fn evict_for(&self, share: Share) {
+        if share == Share::Connections {
+            // A closing handshake would keep the memory for seconds.
+            let bytes = self.connection_charge.bytes();
+            self.shared.connections.add_pending_release(Share::Connections, bytes);
+            self.own_pending_release.set(bytes);
+            return self.close_now(Rejection::Overload, OVERLOADED);
+        }
         let was_closing = self.state() == WebSocketState::Closing;
-        self.close_for_overload(Rejection::Overload, "server overloaded");
+        self.close_for_overload(Rejection::Overload, OVERLOADED);
         if share == Share::Incoming {
             // The buffer belongs to the task, which frees it when it is polled next.
             let leaving = self.message_charge.bytes();

@@ -1,7 +1,7 @@
 //! The registry of the open WebSockets of an I/O thread, by their ids.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 use rookery_exchange::{Exchange, WebSocketId};
@@ -9,14 +9,23 @@ use rookery_exchange::{Exchange, WebSocketId};
 use super::context::WebSocketContext;
 use super::handle::WebSocketHandle;
 use super::handshake::Extensions;
+use crate::connections::peers::Counted;
 
 /// The registry of the open WebSockets of an I/O thread.
 #[derive(Debug)]
 pub(crate) struct WebSocketRegistry {
     pub(crate) shared: Rc<WebSocketContext>,
-    open: RefCell<HashMap<WebSocketId, Rc<WebSocketHandle>>>,
-    /// The WebSockets that read nothing until the application has capacity for further messages.
-    waiting: RefCell<Vec<Rc<WebSocketHandle>>>,
+    open: RefCell<HashMap<WebSocketId, OpenWebSocket>>,
+    /// The WebSockets that read nothing until the application has capacity for further messages, in
+    /// the order in which they are woken.
+    waiting: RefCell<VecDeque<Rc<WebSocketHandle>>>,
+}
+
+/// An open WebSocket, which counts towards the limit on the WebSockets of its peer.
+#[derive(Debug)]
+struct OpenWebSocket {
+    handle: Rc<WebSocketHandle>,
+    _counted: Option<Counted>,
 }
 
 impl WebSocketRegistry {
@@ -28,7 +37,10 @@ impl WebSocketRegistry {
     /// [`spawn`](super::driver::spawn) starts its task.
     pub(crate) fn open(&self, exchange: &Exchange) {
         let handle = WebSocketHandle::new(&self.shared, exchange);
-        let before = self.open.borrow_mut().insert(exchange.id(), handle);
+        // The limit was checked when the handshake began.
+        let counted = self.shared.connections.peers.count_websocket(exchange.peer(), usize::MAX);
+        let open = OpenWebSocket { handle, _counted: counted };
+        let before = self.open.borrow_mut().insert(exchange.id(), open);
         if let Some(scoreboard) =
             self.shared.dispatch.scoreboard.as_ref().filter(|_| before.is_none())
         {
@@ -38,13 +50,13 @@ impl WebSocketRegistry {
 
     /// Returns the open WebSocket with this id, if there is one.
     pub(crate) fn get(&self, id: WebSocketId) -> Option<Rc<WebSocketHandle>> {
-        self.open.borrow().get(&id).cloned()
+        self.open.borrow().get(&id).map(|open| Rc::clone(&open.handle))
     }
 
     /// Returns the extensions that were negotiated in the handshake of the open WebSocket with this
     /// id.
     pub(crate) fn extensions(&self, id: WebSocketId) -> Option<Extensions> {
-        Some(self.open.borrow().get(&id)?.extensions())
+        Some(self.open.borrow().get(&id)?.handle.extensions())
     }
 
     /// Removes a WebSocket that has ended from the registry.
@@ -60,21 +72,18 @@ impl WebSocketRegistry {
     /// Registers a WebSocket that reads nothing because the application has no capacity for its
     /// messages. It is woken when the application has capacity again.
     pub(super) fn wake_on_capacity(&self, handle: &Rc<WebSocketHandle>) {
-        let mut waiting = self.waiting.borrow_mut();
-        if !waiting.iter().any(|other| Rc::ptr_eq(other, handle)) {
-            waiting.push(Rc::clone(handle));
+        if !handle.waits_for_capacity.replace(true) {
+            self.waiting.borrow_mut().push_back(Rc::clone(handle));
         }
     }
 
-    /// If the application has capacity for messages again, wakes the WebSockets that wait for it.
+    /// Wakes the WebSockets that wait for capacity, if the application has capacity for their
+    /// messages again.
     pub(crate) fn wake_waiting(&self) {
-        let application = &self.shared.dispatch.application;
-        if self.waiting.borrow().is_empty() || !application.poll_capacity() {
-            return;
-        }
         self.waiting.borrow_mut().retain(|handle| {
-            let has_capacity = application.has_capacity_for(handle.id);
+            let has_capacity = handle.has_capacity();
             if has_capacity {
+                handle.waits_for_capacity.set(false);
                 handle.wake();
             }
             !has_capacity

@@ -6,7 +6,7 @@ use crate::text_forms;
 
 const DEVELOPMENT: Setting = Setting { group: Group::Development, ..Setting::EMPTY };
 
-pub(super) static ROWS: [Setting; 8] = [
+pub(super) static ROWS: [Setting; 9] = [
     Setting {
         name: "dev_anywhere",
         kind: Kind::Flag,
@@ -44,6 +44,18 @@ pub(super) static ROWS: [Setting; 8] = [
         paragraph: "`vscode`, `positron`, `cursor`, `windsurf`, `zed`, `idea`, `sublime`, `none`, \
                     or a URL with `{file}` and `{line}`, such as \
                     `vscode://file{file}:{line}`.",
+        stability: Stability::Experimental,
+        ..DEVELOPMENT
+    },
+    Setting {
+        name: "ignore",
+        kind: Kind::List(&text_forms::PATTERNS),
+        places: Places::COMMAND_LINE.and(Places::FILE),
+        help: "Files and folders whose changes do not restart the app",
+        paragraph: "A list of names, such as `output` or `*.html`, which are those of files and \
+                    folders anywhere in the app's folder, or of paths from this folder, such as \
+                    `data/plots/*.png`. `*` stands for any characters except `/`. Files that the \
+                    app writes and has not read before do not restart the app in any case.",
         stability: Stability::Experimental,
         ..DEVELOPMENT
     },

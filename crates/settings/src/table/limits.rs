@@ -8,7 +8,7 @@ const CLIENTS: Setting =
     Setting { group: Group::Limits, applies: Applies::AtReload, ..Setting::EMPTY };
 const LIMIT: Setting = Setting { r_function: "server_limits", section: Section::Limits, ..CLIENTS };
 
-pub(super) static ROWS: [Setting; 14] = [
+pub(super) static ROWS: [Setting; 15] = [
     Setting {
         name: "max_body_size",
         is_common: true,
@@ -50,10 +50,11 @@ pub(super) static ROWS: [Setting; 14] = [
         default: Default::Is("10000"),
         min: 1.0,
         help: "Maximum number of client connections",
-        paragraph: "At the limit, a new connection replaces an idle or slow one, beginning with \
-                    the least active. A connection is slow if it has not sent its request head \
-                    within a second, or transfers less than 512 bytes per second. If no connection \
-                    is idle or slow, the new connection is refused with status 503.",
+        paragraph: "At the limit, a new connection replaces one of the address that has the most \
+                    connections, if its own address has fewer. Otherwise it replaces an idle or \
+                    slow one, beginning with the least active. A connection is slow if it has not \
+                    sent its request head, or transfers less than 512 bytes per second. If there \
+                    is none, the new connection is refused with status 503.",
         ..LIMIT
     },
     Setting {
@@ -176,6 +177,22 @@ pub(super) static ROWS: [Setting; 14] = [
         paragraph: "A request body larger than 1 MiB is written to an unnamed \
                     temporary file in this folder while the app reads it. Files in a folder that \
                     is in memory (tmpfs) count towards `max_client_memory`.",
+        ..CLIENTS
+    },
+    Setting {
+        name: "error_pages",
+        applies: Applies::AtRestart,
+        kind: Kind::Path,
+        placeholder: "folder",
+        places: Places::PROGRAM.without(Places::R),
+        help: "Folder with pages for errors of the server, such as 503.html",
+        paragraph: "When the server itself responds with an error, for example because all \
+                    workers are busy (503) or one has crashed (502), a browser gets a small page \
+                    with the reason, the request id and a link to reload. A file of this folder \
+                    whose name is the status and `.html` replaces that page. The files are read \
+                    when the server starts, and have at most 256 KiB each. Programs that ask for \
+                    JSON get an object with `error` and `request_id`, and others a line of text. \
+                    Responses of the app stay as they are.",
         ..CLIENTS
     },
 ];

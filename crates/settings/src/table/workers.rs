@@ -248,7 +248,10 @@ pub(super) static ROWS: [Setting; 22] = [
         paragraph: "`app` reconnects a page only if the app calls `session$allowReconnect(TRUE)`. \
                     `always` reconnects it unless the app calls `session$allowReconnect(FALSE)`. \
                     `never` reconnects no page. A reconnected page gets a new session with the \
-                    inputs of the old one; other state of the old session is lost.",
+                    inputs of the old one; other state of the old session is lost. With `always`, \
+                    buttons count as not pressed in the new session, so that no observer runs \
+                    again for the last click. A page that does not reconnect shows a dialog with \
+                    a button to reload.",
         stability: Stability::Stable,
         ..WORKERS
     },

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rookery_exchange::{Command, Event, IoWaker, PushError, WakeUp};
+use rookery_exchange::{Command, Event, IoWaker, Peer, PushError, WakeUp};
 use rookery_server::Application;
 
 use super::Viewers;
@@ -30,7 +30,7 @@ impl AdminApplication {
 }
 
 impl Application for AdminApplication {
-    fn handle_event(&self, event: Event) -> Result<WakeUp, PushError> {
+    fn handle_event(&self, _: Peer, event: Event) -> Result<WakeUp, PushError> {
         self.taken.set(self.taken.get() + 1);
         match event {
             Event::Request(mut exchange) => {

@@ -1,11 +1,11 @@
 //! The state that is shared by the tasks of the pool, which assigns requests to workers. All of
 //! these tasks run on the server's I/O thread.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use rookery_exchange::{BufferPool, IoWaker};
+use rookery_exchange::{Budget, BufferPool, Charge, IoWaker, Share};
 use tokio::sync::Notify;
 
 use super::balancing::balancer::{Assignment, Balancer};
@@ -27,6 +27,8 @@ pub(super) struct PoolContext {
     /// The hop to the workers, to which requests cross in shared memory.
     pub(super) hops: Hops,
     pub(super) buffers: RefCell<BufferPool>,
+    /// The memory budget of the server, once the server has provided it.
+    pub(super) budget: OnceCell<Arc<Budget>>,
     /// An empty vector that is kept so that each dispatch can reuse its memory for the assignments
     /// of requests to workers.
     pub(super) assignments: RefCell<Vec<Assignment>>,
@@ -79,11 +81,20 @@ impl PoolContext {
             responder,
             hops: Hops::default(),
             buffers: RefCell::default(),
+            budget: OnceCell::new(),
             assignments: RefCell::default(),
             retry: RetryTimer::default(),
             overdue_check: OverdueCheck::default(),
             events: Cell::new(0),
             has_forwarded: Cell::new(false),
         })
+    }
+
+    /// Counts `bytes` for a client against the memory budget until the returned value is dropped.
+    /// Returns `None` if there is no budget, as in some tests.
+    pub(super) fn charge(&self, bytes: usize) -> Option<Charge> {
+        let charge = Charge::new(self.budget.get()?, Share::Outgoing);
+        charge.set(bytes);
+        Some(charge)
     }
 }

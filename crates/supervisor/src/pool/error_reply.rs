@@ -98,6 +98,9 @@ impl ErrorReply {
             let _ = exchange.push_response_header(b"Retry-After", seconds);
         }
         exchange.set_response_body(body.as_bytes());
+        if !is_for_events {
+            exchange.response_mut().set_server_error();
+        }
     }
 }
 

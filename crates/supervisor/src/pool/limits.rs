@@ -24,9 +24,6 @@ pub struct PoolLimits {
     /// The maximum number of bytes of a streamed response that wait to be written to the client.
     /// Default: 16 MiB.
     pub max_stream_queue_size: usize,
-    /// The maximum length in bytes of a response body that is sent to the client at once, together
-    /// with the head. A longer body is streamed. Default: 32 KiB.
-    pub max_whole_body: u64,
     /// Whether workers may compress their responses. If false, they do not learn which codings the
     /// client accepts. Default: yes.
     pub accepts_compressed: bool,
@@ -52,7 +49,6 @@ impl Default for PoolLimits {
             max_in_flight: 64,
             min_ahead: 0,
             max_stream_queue_size: 16 << 20,
-            max_whole_body: 32 << 10,
             accepts_compressed: true,
             max_sessions: usize::MAX,
             session_affinity: SessionAffinity::Auto,

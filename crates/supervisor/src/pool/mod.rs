@@ -26,7 +26,9 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, WakeUp, WebSocketId};
+use rookery_exchange::{
+    Budget, Command, Event, Exchange, IoWaker, Peer, PushError, WakeUp, WebSocketId,
+};
 use rookery_server::static_files::StaticFiles;
 use rookery_server::{Application, MakeApplication};
 use rookery_worker_protocol::RouteTable;
@@ -74,25 +76,24 @@ struct Pool(Rc<PoolContext>);
 
 impl Pool {
     fn enqueue(&self, exchange: Box<Exchange>, is_head_only: bool) -> Result<(), PushError> {
-        let request = QueuedRequest::new(exchange, is_head_only);
-        self.0.balancer.enqueue(request).map_err(PushError::Full)?;
+        let enqueued = self.0.balancer.enqueue(QueuedRequest::new(exchange, is_head_only));
         dispatch(&self.0);
-        Ok(())
+        enqueued
     }
 }
 
 impl Application for Pool {
-    fn handle_event(&self, event: Event) -> Result<WakeUp, PushError> {
+    fn handle_event(&self, peer: Peer, event: Event) -> Result<WakeUp, PushError> {
         let pool = &self.0;
         pool.events.set(pool.events.get() + 1);
         match event {
             Event::Request(exchange) => self.enqueue(exchange, false)?,
             Event::Head(exchange) => self.enqueue(exchange, true)?,
             Event::Message { socket, kind, payload, .. } => {
-                hop::on_message(pool, socket, kind, payload);
+                hop::on_message(pool, peer, socket, (kind, payload));
             }
             Event::Closed { socket, code, reason, is_clean, .. } => {
-                hop::on_closed(pool, socket, (code, is_clean), &reason);
+                hop::on_closed(pool, peer, socket, (code, is_clean, reason));
             }
             Event::Writable { stream, .. } => hop::on_writable(pool, stream),
             Event::Pull { stream, .. } => hop::on_pull(pool, stream),
@@ -132,9 +133,12 @@ impl Application for Pool {
         self.0.responder.take_commands(commands);
     }
 
-    /// Always returns true, because each worker has a limit of its own for WebSocket messages.
-    fn has_capacity_for(&self, socket: WebSocketId) -> bool {
-        hop::has_capacity(&self.0, socket)
+    fn poll_capacity(&self, peer: Peer, socket: WebSocketId) -> bool {
+        hop::has_capacity(&self.0, peer, socket)
+    }
+
+    fn set_budget(&self, budget: &Arc<Budget>) {
+        let _ = self.0.budget.set(Arc::clone(budget));
     }
 
     fn routes(&self) -> Option<Arc<RouteTable>> {

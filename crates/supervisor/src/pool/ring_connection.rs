@@ -2,20 +2,21 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::fs::File;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rookery_exchange::wire::Down;
+use rookery_exchange::{Charge, MessageKind, Payload, WebSocketId};
 use rookery_worker_protocol::rings::{
-    Outbox, Receiver, RingEnd, RingWakers, SendError, Sleep, SleepWord,
+    Beside, Lane, Outbox, Receiver, RingEnd, RingWakers, SendError, Sleep, SleepWord,
 };
 use rookery_worker_protocol::{Ticket, TicketGuard};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::pool::balancing::queue::QueuedRequest;
+use crate::pool::hop::waiting_messages::WaitingMessages;
 
 /// The number of records after which a sleeping worker is woken, even if this thread has more to
 /// read.
@@ -30,14 +31,19 @@ const MAX_UNSENT_RECORDS: usize = 1 << 19;
 
 /// This process's end of the rings to one worker.
 pub(in crate::pool) struct RingConnection {
-    pub(in crate::pool) outbox: RefCell<Outbox>,
+    /// The sender of records. A message that waits keeps its charge to the memory budget.
+    pub(in crate::pool) outbox: RefCell<Outbox<Option<Charge>>>,
     pub(in crate::pool) receiver: RefCell<Receiver>,
     pub(in crate::pool) own_sleep: SleepWord,
     worker_sleep: SleepWord,
     pub(in crate::pool) wakers: RingWakers,
     pub(in crate::pool) requests: RefCell<SentRequests>,
+    /// The messages of WebSockets that are not in the ring yet.
+    pub(in crate::pool) messages: RefCell<WaitingMessages>,
     /// The record that is being read.
     pub(in crate::pool) received: RefCell<Vec<u8>>,
+    /// The charge to the memory budget for records of which only the first parts have arrived.
+    pub(in crate::pool) incomplete: Cell<Option<Charge>>,
     /// The number of records that were sent since the worker was last woken.
     unannounced: Cell<u32>,
     /// The number of records that had been sent at some earlier check for a stall, and the number
@@ -73,7 +79,9 @@ impl RingConnection {
             own_sleep: end.own_sleep,
             worker_sleep: end.peer_sleep,
             requests: RefCell::default(),
+            messages: RefCell::default(),
             received: RefCell::default(),
+            incomplete: Cell::default(),
             unannounced: Cell::new(0),
             stall: Cell::default(),
             // A worker that cannot wake this thread gets no requests, and is replaced.
@@ -83,20 +91,25 @@ impl RingConnection {
         }
     }
 
-    /// Returns true if the worker accepts records now.
-    pub(in crate::pool) fn has_capacity(&self) -> bool {
-        !self.is_over.get() && self.outbox.borrow().waiting() == 0
+    /// Returns true if the worker accepts records of a lane now.
+    pub(in crate::pool) fn has_capacity(&self, lane: Lane) -> bool {
+        !self.is_over.get() && self.outbox.borrow().waiting(lane) == 0
     }
 
-    /// Returns true if records wait until the worker returns blocks.
-    pub(in crate::pool) fn has_unsent(&self) -> bool {
-        !self.is_over.get() && self.outbox.borrow().waiting() > 0
+    /// Returns true if records of a lane wait until the worker returns blocks.
+    pub(in crate::pool) fn has_unsent(&self, lane: Lane) -> bool {
+        !self.is_over.get() && self.outbox.borrow().waiting(lane) > 0
     }
 
     /// Returns true if the worker has not taken all records.
     pub(in crate::pool) fn has_unread(&self) -> bool {
         let outbox = self.outbox.borrow();
         !self.is_over.get() && outbox.sender().is_unread(outbox.sender().sent())
+    }
+
+    /// Returns true if messages of WebSockets wait for R, here or in the ring.
+    pub(in crate::pool) fn has_messages(&self) -> bool {
+        self.messages.borrow().has_untaken(&self.outbox.borrow())
     }
 
     // ---- sending ----
@@ -110,7 +123,39 @@ impl RingConnection {
 
     /// Sends a record for which the worker need not be woken.
     pub(in crate::pool) fn send_quietly(&self, down: Down<'_>) {
-        self.send_record(None, |record| Some(down.write(record)));
+        let lane = match down {
+            Down::Message { .. }
+            | Down::Closed { .. }
+            | Down::Drained { .. }
+            | Down::Sent { .. } => Lane::Messages,
+            _ => Lane::Requests,
+        };
+        self.send_record(lane, Beside::default(), None, |record| Some(down.write(record)));
+    }
+
+    /// Sends a record in the lane of messages, because it takes turns with them.
+    pub(in crate::pool) fn send_message_event(&self, down: Down<'_>) {
+        let write = |record: &mut Vec<u8>| Some(down.write(record));
+        self.send_record(Lane::Messages, Beside::default(), None, write);
+        self.count_unannounced();
+    }
+
+    /// Sends a message of a WebSocket. Returns the buffer of the message for reuse.
+    pub(in crate::pool) fn send_message(
+        &self,
+        socket: WebSocketId,
+        kind: MessageKind,
+        payload: Payload,
+    ) -> Option<Vec<u8>> {
+        let (payload, charge) = match payload {
+            Payload::Charged(bytes, charge) => (Payload::Pooled(bytes), Some(charge)),
+            other => (other, None),
+        };
+        let down = Down::Message { socket, kind, content: b"" };
+        let beside = Beside { descriptor: None, tail: payload.as_bytes() };
+        self.send_record(Lane::Messages, beside, charge, |record| Some(down.write(record)));
+        self.count_unannounced();
+        payload.into_buffer()
     }
 
     /// Counts a record for which the worker must be woken, and wakes the worker after
@@ -122,19 +167,22 @@ impl RingConnection {
         }
     }
 
-    /// Sends the record that `write` writes ([`Outbox::send`]), which may wait until there is a
-    /// free block. Returns false if the system provides no descriptor for the file of the record.
+    /// Sends a record ([`Outbox::send`]), which may wait until there is a free block. A record that
+    /// waits keeps `charge`, its charge to the memory budget. Returns false if the system does not
+    /// accept the descriptor of the record.
     pub(in crate::pool) fn send_record(
         &self,
-        file: Option<&File>,
+        lane: Lane,
+        beside: Beside<'_>,
+        charge: Option<Charge>,
         write: impl FnOnce(&mut Vec<u8>) -> Option<u8>,
     ) -> bool {
         if self.is_over.get() {
             return true;
         }
         let mut outbox = self.outbox.borrow_mut();
-        match outbox.send(file.map(File::as_fd), write) {
-            Ok(()) if outbox.waiting() <= MAX_UNSENT_RECORDS => true,
+        match outbox.send(lane, beside, write, |_| false, |_| charge) {
+            Ok(()) if outbox.all_waiting() <= MAX_UNSENT_RECORDS => true,
             Err(SendError::System) => false,
             _ => {
                 self.is_over.set(true);
@@ -147,21 +195,25 @@ impl RingConnection {
     /// Returns false if some still wait.
     pub(in crate::pool) fn flush(&self) -> bool {
         let mut outbox = self.outbox.borrow_mut();
-        let before = outbox.waiting();
-        // The system may provide a descriptor later.
+        let before = outbox.sender().sent();
+        // The system may accept a descriptor later.
         if outbox.flush() == Err(SendError::Malformed) {
             self.is_over.set(true);
         }
-        if before > outbox.waiting() || self.unannounced.get() > 0 {
+        if outbox.sender().sent() > before || self.unannounced.get() > 0 {
             self.wake_worker();
         }
-        outbox.waiting() == 0 || self.is_over.get()
+        !outbox.has_waiting() || self.is_over.get()
     }
 
-    /// Ends the use of the rings, because the worker has ended. Drops the records that wait.
+    /// Ends the use of the rings, because the worker has ended. Drops the records that wait, and
+    /// those that have not arrived completely.
     pub(in crate::pool) fn end(&self) {
         self.is_over.set(true);
         self.outbox.borrow_mut().clear();
+        self.messages.take();
+        self.receiver.borrow_mut().end();
+        self.incomplete.take();
     }
 
     fn wake_worker(&self) {

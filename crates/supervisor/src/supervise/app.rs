@@ -280,6 +280,11 @@ impl<'a> App<'a> {
             }
             (Received::Error(report), Some(worker)) => {
                 self.registry.errors.add(worker.start.slot, worker.process.pid, report);
+                if self.config.is_dev {
+                    while let Some(page) = worker.process.take_error_page() {
+                        self.frontend.on_event(SupervisorEvent::SessionError(&page));
+                    }
+                }
             }
             _ => {}
         }

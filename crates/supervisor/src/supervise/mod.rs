@@ -250,6 +250,9 @@ pub enum SupervisorEvent<'a> {
         /// The worker process's own description of the failure, as text and as an HTML page.
         report: Option<&'a StartReport>,
     },
+    /// R code has failed in a session. The worker has described the error: the first line is the
+    /// beginning of the id of the session, and an HTML page follows. Reported only in development.
+    SessionError(&'a [u8]),
     /// A reload has begun, which replaces all workers.
     Reloading,
     /// A reload has ended, successfully or not.

@@ -77,7 +77,7 @@ fn position(fd: RawFd) -> Option<(usize, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::IntoRawFd as _;
+    use std::os::fd::{FromRawFd as _, IntoRawFd as _};
 
     use super::*;
 
@@ -85,7 +85,15 @@ mod tests {
     #[cfg_attr(miri, ignore = "opens a file")]
     fn closes_descriptors_whose_guard_lives() {
         static REGISTRY: ForkRegistry = ForkRegistry::new();
-        let [kept, closed] = [(); 2].map(|()| std::fs::File::open("/dev/null").unwrap());
+        // Numbers that no parallel test gets for a file which it opens after `close_all`.
+        let [kept, closed] = [900, 901].map(|least| {
+            let file = std::fs::File::open("/dev/null").unwrap();
+            // SAFETY: F_DUPFD_CLOEXEC passes no memory.
+            let number = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) };
+            assert!(number >= least);
+            // SAFETY: fcntl has opened the descriptor, which has no other owner.
+            unsafe { std::os::fd::OwnedFd::from_raw_fd(number) }
+        });
         drop(REGISTRY.mark(&kept));
         let guard = REGISTRY.mark(&closed);
         let closed = closed.into_raw_fd();

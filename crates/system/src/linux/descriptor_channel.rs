@@ -1,4 +1,5 @@
-//! A pair of sockets by which two processes pass descriptors to each other, in numbered packets.
+//! A pair of sockets by which two processes pass descriptors to each other, in numbered packets
+//! with one descriptor each.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -11,16 +12,10 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recv, recvmsg, sendmsg,
 };
 
-/// The maximum number of descriptors in a packet.
-pub const MAX_DESCRIPTORS: usize = 2;
-
 /// The maximum number of descriptors that the system passes in one packet (`SCM_MAX_FD`). A packet
 /// that arrives with fewer descriptors in a buffer with this capacity therefore says that this
 /// process can open no more.
 const SYSTEM_LIMIT: usize = 253;
-
-/// The descriptors of a packet, in the order in which they were sent.
-pub type Descriptors = [Option<OwnedFd>; MAX_DESCRIPTORS];
 
 /// One end of a connected pair of sockets that pass descriptors. No method blocks.
 #[derive(Debug)]
@@ -44,20 +39,17 @@ impl DescriptorChannel {
         DescriptorChannel(end)
     }
 
-    /// Sends a packet with descriptors, which stay open in this process.
+    /// Sends a packet with a descriptor, which stays open in this process.
     ///
     /// # Errors
     /// Returns `WouldBlock` if the peer has not received enough earlier packets, and otherwise the
     /// system's error.
-    ///
-    /// # Panics
-    /// Panics if there are more than [`MAX_DESCRIPTORS`] descriptors, or none.
-    pub fn send(&self, number: u64, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        assert!((1..=MAX_DESCRIPTORS).contains(&descriptors.len()));
+    pub fn send(&self, number: u64, descriptor: BorrowedFd<'_>) -> io::Result<()> {
         let bytes = number.to_le_bytes();
-        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+        let descriptors = [descriptor];
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        let has_space = control.push(SendAncillaryMessage::ScmRights(descriptors));
+        let has_space = control.push(SendAncillaryMessage::ScmRights(&descriptors));
         debug_assert!(has_space);
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         match retry_on_intr(|| sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut control, flags)) {
@@ -68,8 +60,8 @@ impl DescriptorChannel {
         }
     }
 
-    /// Receives a packet, and returns its number and its descriptors. The descriptors are closed
-    /// when the process executes another program.
+    /// Receives a packet, and returns its number and its descriptor, which is closed when the
+    /// process executes another program.
     ///
     /// # Errors
     /// Returns `WouldBlock` if no packet has arrived, `InvalidData` if the packet is not one that
@@ -78,7 +70,7 @@ impl DescriptorChannel {
     ///
     /// If this process can open no more descriptors, returns an error for which [`is_shortage`]
     /// returns true. The packet is then kept and can be received later.
-    pub fn receive(&self) -> io::Result<(u64, Descriptors)> {
+    pub fn receive(&self) -> io::Result<(u64, OwnedFd)> {
         // If this process cannot open the descriptors of a packet, the packet would arrive without
         // descriptors, and these would be lost. So the packet is first read with `MSG_PEEK`, which
         // opens the descriptors as well, and only then removed.
@@ -91,8 +83,8 @@ impl DescriptorChannel {
         packet
     }
 
-    /// Removes the next packet without opening its descriptors, which the system closes. Returns
-    /// the number of the packet.
+    /// Removes the next packet without opening its descriptor, which the system closes. Returns the
+    /// number of the packet.
     ///
     /// # Errors
     /// Returns `WouldBlock` if no packet has arrived, `InvalidData` if the packet is not one that
@@ -104,8 +96,8 @@ impl DescriptorChannel {
         number.filter(|_| len == 8).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// Opens the descriptors of the next packet, which stays in the queue.
-    fn peek(&self) -> io::Result<(u64, Descriptors)> {
+    /// Opens the descriptor of the next packet, which stays in the queue.
+    fn peek(&self) -> io::Result<(u64, OwnedFd)> {
         let mut bytes = [0; 9];
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(SYSTEM_LIMIT))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -121,18 +113,15 @@ impl DescriptorChannel {
             }
         }
         let (len, count) = (message.bytes, received.len());
-        let is_valid = len == 8 && (1..=MAX_DESCRIPTORS).contains(&count);
+        let is_valid = len == 8 && count == 1;
         let is_whole = !message.flags.intersects(ReturnFlags::CTRUNC | ReturnFlags::TRUNC);
         // The control buffer has capacity for all descriptors that the system passes.
-        if message.flags.contains(ReturnFlags::CTRUNC) && len == 8 && count < MAX_DESCRIPTORS {
+        if message.flags.contains(ReturnFlags::CTRUNC) && len == 8 && count == 0 {
             return Err(Errno::MFILE.into());
         }
         let number = bytes.first_chunk().copied().map(u64::from_le_bytes);
-        let Some(number) = number.filter(|_| is_whole && is_valid) else {
-            return Err(io::ErrorKind::InvalidData.into());
-        };
-        let mut received = received.into_iter();
-        Ok((number, std::array::from_fn(|_| received.next())))
+        let number = number.filter(|_| is_whole && is_valid);
+        number.zip(received.pop()).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 }
 
@@ -167,23 +156,23 @@ mod tests {
         file
     }
 
-    fn text(descriptor: Option<OwnedFd>) -> String {
+    fn text(descriptor: OwnedFd) -> String {
         let mut text = String::new();
-        File::from(descriptor.unwrap()).read_to_string(&mut text).unwrap();
+        File::from(descriptor).read_to_string(&mut text).unwrap();
         text
     }
 
     #[test]
     fn descriptors_arrive_in_order_with_the_number_of_their_packet() {
         let (ours, theirs) = pair();
-        ours.send(7, &[file("a").as_fd()]).unwrap();
-        ours.send(8, &[file("b").as_fd(), file("c").as_fd()]).unwrap();
-        let (number, [first, second]) = theirs.receive().unwrap();
-        assert_eq!((number, text(first), second.is_none()), (7, "a".to_owned(), true));
-        let (number, [first, second]) = theirs.receive().unwrap();
-        let flags = rustix::io::fcntl_getfd(first.as_ref().unwrap()).unwrap();
+        ours.send(7, file("a").as_fd()).unwrap();
+        ours.send(8, file("b").as_fd()).unwrap();
+        let (number, descriptor) = theirs.receive().unwrap();
+        let flags = rustix::io::fcntl_getfd(&descriptor).unwrap();
         assert_eq!(flags, rustix::io::FdFlags::CLOEXEC);
-        assert_eq!((number, text(first), text(second)), (8, "b".to_owned(), "c".to_owned()));
+        assert_eq!((number, text(descriptor)), (7, "a".to_owned()));
+        let (number, descriptor) = theirs.receive().unwrap();
+        assert_eq!((number, text(descriptor)), (8, "b".to_owned()));
         assert_eq!(theirs.receive().unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 
@@ -191,8 +180,8 @@ mod tests {
     fn a_discarded_packet_is_gone_and_its_descriptors_are_closed() {
         let (ours, theirs) = pair();
         let (mut kept, passed) = std::os::unix::net::UnixStream::pair().unwrap();
-        ours.send(7, &[passed.as_fd()]).unwrap();
-        ours.send(8, &[file("b").as_fd()]).unwrap();
+        ours.send(7, passed.as_fd()).unwrap();
+        ours.send(8, file("b").as_fd()).unwrap();
         drop(passed);
         assert_eq!(theirs.discard().unwrap(), 7);
         assert_eq!(kept.read(&mut [0]).unwrap(), 0, "the other end is closed");
@@ -204,10 +193,10 @@ mod tests {
     fn a_full_channel_refuses_packets_until_some_are_received() {
         let (ours, theirs) = pair();
         let file = file("x");
-        let error = (0..).find_map(|number| ours.send(number, &[file.as_fd()]).err()).unwrap();
+        let error = (0..).find_map(|number| ours.send(number, file.as_fd()).err()).unwrap();
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
         while theirs.receive().is_ok() {}
-        ours.send(0, &[file.as_fd()]).unwrap();
+        ours.send(0, file.as_fd()).unwrap();
     }
 
     #[test]
@@ -218,7 +207,13 @@ mod tests {
             socket.send(bytes).unwrap();
             assert_eq!(theirs.receive().unwrap_err().kind(), io::ErrorKind::InvalidData);
         }
-        ours.send(1, &[file("a").as_fd()]).unwrap();
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(2))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let two = [socket.as_fd(), socket.as_fd()];
+        assert!(control.push(SendAncillaryMessage::ScmRights(&two)));
+        sendmsg(&ours.0, &[IoSlice::new(&[0; 8])], &mut control, SendFlags::empty()).unwrap();
+        assert_eq!(theirs.receive().unwrap_err().kind(), io::ErrorKind::InvalidData);
+        ours.send(1, file("a").as_fd()).unwrap();
         assert_eq!(theirs.receive().unwrap().0, 1);
         drop((ours, socket));
         assert!(theirs.receive().is_err());

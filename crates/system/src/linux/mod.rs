@@ -2,13 +2,11 @@
 //!
 //! - [`packets`]: sockets that preserve message boundaries
 //! - [`descriptor_channel`]: sockets that pass descriptors to another process
-//! - [`content_file`]: files by which bytes are passed to another process
 //! - [`shared_memory`]: memory of a fixed size that processes share
 //! - [`shared_wait`]: waiting for another process (futex)
 //! - [`timer`]: timers that wake whoever waits for a descriptor
 //! - [`wake_socket`]: sockets that wake another process
 
-pub mod content_file;
 pub mod descriptor_channel;
 pub mod packets;
 pub mod shared_memory;

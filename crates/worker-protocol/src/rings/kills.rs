@@ -3,9 +3,8 @@
 
 use std::os::fd::AsFd as _;
 
-use rookery_system::linux::content_file;
-
 use super::layout::{BLOCKS, MAX_RECORD_LEN, Side};
+use super::sender::RESERVED;
 use super::sync::counted::{after_store, stop_after};
 use super::*;
 use crate::{Scoreboard, Ticket};
@@ -38,7 +37,7 @@ fn take_all(end: &mut RingEnd, expected: &[(u8, Vec<u8>, bool)]) -> usize {
 #[test]
 #[cfg_attr(miri, ignore = "files and sockets")]
 fn a_sender_that_ends_at_any_store_has_sent_complete_records_only() {
-    let file = content_file::create([&b"a file"[..]]).unwrap();
+    let file = super::tests::file("a file");
     let records = [
         (1, b"short".to_vec(), false),
         (2, vec![b'x'; 9000], false),
@@ -60,7 +59,8 @@ fn a_sender_that_ends_at_any_store_has_sent_complete_records_only() {
         let end = stop_after(stores, || {
             for (kind, content, has_file) in &records {
                 let file = has_file.then(|| file.as_fd());
-                worker.sender.send(*kind, content, file).unwrap();
+                let record = (Lane::Requests, *kind);
+                worker.sender.send_parts(record, [content, b""], file, &mut 0).unwrap();
                 returned += 1;
             }
         });
@@ -96,7 +96,8 @@ fn a_receiver_that_ends_at_any_store_does_no_harm_to_the_sender() {
             .0
             .iter()
             .filter(|word| word.load(std::sync::atomic::Ordering::Relaxed) != 0);
-        assert!((BLOCKS - 1..=BLOCKS).contains(&unread.count()));
+        let used = BLOCKS - RESERVED;
+        assert!((used - 1..=used).contains(&unread.count()));
         let _ = front.peer_sleep.take_sleep();
         seen.insert(sent);
         end.is_some()
@@ -117,7 +118,7 @@ enum Outcome {
 #[test]
 #[cfg_attr(miri, ignore = "files and sockets")]
 fn requests_of_a_worker_that_ends_at_any_store_have_one_outcome_each() {
-    let file = content_file::create([&b"a body"[..]]).unwrap();
+    let file = super::tests::file("a body");
     let mut seen = std::collections::HashSet::new();
     let stores = at_every_store(|stores| {
         let (mut front, mut worker) = pair();

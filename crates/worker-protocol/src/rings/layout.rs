@@ -15,7 +15,7 @@ use super::sync::{AtomicU32, AtomicU64};
 const MAGIC: u64 = u64::from_le_bytes(*b"RkRings\0");
 
 /// The version of the layout. A worker rejects rings with another version.
-const VERSION: u64 = 2;
+const VERSION: u64 = 4;
 
 /// The number of words in a ring.
 pub(crate) const WORDS: usize = match () {
@@ -41,8 +41,12 @@ pub(crate) const CLASSES: [Class; 3] = if IS_MODEL {
     ]
 };
 
-/// The maximum length of a record in bytes: 64 KiB of content, and its head.
+/// The length in bytes of the largest block. A record up to this length crosses in one block. A
+/// longer record crosses in parts, all of which except the last one fill the largest block.
 pub const MAX_RECORD_LEN: usize = if IS_MODEL { 4 } else { 80 << 10 };
+
+/// The maximum total length of a record in bytes.
+pub const MAX_LONG_RECORD: usize = u32::MAX as usize;
 
 /// Whether loom runs the models of these rings, which must be small.
 const IS_MODEL: bool = cfg!(all(test, loom));
@@ -110,28 +114,48 @@ pub(crate) fn place(block: usize) -> Option<Place> {
     None
 }
 
-/// The contents of a word of the ring of records: the kind of a record, its block and its length.
-/// The word of a record is never zero, because no kind is.
+/// The lane of a record. The records of a lane arrive in order, and those of different lanes may
+/// overtake each other. If the blocks run out in one lane, the other lane still has some.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lane {
+    /// Requests, responses and streams.
+    Requests = 0,
+    /// WebSockets: messages, and whatever must not overtake them.
+    Messages = 1,
+}
+
+impl Lane {
+    /// The number of lanes.
+    pub(crate) const COUNT: usize = 2;
+}
+
+/// The contents of a word of the ring of records: the kind of a record, its lane, its block and its
+/// length. The word of a record is never zero, because no kind is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) kind: u8,
-    /// Whether the content of the record is in a file, and the block contains only its length.
-    pub(crate) is_long: bool,
-    /// Whether a descriptor belongs to the record.
+    pub(crate) lane: Lane,
+    /// Whether a descriptor belongs to the record. Set in the first part of a record only.
     pub(crate) has_descriptor: bool,
     pub(crate) block: usize,
-    pub(crate) len: usize,
+    /// The number of bytes of the record that are in this block and in later ones. If the number
+    /// exceeds [`MAX_RECORD_LEN`], this block is full, and another part of the record follows in
+    /// the same lane.
+    pub(crate) rest: usize,
 }
 
-const IS_LONG: u64 = 1 << 55;
+const IS_MESSAGE: u64 = 1 << 55;
 const HAS_DESCRIPTOR: u64 = 1 << 54;
+
+/// The bit that the sender sets in the word of a record to withdraw the record.
+pub(crate) const IS_WITHDRAWN: u64 = 1 << 53;
 
 impl Record {
     pub(crate) fn word(self) -> u64 {
-        debug_assert!(self.kind != 0 && self.block < BLOCKS && self.len <= MAX_RECORD_LEN);
-        let flags = if self.is_long { IS_LONG } else { 0 }
+        debug_assert!(self.kind != 0 && self.block < BLOCKS && self.rest <= MAX_LONG_RECORD);
+        let flags = if self.lane == Lane::Messages { IS_MESSAGE } else { 0 }
             | if self.has_descriptor { HAS_DESCRIPTOR } else { 0 };
-        u64::from(self.kind) << 56 | flags | (self.block as u64) << 32 | self.len as u64
+        u64::from(self.kind) << 56 | flags | (self.block as u64) << 32 | self.rest as u64
     }
 
     /// Returns the record that a word describes. Returns `None` if the word describes no record;
@@ -139,16 +163,19 @@ impl Record {
     pub(crate) fn of_word(word: u64) -> Option<(Record, Place)> {
         let record = Record {
             kind: (word >> 56) as u8,
-            is_long: word & IS_LONG != 0,
+            lane: if word & IS_MESSAGE != 0 { Lane::Messages } else { Lane::Requests },
             has_descriptor: word & HAS_DESCRIPTOR != 0,
-            block: (word >> 32) as usize & 0x003F_FFFF,
-            len: word as u32 as usize,
+            block: (word >> 32) as usize & 0x001F_FFFF,
+            rest: word as u32 as usize,
         };
         let place = place(record.block)?;
-        let is_valid = record.kind != 0
-            && record.len <= CLASSES[place.class].size
-            && (!record.is_long || record.len == size_of::<u64>());
+        let is_valid = record.kind != 0 && record.len() <= CLASSES[place.class].size;
         is_valid.then_some((record, place))
+    }
+
+    /// Returns the number of bytes in the block.
+    pub(crate) fn len(self) -> usize {
+        self.rest.min(MAX_RECORD_LEN)
     }
 }
 
@@ -194,15 +221,15 @@ pub(crate) struct Slab(std::cell::UnsafeCell<[u8; SLAB_SIZE]>);
 
 #[cfg(not(all(test, loom)))]
 impl Slab {
-    /// Copies bytes into a block.
+    /// Copies bytes into a block, which they fill from `at` on.
     ///
     /// # Safety
-    /// - The block has at least this length, and `bytes` is not in the slab.
+    /// - The block has at least `at + bytes.len()` bytes, and `bytes` is not in the slab.
     /// - Nothing else accesses the block, except for a hostile process, which may then receive
     ///   other bytes.
-    pub(crate) unsafe fn write(&self, place: Place, bytes: &[u8]) {
+    pub(crate) unsafe fn write(&self, place: Place, at: usize, bytes: &[u8]) {
         // SAFETY: the caller guarantees that the range is inside the slab.
-        let start = unsafe { self.block(place) };
+        let start = unsafe { self.block(place).add(at) };
         let (first, second) = bytes.split_at(if cfg!(test) { bytes.len() / 2 } else { 0 });
         // SAFETY: guaranteed by the caller, see `# Safety`.
         unsafe {
@@ -215,7 +242,7 @@ impl Slab {
         after_store();
     }
 
-    /// Copies `len` bytes of a block to `out`, which is empty.
+    /// Appends `len` bytes of a block to `out`.
     ///
     /// # Safety
     /// - The block has at least this length.
@@ -226,8 +253,9 @@ impl Slab {
         // SAFETY: the caller guarantees that the range is inside the slab. `out` has capacity for
         // the bytes, all of which are written.
         unsafe {
-            self.block(place).copy_to_nonoverlapping(out.as_mut_ptr(), len);
-            out.set_len(len);
+            let end = out.as_mut_ptr().add(out.len());
+            self.block(place).copy_to_nonoverlapping(end, len);
+            out.set_len(out.len() + len);
         }
     }
 
@@ -251,10 +279,11 @@ impl Slab {
         Slab((0..BLOCKS).map(|_| loom::cell::UnsafeCell::new([0; _])).collect())
     }
 
-    pub(crate) unsafe fn write(&self, place: Place, bytes: &[u8]) {
+    pub(crate) unsafe fn write(&self, place: Place, at: usize, bytes: &[u8]) {
         // SAFETY: guaranteed by the caller, and checked by loom.
-        self.0[place.block]
-            .with_mut(|block| unsafe { (&mut *block)[..bytes.len()].copy_from_slice(bytes) });
+        self.0[place.block].with_mut(|block| unsafe {
+            (&mut *block)[at..at + bytes.len()].copy_from_slice(bytes);
+        });
     }
 
     pub(crate) unsafe fn read(&self, place: Place, len: usize, out: &mut Vec<u8>) {

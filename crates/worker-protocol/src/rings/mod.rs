@@ -8,8 +8,8 @@
 //!
 //! | part | written by | contents |
 //! |---|---|---|
-//! | slab | sender | blocks of three sizes, each with one record |
-//! | ring of records | sender: values; receiver: zeros | one word for each record: kind, block, length |
+//! | slab | sender | blocks of three sizes, each with one record or a part of one |
+//! | ring of records | sender: values, and the mark of a withdrawn record; receiver: zeros | one word for each block that was sent: kind, lane, block, length |
 //! | ring of returns | receiver: values; sender: zeros | one word for each block that the sender may use again |
 //! | sleep word | receiver; the sender only clears it | whether and how the receiver sleeps |
 //!
@@ -18,13 +18,23 @@
 //! is not zero and then clears it. So the other process cannot corrupt a position, and each record
 //! moves one cache line between the processors: that of the word, and none of a shared position.
 //!
-//! Each record has a block of its own, and there are fewer blocks than words in a ring. A ring is
+//! Each word has a block of its own, and there are fewer blocks than words in a ring. A ring is
 //! therefore never full before its slab is ([`SendError::Full`]).
 //!
+//! A record that is longer than the largest block crosses in parts, each of which has a word and a
+//! block of its own. All parts except the last one fill the largest block. The word of a part says
+//! how many bytes of the record are in this part and in later ones. A record that could use more
+//! than half of all blocks would keep others waiting, so there are two lanes ([`Lane`]): records of
+//! one lane may come between the parts of a record of the other lane, messages use at most half of
+//! the blocks of each size, and some of the largest blocks are reserved for parts.
+//!
 //! A descriptor that belongs to a record crosses in a packet of a separate channel, which is sent
-//! before the record. Packets are numbered, and the return of a record's block acknowledges the
-//! packet of that record. The content of a record that is longer than a block is a file, whose
-//! descriptor is sent in the same way.
+//! before the first part of the record. Packets are numbered, and the return of a record's block
+//! acknowledges the packet of that record.
+//!
+//! A sender can withdraw a record that the receiver has not taken ([`Sender::withdraw`]), so that a
+//! later record overtakes it: the sender marks the word, and the receiver drops what it has copied
+//! from the block if the word that it clears has the mark.
 //!
 //! # Order of accesses
 //! - A sender writes the block, and then the word with `Release`. The receiver reads the word with
@@ -68,11 +78,11 @@ use rookery_system::descriptor;
 use rookery_system::linux::descriptor_channel::DescriptorChannel;
 use rookery_system::linux::shared_memory;
 
-pub use self::layout::MAX_RECORD_LEN;
+pub use self::layout::{Lane, MAX_LONG_RECORD, MAX_RECORD_LEN};
 use self::layout::{Mapping, Side};
-pub use self::outbox::{MAX_KEPT_RECORD, Outbox, WaitingRecord};
-pub use self::receiver::{Arrivals, Arrived, MAX_LONG_RECORD, Malformed, Receiver};
-pub use self::sender::{SendError, Sender};
+pub use self::outbox::{Beside, MAX_KEPT_RECORD, Outbox, WaitingRecord};
+pub use self::receiver::{Arrivals, Arrived, Malformed, Receiver};
+pub use self::sender::{SendError, Sender, SentPart};
 pub use self::sleep::{Sleep, SleepWord};
 pub use self::wakers::RingWakers;
 

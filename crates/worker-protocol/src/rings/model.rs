@@ -127,6 +127,58 @@ fn records_arrive_complete_and_once_and_blocks_are_used_again() {
 }
 
 #[test]
+fn a_record_in_parts_arrives_whole_whatever_the_other_lane_sends() {
+    model(|mut front, mut worker| {
+        let sending = thread::spawn(move || {
+            let (mut sent, mut has_sent_short) = (0, false);
+            while sent < 6 || !has_sent_short {
+                if sent < 6 {
+                    let record = (Lane::Messages, 7);
+                    let _ = front.sender.send_parts(record, [&[7; 6], b""], None, &mut sent);
+                }
+                has_sent_short = has_sent_short || front.sender.send(3, &[3], None).is_ok();
+                thread::yield_now();
+            }
+        });
+        let mut kinds = [0; 2];
+        for at in 0..2 {
+            kinds[at] = loop {
+                match take(&mut worker) {
+                    Some(kind) => break kind,
+                    None => thread::yield_now(),
+                }
+            };
+        }
+        kinds.sort_unstable();
+        assert_eq!(kinds, [3, 7]);
+        sending.join().unwrap();
+        assert_eq!((take(&mut worker), worker.receiver.incomplete_bytes()), (None, 0));
+    });
+}
+
+#[test]
+fn a_record_is_either_taken_or_withdrawn() {
+    model(|mut front, mut worker| {
+        let taking = thread::spawn(move || {
+            let mut taken = Vec::new();
+            while taken.last() != Some(&2) {
+                taken.extend(take(&mut worker));
+                thread::yield_now();
+            }
+            taken
+        });
+        send(&mut front, 1, &[1, 1]);
+        let part = front.sender.last();
+        let mut out = Vec::new();
+        let withdrawn = front.sender.withdraw(part, &mut out);
+        assert!(withdrawn.is_none() || (withdrawn, &out[..]) == (Some(1), &[1, 1]));
+        send(&mut front, 2, &[2]);
+        let expected = if withdrawn.is_some() { &[2][..] } else { &[1, 2] };
+        assert_eq!(taking.join().unwrap(), expected);
+    });
+}
+
+#[test]
 fn both_sides_sleep_and_each_is_woken() {
     for polls in [false, true] {
         model(move |mut front, mut worker| {

@@ -5,9 +5,9 @@ use std::os::fd::AsFd as _;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use rookery_system::linux::content_file;
-
 use super::layout::{BLOCKS, CLASSES, Mapping, Side, WORDS, place};
+use super::outbox::Beside;
+use super::sender::RESERVED;
 use super::*;
 
 fn pair() -> (RingEnd, RingEnd) {
@@ -62,35 +62,50 @@ fn records_arrive_complete_and_in_order_in_both_directions() {
 fn a_sender_without_blocks_is_full_until_some_are_returned() {
     let (mut front, mut worker) = pair();
     let sent = (0..10_000).find(|_| front.sender.send(1, b"x", None).is_err()).unwrap();
-    assert_eq!(sent, BLOCKS, "small records also use large blocks");
+    assert_eq!(sent, BLOCKS - RESERVED, "small records also use large blocks");
     assert_eq!(front.sender.send(1, b"x", None), Err(SendError::Full));
     let mut out = Vec::new();
     worker.receiver.take(&mut out).unwrap().unwrap();
     front.sender.send(1, b"y", None).unwrap();
     assert_eq!(front.sender.send(1, b"x", None), Err(SendError::Full));
     let rest = (0..10_000).find(|_| worker.receiver.take(&mut out).unwrap().is_none()).unwrap();
-    assert_eq!((rest, out.as_slice()), (BLOCKS, &b"y"[..]));
+    assert_eq!((rest, out.as_slice()), (BLOCKS - RESERVED, &b"y"[..]));
+}
+
+/// Returns an open file with these contents.
+pub(super) fn file(text: &str) -> std::fs::File {
+    use std::io::Write as _;
+
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file
+}
+
+/// Bytes that show if a part is missing or in another place.
+fn long(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at % 251) as u8).collect()
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "files and sockets")]
 fn long_records_and_descriptors_arrive_between_others() {
     let (mut front, mut worker) = pair();
-    let long: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
-    let file = content_file::create([&b"a file"[..]]).unwrap();
-    front.sender.send(1, b"short", None).unwrap();
-    front.sender.send(2, &long, None).unwrap();
-    front.sender.send(3, b"with", Some(file.as_fd())).unwrap();
-    front.sender.send(4, &long[..=MAX_RECORD_LEN], Some(file.as_fd())).unwrap();
-    front.sender.send(5, b"last", None).unwrap();
-    let mut out = Vec::new();
-    for (kind, content, has_file) in [
+    let long = long(10 * MAX_RECORD_LEN + 7);
+    let with = file("a file");
+    let records = [
         (1, &b"short"[..], false),
         (2, &long, false),
         (3, b"with", true),
         (4, &long[..=MAX_RECORD_LEN], true),
         (5, b"last", false),
-    ] {
+    ];
+    for (kind, content, has_file) in records {
+        let descriptor = has_file.then(|| with.as_fd());
+        let record = (Lane::Requests, kind);
+        front.sender.send_parts(record, [b"", content], descriptor, &mut 0).unwrap();
+    }
+    let mut out = Vec::new();
+    for (kind, content, has_file) in records {
         let arrived = worker.receiver.take(&mut out).unwrap().unwrap();
         assert_eq!((arrived.kind, arrived.descriptor.is_some()), (kind, has_file));
         assert!(out == content, "{kind}");
@@ -100,13 +115,107 @@ fn long_records_and_descriptors_arrive_between_others() {
             assert_eq!(&text, b"a file");
         }
     }
+    assert_eq!(worker.receiver.incomplete_bytes(), 0);
+}
+
+/// Records of arbitrary lengths, in both lanes, with a sender that stalls and continues and a
+/// receiver that takes none for a while. Each lane must stay in order, and each record complete.
+#[test]
+fn records_in_parts_arrive_in_the_order_of_their_lane_whatever_waits() {
+    let mut state = 0x2545_F491_4F6C_DD1D_u64;
+    let mut random = move |limit: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 20) % limit
+    };
+    let (front, mut worker) = pair();
+    let mut outbox = Outbox::<Arc<()>>::new(front.sender);
+    let kept = Arc::new(());
+    let mut expected = [std::collections::VecDeque::new(), std::collections::VecDeque::new()];
+    let (mut out, mut waited) = (Vec::new(), [false; 2]);
+    for number in (0..=99).cycle().take(if cfg!(miri) { 40 } else { 3000 }) {
+        let lane = if random(2) == 0 { Lane::Requests } else { Lane::Messages };
+        let len = match random(if cfg!(miri) { 40 } else { 12 }) {
+            0 => random(12 * MAX_RECORD_LEN as u64),
+            1 => MAX_RECORD_LEN as u64 - 1 + random(3),
+            _ => random(300),
+        };
+        let bytes = long(len as usize + 1);
+        let (head, tail) = bytes.split_at(random(len + 1) as usize);
+        let kind = lane as u8 * 100 + number % 100 + 1;
+        let write = |record: &mut Vec<u8>| {
+            record.extend_from_slice(head);
+            Some(kind)
+        };
+        let beside = Beside { tail, descriptor: None };
+        // A call of `wait` that returns true without more blocks is followed by others.
+        let mut patience = random(3);
+        let wait = |_| {
+            patience = patience.saturating_sub(1);
+            patience > 0
+        };
+        outbox.send(lane, beside, write, wait, |_| Arc::clone(&kept)).unwrap();
+        expected[lane as usize].push_back((kind, bytes));
+        waited[lane as usize] |= outbox.waiting(lane) > 0;
+        if random(3) > 0 {
+            continue;
+        }
+        for _ in 0..random(30) {
+            if let Some(arrived) = worker.receiver.take(&mut out).unwrap() {
+                let lane = usize::from(arrived.kind > 100);
+                let (kind, bytes) = expected[lane].pop_front().unwrap();
+                assert!(arrived.kind == kind && out == bytes, "{kind} {}", bytes.len());
+            }
+            if random(3) == 0 {
+                outbox.flush().unwrap();
+            }
+        }
+    }
+    while expected.iter().any(|lane| !lane.is_empty()) {
+        outbox.flush().unwrap();
+        let Some(arrived) = worker.receiver.take(&mut out).unwrap() else { continue };
+        let (kind, bytes) = expected[usize::from(arrived.kind > 100)].pop_front().unwrap();
+        assert!(arrived.kind == kind && out == bytes, "{kind} {}", bytes.len());
+    }
+    assert!(!outbox.has_waiting() && worker.receiver.incomplete_bytes() == 0);
+    assert_eq!([Lane::Requests, Lane::Messages].map(|lane| outbox.waiting_bytes(lane)), [0; 2]);
+    assert_eq!(Arc::strong_count(&kept), 1, "each value is dropped with its record");
+    assert!(cfg!(miri) || waited == [true; 2]);
+}
+
+#[test]
+fn messages_leave_blocks_for_requests_and_small_records_for_parts() {
+    let (front, mut worker) = pair();
+    let mut outbox = Outbox::<()>::new(front.sender);
+    let mut send = |lane, len: usize| {
+        let beside = Beside { tail: &vec![b'x'; len], descriptor: None };
+        outbox.send(lane, beside, |_| Some(1), |_| false, |_| ()).unwrap();
+        (outbox.waiting(Lane::Requests), outbox.waiting(Lane::Messages))
+    };
+    let messages = (0..=BLOCKS).find(|_| send(Lane::Messages, 1).1 > 0).unwrap();
+    let halves: usize = CLASSES.iter().map(|class| class.count.div_ceil(2)).sum();
+    assert!(messages <= halves && messages + 4 > halves, "{messages}");
+    send(Lane::Messages, 100 * MAX_RECORD_LEN);
+    // A request does not wait for the messages, and a long one does not wait for short ones.
+    let short = (0..=BLOCKS).find(|_| send(Lane::Requests, 1).0 > 0).unwrap();
+    assert!(short + messages + 4 > BLOCKS, "{short}");
+    let mut out = Vec::new();
+    while worker.receiver.take(&mut out).unwrap().is_some() {}
+    outbox.flush().unwrap();
+    let beside = Beside { tail: &vec![b'x'; 2 * MAX_RECORD_LEN], descriptor: None };
+    if !cfg!(miri) {
+        outbox.send(Lane::Requests, beside, |_| Some(2), |_| false, |_| ()).unwrap();
+        assert_eq!(outbox.waiting(Lane::Requests), 0, "the long message has at most half");
+        assert!(outbox.waiting(Lane::Messages) > 0);
+    }
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "files and sockets")]
 fn a_record_whose_descriptors_the_channel_does_not_accept_is_sent_later() {
     let (mut front, mut worker) = pair();
-    let file = content_file::create([&b"x"[..]]).unwrap();
+    let file = file("x");
     let mut out = Vec::new();
     let sent =
         (0..10_000).find(|_| front.sender.send(1, b"y", Some(file.as_fd())).is_err()).unwrap();
@@ -123,62 +232,53 @@ fn a_record_whose_descriptors_the_channel_does_not_accept_is_sent_later() {
 #[test]
 #[cfg_attr(miri, ignore = "files and sockets")]
 fn descriptors_of_a_hostile_worker_are_found() {
-    const IS_LONG: u64 = 1 << 55;
     const HAS_DESCRIPTOR: u64 = 1 << 54;
-    let sealed = || content_file::create([&b"content"[..]]).unwrap();
-    let hostile = |flags: u64, len: u64, packet: Option<(u64, Vec<std::fs::File>)>| {
+    let hostile = |flags: u64, packet: Option<u64>| {
         let (mut front, worker) = pair();
-        if let Some((number, files)) = packet {
-            let files: Vec<_> = files.iter().map(|file| file.as_fd()).collect();
-            worker.sender.channel().send(number, &files).unwrap();
+        if let Some(number) = packet {
+            worker.sender.channel().send(number, file("x").as_fd()).unwrap();
         }
         let shared = worker.sender.mapping().shared();
-        // SAFETY: nothing else uses the memory of this test.
-        unsafe {
-            let start = shared.sent_by[Side::Worker as usize].slab.0.block(place(0).unwrap());
-            start.copy_from_nonoverlapping(len.to_le_bytes().as_ptr(), 8);
-        }
         shared.sent_by[Side::Worker as usize].records.0[0].store(1 << 56 | flags | 8, Relaxed);
-        let mut out = Vec::new();
-        front.receiver.take(&mut out).map(|arrived| (arrived.unwrap().descriptor.is_some(), out))
+        let arrived = front.receiver.take(&mut Vec::new());
+        arrived.map(|arrived| arrived.unwrap().descriptor.is_some())
     };
-    assert_eq!(hostile(IS_LONG, 7, Some((0, vec![sealed()]))), Ok((false, b"content".to_vec())));
-    let both = Some((0, vec![sealed(), sealed()]));
-    assert_eq!(hostile(IS_LONG | HAS_DESCRIPTOR, 6, both), Ok((true, b"conten".to_vec())));
-    let pipe = std::fs::File::open("/dev/zero").unwrap();
-    for (flags, len, packet) in [
-        // No packet, one with another number, too many or too few descriptors.
-        (IS_LONG, 7, None),
-        (IS_LONG, 7, Some((1, vec![sealed()]))),
-        (IS_LONG, 7, Some((0, vec![sealed(), sealed()]))),
-        (HAS_DESCRIPTOR, 7, Some((0, vec![sealed(), sealed()]))),
-        (IS_LONG | HAS_DESCRIPTOR, 7, Some((0, vec![sealed()]))),
-        // A length that the file does not have, one above the limit, and files that may block.
-        (IS_LONG, 8, Some((0, vec![sealed()]))),
-        (IS_LONG, MAX_LONG_RECORD as u64 + 1, Some((0, vec![sealed()]))),
-        (IS_LONG, u64::MAX, Some((0, vec![sealed()]))),
-        (IS_LONG, 7, Some((0, vec![pipe]))),
-        (IS_LONG, 0, Some((0, vec![std::fs::File::open("/").unwrap()]))),
-        (
-            IS_LONG,
-            7,
-            Some((0, vec![std::fs::File::open(std::env::current_exe().unwrap()).unwrap()])),
-        ),
-    ] {
-        let text = format!("{flags:x} {len} {packet:?}");
-        assert_eq!(hostile(flags, len, packet), Err(Malformed), "{text}");
-    }
+    assert_eq!(hostile(HAS_DESCRIPTOR, Some(0)), Ok(true));
+    // A packet with another number, and none.
+    assert_eq!(hostile(HAS_DESCRIPTOR, Some(1)), Err(Malformed));
+    assert_eq!(hostile(HAS_DESCRIPTOR, None), Err(Malformed));
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "files and sockets")]
-fn long_records_in_files_that_are_not_sealed_are_refused() {
-    let (mut front, worker) = pair();
-    let file = tempfile::tempfile().unwrap();
-    worker.sender.channel().send(0, &[file.as_fd()]).unwrap();
-    let record = &worker.sender.mapping().shared().sent_by[Side::Worker as usize].records.0[0];
-    record.store(1 << 56 | 1 << 55 | 8, Relaxed);
-    assert_eq!(take(&mut front, &mut Vec::new()), Err(Malformed));
+fn parts_of_a_hostile_worker_are_found() {
+    const IS_MESSAGE: u64 = 1 << 55;
+    const HAS_DESCRIPTOR: u64 = 1 << 54;
+    let large = BLOCKS as u64 - 1;
+    let word = |kind: u64, flags: u64, rest: usize| kind << 56 | flags | large << 32 | rest as u64;
+    let taken = |words: &[u64]| {
+        let (mut front, worker) = pair();
+        let records = &worker.sender.mapping().shared().sent_by[Side::Worker as usize].records.0;
+        for (at, word) in words.iter().enumerate() {
+            records[at].store(*word, Relaxed);
+        }
+        let mut out = Vec::new();
+        let taken = take(&mut front, &mut out);
+        taken.map(|kind| kind.map(|_| out.len()))
+    };
+    let total = MAX_RECORD_LEN + 9;
+    assert_eq!(taken(&[word(1, 0, total), word(1, 0, 9)]), Ok(Some(total)));
+    assert_eq!(taken(&[word(1, 0, total), word(2, IS_MESSAGE, 3), word(1, 0, 9)]), Ok(Some(3)));
+    assert_eq!(taken(&[word(1, 0, total)]), Ok(None));
+    for bad in [
+        // Another kind, another length, nothing, the beginning again, and another descriptor.
+        word(2, 0, 9),
+        word(1, 0, 8),
+        word(1, 0, 0),
+        word(1, 0, total),
+        word(1, HAS_DESCRIPTOR, 9),
+    ] {
+        assert_eq!(taken(&[word(1, 0, total), bad]), Err(Malformed), "{bad:x}");
+    }
 }
 
 #[test]
@@ -199,19 +299,6 @@ fn a_sent_descriptor_stays_open_until_it_arrives_and_no_longer_than_to_the_next_
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "files and sockets")]
-fn only_the_front_end_sends_records_above_the_limit() {
-    let (mut front, mut worker) = pair();
-    let longest = vec![7; MAX_LONG_RECORD + 1];
-    let mut out = Vec::new();
-    front.sender.send(1, &longest, None).unwrap();
-    assert_eq!(take(&mut worker, &mut out), Ok(Some(1)));
-    assert!(out == longest, "a setting may allow such messages");
-    worker.sender.send(1, &longest, None).unwrap();
-    assert_eq!(take(&mut front, &mut out), Err(Malformed));
-}
-
-#[test]
 fn invalid_words_of_a_hostile_worker_are_found() {
     let hostile = |word: u64| {
         let (mut front, worker) = pair();
@@ -227,7 +314,6 @@ fn invalid_words_of_a_hostile_worker_are_found() {
         word(1, BLOCKS as u64, 0),
         word(1, 0x00FF_FFFF, 0),
         word(1, 0, 1025),
-        word(1, BLOCKS as u64 - 1, MAX_RECORD_LEN as u64 + 1),
         word(1, 0, u64::from(u32::MAX)),
         u64::MAX,
     ] {
@@ -347,4 +433,44 @@ fn wait(end: &RingEnd) {
     let began = Instant::now();
     end.own_sleep.wait(Duration::from_secs(10));
     assert!(began.elapsed() < Duration::from_secs(9), "a lost wake-up");
+}
+
+#[test]
+fn a_record_that_was_not_taken_can_be_withdrawn_and_the_others_arrive() {
+    let (mut front, mut worker) = pair();
+    let (mut out, mut again) = (Vec::new(), Vec::new());
+    for _ in 0..WORDS {
+        let parts = [1, 2, 3, 4].map(|kind| {
+            front.sender.send(kind, &[kind; 9], None).unwrap();
+            front.sender.last()
+        });
+        assert_eq!(take(&mut worker, &mut out), Ok(Some(1)));
+        assert_eq!(front.sender.withdraw(parts[0], &mut again), None, "it was taken");
+        for kind in [4, 2] {
+            again.clear();
+            let part = parts[usize::from(kind) - 1];
+            assert_eq!(front.sender.withdraw(part, &mut again), Some(kind));
+            assert_eq!(again, [kind; 9]);
+            assert_eq!(front.sender.withdraw(part, &mut again), None, "only once");
+        }
+        assert_eq!(take(&mut worker, &mut out), Ok(Some(3)));
+        assert_eq!(take(&mut worker, &mut out), Ok(None));
+        assert_eq!(front.sender.withdraw(parts[2], &mut again), None);
+    }
+    assert!(!worker.receiver.has_any());
+}
+
+#[test]
+fn a_record_in_parts_or_with_a_descriptor_is_not_withdrawn() {
+    let (mut front, _worker) = pair();
+    let (mut sent, mut out) = (0, Vec::new());
+    let long = vec![7; MAX_RECORD_LEN + 1];
+    front.sender.send_parts((Lane::Messages, 7), [&long, b""], None, &mut sent).unwrap();
+    assert_eq!(front.sender.withdraw(front.sender.last(), &mut out), None);
+    if !cfg!(miri) {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        front.sender.send(7, b"x", Some(file.as_fd())).unwrap();
+        assert_eq!(front.sender.withdraw(front.sender.last(), &mut out), None);
+    }
+    assert_eq!(out, b"");
 }

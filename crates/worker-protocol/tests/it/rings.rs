@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rookery_worker_protocol::Inherited;
-use rookery_worker_protocol::rings::{MAX_RECORD_LEN, RingEnd, RingWakers, SendError, Sleep};
+use rookery_worker_protocol::rings::{Lane, MAX_RECORD_LEN, RingEnd, RingWakers, SendError, Sleep};
 
 use crate::support::start;
 use crate::worker_environment::assert_children_have_no_descriptors;
@@ -47,11 +47,18 @@ impl Watch {
     }
 }
 
-/// Sends a record as soon as there is a free block.
-fn send(end: &mut RingEnd, kind: u8, bytes: &[u8], file: Option<&File>) {
-    let began = Instant::now();
-    while let Err(error) = end.sender.send(kind, bytes, file.map(|file| file.as_fd())) {
+/// Sends a record as soon as there are free blocks, while `others` takes what arrives.
+fn send(
+    end: &mut RingEnd,
+    wake: impl Fn(&RingEnd),
+    (kind, bytes): (u8, &[u8]),
+    file: Option<&File>,
+) {
+    let (began, mut sent, record) = (Instant::now(), 0, (Lane::Requests, kind));
+    let file = file.map(|file| file.as_fd());
+    while let Err(error) = end.sender.send_parts(record, [bytes, b""], file, &mut sent) {
         assert!(error == SendError::Full && began.elapsed() < LOST, "{error:?}");
+        wake(end);
         std::thread::yield_now();
     }
 }
@@ -98,7 +105,7 @@ fn records_and_files_cross_to_another_process_and_back_and_no_wake_up_is_lost() 
             if let Some(file) = &file {
                 file.set_len(sent as u64).unwrap();
             }
-            send(&mut end, ECHO, &content(sent), file.as_ref());
+            send(&mut end, |end| wake_worker(end, &wakers), (ECHO, &content(sent)), file.as_ref());
             sent += 1;
         }
         wake_worker(&end, &wakers);
@@ -111,7 +118,7 @@ fn records_and_files_cross_to_another_process_and_back_and_no_wake_up_is_lost() 
         assert_eq!(len, (received % 64 == 0).then_some(received as u64));
         received += 1;
     }
-    send(&mut end, END, b"", None);
+    send(&mut end, |_| (), (END, b""), None);
     wake_worker(&end, &wakers);
     assert!(worker.process.wait().unwrap().success());
 }
@@ -142,7 +149,8 @@ fn returns_records() {
         }
         let file = arrived.descriptor.map(File::from);
         let content = std::mem::take(&mut record);
-        send(&mut end, ECHO, &content, file.as_ref());
+        let wake = |end: &RingEnd| end.peer_sleep.wake_sleeper(|| wakers.wake_front_end());
+        send(&mut end, wake, (ECHO, &content), file.as_ref());
     }
 }
 

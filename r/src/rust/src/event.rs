@@ -278,7 +278,7 @@ impl Core {
     }
 
     fn next(&mut self) -> Option<RawEvent> {
-        if let Some(Payload::Pooled(buffer)) = self.shown_payload.take() {
+        if let Some(buffer) = self.shown_payload.take().and_then(Payload::into_buffer) {
             self.link.recycle(buffer);
         }
         loop {

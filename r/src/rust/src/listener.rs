@@ -134,6 +134,7 @@ unsafe fn listener_config(setup: &RawSetup) -> Option<ListenerConfig> {
         redirect: None,
         hosts: None,
         page_script: None,
+        error_pages: None,
         notice: Notice(crate::write_log_line),
     })
 }

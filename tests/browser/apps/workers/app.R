@@ -29,6 +29,8 @@ server <- function(input, output, session) {
   observeEvent(input$add, count(count() + 1))
   output$pid <- renderText(Sys.getpid())
   output$echo <- renderText(paste(input$text, input$number))
+  # Observers of what happens once, which a new session must not do again.
+  observeEvent(input$event, count(count() + 100))
   output$count <- renderText(count())
   output$upload <- renderText({
     file <- req(input$file)

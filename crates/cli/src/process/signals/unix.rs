@@ -162,6 +162,11 @@ pub(crate) fn raise(number: i32) {
     unsafe { libc::kill(libc::getpid(), number) };
 }
 
+/// Requests that the server stops, as SIGTERM does.
+pub(crate) fn request_stop() {
+    raise(libc::SIGTERM);
+}
+
 /// A counter of how often the server was requested to stop. A signal to stop that this program
 /// receives twice, directly and forwarded by the R session that started it, counts as one request.
 #[derive(Debug)]

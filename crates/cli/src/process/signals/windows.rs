@@ -79,6 +79,14 @@ impl Signals {
     }
 }
 
+/// Requests that the server stops, as Ctrl-C does.
+pub(crate) fn request_stop() {
+    if let Some(sender) = &*SENDER.lock().unwrap_or_else(PoisonError::into_inner) {
+        // Fails if the server has stopped.
+        let _ = sender.send(ReceivedSignal { event: CTRL_C_EVENT });
+    }
+}
+
 /// Adds an event to the queue. Windows calls this function on a thread of its own.
 unsafe extern "system" fn on_console_event(event: u32) -> BOOL {
     let is_final = match event {

@@ -20,6 +20,7 @@ fn screen(address: &str) -> StartupScreen {
         live_page: None,
         reloads: false,
         errors: None,
+        has_shortcuts: false,
     }
 }
 

@@ -272,3 +272,39 @@ fn an_app_that_cannot_be_started_is_explained_until_it_is_changed() {
     it.signal(libc::SIGTERM);
     assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
 }
+
+#[test]
+fn an_app_that_writes_its_own_files_is_not_started_for_ever() {
+    const STARTS: &str = "this is a start";
+    let installed = Installed::new();
+    // Writes files as an app would, and fails, so that every change would start it again.
+    executable(
+        &installed.r(),
+        &format!(
+            "#!/bin/bash\necho '{STARTS}' >&2\necho $RANDOM$RANDOM >plot.png\n\
+             echo $RANDOM$RANDOM >made.R\nmkdir -p output\n\
+             echo $RANDOM$RANDOM >output/table.R\nexit 1\n"
+        ),
+    );
+    let app = folder(&[
+        ("app.R", "shinyApp("),
+        ("_server.yml", "engine: rookery\napp: app.R\noptions:\n  ignore: [output]\n"),
+    ]);
+    let mut command = Command::new(installed.program());
+    command.args(["dev", ".", "--port=0", "--log=none"]).current_dir(app.path());
+    command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY").env_remove("BROWSER");
+    let mut it = Running::start(installed.on_path(&mut command));
+    it.await_line("`made.R` changes whenever the app has been started");
+    // The change of another file starts the app once more, and the files that it writes do not.
+    fs::write(app.path().join("other.R"), "1").unwrap();
+    it.await_line("`other.R` has changed");
+    it.await_line(STARTS);
+    std::thread::sleep(Duration::from_secs(3));
+    it.signal(libc::SIGTERM);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
+    // Four, if the machine is so idle that all starts take about the same time.
+    assert!(it.stderr.matches(STARTS).count() < 12, "{}", it.stderr);
+    for quiet in ["plot.png", "output/", "open a browser"] {
+        assert!(!it.stderr.contains(quiet), "{quiet}: {}", it.stderr);
+    }
+}

@@ -2,6 +2,7 @@
 
 mod development;
 mod releases;
+mod shortcuts;
 
 use std::process::Command;
 use std::time::{Duration, Instant};

@@ -23,11 +23,23 @@ impl TableEntry for Recorder {
         0
     }
 
+    fn peer(&self) -> Peer {
+        Peer::default()
+    }
+
+    fn charged(&self, _share: Share) -> usize {
+        0
+    }
+
     fn sweep(&self, now: u32) {
         self.swept_at.set(Some(now));
     }
 
     fn slowness(&self, _now: u32) -> Option<u32> {
+        None
+    }
+
+    fn eviction_cost(&self) -> Option<EvictionCost> {
         None
     }
 

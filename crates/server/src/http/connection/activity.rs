@@ -26,6 +26,7 @@ use std::task::Poll;
 use rookery_exchange::Share;
 
 use crate::connections::clock::TimeLimits;
+use crate::connections::eviction::cost::EvictionCost;
 use crate::connections::rate::RateMeter;
 
 /// The phase of a connection, for example waiting for a request head or writing a response. The
@@ -311,10 +312,11 @@ impl Activity {
         let at_once = ticks.evicts_at_once;
         let lag = |min_rate| self.rate.lag(min_rate);
         match self.phase.get() {
+            // Also if the phase has just begun: otherwise, many new connections without requests
+            // would keep all other clients out until they count as slow.
+            Phase::Handshake | Phase::Head => Some(self.phase_age(now)),
             // A phase that just began is not slow, because the current tick may end immediately.
-            Phase::Handshake | Phase::Idle | Phase::Head => {
-                Some(self.phase_age(now)).filter(|passed| at_once || *passed > 1)
-            }
+            Phase::Idle => Some(self.phase_age(now)).filter(|passed| at_once || *passed > 1),
             Phase::Body if self.is_read_blocked.get() => {
                 Some(lag(ticks.body_rate)).filter(|lag| at_once || *lag > 0)
             }
@@ -330,6 +332,22 @@ impl Activity {
         }
     }
 
+    /// Returns what the client loses if the connection is evicted. `is_waiting` says whether the
+    /// request, if the application has it, still waits for a worker.
+    pub(crate) fn eviction_cost(&self, is_waiting: bool) -> EvictionCost {
+        match self.phase.get() {
+            Phase::Idle => EvictionCost::Idle,
+            Phase::Handshake | Phase::Head => EvictionCost::Head,
+            Phase::Body => EvictionCost::Body,
+            Phase::Response | Phase::Flush if self.is_write_blocked.get() => {
+                EvictionCost::UnreadResponse
+            }
+            Phase::Application if is_waiting => EvictionCost::WaitingRequest,
+            Phase::Stream => EvictionCost::Session,
+            Phase::Application | Phase::Response | Phase::Flush => EvictionCost::Served,
+        }
+    }
+
     /// Returns true if the server can still send an error response, that is, if no response has
     /// begun and the client has sent at least one byte of its request.
     pub(crate) fn can_send_rejection(&self) -> bool {
@@ -337,8 +355,23 @@ impl Activity {
             Phase::Head => self.head_bytes.get() > 0,
             // The response to the previous request may still be blocked; an error response would be
             // inserted into it.
-            Phase::Body => !self.is_write_blocked.get(),
+            Phase::Body | Phase::Application => !self.is_write_blocked.get(),
             _ => false,
+        }
+    }
+
+    /// Returns true if the client accepts no more bytes of what the server sends.
+    pub(crate) fn is_write_blocked(&self) -> bool {
+        self.is_write_blocked.get()
+    }
+
+    /// Returns how many bytes the current request or its response, which is not streamed, holds of
+    /// the share `share` of the memory budget.
+    pub(crate) fn charged(&self, share: Share) -> usize {
+        match (share, self.phase.get()) {
+            (Share::Incoming, Phase::Body | Phase::Application) => self.request_bytes.get(),
+            (Share::Outgoing, _) => self.response_bytes.get(),
+            _ => 0,
         }
     }
 

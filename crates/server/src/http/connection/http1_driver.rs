@@ -31,17 +31,18 @@ use crate::net::transport::Transport;
 use crate::rejection::Rejection;
 use crate::websocket::driver::{Upgraded, spawn as spawn_websocket};
 
-/// Starts the task that serves an accepted connection. The connection's TLS handshake counts
+/// Starts the task that serves an accepted connection. `client` contains the addresses of the
+/// connection and the number of the client's network. The connection's TLS handshake counts
 /// towards the handshake limit at once, even before the task runs, so that the acceptor does not
 /// accept too many connections.
 pub(crate) fn spawn(
     shared: &Rc<HttpState>,
     listener: ListenerId,
-    config: &ListenerConfig,
+    config: &Rc<ListenerConfig>,
     transport: Transport,
-    ends: ConnectionAddresses,
+    client: (ConnectionAddresses, u64),
 ) {
-    let connection = HttpConnection::new(shared, listener, config, transport, ends);
+    let connection = HttpConnection::new(shared, listener, config, transport, client);
     let slot = shared.connections.insert(Rc::clone(&connection) as _);
     connection.key.set(slot.key());
     connection.begin_handshake();
@@ -72,7 +73,9 @@ fn become_websocket(guard: ConnectionGuard, slot: Slot, exchange: Box<Exchange>,
         return shared.discard_exchange(exchange);
     };
     shared.dispatch.finish(exchange);
-    spawn_websocket(&shared.websockets, id, Upgraded { transport, slot, charge, read, is_ending });
+    // The WebSocket is charged by itself.
+    drop(charge);
+    spawn_websocket(&shared.websockets, id, Upgraded { transport, slot, read, is_ending });
 }
 
 /// The reason why the server stopped polling hyper for a connection.
@@ -176,6 +179,9 @@ async fn serve(guard: ConnectionGuard, slot: Slot) {
             }
             HyperOutcome::Closing(CloseState::BodyTimeout) => {
                 reject_begun(connection, Rejection::BodyTimeout);
+            }
+            HyperOutcome::Closing(CloseState::Evicted) => {
+                reject_begun(connection, Rejection::TooManyConnections);
             }
             HyperOutcome::Failed(error)
                 if error.is_parse_too_large() && connection.is_head_refused.get() =>

@@ -15,11 +15,11 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use rookery_exchange::{
-    Charge, ClientCertificate, Exchange, ExchangeStatus, ListenerId, Share, StreamEnd,
+    Charge, ClientCertificate, Exchange, ExchangeStatus, ListenerId, Peer, Share, StreamEnd,
 };
 
 use crate::connections::admission::{
-    CONNECTION_BYTES, IDLE_BYTES, IDLE_TLS_BYTES, UNCHARGED_BYTES,
+    CONNECTION_BYTES, IDLE_BYTES, IDLE_TLS_BYTES, TLS_BYTES, UNCHARGED_BYTES,
 };
 use crate::connections::client_task;
 use crate::connections::table::TableEntry;
@@ -33,10 +33,9 @@ use crate::http::request::head::used_https;
 use crate::http::response::sendfile::{SendfileQueue, SentFile, WriteResult};
 use crate::http::response::stream::response_stream::ResponseStream;
 use crate::net::addresses::ConnectionAddresses;
-use crate::net::tls::stream::TLS_BYTES;
 use crate::net::transport::Transport;
 
-pub(crate) use self::closing::{CloseState, ResetMode};
+pub(crate) use self::closing::{CloseState, ResetMode, WaitAborted};
 
 /// Returns the number of bytes that a connection in use counts against the memory budget, which
 /// depends on whether it uses TLS.
@@ -63,12 +62,16 @@ pub(crate) struct HttpConnection {
     /// The key of the connection in the connection table.
     pub(crate) key: Cell<usize>,
     pub(crate) listener: ListenerId,
-    pub(crate) config: ListenerConfig,
+    pub(crate) config: Rc<ListenerConfig>,
     pub(crate) transport: RefCell<Transport>,
     pub(crate) ends: Cell<ConnectionAddresses>,
     /// True if the client is a trusted proxy, so that the server uses its `X-Forwarded-*` headers.
     /// The client is the peer of the connection or the client that a PROXY header names.
     is_proxy: Cell<bool>,
+    /// The peer that is this connection.
+    peer: Cell<Peer>,
+    /// The peer to which the current request is attributed; between two requests, that of the last.
+    peer_of_request: Cell<Peer>,
     /// The identity in the client's TLS certificate, if the client sent one.
     pub(crate) client_certificate: OnceCell<Arc<ClientCertificate>>,
     pub(crate) activity: Activity,
@@ -102,8 +105,11 @@ pub(crate) struct HttpConnection {
     /// True once the server has found that the client, which had half-closed the connection before,
     /// has disconnected completely.
     is_disconnected: Cell<bool>,
-    /// True once the application has taken longer for the current request than the request timeout.
-    has_request_timed_out: Cell<bool>,
+    /// The status of the current request, while the server waits for the application's response.
+    pending_status: RefCell<Option<Arc<ExchangeStatus>>>,
+    /// The reason why the server must stop waiting for the application's response to the current
+    /// request, if there is one.
+    pub(crate) wait_end: Cell<Option<WaitAborted>>,
     /// True if the server left bytes from the client unread. The server must then discard further
     /// input for some time before it closes the connection, so that the client can read the
     /// response.
@@ -131,20 +137,26 @@ pub(crate) struct HttpConnection {
 }
 
 impl HttpConnection {
+    /// Creates the state of a connection that has just been accepted. `network` is the number of
+    /// the client's network.
     pub(crate) fn new(
         shared: &Rc<HttpState>,
         listener: ListenerId,
-        config: &ListenerConfig,
+        config: &Rc<ListenerConfig>,
         transport: Transport,
-        ends: ConnectionAddresses,
+        (ends, network): (ConnectionAddresses, u64),
     ) -> Rc<HttpConnection> {
         let activity = Activity::new(shared.connections.clock.now(), config.has_handshake());
         let charge =
             shared.connections.charge(Share::Connections, idle_bytes(config.tls.is_some()));
-        Rc::new(HttpConnection {
-            is_proxy: Cell::new(config.proxies.contains(ends.remote.map(|remote| remote.ip()))),
-            ..HttpConnection::initial(shared, listener, config, transport, ends, activity, charge)
-        })
+        let connection =
+            HttpConnection::initial(shared, listener, config, transport, ends, activity, charge);
+        let remote = ends.remote.map(|remote| remote.ip());
+        let peer = Peer::new(connection.serial, network);
+        connection.is_proxy.set(config.proxies.contains(remote));
+        connection.peer.set(peer);
+        connection.peer_of_request.set(peer);
+        Rc::new(connection)
     }
 
     /// Creates the state of an HTTP/2 stream, and charges the memory budget for the stream.
@@ -157,6 +169,8 @@ impl HttpConnection {
         let activity = Activity::for_http2_stream(shared.connections.clock.now());
         Rc::new(HttpConnection {
             is_proxy: connection.is_proxy.clone(),
+            peer: connection.peer.clone(),
+            peer_of_request: connection.peer.clone(),
             client_certificate: connection.client_certificate.clone(),
             may_linger: Cell::new(false),
             // h2 notifies the stream's task when the client resets the stream.
@@ -179,7 +193,7 @@ impl HttpConnection {
     fn initial(
         shared: &Rc<HttpState>,
         listener: ListenerId,
-        config: &ListenerConfig,
+        config: &Rc<ListenerConfig>,
         transport: Transport,
         ends: ConnectionAddresses,
         activity: Activity,
@@ -189,10 +203,12 @@ impl HttpConnection {
             shared: Rc::clone(shared),
             key: Cell::new(usize::MAX),
             listener,
-            config: config.clone(),
+            config: Rc::clone(config),
             transport: RefCell::new(transport),
             ends: Cell::new(ends),
             is_proxy: Cell::new(false),
+            peer: Cell::default(),
+            peer_of_request: Cell::default(),
             client_certificate: OnceCell::new(),
             activity,
             charge,
@@ -208,7 +224,8 @@ impl HttpConnection {
             is_watched: Cell::new(true),
             is_half_closed: Cell::new(false),
             is_disconnected: Cell::new(false),
-            has_request_timed_out: Cell::new(false),
+            pending_status: RefCell::default(),
+            wait_end: Cell::new(None),
             has_unread_input: Cell::new(false),
             accepted_websocket: RefCell::default(),
             sendfile_queue: RefCell::default(),
@@ -280,9 +297,38 @@ impl HttpConnection {
         if self.is_proxy() { client_address(headers, peer, &self.config.proxies) } else { peer }
     }
 
+    /// Attributes the current request to the client with this address, if a trusted proxy has named
+    /// it, or else to the connection.
+    pub(crate) fn attribute_request(&self, client: Option<SocketAddr>) {
+        if !self.is_proxy() {
+            return;
+        }
+        self.set_peer_of_request(match client {
+            Some(address) if client != self.ends.get().remote => {
+                self.shared.connections.peers.forwarded(address.ip())
+            }
+            _ => self.peer.get(),
+        });
+    }
+
+    fn set_peer_of_request(&self, peer: Peer) {
+        self.peer_of_request.set(peer);
+        if !self.is_http2_stream {
+            self.shared.connections.set_network(self.key.get(), peer.network());
+        }
+    }
+
+    /// Returns the peer to which the current request is attributed.
+    pub(crate) fn peer_of_request(&self) -> Peer {
+        self.peer_of_request.get()
+    }
+
     /// Replaces the addresses of the connection by those in its PROXY header.
     pub(crate) fn set_announced_addresses(&self, ends: ConnectionAddresses) {
-        let is_proxy = self.config.proxies.contains(ends.remote.map(|remote| remote.ip()));
+        let remote = ends.remote.map(|remote| remote.ip());
+        let is_proxy = self.config.proxies.contains(remote);
+        self.peer.set(self.shared.connections.peers.connection(self.serial, remote));
+        self.set_peer_of_request(self.peer.get());
         self.is_proxy.set(self.is_proxy() || is_proxy);
         self.ends.set(ends);
     }
@@ -466,7 +512,7 @@ impl HttpConnection {
         }
         let more = bytes - self.buffer.replace(bytes);
         let has = self.charge.bytes();
-        if !self.shared.connections.admit_in_use(self.serial, has, more) {
+        if !self.shared.connections.admit_in_use(self.peer.get(), self.serial, has, more) {
             self.close_for_overload();
             return false;
         }
@@ -490,7 +536,7 @@ impl HttpConnection {
             return false;
         }
         let (has, needs) = (self.charge.bytes(), bytes_in_use(self.has_tls()));
-        if self.shared.connections.admit_in_use(self.serial, has, needs - has) {
+        if self.shared.connections.admit_in_use(self.peer.get(), self.serial, has, needs - has) {
             self.charge.set(needs);
             return true;
         }

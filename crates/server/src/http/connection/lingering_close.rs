@@ -46,10 +46,11 @@ fn write_rejection(connection: &HttpConnection, rejection: Rejection, text: &str
     let hsts =
         hsts.map(|value| format!("Strict-Transport-Security: {value}\r\n")).unwrap_or_default();
     let head = format!(
-        "HTTP/1.1 {status}\r\nDate: {date}\r\nConnection: close\r\n{hsts}\
+        "HTTP/1.1 {status}\r\nDate: {date}\r\nConnection: close\r\n{hsts}{retry}\
          Content-Type: text/plain\r\nContent-Length: {len}\r\n\r\n",
         status = rejection.status_line(),
         date = httpdate::fmt_http_date(std::time::SystemTime::now()),
+        retry = if rejection.status() == 503 { "Retry-After: 1\r\n" } else { "" },
         len = text.len(),
     );
     let _ = connection

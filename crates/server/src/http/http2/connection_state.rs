@@ -6,10 +6,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use rookery_exchange::{Charge, ExchangeStatus, Share};
+use rookery_exchange::{Charge, ExchangeStatus, Peer, Share};
 use tokio::io::ReadBuf;
 
 use super::frames::Frames;
+use crate::connections::eviction::cost::EvictionCost;
 use crate::connections::table::ConnectionTable;
 
 /// The flow-control window of an HTTP/2 stream: the number of bytes that a client may send before
@@ -47,6 +48,8 @@ pub(crate) trait FlushListener {
 /// The state that all streams of an HTTP/2 connection share.
 pub(crate) struct Http2State {
     connections: Rc<ConnectionTable>,
+    /// The peer that is the connection.
+    peer: Peer,
     /// The connection-table keys of the HTTP/2 connection's open streams.
     streams: RefCell<Vec<usize>>,
     /// The number of open streams whose complete response has been passed to h2.
@@ -84,10 +87,12 @@ pub(crate) struct Http2State {
 impl Http2State {
     pub(super) fn new(
         connections: &Rc<ConnectionTable>,
+        peer: Peer,
         tls_name: Option<Rc<str>>,
     ) -> Rc<Http2State> {
         Rc::new(Http2State {
             connections: Rc::clone(connections),
+            peer,
             streams: RefCell::default(),
             responses_sent: Cell::new(0),
             unflushed: RefCell::default(),
@@ -171,6 +176,24 @@ impl Http2State {
             .iter()
             .map(|key| self.connections.get(*key).and_then(|stream| stream.slowness(now)));
         all.try_fold(u32::MAX, |least, ticks| Some(least.min(ticks?)))
+    }
+
+    /// Returns what the client loses if the connection is evicted: that of its most valuable
+    /// stream.
+    pub(crate) fn eviction_cost(&self) -> EvictionCost {
+        let streams = self.streams.borrow();
+        let all = streams.iter().filter_map(|key| self.connections.get(*key)?.eviction_cost());
+        all.max().unwrap_or(EvictionCost::Idle)
+    }
+
+    /// Ends all streams, because the connection is evicted: a request gets an error response if
+    /// none has begun, and a WebSocket a close frame.
+    pub(crate) fn evict_streams(&self) {
+        for key in &*self.streams.borrow() {
+            if let Some(stream) = self.connections.get(*key) {
+                stream.evict_for_slot();
+            }
+        }
     }
 
     /// Returns the number of requests under way on the HTTP/2 connection. Also counts requests that
@@ -315,12 +338,17 @@ impl Http2State {
     pub(super) fn reserve_body(&self, bytes: usize) -> bool {
         let incoming = self.incoming.get() + bytes;
         let (has, needs) = (self.charge.bytes(), incoming.min(CONNECTION_WINDOW as usize));
-        if needs > has && !self.connections.admit(Share::Incoming, has, needs - has) {
+        if needs > has && !self.connections.admit(self.peer, Share::Incoming, has, needs - has) {
             return false;
         }
         self.incoming.set(incoming);
         self.charge.set(needs);
         true
+    }
+
+    /// Returns the number of bytes that are charged for request bodies that the client may send.
+    pub(crate) fn charged_for_bodies(&self) -> usize {
+        self.charge.bytes()
     }
 
     pub(super) fn release_body(&self, bytes: usize) {

@@ -12,7 +12,7 @@ use super::connection_state::{CONNECTION_WINDOW, Http2State, STREAM_WINDOW};
 use super::frames::FRAME;
 use super::h2_io::H2Io;
 use super::stream_task;
-use crate::connections::table::ConnectionTable;
+use crate::connections::table::{ConnectionTable, TableEntry as _};
 use crate::http::connection::activity::Phase;
 use crate::http::connection::http_connection::{CloseState, HttpConnection};
 use crate::rejection::Rejection;
@@ -79,7 +79,8 @@ impl Drop for StateGuard {
 /// connection.
 pub(crate) async fn serve(connection: &Rc<HttpConnection>) {
     let connections = &connection.shared.connections;
-    let state = connection.set_http2_state(Http2State::new(connections, bound_name(connection)));
+    let state = Http2State::new(connections, connection.peer(), bound_name(connection));
+    let state = connection.set_http2_state(state);
     let _guard = StateGuard(Rc::clone(&state));
     connection.transport.borrow().set_for_streaming(connections.limits().idle_timeout);
     let io = H2Io { connection: Rc::clone(connection), state: Rc::clone(&state) };
@@ -151,10 +152,13 @@ pub(crate) async fn serve(connection: &Rc<HttpConnection>) {
         // The connection is idle or was evicted. The client is notified if the socket accepts the
         // frame immediately.
         None => {
-            h2.abrupt_shutdown(Reason::NO_ERROR);
             poll_fn(|cx| {
-                // Bytes that the socket does not accept now are lost.
-                let _ = h2.poll_closed(cx);
+                // Writes the last responses of the streams. Bytes that the socket does not accept
+                // now are lost.
+                if h2.poll_closed(cx).is_pending() {
+                    h2.abrupt_shutdown(Reason::NO_ERROR);
+                    let _ = h2.poll_closed(cx);
+                }
                 Poll::Ready(())
             })
             .await;

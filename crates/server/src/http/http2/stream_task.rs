@@ -10,7 +10,9 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
-use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, STRICT_TRANSPORT_SECURITY, TE};
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, RETRY_AFTER, STRICT_TRANSPORT_SECURITY, TE,
+};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use rookery_exchange::{Exchange, Share};
@@ -45,7 +47,8 @@ pub(super) fn spawn(
     let connections = &connection.shared.connections;
     let is_full =
         state.count_requests_under_way() >= connections.limits().http2_max_concurrent_streams;
-    if is_full || !connections.admit_in_use(connection.serial(), 0, STREAM_BYTES) {
+    if is_full || !connections.admit_in_use(connection.peer(), connection.serial(), 0, STREAM_BYTES)
+    {
         state.count_wasted();
         state.on_stream_done(u32::from(responder.stream_id()));
         return responder.send_reset(Reason::REFUSED_STREAM);
@@ -174,6 +177,7 @@ fn reject(guard: &StreamGuard, responder: &SharedResponder, end: CloseState) {
     let rejection = match end {
         CloseState::HeadTimeout | CloseState::BodyTimeout => Rejection::BodyTimeout,
         CloseState::Overload => Rejection::Overload,
+        CloseState::Evicted => Rejection::TooManyConnections,
         CloseState::Open | CloseState::AfterResponse | CloseState::Now => {
             return responder.borrow_mut().send_reset(Reason::CANCEL);
         }
@@ -187,6 +191,9 @@ fn reject(guard: &StreamGuard, responder: &SharedResponder, end: CloseState) {
     headers.insert(DATE, date::now());
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     headers.insert(CONTENT_LENGTH, HeaderValue::from(text.len()));
+    if rejection.status() == 503 {
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
     if let Some(hsts) = guard.connection.hsts() {
         headers.insert(STRICT_TRANSPORT_SECURITY, hsts.clone());
     }
@@ -245,6 +252,10 @@ async fn send_response(
         stream.set_waker(cx);
         let is_written =
             stream.activity.phase() != Phase::Flush || stream.close_state.get().is_immediate();
+        if stream.close_state.get().is_immediate() {
+            // Otherwise h2 would keep what the client has not read.
+            responder.borrow_mut().send_reset(Reason::CANCEL);
+        }
         if is_written || responder.borrow_mut().poll_reset(cx).is_ready() {
             Poll::Ready(())
         } else {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use h2::{Reason, RecvStream, SendStream};
 use http::Response;
 use http::header::DATE;
-use rookery_exchange::{Exchange, Share};
+use rookery_exchange::Exchange;
 use tokio::io::ReadBuf;
 
 use super::connection_state::{Http2State, STREAM_WINDOW};
@@ -64,15 +64,11 @@ pub(super) fn open_websocket(
         return shared.discard_exchange(exchange);
     };
     shared.dispatch.finish(exchange);
+    // The WebSocket is charged by itself.
+    guard.stream.charge.set(0);
     let tunnel = StreamTransport::new(guard, incoming, outgoing);
     let transport = Transport::multiplexed(Box::new(tunnel));
-    // The stream itself is already charged.
-    let charge = shared.connections.charge(Share::Connections, 0);
-    spawn(
-        &shared.websockets,
-        id,
-        Upgraded { transport, slot, charge, read: Bytes::new(), is_ending },
-    );
+    spawn(&shared.websockets, id, Upgraded { transport, slot, read: Bytes::new(), is_ending });
 }
 
 /// The reason why a WebSocket over HTTP/2 receives no more input.

@@ -8,6 +8,7 @@ use rookery_error::ErrorHookFuture;
 use rookery_exchange::{Event, Exchange};
 
 use crate::application::dispatch::{AppDecision, is_accepted, is_streamed};
+use crate::connections::peers::{Counted, MAX_WEBSOCKETS};
 use crate::http::connection::http_connection::HttpConnection;
 use crate::http::request::body_collector;
 use crate::http::request::head;
@@ -73,9 +74,11 @@ async fn handle_request<B: RequestBody>(
         return Ok(https_redirect::redirect(context, &redirect, head, has_body, options));
     }
     let is_upgrade = !has_body && handshake::is_opening_handshake(&head);
-    if is_upgrade && is_origin_forbidden(&context, &head.headers) {
-        return Ok(builder::reject(context, head.headers, Rejection::Origin));
-    }
+    // The open WebSocket counts itself.
+    let _counted = match is_upgrade.then(|| begin_handshake(&context, &head.headers)).transpose() {
+        Ok(counted) => counted,
+        Err(rejection) => return Ok(builder::reject(context, head.headers, rejection)),
+    };
     // Opening handshakes of WebSockets bypass static files. An `Upgrade` to any other protocol is
     // ignored.
     let own = static_file::own_files(&context, &head);
@@ -129,10 +132,14 @@ async fn handle_request<B: RequestBody>(
                     context.set_unread_body(true);
                     return Ok(respond(context, exchange, headers, options).await);
                 }
-                Err(NoResponse::Disconnected) | Ok(AppDecision::StreamBody(_)) => {
+                Err(NoResponse::Disconnected)
+                | Ok(AppDecision::StreamBody(_) | AppDecision::Displaced(_)) => {
                     return Err(ClientDisconnected);
                 }
-                Err(NoResponse::TimedOut) => return Ok(reject_timed_out(context, headers, true)),
+                Err(NoResponse::Rejected(rejection)) => {
+                    context.set_unread_body(true);
+                    return Ok(builder::reject(context, headers, rejection));
+                }
                 Err(NoResponse::QueueFull(exchange)) => {
                     return Ok(reject_busy(context, exchange, headers, true));
                 }
@@ -179,9 +186,9 @@ async fn handle_request<B: RequestBody>(
         Ok(AppDecision::Respond(exchange)) => {
             Ok(respond(context, exchange, headers, options).await)
         }
-        Ok(AppDecision::ReadBody(_) | AppDecision::StreamBody(_))
+        Ok(AppDecision::ReadBody(_) | AppDecision::StreamBody(_) | AppDecision::Displaced(_))
         | Err(NoResponse::Disconnected | NoResponse::StreamsBody(_)) => Err(ClientDisconnected),
-        Err(NoResponse::TimedOut) => Ok(reject_timed_out(context, headers, false)),
+        Err(NoResponse::Rejected(rejection)) => Ok(builder::reject(context, headers, rejection)),
         Err(NoResponse::QueueFull(exchange)) => Ok(reject_busy(context, exchange, headers, false)),
     }
 }
@@ -218,6 +225,7 @@ fn begin_exchange(context: &RequestContext, head: &Parts, is_upgrade: bool) -> B
     let connection = &context.connection;
     let mut exchange =
         context.shared().dispatch.begin(context.id, connection.listener, connection.key.get());
+    exchange.set_peer(context.peer());
     let keeps_identity = connection.is_proxy() || connection.config.keeps_identity_headers;
     let ends = ConnectionAddresses { remote: context.client(), ..connection.ends.get() };
     head::fill(&mut exchange, head, ends, is_upgrade, keeps_identity);
@@ -229,10 +237,18 @@ fn begin_exchange(context: &RequestContext, head: &Parts, is_upgrade: bool) -> B
     exchange
 }
 
-/// Returns true if the origin of a web page may not open WebSockets on this listener.
-fn is_origin_forbidden(context: &RequestContext, headers: &HeaderMap) -> bool {
+/// Counts the opening handshake of a WebSocket for its peer, until the returned guard is dropped.
+///
+/// # Errors
+/// Returns the rejection to respond with if the origin of the web page may not open WebSockets on
+/// this listener, or if the peer has the maximum number of WebSockets.
+fn begin_handshake(context: &RequestContext, headers: &HeaderMap) -> Result<Counted, Rejection> {
     let origins = context.connection.config.origins.as_ref();
-    origins.is_some_and(|policy| !handshake::is_origin_allowed(policy, headers))
+    if origins.is_some_and(|policy| !handshake::is_origin_allowed(policy, headers)) {
+        return Err(Rejection::Origin);
+    }
+    let peers = &context.shared().connections.peers;
+    peers.count_websocket(context.peer(), MAX_WEBSOCKETS).ok_or(Rejection::TooManyFromIp)
 }
 
 async fn respond(
@@ -254,15 +270,6 @@ async fn respond(
     let response = builder::build(context, &mut exchange, headers, options);
     shared.dispatch.finish(exchange);
     response
-}
-
-fn reject_timed_out(
-    context: RequestContext,
-    headers: HeaderMap,
-    has_body: bool,
-) -> Response<ResponseBody> {
-    context.set_unread_body(has_body);
-    builder::reject(context, headers, Rejection::RequestTimeout)
 }
 
 fn reject_busy(

@@ -8,8 +8,9 @@ use std::task::{Context, Poll};
 use rookery_exchange::{Event, Exchange, ExchangeStatus, PushError, TerminationState};
 
 use crate::application::dispatch::AppDecision;
-use crate::http::connection::http_connection::HttpConnection;
+use crate::http::connection::http_connection::{HttpConnection, WaitAborted};
 use crate::http::request::request_context::RequestContext;
+use crate::rejection::Rejection;
 
 /// The error that the client disconnected, so that no response can be sent.
 #[derive(Debug)]
@@ -23,24 +24,15 @@ impl std::fmt::Display for ClientDisconnected {
 
 impl std::error::Error for ClientDisconnected {}
 
-/// The reason why the server stopped waiting for the application's response.
-#[derive(Debug)]
-pub(crate) enum WaitAborted {
-    /// The client disconnected.
-    Disconnected,
-    /// The application took longer for its response than the request timeout.
-    TimedOut,
-}
-
 /// The reason why the application has provided no response.
 pub(crate) enum NoResponse {
-    /// The application's queue is full, so the request was not sent to the application. Contains
-    /// the exchange (the object of the request and its response).
+    /// The application's queue is full, so the request was not sent to the application, or was
+    /// dropped from its queue. Contains the exchange (the object of the request and its response).
     QueueFull(Box<Exchange>),
     /// The client disconnected before the application responded.
     Disconnected,
-    /// The application took longer for its response than the request timeout.
-    TimedOut,
+    /// The server has stopped waiting, and rejects the request.
+    Rejected(Rejection),
     /// The application has not responded yet, and wants to receive the request body chunk by chunk.
     StreamsBody(PendingResponse),
 }
@@ -54,19 +46,30 @@ pub(crate) async fn send_to_application(
 ) -> Result<AppDecision, NoResponse> {
     context.begin_waiting();
     context.pending_record().set_for_app();
-    let mut pending = PendingResponse::new(&context.connection, &exchange);
+    let (peer, mut pending) =
+        (exchange.peer(), PendingResponse::new(&context.connection, &exchange));
     let mut log_guard = UpstreamLogGuard::new(context, &exchange);
-    match log_guard.context.shared().dispatch.push(event(exchange)) {
-        Ok(()) => match (&mut pending).await {
+    let shared = log_guard.context.shared();
+    let pushed = shared.dispatch.push(peer, event(exchange));
+    if let Ok(Some(displaced)) = pushed {
+        shared.connections.wake(displaced);
+    }
+    match pushed {
+        Ok(_) => match (&mut pending).await {
             Ok(AppDecision::StreamBody(_)) => {
                 pending.is_over = false;
                 Err(NoResponse::StreamsBody(pending))
             }
+            Ok(AppDecision::Displaced(exchange)) => Err(NoResponse::QueueFull(exchange)),
             Ok(answer) => Ok(answer),
             Err(WaitAborted::Disconnected) => Err(NoResponse::Disconnected),
             Err(WaitAborted::TimedOut) => {
                 log_guard.termination_state = Some(TerminationState::Timeout);
-                Err(NoResponse::TimedOut)
+                Err(NoResponse::Rejected(Rejection::RequestTimeout))
+            }
+            Err(WaitAborted::Evicted) => {
+                log_guard.termination_state = Some(TerminationState::Queue);
+                Err(NoResponse::Rejected(Rejection::Busy))
             }
         },
         Err(PushError::Full(exchange)) => {
@@ -111,18 +114,13 @@ impl Drop for UpstreamLogGuard<'_> {
 pub(crate) struct PendingResponse {
     connection: Rc<HttpConnection>,
     slot: u32,
-    status: Arc<ExchangeStatus>,
     is_over: bool,
 }
 
 impl PendingResponse {
     fn new(connection: &Rc<HttpConnection>, exchange: &Exchange) -> PendingResponse {
-        PendingResponse {
-            connection: Rc::clone(connection),
-            slot: exchange.slot(),
-            status: exchange.shared_status(),
-            is_over: false,
-        }
+        connection.begin_wait(exchange.shared_status());
+        PendingResponse { connection: Rc::clone(connection), slot: exchange.slot(), is_over: false }
     }
 
     /// Returns the application's decision about a request if it has arrived, without checking
@@ -149,27 +147,28 @@ impl Future for PendingResponse {
         if let Some(answer) = self.take_decision() {
             return Poll::Ready(Ok(answer));
         }
-        if self.connection.has_request_timed_out() {
-            return Poll::Ready(Err(WaitAborted::TimedOut));
+        if let Some(end) = self.connection.wait_end.get() {
+            return Poll::Ready(Err(end));
         }
         // This check comes first because it detects a FIN.
         let is_disconnected = self.connection.detect_disconnect(cx)
-            || (self.status.is_waiting() && self.connection.counts_as_disconnected());
+            || (self.connection.is_request_waiting() && self.connection.counts_as_disconnected());
         if is_disconnected { Poll::Ready(Err(WaitAborted::Disconnected)) } else { Poll::Pending }
     }
 }
 
 impl Drop for PendingResponse {
     fn drop(&mut self) {
-        if !self.is_over {
-            self.status.set_disconnected();
+        let status = self.connection.end_wait().filter(|_| !self.is_over);
+        if let Some(status) = status {
+            status.set_disconnected();
             let shared = &self.connection.shared;
-            if self.status.is_waiting() {
+            if status.is_waiting() {
                 shared.dispatch.application.on_client_disconnect();
             }
             match shared.dispatch.abandon(self.slot) {
                 Some(exchange) => shared.discard_exchange(exchange),
-                None => self.connection.on_request_abandoned(&self.status),
+                None => self.connection.on_request_abandoned(&status),
             }
         }
     }

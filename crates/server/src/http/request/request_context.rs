@@ -6,10 +6,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use http::HeaderValue;
 use http::request::Parts;
+use http::{HeaderMap, HeaderValue};
 use rookery_error::ErrorHook;
-use rookery_exchange::{Exchange, ExchangeId, Share};
+use rookery_exchange::{Exchange, ExchangeId, Peer, RequestId, Share};
 
 use crate::application::dispatch::Dispatch;
 use crate::connections::admission::UNCHARGED_BYTES;
@@ -17,17 +17,19 @@ use crate::http::connection::activity::Phase;
 use crate::http::connection::http_connection::HttpConnection;
 use crate::http::http_state::HttpState;
 use crate::http::request::context_pool::ContextParts;
-use crate::http::request::head::{RecordedHeaders, names_host, request_id, used_https};
+use crate::http::request::head::{
+    RecordedHeaders, names_host, request_id, trace_context, used_https,
+};
 use crate::http::request::request_span::{Client, RequestSpan, keeps_trace_state};
 use crate::http::response::header_name_cache::HeaderNameCache;
 use crate::http::response::stream::response_stream::ResponseStream;
 use crate::logging::access_log::pending_record::{ClientTexts, PendingRecord};
 use crate::rejection::Rejection;
 
-/// The divisor that limits the memory charge of a single response: at most the memory budget for
-/// what is sent to clients, divided by this number, is charged for it, which is 5 % of the whole
-/// budget. Otherwise, a response larger than the budget could never be sent.
-const MAX_RESPONSE_PART: usize = 9;
+/// The divisor of the memory budget for what is sent to clients that gives the part which a single
+/// response leaves to all others: a longer response is charged with the rest of this budget only.
+/// Otherwise, it could be sent only while nothing else is sent to any client.
+const LEFT_BY_RESPONSE: usize = 8;
 
 /// The request context: the data that the server keeps for a request from the end of its head until
 /// its response is complete. The function that currently works on the request owns the context.
@@ -111,6 +113,11 @@ impl RequestContext {
         self.parts.as_ref().and_then(|parts| parts.client)
     }
 
+    /// Returns the peer to which the request is attributed.
+    pub(crate) fn peer(&self) -> Peer {
+        self.connection.peer_of_request()
+    }
+
     /// Finds the address of the client, and begins the access log record of the request and its
     /// span.
     pub(crate) fn begin_log(&mut self, head: &Parts) {
@@ -118,6 +125,7 @@ impl RequestContext {
         let RequestContext { connection, parts: Some(parts), id, .. } = self else { return };
         let remote = connection.client_address(&head.headers);
         parts.client = remote;
+        connection.attribute_request(remote);
         let is_recorded = connection.shared.tracer.is_some() || connection.shared.log.is_on();
         let headers = if is_recorded {
             RecordedHeaders::of(&head.headers)
@@ -153,6 +161,14 @@ impl RequestContext {
             let id = request_id(*id, &head.headers, connection.is_proxy(), trace.as_ref());
             (id, trace)
         });
+    }
+
+    /// Returns the id of the request, which a record in the access log also has. `headers` are the
+    /// headers of the request.
+    pub(crate) fn request_id(&self, headers: &HeaderMap) -> RequestId {
+        let own = self.parts.as_ref().and_then(|parts| parts.trace);
+        let trace = own.or_else(|| trace_context(headers));
+        request_id(self.id, headers, self.connection.is_proxy(), trace.as_ref())
     }
 
     /// Puts the context of the request's span into the exchange (the object of a request and its
@@ -244,7 +260,7 @@ impl RequestContext {
         if needs <= has {
             return Ok(());
         }
-        if !connections.admit(Share::Incoming, has, needs - has) {
+        if !connections.admit(self.peer(), Share::Incoming, has, needs - has) {
             return Err(Rejection::Overload);
         }
         held.set(needs);
@@ -269,9 +285,9 @@ impl RequestContext {
         }
         let (connections, held) =
             (&self.shared().connections, &self.connection.activity.response_bytes);
-        let (has, more) =
-            (held.get(), len.min(connections.budget.limit(Share::Outgoing) / MAX_RESPONSE_PART));
-        if !connections.admit(Share::Outgoing, has, more) {
+        let limit = connections.budget.limit(Share::Outgoing);
+        let (has, more) = (held.get(), len.min(limit - limit / LEFT_BY_RESPONSE));
+        if !connections.admit(self.peer(), Share::Outgoing, has, more) {
             return Err(Rejection::Overload);
         }
         held.set(has + more);

@@ -166,13 +166,17 @@ impl SpoolSpace {
     }
 
     fn count(&mut self, free: u64, wanted: u64) -> io::Result<()> {
-        let before = self.folder.spooled.fetch_add(wanted, Ordering::Relaxed);
-        let quota = free.saturating_add(before) / 4 * QUOTA_QUARTERS;
-        let rest = quota.saturating_sub(before + wanted);
-        if self.bytes + wanted > rest.saturating_mul(SHARE_OF_REST) {
-            self.folder.spooled.fetch_sub(wanted, Ordering::Relaxed);
+        let quota_at = |before: u64| free.saturating_add(before) / 4 * QUOTA_QUARTERS;
+        let counted =
+            self.folder.spooled.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| {
+                let rest = quota_at(before).saturating_sub(before + wanted);
+                (self.bytes + wanted <= rest.saturating_mul(SHARE_OF_REST))
+                    .then_some(before + wanted)
+            });
+        if let Err(before) = counted {
             return Err(full(format!(
-                "all request bodies take {before} of the {quota} bytes that they may take together"
+                "all request bodies take {before} of the {} bytes that they may take together",
+                quota_at(before)
             )));
         }
         self.bytes += wanted;

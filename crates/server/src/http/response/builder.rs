@@ -11,7 +11,9 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use hyper::ext::ReasonPhrase;
-use rookery_exchange::{EVENTS_RETRY, Exchange, ResponseBody as AppBody, Share, accepts_events};
+use rookery_exchange::{
+    EVENTS_RETRY, Exchange, RequestId, ResponseBody as AppBody, Share, accepts_events,
+};
 
 use crate::blocking::unnamed_file::UnnamedFile;
 use crate::http::listener_config::ListenerConfig;
@@ -19,6 +21,7 @@ use crate::http::request::context_pool::MAX_POOLED_BUFFER;
 use crate::http::request::head::has_token;
 use crate::http::request::request_context::RequestContext;
 use crate::http::response::compress::{self, Candidate};
+use crate::http::response::error_page::{self, Form};
 use crate::http::response::page_script;
 use crate::http::response::response_body::{Content, ResponseBody, Source};
 use crate::http::response::stream::response_stream::Detachable;
@@ -133,6 +136,11 @@ pub(crate) fn build(
     let Ok(status) = StatusCode::from_u16(exchange.response().status()) else {
         return reject(context, headers, Rejection::Application);
     };
+    if exchange.response().is_server_error() {
+        if let Some(form) = Form::preferred(&headers) {
+            return build_error_page(context, exchange, headers, options, form);
+        }
+    }
     let is_stream = matches!(exchange.response().body(), AppBody::Stream(_));
     // hyper obeys this header itself, but a stream that continues without hyper needs to know.
     let requests_close =
@@ -194,6 +202,8 @@ pub(crate) fn build(
         AppBody::None => Content::Absent,
         AppBody::Copied => Content::Whole(body),
         AppBody::Lent(lease) => Content::Whole(Bytes::from_owner(lease)),
+        // Charged again below, as any response.
+        AppBody::Owned(body) => Content::Whole(Bytes::from_owner(body.without_charge())),
         AppBody::File { file, len } => Content::Unnamed { file: UnnamedFile::new(file), len },
         AppBody::Stream(_) => match context.connection.response_stream() {
             Some(stream) => {
@@ -214,6 +224,61 @@ pub(crate) fn build(
         },
     };
     finish(context, status, headers, content, &framing, options)
+}
+
+/// Builds an error page from a response that consists of the plain text of an error.
+#[cold]
+fn build_error_page(
+    context: RequestContext,
+    exchange: &Exchange,
+    mut headers: HeaderMap,
+    options: ResponseOptions,
+    form: Form,
+) -> Response<ResponseBody> {
+    headers.clear();
+    for (name, value) in exchange.response_headers() {
+        if let (Ok(name), Ok(value)) =
+            (HeaderName::from_bytes(name), HeaderValue::from_bytes(value))
+        {
+            headers.append(name, value);
+        }
+    }
+    let status = exchange.response().status();
+    let text = std::str::from_utf8(exchange.response_copy().unwrap_or_default());
+    let error = ServerError { status, text: text.unwrap_or_default(), id: exchange.request_id() };
+    let framing =
+        Framing { closes: context.connection.closes_after_response(), declared_length: None };
+    respond_error_page(context, headers, &error, form, &framing, options)
+}
+
+/// An error of the server itself, with the texts that its page shows.
+pub(crate) struct ServerError<'a> {
+    pub(crate) status: u16,
+    pub(crate) text: &'a str,
+    pub(crate) id: RequestId,
+}
+
+/// Completes a response that consists of an error page. `headers` are the other headers of the
+/// response.
+#[cold]
+pub(crate) fn respond_error_page(
+    context: RequestContext,
+    mut headers: HeaderMap,
+    error: &ServerError<'_>,
+    form: Form,
+    framing: &Framing,
+    options: ResponseOptions,
+) -> Response<ResponseBody> {
+    let config = &context.connection.config;
+    let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let (id, own) = (error.id.as_bytes(), config.error_pages.as_deref());
+    let page = error_page::render(form, status, error.text, id, own, &mut headers);
+    if config.sends_request_id {
+        if let Ok(id) = HeaderValue::from_bytes(id) {
+            headers.insert(REQUEST_ID.clone(), id);
+        }
+    }
+    finish(context, status, headers, Content::Whole(page), framing, options)
 }
 
 /// Returns the value of `Server-Timing` (W3C Server Timing) with the milliseconds that the request
@@ -369,7 +434,19 @@ pub(crate) fn reject(
     let is_temporary = matches!(rejection, Rejection::Busy | Rejection::Overload);
     let is_for_events = is_temporary
         && headers.get_all(ACCEPT).iter().any(|value| accepts_events(value.as_bytes()));
+    let form = if is_for_events { None } else { Form::preferred(&headers) };
+    let id = form.map(|_| context.request_id(&headers));
     headers.clear();
+    if is_temporary && !is_for_events {
+        headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_SECONDS));
+    }
+    let closes = rejection.ends_connection() || context.connection.closes_after_response();
+    let framing = Framing { closes, declared_length: None };
+    let options = ResponseOptions { is_head: false, accepts_gzip: false, page_depth: None };
+    if let Some((form, id)) = form.zip(id) {
+        let error = ServerError { status: rejection.status(), text: rejection.text(), id };
+        return respond_error_page(context, headers, &error, form, &framing, options);
+    }
     let (status, kind, text) = if is_for_events {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         (200, "text/event-stream", EVENTS_RETRY)
@@ -377,13 +454,7 @@ pub(crate) fn reject(
         (rejection.status(), "text/plain", rejection.text())
     };
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    if is_temporary && !is_for_events {
-        headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_SECONDS));
-    }
-    let closes = rejection.ends_connection() || context.connection.closes_after_response();
-    let framing = Framing { closes, declared_length: None };
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let content = Content::Whole(Bytes::from_static(text.as_bytes()));
-    let options = ResponseOptions { is_head: false, accepts_gzip: false, page_depth: None };
     finish(context, status, headers, content, &framing, options)
 }

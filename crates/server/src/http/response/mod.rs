@@ -4,6 +4,7 @@
 pub(crate) mod body_source;
 pub(crate) mod builder;
 pub mod compress;
+pub(crate) mod error_page;
 pub(crate) mod header_name_cache;
 pub(crate) mod https_redirect;
 pub(crate) mod page_script;

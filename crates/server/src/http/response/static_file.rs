@@ -5,15 +5,16 @@ use std::rc::Rc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, COOKIE};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, COOKIE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri};
 use rookery_exchange::{Charge, Share};
 use rookery_system::blocking;
 
 use crate::http::request::request_context::RequestContext;
-use crate::http::response::builder::{self, Framing, ResponseOptions};
+use crate::http::response::builder::{self, Framing, ResponseOptions, ServerError};
 use crate::http::response::compress;
+use crate::http::response::error_page::Form;
 use crate::http::response::page_script;
 use crate::http::response::response_body::{self, Content, ResponseBody};
 use crate::rejection::Rejection;
@@ -135,8 +136,8 @@ pub(crate) async fn respond_when_ready(
     has_body: bool,
     options: ResponseOptions,
 ) -> StaticOutcome {
-    let Some(charge) = context.shared().connections.try_charge(Share::Incoming, LOOKUP_BYTES)
-    else {
+    let connections = &context.shared().connections;
+    let Some(charge) = connections.try_charge(context.peer(), Share::Incoming, LOOKUP_BYTES) else {
         context.set_unread_body(has_body);
         return StaticOutcome::Response(builder::reject(
             context,
@@ -242,6 +243,11 @@ fn respond_from_memory(
             fill(&mut headers, file.not_modified());
             (StatusCode::NOT_MODIFIED, Content::Absent)
         }
+        Outcome::NotFound => {
+            let is_type = |line: &&(HeaderName, HeaderValue)| line.0 == CONTENT_TYPE;
+            headers.extend(plain.headers.iter().find(is_type).cloned());
+            (StatusCode::NOT_FOUND, Content::Whole(plain.bytes.clone()))
+        }
         Outcome::Whole => match file.gzip() {
             Some(gzip) if options.accepts_gzip() => {
                 fill(&mut headers, &gzip.headers);
@@ -321,14 +327,47 @@ fn build_outcome(
             let status = StatusCode::MOVED_PERMANENTLY;
             (status, vec![Header::own("Location", with_slash(&head.uri))], error_content(status))
         }
+        (Found::Status { status, headers }, _) if !describes_file(status) => {
+            return StaticOutcome::Response(respond_error(context, head, status, headers, options));
+        }
         (Found::Status { status, headers }, _) => (status, headers, error_content(status)),
     };
     let mut headers = take_emptied(head);
+    fill_lines(&mut headers, lines);
+    StaticOutcome::Response(finish(context, status, headers, content, options))
+}
+
+/// Responds with an error that concerns no existing file.
+fn respond_error(
+    context: RequestContext,
+    head: &mut Parts,
+    status: StatusCode,
+    lines: Vec<Header>,
+    options: ResponseOptions,
+) -> Response<ResponseBody> {
+    let form = Form::preferred(&head.headers);
+    let id = form.map(|_| context.request_id(&head.headers));
+    let mut headers = take_emptied(head);
+    fill_lines(&mut headers, lines);
+    let Some((form, id)) = form.zip(id) else {
+        return finish(context, status, headers, error_content(status), options);
+    };
+    let error = ServerError { status: status.as_u16(), text: error_body(status), id };
+    let closes = context.connection.closes_after_response();
+    let framing = Framing { closes, declared_length: None };
+    builder::respond_error_page(context, headers, &error, form, &framing, options)
+}
+
+fn fill_lines(headers: &mut HeaderMap, lines: Vec<Header>) {
     for line in lines {
         let (name, value) = line.into_http();
         headers.append(name, value);
     }
-    StaticOutcome::Response(finish(context, status, headers, content, options))
+}
+
+/// Returns true if the headers of a response with this status describe an existing file.
+fn describes_file(status: StatusCode) -> bool {
+    matches!(status, StatusCode::PRECONDITION_FAILED | StatusCode::RANGE_NOT_SATISFIABLE)
 }
 
 /// Returns a reference to the URL of a folder with a slash at its end, with the query of the
@@ -378,8 +417,6 @@ fn finish(
     };
     let framing = Framing { closes: context.connection.closes_after_response(), declared_length };
     // These headers describe the file, so the short error text must not be compressed.
-    let describes_file =
-        matches!(status, StatusCode::PRECONDITION_FAILED | StatusCode::RANGE_NOT_SATISFIABLE);
-    let options = if describes_file { options.without_gzip() } else { options };
+    let options = if describes_file(status) { options.without_gzip() } else { options };
     builder::finish(context, status, headers, content, &framing, options)
 }

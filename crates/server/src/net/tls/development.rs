@@ -23,6 +23,9 @@ const VALID_DAYS: u32 = 397;
 /// A development certificate is replaced if it is valid for fewer than this number of days.
 const RENEWAL_DAYS: u32 = 30;
 
+/// The name of the file that contains the certificate and its key.
+const FILE: &str = "localhost.pem";
+
 /// A self-signed certificate for development, valid for `localhost`, `127.0.0.1` and `::1`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DevelopmentCertificate {
@@ -43,7 +46,7 @@ impl DevelopmentCertificate {
     /// # Errors
     /// Fails if the folder is not writable, and if the system provides no random numbers.
     pub fn load_or_create(folder: &Path) -> io::Result<DevelopmentCertificate> {
-        let file = folder.join("localhost.pem");
+        let file = folder.join(FILE);
         if let Some(der) = load_valid(&file) {
             return Ok(DevelopmentCertificate {
                 file,
@@ -56,6 +59,18 @@ impl DevelopmentCertificate {
         write_atomically(&file, &(certificate.pem() + &key.serialize_pem()))?;
         let fingerprint = fingerprint(certificate.der());
         Ok(DevelopmentCertificate { file, fingerprint, is_new: true })
+    }
+
+    /// Checks whether [`load_or_create`](Self::load_or_create) could succeed, without changing
+    /// anything. Blocks.
+    ///
+    /// # Errors
+    /// Fails if the certificate is missing or about to expire, and the folder is not writable.
+    pub fn check(folder: &Path) -> io::Result<()> {
+        match load_valid(&folder.join(FILE)) {
+            Some(_) => Ok(()),
+            None => file::check_creatable_folder(folder),
+        }
     }
 }
 
@@ -114,8 +129,12 @@ mod tests {
     fn a_certificate_is_kept_until_shortly_before_expiry() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tls");
+        DevelopmentCertificate::check(&path).unwrap();
+        assert!(!path.exists());
         let made = DevelopmentCertificate::load_or_create(&path).unwrap();
         assert!(made.is_new);
+        DevelopmentCertificate::check(&path).unwrap();
+        assert!(DevelopmentCertificate::check(&made.file.join("below")).is_err());
         let mode = file::mode(&fs::metadata(&made.file).unwrap());
         assert_eq!(mode.unwrap_or(0o600), 0o600);
         let kept = DevelopmentCertificate::load_or_create(&path).unwrap();

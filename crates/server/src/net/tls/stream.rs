@@ -19,10 +19,6 @@ use crate::net::socket::Socket;
 /// It is one full TLS record (RFC 8446, 5.1).
 const WRITE_BYTES: usize = 16 << 10;
 
-/// The maximum memory that TLS uses for a connection, in bytes. It is enough for a record that is
-/// being read, the data of the previous record, and a record that is being written.
-pub(crate) const TLS_BYTES: usize = 48 << 10;
-
 /// The ALPN protocol name of HTTP/2 (RFC 9113, 3.2).
 pub(super) const HTTP2: &[u8] = b"h2";
 

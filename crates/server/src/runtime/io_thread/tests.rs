@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::task::Poll;
 
-use rookery_exchange::{Command, Event, PushError, WakeUp};
+use rookery_exchange::{Command, Event, Peer, PushError, WakeUp};
 use rookery_test_support::{TEST_TIMEOUT, wait_until};
 
 use crate::application::application::{Application, MakeApplication};
@@ -43,7 +43,7 @@ impl Beside {
 }
 
 impl Application for Beside {
-    fn handle_event(&self, _event: Event) -> Result<WakeUp, PushError> {
+    fn handle_event(&self, _: Peer, _event: Event) -> Result<WakeUp, PushError> {
         Ok(WakeUp::NotNeeded)
     }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
-use rookery_exchange::{ListenerId, Share};
+use rookery_exchange::{ListenerId, Peer, Share};
 use rookery_system::blocking;
 
 use crate::config::Limits;
@@ -73,6 +73,7 @@ pub(in crate::runtime) async fn accept(
     listener: ListenerId,
     config: ListenerConfig,
 ) {
+    let config = Rc::new(config);
     loop {
         match acceptor.accept().await {
             Ok(accepted) => {
@@ -83,12 +84,15 @@ pub(in crate::runtime) async fn accept(
                         .wait_for_capacity(context.connections.limits().tls_max_handshakes)
                         .await;
                 }
-                if context.connections.limits().evicts_at_once {
-                    make_room(&context.connections).await;
+                let (connections, limits) = (&context.connections, context.connections.limits());
+                let remote = accepted.remote().map(|remote| remote.ip());
+                let network = connections.peers.network(remote);
+                if limits.evicts_at_once {
+                    make_room(connections, network).await;
                 }
                 // An error means that the client has already disconnected.
-                let _ = admit(&context, accepted, listener, &config);
-                if context.connections.limits().evicts_at_once {
+                let _ = admit(&context, &limits, (accepted, network), listener, &config);
+                if connections.len() >= max_connections(&limits) {
                     // Serves the connection before the next ones could replace it.
                     tokio::task::yield_now().await;
                 }
@@ -103,11 +107,11 @@ pub(in crate::runtime) async fn accept(
 /// Waits until the connection table has room for another connection, for at most
 /// [`MAX_ROOM_WAIT`], and evicts connections for this purpose. If all connections have just sent
 /// their requests, none can be evicted until one of the requests has been answered.
-async fn make_room(connections: &ConnectionTable) {
+async fn make_room(connections: &ConnectionTable, network: u64) {
     let end = Instant::now() + MAX_ROOM_WAIT;
     while connections.len() >= max_connections(&connections.limits()) && Instant::now() < end {
         let removed = connections.removed.notified();
-        connections.free_slot();
+        connections.free_slot(network);
         // A connection that has been answered may be evicted, but remains in the table.
         let _ = tokio::time::timeout(ROOM_CHECK_INTERVAL, removed).await;
     }
@@ -120,21 +124,22 @@ fn max_connections(limits: &Limits) -> usize {
     limits.max_connections.min(descriptor::max_connections())
 }
 
+/// Admits a connection of a network, or rejects it if there is no room for it.
 fn admit(
-    context: &Rc<IoContext>,
-    accepted: AcceptedSocket,
+    context: &IoContext,
+    limits: &Limits,
+    (accepted, network): (AcceptedSocket, u64),
     listener: ListenerId,
-    config: &ListenerConfig,
+    config: &Rc<ListenerConfig>,
 ) -> io::Result<()> {
-    let (connections, limits) = (&context.connections, context.connections.limits());
-    let tls = config.tls.as_ref();
+    let (connections, tls) = (&context.connections, config.tls.as_ref());
     let refusal = |response| if tls.is_some() { ALERT } else { response };
     let counted = match accepted.remote() {
         Some(remote)
             if limits.max_connections_per_ip < usize::MAX
                 && !config.is_shared_address(Some(remote.ip())) =>
         {
-            match context.connections_per_ip.admit(remote.ip(), limits.max_connections_per_ip) {
+            match connections.peers.count_connection(network, limits.max_connections_per_ip) {
                 None => {
                     context.http.report(Rejection::TooManyFromIp);
                     return accepted.reject(refusal(TOO_MANY_FROM_IP));
@@ -144,13 +149,14 @@ fn admit(
         }
         _ => None,
     };
-    let has_memory = connections.admit(Share::Connections, 0, idle_bytes(tls.is_some()));
-    let is_full = connections.len() >= max_connections(&limits);
-    if (is_full || !has_memory) && !connections.free_slot() {
+    let (newcomer, needs) = (Peer::new(0, network), idle_bytes(tls.is_some()));
+    let has_memory = connections.admit(newcomer, Share::Connections, 0, needs);
+    let is_full = connections.len() >= max_connections(limits);
+    if (is_full || !has_memory) && !connections.free_slot(network) {
         context.http.report(Rejection::TooManyConnections);
         return accepted.reject(refusal(SERVER_FULL));
     }
     let (transport, addresses) = accepted.into_transport(counted, tls)?;
-    http1_driver::spawn(&context.http, listener, config, transport, addresses);
+    http1_driver::spawn(&context.http, listener, config, transport, (addresses, network));
     Ok(())
 }

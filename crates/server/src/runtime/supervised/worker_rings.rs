@@ -51,9 +51,9 @@ pub struct WorkerRings {
     #[allow(clippy::vec_box, reason = "an exchange is passed on in its box")]
     idle: Vec<Box<Exchange>>,
     blocks: Arc<BodyBufferPool>,
-    /// The ids of exchanges whose responses waited and then could not be sent. The WebSockets and
-    /// streams of these exchanges must still be ended.
-    unsendable: Vec<u64>,
+    /// The ids and tickets of exchanges whose responses waited and then could not be sent. Their
+    /// WebSockets and streams must still be ended, after a report to the front end.
+    unsendable: Vec<(u64, u64)>,
     /// Whether records were sent since the front end was last seen awake or woken.
     is_unannounced: bool,
     schedule: WakeSchedule,
@@ -134,7 +134,7 @@ impl WorkerRings {
     /// streamed responses. Adds one if records wait for the front end, because these records would
     /// be lost if this process ended.
     pub fn open(&self) -> usize {
-        let unsent = usize::from(self.outbox.waiting() > 0);
+        let unsent = usize::from(self.outbox.has_waiting());
         self.unanswered + self.sockets.len() + self.streams.len() + unsent
     }
 
@@ -152,11 +152,13 @@ impl WorkerRings {
     ) -> Result<Option<Event>, Malformed> {
         loop {
             let Some(arrived) = self.receiver.take(&mut self.record)? else {
+                // The front end continues a record once it gets blocks back.
+                self.is_unannounced |= self.receiver.incomplete_bytes() > 0;
                 self.flush();
-                while let Some(id) = self.unsendable.pop() {
-                    self.end_unsendable(id, link);
+                while let Some((id, ticket)) = self.unsendable.pop() {
+                    self.end_unsendable((id, ticket), link);
                 }
-                if self.outbox.waiting() > 0 || self.receiver.lacks_descriptors() {
+                if self.outbox.has_waiting() || self.receiver.lacks_descriptors() {
                     std::thread::sleep(RETRY_PAUSE);
                 }
                 return Ok(None);

@@ -5,6 +5,8 @@
 //! find out which file systems do so, because each folder can be on another one. It therefore
 //! treats every such spelling as the protected path itself.
 
+use std::borrow::Cow;
+
 use super::name_rules::{caseless, is_ignored};
 
 /// The key (the URL path) of a static path that is excluded or requires a header, in a form that is
@@ -34,6 +36,28 @@ impl ProtectedPath {
     }
 }
 
+/// Returns true if a file system could find a file with settings or source code of R by the last
+/// name of `path`: a `_server.yml`, or a file with the extension `R`, `Rmd` or `qmd`.
+pub(crate) fn is_source(path: &[u8]) -> bool {
+    let Some(name) = segments(path).last() else { return false };
+    let name = if is_plain(name) { Cow::Borrowed(name) } else { Cow::Owned(loose(name)) };
+    let is = |own: &&str| name.eq_ignore_ascii_case(own.as_bytes());
+    let extension = name.rsplit(|byte| *byte == b'.').next().unwrap_or_default();
+    // A short name begins with the first two letters of the long one, and keeps an extension of up
+    // to three letters.
+    let has_short_name = || name.starts_with(b"_s") && name.contains(&b'~');
+    SETTINGS_NAMES.iter().any(is)
+        || extension.len() < name.len()
+            && SOURCE_EXTENSIONS.iter().any(|own| extension.eq_ignore_ascii_case(own.as_bytes()))
+        || has_short_name()
+}
+
+/// The names of files with settings of Rookery.
+const SETTINGS_NAMES: [&str; 2] = ["_server.yml", "_server.yaml"];
+
+/// The extensions of files with source code of R.
+const SOURCE_EXTENSIONS: [&str; 3] = ["r", "rmd", "qmd"];
+
 fn segments(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/').filter(|segment| !segment.is_empty())
 }
@@ -41,14 +65,19 @@ fn segments(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// Returns true if a file system could find the file `own`, which is in the form of [`loose`], by
 /// the name `name`.
 fn may_be_same_name(own: &[u8], name: &[u8]) -> bool {
-    let is_plain = name.is_ascii()
-        && !name.iter().any(|byte| matches!(byte, b'~' | b':'))
-        && !name.ends_with(b".")
-        && !name.ends_with(b" ");
-    if is_plain {
+    if is_plain(name) {
         return own.eq_ignore_ascii_case(name);
     }
     *own == *loose(name) || is_short_name(own, name)
+}
+
+/// Returns true if all names by which a file system could find the file `name` are equal to this
+/// name without regard to the case of ASCII letters.
+fn is_plain(name: &[u8]) -> bool {
+    name.is_ascii()
+        && !name.iter().any(|byte| matches!(byte, b'~' | b':'))
+        && !name.ends_with(b".")
+        && !name.ends_with(b" ")
 }
 
 /// Converts a file name to a form that is equal for all names by which a file system could find the
@@ -82,6 +111,31 @@ fn is_short_name(own: &[u8], name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_spelling_of_a_source_file_is_detected() {
+        for path in [
+            "_server.yml",
+            "a/_SERVER.yaml",
+            "_server.yaml/",
+            "_\u{17f}erver.yml",
+            "_SERVE~1.YML",
+            "a/_S1A2B~1.YAM",
+            "_server.yml::$DATA",
+            "index.Rmd",
+            "a/b.qmd",
+            "INDEX~1.RMD",
+            "setup.r. .",
+            "r\u{e9}sum\u{e9}.R",
+        ] {
+            assert!(is_source(path.as_bytes()), "{path}");
+        }
+        for path in
+            ["", "r", "rmd", "index.html", "_server.yml.html", "a.R/b.png", "x~1.html", "_s.css"]
+        {
+            assert!(!is_source(path.as_bytes()), "{path}");
+        }
+    }
 
     #[test]
     fn every_spelling_of_a_protected_path_is_detected() {

@@ -5,6 +5,7 @@ mod declaration;
 mod name_rules;
 mod request;
 mod response;
+mod site;
 
 use std::fs;
 use std::io::{Read, Seek as _};

@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, WakeUp};
-use rookery_server::{Application, Config, Listener, ListenerConfig, Server};
+use rookery_exchange::{Command, Event, Exchange, IoWaker, Peer, PushError, WakeUp};
+use rookery_server::{
+    Application, Config, Limits, Listener, ListenerConfig, Server, TrustedProxies,
+};
 use rookery_test_support::tls::client_config;
 
 use crate::support::tls::{settings, site};
-use crate::support::{Client, hello, wait_until};
+use crate::support::{Client, has_heard, hello, wait_until};
 
 /// The state that an application and its test share.
 #[derive(Default)]
@@ -22,6 +24,10 @@ struct Held {
     /// Whether new requests wait.
     waits: AtomicBool,
     drops: AtomicBool,
+    /// Whether requests of disconnected clients are returned.
+    returns: AtomicBool,
+    /// The number of requests that have come.
+    count: AtomicUsize,
     answers: AtomicBool,
     left: AtomicUsize,
 }
@@ -41,10 +47,11 @@ impl Held {
 struct Holding(Arc<Held>);
 
 impl Application for Holding {
-    fn handle_event(&self, event: Event) -> Result<WakeUp, PushError> {
+    fn handle_event(&self, _: Peer, event: Event) -> Result<WakeUp, PushError> {
         if let Event::Request(exchange) = event {
             exchange.set_waiting(self.0.waits.load(Ordering::Relaxed));
             self.0.exchanges.lock().unwrap().push(exchange);
+            self.0.count.fetch_add(1, Ordering::Relaxed);
         }
         Ok(WakeUp::NotNeeded)
     }
@@ -58,6 +65,13 @@ impl Application for Holding {
     }
 
     fn take_commands(&self, commands: &mut VecDeque<Command>) {
+        if self.0.returns.load(Ordering::Relaxed) {
+            let mut exchanges = self.0.exchanges.lock().unwrap();
+            let (disconnected, others): (Vec<_>, Vec<_>) =
+                exchanges.drain(..).partition(|it| it.is_client_disconnected());
+            *exchanges = others;
+            commands.extend(disconnected.into_iter().map(Command::Respond));
+        }
         if self.0.answers.swap(false, Ordering::Relaxed) {
             for mut exchange in self.0.exchanges.lock().unwrap().drain(..) {
                 hello(&mut exchange);
@@ -84,10 +98,14 @@ struct Fixture {
 
 impl Fixture {
     fn new(site: ListenerConfig, waits: bool, drops: bool) -> Fixture {
+        Fixture::with(Config::default(), site, waits, drops)
+    }
+
+    fn with(config: Config, site: ListenerConfig, waits: bool, drops: bool) -> Fixture {
         let held = Arc::new(Held { waits: waits.into(), drops: drops.into(), ..Held::default() });
         let theirs = Arc::clone(&held);
         let server = Server::with_application(
-            Config::default(),
+            config,
             Arc::new(move |waker| {
                 *theirs.waker.lock().unwrap() = Some(waker);
                 Box::new(Holding(Arc::clone(&theirs)))
@@ -154,5 +172,45 @@ fn over_tls_as_well_who_waits_is_gone_and_who_is_served_is_answered() {
             assert_eq!(client.response().unwrap().body, b"Hello, World!", "{waits} {drops}");
         }
         assert_eq!(keeping.held.left.load(Ordering::Relaxed), 0);
+    }
+}
+
+#[test]
+fn a_waiting_request_is_evicted_for_the_memory_of_another_client_and_its_connection_is_kept() {
+    let limits =
+        Limits { max_client_memory: Some(20 << 20), max_connections: 100, ..Limits::default() };
+    let proxies = TrustedProxies::parse(["127.0.0.1"]).unwrap();
+    let site = ListenerConfig { proxies, ..ListenerConfig::default() };
+    let fixture = Fixture::with(Config { limits, ..Config::default() }, site, true, false);
+    fixture.held.returns.store(true, Ordering::Relaxed);
+    let mut count = 0;
+    let mut send = |address: &str, len: usize| {
+        let mut client = Client::connect(fixture.address);
+        client.send(format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: {address}\r\n\
+             Content-Length: {len}\r\n\r\n"
+        ));
+        client.send(vec![b'x'; len]);
+        count += 1;
+        wait_until("it has come", || fixture.held.count.load(Ordering::Relaxed) == count);
+        client
+    };
+    // There are 6 MiB for what clients send.
+    let greedy: Vec<Client> = (0..5).map(|_| send("192.0.2.1", 1_000_000)).collect();
+    let mut honest: Vec<Client> = (0..2).map(|_| send("192.0.2.2", 1_000_000)).collect();
+    let (evicted, mut kept): (Vec<_>, Vec<_>) = greedy.into_iter().partition(has_heard);
+    assert!((1..3).contains(&evicted.len()), "{}", evicted.len());
+    for mut client in evicted {
+        let response = client.response().unwrap();
+        assert_eq!((response.status, response.header("retry-after")), (503, Some("1")));
+        assert_eq!(response.header("connection"), None);
+        let count = fixture.held.count.load(Ordering::Relaxed);
+        client.send(REQUEST);
+        wait_until("it has come", || fixture.held.count.load(Ordering::Relaxed) > count);
+        honest.push(client);
+    }
+    fixture.held.answer();
+    for client in honest.iter_mut().chain(&mut kept) {
+        assert_eq!(client.response().unwrap().status, 200);
     }
 }

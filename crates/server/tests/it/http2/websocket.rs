@@ -14,7 +14,7 @@ use crate::support::http2::{END_STREAM, GET, Heard, Peer, Two, code, frame, kind
 use crate::support::tls::{settings, site};
 use crate::support::{App, Handler, TEST_TIMEOUT, echo, hello, masked_frame, wait_until};
 
-const CONNECT: &[(&str, &str)] = &[
+pub(crate) const CONNECT: &[(&str, &str)] = &[
     (":method", "CONNECT"),
     (":protocol", "websocket"),
     (":scheme", "https"),
@@ -72,7 +72,7 @@ impl Sockets {
         self.open_with(stream, &[]);
     }
 
-    fn open_with(&mut self, stream: u32, also: &[(&str, &str)]) {
+    pub(crate) fn open_with(&mut self, stream: u32, also: &[(&str, &str)]) {
         self.peer.begin(stream, &[CONNECT, also].concat());
         assert_eq!(self.peer.outcome(stream), Heard::Status(200));
     }
@@ -399,7 +399,7 @@ fn what_has_no_window_waits_in_the_queue() {
 fn small_messages_that_the_application_does_not_take_are_kept_and_charged() {
     const COUNT: usize = 12_000;
     let (handler, go) = on_command();
-    let queue = QueueLimits { ws_max_receive_queue_messages: 1, ..Default::default() };
+    let queue = QueueLimits { ws_max_receive_queue_messages: 1024, ..Default::default() };
     let app =
         App::with(Config { queue, ..Config::default() }, site(settings(&["localhost"])), handler);
     let mut sockets = Sockets::new(&app);
@@ -493,9 +493,9 @@ fn a_connection_has_as_many_as_it_may_have_requests() {
     }
     sockets.peer.begin(61, CONNECT);
     assert_eq!(sockets.peer.outcome(61), Heard::Reset(code::REFUSED_STREAM));
-    // Each WebSocket is charged like a request. The bytes that might have arrived before it was
-    // accepted are no longer charged.
-    assert_eq!(app.server.budget().used(Share::Connections) - before, 30 * (32 << 10));
+    // A WebSocket is charged with less than a request. The bytes that might have arrived before it
+    // was accepted are no longer charged.
+    assert_eq!(app.server.budget().used(Share::Connections) - before, 30 * (8 << 10));
     assert_eq!((app.server.budget().used(Share::Incoming), app.listener().connections()), (0, 1));
     for round in 0..50u32 {
         for stream in &streams {

@@ -5,9 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rookery_exchange::{Command, Event, Share};
+use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
 use rookery_server::{Config, Limits, ListenerConfig, Rejection, TrustedProxies};
 
-use crate::support::{App, Client, TEST_TIMEOUT, echo, hello, wait_until};
+use crate::http2::websocket::{CONNECT, Sockets};
+use crate::support::http2::{Heard, Peer, get};
+use crate::support::transport::Transport;
+use crate::support::{App, Client, TEST_TIMEOUT, echo, hello, masked_frame, wait_until};
+
+/// The payload of the close frame of a WebSocket that is evicted for a new connection.
+pub(super) const TRY_AGAIN_LATER: &[u8] = b"\x03\xf5too many connections";
 
 /// Starts an application that responds at once, except to `/held`.
 fn held(limits: Limits) -> (App, Arc<AtomicBool>) {
@@ -130,6 +138,17 @@ fn a_newcomer_waits_for_a_seat_instead_of_a_503_if_configured() {
 }
 
 #[test]
+fn new_connections_without_a_request_keep_nobody_out() {
+    let app = App::new(Limits { max_connections: 4, ..Limits::default() }, hello);
+    let mut silent: Vec<Client> = Vec::new();
+    // The clock does not advance, so none of these connections has waited for long.
+    for _ in 0..50 {
+        silent.push(app.connect());
+        assert_eq!(app.connect().get("/").status, 200);
+    }
+}
+
+#[test]
 fn connections_of_one_address() {
     let app = App::new(Limits { max_connections_per_ip: 2, ..Limits::default() }, hello);
     let mut seated: Vec<Client> = (0..2).map(|_| app.connect()).collect();
@@ -200,4 +219,157 @@ fn who_has_just_been_answered_keeps_the_seat() {
         assert_eq!(status, Some(503));
         assert_eq!(seated.get("/").status, 200);
     }
+}
+
+/// Starts a server with TLS and 4 MiB for connections, which serves a large file.
+fn with_little_memory(dir: &std::path::Path) -> App {
+    std::fs::write(dir.join("large"), vec![b'x'; 1_000_000]).unwrap();
+    let files = StaticFiles::new();
+    let path = StaticPath { path: dir.into(), overrides: Overrides::default() };
+    files.set([("/files".to_owned(), path)]).unwrap();
+    let listener = ListenerConfig { files, ..ListenerConfig::default() };
+    let limits =
+        Limits { max_client_memory: Some(20 << 20), max_connections: 100, ..Limits::default() };
+    let config = Config { limits, ..Config::default() };
+    Transport::Http2.app_with(config, listener, echo(hello))
+}
+
+/// Asserts that clients are served although the memory for connections is used up by others, and
+/// that it stays within its limit.
+fn assert_served(app: &App) {
+    let budget = app.server.budget();
+    let (used, limit) = (|| budget.used(Share::Connections), budget.limit(Share::Connections));
+    wait_until("the memory is used up", || used() > limit / 10 * 9);
+    let mut clients = Vec::new();
+    for _ in 0..8 {
+        let (mut client, mut socket) =
+            (Transport::Https13.connect(app), Transport::Https13.open(app));
+        assert_eq!(client.get("/").status, 200);
+        socket.send(&masked_frame(0x81, b"hello"));
+        assert_eq!(socket.frame(), Some((1, b"hello".to_vec())));
+        clients.push((client, socket));
+    }
+    assert!(used() <= limit, "{} of {limit}", used());
+    // Those that were served first still are.
+    for (client, socket) in &mut clients {
+        assert_eq!(client.get("/").status, 200);
+        socket.send(&masked_frame(0x81, b"again"));
+        assert_eq!(socket.frame(), Some((1, b"again".to_vec())));
+    }
+}
+
+#[test]
+fn idle_websockets_of_a_few_http2_connections_keep_nobody_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let app = with_little_memory(dir.path());
+    // Each connection takes 80 KiB, and each WebSocket 8 KiB.
+    let mut flood: Vec<_> = (0..5).map(|_| Sockets::at(app.address)).collect();
+    for sockets in &mut flood {
+        (0..86).for_each(|at| sockets.open(2 * at + 1));
+    }
+    assert_served(&app);
+}
+
+#[test]
+fn unread_downloads_of_a_few_http2_connections_keep_nobody_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let app = with_little_memory(dir.path());
+    // Each connection takes 80 KiB, and each stream 32 KiB.
+    let mut flood: Vec<_> = (0..3).map(|_| Peer::new(&app)).collect();
+    for peer in &mut flood {
+        (0..38).for_each(|at| peer.ask(2 * at + 1, &get("/files/large")));
+    }
+    assert_served(&app);
+}
+
+#[test]
+fn an_address_with_fewer_connections_gets_the_seat_of_a_websocket() {
+    let limits = Limits { max_connections: 4, ..Limits::default() };
+    let site = ListenerConfig {
+        proxies: TrustedProxies::parse(["127.0.0.1"]).unwrap(),
+        ..ListenerConfig::default()
+    };
+    let app = App::with(Config { limits, ..Config::default() }, site, echo(hello));
+    let open = |address: &str| {
+        let mut client = app.connect();
+        let head = format!(
+            "GET /ws HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+             Sec-WebSocket-Key: x\r\nX-Forwarded-For: {address}\r\n\r\n"
+        );
+        client.send(head);
+        client.response().map(|response| (client, response.status))
+    };
+    let mut seated: Vec<_> = (0..4).map(|_| open("192.0.2.1").unwrap()).collect();
+    let (_, status) = open("198.51.100.1").unwrap();
+    assert_eq!(status, 101);
+    // The newest WebSocket of the other address has made place.
+    assert_eq!(seated[3].0.frame(), Some((8, TRY_AGAIN_LATER.to_vec())));
+    assert!(seated[3].0.wait_for_close());
+    seated[0].0.send(masked_frame(0x81, b"hello"));
+    assert_eq!(seated[0].0.frame(), Some((1, b"hello".to_vec())));
+}
+
+#[test]
+fn handshakes_that_wait_for_the_application_count_as_websockets() {
+    const STREAMS: u32 = 91;
+    let proxies = TrustedProxies::parse(["127.0.0.1"]).unwrap();
+    let listener = ListenerConfig { proxies, ..ListenerConfig::default() };
+    let mut waiting = Vec::new();
+    let app = Transport::Http2.app_with(
+        Config::default(),
+        listener,
+        Box::new(move |link, event| {
+            let Event::Request(exchange) = event else { return };
+            let is_last = !exchange.is_upgrade();
+            waiting.push(exchange);
+            if is_last {
+                for mut exchange in waiting.drain(..) {
+                    exchange.begin_response(if exchange.is_upgrade() { 403 } else { 200 });
+                    link.send(Command::Respond(exchange));
+                }
+            }
+        }),
+    );
+    let greedy = [CONNECT, &[("x-forwarded-for", "192.0.2.1")]].concat();
+    let mut proxy: Vec<Sockets> = Vec::new();
+    for at in 0..1000 {
+        if at % STREAMS == 0 {
+            proxy.push(Sockets::at(app.address));
+        }
+        proxy.last_mut().unwrap().peer.begin(2 * (at % STREAMS) + 1, &greedy);
+    }
+    wait_until("all wait", || app.requests() == 1000);
+    let last = &mut proxy.last_mut().unwrap().peer;
+    last.begin(201, &greedy);
+    assert_eq!(last.outcome(201), Heard::Status(503));
+    last.ask(203, &get("/"));
+    assert_eq!(last.outcome(203), Heard::Status(200));
+    // The places of handshakes that were not accepted are free.
+    last.begin(205, &greedy);
+    last.ask(207, &get("/"));
+    assert_eq!(last.outcome(205), Heard::Status(403));
+}
+
+#[test]
+fn websockets_of_one_client_behind_a_proxy() {
+    const STREAMS: u32 = 95;
+    let proxies = TrustedProxies::parse(["127.0.0.1"]).unwrap();
+    let listener = ListenerConfig { proxies, ..ListenerConfig::default() };
+    let app = Transport::Http2.app_with(Config::default(), listener, echo(hello));
+    let mut proxy: Vec<Sockets> = Vec::new();
+    let greedy = [("x-forwarded-for", "192.0.2.1")];
+    for at in 0..1000 {
+        if at % STREAMS == 0 {
+            proxy.push(Sockets::at(app.address));
+        }
+        proxy.last_mut().unwrap().open_with(2 * (at % STREAMS) + 1, &greedy);
+    }
+    let last = proxy.last_mut().unwrap();
+    last.peer.begin(201, &[CONNECT, &greedy[..]].concat());
+    assert_eq!(last.peer.outcome(201), Heard::Status(503));
+    last.open_with(203, &[("x-forwarded-for", "192.0.2.2")]);
+    // The end of one makes place for another.
+    proxy[0].send(1, &masked_frame(0x88, &1000u16.to_be_bytes()));
+    proxy[0].end(1);
+    proxy[0].open_with(301, &greedy);
 }

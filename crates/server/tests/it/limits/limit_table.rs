@@ -131,10 +131,28 @@ const TABLE: &[Row] = &[
     ),
     ("connections", &[], "limits/eviction.rs", "a_newcomer_gets_the_seat_of_the_slowest"),
     (
+        "connections",
+        &[],
+        "limits/largest_network.rs",
+        "uploads_and_downloads_of_an_address_make_place_for_another_address",
+    ),
+    (
         "connections of one address",
         &["max_connections_per_ip"],
         "limits/eviction.rs",
         "connections_of_one_address",
+    ),
+    (
+        "WebSockets of one client",
+        &[],
+        "limits/eviction.rs",
+        "websockets_of_one_client_behind_a_proxy",
+    ),
+    (
+        "WebSockets of one client",
+        &[],
+        "limits/eviction.rs",
+        "handshakes_that_wait_for_the_application_count_as_websockets",
     ),
     (
         "requests that wait for the app",
@@ -247,6 +265,12 @@ const TABLE: &[Row] = &[
         "many_handshakes_that_never_end_hold_what_they_are_charged",
     ),
     ("memory of requests larger than 8 KiB", &[], "limits/memory_budget.rs", "half_sent_bodies"),
+    (
+        "memory of requests larger than 8 KiB",
+        &[],
+        "http/queued_requests.rs",
+        "a_waiting_request_is_evicted_for_the_memory_of_another_client_and_its_connection_is_kept",
+    ),
     (
         "memory of incomplete WebSocket messages",
         &[],

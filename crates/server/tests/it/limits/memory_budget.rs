@@ -143,8 +143,8 @@ fn long_heads() {
 
 #[test]
 fn connections_that_are_all_being_served() {
-    // Each connection takes 32 KiB.
-    let limits = Limits { max_connections: 9, ..of_memory(3 * (32 << 10) * 5) };
+    // Each connection takes 32 KiB, and two fifths of the memory are for connections.
+    let limits = Limits { max_connections: 9, ..of_memory(3 * (32 << 10) * 5 / 2) };
     let goes = Arc::new(AtomicBool::new(false));
     let go = Arc::clone(&goes);
     let app = App::new(limits, move |exchange| {
@@ -236,19 +236,19 @@ fn queues_of_peers_that_do_not_read() {
 fn replies_that_are_not_read() {
     let app = pages();
     let limit = app.server.budget().limit(Share::Outgoing);
-    // Each response counts with at most a ninth of the share, so that nine fit.
-    let mut slow: Vec<Client> = (0..11).map(|_| app.connect()).collect();
+    // Each response counts with all its bytes, so that two fit.
+    let mut slow: Vec<Client> = (0..4).map(|_| app.connect()).collect();
     for (at, client) in slow.iter_mut().enumerate() {
         client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
-        if at >= 9 {
+        if at >= 2 {
             assert_eq!(client.response().unwrap().status, 503, "{at}");
         }
     }
-    assert_eq!(used(&app, Share::Outgoing), limit);
-    // A page of ordinary size evicts the newest of the large responses.
+    assert!(2 * LARGE < limit && used(&app, Share::Outgoing) == 2 * LARGE);
+    // A smaller response evicts the newest of the large ones.
     let mut honest = app.connect();
-    assert_eq!(honest.get("/").body.len(), 20_000);
-    await_used(&app, Share::Outgoing, limit / 9 * 8);
+    assert_eq!(honest.get("/medium").body.len(), MEDIUM);
+    await_used(&app, Share::Outgoing, LARGE);
     assert_eq!(slow[0].response().unwrap().body.len(), LARGE, "the oldest is served");
     drop(slow);
     await_used(&app, Share::Outgoing, 0);
@@ -323,12 +323,18 @@ fn reading_stops(config: Config) {
 
 /// The bytes of a response that no client and no socket buffers.
 const LARGE: usize = 15_000_000;
+const MEDIUM: usize = 8_000_000;
 
-/// Starts an application that responds to `/large` with 15 MB, and to everything else with 20 KB.
+/// Starts an application that responds to `/large` with 15 MB, to `/medium` with 8 MB, and to
+/// everything else with 20 KB.
 fn pages() -> App {
     let page = vec![b'x'; LARGE];
     App::new(Limits { max_client_memory: Some(100 << 20), ..Limits::default() }, move |exchange| {
-        let len = if exchange.path() == b"/large" { page.len() } else { 20_000 };
+        let len = match exchange.path() {
+            b"/large" => LARGE,
+            b"/medium" => MEDIUM,
+            _ => 20_000,
+        };
         exchange.begin_response(200);
         exchange.set_response_body(&page[..len]);
     })
@@ -337,7 +343,6 @@ fn pages() -> App {
 #[test]
 fn replies_behind_which_the_body_of_the_next_request_trickles() {
     let app = pages();
-    let limit = app.server.budget().limit(Share::Outgoing);
     let mut slow: Vec<Client> = (0..9).map(|_| app.connect()).collect();
     for client in &mut slow {
         client.send(
@@ -345,14 +350,14 @@ fn replies_behind_which_the_body_of_the_next_request_trickles() {
         );
     }
     let until = Instant::now() + TEST_TIMEOUT;
-    while used(&app, Share::Outgoing) < limit {
+    while used(&app, Share::Outgoing) < 2 * LARGE {
         assert!(Instant::now() < until, "{:?}", app.server.budget());
         std::thread::sleep(Duration::from_millis(5));
     }
     // The server waits for the body of the second request.
     app.advance(Duration::from_secs(2));
     let mut honest = app.connect();
-    assert_eq!(honest.get("/").status, 200, "nine peers keep everybody else from replies");
+    assert_eq!(honest.get("/medium").status, 200, "nine peers keep everybody else from replies");
     drop(slow);
     await_used(&app, Share::Outgoing, 0);
 }

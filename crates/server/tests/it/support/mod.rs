@@ -125,6 +125,14 @@ pub(crate) fn echo(mut respond: impl FnMut(&mut Exchange) + Send + 'static) -> H
     })
 }
 
+/// Returns true if the server has sent a client something that the client has not read.
+pub(crate) fn has_heard(client: &Client) -> bool {
+    client.socket.set_nonblocking(true).unwrap();
+    let has_heard = client.socket.peek(&mut [0]).is_ok();
+    client.socket.set_nonblocking(false).unwrap();
+    has_heard
+}
+
 /// Runs the calling test in a process of its own, whose limits a test may change. Returns true in
 /// that process, and false in the process that has started it, once the test has passed.
 macro_rules! in_own_process {

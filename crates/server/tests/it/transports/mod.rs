@@ -1,6 +1,7 @@
 //! A matrix of transports and behaviours: clients get the same over each transport. A test is named
 //! after its transport and its behaviour, such as `https13::a_text_is_compressed_on_request`.
 
+mod fairness;
 mod http1;
 mod requests;
 mod responses;

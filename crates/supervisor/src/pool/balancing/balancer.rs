@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rookery_exchange::{Exchange, TerminationState, UpstreamLog};
+use rookery_exchange::{Exchange, PushError, TerminationState, UpstreamLog, WakeUp};
 use rookery_worker_protocol::TicketGuard;
 
 use super::queue::{QueuedRequest, RequestQueue};
@@ -100,10 +100,12 @@ impl Balancer {
             && deferred_body::is_deferred(exchange)
     }
 
-    /// Adds a request to the queue. If the queue is full, returns the exchange (the request with
-    /// its response) as the error.
-    pub(in crate::pool) fn enqueue(&self, request: QueuedRequest) -> Result<(), Box<Exchange>> {
-        let max = self.limits.max_queued_requests;
+    /// Adds a request to the queue.
+    ///
+    /// # Errors
+    /// Returns the request if the queue is full, or an earlier request that has made place.
+    pub(in crate::pool) fn enqueue(&self, request: QueuedRequest) -> Result<(), PushError> {
+        let (max, id) = (self.limits.max_queued_requests, request.exchange.id());
         request.exchange.set_waiting(true);
         request.exchange.update_upstream_log(|upstream| {
             // If the head of the request was sent to a worker before, this replaces the log entry
@@ -117,12 +119,17 @@ impl Balancer {
                 self.responder.respond(request.exchange);
             }
         }
-        self.queue.borrow_mut().push(request, max).inspect_err(|refused| {
-            self.counters().rejected_full.add(1);
-            refused.set_waiting(false);
-            refused.update_upstream_log(|upstream| {
-                upstream.on_terminated(Some(TerminationState::Queue), Instant::now());
-            });
+        let rejected = self.queue.borrow_mut().push(request, max);
+        let Some(QueuedRequest { exchange, .. }) = rejected else { return Ok(()) };
+        self.counters().rejected_full.add(1);
+        exchange.set_waiting(false);
+        exchange.update_upstream_log(|upstream| {
+            upstream.on_terminated(Some(TerminationState::Queue), Instant::now());
+        });
+        Err(if exchange.id() == id {
+            PushError::Full(exchange)
+        } else {
+            PushError::Displaced { exchange, wake_up: WakeUp::NotNeeded }
         })
     }
 
@@ -234,18 +241,19 @@ impl Balancer {
             else {
                 continue;
             };
-            if request.queued_since.elapsed() >= self.limits.queue_timeout {
-                self.reject_overdue(request);
-            } else if self.blocks_later_requests(&request) {
-                self.queue.borrow_mut().push_front(request);
+            if self.blocks_later_requests(&request) {
+                self.queue.borrow_mut().put_back(request);
                 break;
-            } else {
-                has_passed_over_upgrade |= request.exchange.is_upgrade();
-                passed_over.push(request);
             }
+            has_passed_over_upgrade |= request.exchange.is_upgrade();
+            passed_over.push(request);
         }
         for request in passed_over.into_iter().rev() {
-            self.queue.borrow_mut().push_front(request);
+            self.queue.borrow_mut().put_back(request);
+        }
+        let overdue = self.queue.borrow_mut().take_overdue(self.limits.queue_timeout);
+        for request in overdue {
+            self.reject_overdue(request);
         }
     }
 
@@ -342,6 +350,7 @@ impl Balancer {
         self.choices.set(self.choices.get() + 1);
         backend.last_choice.set(self.choices.get());
         let ticket = backend.start_request(request.queued_since)?;
+        backend.was_last_own.set(false);
         if begins_session {
             backend.reserve_session();
         }

@@ -1,10 +1,9 @@
-//! The queue of requests that wait for a worker, oldest first. With session affinity, the requests
-//! that may be sent to any worker are parked in a separate list.
+//! The queue of requests that wait for a worker. With session affinity, the requests that may be
+//! sent to any worker are parked in a separate list.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use rookery_exchange::Exchange;
+use rookery_exchange::{Exchange, FairQueue, Load, Peer, Queued};
 
 use super::session_affinity::{self, RequestKind};
 use rookery_status::QueueGauge;
@@ -49,6 +48,10 @@ impl QueuedRequest {
         }
     }
 
+    fn peer(&self) -> Peer {
+        self.exchange.peer()
+    }
+
     /// Returns true if any worker may process the request.
     pub(in crate::pool) fn may_go_anywhere(&self) -> bool {
         self.kind.is_none() || self.sets_cookie
@@ -65,28 +68,41 @@ impl QueuedRequest {
     }
 }
 
-/// A queue of requests that wait for a worker, oldest first.
+impl Queued for QueuedRequest {
+    fn load(&self) -> Load {
+        Load { requests: 1, ..Load::default() }
+    }
+}
+
+/// A queue of requests that wait for a worker. They are taken round-robin over the networks and
+/// their peers, and those of one peer by their age.
 #[derive(Debug, Default)]
 pub(super) struct RequestQueue {
-    waiting: VecDeque<QueuedRequest>,
+    waiting: FairQueue<QueuedRequest>,
     /// The parked requests, which name no worker and wait for any free worker. Used only for
     /// session affinity. They are not routed again until the workers change, because verifying a
     /// signed cookie each time would be expensive.
-    parked: VecDeque<QueuedRequest>,
+    parked: FairQueue<QueuedRequest>,
 }
 
 impl RequestQueue {
-    /// Appends a request to the queue. If the queue already has `max` requests, returns the
-    /// exchange (the request with its response) as the error.
-    pub(super) fn push(&mut self, request: QueuedRequest, max: usize) -> Result<(), Box<Exchange>> {
+    /// Adds a request to the queue. If the queue already has `max` requests, parked ones included,
+    /// returns a request that has no place: the newest of the peer that has the most, within the
+    /// network that has the most, or this one if no other has more.
+    pub(super) fn push(&mut self, request: QueuedRequest, max: usize) -> Option<QueuedRequest> {
+        let mut displaced = None;
         if self.is_full(max) {
-            return Err(request.exchange);
+            let queues = &mut [&mut self.waiting, &mut self.parked];
+            displaced = FairQueue::displace_from(queues, request.peer());
+            if displaced.is_none() {
+                return Some(request);
+            }
         }
-        self.waiting.push_back(request);
-        Ok(())
+        self.insert(request);
+        displaced
     }
 
-    /// Inserts a request into the queue by its age, so that the oldest requests stay first.
+    /// Inserts a request among those of its peer, by its age.
     pub(super) fn insert(&mut self, request: QueuedRequest) {
         insert(&mut self.waiting, request);
     }
@@ -94,7 +110,7 @@ impl RequestQueue {
     /// Updates the gauge that reports the length of the queue and how long its oldest request has
     /// waited.
     pub(super) fn update_gauge(&self, gauge: &QueueGauge) {
-        let firsts = [&self.waiting, &self.parked].into_iter().filter_map(VecDeque::front);
+        let firsts = self.waiting.heads().chain(self.parked.heads());
         gauge.set(self.len(), firsts.map(|first| first.queued_since).min());
     }
 
@@ -116,13 +132,17 @@ impl RequestQueue {
         !self.parked.is_empty()
     }
 
-    /// Removes and returns the oldest parked request for which `is_wanted` returns true.
+    /// Removes and returns the next parked request for which `is_wanted` returns true.
     pub(super) fn take_parked(
         &mut self,
         is_wanted: impl Fn(&QueuedRequest) -> bool,
     ) -> Option<QueuedRequest> {
-        let at = self.parked.iter().position(is_wanted)?;
-        self.parked.remove(at)
+        self.parked.take_first(is_wanted).map(|(_, request)| request)
+    }
+
+    /// Puts a parked request back that was just taken, and that no worker can begin.
+    pub(super) fn put_back_parked(&mut self, request: QueuedRequest) {
+        put_back(&mut self.parked, request);
     }
 
     /// Removes and returns all queued requests for which `is_wanted` returns true. Parked requests
@@ -131,18 +151,15 @@ impl RequestQueue {
         &mut self,
         is_wanted: impl Fn(&QueuedRequest) -> bool,
     ) -> Vec<QueuedRequest> {
-        if !self.waiting.iter().any(&is_wanted) {
-            return Vec::new();
-        }
-        let (taken, left) = self.waiting.drain(..).partition::<Vec<_>, _>(is_wanted);
-        self.waiting = left.into();
-        taken
+        self.waiting.take_all(is_wanted)
     }
 
     /// Moves all parked requests to the front of the queue, so that they are routed again.
     pub(super) fn unpark_all(&mut self) {
-        self.parked.append(&mut self.waiting);
-        std::mem::swap(&mut self.parked, &mut self.waiting);
+        let parked: Vec<_> = std::iter::from_fn(|| self.parked.pop()).collect();
+        for (_, request) in parked.into_iter().rev() {
+            self.put_back(request);
+        }
     }
 
     /// Removes and returns the parked requests that have waited for `time` or longer.
@@ -150,8 +167,8 @@ impl RequestQueue {
         take_overdue(&mut self.parked, time)
     }
 
-    /// Removes and returns the requests at the front of the queue that have waited for `time` or
-    /// longer.
+    /// Removes and returns the queued requests that have waited for `time` or longer. Parked
+    /// requests are not considered.
     pub(super) fn take_overdue(&mut self, time: Duration) -> Vec<QueuedRequest> {
         take_overdue(&mut self.waiting, time)
     }
@@ -160,40 +177,44 @@ impl RequestQueue {
         self.len() >= max
     }
 
-    /// Puts a request back at the front of the queue.
-    pub(super) fn push_front(&mut self, request: QueuedRequest) {
-        self.waiting.push_front(request);
+    /// Puts a request back that was just taken, so that it is the next to be taken.
+    pub(super) fn put_back(&mut self, request: QueuedRequest) {
+        put_back(&mut self.waiting, request);
     }
 
     pub(super) fn pop(&mut self) -> Option<QueuedRequest> {
-        self.waiting.pop_front()
+        self.waiting.pop().map(|(_, request)| request)
     }
 
     /// Removes and returns the queued requests whose clients have disconnected.
     pub(super) fn take_disconnected(&mut self) -> Vec<QueuedRequest> {
-        let mut all = Vec::new();
-        for requests in [&mut self.waiting, &mut self.parked] {
-            let (disconnected, left) = requests
-                .drain(..)
-                .partition::<Vec<_>, _>(|request| request.exchange.is_client_disconnected());
-            *requests = left.into();
-            all.extend(disconnected);
-        }
+        let is_disconnected = |request: &QueuedRequest| request.exchange.is_client_disconnected();
+        let mut all = self.waiting.take_all(is_disconnected);
+        all.append(&mut self.parked.take_all(is_disconnected));
         all
     }
 }
 
-/// Inserts a request into a queue by its age, so that the oldest requests stay first.
-fn insert(requests: &mut VecDeque<QueuedRequest>, request: QueuedRequest) {
-    let at = requests.partition_point(|other| other.queued_since <= request.queued_since);
-    requests.insert(at, request);
+/// Inserts a request behind those of its peer that have waited for as long or longer.
+fn insert(requests: &mut FairQueue<QueuedRequest>, request: QueuedRequest) {
+    let since = request.queued_since;
+    requests.insert(request.peer(), request, |other| other.queued_since > since);
 }
 
-/// Removes and returns the requests at the front of a queue that have waited for `time` or longer.
-fn take_overdue(requests: &mut VecDeque<QueuedRequest>, time: Duration) -> Vec<QueuedRequest> {
-    let overdue =
-        requests.iter().take_while(|request| request.queued_since.elapsed() >= time).count();
-    requests.drain(..overdue).collect()
+/// Puts a request back before those of its peer that have waited for as long or less, and gives the
+/// peer and its network the next turn.
+fn put_back(requests: &mut FairQueue<QueuedRequest>, request: QueuedRequest) {
+    let since = request.queued_since;
+    requests.put_back(request.peer(), request, |other| other.queued_since >= since);
+}
+
+/// Removes and returns the requests that have waited for `time` or longer.
+fn take_overdue(requests: &mut FairQueue<QueuedRequest>, time: Duration) -> Vec<QueuedRequest> {
+    let now = Instant::now();
+    let is_overdue =
+        |request: &QueuedRequest| now.saturating_duration_since(request.queued_since) >= time;
+    // The first request of each peer is its oldest.
+    if requests.heads().any(is_overdue) { requests.take_all(is_overdue) } else { Vec::new() }
 }
 
 #[cfg(test)]
@@ -211,19 +232,19 @@ mod tests {
         let mut queue = RequestQueue::default();
         let first = queued(1);
         let status = first.exchange.shared_status();
-        queue.push(first, 2).unwrap();
-        queue.push(queued(2), 2).unwrap();
-        assert_eq!(queue.push(queued(3), 2).unwrap_err().id(), 3);
+        assert!(queue.push(first, 2).is_none());
+        assert!(queue.push(queued(2), 2).is_none());
+        assert_eq!(queue.push(queued(3), 2).unwrap().exchange.id(), 3);
         status.set_disconnected();
         let disconnected = queue.take_disconnected();
-        queue.push(queued(3), 2).unwrap();
+        assert!(queue.push(queued(3), 2).is_none());
         assert_eq!(
             disconnected.iter().map(|request| request.exchange.id()).collect::<Vec<_>>(),
             [1]
         );
         let second = queue.pop().unwrap();
         assert_eq!((second.exchange.id(), second.returns), (2, 0));
-        queue.push_front(second);
+        queue.put_back(second);
         assert_eq!([queue.pop(), queue.pop()].map(|it| it.unwrap().exchange.id()), [2, 3]);
         assert!(queue.pop().is_none());
     }
@@ -236,20 +257,67 @@ mod tests {
         for one in [third, first, fourth] {
             queue.park(one);
         }
-        queue.push(second, 4).unwrap();
+        assert!(queue.push(second, 4).is_none());
         assert!(queue.is_full(4) && !queue.is_full(5) && queue.has_parked());
         assert_eq!(queue.pop().unwrap().exchange.id(), 2);
         assert!(queue.pop().is_none() && !queue.is_empty());
         status.set_disconnected();
         assert_eq!(queue.take_disconnected().len(), 1);
         assert!(queue.take_overdue_parked(Duration::from_secs(600)).is_empty());
-        queue.push(queued(5), 4).unwrap();
+        assert!(queue.push(queued(5), 4).is_none());
         queue.unpark_all();
         assert!(!queue.has_parked());
         assert_eq!([(); 3].map(|()| queue.pop().unwrap().exchange.id()), [1, 3, 5]);
         queue.park(queued(6));
         assert_eq!(queue.take_overdue_parked(Duration::ZERO).len(), 1);
         assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn a_peer_with_many_requests_makes_place_for_one_with_few_whose_turn_comes_soon() {
+        let of = |peer: u64, id: u64| {
+            let mut request = queued(id);
+            request.exchange.set_peer(Peer::new(peer, peer));
+            request
+        };
+        for parks in [false, true] {
+            let mut queue = RequestQueue::default();
+            for id in 1..=100 {
+                if parks {
+                    queue.park(of(1, id));
+                } else {
+                    assert!(queue.push(of(1, id), 100).is_none());
+                }
+            }
+            assert_eq!(queue.push(of(1, 101), 100).unwrap().exchange.id(), 101);
+            assert_eq!(queue.push(of(2, 102), 100).unwrap().exchange.id(), 100);
+            queue.unpark_all();
+            let order: Vec<_> =
+                std::iter::from_fn(|| queue.pop()).map(|request| request.exchange.id()).collect();
+            assert!(order[..2].contains(&102) && order.len() == 100, "{order:?}");
+        }
+    }
+
+    #[test]
+    fn parked_requests_and_others_of_a_peer_are_counted_together() {
+        let of = |peer: u64, id: u64| {
+            let mut request = queued(id);
+            request.exchange.set_peer(Peer::new(peer, peer));
+            request
+        };
+        let mut queue = RequestQueue::default();
+        for id in 1..=4 {
+            queue.park(of(1, id));
+        }
+        for id in 5..=8 {
+            assert!(queue.push(of(1, id), 11).is_none());
+        }
+        for id in 9..=11 {
+            queue.park(of(2, id));
+        }
+        assert_eq!(queue.push(of(3, 12), 11).unwrap().exchange.id(), 8);
+        assert_eq!(queue.push(of(2, 13), 11).unwrap().exchange.id(), 7);
+        assert_eq!(queue.push(of(1, 14), 11).unwrap().exchange.id(), 14);
     }
 
     #[test]

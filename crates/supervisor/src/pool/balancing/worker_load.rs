@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rookery_exchange::UpstreamWorker;
+use rookery_worker_protocol::rings::Lane;
 use rookery_worker_protocol::{RState, Snapshot, Ticket, TicketGuard, Tickets, now};
 
 use super::latency_estimate::{LatencyEstimate, WorkDone};
@@ -34,6 +35,9 @@ pub(in crate::pool) struct PoolBackend {
     latency: Cell<LatencyEstimate>,
     /// The queue of requests that only this worker can process.
     pub(super) queue: RefCell<RequestQueue>,
+    /// Whether the last request that the worker was sent is one that only this worker can process.
+    /// These requests and all others take turns.
+    pub(super) was_last_own: Cell<bool>,
     /// The expiry times of the worker's reserved sessions. A session is reserved for each page that
     /// has not opened its WebSocket yet.
     reservations: RefCell<VecDeque<Instant>>,
@@ -93,6 +97,7 @@ impl PoolBackend {
             in_flight: RefCell::default(),
             latency: Cell::new(latency),
             queue: RefCell::default(),
+            was_last_own: Cell::new(false),
             reservations: RefCell::default(),
             last_choice: Cell::new(0),
         }))
@@ -105,17 +110,23 @@ impl PoolBackend {
     }
 
     /// Returns the rank of the worker for a new request, or `None` if the worker cannot begin the
-    /// request soon. `counts_sessions` makes the number of sessions part of the rank.
+    /// request soon, or if it is the turn of a request that only this worker can process.
+    /// `counts_sessions` makes the number of sessions part of the rank.
     pub(super) fn rank(
         &self,
         limits: &PoolLimits,
         counts_sessions: bool,
         moment: Moment,
     ) -> Option<Rank> {
-        if !self.is_presumed_ready() {
+        let has_own = !self.queue.borrow().is_empty();
+        if !self.is_presumed_ready() || (has_own && !self.was_last_own.get()) {
             return None;
         }
-        let is_busy = self.begins_soon(limits, moment)?;
+        let is_busy = self.begins_soon(limits, moment).or_else(|| {
+            // While others wait for R, R does not become idle, so the request has to wait there.
+            let is_contended = has_own || self.rings.has_messages();
+            (is_contended && self.accepts_one(limits)).then_some(true)
+        })?;
         let in_flight = self.in_flight.borrow().len();
         Some(Rank {
             // If sessions count, a worker that has just responded is as free as an idle worker.
@@ -132,8 +143,15 @@ impl PoolBackend {
     /// it sooner.
     pub(super) fn accepts_own_requests(&self, limits: &PoolLimits) -> bool {
         matches!(self.entry.availability(), Availability::Ready | Availability::Draining)
-            && (self.begins_soon(limits, Moment::now()).is_some()
-                || (self.in_flight.borrow().len() < limits.max_in_flight && self.unbegun() == 0))
+            && (self.begins_soon(limits, Moment::now()).is_some() || self.accepts_one(limits))
+    }
+
+    /// Returns true if R has begun all requests that were sent to the worker, so that one more may
+    /// wait there.
+    fn accepts_one(&self, limits: &PoolLimits) -> bool {
+        self.in_flight.borrow().len() < limits.max_in_flight
+            && self.rings.has_capacity(Lane::Requests)
+            && self.unbegun() == 0
     }
 
     /// Returns the number of requests that were sent to the worker and that R has not begun to
@@ -148,7 +166,7 @@ impl PoolBackend {
     /// returns whether R is busy now.
     fn begins_soon(&self, limits: &PoolLimits, moment: Moment) -> Option<bool> {
         let in_flight = self.in_flight.borrow();
-        if in_flight.len() >= limits.max_in_flight || !self.rings.has_capacity() {
+        if in_flight.len() >= limits.max_in_flight || !self.rings.has_capacity(Lane::Requests) {
             return None;
         }
         let snapshot = self.entry.read_scoreboard();

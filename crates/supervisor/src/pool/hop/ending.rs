@@ -5,7 +5,7 @@ use std::rc::Rc;
 use rookery_exchange::{Command, StreamEnd};
 
 use super::closing::SERVICE_RESTART;
-use super::requests::{end, take_back};
+use super::requests::take_back;
 use super::{MAX_RECORDS, receive};
 use crate::pool::balancing::worker_load::PoolBackend;
 use crate::pool::context::PoolContext;
@@ -40,7 +40,7 @@ fn reject_timed_out(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>) {
     let is_over = |sent: &SentRequest| backend.entry.has_timed_out(sent.ticket());
     let timed_out = backend.rings.requests.borrow_mut().take_all(is_over);
     for sent in timed_out {
-        pool.responder.reject(end(sent, backend), ErrorReply::Timeout);
+        pool.responder.reject(take_back(sent, backend), ErrorReply::Timeout);
     }
 }
 
@@ -80,7 +80,7 @@ fn on_death(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>) {
 /// Rejects a request that R had begun when its worker ended. The request is not retried, because it
 /// may have had effects, and may have caused the end.
 fn on_begun_lost(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, sent: SentRequest) {
-    pool.responder.reject(end(sent, backend), ErrorReply::WorkerDied);
+    pool.responder.reject(take_back(sent, backend), ErrorReply::WorkerDied);
 }
 
 /// Queues a request for another worker, because its worker will not begin the request. Rejects a

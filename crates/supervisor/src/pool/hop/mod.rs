@@ -21,14 +21,16 @@ pub(super) mod state;
 mod streams;
 #[cfg(test)]
 mod tests;
+pub(super) mod waiting_messages;
 mod withdrawal;
 
 use std::fs::File;
 use std::rc::Rc;
 use std::time::Duration;
 
-use rookery_exchange::wire::Up;
-use rookery_worker_protocol::rings::MAX_KEPT_RECORD;
+use rookery_exchange::Payload;
+use rookery_exchange::wire::{ResponseContent, Up};
+use rookery_worker_protocol::rings::MAX_RECORD_LEN;
 
 pub(super) use self::requests::send;
 use super::balancing::worker_load::PoolBackend;
@@ -40,12 +42,8 @@ pub(super) use self::sockets::{has_capacity, on_closed, on_drained, on_message};
 pub(super) use self::streams::{on_pull, on_stream_ended, on_writable};
 pub(super) use self::withdrawal::{wake_stalled, withdraw_late, withdraw_overdue};
 
-/// The maximum number of bytes of records that wait until the worker returns blocks. Above this
-/// limit, the server reads no messages from the worker's WebSockets.
-const MAX_UNSENT: usize = 8 << 20;
-
 /// The maximum number of records that are taken from one worker before other tasks of this thread
-/// run. After a record of more than [`MAX_KEPT_RECORD`] bytes, the other tasks run at once.
+/// run. After a record in parts, the other tasks run at once.
 const MAX_RECORDS: usize = 1024;
 
 /// The number of times in a row that this thread may refuse to sleep because records have arrived.
@@ -97,6 +95,7 @@ pub(super) fn run(pool: &Rc<PoolContext>, dispatch: Dispatch) {
     let mut is_sent = true;
     for backend in pool.hops.workers.borrow().iter() {
         let hop = &backend.rings;
+        is_sent &= hop.flush() && sockets::send_waiting(pool, backend);
         is_sent &= hop.flush() && !hop.receiver.borrow().lacks_descriptors();
         if hop.is_over.get() {
             // The worker gets no more requests, and the supervisor kills the worker.
@@ -137,6 +136,7 @@ fn receive(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>) -> bool {
             hop.is_over.set(true);
             break;
         };
+        let is_long = record.len() > MAX_RECORD_LEN;
         let is_valid = match up {
             Up::Response { ticket, exchange, .. } if arrived.is_descriptor_lost => {
                 has_responses = true;
@@ -145,6 +145,12 @@ fn receive(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>) -> bool {
             }
             Up::Response { ticket, content, exchange } => {
                 has_responses = true;
+                let content = if is_long {
+                    let charge = pool.charge(record.len());
+                    ResponseContent::Owned(std::mem::take(&mut record), charge)
+                } else {
+                    ResponseContent::Borrowed(content)
+                };
                 responses::on_response(pool, backend, (exchange, ticket), content, file)
             }
             Up::Unsendable { ticket, .. } => {
@@ -162,7 +168,15 @@ fn receive(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>) -> bool {
                 responses::on_read_body(pool, backend, ticket, is_head_seen)
             }
             Up::Message { socket, kind, is_waiting, content } => {
-                sockets::send(pool, backend, socket, (kind, is_waiting), content);
+                let payload = if is_long {
+                    let len = content.len();
+                    long_payload(pool, std::mem::take(&mut record), len)
+                } else {
+                    let mut buffer = pool.buffers.borrow_mut().take();
+                    buffer.extend_from_slice(content);
+                    Payload::Pooled(buffer)
+                };
+                sockets::send(pool, backend, socket, (kind, is_waiting), payload);
                 true
             }
             Up::Ping { socket } | Up::Close { socket, .. } | Up::Abort { socket } => {
@@ -182,11 +196,34 @@ fn receive(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>) -> bool {
             hop.is_over.set(true);
             break;
         }
-        if record.capacity() > MAX_KEPT_RECORD {
+        if is_long {
             record = Vec::new();
             break;
         }
     }
     hop.received.replace(record);
+    count_incomplete(pool, hop);
     has_responses
+}
+
+/// Makes the content of a message from the last `len` bytes of a long record, without copying them.
+fn long_payload(pool: &PoolContext, mut record: Vec<u8>, len: usize) -> Payload {
+    record.drain(..record.len() - len);
+    match pool.charge(record.len()) {
+        Some(charge) => Payload::Charged(record, charge),
+        None => Payload::Pooled(record),
+    }
+}
+
+/// Updates the charge to the memory budget for records of which only the first parts have arrived.
+fn count_incomplete(pool: &PoolContext, hop: &RingConnection) {
+    let bytes = hop.receiver.borrow().incomplete_bytes();
+    let charge = hop.incomplete.take();
+    if bytes > 0 {
+        let charge = charge.or_else(|| pool.charge(0));
+        if let Some(charge) = &charge {
+            charge.set(bytes);
+        }
+        hop.incomplete.set(charge);
+    }
 }

@@ -1,9 +1,12 @@
 //! Requests on their way to a worker.
 
+use std::fs::File;
 use std::io::Write as _;
+use std::os::fd::AsFd as _;
 
 use rookery_exchange::wire::{self, RequestForm};
 use rookery_exchange::{BodySource, Command, Exchange};
+use rookery_worker_protocol::rings::{Beside, Lane};
 
 use crate::pool::balancing::balancer::Assignment;
 use crate::pool::balancing::queue::QueuedRequest;
@@ -33,21 +36,15 @@ const HOP_BY_HOP: [&[u8]; 9] = [
 const HANDSHAKE: [(&[u8], &[u8]); 3] =
     [(b"connection", b"Upgrade"), (b"sec-websocket-version", b"13"), (b"upgrade", b"websocket")];
 
-/// Ends a worker's part in a request, without a response, and returns the request.
-pub(super) fn end(sent: SentRequest, backend: &PoolBackend) -> QueuedRequest {
+/// Takes a request back from its worker, which has not responded to it. Releases the session that
+/// was reserved for the request at the worker.
+pub(super) fn take_back(sent: SentRequest, backend: &PoolBackend) -> QueuedRequest {
     backend.forget_request(sent.ticket());
     backend.finish_request();
-    sent.request
-}
-
-/// Takes a request back from its worker, so that the request can be sent to another worker.
-/// Releases the session that was reserved for the request at its worker.
-pub(super) fn take_back(sent: SentRequest, backend: &PoolBackend) -> QueuedRequest {
-    let request = end(sent, backend);
-    if request.has_reservation() {
+    if sent.request.has_reservation() {
         backend.release_reservation();
     }
-    request
+    sent.request
 }
 
 /// Returns the form in which a request is sent to a worker.
@@ -100,17 +97,20 @@ pub(in crate::pool) fn send(pool: &PoolContext, assignment: Assignment) {
         BodySource::File(file) => Some(file),
         BodySource::Empty | BodySource::Memory => None,
     };
-    let is_sent = hop.send_record(file, |record| {
+    let beside = Beside { descriptor: file.map(File::as_fd), tail: b"" };
+    hop.messages.borrow_mut().before_request(&mut hop.outbox.borrow_mut());
+    let is_sent = hop.send_record(Lane::Requests, beside, None, |record| {
         write(pool, exchange, (form, times), backend.entry.is_sticky(), record);
         Some(form.kind())
     });
     let sent = SentRequest { request, ticket, sent_at, waited };
     if is_sent {
         hop.count_unannounced();
+        hop.messages.borrow_mut().on_request_sent(hop.outbox.borrow().sender().sent());
         hop.requests.borrow_mut().keep(sent);
     } else {
         backend.uncount_request();
-        pool.responder.reject(end(sent, &backend), ErrorReply::Unsendable);
+        pool.responder.reject(take_back(sent, &backend), ErrorReply::Unsendable);
     }
 }
 

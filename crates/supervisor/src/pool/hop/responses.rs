@@ -1,17 +1,15 @@
 //! Responses of a worker, on their way to their clients.
 
 use std::fs::File;
-use std::os::fd::AsFd as _;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use rookery_exchange::wire::{self, Down};
-use rookery_exchange::{AppTimes, Exchange, ExchangeId, ResponseBody, StreamEnd};
-use rookery_system::linux::content_file;
+use rookery_exchange::wire::{self, Down, ResponseContent};
+use rookery_exchange::{AppTimes, ExchangeId, ResponseBody, StreamEnd};
 use rookery_worker_protocol::Ticket;
 
-use super::requests::{end, read_body};
+use super::requests::{read_body, take_back};
 use super::{session_cookie, sockets, streams};
 use crate::pool::balancing::worker_load::PoolBackend;
 use crate::pool::context::PoolContext;
@@ -29,7 +27,7 @@ pub(super) fn on_response(
     pool: &Rc<PoolContext>,
     backend: &Rc<PoolBackend>,
     (id, ticket): (ExchangeId, u64),
-    content: &[u8],
+    content: ResponseContent<'_>,
     file: Option<File>,
 ) -> bool {
     let Some(sent) = take(backend, ticket) else {
@@ -42,7 +40,7 @@ pub(super) fn on_response(
     // app's response.
     if backend.entry.has_timed_out(ticket) {
         end_late(&backend.rings, id);
-        pool.responder.reject(end(sent, backend), ErrorReply::Timeout);
+        pool.responder.reject(take_back(sent, backend), ErrorReply::Timeout);
         return true;
     }
     let SentRequest { mut request, ticket: guard, sent_at, waited } = sent;
@@ -53,8 +51,7 @@ pub(super) fn on_response(
             file,
             pool.limits.max_stream_queue_size,
         )
-        .is_ok()
-        && read_short_body(pool, &mut request.exchange);
+        .is_ok();
     let now = Instant::now();
     let (counters, response_time) =
         (pool.responder.counters(), now.saturating_duration_since(sent_at));
@@ -79,6 +76,9 @@ pub(super) fn on_response(
         backend.finish_request();
     }
     if !is_valid {
+        if request.has_reservation() {
+            backend.release_reservation();
+        }
         pool.responder.reject(request, ErrorReply::Malformed);
         return false;
     }
@@ -112,7 +112,7 @@ pub(super) fn on_read_body(
 ) -> bool {
     let Some(sent) = take(backend, ticket) else { return true };
     let has_timed_out = backend.entry.has_timed_out(sent.ticket());
-    let request = end(sent, backend);
+    let request = take_back(sent, backend);
     let is_valid = request.is_head_only;
     if has_timed_out {
         pool.responder.reject(request, ErrorReply::Timeout);
@@ -131,34 +131,12 @@ fn end_late(hop: &RingConnection, id: ExchangeId) {
     hop.send(Down::Closed { socket: id, code: 1006, is_clean: false, reason: b"" });
 }
 
-/// Reads a short body that was sent as a file in memory, so that the server can send the body
-/// together with the head and can insert a script into the body. Returns false if the body is
-/// shorter than announced.
-fn read_short_body(pool: &PoolContext, exchange: &mut Exchange) -> bool {
-    let ResponseBody::File { file, len } = exchange.response().body() else { return true };
-    let len = usize::try_from(*len).unwrap_or(usize::MAX);
-    // Any other file could make this thread wait for a disk.
-    if len as u64 > pool.limits.max_whole_body || !content_file::is_content_file(file.as_fd()) {
-        return true;
-    }
-    let mut body = vec![0; len];
-    let mut done = 0;
-    while done < len {
-        match rookery_system::file::read_at(file, &mut body[done..], done as u64) {
-            Ok(n) if n > 0 => done += n,
-            _ => return false,
-        }
-    }
-    exchange.set_response_body(&body);
-    true
-}
-
-/// Responds with an error, because the head of the worker's response is too long, or its body could
-/// not be sent.
+/// Responds with an error, because the worker's response is too long, or its file could not be
+/// sent.
 pub(super) fn on_unsendable(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, ticket: u64) {
     if let Some(sent) = take(backend, ticket) {
         backend.entry.load.responses.fetch_add(1, Ordering::Relaxed);
-        pool.responder.reject(end(sent, backend), ErrorReply::Malformed);
+        pool.responder.reject(take_back(sent, backend), ErrorReply::Malformed);
     }
 }
 
@@ -171,7 +149,7 @@ pub(super) fn on_file_lost(
 ) {
     let Some(sent) = take(backend, ticket) else { return end_late(&backend.rings, id) };
     backend.entry.load.responses.fetch_add(1, Ordering::Relaxed);
-    pool.responder.reject(end(sent, backend), ErrorReply::NoDescriptor);
+    pool.responder.reject(take_back(sent, backend), ErrorReply::NoDescriptor);
 }
 
 /// Queues a request for another worker, because this worker does not serve the request any more. A
@@ -180,7 +158,7 @@ pub(super) fn on_declined(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, tic
     backend.uncount_request();
     let Some(sent) = take(backend, ticket) else { return };
     if backend.entry.scoreboard.has_begun(sent.ticket()) {
-        return pool.responder.reject(end(sent, backend), ErrorReply::WorkerDied);
+        return pool.responder.reject(take_back(sent, backend), ErrorReply::WorkerDied);
     }
     super::ending::requeue_unbegun(pool, backend, sent);
 }

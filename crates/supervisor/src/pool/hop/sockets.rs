@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rookery_exchange::wire::{Down, Up};
-use rookery_exchange::{Command, Exchange, MessageKind, Payload, WebSocketId};
+use rookery_exchange::{Command, Exchange, MessageKind, Payload, Peer, WebSocketId};
+use rookery_worker_protocol::rings::Lane;
 
-use super::MAX_UNSENT;
 use super::closing::close_within;
 use super::state::HopSocket;
+use super::waiting_messages::{Content, WaitingEvent};
 use crate::pool::balancing::worker_load::PoolBackend;
 use crate::pool::context::PoolContext;
 
@@ -49,29 +50,79 @@ fn close_if_ending(pool: &Rc<PoolContext>, id: WebSocketId, socket: &HopSocket) 
     }
 }
 
-/// Returns true if the worker of a WebSocket can be sent more messages.
-pub(in crate::pool) fn has_capacity(pool: &PoolContext, socket: WebSocketId) -> bool {
+/// Returns true if the worker of a WebSocket can be sent another message of this peer.
+pub(in crate::pool) fn has_capacity(pool: &PoolContext, peer: Peer, socket: WebSocketId) -> bool {
     let sockets = pool.hops.sockets.0.borrow();
     let open = sockets.get(&socket);
-    open.is_none_or(|open| open.backend.rings.outbox.borrow().waiting_bytes() <= MAX_UNSENT)
+    open.is_none_or(|open| open.backend.rings.messages.borrow().has_capacity(peer))
 }
 
 // ---- events of the server ----
 
-/// Sends a message of a WebSocket to its worker.
+/// Sends a message of a WebSocket to its worker, once its peer has its turn.
 pub(in crate::pool) fn on_message(
     pool: &PoolContext,
+    peer: Peer,
     socket: WebSocketId,
-    kind: MessageKind,
-    payload: Payload,
+    (kind, payload): (MessageKind, Payload),
 ) {
-    if let Some(open) = pool.hops.sockets.0.borrow().get(&socket) {
-        open.backend.rings.send(Down::Message { socket, kind, content: payload.as_bytes() });
-        pool.has_forwarded.set(true);
+    match pool.hops.sockets.0.borrow().get(&socket) {
+        Some(open) => {
+            let content = Content::Message(kind, payload);
+            send_in_turn(pool, &open.backend, WaitingEvent { peer, id: socket, content });
+        }
+        None => recycle(pool, payload),
     }
-    if let Payload::Pooled(buffer) = payload {
+}
+
+fn recycle(pool: &PoolContext, payload: Payload) {
+    if let Some(buffer) = payload.into_buffer() {
         pool.buffers.borrow_mut().give(buffer);
     }
+}
+
+/// Sends an event to a worker once its peer has its turn.
+pub(super) fn send_in_turn(pool: &PoolContext, backend: &PoolBackend, event: WaitingEvent) {
+    let hop = &backend.rings;
+    hop.messages.borrow_mut().push(event, &mut hop.outbox.borrow_mut());
+    send_waiting(pool, backend);
+}
+
+/// Sends the waiting events of WebSockets and streams to their worker that may be in its ring now.
+/// Returns false if others still wait.
+pub(super) fn send_waiting(pool: &PoolContext, backend: &PoolBackend) -> bool {
+    let hop = &backend.rings;
+    let mut messages = hop.messages.borrow_mut();
+    if messages.is_empty() {
+        return true;
+    }
+    while hop.has_capacity(Lane::Messages) {
+        let next = messages.next(&mut hop.outbox.borrow_mut());
+        let Some(WaitingEvent { peer, id, content }) = next else { break };
+        pool.has_forwarded.set(true);
+        match content {
+            Content::Message(kind, payload) => {
+                if let Some(buffer) = hop.send_message(id, kind, payload) {
+                    pool.buffers.borrow_mut().give(buffer);
+                }
+            }
+            Content::Closed { code, is_clean, reason } => {
+                let reason = reason.as_bytes();
+                hop.send_message_event(Down::Closed { socket: id, code, is_clean, reason });
+            }
+            Content::Pull { written } => {
+                hop.send_message_event(Down::Pull { stream: id, written });
+            }
+            Content::Writable { written } => {
+                hop.send_message_event(Down::Written { stream: id, written });
+            }
+            Content::StreamEnded(reason) => {
+                hop.send_message_event(Down::StreamEnded { stream: id, reason });
+            }
+        }
+        messages.on_sent(peer, hop.outbox.borrow().last(Lane::Messages));
+    }
+    messages.is_empty() || hop.is_over.get()
 }
 
 /// Tells a worker that all messages to a WebSocket have been written.
@@ -83,16 +134,17 @@ pub(in crate::pool) fn on_drained(pool: &PoolContext, socket: WebSocketId) {
     }
 }
 
-/// Tells a worker that a WebSocket has ended.
+/// Tells a worker that a WebSocket has ended, after all its messages.
 pub(in crate::pool) fn on_closed(
     pool: &PoolContext,
+    peer: Peer,
     socket: WebSocketId,
-    (code, is_clean): (u16, bool),
-    reason: &str,
+    (code, is_clean, reason): (u16, bool, Box<str>),
 ) {
     let Some(ended) = pool.hops.sockets.0.borrow_mut().remove(&socket) else { return };
     ended.backend.entry.load.sessions.fetch_sub(1, Ordering::Relaxed);
-    ended.backend.rings.send(Down::Closed { socket, code, is_clean, reason: reason.as_bytes() });
+    let content = Content::Closed { code, is_clean, reason };
+    send_in_turn(pool, &ended.backend, WaitingEvent { peer, id: socket, content });
 }
 
 // ---- records of the worker ----
@@ -103,24 +155,23 @@ pub(super) fn send(
     backend: &Rc<PoolBackend>,
     socket: WebSocketId,
     (kind, is_waiting): (MessageKind, bool),
-    content: &[u8],
+    payload: Payload,
 ) {
     let sockets = pool.hops.sockets.0.borrow();
     let own = sockets.get(&socket).filter(|open| Rc::ptr_eq(&open.backend, backend));
-    let Some(HopSocket { backlog, reported, .. }) = own else { return };
+    let Some(HopSocket { backlog, reported, .. }) = own else {
+        return pool.buffers.borrow_mut().give(payload.into_buffer().unwrap_or_default());
+    };
     if is_waiting {
         backlog.await_drained();
     }
     let sent = backlog.written();
     // A worker that takes no records gets its report later, because reports would pile up.
     let hop = &backend.rings;
-    if hop.has_capacity() && sent.saturating_sub(reported.get()) >= REPORT_BYTES {
+    if hop.has_capacity(Lane::Messages) && sent.saturating_sub(reported.get()) >= REPORT_BYTES {
         reported.set(sent);
         hop.send_quietly(Down::Sent { socket, sent });
     }
-    let mut buffer = pool.buffers.borrow_mut().take();
-    buffer.extend_from_slice(content);
-    let payload = Payload::Pooled(buffer);
     pool.responder.send_unannounced(Command::Send { socket, kind, payload });
 }
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rookery_exchange::{FlowObserver, SendBacklog, StreamFlow, StreamId, WebSocketId};
+use rookery_exchange::{FlowObserver, Peer, SendBacklog, StreamFlow, StreamId, WebSocketId};
 
 use crate::pool::balancing::worker_load::PoolBackend;
 
@@ -57,6 +57,8 @@ pub(in crate::pool) struct HopStreams {
 /// A streamed response whose chunks come from a worker.
 pub(super) struct HopStream {
     pub(super) backend: Rc<PoolBackend>,
+    /// The peer whose turns the events of the stream take.
+    pub(super) peer: Peer,
     pub(super) flow: Arc<StreamFlow>,
     /// Whether the stream is in the list of [`WrittenStreams`] already.
     pub(super) is_noted: Arc<AtomicBool>,

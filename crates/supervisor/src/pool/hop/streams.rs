@@ -12,7 +12,11 @@ use rookery_exchange::{
     ChunkAdmission, Command, Exchange, Payload, ResponseBody, StreamEnd, StreamId,
 };
 
+use super::sockets::send_in_turn;
 use super::state::{HopStream, Observer};
+use super::waiting_messages::{Content, WaitingEvent};
+use rookery_worker_protocol::rings::Lane;
+
 use crate::pool::balancing::worker_load::PoolBackend;
 use crate::pool::context::PoolContext;
 
@@ -37,6 +41,7 @@ pub(super) fn open(pool: &PoolContext, backend: &Rc<PoolBackend>, exchange: &mut
     }));
     let stream = HopStream {
         backend: Rc::clone(backend),
+        peer: exchange.peer(),
         flow: Arc::clone(&body.flow),
         is_noted,
         is_pulled,
@@ -59,7 +64,7 @@ pub(super) fn report_written(pool: &PoolContext) {
     drop(lock);
     let open = streams.open.borrow();
     for (id, stream) in written.iter().filter_map(|id| Some((*id, open.get(id)?))) {
-        if stream.backend.rings.has_unsent() {
+        if stream.backend.rings.has_unsent(Lane::Requests) {
             // A worker that takes no records gets its report later, because reports would pile
             // up.
             streams.written.0.lock().unwrap_or_else(PoisonError::into_inner).push(id);
@@ -75,7 +80,9 @@ pub(super) fn report_written(pool: &PoolContext) {
         }
         stream.reported.set(written);
         let down = Down::Written { stream: id, written };
-        if more >= REPORT_BYTES || stream.is_waiting.take() {
+        if stream.is_waiting.take() {
+            send(pool, stream, id, Content::Writable { written });
+        } else if more >= REPORT_BYTES {
             hop.send(down);
         } else {
             hop.send_quietly(down);
@@ -85,15 +92,18 @@ pub(super) fn report_written(pool: &PoolContext) {
 
 // ---- events of the server ----
 
-/// Asks a worker for the next chunk of a stream.
+/// Asks a worker for the next chunk of a stream, once the stream has its turn.
 pub(in crate::pool) fn on_pull(pool: &PoolContext, id: StreamId) {
     let open = pool.hops.streams.open.borrow();
     if let Some(stream) = open.get(&id).filter(|stream| stream.is_pulled) {
         let written = stream.written();
         stream.reported.set(written);
-        stream.backend.rings.send(Down::Pull { stream: id, written });
-        pool.has_forwarded.set(true);
+        send(pool, stream, id, Content::Pull { written });
     }
+}
+
+fn send(pool: &PoolContext, stream: &HopStream, id: StreamId, content: Content) {
+    send_in_turn(pool, &stream.backend, WaitingEvent { peer: stream.peer, id, content });
 }
 
 /// Tells a worker that the client has caught up.
@@ -102,13 +112,13 @@ pub(in crate::pool) fn on_writable(pool: &PoolContext, id: StreamId) {
     let Some(stream) = open.get(&id) else { return };
     let written = stream.written();
     stream.reported.set(written);
-    stream.backend.rings.send(Down::Written { stream: id, written });
+    send(pool, stream, id, Content::Writable { written });
 }
 
 /// Tells a worker that a stream has ended, so that the worker may be sent another request.
 pub(in crate::pool) fn on_stream_ended(pool: &PoolContext, id: StreamId, reason: StreamEnd) {
     let Some(ended) = pool.hops.streams.open.borrow_mut().remove(&id) else { return };
-    ended.backend.rings.send(Down::StreamEnded { stream: id, reason });
+    send(pool, &ended, id, Content::StreamEnded(reason));
     ended.backend.entry.load.streams.fetch_sub(1, Ordering::Relaxed);
     ended.backend.finish_request();
 }

@@ -121,10 +121,7 @@ fn request(id: u64, random: &mut Random) -> QueuedRequest {
     QueuedRequest::new(exchange, is_head_only)
 }
 
-/// Lets arbitrary things happen to the requests of a worker and its successors.
-fn run_model(seed: u64) {
-    let mut random = Random(seed);
-    let registry = Arc::new(BackendRegistry::default());
+fn new_pool(registry: &Arc<BackendRegistry>) -> Rc<PoolContext> {
     let limits = PoolLimits {
         min_ahead: 5,
         session_affinity: SessionAffinity::None,
@@ -132,7 +129,14 @@ fn run_model(seed: u64) {
         ..PoolLimits::default()
     };
     let keys = Arc::new(Keys::new(""));
-    let pool = PoolContext::new(Arc::clone(&registry), limits, keys, Arc::new(NoWaker));
+    PoolContext::new(Arc::clone(registry), limits, keys, Arc::new(NoWaker))
+}
+
+/// Lets arbitrary things happen to the requests of a worker and its successors.
+fn run_model(seed: u64) {
+    let mut random = Random(seed);
+    let registry = Arc::new(BackendRegistry::default());
+    let pool = new_pool(&registry);
     let update = || {
         pool.balancer.update_backends();
         follow_workers(&pool);
@@ -190,4 +194,28 @@ fn the_counts_of_requests_do_not_drift() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let _entered = runtime.enter();
     (0..100).for_each(run_model);
+}
+
+#[test]
+fn the_session_of_a_request_that_ends_with_an_error_is_not_reserved_any_more() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _entered = runtime.enter();
+    let registry = Arc::new(BackendRegistry::default());
+    let pool = new_pool(&registry);
+    let worker = Worker::start(0);
+    registry.add(&worker.entry);
+    pool.balancer.update_backends();
+    follow_workers(&pool);
+    let mut exchange = Exchange::new();
+    exchange.begin(1, 1, 0);
+    exchange.set_request_line(b"GET", b"/", Version::Http11);
+    exchange.end_head(None, None, true);
+    assert!(pool.balancer.enqueue(QueuedRequest::new(exchange, false)).is_ok());
+    dispatch(&pool);
+    let backend = Rc::clone(&pool.hops.workers.borrow()[0]);
+    let reserved = || backend.entry.load.pending_sessions.get();
+    assert_eq!(reserved(), 1);
+    let ticket = backend.rings.requests.borrow().iter().next().map(SentRequest::ticket);
+    responses::on_unsendable(&pool, &backend, ticket.unwrap().word());
+    assert_eq!(reserved(), 0);
 }

@@ -47,6 +47,9 @@ const OUTPUT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum number of bytes that are read of a file with the description of a failed start.
 const MAX_START_REPORT: u64 = 4 << 20;
 
+/// The maximum number of bytes that are read of a file with an error of a session.
+const MAX_ERROR_PAGE: u64 = 256 << 10;
+
 /// The maximum number of bytes of the kind of app, and of a list of packages. The system limits
 /// environment variables to 128 KiB.
 const MAX_TEXT: u64 = 64 << 10;
@@ -62,6 +65,8 @@ pub(crate) struct Process {
     /// The memory of the worker in bytes when it became ready. Measured only where a control group
     /// limits memory.
     pub(crate) memory_at_start: Option<u64>,
+    /// The number of errors of sessions that the worker has written and the supervisor has read.
+    pub(super) error_pages: u32,
     /// The timer of log lines about what the worker's drain waits for.
     pub(crate) drain_log: LogTimer,
     /// The pipe that a preloaded worker reads before it reads the app.
@@ -143,6 +148,17 @@ impl Process {
         let read = |name| self.read_file(name, MAX_START_REPORT);
         let text = String::from_utf8_lossy(&read("rookery-start-error.txt")?).into_owned();
         Some(StartReport { text, page: read("rookery-start-error.html")? })
+    }
+
+    /// Reads the next error of a session that the worker has written, and removes its file. Returns
+    /// `None` if there is none. Workers write these files only in development.
+    pub(crate) fn take_error_page(&mut self) -> Option<Vec<u8>> {
+        let name = format!("rookery-error-{}.html", self.error_pages + 1);
+        let page = self.read_file(&name, MAX_ERROR_PAGE)?;
+        self.error_pages += 1;
+        // A file that cannot be removed now is removed with the worker's folder.
+        let _ = std::fs::remove_file(self.backend.folder.join(name));
+        Some(page)
     }
 
     /// Returns the kind of app, such as `Shiny app (app.R)`, as R has announced it.

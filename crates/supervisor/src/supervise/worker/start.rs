@@ -96,6 +96,7 @@ impl ProcessOrigin {
             health: WorkerHealth::default(),
             memory_watch: MemoryWatch::default(),
             memory_at_start: None,
+            error_pages: 0,
             drain_log: LogTimer::default(),
             gate: pipe.map(|(sender, _)| sender),
             warm_up: JoinSet::new(),

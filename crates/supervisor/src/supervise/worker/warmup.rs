@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rookery_exchange::wire::{Down, RequestForm, Up, read_response, write_request};
+use rookery_exchange::wire::{
+    Down, RequestForm, ResponseContent, Up, read_response, write_request,
+};
 use rookery_exchange::{Exchange, ResponseBody, StreamEnd, Version};
 use rookery_worker_protocol::now;
-use rookery_worker_protocol::rings::{RingEnd, RingWakers, SendError};
+use rookery_worker_protocol::rings::{Lane, RingEnd, RingWakers, SendError};
 
 use crate::backend::Backend;
 
@@ -96,6 +98,7 @@ impl Rings {
             match Up::read(arrived.kind, &record).map_err(invalid)? {
                 Up::Response { content, .. } => {
                     let file = arrived.descriptor.map(File::from);
+                    let content = ResponseContent::Borrowed(content);
                     read_response(content, &mut exchange, file, usize::MAX).map_err(invalid)?;
                     match exchange.response().body() {
                         ResponseBody::Stream(stream) => is_pulled = stream.rules.is_pulled,
@@ -133,8 +136,10 @@ impl Rings {
     }
 
     async fn send(&mut self, kind: u8, record: &[u8]) -> io::Result<()> {
+        let (lane_and_kind, mut sent) = ((Lane::Requests, kind), 0);
         loop {
-            match self.end.sender.send(kind, record, None) {
+            let sender = &mut self.end.sender;
+            match sender.send_parts(lane_and_kind, [record, b""], None, &mut sent) {
                 Ok(()) => break,
                 Err(SendError::Full) => tokio::time::sleep(POLL_INTERVAL).await,
                 Err(SendError::Malformed) => return Err(io::ErrorKind::InvalidData.into()),

@@ -1,19 +1,21 @@
 //! Tests of the hop in shared memory: withdrawal, streams and their flow control, bodies as files,
 //! and workers that end or write garbage.
 
+use std::io::Write as _;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rookery_exchange::StreamEnd;
 use rookery_exchange::wire::Up;
-use rookery_server::Config;
+use rookery_exchange::{Share, StreamEnd};
+use rookery_server::{Config, Limits};
 use rookery_supervisor::{Availability, Backend, PoolLimits, SessionAffinity, WorkerId};
+use rookery_test_support::client::masked_frame;
 use rookery_test_support::wait_until;
-use rookery_worker_protocol::rings::{RingEnd, RingWakers};
-use rookery_worker_protocol::{RState, SharedScoreboard, now};
+use rookery_worker_protocol::rings::{Lane, RingEnd, RingWakers, SendError};
+use rookery_worker_protocol::{RState, SharedScoreboard, Ticket, now};
 
 use crate::support::admin::Admin;
 use crate::support::fake_worker::{FakeWorker, flood_body};
@@ -132,6 +134,62 @@ fn spooled_bodies_cross_as_files() {
         let reply = client.request("POST", "/echo", &body);
         assert!(reply.status == 200 && reply.body == body, "{len}");
     }
+}
+
+#[test]
+fn long_bodies_and_messages_cross_whole_while_others_cross() {
+    let front = Frontend::new(1);
+    let body = |len: usize| -> Vec<u8> { (0..len).map(|at| (at % 253) as u8).collect() };
+    std::thread::scope(|scope| {
+        for client in 0..6_usize {
+            let front = &front;
+            scope.spawn(move || {
+                let mut http = front.connect();
+                for round in 0..4 {
+                    let sent = body(70_000 + 137_000 * client + round);
+                    let reply = http.request("POST", "/echo", &sent);
+                    assert!(reply.status == 200 && reply.body == sent, "{client} {round}");
+                }
+                let reply = http.get("/bytes/20000000");
+                assert!(reply.body.len() == 20_000_000 && reply.body.iter().all(|it| *it == b'x'));
+                let head = http.request("HEAD", "/bytes/2000000", b"");
+                assert_eq!((head.header("content-length"), head.body.len()), (Some("2000000"), 0));
+            });
+            scope.spawn(move || {
+                let mut socket = front.connect();
+                socket.upgrade("/ws");
+                for len in [1, 200_000, 7, 3_000_000, 81_920] {
+                    let sent = body(len + client);
+                    socket.message(2, &sent);
+                    assert!(socket.frame_after_pings() == (2, sent), "{client} {len}");
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_worker_that_ends_within_a_long_response_loses_only_that_response() {
+    let mut front = Frontend::new(0);
+    let (backend, mut end, wakers, theirs) = add_puppet(&front);
+    let asking = front.ask("/slot");
+    let mut record = Vec::new();
+    wait_until("the request arrives", || end.receiver.take(&mut record).unwrap().is_some());
+    let ticket = u64::from_le_bytes(record[8..16].try_into().unwrap());
+    assert!(theirs.begin(Ticket::of_word(ticket).unwrap()));
+    // The ids of the request, and more bytes than all blocks have.
+    let (bytes, mut sent) = ([&record[..16], &vec![0; 3 << 20]].concat(), 0);
+    let result = end.sender.send_parts((Lane::Requests, 5), [&bytes, b""], None, &mut sent);
+    assert!(result == Err(SendError::Full) && sent > 1 << 20, "{result:?}");
+    wakers.wake_front_end();
+    wait_until("the front end has taken the parts", || {
+        end.sender.send_parts((Lane::Requests, 5), [&bytes, b""], None, &mut sent).is_ok()
+            || sent > 2 << 20
+    });
+    front.join(1);
+    front.registry.remove(&backend);
+    assert_eq!(asking.join().unwrap().status, 502);
+    assert_eq!(front.connect().get("/bytes/1000000").body.len(), 1_000_000);
 }
 
 #[test]
@@ -346,4 +404,74 @@ fn a_worker_that_takes_nothing_but_sends_without_end_is_ended() {
         assert!(Instant::now() < limit, "the records that wait for it grow without end");
     }
     front.registry.remove(&backend);
+}
+
+/// The bytes of a response that no socket buffers.
+const UNREAD: usize = 15_000_000;
+
+fn with_memory(max_client_memory: usize) -> Frontend {
+    let limits = Limits { max_client_memory: Some(max_client_memory), ..Limits::default() };
+    let config = Config { limits, ..Config::default() };
+    Frontend::with(1, PoolLimits::default(), config)
+}
+
+#[test]
+fn responses_that_are_not_read_count_with_all_their_bytes() {
+    // What is sent to clients may have 34 MB of this, so that two responses fit.
+    let front = with_memory(100 << 20);
+    let mut slow: Vec<_> = (0..10).map(|_| front.connect()).collect();
+    for client in &mut slow {
+        client.shrink_receive_buffer();
+        client.send(format!("GET /bytes/{UNREAD} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    }
+    let statuses: Vec<_> = slow.iter_mut().map(|client| client.head().status).collect();
+    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 2, "{statuses:?}");
+    assert!(statuses.iter().all(|status| matches!(status, 200 | 503)), "{statuses:?}");
+    // Whatever was refused holds nothing, and neither do the parts of records.
+    wait_until("two are held", || front.used(Share::Outgoing) == 2 * UNREAD);
+    // A client that reads is served: its smaller response ends one that is not read.
+    let reply = front.connect().get("/bytes/9000000");
+    assert_eq!((reply.status, reply.body.len()), (200, 9_000_000));
+    drop(slow);
+    wait_until("nothing is held", || front.used(Share::Outgoing) == 0);
+}
+
+#[test]
+fn messages_on_their_way_to_a_busy_worker_count_with_all_their_bytes() {
+    let front = with_memory(400 << 20);
+    let mut socket = front.connect();
+    socket.upgrade("/ws");
+    let held = front.ask("/hold");
+    wait_until("R is busy", || front.workers[0].backend.load().0 == 1);
+    let payload = vec![7; 6_000_000];
+    let sending = {
+        let mut socket = socket.socket.try_clone().unwrap();
+        let frame = masked_frame(0x82, &payload);
+        std::thread::spawn(move || (0..3).for_each(|_| socket.write_all(&frame).unwrap()))
+    };
+    wait_until("they are charged", || front.used(Share::Incoming) > 5_000_000);
+    front.workers[0].gate.open();
+    assert_eq!(held.join().unwrap().status, 200);
+    for _ in 0..3 {
+        assert!(socket.frame_after_pings() == (2, payload.clone()));
+    }
+    sending.join().unwrap();
+    wait_until("nothing is held", || front.used(Share::Incoming) == 0);
+    wait_until("nothing waits", || front.used(Share::Outgoing) == 0);
+}
+
+#[test]
+fn what_a_worker_has_sent_in_part_is_released_when_the_worker_ends() {
+    let mut front = with_memory(400 << 20);
+    let mut socket = front.connect();
+    socket.upgrade("/ws");
+    let held = front.ask("/hold");
+    wait_until("R is busy", || front.workers[0].backend.load().0 == 1);
+    socket.message(2, &vec![7; 6_000_000]);
+    wait_until("it is charged", || front.used(Share::Incoming) > 5_000_000);
+    front.kill(0);
+    assert!(matches!(held.join().unwrap().status, 200 | 502));
+    wait_until("nothing is held", || {
+        front.used(Share::Incoming) == 0 && front.used(Share::Outgoing) == 0
+    });
 }

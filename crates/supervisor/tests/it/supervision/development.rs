@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use rookery_supervisor::SupervisorCommand;
 use rookery_test_support::wait_until;
 
+use crate::support::admin::Admin;
 use crate::support::running_supervisor::{Running, Wish, is_told, lives, send_signal, while_};
 
 fn develop(mode: fn(usize) -> &'static str) -> Wish {
@@ -30,6 +31,20 @@ fn a_failed_start_is_repeated_only_at_a_reload() {
     running.ask(SupervisorCommand::Reload);
     assert_eq!(starts(&running, 4)[3], "ready");
     assert_eq!(running.get("/environment/ROOKERY_GENERATION").text(), "3");
+}
+
+#[test]
+fn errors_of_sessions_are_reported_in_development_only() {
+    let running = Running::new(develop(|_| "describes errors"));
+    assert_eq!(running.get("/errors/3").status, 404);
+    wait_until("they have been reported", || running.session_errors().len() == 3);
+    let expected = ["4f2a\n<p>error 1", "4f2a\n<p>error 2", "4f2a\n<p>error 3"];
+    assert_eq!(running.session_errors(), expected);
+    let running = Running::new(Wish { is_dev: false, ..develop(|_| "describes errors") });
+    let admin = Admin::of(&running);
+    assert_eq!(running.get("/errors/1").status, 404);
+    wait_until("it has been reported", || admin.errors().len() == 1);
+    assert_eq!(running.session_errors(), Vec::<String>::new());
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rookery_exchange::Share;
 use rookery_server::access_log::{AccessLog, OwnedRecord};
 use rookery_server::{Config, Listener, ListenerConfig, Server};
 use rookery_supervisor::{BackendRegistry, PoolLimits, pool};
@@ -49,6 +50,11 @@ impl Frontend {
             front.join(slot);
         }
         front
+    }
+
+    /// Returns the number of bytes that are charged to a share of the memory budget.
+    pub(crate) fn used(&self, share: Share) -> usize {
+        self.server.budget().used(share)
     }
 
     /// Starts to record the lines of the access log, as values.

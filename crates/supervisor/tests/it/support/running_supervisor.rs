@@ -82,6 +82,8 @@ struct Door {
     turns: AtomicUsize,
     /// The starts of the app that have succeeded or failed.
     starts: Mutex<Vec<String>>,
+    /// The reported errors of sessions.
+    session_errors: Mutex<Vec<String>>,
 }
 
 impl Frontend for Door {
@@ -124,6 +126,10 @@ impl Frontend for Door {
             SupervisorEvent::StartFailed { exit, report } => {
                 let text = report.map(|report| report.text.as_str()).unwrap_or_default();
                 self.starts.lock().unwrap().push(format!("{exit} {text}"));
+            }
+            SupervisorEvent::SessionError(report) => {
+                let report = String::from_utf8(report.to_vec()).unwrap();
+                self.session_errors.lock().unwrap().push(report);
             }
             _ => {}
         }
@@ -213,6 +219,7 @@ impl Running {
             turns_every: wish.turns_every,
             turns: AtomicUsize::new(0),
             starts: Mutex::default(),
+            session_errors: Mutex::default(),
         });
         let folder = tempfile::tempdir().unwrap();
         let (requests, asked) = unbounded_channel();
@@ -302,6 +309,11 @@ impl Running {
     /// Returns the starts of the app that have succeeded or failed so far.
     pub(crate) fn app_starts(&self) -> Vec<String> {
         self.door.starts.lock().unwrap().clone()
+    }
+
+    /// Returns the errors of sessions that have been reported so far.
+    pub(crate) fn session_errors(&self) -> Vec<String> {
+        self.door.session_errors.lock().unwrap().clone()
     }
 
     /// Returns the number of iterations of the supervisor's loop.

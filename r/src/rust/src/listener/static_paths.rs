@@ -40,6 +40,7 @@ pub struct RawPath {
     is_excluded: i32,
     has_index: i32,
     falls_through: i32,
+    is_site: i32,
 }
 
 // The layout is the same as in rookery.h.
@@ -99,7 +100,7 @@ impl SiteBuilder {
             headers: Some(headers),
             validation: Some(validation),
             exclude: Some(raw.is_excluded != 0),
-            site: None,
+            site: Some(raw.is_site != 0),
         };
         // SAFETY: guaranteed by the caller, see `# Safety`.
         let path = path_of(unsafe { raw.path.get() }).into_owned();

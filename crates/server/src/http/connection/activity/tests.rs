@@ -200,3 +200,29 @@ fn a_client_that_empties_the_send_buffer_with_pauses_is_not_stalled() {
         assert!(!is_late, "after {tick} seconds");
     }
 }
+
+#[test]
+fn an_eviction_costs_what_the_client_loses() {
+    use EvictionCost::{Body, Head, Idle, Served, Session, UnreadResponse, WaitingRequest};
+    let activity = Model::new(512).activity;
+    let cost = |phase, is_blocked: bool, is_waiting| {
+        activity.enter(phase, 0);
+        let written = if is_blocked { Poll::Pending } else { Poll::Ready(Ok(1)) };
+        activity.on_written(&written, 0);
+        activity.eviction_cost(is_waiting)
+    };
+    for (phase, while_read, while_blocked) in [
+        (Phase::Handshake, Head, Head),
+        (Phase::Idle, Idle, Idle),
+        (Phase::Head, Head, Head),
+        (Phase::Body, Body, Body),
+        (Phase::Application, Served, Served),
+        (Phase::Response, Served, UnreadResponse),
+        (Phase::Stream, Session, Session),
+        (Phase::Flush, Served, UnreadResponse),
+    ] {
+        assert_eq!(cost(phase, false, false), while_read, "{phase:?}");
+        assert_eq!(cost(phase, true, false), while_blocked, "{phase:?}");
+    }
+    assert_eq!(cost(Phase::Application, false, true), WaitingRequest);
+}

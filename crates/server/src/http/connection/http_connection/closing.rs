@@ -2,10 +2,11 @@
 
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rookery_exchange::{Charge, StreamEnd};
+use rookery_exchange::{Charge, ExchangeStatus, StreamEnd};
 
 use super::{HttpConnection, bytes_in_use};
 use crate::connections::table::TableEntry as _;
@@ -41,6 +42,19 @@ pub(crate) enum CloseState {
     BodyTimeout,
     /// The connection closes with a 503 response, because the server's memory budget is exhausted.
     Overload,
+    /// The connection closes with a 503 response, because a new connection needs its slot.
+    Evicted,
+}
+
+/// The reason why the server stopped waiting for the application's response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WaitAborted {
+    /// The client disconnected.
+    Disconnected,
+    /// The application took longer for its response than the request timeout.
+    TimedOut,
+    /// Another client needs the memory of the request, which waited for a worker.
+    Evicted,
 }
 
 impl CloseState {
@@ -80,6 +94,7 @@ impl HttpConnection {
         match (self.close_state.get(), self.end_reason.get()) {
             (CloseState::BodyTimeout, _) => sent(Rejection::BodyTimeout),
             (CloseState::Overload, _) => sent(Rejection::Overload),
+            (CloseState::Evicted, _) => sent(Rejection::TooManyConnections),
             // The front end of several workers responds with this status if a worker ends.
             (_, Some(StreamEnd::Stop)) => Some((502, 0, Some(StreamEnd::Stop))),
             _ => None,
@@ -106,12 +121,15 @@ impl HttpConnection {
     /// Closes the connection because the memory budget is exhausted. Sends a 503 response if no
     /// response has begun and the client has sent something.
     pub(super) fn close_for_overload(&self) {
+        self.close_with(CloseState::Overload);
+    }
+
+    /// Closes the connection with the error response of `state` if no response has begun and the
+    /// client has sent something, and otherwise without one.
+    pub(super) fn close_with(&self, state: CloseState) {
         self.set_end_reason(StreamEnd::Slow);
-        self.begin_close(if self.activity.can_send_rejection() {
-            CloseState::Overload
-        } else {
-            CloseState::Now
-        });
+        let is_possible = self.activity.can_send_rejection();
+        self.begin_close(if is_possible { state } else { CloseState::Now });
     }
 
     /// Releases all memory that was charged for the connection's request and response, after hyper
@@ -149,7 +167,7 @@ impl HttpConnection {
 
     /// If this connection was closed to free memory, informs the connection table that the memory
     /// has been freed.
-    pub(super) fn finish_pending_release(&self) {
+    pub(crate) fn finish_pending_release(&self) {
         if let Some((share, held)) = self.pending_release.take() {
             self.shared.connections.finish_pending_release(share, held);
         }
@@ -205,10 +223,22 @@ impl HttpConnection {
         drops && (self.is_half_closed.get() || self.has_unread_fin())
     }
 
-    /// Returns true if the application has taken longer for the current request than the request
-    /// timeout.
-    pub(crate) fn has_request_timed_out(&self) -> bool {
-        self.has_request_timed_out.get()
+    /// Begins to wait for the application's response to the request with this status.
+    pub(crate) fn begin_wait(&self, status: Arc<ExchangeStatus>) {
+        self.pending_status.replace(Some(status));
+    }
+
+    /// Ends the wait for the application's response, and returns the status of the request. If the
+    /// request was evicted, the memory of its body is released now.
+    pub(crate) fn end_wait(&self) -> Option<Arc<ExchangeStatus>> {
+        self.finish_pending_release();
+        self.pending_status.take()
+    }
+
+    /// Returns true if the current request waits for a worker, so that the application has received
+    /// no part of it.
+    pub(crate) fn is_request_waiting(&self) -> bool {
+        self.pending_status.borrow().as_ref().is_some_and(|status| status.is_waiting())
     }
 
     /// Returns true if the client has half-closed the connection (FIN) after bytes that the server

@@ -25,7 +25,7 @@ impl HttpConnection {
         self.shared.head_start.forget();
         self.is_parked.set(false);
         self.has_unread_input.set(false);
-        self.has_request_timed_out.set(false);
+        self.wait_end.set(None);
         self.activity.request_bytes.set(UNCHARGED_BYTES);
     }
 

@@ -1,9 +1,10 @@
 //! An HTTP connection as an entry of the connection table. The sweep (the periodic check of all
 //! connections) uses this interface to enforce timeouts.
 
-use rookery_exchange::{ListenerId, Share, StreamEnd};
+use rookery_exchange::{ListenerId, Peer, Share, StreamEnd};
 
-use super::{CloseState, HttpConnection};
+use super::{CloseState, HttpConnection, WaitAborted};
+use crate::connections::eviction::cost::EvictionCost;
 use crate::connections::table::TableEntry;
 use crate::http::connection::activity::Phase;
 use crate::http::http2::connection_state::{FlushListener, Http2State};
@@ -19,6 +20,10 @@ impl TableEntry for HttpConnection {
 
     fn serial(&self) -> u64 {
         self.serial
+    }
+
+    fn peer(&self) -> Peer {
+        self.peer_of_request()
     }
 
     fn sweep(&self, now: u32) {
@@ -53,7 +58,7 @@ impl TableEntry for HttpConnection {
             self.wake();
         }
         if self.activity.has_request_timed_out(&self.shared.connections.clock.ticks(), now)
-            && !self.has_request_timed_out.replace(true)
+            && self.wait_end.replace(Some(WaitAborted::TimedOut)).is_none()
         {
             self.wake();
         }
@@ -75,17 +80,43 @@ impl TableEntry for HttpConnection {
             return None;
         }
         match self.own_http2_state().filter(|state| state.has_streams()) {
+            // Only the streams of a proxy's clients are evicted, and not the proxy's connection.
+            Some(_) if self.is_proxy() => None,
             Some(state) => state.slowness(now),
             None => self.activity.slowness(&self.shared.connections.clock.ticks(), now),
         }
     }
 
+    fn eviction_cost(&self) -> Option<EvictionCost> {
+        if self.close_state.get().is_immediate() {
+            return None;
+        }
+        match self.own_http2_state().filter(|state| state.has_streams()) {
+            Some(_) if self.is_proxy() => None,
+            Some(state) => Some(state.eviction_cost()),
+            None => Some(self.activity.eviction_cost(self.is_request_waiting())),
+        }
+    }
+
+    fn charged(&self, share: Share) -> usize {
+        let streamed = self.response_stream.borrow().as_ref().map_or(0, |stream| stream.held());
+        let bodies = self.own_http2_state().map_or(0, Http2State::charged_for_bodies);
+        match share {
+            _ if self.is_releasing() => 0,
+            Share::Connections => self.charge.bytes(),
+            Share::Incoming => self.activity.charged(share) + bodies,
+            Share::Outgoing => self.activity.charged(share) + streamed,
+        }
+    }
+
     fn held(&self, share: Share) -> usize {
         match &*self.response_stream.borrow() {
-            _ if self.is_ending() => 0,
+            _ if self.is_releasing() => 0,
+            _ if share == Share::Connections && self.is_stream_of_client() => self.charge.bytes(),
             // Memory of streams is freed by evicting the streams.
             _ if self.own_http2_state().is_some_and(Http2State::has_streams) => 0,
             Some(stream) if share == Share::Outgoing => stream.held(),
+            _ if share != Share::Outgoing && self.is_request_waiting() => self.charged(share),
             _ => self.activity.held(share, self.charge.bytes()),
         }
     }
@@ -95,12 +126,26 @@ impl TableEntry for HttpConnection {
         let pending_release = held.saturating_sub(away);
         self.shared.connections.add_pending_release(share, pending_release);
         self.pending_release.set(Some((share, pending_release)));
-        self.close_for_overload();
+        if share == Share::Incoming && self.activity.phase() == Phase::Application {
+            // Only the request holds these bytes. The connection, which may be that of a proxy,
+            // stays open after the error response.
+            self.wait_end.set(Some(WaitAborted::Evicted));
+            self.wake();
+        } else {
+            self.close_for_overload();
+        }
     }
 
     fn evict_for_slot(&self) {
         self.may_linger.set(false);
-        self.time_out();
+        if let Some(state) = self.own_http2_state() {
+            state.evict_streams();
+        }
+        if self.activity.phase() == Phase::Head {
+            self.time_out();
+        } else {
+            self.close_with(CloseState::Evicted);
+        }
     }
 
     fn stop(&self) {
@@ -170,6 +215,27 @@ impl TableEntry for HttpConnection {
 }
 
 impl HttpConnection {
+    /// Returns true if the connection is being closed, or its request has been evicted, so that its
+    /// memory is released soon.
+    fn is_releasing(&self) -> bool {
+        self.is_ending() || self.pending_release.get().is_some()
+    }
+
+    /// Returns true for an HTTP/2 stream that stays open for as long as its client wishes: its
+    /// response is streamed, or waits until the client reads.
+    fn is_stream_of_client(&self) -> bool {
+        let is_blocked = || {
+            self.activity.is_write_blocked()
+                || self.http2_state.get().is_some_and(|state| state.is_blocked())
+        };
+        self.is_http2_stream
+            && match self.activity.phase() {
+                Phase::Stream => true,
+                Phase::Response | Phase::Flush => is_blocked(),
+                _ => false,
+            }
+    }
+
     /// Checks the time limits of an HTTP/2 connection. Its streams have time limits of their own.
     fn sweep_http2(&self, state: &Http2State, now: u32) {
         let ticks = &self.shared.connections.clock.ticks();

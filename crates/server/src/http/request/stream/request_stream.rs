@@ -14,12 +14,12 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use rookery_exchange::{Charge, Event, Exchange, ExchangeId, Payload, Share, StreamEnd};
+use rookery_exchange::{Charge, Event, Exchange, ExchangeId, Payload, Peer, Share, StreamEnd};
 
 use crate::application::dispatch::AppDecision;
 use crate::connections::admission::UNCHARGED_BYTES;
-use crate::http::connection::http_connection::{CloseState, HttpConnection};
-use crate::http::request::pending_response::{PendingResponse, WaitAborted};
+use crate::http::connection::http_connection::{CloseState, HttpConnection, WaitAborted};
+use crate::http::request::pending_response::PendingResponse;
 use crate::http::request::request_body::RequestBody;
 use crate::http::request::request_context::RequestContext;
 use crate::http::request::stream::registry::{UnprocessedChunks, chunk_cost};
@@ -34,6 +34,7 @@ const READ_AHEAD: usize = 256 << 10;
 #[derive(Debug)]
 struct RequestStream {
     id: ExchangeId,
+    peer: Peer,
     connection: Rc<HttpConnection>,
     unprocessed: Rc<UnprocessedChunks>,
     is_end_reported: bool,
@@ -48,7 +49,8 @@ impl RequestStream {
             charge: Charge::new(&connection.shared.connections.budget, Share::Incoming),
         });
         connection.shared.request_streams.open(context.id, &unprocessed);
-        RequestStream { id: context.id, connection, unprocessed, is_end_reported: false }
+        let (id, peer) = (context.id, context.peer());
+        RequestStream { id, peer, connection, unprocessed, is_end_reported: false }
     }
 
     fn has_capacity(&self) -> bool {
@@ -63,7 +65,7 @@ impl RequestStream {
         let (shared, unprocessed) = (&self.connection.shared, &self.unprocessed);
         unprocessed.cost.set(unprocessed.cost.get() + chunk_cost(chunk.len()));
         let (has, needs) = (unprocessed.charge.bytes(), unprocessed.bytes_to_charge());
-        if needs > has && !shared.connections.admit(Share::Incoming, has, needs - has) {
+        if needs > has && !shared.connections.admit(self.peer, Share::Incoming, has, needs - has) {
             return Err(Rejection::Overload);
         }
         unprocessed.update_charge();
@@ -71,11 +73,8 @@ impl RequestStream {
         let mut buffer = shared.dispatch.application.take_buffer();
         buffer.extend_from_slice(chunk);
         let (id, listener) = (self.id, self.connection.listener);
-        shared.dispatch.notify(Event::Body {
-            exchange: id,
-            listener,
-            payload: Payload::Pooled(buffer),
-        });
+        let payload = Payload::Pooled(buffer);
+        shared.dispatch.notify(self.peer, Event::Body { exchange: id, listener, payload });
         Ok(())
     }
 
@@ -84,11 +83,8 @@ impl RequestStream {
     fn end(&mut self, reason: StreamEnd) {
         if !std::mem::replace(&mut self.is_end_reported, true) {
             let (id, listener) = (self.id, self.connection.listener);
-            self.connection.shared.dispatch.notify(Event::BodyEnd {
-                exchange: id,
-                listener,
-                reason,
-            });
+            let ended = Event::BodyEnd { exchange: id, listener, reason };
+            self.connection.shared.dispatch.notify(self.peer, ended);
         }
     }
 }
@@ -165,6 +161,7 @@ pub(crate) async fn stream_to_application<B: RequestBody>(
                 break rejection;
             }
             Step::Aborted(WaitAborted::TimedOut) => break Some(Rejection::RequestTimeout),
+            Step::Aborted(WaitAborted::Evicted) => break Some(Rejection::Busy),
             Step::Route(_) | Step::Aborted(WaitAborted::Disconnected) => break None,
         }
     };

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use rookery_exchange::{
-    Charge, Event, Exchange, ListenerId, Payload, Share, StreamEnd, StreamFlow, StreamId,
+    Charge, Event, Exchange, ListenerId, Payload, Peer, Share, StreamEnd, StreamFlow, StreamId,
     StreamOptions, StreamedBody,
 };
 
@@ -51,6 +51,7 @@ const EMPTY_PULL_DELAY: Duration = Duration::from_millis(10);
 pub(crate) struct ResponseStream {
     id: StreamId,
     listener: ListenerId,
+    peer: Peer,
     /// The key of the client's connection in the connection table, once the connection has begun
     /// the response.
     connection_key: Cell<usize>,
@@ -138,6 +139,7 @@ impl ResponseStream {
         Rc::new(ResponseStream {
             id: exchange.id(),
             listener: exchange.listener(),
+            peer: exchange.peer(),
             connection_key: Cell::new(usize::MAX),
             connections: Rc::clone(connections),
             dispatch: Rc::clone(dispatch),
@@ -214,7 +216,9 @@ impl ResponseStream {
                 self.append_short(&bytes);
                 self.dispatch.application.recycle_buffer(bytes);
             }
-            Payload::Pooled(bytes) => self.enqueue(Bytes::from(bytes)),
+            Payload::Pooled(bytes) | Payload::Charged(bytes, _) => {
+                self.enqueue(Bytes::from(bytes));
+            }
             Payload::Lent(lease) => self.enqueue(Bytes::from_owner(lease)),
         }
         self.queued.set(self.queued.get() + len);
@@ -268,7 +272,8 @@ impl ResponseStream {
         let waiting = self.queued.get() + self.in_hyper.get();
         let (has, needs) =
             (self.charge.bytes(), if waiting <= UNCHARGED_BYTES { 0 } else { waiting });
-        let has_room = needs <= has || self.connections.admit(Share::Outgoing, has, needs - has);
+        let has_room =
+            needs <= has || self.connections.admit(self.peer, Share::Outgoing, has, needs - has);
         // Admitting the bytes may have evicted this stream itself.
         if has_room && self.state.get() != State::Failed {
             self.charge.set(needs);
@@ -364,7 +369,8 @@ impl ResponseStream {
         let is_due =
             self.rules.is_pulled && self.is_open() && has_room && !self.is_pull_delayed.get();
         if is_due && !self.is_chunk_requested.replace(true) {
-            self.dispatch.notify(Event::Pull { stream: self.id, listener: self.listener });
+            let pull = Event::Pull { stream: self.id, listener: self.listener };
+            self.dispatch.notify(self.peer, pull);
         }
     }
 
@@ -553,7 +559,8 @@ impl ResponseStream {
             self.charge.set(if waiting <= UNCHARGED_BYTES { 0 } else { waiting });
         }
         if self.flow.on_written(len) && !self.is_end_reported.get() {
-            self.dispatch.notify(Event::Writable { stream: self.id, listener: self.listener });
+            let writable = Event::Writable { stream: self.id, listener: self.listener };
+            self.dispatch.notify(self.peer, writable);
         }
     }
 
@@ -576,11 +583,8 @@ impl ResponseStream {
         // The application is not notified of this capacity, because the stream has ended.
         self.flow.on_written(self.in_hyper.take());
         let reason = self.end_reason.get().unwrap_or(reason);
-        self.dispatch.notify(Event::StreamEnded {
-            stream: self.id,
-            listener: self.listener,
-            reason,
-        });
+        let ended = Event::StreamEnded { stream: self.id, listener: self.listener, reason };
+        self.dispatch.notify(self.peer, ended);
     }
 
     fn wake(&self) {

@@ -3,35 +3,68 @@
 use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use rookery_exchange::wire::{MAX_INLINE_BODY, Up};
+use rookery_exchange::wire::{Up, response_body};
 use rookery_exchange::{
-    Command, Event, Exchange, Link, MessageKind, Payload, ResponseBody, StreamEnd, WebSocketId,
+    Command, Event, Exchange, Link, MessageKind, Payload, Peer, ResponseBody, StreamEnd, StreamId,
+    WebSocketId,
 };
-use rookery_system::linux::content_file;
-use rookery_worker_protocol::rings::{MAX_LONG_RECORD, SendError, WaitingRecord};
+use rookery_worker_protocol::rings::{Beside, Lane, SendError};
 
 use super::{FROM_FRONT_END, MAX_IDLE, Socket, Stream, WorkerRings};
 
 /// The maximum length in bytes of the head of a response.
 const MAX_HEAD: usize = 1 << 20;
 
+/// The maximum length in bytes of a message to a WebSocket.
+const MAX_MESSAGE: usize = 256 << 20;
+
 /// The close code for a message that is too long (RFC 6455, 7.4.1).
 const TOO_LONG: u16 = 1009;
+
+/// The maximum time for which the application's thread waits while the front end takes nothing of a
+/// record in parts.
+const MAX_STALL: Duration = Duration::from_millis(20);
+
+/// The maximum time for which the application's thread waits until all of a record in parts has
+/// been sent. The rest waits in the outbox, so that R can be interrupted.
+const MAX_WAIT: Duration = Duration::from_millis(200);
+
+/// The time after which the application's thread looks again whether blocks have been returned.
+const WAIT_STEP: Duration = Duration::from_micros(30);
 
 /// Converts an id of this process to the id in the front end.
 pub(super) fn front_end_id(id: u64) -> u64 {
     id & !FROM_FRONT_END
 }
 
-/// Returns the bytes of a body that is in memory and too long for its record.
-fn long_body(exchange: &Exchange) -> Option<&[u8]> {
-    let bytes = match exchange.response().body() {
-        ResponseBody::Copied => exchange.response_copy().unwrap_or_default(),
-        ResponseBody::Lent(lease) => lease.as_bytes(),
-        ResponseBody::None | ResponseBody::File { .. } | ResponseBody::Stream(_) => return None,
-    };
-    Some(bytes).filter(|bytes| bytes.len() > MAX_INLINE_BODY)
+/// The patience of the application's thread while the front end takes a record in parts.
+#[derive(Debug, Default)]
+struct Patience {
+    /// The number of bytes that had been sent when the front end last took some, and the time.
+    progress: Option<(usize, Instant)>,
+    began: Option<Instant>,
+}
+
+impl Patience {
+    /// Waits for a moment. Returns false if the thread has waited for long enough.
+    fn wait(&mut self, sent: usize) -> bool {
+        let now = Instant::now();
+        let began = *self.began.get_or_insert(now);
+        let since = match self.progress {
+            Some((before, since)) if before == sent => since,
+            _ => {
+                self.progress = Some((sent, now));
+                now
+            }
+        };
+        if now - since >= MAX_STALL || now - began >= MAX_WAIT {
+            return false;
+        }
+        std::thread::sleep(WAIT_STEP);
+        true
+    }
 }
 
 impl WorkerRings {
@@ -57,8 +90,7 @@ impl WorkerRings {
                 if let Some(open) = self.streams.get(&stream) {
                     open.flow.on_chunk_arrived();
                     let is_waiting = !open.flow.has_capacity();
-                    let (stream, content) = (front_end_id(stream), payload.as_bytes());
-                    self.send_up(Up::Chunk { stream, is_pushing, is_waiting, content });
+                    self.send_chunk(stream, (is_pushing, is_waiting), payload.as_bytes());
                 }
                 recycle(payload, link);
             }
@@ -122,12 +154,11 @@ impl WorkerRings {
             if let ResponseBody::File { file: body, len } = exchange.response_mut().take_body() {
                 (file, file_len) = (Some(body), Some(len));
             }
-        } else if let Some(bytes) = long_body(&exchange) {
-            // The response crosses at once, however fast the client reads it and whatever this
-            // thread does next.
-            (file, file_len) = (content_file::create([bytes]).ok(), Some(bytes.len() as u64));
         }
+        let mut lane = Lane::Requests;
         if exchange.is_upgrade() && exchange.response().status() == 101 {
+            // The messages must not overtake the response.
+            lane = Lane::Messages;
             let backlog = exchange.backlog().map(Arc::clone).unwrap_or_default();
             self.sockets.insert(id, Socket { listener, backlog });
         } else if let ResponseBody::Stream(stream) = exchange.response().body() {
@@ -135,103 +166,112 @@ impl WorkerRings {
             let stream = Stream { listener, flow, written: 0 };
             self.streams.insert(id, stream);
         }
-        let is_sent = file.is_some() == file_len.is_some()
-            && self.push(file.as_ref(), |record| {
+        let descriptor = file.as_ref().map(File::as_fd);
+        let is_sent =
+            self.push(lane, Beside { descriptor, tail: response_body(&exchange) }, |record| {
                 let kind = Up::write_response(&exchange, ids, file_len, record);
                 (record.len() <= MAX_HEAD).then_some(kind)
             });
         if !is_sent {
-            let (exchange_id, ticket) = ids;
-            self.send_up(Up::Unsendable { exchange: exchange_id, ticket });
-            self.end_unsendable(id, link);
+            self.end_unsendable((id, ids.1), link);
         }
         self.recycle_exchange(exchange);
     }
 
-    /// Ends the WebSocket or stream of a response that cannot be sent.
-    pub(super) fn end_unsendable(&mut self, id: u64, link: &Link) {
+    /// Reports that a response cannot be sent, and ends its WebSocket or stream.
+    pub(super) fn end_unsendable(&mut self, (id, ticket): (u64, u64), link: &Link) {
+        self.send_up(Up::Unsendable { exchange: front_end_id(id), ticket });
         if let Some(Socket { listener, backlog }) = self.sockets.remove(&id) {
             backlog.end();
             let reason = Box::default();
             let event = Event::Closed { socket: id, listener, code: 1006, reason, is_clean: false };
-            let _ = link.push(event);
+            let _ = link.push(Peer::default(), event);
         }
         if let Some(Stream { listener, flow, .. }) = self.streams.remove(&id) {
             flow.end();
             let reason = StreamEnd::Error;
-            let _ = link.push(Event::StreamEnded { stream: id, listener, reason });
+            let _ = link.push(Peer::default(), Event::StreamEnded { stream: id, listener, reason });
         }
     }
 
-    fn send_message(&mut self, socket: WebSocketId, kind: MessageKind, content: &[u8]) {
+    fn send_message(&mut self, socket: WebSocketId, kind: MessageKind, tail: &[u8]) {
         let is_waiting = self.sockets.get(&socket).is_some_and(|open| open.backlog.is_high());
         let socket = front_end_id(socket);
-        // The record also contains an id and a flag.
-        if content.len() > MAX_LONG_RECORD - 16 {
+        if tail.len() > MAX_MESSAGE {
             let reason = b"the message is too long";
             return self.send_up(Up::Close { socket, code: TOO_LONG, reason });
         }
-        self.send_up(Up::Message { socket, kind, is_waiting, content });
+        let up = Up::Message { socket, kind, is_waiting, content: b"" };
+        let beside = Beside { descriptor: None, tail };
+        self.push(Lane::Messages, beside, |record| Some(up.write(record)));
+    }
+
+    fn send_chunk(
+        &mut self,
+        stream: StreamId,
+        (is_pushing, is_waiting): (bool, bool),
+        tail: &[u8],
+    ) {
+        let stream = front_end_id(stream);
+        let up = Up::Chunk { stream, is_pushing, is_waiting, content: b"" };
+        let beside = Beside { descriptor: None, tail };
+        self.push(Lane::Requests, beside, |record| Some(up.write(record)));
     }
 
     pub(super) fn send_up(&mut self, up: Up<'_>) {
-        self.push(None, |record| Some(up.write(record)));
+        let lane = match up {
+            Up::Message { .. } | Up::Ping { .. } | Up::Close { .. } | Up::Abort { .. } => {
+                Lane::Messages
+            }
+            _ => Lane::Requests,
+        };
+        self.push(lane, Beside::default(), |record| Some(up.write(record)));
     }
 
-    /// Sends the records that the front end did not accept before. A record for which the system
-    /// provides no memory or descriptor is replaced by a substitute.
+    /// Sends the records that the front end did not accept before. A response whose descriptor the
+    /// system does not accept is replaced by a report to its client.
     pub(super) fn send_unsent(&mut self) {
-        let before = self.outbox.waiting();
+        let before = self.outbox.sender().sent();
         while self.outbox.flush() == Err(SendError::System) {
-            let unsendable = &mut self.unsendable;
-            self.outbox.replace_first(|record| {
-                let substitute = substitute(record)?;
-                if let Up::Unsendable { exchange, .. } = substitute {
-                    unsendable.push(exchange | FROM_FRONT_END);
-                }
-                let mut bytes = Vec::new();
-                Some((substitute.write(&mut bytes), bytes))
-            });
+            let refused = self.outbox.take_refused();
+            let up = refused.as_ref().and_then(|it| Up::read(it.kind, &it.bytes).ok());
+            if let Some(Up::Response { exchange, ticket, .. }) = up {
+                self.unsendable.push((exchange | FROM_FRONT_END, ticket));
+            }
         }
-        self.is_unannounced |= self.outbox.waiting() < before;
-        self.queue.set_unsent(self.outbox.waiting() > 0);
+        self.is_unannounced |= self.outbox.sender().sent() > before;
+        self.queue.set_unsent(self.outbox.has_waiting());
     }
 
-    /// Sends the record that `write` writes ([`Outbox::send`]), which may wait until the front end
-    /// accepts it. Returns false if the record must not or cannot be sent.
+    /// Sends a record ([`Outbox::send`]), which may wait until the front end accepts it. Returns
+    /// false if the record must not or cannot be sent.
     ///
     /// [`Outbox::send`]: rookery_worker_protocol::rings::Outbox::send
     fn push(
         &mut self,
-        file: Option<&File>,
+        lane: Lane,
+        beside: Beside<'_>,
         write: impl FnOnce(&mut Vec<u8>) -> Option<u8>,
     ) -> bool {
-        if self.outbox.waiting() > 0 {
+        if self.outbox.has_waiting() {
             self.send_unsent();
         }
-        let sent = self.outbox.send(file.map(File::as_fd), write);
-        if self.outbox.waiting() > 0 {
+        let WorkerRings { outbox, front_end_sleep, wakers, .. } = self;
+        let mut patience = Patience::default();
+        let wait = |sent| {
+            front_end_sleep.wake_sleeper(|| wakers.wake_front_end());
+            patience.wait(sent)
+        };
+        let result = outbox.send(lane, beside, write, wait, |_| ());
+        if outbox.has_waiting() {
             self.queue.set_unsent(true);
         }
-        sent != Err(SendError::System)
-    }
-}
-
-/// Returns the record that is sent instead of a record whose file cannot be created or sent.
-/// Returns `None` if no record is to be sent.
-fn substitute(record: &WaitingRecord) -> Option<Up<'static>> {
-    match Up::read(record.kind, &record.bytes).ok()? {
-        Up::Response { exchange, ticket, .. } => Some(Up::Unsendable { exchange, ticket }),
-        Up::Message { socket, .. } => Some(Up::Abort { socket }),
-        Up::Chunk { stream, .. } => {
-            Some(Up::AbortStream { stream, reason: StreamEnd::Slow, page: b"" })
-        }
-        _ => None,
+        result != Err(SendError::System)
     }
 }
 
 fn recycle(payload: Payload, link: &Link) {
-    if let Payload::Pooled(buffer) = payload {
+    if let Some(buffer) = payload.into_buffer() {
         link.recycle(buffer);
     }
 }

@@ -2,7 +2,7 @@
 
 use rookery_exchange::wire::Up;
 use rookery_exchange::{
-    AppToken, Event, Exchange, ExchangeId, Link, Payload, PushError, StreamEnd,
+    AppToken, Event, Exchange, ExchangeId, Link, Payload, Peer, PushError, StreamEnd,
 };
 
 use super::WorkerRings;
@@ -41,7 +41,9 @@ impl WorkerRings {
                 complete.set_app_token(AppToken::new(exchange.take_app_token(), link.releases()));
                 self.unanswered += 1;
                 self.recycle_exchange(exchange);
-                if let Err(PushError::Full(mut complete)) = link.push(Event::Request(complete)) {
+                if let Err(PushError::Full(mut complete)) =
+                    link.push(Peer::default(), Event::Request(complete))
+                {
                     complete.begin_response(503);
                     self.respond(complete, link);
                 }
@@ -90,7 +92,7 @@ impl WorkerRings {
             }
             *sent += buffer.len() as u64;
             let payload = Payload::Pooled(buffer);
-            let _ = link.push(Event::Body { exchange: id, listener, payload });
+            let _ = link.push(Peer::default(), Event::Body { exchange: id, listener, payload });
         }
         if *sent == body.len() {
             self.end_body(id, StreamEnd::Done, link);
@@ -99,7 +101,7 @@ impl WorkerRings {
 
     fn end_body(&mut self, id: ExchangeId, reason: StreamEnd, link: &Link) {
         // The listener does not matter: R finds the receiver by the exchange.
-        let _ = link.push(Event::BodyEnd { exchange: id, listener: 0, reason });
+        let _ = link.push(Peer::default(), Event::BodyEnd { exchange: id, listener: 0, reason });
         if let Some(complete) = self.heads.remove(&id).and_then(|head| head.complete) {
             self.keep_exchange(complete);
         }

@@ -2,9 +2,10 @@
 
 use rookery_exchange::wire::{RequestForm, Up, write_request};
 use rookery_exchange::{
-    AppToken, AppWaker, ChunkAdmission, Command, MessageKind, QueueLimits, StreamEnd, StreamOptions,
+    AppToken, AppWaker, ChunkAdmission, Command, MessageKind, QueueLimits, ResponseBody, StreamEnd,
+    StreamOptions,
 };
-use rookery_worker_protocol::rings::Sleep;
+use rookery_worker_protocol::rings::{Lane, MAX_RECORD_LEN, Sleep};
 
 use super::*;
 
@@ -53,7 +54,9 @@ impl Test {
         exchange.push_body(body);
         let mut record = Vec::new();
         write_request(&exchange, b"", (3 << 10, 0), &mut record, &[], |_, _, _| ());
-        self.front.sender.send(form.kind(), &record, None).unwrap();
+        let record = [&record[..], b""];
+        let sent = (Lane::Requests, form.kind());
+        self.front.sender.send_parts(sent, record, None, &mut 0).unwrap();
         let Some(Event::Head(head)) = self.next() else { panic!("a head") };
         assert!(head.body().is_empty());
         head
@@ -235,19 +238,67 @@ fn an_application_that_stops_ends_all_of_its_streams() {
 }
 
 #[test]
-fn long_bodies_and_files_cross_beside_their_responses() {
+fn long_bodies_cross_in_parts_and_files_beside_their_responses() {
     let mut test = Test::new();
-    for len in [64 << 10, (64 << 10) + 1, 5 << 20] {
+    for len in [64 << 10, MAX_RECORD_LEN, 1 << 20, 5 << 20] {
+        let body: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
         let mut exchange = test.ask(false);
         exchange.begin_response(200);
-        exchange.set_response_body(&vec![b'x'; len]);
+        exchange.set_response_body(&body);
+        // The front end takes nothing, and R goes on.
         test.send(Command::Respond(exchange));
-        let arrived = test.front.receiver.take(&mut test.record).unwrap().unwrap();
-        assert_eq!(arrived.descriptor.is_some(), len > 64 << 10, "{len}");
-        if let Some(file) = arrived.descriptor.map(File::from) {
-            assert_eq!(file.metadata().unwrap().len(), len as u64);
+        let is_waiting = test.rings.outbox.has_waiting();
+        assert_eq!(is_waiting, len > 1 << 20, "{len}");
+        let arrived = loop {
+            match test.front.receiver.take(&mut test.record).unwrap() {
+                Some(arrived) => break arrived,
+                None => assert!(test.next().is_none()),
+            }
+        };
+        assert!(arrived.descriptor.is_none());
+        assert!(test.record.ends_with(&body));
+        assert_eq!(test.rings.open(), 0);
+    }
+    let mut exchange = test.ask(false);
+    exchange.begin_response(200);
+    let body = ResponseBody::File { file: tempfile::tempfile().unwrap(), len: 0 };
+    exchange.response_mut().set_body(body);
+    test.send(Command::Respond(exchange));
+    let arrived = test.front.receiver.take(&mut test.record).unwrap().unwrap();
+    assert!(arrived.descriptor.is_some());
+}
+
+#[test]
+fn a_response_crosses_while_the_rest_of_a_message_waits() {
+    let mut test = Test::new();
+    let mut exchange = test.ask(true);
+    let socket = exchange.id();
+    exchange.begin_response(101);
+    test.send(Command::Respond(exchange));
+    let message = |len| {
+        let payload = Payload::Pooled(vec![b'x'; len]);
+        Command::Send { socket, kind: MessageKind::Binary, payload }
+    };
+    test.send(message(5 << 20));
+    test.send(message(1));
+    assert!(test.rings.outbox.waiting(Lane::Messages) > 0);
+    let mut exchange = test.ask(false);
+    exchange.begin_response(200);
+    exchange.set_response_body(&vec![b'y'; 200_000]);
+    test.send(Command::Respond(exchange));
+    assert_eq!(test.rings.outbox.waiting(Lane::Requests), 0);
+    let mut lens = Vec::new();
+    while lens.len() < 4 {
+        match test.sent() {
+            Some(Up::Response { content, .. } | Up::Message { content, .. }) => {
+                lens.push(content.len());
+            }
+            Some(other) => panic!("{other:?}"),
+            None => assert!(test.next().is_none()),
         }
     }
+    assert!(lens[0] < 100 && lens[1] > 200_000, "{lens:?}");
+    assert_eq!(lens[2..], [5 << 20, 1]);
 }
 
 #[test]
@@ -328,7 +379,7 @@ fn with_unsent_messages() -> (Test, WebSocketId) {
     for _ in 0..1000 {
         test.send_message(socket);
     }
-    assert!(test.rings.outbox.waiting() > 0);
+    assert!(test.rings.outbox.waiting(Lane::Messages) > 0);
     (test, socket)
 }
 
@@ -344,7 +395,7 @@ fn records_that_waited_are_sent_although_further_records_arrive_without_end() {
             sent += 1;
         }
     }
-    assert!(sent > 2000 && test.rings.outbox.waiting() < 1000, "{sent}");
+    assert!(sent > 2000 && test.rings.outbox.waiting(Lane::Messages) < 1000, "{sent}");
 }
 
 #[test]

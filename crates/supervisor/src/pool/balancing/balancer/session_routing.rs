@@ -1,6 +1,6 @@
 //! Routing of requests with session affinity. A request that names a worker in its cookie or URL
-//! waits in the queue of that worker. All other requests are parked: they wait together, oldest
-//! first, until any worker can begin them.
+//! waits in the queue of that worker. All other requests are parked: they wait together until any
+//! worker can begin them. A worker for which both kinds wait gets one of each in turn.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -29,16 +29,23 @@ impl Balancer {
     /// Assigns each queued request to the worker that the request names, or to a free worker if the
     /// request names no worker.
     pub(super) fn assign_by_session(&self, is_shiny: bool, assignments: &mut Vec<Assignment>) {
-        self.assign_own_requests(assignments);
+        self.release_pages_and_overdue();
         while let Some(request) = self.take_next() {
-            self.route(request, is_shiny, assignments);
+            self.route(request, is_shiny);
         }
-        self.assign_parked(assignments);
+        loop {
+            let before = assignments.len();
+            self.assign_parked(assignments);
+            self.assign_own_requests(assignments);
+            if assignments.len() == before || !self.queue.borrow().has_parked() {
+                break;
+            }
+        }
     }
 
     /// Routes one request: adds it to the queue of the worker that it names, parks it until any
     /// worker is free, or rejects it.
-    fn route(&self, mut request: QueuedRequest, is_shiny: bool, assignments: &mut Vec<Assignment>) {
+    fn route(&self, mut request: QueuedRequest, is_shiny: bool) {
         #[cfg(test)]
         self.examined.set(self.examined.get() + 1);
         let url = if is_shiny {
@@ -54,7 +61,7 @@ impl Balancer {
         match (session_affinity::destination(kind, state), named) {
             (Destination::NamedBackend, Some(backend)) => {
                 request.sets_cookie = false;
-                self.queue_at(&backend, request, assignments);
+                self.queue_at(&backend, request);
             }
             (Destination::NotFound, _) => self.responder.reject(request, ErrorReply::SessionEnded),
             (Destination::AnyBackend | Destination::NamedBackend, _) => {
@@ -69,20 +76,14 @@ impl Balancer {
         }
     }
 
-    /// Adds a request to the queue of the only worker that can process it. Then assigns the
-    /// requests of this queue that the worker can begin now.
-    fn queue_at(
-        &self,
-        backend: &Rc<PoolBackend>,
-        request: QueuedRequest,
-        assignments: &mut Vec<Assignment>,
-    ) {
-        if backend.queue.borrow().is_full(self.limits.max_queued_requests) {
+    /// Adds a request to the queue of the only worker that can process it.
+    fn queue_at(&self, backend: &PoolBackend, request: QueuedRequest) {
+        let max = self.limits.max_queued_requests;
+        let rejected = backend.queue.borrow_mut().push(request, max);
+        if let Some(rejected) = rejected {
             self.counters().rejected_full.add(1);
-            return self.responder.reject(request, ErrorReply::NoWorker);
+            self.responder.reject(rejected, ErrorReply::NoWorker);
         }
-        backend.queue.borrow_mut().insert(request);
-        self.assign_own_requests_of(backend, assignments);
     }
 
     /// Assigns parked requests (those that wait for any free worker) to workers that can begin
@@ -102,7 +103,7 @@ impl Balancer {
                 assignments.push(Assignment { backend, ticket, request, moment });
                 continue;
             }
-            self.queue.borrow_mut().park(request);
+            self.queue.borrow_mut().put_back_parked(request);
             // A worker without capacity for a session may still be free for a request that begins
             // no session.
             if !begins_session || self.limits.max_sessions == usize::MAX {
@@ -211,13 +212,28 @@ impl Balancer {
         (cookie, self.keys.session_hash(target))
     }
 
-    /// Assigns to each worker the queued requests that only this worker can process, until the
-    /// worker can begin no more of them.
-    fn assign_own_requests(&self, assignments: &mut Vec<Assignment>) {
-        let backends = self.backends.borrow().clone();
-        for backend in &backends {
+    /// Moves the requests that need not, or must not, wait longer for the only worker that was to
+    /// process them.
+    fn release_pages_and_overdue(&self) {
+        for backend in self.backends.borrow().iter() {
             self.release_pages(backend);
-            self.assign_own_requests_of(backend, assignments);
+            let overdue = backend.queue.borrow_mut().take_overdue(self.limits.queue_timeout);
+            for request in overdue {
+                if may_move(&request) {
+                    self.move_elsewhere(request, backend);
+                } else {
+                    self.reject_overdue(request);
+                }
+            }
+        }
+    }
+
+    /// Assigns to each worker the queued requests that only this worker can process, until the
+    /// worker can begin no more of them, or it is the turn of another request.
+    fn assign_own_requests(&self, assignments: &mut Vec<Assignment>) {
+        for backend in self.backends.borrow().iter() {
+            self.assign_from_own_queue(backend, assignments);
+            backend.queue.borrow().update_gauge(&backend.entry.load.queue);
         }
     }
 
@@ -240,23 +256,11 @@ impl Balancer {
         }
     }
 
-    fn assign_own_requests_of(&self, backend: &Rc<PoolBackend>, assignments: &mut Vec<Assignment>) {
-        self.assign_from_own_queue(backend, assignments);
-        backend.queue.borrow().update_gauge(&backend.entry.load.queue);
-    }
-
     fn assign_from_own_queue(&self, backend: &Rc<PoolBackend>, assignments: &mut Vec<Assignment>) {
         if backend.queue.borrow().is_empty() {
             return;
         }
-        let overdue = backend.queue.borrow_mut().take_overdue(self.limits.queue_timeout);
-        for request in overdue {
-            if may_move(&request) {
-                self.move_elsewhere(request, backend);
-            } else {
-                self.reject_overdue(request);
-            }
-        }
+        let has_parked = self.queue.borrow().has_parked();
         while backend.accepts_own_requests(&self.limits) {
             let Some(request) = backend.queue.borrow_mut().pop() else { return };
             if request.exchange.is_client_disconnected() {
@@ -264,7 +268,7 @@ impl Balancer {
                 continue;
             }
             let Some(ticket) = backend.start_request(request.queued_since) else {
-                backend.queue.borrow_mut().push_front(request);
+                backend.queue.borrow_mut().put_back(request);
                 break;
             };
             assignments.push(Assignment {
@@ -273,6 +277,10 @@ impl Balancer {
                 request,
                 moment: Moment::now(),
             });
+            backend.was_last_own.set(true);
+            if has_parked {
+                break;
+            }
         }
         if !backend.queue.borrow().is_empty() {
             self.needs_retry.set(true);

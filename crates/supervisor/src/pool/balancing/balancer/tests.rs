@@ -1,14 +1,15 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use rookery_exchange::{Command, IoWaker};
+use rookery_exchange::{Command, IoWaker, Peer};
 use rookery_test_support::wait_until;
-use rookery_worker_protocol::SharedScoreboard;
 use rookery_worker_protocol::rings::RingEnd;
+use rookery_worker_protocol::{RState, SharedScoreboard, now};
 
 use super::*;
 use crate::backend::Backend;
 use crate::pool::balancing::session_affinity::RequestKind;
+use crate::pool::hop::waiting_messages::WaitingEvent;
 use crate::worker_id::WorkerId;
 
 struct NoWaker;
@@ -245,5 +246,53 @@ fn a_session_request_that_waits_too_long_for_its_worker_is_rejected() {
         assert_eq!(balancer.counters().rejected_timeout.get(), 1);
         let left = worker.queue.borrow_mut().pop().map(|request| request.exchange.id());
         assert_eq!((left, worker.queue.borrow().is_empty()), (Some(2), true));
+    });
+}
+
+/// Lets R begin the only request that is assigned now. Returns the id of that request.
+fn assign_and_begin(balancer: &Balancer, backend: &Backend) -> u64 {
+    let mut assignments = Vec::new();
+    balancer.assign(&mut assignments);
+    let assignment = assignments.pop().unwrap();
+    assert!(assignments.is_empty(), "R has not begun the request before");
+    backend.scoreboard.count_taken();
+    assert!(backend.scoreboard.begin(assignment.ticket.ticket()));
+    let id = assignment.request.exchange.id();
+    std::mem::forget(assignment);
+    id
+}
+
+#[test]
+fn requests_that_name_a_worker_and_others_take_turns_there() {
+    let limits = PoolLimits { session_affinity: SessionAffinity::Cookie, ..PoolLimits::default() };
+    with_a_suspended_worker(limits, |balancer, registry, backend| {
+        registry.resume(backend);
+        balancer.update_backends();
+        backend.scoreboard.set_r_state(RState::Busy, now());
+        let worker = Rc::clone(&balancer.backends.borrow()[0]);
+        let (cookie, _) = balancer.new_cookie(&worker, false);
+        let own = cookie.split(';').next().unwrap();
+        for (id, cookie) in (1..=6).map(|id| (id, own)).chain((7..=9).map(|id| (id, ""))) {
+            balancer.enqueue(request(id, cookie)).unwrap();
+        }
+        let order = [(); 9].map(|()| assign_and_begin(balancer, backend));
+        assert_eq!(order, [1, 7, 2, 8, 3, 9, 4, 5, 6]);
+    });
+}
+
+#[test]
+fn while_messages_keep_r_busy_one_request_waits_at_the_worker() {
+    with_a_suspended_worker(PoolLimits::default(), |balancer, registry, backend| {
+        registry.resume(backend);
+        balancer.update_backends();
+        backend.scoreboard.set_r_state(RState::Busy, now());
+        (1..=3).for_each(|id| balancer.enqueue(request(id, "")).unwrap());
+        assert_eq!(assign(balancer), 0, "R may be free elsewhere before");
+        let worker = Rc::clone(&balancer.backends.borrow()[0]);
+        let event = WaitingEvent::message(Peer::default(), 1, vec![b'm']);
+        worker.rings.messages.borrow_mut().push(event, &mut worker.rings.outbox.borrow_mut());
+        for id in 1..=3 {
+            assert_eq!(assign_and_begin(balancer, backend), id);
+        }
     });
 }

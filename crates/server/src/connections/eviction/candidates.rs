@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 /// The slowest connections that the last search over all connections found, with the slowest at the
 /// end.
 #[derive(Debug, Default)]
-pub(super) struct EvictionCandidates(pub(super) RefCell<Vec<Candidate>>);
+pub(in crate::connections) struct EvictionCandidates(pub(super) RefCell<Vec<Candidate>>);
 
 /// A slow connection that may be evicted. Candidates are ordered by the time for which they have
 /// made no progress and, if it is equal, by their age. The greatest is evicted first.

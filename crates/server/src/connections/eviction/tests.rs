@@ -1,0 +1,395 @@
+//! Tests of eviction: examples, and a model test in which arbitrary peers hold arbitrary amounts.
+
+use std::cell::Cell;
+
+use rookery_exchange::{Charge, ListenerId};
+
+use super::cost::EvictionCost;
+use super::*;
+use crate::config::Limits;
+use crate::connections::memory_budget::budget;
+use crate::connections::model_testing::Random;
+use crate::connections::table::Slot;
+
+/// The number of steps of the model test, unless the environment sets another.
+const STEPS: usize = 20_000;
+
+/// A table entry that holds bytes of one share.
+#[derive(Debug)]
+struct Holder {
+    serial: u64,
+    peer: Cell<Peer>,
+    charge: Charge,
+    /// True while the application has what the entry holds, so that it cannot be evicted.
+    is_in_use: Cell<bool>,
+    is_evicted: Cell<bool>,
+    /// The cost of evicting the connection, or `None` if it cannot be evicted.
+    cost: Cell<Option<EvictionCost>>,
+    slowness: Cell<Option<u32>>,
+    is_substream: bool,
+}
+
+impl TableEntry for Holder {
+    fn listener(&self) -> ListenerId {
+        1
+    }
+
+    fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    fn peer(&self) -> Peer {
+        self.peer.get()
+    }
+
+    fn sweep(&self, _now: u32) {}
+
+    fn slowness(&self, _now: u32) -> Option<u32> {
+        self.slowness.get().filter(|_| self.eviction_cost().is_some())
+    }
+
+    fn eviction_cost(&self) -> Option<EvictionCost> {
+        self.cost.get().filter(|_| !self.is_evicted.get())
+    }
+
+    fn is_substream(&self) -> bool {
+        self.is_substream
+    }
+
+    fn charged(&self, _share: Share) -> usize {
+        self.charge.bytes()
+    }
+
+    fn held(&self, _share: Share) -> usize {
+        if self.is_in_use.get() { 0 } else { self.charge.bytes() }
+    }
+
+    fn evict_for_memory(&self, _share: Share, held: usize) {
+        assert_eq!(held, self.charge.bytes());
+        self.charge.set(0);
+        self.is_evicted.set(true);
+    }
+
+    fn evict_for_slot(&self) {
+        assert!(!self.is_evicted.replace(true));
+    }
+
+    fn stop(&self) {}
+
+    fn abort(&self) {}
+
+    fn is_awaiting_response(&self) -> bool {
+        false
+    }
+
+    fn is_ending(&self) -> bool {
+        self.is_evicted.get()
+    }
+
+    fn wake(&self) {}
+}
+
+struct Fixture {
+    connections: Rc<ConnectionTable>,
+    all: Vec<(Slot, Rc<Holder>)>,
+}
+
+const SHARE: Share = Share::Outgoing;
+
+impl Fixture {
+    fn new() -> Fixture {
+        let limits = Limits { max_client_memory: Some(1000), ..Limits::default() };
+        let connections = ConnectionTable::new(&limits, budget(&limits), None);
+        Fixture { connections, all: Vec::new() }
+    }
+
+    fn limit(&self) -> usize {
+        self.connections.budget.limit(SHARE)
+    }
+
+    fn add(&mut self, peer: Peer, bytes: usize) -> Rc<Holder> {
+        self.insert(peer, bytes, Some(EvictionCost::Served), false)
+    }
+
+    fn insert(
+        &mut self,
+        peer: Peer,
+        bytes: usize,
+        cost: Option<EvictionCost>,
+        is_substream: bool,
+    ) -> Rc<Holder> {
+        let holder = Rc::new(Holder {
+            serial: self.connections.next_serial(),
+            peer: Cell::new(peer),
+            charge: self.connections.charge(SHARE, bytes),
+            is_in_use: Cell::new(false),
+            is_evicted: Cell::new(false),
+            cost: Cell::new(cost),
+            slowness: Cell::new(None),
+            is_substream,
+        });
+        self.all.push((self.connections.insert(Rc::clone(&holder) as _), Rc::clone(&holder)));
+        holder
+    }
+
+    /// Lets an entry hold more, if that is admitted.
+    fn grow(&self, holder: &Holder, more: usize) -> bool {
+        let has = holder.charge.bytes();
+        let is_admitted = self.connections.admit(holder.peer.get(), SHARE, has, more);
+        if is_admitted {
+            holder.charge.set(holder.charge.bytes() + more);
+        }
+        is_admitted
+    }
+
+    /// Returns what the entries hold for which `is_counted` returns true.
+    fn sum(&self, is_counted: impl Fn(&Holder) -> bool) -> usize {
+        let counted = self.all.iter().filter(|(_, holder)| is_counted(holder));
+        counted.map(|(_, holder)| holder.charge.bytes()).sum()
+    }
+
+    fn evicted(&self) -> Vec<u64> {
+        let evicted = self.all.iter().filter(|(_, holder)| holder.is_evicted.get());
+        evicted.map(|(_, holder)| holder.serial).collect()
+    }
+}
+
+fn peer(id: u64) -> Peer {
+    Peer::new(id, id / 10)
+}
+
+#[test]
+fn the_largest_entry_of_the_largest_peer_of_the_largest_network_is_evicted() {
+    let mut fixture = Fixture::new();
+    assert_eq!(fixture.limit(), 337);
+    // Network 1 holds 180 bytes, and its peer 12 most of them in small parts. Peer 21 holds 150.
+    for (id, bytes) in [(11, 50), (12, 40), (12, 45), (12, 45), (21, 150)] {
+        fixture.add(peer(id), bytes);
+    }
+    let honest = fixture.add(peer(31), 0);
+    assert!(fixture.grow(&honest, 20));
+    assert_eq!(fixture.evicted(), [4], "the newest of its largest");
+    // Now network 2 holds the most.
+    assert!(fixture.grow(&honest, 100));
+    assert_eq!(fixture.evicted(), [4, 5]);
+    // The honest peer would hold more than any other.
+    assert!(!fixture.grow(&honest, 200));
+    assert_eq!(fixture.evicted(), [4, 5]);
+}
+
+#[test]
+fn a_peer_that_needs_less_is_admitted_in_its_own_network() {
+    let mut fixture = Fixture::new();
+    for at in 0..30 {
+        fixture.add(peer(11 + at % 2), 11);
+    }
+    let honest = fixture.add(peer(13), 0);
+    assert!(fixture.grow(&honest, 50));
+    assert_eq!(fixture.evicted(), [27, 28, 29, 30]);
+    let (largest, same) = (fixture.add(peer(14), 0), fixture.add(peer(15), 0));
+    assert!(fixture.grow(&largest, 80) && !fixture.grow(&same, 130));
+}
+
+#[test]
+fn a_request_that_the_application_has_is_not_evicted_and_counts() {
+    let mut fixture = Fixture::new();
+    let in_use = fixture.add(peer(11), 200);
+    in_use.is_in_use.set(true);
+    fixture.add(peer(11), 30);
+    fixture.add(peer(21), 100);
+    // Peer 11 holds the most already.
+    let own = fixture.add(peer(11), 0);
+    assert!(!fixture.grow(&own, 40));
+    let honest = fixture.add(peer(31), 0);
+    assert!(fixture.grow(&honest, 30));
+    assert_eq!(fixture.evicted(), [2]);
+    assert!(fixture.grow(&honest, 20));
+    assert_eq!(fixture.evicted(), [2, 3]);
+}
+
+/// The costs of evictions, from the least to the most.
+const COSTS: [EvictionCost; 7] = [
+    EvictionCost::Idle,
+    EvictionCost::Head,
+    EvictionCost::Body,
+    EvictionCost::UnreadResponse,
+    EvictionCost::WaitingRequest,
+    EvictionCost::Session,
+    EvictionCost::Served,
+];
+
+#[test]
+fn the_cheapest_connection_of_the_network_with_the_most_makes_place() {
+    let mut fixture = Fixture::new();
+    for cost in [6, 5, 5, 2, 2] {
+        fixture.insert(peer(11), 0, Some(COSTS[cost]), false);
+    }
+    fixture.insert(peer(21), 0, Some(EvictionCost::Idle), false);
+    for _ in 0..3 {
+        assert!(!fixture.connections.free_slot(1), "it has most connections itself");
+    }
+    for evicted in [vec![5], vec![4, 5], vec![3, 4, 5]] {
+        assert!(fixture.connections.free_slot(3), "it has none");
+        assert_eq!(fixture.evicted(), evicted);
+    }
+    assert!(!fixture.connections.free_slot(2), "it would have as many");
+    assert!(fixture.connections.free_slot(3));
+    assert_eq!(fixture.evicted(), [2, 3, 4, 5]);
+    assert!(!fixture.connections.free_slot(3), "each network has one");
+}
+
+#[test]
+fn among_networks_of_equal_size_the_slowest_connection_makes_place() {
+    let mut fixture = Fixture::new();
+    for (at, slowness) in [None, Some(5), Some(7), None].into_iter().enumerate() {
+        let holder = fixture.add(peer(10 * (1 + at as u64 / 2)), 0);
+        holder.slowness.set(slowness);
+    }
+    // Of a smaller network.
+    fixture.add(peer(31), 0).slowness.set(Some(9));
+    assert!(fixture.connections.free_slot(1));
+    assert_eq!(fixture.evicted(), [2], "it is the largest with the new one");
+    fixture.add(peer(11), 0);
+    assert!(fixture.connections.free_slot(3));
+    assert_eq!(fixture.evicted(), [2, 5]);
+}
+
+/// Connections arrive while the table is full, change and end in an arbitrary order. The new one of
+/// a network is refused only if no other network has more connections with it, and no network loses
+/// a connection while another one that could has more.
+#[test]
+fn only_a_network_with_the_most_connections_loses_one() {
+    const SLOTS: usize = 12;
+    let steps = std::env::var("ROOKERY_MODEL_STEPS").ok().and_then(|steps| steps.parse().ok());
+    let mut fixture = Fixture::new();
+    let mut random = Random::new(2);
+    for step in 0..steps.unwrap_or(STEPS) {
+        let networks = if step / 500 % 2 == 0 { 3 } else { 8 };
+        let network = random.below(networks) as u64;
+        let pick = random.below(fixture.all.len().max(1));
+        match random.below(8) {
+            0 if !fixture.all.is_empty() => drop(fixture.all.swap_remove(pick)),
+            1 if step % 1000 > 900 && !fixture.all.is_empty() => {
+                // The table becomes nearly empty at times, so that the counts end.
+                drop(fixture.all.drain(pick..));
+            }
+            2 if !fixture.all.is_empty() => {
+                let holder = &fixture.all[pick].1;
+                holder.slowness.set((random.below(2) == 0).then(|| random.below(9) as u32));
+            }
+            3 if !fixture.all.is_empty() => {
+                fixture.all[pick].1.cost.set(COSTS.get(random.below(8)).copied());
+            }
+            4 if !fixture.all.is_empty() => {
+                // A proxy sends the request of another client.
+                let (slot, holder) = &fixture.all[pick];
+                holder.peer.set(Peer::new(holder.serial, network));
+                fixture.connections.set_network(slot.key(), network);
+            }
+            5 => {
+                fixture.insert(Peer::new(0, network), 0, None, true);
+            }
+            _ => {
+                if fixture.connections.len() < SLOTS || arrive(&fixture, network) {
+                    let cost = COSTS[random.below(COSTS.len())];
+                    fixture.insert(Peer::new(step as u64, network), 0, Some(cost), false);
+                }
+            }
+        }
+        // An evicted connection may stay in the table until its task has run.
+        let is_polled = random.below(2) == 0;
+        fixture.all.retain(|(_, holder)| !(holder.is_evicted.get() && is_polled));
+        while fixture.all.len() > 3 * SLOTS {
+            drop(fixture.all.swap_remove(0));
+        }
+    }
+}
+
+/// Makes place for a new connection of a network, and returns true if there is any. Asserts that
+/// the right connection is evicted.
+fn arrive(fixture: &Fixture, network: u64) -> bool {
+    let is_open = |it: &&Rc<Holder>| !it.is_substream && !it.is_evicted.get();
+    let open: Vec<_> = fixture.all.iter().map(|(_, it)| it).filter(is_open).collect();
+    let count = |of: u64| {
+        open.iter().filter(|it| it.peer().network() == of).count() + usize::from(of == network)
+    };
+    let is_free = fixture.connections.free_slot(network);
+    let evicted: Vec<_> = open.iter().filter(|it| it.is_evicted.get()).collect();
+    assert_eq!(evicted.len(), usize::from(is_free));
+    let others = open.iter().filter(|it| it.eviction_cost().is_some());
+    let others = others.map(|it| (it, it.peer().network()));
+    let Some(evicted) = evicted.first() else {
+        for (other, of) in others {
+            assert!(count(of) <= count(network), "{of} has more");
+            assert!(count(of) < count(network) || other.slowness.get().is_none(), "{of} is slow");
+        }
+        return false;
+    };
+    let evicted_of = evicted.peer().network();
+    let most = count(evicted_of);
+    assert!(most >= count(network));
+    for (other, of) in others {
+        assert!(count(of) <= most, "{of} has more than {evicted_of}");
+        assert!(of != evicted_of || most == count(network) || other.cost >= evicted.cost);
+    }
+    true
+}
+
+/// Peers hold more, let the application use what they hold, and end in an arbitrary order. The
+/// limit is never exceeded. A peer is refused only if its network and itself would then hold as
+/// much as any other whose entries can be evicted.
+#[test]
+fn a_peer_is_refused_only_if_it_would_be_among_the_largest() {
+    let steps = std::env::var("ROOKERY_MODEL_STEPS").ok().and_then(|steps| steps.parse().ok());
+    let mut fixture = Fixture::new();
+    let mut random = Random::new(1);
+    for step in 0..steps.unwrap_or(STEPS) {
+        let pick = random.below(fixture.all.len().max(1));
+        match random.below(8) {
+            0 | 1 if fixture.all.len() < 60 => {
+                fixture.add(peer(random.below(40) as u64), 0);
+            }
+            2 if !fixture.all.is_empty() => drop(fixture.all.swap_remove(pick)),
+            3 if !fixture.all.is_empty() => {
+                fixture.all[pick].1.is_in_use.set(random.below(2) == 0);
+            }
+            _ if !fixture.all.is_empty() => {
+                let holder = Rc::clone(&fixture.all[pick].1);
+                let more = 1 + random.below(if step / 100 % 2 == 0 { 10 } else { 100 });
+                let (peer, has) = (holder.peer.get(), holder.charge.bytes());
+                let of_network = |of: u64| fixture.sum(|it| it.peer().network() == of);
+                let before = [0, 1, 2, 3].map(of_network);
+                let is_admitted = fixture.grow(&holder, more);
+                if !is_admitted {
+                    assert_refusal(&fixture, peer, has, more);
+                }
+                let own = fixture.sum(|it| it.peer().network() == peer.network());
+                let needed = own + if is_admitted { 0 } else { more };
+                let evicted = fixture.all.iter().filter(|(_, it)| it.is_evicted.get());
+                for of in evicted.map(|(_, it)| it.peer().network()) {
+                    assert!(of == peer.network() || before[of as usize] > needed, "{of} had less");
+                }
+            }
+            _ => {}
+        }
+        assert!(fixture.connections.budget.used(SHARE) <= fixture.limit());
+        fixture.all.retain(|(_, holder)| !holder.is_evicted.get());
+    }
+}
+
+/// Asserts that a peer was refused with good reason.
+fn assert_refusal(fixture: &Fixture, peer: Peer, has: usize, more: usize) {
+    let own_network = fixture.sum(|it| it.peer().network() == peer.network()) + more;
+    let own = fixture.sum(|it| it.peer().id() == peer.id()) + more;
+    let others = fixture.all.iter().map(|(_, it)| it).filter(|it| it.held(SHARE) > 0);
+    for other in others {
+        let of = other.peer();
+        if of.network() != peer.network() {
+            assert!(own_network >= fixture.sum(|it| it.peer().network() == of.network()));
+        } else if of.id() != peer.id() {
+            assert!(own >= fixture.sum(|it| it.peer().id() == of.id()));
+        } else {
+            assert!(has + more >= other.held(SHARE));
+        }
+    }
+}

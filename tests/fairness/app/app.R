@@ -1,0 +1,21 @@
+# The app of tests/fairness: a small and a large response of R, a slow one, a static file, and WebSockets that echo.
+number <- function(req) as.numeric(sub("^[?]", "", req$QUERY_STRING))
+answer <- function(body) list(status = 200L, headers = list("Content-Type" = "text/plain"), body = body)
+kept <- new.env()
+large <- function(size) {
+  name <- as.character(size)
+  if (is.null(kept[[name]])) assign(name, rep_len(as.raw(65), size), envir = kept)
+  kept[[name]]
+}
+list(
+  staticPaths = list("/files" = "www"),
+  call = function(req) switch(req$PATH_INFO,
+    "/large" = answer(large(number(req))),
+    "/sleep" = { Sys.sleep(number(req)); answer(paste("slept on", Sys.getpid())) },
+    answer(paste0("small ", Sys.getpid()))
+  ),
+  onWSOpen = function(ws) ws$onMessage(function(binary, message) {
+    if (!binary && startsWith(message, "sleep ")) Sys.sleep(as.numeric(sub("sleep ", "", message)))
+    else if (!binary || length(message) < 1e6) ws$send(message)
+  })
+)
