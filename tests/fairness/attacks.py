@@ -111,7 +111,8 @@ def _many_requests(address, protocol, path, connections, streams, until):
     rest(until, kept)
 
 
-@attack(busy=0.02)
+# Over HTTP/1.1, each of these requests comes from a peer of its own, of the same size as an honest one; see `many_connections`.
+@attack(busy=0.02, protocols=("h2",))
 def queued_requests(address, protocol, until):
     _many_requests(address, protocol, "/sleep?0.02", 11, 100, until)
 

@@ -212,6 +212,9 @@ test_that("unloading the package ends a profile", {
     "while (!is_profiled() && Sys.time() < until) rookery::service(20)",
     "cat('before', is_profiled(), '\\n')",
     "unloadNamespace('rookery')",
+    "# The thread that watches the profile has the file open as well until it sees the end.",
+    "until <- Sys.time() + 60",
+    "while (is_profiled() && Sys.time() < until) Sys.sleep(0.02)",
     "cat('after', is_profiled(), '\\n')"
   ))
   expect_true(wait_until(function() file.exists(socket)))
