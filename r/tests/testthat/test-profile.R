@@ -67,12 +67,13 @@ requests_to <- function(it, paths) {
 }
 
 # Waits until the status names the functions on R's stack, with `shown` among them, and returns them.
-# Eight calls are shown at most, so the outermost may be missing in a sample.
+# Eight calls are shown at most, so the outermost may be missing in a sample. Requests `path` again
+# while it has not been seen.
 stack_during <- function(it, path, shown = "") {
   run <- requests_to(it, path)
   stack <- NULL
   wait_until(function() {
-    run()
+    if (run()$pending == 0) run <<- requests_to(it, path)
     stack <<- it$status()$stack
     !is.null(stack) && grepl(shown, stack$calls, fixed = TRUE)
   })
