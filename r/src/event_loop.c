@@ -461,6 +461,7 @@ SEXP ffi_close(void) {
     later_close();
     stack_sampling_watch(NULL);
     stack_sampling_close();
+    rk_admin_stop();
     was_interrupted = interrupt_is_pending();
     rk_stop_all(is_interrupted_again);
     rk_client_stop();

@@ -166,14 +166,15 @@ pub unsafe extern "C" fn rk_admin_set_state(state: i32, address: *const c_char) 
     });
 }
 
-/// Stops the admin listener, which serves status and metrics.
+/// Stops the admin listener, which serves status and metrics, if there is one.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_admin_stop() {
     entry((), || {
         // The listener is dropped outside the borrow, because dropping it waits for its thread.
         let ended = core::with(|core| {
+            let admin = core.admin.take()?;
             core.server().set_scoreboard(None);
-            core.admin.take()
+            Some(admin)
         });
         if let Some(AdminServer { one, .. }) = &ended {
             // The threads must end, because this library may be unloaded afterwards.
