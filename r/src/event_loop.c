@@ -393,6 +393,9 @@ static void end_service(void* data, Rboolean is_jump) {
     struct service* service = data;
     pumping = service->pumping;
     activity_end(service->activity);
+    if (service->activity == 0 && !is_jump && signals_are_watched()) {
+        activity_begin_between();
+    }
     later_set_wait_loop(service->waiting);
     rk_resume();
     rk_flush();
@@ -413,6 +416,7 @@ SEXP ffi_service(SEXP timeout_ms) {
             "service() cannot run in a finalizer while a request or a message is being read: "
             "call it from a callback of package later (`later::later(function() service(NA))`)");
     }
+    activity_end_between();
     double ms = Rf_asReal(timeout_ms);
     struct service service = {0, false, pumping, later_wait_loop(), activity_current()};
     if (ISNAN(ms)) {

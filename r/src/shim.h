@@ -246,6 +246,8 @@ void stack_sampling_forked(void);
 unsigned activity_begin(void);
 void activity_end(unsigned outer);
 unsigned activity_current(void);
+void activity_begin_between(void);
+void activity_end_between(void);
 
 // error_report.c -----------------------------------------------------------
 

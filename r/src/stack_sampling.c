@@ -17,6 +17,9 @@ static const int64_t first_ns = 250 * 1000 * 1000;
 static const int64_t interval_ns = 500 * 1000 * 1000;
 // The number of calls that a sample names.
 enum { MOST_CALLS = 8 };
+// The number of calls, from the innermost, among which the label of one of Shiny's functions is
+// looked for.
+enum { MOST_LOOKED_AT = 300 };
 // The interval at which R checks for interrupts while it sleeps or waits for a socket, in
 // microseconds.
 enum { WAIT_USEC = 250 * 1000 };
@@ -24,6 +27,7 @@ enum { WAIT_USEC = 250 * 1000 };
 // The number of the current activity (an event, or a call of run_now()); 0: none.
 static unsigned activity;
 static unsigned activities;
+static unsigned between;  // the activity between two calls of service(); 0: none
 static unsigned timed;  // the activity that `due` belongs to
 static int64_t due;     // when the stack is sampled next
 static bool is_waiting_changed;
@@ -60,8 +64,11 @@ static void append(struct sample* sample, const char* text) {
     size_t len = strlen(text);
     // A name that does not fit is left out as a whole, and so are all that follow.
     if (sample->len + len < sizeof sample->text) {
-        memcpy(sample->text + sample->len, text, len);
-        sample->len += len;
+        for (size_t i = 0; i < len; i++) {
+            // A label of Shiny may consist of several lines.
+            unsigned char byte = (unsigned char)text[i];
+            sample->text[sample->len++] = byte < ' ' ? ' ' : (char)byte;
+        }
     } else {
         sample->len = sizeof sample->text;
     }
@@ -120,6 +127,18 @@ static const char* callee_of_loop(SEXP call) {
     return strcmp(name, "run_now") == 0 || strcmp(name, "execCallbacks") == 0 ? "callback" : NULL;
 }
 
+// What Shiny computes by a call, according to the name that Shiny gives to the called function.
+enum computed { NOT_LABELLED, REACTIVE, OBSERVER };
+
+// Returns what Shiny computes by a call. An observer, such as `<observer:observeEvent(input$go)>` or
+// `<observer:output$plot>`, may compute several reactives, such as `<reactive:total>`.
+static enum computed computed_by(SEXP call) {
+    const char* name =
+        TYPEOF(call) == LANGSXP && TYPEOF(CAR(call)) == SYMSXP ? CHAR(PRINTNAME(CAR(call))) : "";
+    return strncmp(name, "<observer", 9) == 0 ? OBSERVER
+        : strncmp(name, "<reactive", 9) == 0 ? REACTIVE : NOT_LABELLED;
+}
+
 static SEXP call_at(int at) {
     INTEGER(CADR(frame_call))[0] = -at;
     return Rf_eval(frame_call, R_BaseEnv);
@@ -132,17 +151,26 @@ static SEXP read_stack(void* data) {
     PROTECT_INDEX at_call, at_outer;
     PROTECT_WITH_INDEX(call = frames > 0 ? call_at(0) : R_NilValue, &at_call);
     PROTECT_WITH_INDEX(outer = R_NilValue, &at_outer);
-    for (int at = 0; at < MOST_CALLS; at++) {
+    bool has_label = false;
+    for (int at = 0; at < MOST_LOOKED_AT; at++) {
         if (TYPEOF(call) != LANGSXP || callee_of_loop(call) != NULL) {
             break;
         }
         REPROTECT(outer = at + 1 < frames ? call_at(at + 1) : R_NilValue, at_outer);
-        const char* nameless = callee_of_loop(outer);
-        if (at > 0) {
-            append(sample, " < ");
+        enum computed computed = computed_by(call);
+        // Between a label and the next one are calls of Shiny.
+        if (computed != NOT_LABELLED || (at < MOST_CALLS && !has_label)) {
+            const char* nameless = callee_of_loop(outer);
+            if (at > 0) {
+                append(sample, " < ");
+            }
+            append_name(sample, CAR(call), nameless == NULL ? "<anonymous>" : nameless);
+            note_place(sample, call);
         }
-        append_name(sample, CAR(call), nameless == NULL ? "<anonymous>" : nameless);
-        note_place(sample, call);
+        has_label |= computed != NOT_LABELLED;
+        if (computed == OBSERVER) {
+            break;
+        }
         REPROTECT(call = outer, at_call);
     }
     UNPROTECT(2);
@@ -264,4 +292,19 @@ void activity_end(unsigned outer) {
 
 unsigned activity_current(void) {
     return activity;
+}
+
+// Begins the activity of what a served app does between two calls of service(), where Shiny
+// computes its outputs and observers.
+void activity_begin_between(void) {
+    activity_begin();
+    between = activity;
+}
+
+// Ends the activity that activity_begin_between() has begun, if any.
+void activity_end_between(void) {
+    if (between != 0 && activity == between) {
+        activity_end(0);
+    }
+    between = 0;
 }

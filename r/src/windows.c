@@ -155,6 +155,12 @@ unsigned activity_current(void) {
     return 0;
 }
 
+void activity_begin_between(void) {
+}
+
+void activity_end_between(void) {
+}
+
 void profile_handle(uint64_t request) {
     struct rk_profile_request wanted;
     char path[RK_PROFILE_PATH_MAX];

@@ -122,7 +122,7 @@ test_that("a profile has the routes as functions, and the lines of the app", {
     !asked$process$is_alive()
   })
   expect_equal(exit_of(asked), 0)
-  expect_match(asked$tell(), "by route\n +[0-9.]+ s +[0-9.]+ %  GET:/short\n")
+  expect_match(asked$tell(), "by route, output or observer\n +[0-9.]+ s +[0-9.]+ %  GET:/short\n")
   first <- readLines(asked$output, n = 1)
   expect_equal(first, "GC profiling: line profiling: sample.interval=10007")
   read <- utils::summaryRprof(asked$output)

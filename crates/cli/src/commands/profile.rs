@@ -214,9 +214,9 @@ fn summary(state: &Value, path: &Path) -> String {
         let seconds = seconds.as_f64().unwrap_or(0.0);
         format!("{seconds:>8.2} s {:>5.1} %", 100.0 * seconds / all)
     };
-    text += "\nby route\n";
+    text += "\nby route, output or observer\n";
     for route in summary["routes"].as_array().into_iter().flatten().take(MOST_FUNCTIONS) {
-        let name = route["route"].as_str().unwrap_or("(outside of handlers)");
+        let name = route["route"].as_str().unwrap_or("(outside of handlers and observers)");
         let _ = writeln!(text, "{}  {}", share(&route["seconds"]), shown(name));
     }
     for (title, list, key) in [
@@ -266,7 +266,7 @@ mod tests {
         for part in [
             "200 samples of R (10 ms of processor time each) in 10.0 s are in p.out\n",
             "worker 1 (7) ended during the profile\n",
-            "    1.50 s  75.0 %  GET:/a\n    0.50 s  25.0 %  (outside of handlers)\n",
+            "    1.50 s  75.0 %  GET:/a\n    0.50 s  25.0 %  (outside of handlers and observers)\n",
             "    1.50 s  75.0 %  predict\u{fffd}\n",
             "    2.00 s 100.0 %  predict\u{fffd}\n",
             "summaryRprof(\"p.out\")",

@@ -19,6 +19,20 @@ fn is_route(name: &str) -> bool {
     PREFIXES.contains(&prefix) && (rest.starts_with('/') || name == "WEBSOCKET:message")
 }
 
+/// Returns what the function with this name computes in a sample: a route, such as `GET:/report`, or
+/// what Shiny computes, such as `output$plot` or `observeEvent(input$go)`. Shiny names the function
+/// of an observer after it, such as `<observer:output$plot>`, if the observer has a label.
+fn work_of(name: &str) -> Option<&str> {
+    if is_route(name) {
+        return Some(name);
+    }
+    let label = name.strip_prefix("<observer")?.strip_suffix('>')?;
+    match label.strip_prefix(':') {
+        None => label.is_empty().then_some("observer"),
+        Some(label) => Some(label),
+    }
+}
+
 /// The time that each route and each function took.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Summary {
@@ -26,8 +40,8 @@ pub struct Summary {
     pub samples: u64,
     /// The interval of the samples in microseconds.
     pub interval: u64,
-    /// The routes, each with the number of its samples. The name is `None` for samples outside of
-    /// handlers.
+    /// The routes, and the outputs and observers of Shiny, each with the number of its samples. The
+    /// name is `None` for samples outside of handlers and observers.
     pub routes: Vec<(Option<String>, u64)>,
     /// The functions that took most time themselves.
     pub by_self: Vec<FunctionTime>,
@@ -89,23 +103,23 @@ struct Count {
 }
 
 impl SummaryBuilder {
-    /// Counts a sample, whose functions are given from the innermost on. In the sample of a
-    /// handler, only the functions that the handler calls count, because the functions outside are
-    /// the same for all handlers.
+    /// Counts a sample, whose functions are given from the innermost on. In the sample of a handler
+    /// or an observer, only the functions that it calls count, because the functions outside are
+    /// the same for all of them.
     pub(super) fn add_sample(&mut self, names: impl Iterator<Item = String>) {
         self.samples += 1;
         let mut route = None;
         let mut inner = Vec::new();
         for name in names {
-            if is_route(&name) {
-                route = Some(name);
+            if let Some(work) = work_of(&name) {
+                route = Some(work.to_owned());
                 break;
             }
             inner.push(name);
         }
         // The function with the name of the route calls the handler in this way, see profile.c.
         for caller in [".Call", "<Anonymous>"] {
-            if route.is_some() && inner.last().is_some_and(|name| name == caller) {
+            if route.as_deref().is_some_and(is_route) && inner.last().is_some_and(|name| name == caller) {
                 inner.pop();
             }
         }
@@ -171,6 +185,27 @@ mod tests {
         assert_eq!((of("<Anonymous>"), of(".Call")), (None, None));
         assert_eq!(summary.by_total[0].name, "f");
         assert!((summary.json()["seconds"].as_f64().unwrap() - 0.06).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_outputs_and_observers_of_shiny_count_like_routes() {
+        let mut builder = SummaryBuilder::default();
+        for sample in [
+            &["sort", "total", "<reactive:total>", "<observer:output$plot>", "flushReact"][..],
+            &["fit", "<Anonymous>", "<observer:observeEvent(input$go)>", "flushReact"],
+            &["fit", "observe", "<observer>", "flushReact"],
+            &["flushReact"],
+        ] {
+            builder.add_sample(sample.iter().map(|name| (*name).to_owned()));
+        }
+        let summary = builder.finish(10_000);
+        let routes: Vec<_> = summary.routes.iter().map(|(name, _)| name.as_deref()).collect();
+        assert_eq!(
+            routes,
+            [None, Some("observeEvent(input$go)"), Some("observer"), Some("output$plot")]
+        );
+        let has = |name: &str| summary.by_total.iter().any(|it| it.name == name);
+        assert!(has("total") && has("<reactive:total>") && has("<Anonymous>"));
     }
 
     #[test]
