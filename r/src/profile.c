@@ -1,21 +1,79 @@
 // Profiles of R that are requested from outside, by `rookery profile` or the live page. R's own
 // profiler takes the samples. While it does, each handler is called by a function that has the
 // name of its route, so that the route is a frame of the samples.
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/time.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+// The name of timer_create(2), which glibc does not define.
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
+#endif
 
 #include "shim.h"
 
 static uint32_t number;      // of the running profile; 0: none
 static long interval;        // microseconds between samples
 static bool uses_timer;      // R's profiler uses the timer of the process
+static bool has_own_timer;   // it uses the timer of this thread instead, which has replaced that one
 
 // Returns the interval of the timer that profilers use, in microseconds; 0 if it is off.
 static long timer_interval(void) {
     struct itimerval timer;
     return getitimer(ITIMER_PROF, &timer) == 0
         ? (long)timer.it_interval.tv_sec * 1000000 + (long)timer.it_interval.tv_usec : 0;
+}
+
+#ifdef __linux__
+static timer_t own_timer;
+
+// Replaces the timer of R's profiler, which counts the processor time of all threads of the process,
+// by one that counts that of this thread and sends the same signal. R's profiler stays as it is if
+// there is no such timer.
+static void begin_own_timer(void) {
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGPROF};
+    event.sigev_notify_thread_id = (pid_t)syscall(SYS_gettid);
+    if (timer_create(CLOCK_THREAD_CPUTIME_ID, &event, &own_timer) != 0) {
+        return;
+    }
+    struct itimerspec times = {.it_interval = {interval / 1000000, interval % 1000000 * 1000}};
+    times.it_value = times.it_interval;
+    struct itimerval off = {0};
+    if (timer_settime(own_timer, 0, &times, NULL) == 0) {
+        setitimer(ITIMER_PROF, &off, NULL);
+        has_own_timer = true;
+    } else {
+        timer_delete(own_timer);
+    }
+}
+
+static void end_own_timer(void) {
+    if (has_own_timer) {
+        timer_delete(own_timer);
+        has_own_timer = false;
+    }
+}
+#else
+static void begin_own_timer(void) {
+}
+
+static void end_own_timer(void) {
+}
+#endif
+
+// Returns whether the app has called Rprof() while a profile runs. R's profiler is then off, or is
+// that of the app.
+static bool is_replaced(void) {
+    if (has_own_timer) {
+        return timer_interval() != 0;
+    }
+    // See ProfileRequest::interval_us().
+    return uses_timer && timer_interval() != interval;
 }
 
 struct start {
@@ -61,9 +119,10 @@ static void forget_route(void) {
 
 static void stop(void) {
     int progress = RK_PROFILE_COMPLETE;
-    if (uses_timer && timer_interval() != interval) {
-        // The timer has another interval than ours (see ProfileRequest::interval_us()), so the app
-        // has called Rprof(). If a profile is running, it is the app's own.
+    bool was_replaced = is_replaced();
+    end_own_timer();
+    if (was_replaced) {
+        // If a profile is running, it is the app's own.
         progress = RK_PROFILE_REPLACED;
     } else if (!run_quietly(run_stop, NULL)) {
         progress = RK_PROFILE_FAILED;
@@ -95,8 +154,19 @@ void profile_handle(uint64_t request) {
         number = wanted.number;
         is_entering = false;
         uses_timer = timer_interval() == interval;
+        if (uses_timer) {
+            begin_own_timer();
+        }
     }
     rk_profile_set_progress(wanted.number, start.progress);
+}
+
+// Ends the running profile if the app has begun one of its own, whose samples our timer would also
+// take. Called where R code may run, while a profile is running. Does not jump.
+void profile_check(void) {
+    if (number != 0 && has_own_timer && is_replaced()) {
+        stop();
+    }
 }
 
 // Evaluates the call in the list of a route's function, in the global environment as without a
@@ -166,7 +236,9 @@ SEXP profile_call_request(SEXP call, uint32_t slot, uint64_t id) {
     return profile_call(call, name);
 }
 
-// Forgets the running profile in a forked child, in which R's profiler is off.
+// Forgets the running profile in a forked child, in which R's profiler is off and which has no
+// timers.
 void profile_forked(void) {
     number = 0;
+    has_own_timer = false;
 }

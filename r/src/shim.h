@@ -233,6 +233,7 @@ void log_error(const char* where, SEXP condition, const char* text);
 // profile.c ----------------------------------------------------------------
 
 void profile_handle(uint64_t request);
+void profile_check(void);
 SEXP profile_call(SEXP call, const char* name);
 SEXP profile_call_request(SEXP call, uint32_t slot, uint64_t id);
 void profile_forked(void);

@@ -200,6 +200,7 @@ static void look(uint64_t request) {
         handled = request;
         profile_handle(request);
     }
+    profile_check();
     if (activity != 0) {
         int64_t now = coarse_ns();
         if (activity != timed) {
