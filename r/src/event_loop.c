@@ -393,11 +393,13 @@ static void end_service(void* data, Rboolean is_jump) {
     struct service* service = data;
     pumping = service->pumping;
     activity_end(service->activity);
+    later_set_wait_loop(service->waiting);
     if (service->activity == 0 && !is_jump && signals_are_watched()) {
         activity_begin_between();
+        rk_between();
+    } else {
+        rk_resume();
     }
-    later_set_wait_loop(service->waiting);
-    rk_resume();
     rk_flush();
     (void)is_jump;
 }

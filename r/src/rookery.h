@@ -199,6 +199,7 @@ int rk_take_failure(void);     // returns 1 once after a failure; see rk_error()
 void rk_fail_for_test(void);      // makes the I/O thread fail
 int rk_park(void);
 void rk_resume(void);
+void rk_between(void);
 void rk_flush(void);
 
 // exchanges that R holds

@@ -1,9 +1,10 @@
 //! The description of an R process in status reports and metrics. The R process is either a worker
 //! of a supervisor or serves without a supervisor.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use rookery_worker_protocol::{RState, Scoreboard, Snapshot, now};
+use rookery_worker_protocol::{Histogram, RState, Scoreboard, Snapshot, now};
 
 use crate::format::format_duration;
 use crate::pool_counters::QueueReading;
@@ -29,6 +30,9 @@ pub struct RProcess {
     pub started: SystemTime,
     /// The number of requests that the R process has answered.
     pub requests: u64,
+    /// The times that the R process was busy with messages and other events of WebSockets, with
+    /// what Shiny computed after them.
+    pub messages: Arc<Histogram>,
     /// The number of open WebSockets of the R process.
     pub sessions: u64,
     /// The number of pages whose WebSocket the R process still expects.
@@ -135,6 +139,8 @@ impl RProcess {
         started: SystemTime,
     ) -> RProcess {
         let (does, lasts) = r_activity(read, started);
+        let messages = Histogram::new();
+        messages.add_all(scoreboard.messages());
         RProcess {
             slot: 0,
             pid,
@@ -143,6 +149,7 @@ impl RProcess {
             state: READY,
             started,
             requests: 0,
+            messages: Arc::new(messages),
             sessions: read.sessions,
             pending_sessions: 0,
             streams: read.streams,

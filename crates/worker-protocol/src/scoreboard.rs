@@ -16,7 +16,7 @@ pub use self::profile_cell::{ProfileProgress, ProfileRequest};
 use self::stack_cell::StackCell;
 pub use self::stack_cell::{MAX_STACK_LEN, StackSample};
 use self::text_cell::TextCell;
-use crate::counters::{RejectionCounters, SpanCounters};
+use crate::counters::{Histogram, RejectionCounters, SpanCounters};
 use crate::routes::{RequestReport, RouteName, RouteTable, StoredReport};
 use crate::ticket::{MAX_TICKETS, Ticket};
 
@@ -24,7 +24,7 @@ use crate::ticket::{MAX_TICKETS, Ticket};
 const MAGIC: u64 = u64::from_le_bytes(*b"Rookery\0");
 
 /// The version of the scoreboard's layout. A worker rejects a scoreboard with another version.
-const VERSION: u32 = 9;
+const VERSION: u32 = 10;
 
 /// The number of machine words for the method and path of a request on the scoreboard.
 const TASK_WORDS: usize = 12;
@@ -128,6 +128,9 @@ pub struct Scoreboard {
     stack: Line<StackCell>,
     /// The profile that the worker's R process should take, and its progress.
     profile: Line<ProfileCell>,
+    /// The times that R was busy with messages and other events of WebSockets. R's thread writes
+    /// them.
+    messages: Line<Histogram>,
 }
 
 // All of the memory is allocated when the scoreboard is created. This assertion bounds it.
@@ -200,7 +203,11 @@ const _: () = {
     );
     assert!(
         std::mem::offset_of!(Scoreboard, profile) == STACK + 256
-            && size_of::<Scoreboard>() == STACK + 256 + 64
+            && size_of::<Line<ProfileCell>>() == 64
+    );
+    assert!(
+        std::mem::offset_of!(Scoreboard, messages) == STACK + 256 + 64
+            && size_of::<Scoreboard>() == STACK + 256 + 64 + 128
     );
 };
 
@@ -311,6 +318,7 @@ impl Scoreboard {
             reports: [const { StoredReport::new() }; MAX_TICKETS],
             stack: Line(StackCell::new()),
             profile: Line(ProfileCell::default()),
+            messages: Line(Histogram::new()),
         };
         scoreboard.write_signature();
         scoreboard
@@ -419,6 +427,12 @@ impl Scoreboard {
         &self.routes
     }
 
+    /// Returns the times that R was busy with messages and other events of WebSockets, each until R
+    /// took another event or waited for one. The times include what Shiny computes after a message.
+    pub fn messages(&self) -> &Histogram {
+        &self.messages.0
+    }
+
     /// Returns what the worker has reported about the request with this ticket, or `None` if it has
     /// reported nothing. Called after the response to the request has arrived.
     pub fn request_report(&self, ticket: Ticket) -> Option<RequestReport> {
@@ -474,6 +488,9 @@ impl Scoreboard {
         }
         if is_for_requests {
             add(&line.busy_with_requests, lasted);
+        }
+        if RState::of_bits(state) == RState::Messages {
+            self.messages.0.add(Duration::from_nanos(lasted));
         }
         line.state.store(since << STATE_BITS | r.bits(), Release);
     }

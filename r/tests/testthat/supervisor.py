@@ -19,17 +19,17 @@ import sys
 from rings import Rings
 
 # The layout of crates/worker-protocol/src/scoreboard.rs.
-VERSION = 9
+VERSION = 10
 SLOTS = 1024
 HEADER = 192
 # The counts of spans and rejections, after the slots.
 COUNTS = 64 + 256
 # The request that R is processing, the table of routes, and a report for each slot.
 TASK, ROUTES, REPORT = 128, 274_976, 144
-# The functions on R's stack, and the request of a profile.
-STACK, PROFILE = 256, 64
+# The functions on R's stack, the request of a profile, and the times of messages.
+STACK, PROFILE, MESSAGES = 256, 64, 128
 REPORTS_END = HEADER + 8 * SLOTS + COUNTS + TASK + ROUTES + REPORT * SLOTS
-SIZE = -(-REPORTS_END // 64) * 64 + STACK + PROFILE
+SIZE = -(-REPORTS_END // 64) * 64 + STACK + PROFILE + MESSAGES
 F_ADD_SEALS, SEAL_SEAL, SEAL_SHRINK, SEAL_GROW = 1033, 1, 2, 4
 PATIENCE = 60
 # The first bytes of a packet that announces static paths.

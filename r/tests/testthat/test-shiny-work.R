@@ -31,7 +31,7 @@ test_that("the slow log and a profile name the outputs and observers that comput
   expect_true(wait_until(function() grepl("profiling for 60 s", profile$tell())))
   use_shiny_app(url)
   expect_true(wait_until(function() grepl("no longer busy", it$tell())))
-  expect_match(it$tell(), "busy for [0-9.]+ s(: it computes)?; r=\"")
+  expect_match(it$tell(), "busy for [0-9.]+ s with an event of a WebSocket(: it computes)?; r=\"")
   expect_match(
     it$tell(), "compute < <reactive:total> < <observer:output$out>, app.R#4", fixed = TRUE
   )
@@ -41,4 +41,10 @@ test_that("the slow log and a profile name the outputs and observers that comput
   expect_match(profile$tell(), "%  observeEvent(input$go)\n", fixed = TRUE)
   shown <- regmatches(profile$tell(), regexpr("[0-9.]+ %  output[$]out", profile$tell()))
   expect_gt(as.numeric(sub(" .*", "", shown)), 30)
+  # What Shiny computes after a message counts as time of the message.
+  asked <- local_cli("status", dir, "--json")
+  exit_of(asked)
+  routes <- jsonlite::fromJSON(asked$tell())$routes
+  messages <- routes[routes$route == "messages of WebSockets", ]
+  expect_gt(messages$r$sum, 3)
 })

@@ -266,7 +266,7 @@ test('errors appear with tracebacks and ids, and nothing that the client has sen
   const pid = JSON.parse(outputs[2]).pid;
   const watching = Server.command(['status', '--watch', String(pid)]);
   await watching.line(/cannot use query/);
-  await watching.line(/requests per second/, 2);
+  await watching.line(/requests and messages per second/, 2);
   outputs.push(watching.output);
   for (const output of outputs) {
     assert.ok(output.length > 100);

@@ -122,7 +122,7 @@ test('the commands, metrics and pictures of the vignette', { timeout, skip }, as
   for (const command of commands.filter((one) => /^(curl|rookery status)/.test(one))) {
     if (command.includes('--watch')) {
       const watching = new Server(here(command).split(' ').slice(1), {}, undefined, [program]);
-      await watching.line(/requests per second/, 2);
+      await watching.line(/requests and messages per second/, 2);
       assert.match(watching.output, /\/users/);
     } else {
       const [name, ...args] = here(command).split(' ');

@@ -103,7 +103,7 @@ fn next_line(reader: &mut impl BufRead) -> io::Result<Option<String>> {
     Ok((len > 0).then_some(line))
 }
 
-/// The requests per second between the last two snapshots of a server.
+/// The requests and messages per second between the last two snapshots of a server.
 #[derive(Debug, Default)]
 struct Rate {
     /// The time of the last snapshot in seconds, and the requests until then.
@@ -125,12 +125,12 @@ impl Rate {
     }
 }
 
-/// Returns what is shown: the text of `rookery status`, the requests per second, the times of the
+/// Returns what is shown: the text of `rookery status`, the rate of requests, the times of the
 /// most requested routes, and the last errors in R.
 fn lines(status: &str, rate: &Rate, snapshot: &Value, errors: &Value) -> Vec<String> {
     let mut lines: Vec<String> = status.lines().map(visible_text).collect();
     let rate = rate.per_second.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}"));
-    lines.extend([String::new(), format!("{rate} requests per second")]);
+    lines.extend([String::new(), format!("{rate} requests and messages per second")]);
     let mut routes: Vec<&Value> = list(&snapshot["report"]["routes"]).collect();
     routes.sort_by_key(|route| std::cmp::Reverse(route["requests"].as_u64()));
     let mut row = |cells: [&str; 6]| {
@@ -258,7 +258,7 @@ mod tests {
         }]);
         let shown = shown("rookery 0.1.0\nworker  process", &errors);
         for line in [
-            "rookery 0.1.0\nworker  process\n\n- requests per second\n",
+            "rookery 0.1.0\nworker  process\n\n- requests and messages per second\n",
             "\n        10         1       500 ms         0 ms            -  /slow\n",
             "\n3.0 s ago, worker 0, request 5cf0: GET /slow handler: first line\n    b()\n    c()\n    \
              d()",

@@ -13,22 +13,41 @@ const HTTP_DURATION: &str = "http_server_request_duration_seconds";
 
 /// Returns the metrics of all routes as a JSON array, sorted by route. The buckets of a histogram
 /// are cumulative: each is the number of requests that took at most as long as its bound.
-pub(crate) fn routes_json(table: &RouteTable) -> Value {
-    let histogram = |histogram: &Histogram| {
-        let (buckets, count, sum) = histogram.read();
-        json!({ "count": count, "sum": sum, "buckets": buckets })
-    };
+pub(crate) fn routes_json(table: &RouteTable) -> Vec<Value> {
     let route = |(name, counters): (String, &RouteCounters)| {
         json!({
             "route": name,
             "requests": counters.requests.get(),
             "errors": counters.errors.get(),
-            "duration": histogram(&counters.duration),
-            "queue": histogram(&counters.queue),
-            "r": histogram(&counters.r),
+            "duration": histogram_json(&counters.duration),
+            "queue": histogram_json(&counters.queue),
+            "r": histogram_json(&counters.r),
         })
     };
     table.routes().into_iter().map(route).collect()
+}
+
+/// Returns the messages of WebSockets in the form of a route, or `None` if there were none. Their
+/// times are those in which R was busy with them.
+pub(crate) fn messages_json<'a>(times: impl Iterator<Item = &'a Histogram>) -> Option<Value> {
+    let all = Histogram::new();
+    times.for_each(|times| all.add_all(times));
+    let (_, count, _) = all.read();
+    (count > 0).then(|| {
+        json!({
+            "route": "messages of WebSockets",
+            "requests": count,
+            "errors": 0,
+            "duration": histogram_json(&all),
+            "queue": histogram_json(&Histogram::new()),
+            "r": histogram_json(&all),
+        })
+    })
+}
+
+fn histogram_json(histogram: &Histogram) -> Value {
+    let (buckets, count, sum) = histogram.read();
+    json!({ "count": count, "sum": sum, "buckets": buckets })
 }
 
 impl Metrics {

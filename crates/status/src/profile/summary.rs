@@ -119,7 +119,9 @@ impl SummaryBuilder {
         }
         // The function with the name of the route calls the handler in this way, see profile.c.
         for caller in [".Call", "<Anonymous>"] {
-            if route.as_deref().is_some_and(is_route) && inner.last().is_some_and(|name| name == caller) {
+            if route.as_deref().is_some_and(is_route)
+                && inner.last().is_some_and(|name| name == caller)
+            {
                 inner.pop();
             }
         }

@@ -4,7 +4,7 @@ use rookery_worker_protocol::HISTOGRAM_BOUNDS;
 use serde_json::{Value, json};
 
 use super::{LastExit, Report, WorkerReport};
-use crate::format::routes::routes_json;
+use crate::format::routes::{messages_json, routes_json};
 use crate::format::{milliseconds, seconds};
 use crate::pool_counters::QueueReading;
 use crate::process_usage::{own_memory, own_pid, processor_time, thread_time};
@@ -17,6 +17,8 @@ impl Report {
         let mut queue = queue(&self.queue);
         queue["limit"] = json!(self.pool.queue_limit.get());
         let workers: Vec<Value> = self.workers.iter().map(worker).collect();
+        let mut routes = routes_json(&self.routes);
+        routes.extend(messages_json(self.processes().map(|process| &*process.messages)));
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "pid": own_pid(),
@@ -36,7 +38,7 @@ impl Report {
             "queue": queue,
             "workers": workers,
             "route_buckets": HISTOGRAM_BOUNDS,
-            "routes": routes_json(&self.routes),
+            "routes": routes,
         })
     }
 }

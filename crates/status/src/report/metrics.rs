@@ -145,6 +145,13 @@ impl Metrics {
         each("worker_cpu_seconds_total", time, &|it| {
             Some(processor_time(it.pid)?.as_secs_f64().to_string())
         });
+        let help = "Seconds for which the worker's R process was busy with a message or another \
+                    event of a WebSocket, with what Shiny computed after it.";
+        self.family("message_seconds", "histogram", help);
+        for process in processes {
+            let slot = format!("slot=\"{}\"", process.slot);
+            self.full_histogram("rookery_message_seconds", &slot, &process.messages);
+        }
         let longest = processes.iter().copied().map(busy).fold(0.0, f64::max);
         self.gauge(
             "worker_busy_seconds_max",

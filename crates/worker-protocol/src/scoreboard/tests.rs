@@ -34,6 +34,20 @@ fn what_is_written_is_read() {
 }
 
 #[test]
+fn the_time_of_a_message_lasts_until_the_next_activity() {
+    let scoreboard = Scoreboard::new();
+    let ms = |ms: u64| ms * 1_000_000;
+    scoreboard.set_r_state(RState::Messages, ms(10));
+    scoreboard.set_r_state(RState::Messages, ms(30));
+    scoreboard.set_r_state(RState::Idle, ms(90));
+    scoreboard.set_r_state(RState::Busy, ms(95));
+    scoreboard.set_r_state(RState::Idle, ms(99));
+    let (buckets, count, seconds) = scoreboard.messages().read();
+    assert_eq!((count, buckets[2], buckets[4]), (2, 1, 2));
+    assert!((seconds - 0.08).abs() < 1e-9, "{seconds}");
+}
+
+#[test]
 fn a_task_ends_with_its_request() {
     let scoreboard = Scoreboard::new();
     let begin = |now| {

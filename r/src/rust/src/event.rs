@@ -431,6 +431,20 @@ pub extern "C" fn rk_resume() {
     });
 }
 
+/// Announces that the app runs code of its own after `service()` has processed an event. What Shiny
+/// computes there still counts as time of a message of a WebSocket.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_between() {
+    entry((), || {
+        core::with(|core| {
+            core.link.resume();
+            if core.scoreboard().is_some_and(|it| it.read().r_state != RState::Messages) {
+                core.set_r_activity(RState::Busy);
+            }
+        });
+    });
+}
+
 /// Wakes the I/O thread, so that it sends what R has queued, such as responses.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_flush() {
