@@ -36,6 +36,9 @@ test_that("a worker ends if its supervisor is killed, whatever signals it got be
   it <- local_cli("serve", dir, "--port", "0", "--log=none", "--workers", "2")
   expect_serving(it)
   url <- sub(" .*", "", sub(".*Serving on ", "", it$tell()))
+  # A worker that is still starting R is killed with the supervisor, and cannot remove its folder.
+  both <- "worker 0 .* is ready.*worker 1 .* is ready|worker 1 .* is ready.*worker 0 .* is ready"
+  expect_true(wait_until(function() grepl(both, it$tell())))
   told <- strsplit(rawToChar(curl::curl_fetch_memory(url)$content), " ")[[1]]
   pid <- told[[1]]
   expect_true(file.exists(file.path(told[[2]], "admin")))
