@@ -101,6 +101,11 @@ impl<T: Queued> FairQueue<T> {
         is_alone || self.networks.find(peer.network()).is_some()
     }
 
+    /// Returns true if the queue has requests of this peer's network.
+    pub fn has_requests_of_network(&self, peer: Peer) -> bool {
+        self.held_by_network(peer.network()).requests > 0
+    }
+
     /// Returns the load of all items together.
     pub fn load(&self) -> Load {
         self.load
@@ -182,11 +187,17 @@ impl<T: Queued> FairQueue<T> {
     }
 
     /// Removes and returns the first item, in the order of the turns, for which `is_wanted` returns
-    /// true. Only the peer of this item and its network lose their turns.
-    pub fn take_first(&mut self, is_wanted: impl Fn(&T) -> bool) -> Option<(Peer, T)> {
+    /// true, of the peers for which `is_of_wanted` does. Only the peer of this item and its network
+    /// lose their turns.
+    pub fn take_first(
+        &mut self,
+        is_of_wanted: impl Fn(Peer) -> bool,
+        is_wanted: impl Fn(&T) -> bool,
+    ) -> Option<(Peer, T)> {
         self.end_alone();
         let (at, item) = self
             .turns()
+            .filter(|at| is_of_wanted(self.peer(*at)))
             .find_map(|at| Some((at, self.lanes[at].items.iter().position(&is_wanted)?)))?;
         self.take(at, item)
     }

@@ -77,8 +77,10 @@ fn an_item_is_inserted_among_those_of_its_peer() {
 #[test]
 fn only_the_peer_of_the_first_wanted_item_loses_its_turn() {
     let mut queue = of(&[(1, 1), (2, 2), (2, 3), (3, 4)]);
-    assert_eq!(queue.take_first(|item| item.number() > 2), Some((peer(2), Item::Request(3))));
-    assert_eq!(queue.take_first(|item| item.number() > 9), None);
+    let all = |_| true;
+    assert_eq!(queue.take_first(all, |item| item.number() > 2), Some((peer(2), Item::Request(3))));
+    assert_eq!(queue.take_first(all, |item| item.number() > 9), None);
+    assert_eq!(queue.take_first(|of| of == peer(2), |item| item.number() > 2), None);
     queue.push(peer(2), Item::Request(5));
     assert_eq!(numbers(&mut queue), [1, 4, 2, 5]);
 }
