@@ -119,8 +119,9 @@ impl<T: Queued> FairQueue<T> {
     ///   networks get equal parts.
     /// - A peer that holds no message may add one until the queue holds one and a half times its
     ///   limit, so that the others of its network cannot keep it out.
-    /// - A peer whose network holds no message may add one until the queue holds twice its limit,
-    ///   so that the many peers of another network cannot keep it out.
+    /// - A peer whose network holds no message may add one until the queue holds twice its limit of
+    ///   messages, so that the many peers of another network cannot keep it out, and nor can a
+    ///   message that is longer than the limit.
     pub fn admits_message(&self, peer: Peer, limit: Load) -> bool {
         let free = limit.messages.saturating_sub(self.load.messages);
         let free_bytes = limit.bytes.saturating_sub(self.load.bytes);
