@@ -5,6 +5,7 @@ import contextlib
 import re
 import selectors
 import ssl
+import threading
 import time
 
 from attacks import attack_from_elsewhere, rest, together
@@ -207,3 +208,23 @@ def large_messages_of_many_websockets(address, protocol, until):
         rest(until, client)
 
     together(as_long(until, 100, 1000), wait)
+
+
+@attack_from_elsewhere(limits={"max_in_flight": 8}, modes=(1, 2))
+def promises_that_take_long(address, protocol, until):
+    # More than all workers begin at the same time, and longer than an honest client waits.
+    clients = [Asker(address, protocol, "/promise?20", b"") for _ in range(40)]
+    rest(until, clients)
+
+
+@attack_from_elsewhere(busy=0.05, turns=12)
+def requests_between_the_parts_of_long_messages(address, protocol, until):
+    def send():
+        WebSocket(address, protocol).flood(message(bytes(15 << 20), 2), until)
+
+    senders = [threading.Thread(target=together, args=(1, send)) for _ in range(2 * address.processes)]
+    for sender in senders:
+        sender.start()
+    ask_again_and_again(address, protocol, "/sleep?0.05", 20 * [b""], until)
+    for sender in senders:
+        sender.join()

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from behaviours import behaviour
-from server import LIBRARY, PATIENCE, PROGRAM, check, equal, free_port, until
+from server import LIBRARY, PATIENCE, PROGRAM, Failed, check, equal, free_port, until
 
 APP = """
 reply <- function(text) list(status = 200L, headers = list(), body = text)
@@ -80,7 +80,10 @@ class Terminal:
                 self.shown += part.decode(errors="replace")
 
     def shows(self, text, seconds=PATIENCE):
-        until(f"the terminal shows {text!r} in {self.shown[-1500:]!r}", lambda: text in self.shown, seconds)
+        try:
+            until(f"the terminal shows {text!r}", lambda: text in self.shown, seconds)
+        except Failed as failed:
+            raise Failed(f"{failed} in {self.shown[-1500:]!r}") from None
 
     def type(self, text):
         os.write(self.screen, text.encode())

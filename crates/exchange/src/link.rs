@@ -76,7 +76,8 @@ pub enum AppState {
 pub struct QueueLimits {
     /// The maximum number of HTTP requests and opening handshakes that wait for the application.
     /// At this number, the server responds with status 503 to a further request, or to the
-    /// newest request of a client that has more of them. The default is 1,024.
+    /// newest request of a client that has more of them. A network of which no request waits may
+    /// add one until twice as many wait. The default is 1,024.
     pub max_queued_requests: usize,
     /// The number of bytes in WebSocket messages that wait for the application at which the queue
     /// is full ([`FairQueue::admits_message`](crate::FairQueue::admits_message)). The server then

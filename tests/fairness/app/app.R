@@ -1,4 +1,4 @@
-# The app of tests/fairness: a small and a large response of R, a slow one, a static file, and WebSockets that echo.
+# The app of tests/fairness: a small and a large response of R, a slow one, a promise, a static file, and WebSockets that echo.
 number <- function(req) as.numeric(sub("^[?]", "", req$QUERY_STRING))
 answer <- function(body) list(status = 200L, headers = list("Content-Type" = "text/plain"), body = body)
 kept <- new.env()
@@ -12,6 +12,7 @@ list(
   call = function(req) switch(req$PATH_INFO,
     "/large" = answer(large(number(req))),
     "/sleep" = { Sys.sleep(number(req)); answer(paste("slept on", Sys.getpid())) },
+    "/promise" = promises::promise(function(resolve, reject) later::later(function() resolve(answer("kept")), number(req))),
     answer(paste0("small ", Sys.getpid()))
   ),
   onWSOpen = function(ws) ws$onMessage(function(binary, message) {

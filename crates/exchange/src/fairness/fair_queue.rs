@@ -101,6 +101,11 @@ impl<T: Queued> FairQueue<T> {
         is_alone || self.networks.find(peer.network()).is_some()
     }
 
+    /// Returns true if the queue has requests of this peer's network.
+    pub fn has_requests_of_network(&self, peer: Peer) -> bool {
+        self.held_by_network(peer.network()).requests > 0
+    }
+
     /// Returns the load of all items together.
     pub fn load(&self) -> Load {
         self.load
@@ -114,8 +119,9 @@ impl<T: Queued> FairQueue<T> {
     ///   networks get equal parts.
     /// - A peer that holds no message may add one until the queue holds one and a half times its
     ///   limit, so that the others of its network cannot keep it out.
-    /// - A peer whose network holds no message may add one until the queue holds twice its limit,
-    ///   so that the many peers of another network cannot keep it out.
+    /// - A peer whose network holds no message may add one until the queue holds twice its limit of
+    ///   messages, so that the many peers of another network cannot keep it out, and nor can a
+    ///   message that is longer than the limit.
     pub fn admits_message(&self, peer: Peer, limit: Load) -> bool {
         let free = limit.messages.saturating_sub(self.load.messages);
         let free_bytes = limit.bytes.saturating_sub(self.load.bytes);
@@ -182,11 +188,17 @@ impl<T: Queued> FairQueue<T> {
     }
 
     /// Removes and returns the first item, in the order of the turns, for which `is_wanted` returns
-    /// true. Only the peer of this item and its network lose their turns.
-    pub fn take_first(&mut self, is_wanted: impl Fn(&T) -> bool) -> Option<(Peer, T)> {
+    /// true, of the peers for which `is_of_wanted` does. Only the peer of this item and its network
+    /// lose their turns.
+    pub fn take_first(
+        &mut self,
+        is_of_wanted: impl Fn(Peer) -> bool,
+        is_wanted: impl Fn(&T) -> bool,
+    ) -> Option<(Peer, T)> {
         self.end_alone();
         let (at, item) = self
             .turns()
+            .filter(|at| is_of_wanted(self.peer(*at)))
             .find_map(|at| Some((at, self.lanes[at].items.iter().position(&is_wanted)?)))?;
         self.take(at, item)
     }

@@ -16,11 +16,14 @@ pub struct Load {
 impl Load {
     /// Returns whether a queue with this load accepts messages of peers that hold none in it, and
     /// of networks that hold none. `limit` is the load at which the queue is full.
+    ///
+    /// The bytes do not matter for networks, because a single message can have more than twice the
+    /// limit, and may wait for its turn behind many items of its own network.
     pub(crate) fn admits_first_messages(self, limit: Load) -> [bool; 2] {
-        [3, 4].map(|halves| {
-            let is_below = |used: usize, limit: usize| used < limit.saturating_mul(halves) / 2;
-            is_below(self.messages, limit.messages) && is_below(self.bytes, limit.bytes)
-        })
+        let is_below = |used: usize, limit: usize, halves| used < limit.saturating_mul(halves) / 2;
+        let of_peers =
+            is_below(self.messages, limit.messages, 3) && is_below(self.bytes, limit.bytes, 3);
+        [of_peers, is_below(self.messages, limit.messages, 4)]
     }
 }
 

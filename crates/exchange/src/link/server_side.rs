@@ -47,21 +47,25 @@ impl Link {
     ///
     /// # Errors
     /// Fails if [`QueueLimits::max_queued_requests`](super::QueueLimits::max_queued_requests)
-    /// requests are waiting already. Returns [`PushError::Displaced`] with an earlier request if
+    /// requests are waiting already, or twice as many if none of them is of the peer's network.
+    /// Returns [`PushError::Displaced`] with an earlier request if
     /// another peer has more requests in the queue, and [`PushError::Full`] with the request itself
     /// otherwise. The server then responds with status 503 to the returned request.
     pub fn push(&self, peer: Peer, event: Event) -> Result<WakeUp, PushError> {
         let (waiting, displaced) = {
             let mut up = lock(&self.up);
             let mut displaced = None;
-            if up.events.load().requests >= self.limits.max_queued_requests && event.is_request() {
+            let (requests, max) = (up.events.load().requests, self.limits.max_queued_requests);
+            if requests >= max && event.is_request() {
                 displaced = up.events.displace(peer).and_then(Event::into_exchange);
-                if displaced.is_none() {
+                let is_first = || !up.events.has_requests_of_network(peer);
+                if displaced.is_none() && !(requests < max.saturating_mul(2) && is_first()) {
                     return event
                         .into_exchange()
                         .map_or(Ok(WakeUp::NotNeeded), |exchange| Err(PushError::Full(exchange)));
                 }
-            } else {
+            }
+            if displaced.is_none() {
                 self.put.fetch_add(1, Ordering::SeqCst);
             }
             up.events.push(peer, event);

@@ -105,6 +105,19 @@ fn a_full_queue_rejects_requests_and_accepts_closes() {
 }
 
 #[test]
+fn a_network_without_a_request_in_a_queue_of_one_place_may_add_one() {
+    let limits = QueueLimits { max_queued_requests: 1, ..QueueLimits::default() };
+    let link = Link::new(limits, Box::new(Never));
+    let push = |network: u64| {
+        let is_accepted = link.push(Peer::new(network, network), Event::Request(Exchange::new()));
+        is_accepted.is_ok()
+    };
+    assert_eq!([1, 1, 2, 2, 3].map(push), [true, false, true, false, false]);
+    assert!(link.next().is_some());
+    assert_eq!([2, 3].map(push), [false, true]);
+}
+
+#[test]
 fn reading_stops_at_the_limit_and_resumes_at_a_quarter_of_it() {
     let (ring, rung) = mpsc::channel();
     let link = Link::new(

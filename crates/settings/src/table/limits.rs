@@ -97,7 +97,8 @@ pub(super) static ROWS: [Setting; 15] = [
         kind: Kind::Count,
         default: Default::Is("1024"),
         help: "Maximum number of requests that wait for R; status 503 above it",
-        paragraph: "A request waits from its arrival until R starts to process it.",
+        paragraph: "A request waits from its arrival until R starts to process it. Clients of an \
+                    address of which no request waits may add one, up to twice the number.",
         ..LIMIT
     },
     Setting {

@@ -87,7 +87,8 @@ pub(super) static ROWS: [Setting; 22] = [
         help: "Maximum unfinished requests per worker, for apps with promises",
         paragraph: "An app that uses promises can start a request before it has responded to the \
                     previous ones. This setting limits the number of requests that one worker has \
-                    started and not yet responded to.",
+                    started and not yet responded to. If one client has most of them, those of \
+                    others may exceed it, up to twice the number.",
         ..WORKERS
     },
     Setting {

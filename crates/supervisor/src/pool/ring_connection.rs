@@ -96,6 +96,12 @@ impl RingConnection {
         !self.is_over.get() && self.outbox.borrow().waiting(lane) == 0
     }
 
+    /// Returns true if the worker accepts requests now. It accepts none between the parts of a
+    /// message, because R would run each of them before it could take the messages behind.
+    pub(in crate::pool) fn accepts_requests(&self) -> bool {
+        !self.is_over.get() && !self.outbox.borrow().has_waiting()
+    }
+
     /// Returns true if records of a lane wait until the worker returns blocks.
     pub(in crate::pool) fn has_unsent(&self, lane: Lane) -> bool {
         !self.is_over.get() && self.outbox.borrow().waiting(lane) > 0

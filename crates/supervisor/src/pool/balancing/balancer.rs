@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rookery_exchange::{Exchange, PushError, TerminationState, UpstreamLog, WakeUp};
+use rookery_exchange::{Exchange, Peer, PushError, TerminationState, UpstreamLog, WakeUp};
 use rookery_worker_protocol::TicketGuard;
 
 use super::queue::{QueuedRequest, RequestQueue};
@@ -236,14 +236,20 @@ impl Balancer {
         // The requests that no worker accepts now, although a worker may accept a later request.
         let mut passed_over = Vec::new();
         let mut has_passed_over_upgrade = false;
-        while let Some(request) = self.take_next() {
+        // Whether only the requests of peers are considered that a worker may be sent now.
+        let mut is_selective = false;
+        while let Some(request) = self.take_next(is_selective) {
             let Some(request) = self.try_assign(request, has_passed_over_upgrade, assignments)
             else {
                 continue;
             };
             if self.blocks_later_requests(&request) {
                 self.queue.borrow_mut().put_back(request);
-                break;
+                if is_selective || !self.has_places_for_others() {
+                    break;
+                }
+                is_selective = true;
+                continue;
             }
             has_passed_over_upgrade |= request.exchange.is_upgrade();
             passed_over.push(request);
@@ -299,7 +305,7 @@ impl Balancer {
         if is_upgrade && has_passed_over_upgrade {
             return Some(request);
         }
-        if is_upgrade && self.is_full_of_sessions() {
+        if is_upgrade && self.is_full_of_sessions_for(request.peer()) {
             self.counters().rejected_sessions.add(1);
             self.responder.reject(request, ErrorReply::SessionsFull);
             return None;
@@ -311,10 +317,30 @@ impl Balancer {
         None
     }
 
-    /// Removes and returns the next queued request whose client is still connected.
-    fn take_next(&self) -> Option<QueuedRequest> {
+    /// Returns true if a worker has the maximum number of requests, but may be sent requests of
+    /// peers or networks that have fewer of them than others.
+    fn has_places_for_others(&self) -> bool {
+        self.backends.borrow().iter().any(|backend| backend.find_place_for_others(&self.limits))
+    }
+
+    /// Returns true if a worker can begin a request of this peer soon.
+    fn has_worker_for(&self, peer: Peer) -> bool {
+        let moment = Moment::now();
+        let backends = self.backends.borrow();
+        backends.iter().any(|backend| backend.rank(peer, &self.limits, false, moment).is_some())
+    }
+
+    /// Removes and returns the next queued request whose client is still connected. If
+    /// `is_selective` is true, only requests that a worker can begin soon are considered.
+    fn take_next(&self, is_selective: bool) -> Option<QueuedRequest> {
         loop {
-            let request = self.queue.borrow_mut().pop()?;
+            let mut queue = self.queue.borrow_mut();
+            let request = if is_selective {
+                queue.pop_of(|peer| self.has_worker_for(peer))
+            } else {
+                queue.pop()
+            }?;
+            drop(queue);
             if !request.exchange.is_client_disconnected() {
                 return Some(request);
             }
@@ -326,7 +352,8 @@ impl Balancer {
     /// Takes a ticket from it, which is the number of the request at that worker. A worker that the
     /// request avoids is chosen only if no other worker is ready.
     ///
-    /// If `begins_session` is true, only workers with capacity for another session are considered.
+    /// If `begins_session` is true, only workers with capacity for another session are considered,
+    /// or if there are none, those with a reservation that gives way.
     /// If `counts_sessions` is true, the worker with the fewest sessions is preferred among workers
     /// that are equally free.
     fn choose(
@@ -335,34 +362,46 @@ impl Balancer {
         counts_sessions: bool,
         request: &QueuedRequest,
     ) -> Option<(Rc<PoolBackend>, TicketGuard, Moment)> {
-        let moment = Moment::now();
+        let (moment, peer) = (Moment::now(), request.peer());
         let backends = self.backends.borrow();
         let avoided = request.avoided_epoch.filter(|epoch| has_other(&backends, *epoch));
+        let displaces = begins_session && self.is_full(&backends);
         let best = backends
             .iter()
             .filter(|backend| avoided != Some(backend.entry.epoch))
-            .filter(|backend| !begins_session || backend.has_session_capacity(&self.limits))
+            .filter(|backend| {
+                !begins_session
+                    || !backend.is_full_of_sessions(&self.limits)
+                    || (displaces && backend.has_reservation_for(peer))
+            })
             .filter_map(|backend| {
-                Some((backend.rank(&self.limits, counts_sessions, moment)?, backend))
+                Some((backend.rank(peer, &self.limits, counts_sessions, moment)?, backend))
             })
             .min_by(|(a, _), (b, _)| a.cmp(b));
         let backend = best?.1;
         self.choices.set(self.choices.get() + 1);
         backend.last_choice.set(self.choices.get());
-        let ticket = backend.start_request(request.queued_since)?;
+        let ticket = backend.start_request(peer, request.queued_since)?;
         backend.was_last_own.set(false);
         if begins_session {
-            backend.reserve_session();
+            backend.reserve_session(peer, &self.limits);
         }
         Some((Rc::clone(backend), ticket, moment))
     }
 
+    /// Returns true if at least one worker is ready, all ready workers have the maximum number of
+    /// sessions, and none of their reservations gives way to one for this peer.
+    fn is_full_of_sessions_for(&self, peer: Peer) -> bool {
+        let backends = self.backends.borrow();
+        let mut ready = backends.iter().filter(|backend| backend.is_presumed_ready());
+        self.is_full(&backends) && !ready.any(|backend| backend.has_reservation_for(peer))
+    }
+
     /// Returns true if at least one worker is ready and all ready workers have the maximum number
     /// of sessions.
-    fn is_full_of_sessions(&self) -> bool {
-        let backends = self.backends.borrow();
+    fn is_full(&self, backends: &[Rc<PoolBackend>]) -> bool {
         let mut ready = backends.iter().filter(|backend| backend.is_presumed_ready()).peekable();
-        ready.peek().is_some() && !ready.any(|backend| backend.has_session_capacity(&self.limits))
+        ready.peek().is_some() && ready.all(|backend| backend.is_full_of_sessions(&self.limits))
     }
 
     // ---- workers ----

@@ -1,7 +1,9 @@
 //! The balancer, which holds the queue of requests and chooses a worker for each request.
 
 pub(super) mod balancer;
+mod in_flight;
 mod latency_estimate;
 pub(super) mod queue;
+mod reservations;
 pub(super) mod session_affinity;
 pub(super) mod worker_load;

@@ -48,7 +48,7 @@ impl QueuedRequest {
         }
     }
 
-    fn peer(&self) -> Peer {
+    pub(in crate::pool) fn peer(&self) -> Peer {
         self.exchange.peer()
     }
 
@@ -88,18 +88,25 @@ pub(super) struct RequestQueue {
 impl RequestQueue {
     /// Adds a request to the queue. If the queue already has `max` requests, parked ones included,
     /// returns a request that has no place: the newest of the peer that has the most, within the
-    /// network that has the most, or this one if no other has more.
+    /// network that has the most, or this one if no other has more. A network without requests in
+    /// the queue may add one until the queue has twice as many.
     pub(super) fn push(&mut self, request: QueuedRequest, max: usize) -> Option<QueuedRequest> {
         let mut displaced = None;
         if self.is_full(max) {
             let queues = &mut [&mut self.waiting, &mut self.parked];
             displaced = FairQueue::displace_from(queues, request.peer());
-            if displaced.is_none() {
+            if displaced.is_none() && !self.admits_first(request.peer(), max) {
                 return Some(request);
             }
         }
         self.insert(request);
         displaced
+    }
+
+    /// Returns true if the queue, which is full, may have a first request of this peer's network.
+    fn admits_first(&self, peer: Peer, max: usize) -> bool {
+        let mut queues = [&self.waiting, &self.parked].into_iter();
+        self.len() < max.saturating_mul(2) && queues.all(|it| !it.has_requests_of_network(peer))
     }
 
     /// Inserts a request among those of its peer, by its age.
@@ -132,12 +139,14 @@ impl RequestQueue {
         !self.parked.is_empty()
     }
 
-    /// Removes and returns the next parked request for which `is_wanted` returns true.
+    /// Removes and returns the next parked request for which `is_wanted` returns true, of a peer
+    /// for which `is_of_wanted` does.
     pub(super) fn take_parked(
         &mut self,
+        is_of_wanted: impl Fn(Peer) -> bool,
         is_wanted: impl Fn(&QueuedRequest) -> bool,
     ) -> Option<QueuedRequest> {
-        self.parked.take_first(is_wanted).map(|(_, request)| request)
+        self.parked.take_first(is_of_wanted, is_wanted).map(|(_, request)| request)
     }
 
     /// Puts a parked request back that was just taken, and that no worker can begin.
@@ -184,6 +193,11 @@ impl RequestQueue {
 
     pub(super) fn pop(&mut self) -> Option<QueuedRequest> {
         self.waiting.pop().map(|(_, request)| request)
+    }
+
+    /// Removes and returns the next request of a peer for which `is_wanted` returns true.
+    pub(super) fn pop_of(&mut self, is_wanted: impl Fn(Peer) -> bool) -> Option<QueuedRequest> {
+        self.waiting.pop_of(is_wanted).map(|(_, request)| request)
     }
 
     /// Removes and returns the queued requests whose clients have disconnected.
@@ -295,6 +309,24 @@ mod tests {
             let order: Vec<_> =
                 std::iter::from_fn(|| queue.pop()).map(|request| request.exchange.id()).collect();
             assert!(order[..2].contains(&102) && order.len() == 100, "{order:?}");
+        }
+    }
+
+    #[test]
+    fn a_network_without_a_request_in_a_queue_of_one_place_may_add_one() {
+        for parks in [false, true] {
+            let mut queue = RequestQueue::default();
+            let mut push = |network: u64| {
+                let mut request = queued(1);
+                request.exchange.set_peer(Peer::new(network, network));
+                let is_accepted = queue.push(request, 1).is_none();
+                if parks && is_accepted {
+                    let request = queue.pop().unwrap();
+                    queue.park(request);
+                }
+                is_accepted
+            };
+            assert_eq!([1, 1, 2, 2, 3].map(&mut push), [true, false, true, false, false]);
         }
     }
 

@@ -2,26 +2,22 @@
 //! begin another request.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rookery_exchange::UpstreamWorker;
-use rookery_worker_protocol::rings::Lane;
+use rookery_exchange::{Peer, UpstreamWorker};
 use rookery_worker_protocol::{RState, Snapshot, Ticket, TicketGuard, Tickets, now};
 
+use super::in_flight::{InFlight, InFlightRequests};
 use super::latency_estimate::{LatencyEstimate, WorkDone};
 use super::queue::RequestQueue;
+use super::reservations::Reservations;
 use super::session_affinity::AffinityState;
 use crate::backend::{Availability, Backend};
 use crate::pool::limits::PoolLimits;
 use crate::pool::ring_connection::RingConnection;
-
-/// The time for which a session is reserved at a worker for a page that has not opened its
-/// WebSocket yet. A page may have to load many scripts first.
-const RESERVATION_TIME: Duration = Duration::from_secs(45);
 
 /// The balancer's record of one worker, which it uses when it assigns requests to workers.
 #[derive(Debug)]
@@ -31,27 +27,17 @@ pub(in crate::pool) struct PoolBackend {
     pub(in crate::pool) rings: RingConnection,
     tickets: Tickets,
     /// The requests that were sent to the worker and have not been responded to.
-    in_flight: RefCell<Vec<InFlight>>,
+    in_flight: RefCell<InFlightRequests>,
     latency: Cell<LatencyEstimate>,
     /// The queue of requests that only this worker can process.
     pub(super) queue: RefCell<RequestQueue>,
     /// Whether the last request that the worker was sent is one that only this worker can process.
     /// These requests and all others take turns.
     pub(super) was_last_own: Cell<bool>,
-    /// The expiry times of the worker's reserved sessions. A session is reserved for each page that
-    /// has not opened its WebSocket yet.
-    reservations: RefCell<VecDeque<Instant>>,
+    reservations: RefCell<Reservations>,
     /// The number of choices that the balancer had made when it last chose this worker. Among
     /// equally suitable workers, the one with the lowest number is chosen (round-robin).
     pub(super) last_choice: Cell<u64>,
-}
-
-/// A request that was sent to a worker and has not been responded to.
-#[derive(Debug, Clone, Copy)]
-struct InFlight {
-    ticket: Ticket,
-    /// The time since which the request has been waiting, in the queue and then at the worker.
-    queued_since: Instant,
 }
 
 /// The rank of a worker for a new request. The worker with the lowest rank gets the request. A free
@@ -109,23 +95,27 @@ impl PoolBackend {
         UpstreamWorker { slot, pid, epoch }
     }
 
-    /// Returns the rank of the worker for a new request, or `None` if the worker cannot begin the
-    /// request soon, or if it is the turn of a request that only this worker can process.
+    /// Returns the rank of the worker for a new request of a peer, or `None` if the worker cannot
+    /// begin the request soon, or if it is the turn of a request that only this worker can process.
     /// `counts_sessions` makes the number of sessions part of the rank.
     pub(super) fn rank(
         &self,
+        peer: Peer,
         limits: &PoolLimits,
         counts_sessions: bool,
         moment: Moment,
     ) -> Option<Rank> {
         let has_own = !self.queue.borrow().is_empty();
-        if !self.is_presumed_ready() || (has_own && !self.was_last_own.get()) {
+        if !self.is_presumed_ready()
+            || (has_own && !self.was_last_own.get())
+            || !self.find_place_for(peer, limits)
+        {
             return None;
         }
         let is_busy = self.begins_soon(limits, moment).or_else(|| {
             // While others wait for R, R does not become idle, so the request has to wait there.
             let is_contended = has_own || self.rings.has_messages();
-            (is_contended && self.accepts_one(limits)).then_some(true)
+            (is_contended && self.accepts_one()).then_some(true)
         })?;
         let in_flight = self.in_flight.borrow().len();
         Some(Rank {
@@ -143,15 +133,31 @@ impl PoolBackend {
     /// it sooner.
     pub(super) fn accepts_own_requests(&self, limits: &PoolLimits) -> bool {
         matches!(self.entry.availability(), Availability::Ready | Availability::Draining)
-            && (self.begins_soon(limits, Moment::now()).is_some() || self.accepts_one(limits))
+            && (self.begins_soon(limits, Moment::now()).is_some() || self.accepts_one())
     }
 
     /// Returns true if R has begun all requests that were sent to the worker, so that one more may
     /// wait there.
-    fn accepts_one(&self, limits: &PoolLimits) -> bool {
-        self.in_flight.borrow().len() < limits.max_in_flight
-            && self.rings.has_capacity(Lane::Requests)
-            && self.unbegun() == 0
+    fn accepts_one(&self) -> bool {
+        self.rings.accepts_requests() && self.unbegun() == 0
+    }
+
+    /// Returns true if the worker has fewer than the maximum number of requests, or more, but this
+    /// peer or its network has so few of them that it may have another one.
+    pub(super) fn find_place_for(&self, peer: Peer, limits: &PoolLimits) -> bool {
+        self.in_flight.borrow_mut().find_place(peer, limits.max_in_flight)
+    }
+
+    /// Returns true if the worker is ready and has the maximum number of requests, but may be sent
+    /// requests of peers or networks that have fewer of them than others.
+    pub(super) fn find_place_for_others(&self, limits: &PoolLimits) -> bool {
+        self.is_presumed_ready()
+            && self.in_flight.borrow_mut().find_place_for_others(limits.max_in_flight)
+    }
+
+    /// Returns true if the worker has the maximum number of requests.
+    pub(super) fn is_full(&self, limits: &PoolLimits) -> bool {
+        self.in_flight.borrow().is_full(limits.max_in_flight)
     }
 
     /// Returns the number of requests that were sent to the worker and that R has not begun to
@@ -163,10 +169,10 @@ impl PoolBackend {
     }
 
     /// Returns `None` if the worker's R process cannot begin another request soon. Otherwise,
-    /// returns whether R is busy now.
+    /// returns whether R is busy now. The number of requests that the worker has is not considered.
     fn begins_soon(&self, limits: &PoolLimits, moment: Moment) -> Option<bool> {
         let in_flight = self.in_flight.borrow();
-        if in_flight.len() >= limits.max_in_flight || !self.rings.has_capacity(Lane::Requests) {
+        if !self.rings.accepts_requests() {
             return None;
         }
         let snapshot = self.entry.read_scoreboard();
@@ -188,7 +194,9 @@ impl PoolBackend {
 
     /// Returns true if the worker's R process could begin a request now.
     pub(super) fn is_free(&self, limits: &PoolLimits, moment: Moment) -> bool {
-        self.is_presumed_ready() && self.begins_soon(limits, moment) == Some(false)
+        self.is_presumed_ready()
+            && !self.is_full(limits)
+            && self.begins_soon(limits, moment) == Some(false)
     }
 
     /// Returns the state of this worker for requests that name it in their cookie or URL. The
@@ -222,7 +230,7 @@ impl PoolBackend {
 
     /// Returns true if the worker has requests to which it has not responded.
     pub(in crate::pool) fn has_in_flight(&self) -> bool {
-        !self.in_flight.borrow().is_empty()
+        self.in_flight.borrow().len() > 0
     }
 
     /// Returns true if a request has waited for `limit` or longer and R has not yet begun it.
@@ -244,12 +252,13 @@ impl PoolBackend {
         left.filter(|left| !left.is_zero()).min()
     }
 
-    /// Counts a request as sent to the worker and takes a ticket for it, that is, a number on the
-    /// worker's scoreboard. The request has been waiting since `queued_since`. Returns `None` if
-    /// all tickets are in use.
-    pub(super) fn start_request(&self, queued_since: Instant) -> Option<TicketGuard> {
+    /// Counts a request of a peer as sent to the worker and takes a ticket for it, that is, a
+    /// number on the worker's scoreboard. The request has been waiting since `queued_since`.
+    /// Returns `None` if all tickets are in use.
+    pub(super) fn start_request(&self, peer: Peer, queued_since: Instant) -> Option<TicketGuard> {
         let guard = self.tickets.take()?;
-        self.in_flight.borrow_mut().push(InFlight { ticket: guard.ticket(), queued_since });
+        let ticket = guard.ticket();
+        self.in_flight.borrow_mut().add(InFlight { ticket, peer, queued_since });
         let load = &self.entry.load;
         load.in_flight.fetch_add(1, Ordering::Relaxed);
         // Counted before the request is sent, so that R cannot take an uncounted request.
@@ -269,7 +278,7 @@ impl PoolBackend {
     /// Removes a request from the worker's requests in flight, because the pool no longer waits for
     /// its response.
     pub(in crate::pool) fn forget_request(&self, ticket: Ticket) {
-        self.in_flight.borrow_mut().retain(|other| other.ticket != ticket);
+        self.in_flight.borrow_mut().remove(ticket);
     }
 
     /// Subtracts one from the number of requests passed to the worker. The caller has a request
@@ -289,42 +298,49 @@ impl PoolBackend {
 
     // ---- sessions ----
 
-    /// Reserves a session at the worker for the WebSocket that a requested page will open.
-    pub(super) fn reserve_session(&self) {
+    /// Reserves a session at the worker for the WebSocket that a page requested by this peer will
+    /// open. If the worker has the maximum number of sessions, the oldest reservation of the
+    /// network that has the most gives way.
+    pub(super) fn reserve_session(&self, peer: Peer, limits: &PoolLimits) {
+        let is_full = self.is_full_of_sessions(limits);
         let mut reservations = self.reservations.borrow_mut();
-        reservations.push_back(Instant::now() + RESERVATION_TIME);
+        if is_full {
+            reservations.displace(peer);
+        }
+        reservations.add(peer);
         self.entry.load.pending_sessions.set(reservations.len() as u64);
     }
 
-    /// Releases the worker's oldest reservation of a session, because the WebSocket of a page has
-    /// been opened or refused.
-    pub(in crate::pool) fn release_reservation(&self) {
+    /// Releases the worker's oldest reservation for the network of a peer whose WebSocket has been
+    /// opened or refused, or the oldest of all if the network has none.
+    pub(in crate::pool) fn release_reservation(&self, peer: Peer) {
         let mut reservations = self.reservations.borrow_mut();
-        reservations.pop_front();
+        reservations.release(peer);
         self.entry.load.pending_sessions.set(reservations.len() as u64);
     }
 
     /// Removes the worker's reservations of sessions that have expired.
     pub(super) fn expire_reservations(&self) {
         let mut reservations = self.reservations.borrow_mut();
-        let expired = expired_reservations(&reservations);
-        if expired > 0 {
-            reservations.drain(..expired);
+        if reservations.expire() {
             self.entry.load.pending_sessions.set(reservations.len() as u64);
         }
     }
 
-    /// Returns true if the worker has fewer sessions and reservations than the maximum.
-    pub(super) fn has_session_capacity(&self, limits: &PoolLimits) -> bool {
-        limits.max_sessions == usize::MAX || self.sessions() < limits.max_sessions
+    /// Returns true if the worker has the maximum number of sessions and reservations, or more.
+    pub(super) fn is_full_of_sessions(&self, limits: &PoolLimits) -> bool {
+        limits.max_sessions != usize::MAX && self.sessions() >= limits.max_sessions
+    }
+
+    /// Returns true if a reservation gives way to one for this peer.
+    pub(super) fn has_reservation_for(&self, peer: Peer) -> bool {
+        self.reservations.borrow().has_surplus_for(peer)
     }
 
     /// Returns the number of the worker's sessions, including reservations for WebSockets that are
     /// not open yet.
     pub(super) fn sessions(&self) -> usize {
-        let reservations = self.reservations.borrow();
-        let reserved = reservations.len() - expired_reservations(&reservations);
-        self.entry.load.sessions.load(Ordering::Relaxed) + reserved
+        self.entry.load.sessions.load(Ordering::Relaxed) + self.reservations.borrow().valid()
     }
 }
 
@@ -332,16 +348,6 @@ impl PoolBackend {
 /// can write any number. Reading two counters is cheaper than reading a word for each request.
 fn untaken(snapshot: &Snapshot, in_flight: usize) -> usize {
     usize::try_from(snapshot.queued()).unwrap_or(usize::MAX).min(in_flight)
-}
-
-/// Returns the number of reservations that have expired. `reservations` contains the expiry times
-/// in ascending order.
-fn expired_reservations(reservations: &VecDeque<Instant>) -> usize {
-    if reservations.is_empty() {
-        return 0;
-    }
-    let now = Instant::now();
-    reservations.partition_point(|until| *until <= now)
 }
 
 /// Returns the work that a worker has done since its start, according to its scoreboard (the shared

@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use rookery_exchange::Payload;
 use rookery_exchange::wire::{ResponseContent, Up};
-use rookery_worker_protocol::rings::MAX_RECORD_LEN;
+use rookery_worker_protocol::rings::{Lane, MAX_RECORD_LEN};
 
 pub(super) use self::requests::send;
 use super::balancing::worker_load::PoolBackend;
@@ -95,7 +95,13 @@ pub(super) fn run(pool: &Rc<PoolContext>, dispatch: Dispatch) {
     let mut is_sent = true;
     for backend in pool.hops.workers.borrow().iter() {
         let hop = &backend.rings;
-        is_sent &= hop.flush() && sockets::send_waiting(pool, backend);
+        let has_parts = hop.has_unsent(Lane::Messages);
+        is_sent &= hop.flush();
+        if has_parts && !hop.has_unsent(Lane::Messages) {
+            // A request has its turn before the next message in parts.
+            dispatch(pool);
+        }
+        is_sent &= sockets::send_waiting(pool, backend);
         is_sent &= hop.flush() && !hop.receiver.borrow().lacks_descriptors();
         if hop.is_over.get() {
             // The worker gets no more requests, and the supervisor kills the worker.

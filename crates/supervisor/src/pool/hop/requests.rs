@@ -42,7 +42,7 @@ pub(super) fn take_back(sent: SentRequest, backend: &PoolBackend) -> QueuedReque
     backend.forget_request(sent.ticket());
     backend.finish_request();
     if sent.request.has_reservation() {
-        backend.release_reservation();
+        backend.release_reservation(sent.request.peer());
     }
     sent.request
 }

@@ -77,7 +77,7 @@ pub(super) fn on_response(
     }
     if !is_valid {
         if request.has_reservation() {
-            backend.release_reservation();
+            backend.release_reservation(request.peer());
         }
         pool.responder.reject(request, ErrorReply::Malformed);
         return false;
@@ -90,7 +90,7 @@ pub(super) fn on_response(
         }
     }
     if request.exchange.is_upgrade() {
-        backend.release_reservation();
+        backend.release_reservation(request.peer());
         if request.exchange.response().status() == 101 {
             sockets::open(pool, backend, &request.exchange);
         }

@@ -4,11 +4,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rookery_exchange::{AppWaker, Command, Event, Exchange, IoWaker, Link, QueueLimits, Version};
+use rookery_exchange::{
+    AppWaker, Command, Event, Exchange, IoWaker, Link, Peer, QueueLimits, Version,
+};
 use rookery_server::WorkerRings;
 use rookery_worker_protocol::rings::RingEnd;
 use rookery_worker_protocol::{SharedScoreboard, Ticket};
 
+use super::waiting_messages::WaitingEvent;
 use super::*;
 use crate::backend::Backend;
 use crate::backend_registry::BackendRegistry;
@@ -121,11 +124,11 @@ fn request(id: u64, random: &mut Random) -> QueuedRequest {
     QueuedRequest::new(exchange, is_head_only)
 }
 
-fn new_pool(registry: &Arc<BackendRegistry>) -> Rc<PoolContext> {
+fn new_pool(registry: &Arc<BackendRegistry>, queue_timeout: Duration) -> Rc<PoolContext> {
     let limits = PoolLimits {
         min_ahead: 5,
         session_affinity: SessionAffinity::None,
-        queue_timeout: Duration::ZERO,
+        queue_timeout,
         ..PoolLimits::default()
     };
     let keys = Arc::new(Keys::new(""));
@@ -136,7 +139,7 @@ fn new_pool(registry: &Arc<BackendRegistry>) -> Rc<PoolContext> {
 fn run_model(seed: u64) {
     let mut random = Random(seed);
     let registry = Arc::new(BackendRegistry::default());
-    let pool = new_pool(&registry);
+    let pool = new_pool(&registry, Duration::ZERO);
     let update = || {
         pool.balancer.update_backends();
         follow_workers(&pool);
@@ -201,7 +204,7 @@ fn the_session_of_a_request_that_ends_with_an_error_is_not_reserved_any_more() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let _entered = runtime.enter();
     let registry = Arc::new(BackendRegistry::default());
-    let pool = new_pool(&registry);
+    let pool = new_pool(&registry, Duration::ZERO);
     let worker = Worker::start(0);
     registry.add(&worker.entry);
     pool.balancer.update_backends();
@@ -218,4 +221,61 @@ fn the_session_of_a_request_that_ends_with_an_error_is_not_reserved_any_more() {
     let ticket = backend.rings.requests.borrow().iter().next().map(SentRequest::ticket);
     responses::on_unsendable(&pool, &backend, ticket.unwrap().word());
     assert_eq!(reserved(), 0);
+}
+
+/// Lets R take all events, and returns what they are: 0 for a request, to which R responds at once,
+/// or the WebSocket of a message.
+fn take_all(pool: &Rc<PoolContext>, worker: &mut Worker) -> Vec<u64> {
+    let mut taken = Vec::new();
+    for _ in 0..1000 {
+        super::run(pool, dispatch);
+        pool.responder.take_commands(&mut VecDeque::new());
+        match worker.rings.next(Some(1), &worker.link).unwrap() {
+            Some(Event::Request(mut exchange)) => {
+                worker.scoreboard.count_taken();
+                assert!(worker.scoreboard.begin(Ticket::of_word(exchange.ticket()).unwrap()));
+                exchange.begin_response(200);
+                worker.rings.send(Command::Respond(exchange), &worker.link);
+                worker.rings.flush();
+                taken.push(0);
+            }
+            Some(Event::Message { socket, .. }) => taken.push(socket & 0xFFFF),
+            _ => {}
+        }
+    }
+    taken
+}
+
+#[test]
+fn between_the_parts_of_a_message_come_no_requests_and_between_two_messages_comes_one() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _entered = runtime.enter();
+    let tasks = tokio::task::LocalSet::new();
+    let _tasks = tasks.enter();
+    let registry = Arc::new(BackendRegistry::default());
+    let pool = new_pool(&registry, Duration::from_secs(60));
+    let mut worker = Worker::start(0);
+    registry.add(&worker.entry);
+    pool.balancer.update_backends();
+    follow_workers(&pool);
+    let backend = Rc::clone(&pool.hops.workers.borrow()[0]);
+    let send = |network: u64, socket: u64, len: usize| {
+        let message = WaitingEvent::message(Peer::new(network, network), socket, vec![b'm'; len]);
+        sockets::send_in_turn(&pool, &backend, message);
+    };
+    // Each long message fills the blocks for messages several times.
+    (1..=3).for_each(|socket| send(1, socket, 100 * MAX_RECORD_LEN));
+    let mut random = Random(1);
+    for id in 1..=100 {
+        let mut request = request(id, &mut random);
+        request.is_head_only = false;
+        request.exchange.set_peer(Peer::new(1, 1));
+        pool.balancer.enqueue(request).unwrap();
+    }
+    send(2, 20, 1);
+    let taken = take_all(&pool, &mut worker);
+    let at = |socket: u64| taken.iter().position(|it| *it == socket).unwrap();
+    assert!(at(20) <= 2 + 2 * 5, "five may be ahead of each message: {taken:?}");
+    assert!(at(1) + 1 < at(2) && at(2) + 1 < at(3), "requests have turns: {taken:?}");
+    assert_eq!(taken.len(), 104, "{taken:?}");
 }

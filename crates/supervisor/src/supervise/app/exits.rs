@@ -40,7 +40,12 @@ impl App<'_> {
         let is_failed_start = self.config.is_dev
             && worker.has_failed_to_start()
             && worker.start.generation == self.pool.generation();
-        let report = if is_failed_start { worker.process.start_report() } else { None };
+        // A reload may have stopped the worker after it has shown its error.
+        let is_stopped = self.config.is_dev
+            && worker.exit_reason == Some(ExitReason::Reload)
+            && self.pool.reload().is_some();
+        let has_report = is_failed_start || is_stopped;
+        let report = if has_report { worker.process.start_report() } else { None };
         self.last_output.spawn_local(worker.process.clean_up());
         if self.outcome.is_some() {
             return None;
@@ -52,7 +57,9 @@ impl App<'_> {
         let ending = Ending { exit: end.exit, has_no_memory, at: now };
         let after = self.pool.after_exit(&worker, role, ending);
         let is_retried = matches!(after, AfterExit::StartNext | AfterExit::StartReserve);
-        if is_failed_start && role != SlotRole::Former && !is_retried {
+        let is_failure = (is_failed_start && role != SlotRole::Former && !is_retried)
+            || (is_stopped && report.is_some());
+        if is_failure {
             let (exit, report) = (end.exit.to_string(), report.as_ref());
             self.is_failure_reported = true;
             self.frontend.on_event(SupervisorEvent::StartFailed { exit: &exit, report });

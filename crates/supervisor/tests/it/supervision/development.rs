@@ -1,5 +1,6 @@
 //! Tests of the supervisor of an app that is being developed.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rookery_supervisor::SupervisorCommand;
@@ -83,6 +84,25 @@ fn a_reload_does_not_wait_for_a_worker_that_is_still_starting() {
     assert_eq!(starts(&running, 1), ["ready"]);
     wait_until("the new worker serves", || running.pids().len() == 1);
     assert_eq!(running.get("/environment/ROOKERY_GENERATION").text(), "2");
+}
+
+#[test]
+fn a_worker_that_a_reload_stops_after_it_has_shown_its_error_has_failed() {
+    let mode = |start: usize| if start == 1 { "explains and stays" } else { "" };
+    let running = Running::new(develop(mode));
+    running.ask(SupervisorCommand::Reload);
+    wait_until("it has explained", || {
+        running.children().iter().any(|pid| {
+            let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            let environment = String::from_utf8_lossy(&environment);
+            let folder = environment.split('\0').find_map(|it| it.strip_prefix("TMPDIR="));
+            folder.is_some_and(|it| Path::new(it).join("rookery-start-error.txt").exists())
+        })
+    });
+    running.ask(SupervisorCommand::Reload);
+    let reported = starts(&running, 3);
+    assert!(reported[1].ends_with("a mistake"), "{reported:?}");
+    assert_eq!(reported[2], "ready", "{reported:?}");
 }
 
 #[test]

@@ -65,11 +65,14 @@ fn runs_a_worker_if_started_as_one() {
     }
     match mode.as_str() {
         "stale" => std::process::exit(79),
-        "explains" => {
+        "explains" | "explains and stays" => {
             let folder = std::path::PathBuf::from(std::env::var_os("TMPDIR").unwrap());
             std::fs::write(folder.join("rookery-start-error.html"), "<p>").unwrap();
             std::fs::write(folder.join("rookery-start-error.txt"), "a mistake").unwrap();
-            std::process::exit(1);
+            if mode == "explains" {
+                std::process::exit(1);
+            }
+            std::thread::sleep(Duration::from_secs(60));
         }
         "slow" => std::thread::sleep(Duration::from_millis(500)),
         "fails" => {

@@ -30,14 +30,15 @@ impl Balancer {
     /// request names no worker.
     pub(super) fn assign_by_session(&self, is_shiny: bool, assignments: &mut Vec<Assignment>) {
         self.release_pages_and_overdue();
-        while let Some(request) = self.take_next() {
+        while let Some(request) = self.take_next(false) {
             self.route(request, is_shiny);
         }
         loop {
             let before = assignments.len();
             self.assign_parked(assignments);
-            self.assign_own_requests(assignments);
-            if assignments.len() == before || !self.queue.borrow().has_parked() {
+            let gives_way = self.assign_own_requests(assignments);
+            let is_last = assignments.len() == before && !gives_way;
+            if is_last || !self.queue.borrow().has_parked() {
                 break;
             }
         }
@@ -66,7 +67,9 @@ impl Balancer {
             (Destination::NotFound, _) => self.responder.reject(request, ErrorReply::SessionEnded),
             (Destination::AnyBackend | Destination::NamedBackend, _) => {
                 request.sets_cookie = true;
-                if session_affinity::begins_session(kind) && self.is_full_of_sessions() {
+                if session_affinity::begins_session(kind)
+                    && self.is_full_of_sessions_for(request.peer())
+                {
                     self.counters().rejected_sessions.add(1);
                     self.responder.reject(request, ErrorReply::SessionsFull);
                 } else {
@@ -90,10 +93,14 @@ impl Balancer {
     /// them, oldest first.
     fn assign_parked(&self, assignments: &mut Vec<Assignment>) {
         let mut has_session_capacity = true;
+        // Whether only the requests of peers are considered that a worker may be sent now.
+        let mut is_selective = false;
         loop {
+            let is_of_wanted = |peer| !is_selective || self.has_worker_for(peer);
             let is_wanted =
                 |request: &QueuedRequest| has_session_capacity || !request.begins_session();
-            let Some(request) = self.queue.borrow_mut().take_parked(is_wanted) else { return };
+            let taken = self.queue.borrow_mut().take_parked(is_of_wanted, is_wanted);
+            let Some(request) = taken else { return };
             if request.exchange.is_client_disconnected() {
                 self.responder.respond(request.exchange);
                 continue;
@@ -104,6 +111,10 @@ impl Balancer {
                 continue;
             }
             self.queue.borrow_mut().put_back_parked(request);
+            if !is_selective && self.has_places_for_others() {
+                is_selective = true;
+                continue;
+            }
             // A worker without capacity for a session may still be free for a request that begins
             // no session.
             if !begins_session || self.limits.max_sessions == usize::MAX {
@@ -229,12 +240,15 @@ impl Balancer {
     }
 
     /// Assigns to each worker the queued requests that only this worker can process, until the
-    /// worker can begin no more of them, or it is the turn of another request.
-    fn assign_own_requests(&self, assignments: &mut Vec<Assignment>) {
+    /// worker can begin no more of them, or it is the turn of another request. Returns true if such
+    /// requests lose their turn at a worker to others.
+    fn assign_own_requests(&self, assignments: &mut Vec<Assignment>) -> bool {
+        let mut gives_way = false;
         for backend in self.backends.borrow().iter() {
-            self.assign_from_own_queue(backend, assignments);
+            gives_way |= self.assign_from_own_queue(backend, assignments);
             backend.queue.borrow().update_gauge(&backend.entry.load.queue);
         }
+        gives_way
     }
 
     /// Returns the requests for pages from a worker's queue to the common queue if the worker
@@ -256,18 +270,35 @@ impl Balancer {
         }
     }
 
-    fn assign_from_own_queue(&self, backend: &Rc<PoolBackend>, assignments: &mut Vec<Assignment>) {
+    /// Assigns to a worker the queued requests that only this worker can process. Returns true if
+    /// it was their turn, but the peers of all of them have too many requests there.
+    fn assign_from_own_queue(
+        &self,
+        backend: &Rc<PoolBackend>,
+        assignments: &mut Vec<Assignment>,
+    ) -> bool {
         if backend.queue.borrow().is_empty() {
-            return;
+            return false;
         }
+        let mut gives_way = false;
         let has_parked = self.queue.borrow().has_parked();
         while backend.accepts_own_requests(&self.limits) {
-            let Some(request) = backend.queue.borrow_mut().pop() else { return };
+            let mut queue = backend.queue.borrow_mut();
+            let next = if backend.is_full(&self.limits) {
+                queue.pop_of(|peer| backend.find_place_for(peer, &self.limits))
+            } else {
+                queue.pop()
+            };
+            drop(queue);
+            let Some(request) = next else {
+                gives_way = !backend.was_last_own.replace(true);
+                break;
+            };
             if request.exchange.is_client_disconnected() {
                 self.responder.respond(request.exchange);
                 continue;
             }
-            let Some(ticket) = backend.start_request(request.queued_since) else {
+            let Some(ticket) = backend.start_request(request.peer(), request.queued_since) else {
                 backend.queue.borrow_mut().put_back(request);
                 break;
             };
@@ -285,6 +316,7 @@ impl Balancer {
         if !backend.queue.borrow().is_empty() {
             self.needs_retry.set(true);
         }
+        gives_way
     }
 
     /// Returns a request to the queue because its worker has not begun it in time, so that another

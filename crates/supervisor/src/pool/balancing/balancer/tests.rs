@@ -172,7 +172,7 @@ fn the_next_check_follows_when_a_request_at_a_worker_becomes_overdue() {
         // The first one is overdue already, and is found by the regular checks.
         let _tickets = [70, 20, 50].map(|seconds| {
             let since = Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
-            backend.start_request(since).unwrap()
+            backend.start_request(Peer::default(), since).unwrap()
         });
         let left = balancer.time_until_overdue().unwrap();
         assert!(left > Duration::ZERO && left <= Duration::from_secs(10), "{left:?}");
@@ -209,12 +209,12 @@ fn a_page_is_rejected_while_sessions_and_reservations_reach_the_maximum() {
         max_sessions: 2,
         ..PoolLimits::default()
     };
-    with_a_suspended_worker(limits, |balancer, registry, backend| {
+    with_a_suspended_worker(limits.clone(), |balancer, registry, backend| {
         backend.load.sessions.store(1, Ordering::Relaxed);
         registry.resume(backend);
         balancer.update_backends();
         let worker = Rc::clone(&balancer.backends.borrow()[0]);
-        worker.reserve_session();
+        worker.reserve_session(Peer::default(), &limits);
         balancer.enqueue(request(2, "")).unwrap();
         assert_eq!(assign(balancer), 0);
         assert_eq!(balancer.counters().rejected_sessions.get(), 1);
@@ -294,5 +294,69 @@ fn while_messages_keep_r_busy_one_request_waits_at_the_worker() {
         for id in 1..=3 {
             assert_eq!(assign_and_begin(balancer, backend), id);
         }
+    });
+}
+
+#[test]
+fn the_requests_of_a_network_that_has_all_places_are_passed_over() {
+    for affinity in [SessionAffinity::None, SessionAffinity::Cookie] {
+        let limits =
+            PoolLimits { session_affinity: affinity, max_in_flight: 4, ..PoolLimits::default() };
+        with_a_suspended_worker(limits, |balancer, registry, backend| {
+            registry.resume(backend);
+            balancer.update_backends();
+            backend.scoreboard.set_r_state(RState::Idle, now());
+            let worker = Rc::clone(&balancer.backends.borrow()[0]);
+            let (cookie, _) = balancer.new_cookie(&worker, false);
+            let own = cookie.split(';').next().unwrap();
+            let enqueue = |network: u64, id: u64, cookie: &str| {
+                let mut request = request(id, cookie);
+                request.exchange.set_peer(Peer::new(network, network));
+                balancer.enqueue(request).unwrap();
+            };
+            for cookie in ["", own] {
+                (1..=9).for_each(|id| enqueue(1, id, cookie));
+            }
+            for _ in 0..4 {
+                assert!(assign_and_begin(balancer, backend) <= 9);
+            }
+            assert_eq!(assign(balancer), 0);
+            enqueue(2, 20, "");
+            enqueue(3, 30, own);
+            let mut begun = [(); 2].map(|()| assign_and_begin(balancer, backend));
+            begun.sort_unstable();
+            assert_eq!((begun, assign(balancer)), ([20, 30], 0), "{affinity:?}");
+        });
+    }
+}
+
+#[test]
+fn a_page_gets_the_reservation_of_a_network_that_has_many() {
+    let limits = PoolLimits {
+        session_affinity: SessionAffinity::Cookie,
+        max_sessions: 4,
+        ..PoolLimits::default()
+    };
+    with_a_suspended_worker(limits, |balancer, registry, backend| {
+        registry.resume(backend);
+        balancer.update_backends();
+        backend.scoreboard.set_r_state(RState::Idle, now());
+        let begun = |network: u64, id: u64| {
+            let mut request = request(id, "");
+            request.exchange.set_peer(Peer::new(id, network));
+            balancer.enqueue(request).unwrap();
+            let before = balancer.counters().rejected_sessions.get();
+            let mut assignments = Vec::new();
+            balancer.assign(&mut assignments);
+            backend.scoreboard.count_taken();
+            let is_rejected = balancer.counters().rejected_sessions.get() > before;
+            assert_eq!(assignments.is_empty(), is_rejected);
+            std::mem::forget(assignments);
+            !is_rejected
+        };
+        assert_eq!([1, 2, 3, 4, 5].map(|id| begun(1, id)), [true, true, true, true, false]);
+        assert_eq!([6, 7, 8].map(|id| begun(2, id)), [true, true, false]);
+        assert_eq!([9, 10].map(|id| begun(3, id)), [true, false]);
+        assert_eq!(backend.load.pending_sessions.get(), 4);
     });
 }
