@@ -463,7 +463,8 @@ impl HttpConnection {
     /// placeholder bytes for hyper, which the connection replaces by the file's contents when hyper
     /// writes them.
     pub(crate) fn queue_file(&self, file: &Arc<SentFile>, at: u64, left: u64) -> Bytes {
-        self.sendfile_queue.borrow_mut().get_or_insert_default().push(file, at, left)
+        let mut queue = self.sendfile_queue.borrow_mut();
+        queue.get_or_insert_default().push(self.peer_of_request(), file, at, left)
     }
 
     /// Waits until the operating system has accepted all encrypted bytes. Does nothing on a

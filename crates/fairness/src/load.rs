@@ -16,7 +16,7 @@ pub struct Load {
 impl Load {
     /// Returns whether a queue with this load accepts messages of peers that hold none in it, and
     /// of networks that hold none. `limit` is the load at which the queue is full.
-    pub(crate) fn admits_first_messages(self, limit: Load) -> [bool; 2] {
+    pub fn admits_first_messages(self, limit: Load) -> [bool; 2] {
         [3, 4].map(|halves| {
             let is_below = |used: usize, limit: usize| used < limit.saturating_mul(halves) / 2;
             is_below(self.messages, limit.messages) && is_below(self.bytes, limit.bytes)
@@ -42,7 +42,7 @@ impl SubAssign for Load {
     }
 }
 
-/// An item of a [`FairQueue`](super::fair_queue::FairQueue).
+/// An item of a [`FairQueue`](crate::FairQueue).
 pub trait Queued {
     /// Returns what the item counts towards the limits of the queue. The result must not change
     /// while the item is in the queue.
