@@ -71,6 +71,7 @@ prepare <- function() {
     shared$null_input <- nullInputStream
     shared$error_stream <- stdErrStream
     shared$httpuv_version <- httpuv_version()
+    shared$request_classes <- request_classes
     shared$input_parts <- list(input_methods(), input_classes)
     shared$open_body <- open_body
     shared$assign_body <- assign_body()

@@ -48,7 +48,9 @@
 #' `HTTP_*` and `HEADERS`, `CONTENT_TYPE`, `CONTENT_LENGTH`, `SERVER_NAME`,
 #' `SERVER_PORT`, `REMOTE_ADDR`, `REMOTE_PORT`, `REQUEST_ID` and `rook.input`.
 #' The methods `$read(l)`, `$read_lines(n)` and `$rewind()` of `rook.input` read
-#' the body. `REQUEST_ID` is the `X-Request-Id` that a trusted proxy sent,
+#' the body. Once clients have sent more than 4,096 different header names, `$`,
+#' `[[`, `names()` and `as.list()` find headers with new names, but `ls()` and
+#' `get()` do not. `REQUEST_ID` is the `X-Request-Id` that a trusted proxy sent,
 #' otherwise the trace id in the proxy's `traceparent`, otherwise an id that the
 #' server creates. The access log contains the same id.
 #'

@@ -248,6 +248,8 @@ void globals_prepare(SEXP shared) {
     objs.error_stream = shared_object(shared, "error_stream");
     objs.httpuv_version = shared_object(shared, "httpuv_version");
     MARK_NOT_MUTABLE(objs.httpuv_version);
+    objs.request_classes = shared_object(shared, "request_classes");
+    MARK_NOT_MUTABLE(objs.request_classes);
     objs.input_parts = shared_object(shared, "input_parts");
     objs.open_body = shared_object(shared, "open_body");
     objs.assign_body = shared_object(shared, "assign_body");

@@ -1,5 +1,5 @@
 // The Rook environment of a request: a plain environment with ordinary bindings, whose values are
-// copies.
+// copies. Only headers whose names are not interned are no bindings.
 #include <string.h>
 
 #include "shim.h"
@@ -27,12 +27,34 @@ static bool is_id_external;
 // The string is lazy and left out of `last_headers`, because no two requests have the same.
 static SEXP trace_parent;
 
+// Stores the `count` headers whose names are not interned in an attribute, and gives the request
+// the class whose methods find them there, see R/unbound-headers.R. R frees these names with the
+// request.
+static void attach_unbound(SEXP req, const struct rk_event* event, R_xlen_t count) {
+    SEXP values = PROTECT(Rf_allocVector(STRSXP, count));
+    SEXP names = PROTECT(Rf_allocVector(STRSXP, count));
+    R_xlen_t at = 0;
+    for (size_t i = 0; i < event->header_count; i++) {
+        const struct rk_header* header = &event->headers[i];
+        if (header->symbol < 0 && header->cgi.len > 0) {
+            SET_STRING_ELT(values, at, make_char(header->value));
+            SET_STRING_ELT(names, at, make_char(header->cgi));
+            at++;
+        }
+    }
+    Rf_setAttrib(values, R_NamesSymbol, names);
+    Rf_setAttrib(req, Rf_install("unbound_headers"), values);
+    Rf_setAttrib(req, R_ClassSymbol, objs.request_classes);
+    UNPROTECT(2);
+}
+
 // Sets the HTTP_* bindings, and those of the body's headers.
 static struct sameness bind_headers(SEXP req, const struct rk_event* event) {
     struct sameness is_same = {.values = event->header_count == last_count};
     is_same.names = is_same.values;
     is_id_external = event->has_supervisor_request_id != 0;
     trace_parent = NULL;
+    R_xlen_t unbound = 0;
     for (size_t i = 0; i < event->header_count; i++) {
         const struct rk_header* header = &event->headers[i];
         bool was_cached = true;
@@ -42,6 +64,8 @@ static struct sameness bind_headers(SEXP req, const struct rk_event* event) {
         SEXP name = header_symbol(header);
         if (name != NULL) {
             Rf_defineVar(name, value, req);
+        } else if (header->cgi.len > 0) {
+            unbound++;
         }
         switch (header->symbol) {
         case KNOWN_CONTENT_TYPE:
@@ -63,6 +87,9 @@ static struct sameness bind_headers(SEXP req, const struct rk_event* event) {
         is_same.names = is_same.names && header->symbol == last_symbols[i];
         is_same.values = is_same.values && is_same.names && was_cached;
         UNPROTECT(1);
+    }
+    if (unbound > 0) {
+        attach_unbound(req, event, unbound);
     }
     return is_same;
 }

@@ -24,7 +24,7 @@ struct rk_header {
     struct rk_bytes name;  // lower case
     struct rk_bytes cgi;   // its CGI name, HTTP_X_NAME; empty if the name contains a `_`
     struct rk_bytes value;
-    int32_t symbol;        // index in the caches of symbols and values; -1: not to be interned
+    int32_t symbol;        // index in the caches of symbols and values; -1: not interned
 };
 
 enum rk_kind {

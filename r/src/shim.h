@@ -76,7 +76,7 @@ extern struct symbols {
 // R objects that are made once, by globals_init() and globals_prepare().
 extern struct objects {
     SEXP empty_string, rook_version, url_scheme, url_scheme_https, no_headers;
-    SEXP null_input, error_stream, httpuv_version;
+    SEXP null_input, error_stream, httpuv_version, request_classes;
     SEXP globals, ns;
     SEXP input_parts, open_body, assign_body, close_body, websocket_parts, pushed_parts,
         events_parts, then, as_promise;

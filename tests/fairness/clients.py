@@ -55,9 +55,12 @@ def connect(address, protocol, receive_buffer=None, timeout=10):
 
 
 def request(address, path, timeout=10):
-    """Sends a GET on a new HTTP/1.1 connection. Returns the head and the body; raises an OSError if there is no complete response."""
+    """Sends a GET on a new HTTP/1.1 connection, or for `/upload?` and a number a POST of so many bytes. Returns the head and the body; raises an
+    OSError if there is no complete response."""
+    size = int(path.partition("?")[2]) if path.startswith("/upload?") else 0
+    method, length = (b"POST", b"Content-Length: %d\r\n" % size) if size else (b"GET", b"")
     with contextlib.closing(connect(address, "tls" if address.has_tls else "http", timeout=timeout)) as client:
-        client.sendall(b"GET %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" % path.encode())
+        client.sendall(b"%s %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n%s\r\n" % (method, path.encode(), length) + bytes(size))
         received = bytearray()
         with contextlib.suppress(ssl.SSLEOFError):
             while part := client.recv(65536):
@@ -112,10 +115,11 @@ class Http2:
         # What the server lets this client send, and what it lets each new stream send.
         self.windows, self.initial = {0: INITIAL_WINDOW}, INITIAL_WINDOW
 
-    def get(self, path, cookie=b""):
+    def get(self, path, cookie=b"", coding=b""):
         """Returns the frame of a GET on a new stream."""
         block = b"\x82\x87\x04" + bytes([len(path)]) + path.encode() + b"\x01\x01a"
         block += _literal(b"cookie", cookie) if cookie else b""
+        block += _literal(b"accept-encoding", coding) if coding else b""
         return self._open(block, END_STREAM | END_HEADERS)
 
     def post(self, path):

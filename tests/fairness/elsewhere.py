@@ -24,12 +24,13 @@ def as_long(until, each_second, most):
 class Asker:
     """A connection that sends a request again and again: the next one when something of the last response arrives."""
 
-    def __init__(self, address, protocol, path, cookie):
+    def __init__(self, address, protocol, path, cookie, coding=b""):
         if protocol == "h2":
             client = Http2(address)
-            self.socket, self.next = client.socket, lambda: client.get(path, cookie)
+            self.socket, self.next = client.socket, lambda: client.get(path, cookie, coding)
         else:
             fields = b"Cookie: %s\r\n" % cookie if cookie else b""
+            fields += b"Accept-Encoding: %s\r\n" % coding if coding else b""
             block = b"GET %s HTTP/1.1\r\nHost: a\r\n%s\r\n" % (path.encode(), fields)
             self.socket, self.next = connect(address, protocol), lambda: block
         self.socket.sendall(self.next())
@@ -43,14 +44,14 @@ class Asker:
             self.socket.send(self.next())
 
 
-def ask_again_and_again(address, protocol, path, cookies, until):
+def ask_again_and_again(address, protocol, path, cookies, until, coding=b""):
     """Keeps a connection with a request for each of `cookies`, and opens another one for each that is refused or closed."""
     missing = list(cookies)
     with selectors.DefaultSelector() as selector:
         while time.monotonic() < until:
             if missing:
                 with contextlib.suppress(OSError):
-                    asker = Asker(address, protocol, path, missing[-1])
+                    asker = Asker(address, protocol, path, missing[-1], coding)
                     selector.register(asker.socket, selectors.EVENT_READ, (asker, missing.pop()))
             for key, _ in selector.select(0 if missing else 0.05):
                 asker, cookie = key.data
@@ -112,6 +113,12 @@ def session_cookies(address, protocol, until):
 @attack_from_elsewhere(busy=0.05, turns=20)
 def many_connections(address, protocol, until):
     ask_again_and_again(address, protocol, "/sleep?0.05", as_long(until, 120, 1000) * [b""], until)
+
+
+@attack_from_elsewhere(busy=0.1, turns=30, paths=("/small", "/upload?3000000"))
+def compressed_responses(address, protocol, until):
+    # The threads that compress also write large bodies to disk, a part after the other.
+    ask_again_and_again(address, protocol, "/text?60000", as_long(until, 200, 800) * [b""], until, b"gzip")
 
 
 def opened(address, protocol, path, is_upload=False):

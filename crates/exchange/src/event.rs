@@ -1,7 +1,8 @@
 //! The events that the server sends to the application (the code that responds to requests).
 
+use rookery_fairness::{Load, Queued};
+
 use crate::exchange::Exchange;
-use crate::fairness::load::{Load, Queued};
 use crate::ids::{ExchangeId, ListenerId, StreamId, WebSocketId};
 use crate::payload::Payload;
 use crate::stream_flow_control::StreamEnd;

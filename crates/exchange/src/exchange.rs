@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use rookery_arena::Arena;
+use rookery_fairness::Peer;
 
 pub(crate) mod app_times;
 mod arena_slice;
@@ -28,7 +29,6 @@ use self::response::{HeaderError, Response, ResponseBody};
 use self::status::ExchangeStatus;
 use self::upstream_log::UpstreamLog;
 use crate::budget::{Budget, Charge, Share};
-use crate::fairness::peer::Peer;
 use crate::ids::{ExchangeId, ListenerId};
 use crate::payload::AppToken;
 use crate::request_id::RequestId;

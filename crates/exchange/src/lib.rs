@@ -24,7 +24,6 @@ mod budget;
 mod command;
 mod event;
 mod exchange;
-mod fairness;
 mod ids;
 mod link;
 mod masking;
@@ -50,16 +49,14 @@ pub use exchange::response::{
 pub use exchange::status::ExchangeStatus;
 pub use exchange::upstream_log::{TerminationState, UpstreamLog, UpstreamWorker};
 pub use exchange::{ClientCertificate, Exchange, Version};
-pub use fairness::fair_queue::FairQueue;
-pub use fairness::load::{Load, Queued};
-pub use fairness::peer::Peer;
-pub use ids::{ById, ExchangeId, ListenerId, StreamId, WebSocketId};
+pub use ids::{ExchangeId, ListenerId, StreamId, WebSocketId};
 pub use link::{
     AdaptiveYield, AppState, BufferPool, Link, PushError, QueueLimits, WakeSchedule, WakeUp,
 };
 pub use masking::{masked, write_masked, write_masked_query};
 pub use payload::{AppToken, Lease, Payload, ReleaseQueue};
 pub use request_id::{RequestId, renew_request_ids, request_id_prefix};
+pub use rookery_fairness::{ById, FairQueue, Load, Peer, Queued};
 pub use secret_names::is_secret_name;
 pub use stream_flow_control::{
     ChunkAdmission, EVENTS_RETRY, FlowObserver, HIGH_MARK, LOW_MARK, PULL_HIGH_MARK, StreamEnd,

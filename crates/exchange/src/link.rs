@@ -45,12 +45,12 @@ mod wake_schedule;
 
 pub use self::adaptive_yield::AdaptiveYield;
 pub use self::buffer_pool::BufferPool;
+use rookery_fairness::Load;
 use rookery_system::lock;
 
 use self::queues::{CommandQueue, EventQueue};
 pub use self::wake_schedule::WakeSchedule;
 use crate::exchange::Exchange;
-use crate::fairness::load::Load;
 use crate::payload::ReleaseQueue;
 use crate::wakers::{AppWaker, IoWaker, SideQueue};
 

@@ -105,7 +105,8 @@ rejections! {
         TooManyConnections,
         /// The address of the client has its maximum number of connections
         /// ([`Limits::max_connections_per_ip`](crate::Limits::max_connections_per_ip)), or the
-        /// client has its maximum number of WebSockets. Status 503, or a TLS alert.
+        /// client has its maximum number of WebSockets, or its part of the requests of a trusted
+        /// proxy's HTTP/2 connection. Status 503, or a TLS alert.
         TooManyFromIp,
     }
 }

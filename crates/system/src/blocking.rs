@@ -4,9 +4,11 @@
 //! tokio's `spawn_blocking` panics if the system has no resources for another thread, which ends
 //! the task or thread that called it. Here, a call without a thread fails with the system's error,
 //! and a [`BlockingPool`] whose first thread is started beforehand always has a thread.
+//!
+//! The peers for which calls are made take turns ([`FairQueue`]), so that a client with many calls
+//! does not delay those of the others.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -18,6 +20,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
+
+use rookery_fairness::{FairQueue, Load, Peer, Queued};
 
 use crate::lock;
 use crate::signals::with_signals_blocked;
@@ -33,17 +37,30 @@ thread_local! {
 
 /// Performs a call that may block on another thread: on a thread of the pool that the current
 /// thread has [entered](BlockingPool::enter), and otherwise on a thread of its own. Never blocks
-/// and never panics.
+/// and never panics. The call is the process's own, and takes turns with those of clients, for
+/// which [`start_for`] is.
+///
+/// # Errors
+/// Those of [`start_for`].
+pub fn start<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> BlockingTask<T> {
+    start_for(Peer::default(), work)
+}
+
+/// Performs a call that may block, as [`start`] does, on behalf of a client. If all threads of the
+/// pool are busy, peers and their networks take turns.
 ///
 /// # Errors
 /// The task fails with the system's error if there is no thread and none can be started, and with
 /// [`io::ErrorKind::Other`] if `work` panics.
-pub fn start<T: Send + 'static>(
+pub fn start_for<T: Send + 'static>(
+    peer: Peer,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> BlockingTask<T> {
     let state = Arc::new(Mutex::new(State::Running(None)));
     let completion = Completion(Arc::clone(&state));
-    let job: Job = Box::new(move || {
+    let job: Work = Box::new(move || {
         if completion.is_cancelled() {
             return;
         }
@@ -51,7 +68,7 @@ pub fn start<T: Send + 'static>(
         completion.set(done.unwrap_or_else(|_| Err(io::Error::other("the task has panicked"))));
     });
     let started = match entered() {
-        Some(pool) => pool.push(job),
+        Some(pool) => pool.push(peer, Job(job)),
         None => spawn("rookery-blocking", job).map(drop),
     };
     if let Err(error) = started {
@@ -66,10 +83,11 @@ pub fn start<T: Send + 'static>(
 pub fn run_detached(work: impl FnOnce() + Send + 'static) {
     if let Some(pool) = entered() {
         // The error has no receiver, and the call was dropped with it.
-        let _ = pool.push(Box::new(move || {
+        let job: Work = Box::new(move || {
             // The panic has been printed.
             let _ = catch_unwind(AssertUnwindSafe(work));
-        }));
+        });
+        let _ = pool.push(Peer::default(), Job(job));
     }
 }
 
@@ -151,9 +169,20 @@ impl<T> Drop for Completion<T> {
     }
 }
 
-type Job = Box<dyn FnOnce() + Send>;
+type Work = Box<dyn FnOnce() + Send>;
 
-/// A few threads for calls that may block. Calls wait while all threads are busy.
+/// A call that waits for a thread.
+struct Job(Work);
+
+impl Queued for Job {
+    fn load(&self) -> Load {
+        // The number of calls is limited by the memory that they are charged.
+        Load::default()
+    }
+}
+
+/// A few threads for calls that may block. Calls wait while all threads are busy. The peers of the
+/// waiting calls take turns.
 ///
 /// Dropping the pool closes it: its threads end after their current calls, and queued calls are
 /// dropped.
@@ -170,7 +199,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Queue {
-    jobs: VecDeque<Job>,
+    jobs: FairQueue<Job>,
     threads: usize,
     idle: usize,
     is_closed: bool,
@@ -240,7 +269,7 @@ enum Lasts {
 }
 
 impl Shared {
-    fn push(self: &Arc<Self>, job: Job) -> io::Result<()> {
+    fn push(self: &Arc<Self>, peer: Peer, job: Job) -> io::Result<()> {
         let mut queue = lock(&self.queue);
         if queue.is_closed {
             drop(queue);
@@ -254,7 +283,7 @@ impl Shared {
                 return started;
             }
         }
-        queue.jobs.push_back(job);
+        queue.jobs.push(peer, job);
         drop(queue);
         self.changed.notify_one();
         Ok(())
@@ -272,9 +301,9 @@ impl Shared {
     fn run(&self, lasts: Lasts) {
         let mut queue = lock(&self.queue);
         loop {
-            if let Some(job) = queue.jobs.pop_front() {
+            if let Some((_, Job(work))) = queue.jobs.pop() {
                 drop(queue);
-                job();
+                work();
                 queue = lock(&self.queue);
                 continue;
             }
@@ -382,6 +411,31 @@ mod tests {
         drop((first.0, second.0));
         wait(kept).unwrap().unwrap();
         assert_eq!(performed.iter().collect::<Vec<_>>(), ["kept"]);
+    }
+
+    #[test]
+    fn a_peer_with_many_calls_does_not_delay_those_of_others() {
+        let pool = BlockingPool::start("test", 1).unwrap();
+        let _entered = pool.enter();
+        let (ends, running) = busy();
+        let (sender, performed) = mpsc::channel();
+        // Four peers of network 1 have 200 calls each, then peers of two other networks have a few.
+        let many = (0..800).map(|at| Peer::new(at % 4, 1));
+        let few = [5, 6, 5, 6].map(|id| Peer::new(id, id));
+        let calls: Vec<_> = many
+            .chain(few)
+            .map(|peer| {
+                let sender = sender.clone();
+                start_for(peer, move || Ok(_ = sender.send(peer.id())))
+            })
+            .collect();
+        drop((ends, sender));
+        for call in calls {
+            wait(call).unwrap();
+        }
+        wait(running).unwrap();
+        let order: Vec<_> = performed.iter().collect();
+        assert_eq!((&order[..6], order.len()), (&[0, 5, 6, 1, 5, 6][..], 804));
     }
 
     #[test]

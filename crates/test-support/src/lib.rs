@@ -10,6 +10,7 @@ pub mod collector;
 mod fixtures;
 pub mod flood;
 mod lines;
+mod random;
 mod thread_shortage;
 #[cfg(feature = "client")]
 pub mod tls;
@@ -17,5 +18,6 @@ mod wait;
 
 pub use fixtures::tls_file;
 pub use lines::Lines;
+pub use random::Random;
 pub use thread_shortage::forbid_new_threads;
 pub use wait::{TEST_TIMEOUT, wait_until};

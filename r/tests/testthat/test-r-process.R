@@ -215,6 +215,44 @@ test_that("a million header names make R grow by less than 8 MB", {
   expect_lt(grew, 8 * 2^20)
 })
 
+test_that("the app finds a header whose name is new after a client has sent 10,000 names", {
+  skip_if_not_installed("processx")
+  started <- local_process({
+    seen <- list()
+    startServer("127.0.0.1", port, list(call = function(req) {
+      req$HTTP_X_SET <- "by the app"
+      seen <<- list(
+        req$HTTP_X_HONEST, req[["HTTP_X_HONEST"]], req$HTTP_X_NONE, req$HTTP_HOST, req$HTTP_X_SET,
+        "HTTP_X_HONEST" %in% names(req), as.list(req)$HTTP_X_HONEST,
+        unname(req$HEADERS["x-honest"]), is.environment(req), inherits(req, "environment"),
+        anyDuplicated(names(req))
+      )
+      list(status = 200L, headers = list(), body = "hello")
+    }))
+    ask <- function(headers) {
+      socket <- socketConnection("127.0.0.1", port, open = "r+b", blocking = FALSE)
+      on.exit(close(socket))
+      lines <- paste0(headers, "\r\n", collapse = "")
+      writeBin(charToRaw(paste0("GET / HTTP/1.1\r\nHost: a\r\n", lines, "\r\n")), socket)
+      got <- raw(0)
+      while (length(got) == 0) {
+        service(20)
+        got <- readBin(socket, "raw", 1e5)
+      }
+      stopifnot(grepl("200 OK", rawToChar(got)))
+    }
+    for (from in seq(1, 1e4, by = 1900)) ask(sprintf("X-Name-%d: v", from + 0:1899))
+    ask(c("X-Honest: yes", "X-Set: by the client", "X_Honest: no"))
+    expected <- list(
+      "yes", "yes", NULL, "a", "by the app", TRUE, "yes", "yes", TRUE, TRUE, 0L
+    )
+    stopifnot(identical(seen, expected))
+    cat("all found")
+  })
+  await_end(started, 60)
+  expect_match(started$process$read_all_output(), "all found")
+})
+
 test_that("a header name past R's limit does not end the process", {
   server <- local_server(list(
     call = function(req) ok(as.character(max(nchar(names(req$HEADERS)))))

@@ -7,10 +7,16 @@ large <- function(size) {
   if (is.null(kept[[name]])) assign(name, rep_len(as.raw(65), size), envir = kept)
   kept[[name]]
 }
+# A text that takes long to compress.
+text <- function(size) {
+  if (is.null(kept$text)) kept$text <- charToRaw(paste(sample(letters, size, TRUE), collapse = ""))
+  kept$text
+}
 list(
   staticPaths = list("/files" = "www"),
   call = function(req) switch(req$PATH_INFO,
     "/large" = answer(large(number(req))),
+    "/text" = answer(text(number(req))),
     "/sleep" = { Sys.sleep(number(req)); answer(paste("slept on", Sys.getpid())) },
     "/promise" = promises::promise(function(resolve, reject) later::later(function() resolve(answer("kept")), number(req))),
     answer(paste0("small ", Sys.getpid()))

@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use rookery_fairness::{Load, Peer};
+
 use super::queues::EventQueue;
 use super::{AppState, IoState, Link, lock};
 use crate::command::Command;
 use crate::event::Event;
-use crate::fairness::load::Load;
-use crate::fairness::peer::Peer;
 use crate::payload::ReleaseQueue;
 use crate::stream_flow_control::{StreamOptions, StreamedBody};
 

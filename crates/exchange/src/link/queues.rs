@@ -3,10 +3,11 @@
 
 use std::collections::VecDeque;
 
+use rookery_fairness::FairQueue;
+
 use super::wake_schedule::WakeSchedule;
 use crate::command::Command;
 use crate::event::Event;
-use crate::fairness::fair_queue::FairQueue;
 
 /// The number of bytes in queued commands above which the server is woken at once to take the
 /// commands from the queue.

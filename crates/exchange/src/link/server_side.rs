@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use rookery_fairness::Peer;
+
 use super::wake_schedule::WakeSchedule;
 use super::{AppState, IoState, Link, PushError, WakeUp, lock};
 use crate::command::Command;
 use crate::event::Event;
-use crate::fairness::peer::Peer;
 use crate::wakers::IoWaker;
 
 /// The number of queued events at which a waiting application is woken before the server has read

@@ -1,5 +1,8 @@
 use std::sync::mpsc;
 
+use rookery_fairness::Peer;
+use rookery_test_support::Random;
+
 use super::buffer_pool::{KEPT_BUFFER_BYTES, KEPT_BUFFERS, KEPT_BYTES};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -12,7 +15,6 @@ use super::*;
 use crate::command::Command;
 use crate::event::Event;
 use crate::event::MessageKind;
-use crate::fairness::peer::Peer;
 use crate::payload::Payload;
 
 struct Never;
@@ -156,31 +158,25 @@ fn a_refused_peer_is_woken_once_its_first_message_is_admitted() {
     let link = Link::new(limits, Box::new(Never));
     link.set_io_waker(Some(Arc::clone(&waker) as Arc<dyn IoWaker>));
     let mut refused = Vec::<Peer>::new();
-    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
-    let mut random = |below: u64| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 16) % below
-    };
+    let mut random = Random::new(1);
     // Half of the peers belong to one network.
     let peer = |id: u64| Peer::new(id, if id < 30 { 0 } else { id % 12 });
     let mut woken = 0;
     for step in 0..20_000 {
         let is_flood = step / 100 % 2 == 0;
-        if random(4) < if is_flood { 3 } else { 1 } {
-            let peer = peer(random(60));
+        if random.below(4) < if is_flood { 3 } else { 1 } {
+            let peer = peer(random.below(60) as u64);
             if refused.contains(&peer) {
                 continue;
             } else if link.poll_capacity(peer) {
-                let _ = link.push(peer, message(random(150) as usize));
+                let _ = link.push(peer, message(random.below(150)));
             } else {
                 refused.push(peer);
             }
             continue;
         }
-        if random(10) == 0 {
-            let _ = link.push(peer(random(60)), Event::Request(Exchange::new()));
+        if random.below(10) == 0 {
+            let _ = link.push(peer(random.below(60) as u64), Event::Request(Exchange::new()));
         }
         link.next();
         if waker.0.swap(0, Ordering::SeqCst) > 0 {

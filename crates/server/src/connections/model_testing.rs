@@ -1,24 +1,7 @@
-//! A generator of random sequences of operations, for tests that compare code with a simple model
-//! of it. The seeds are fixed, so that failures can be reproduced.
+//! Random sequences of operations, for tests that compare code with a simple model of it. The seeds
+//! are fixed, so that failures can be reproduced.
 
-/// A generator of pseudo-random numbers (xorshift).
-#[derive(Debug)]
-pub(crate) struct Random(u64);
-
-impl Random {
-    /// Makes a generator of pseudo-random numbers. Equal seeds give equal numbers.
-    pub(crate) fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
-    }
-
-    /// Returns a pseudo-random number from 0 to `below` - 1.
-    pub(crate) fn below(&mut self, below: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) as usize % below
-    }
-}
+use rookery_test_support::Random;
 
 /// Calls `holds`, which checks a property, with 2,000 random sequences of up to `longest`
 /// operations. Each operation is a number below `kinds`. If `holds` returns an error, removes

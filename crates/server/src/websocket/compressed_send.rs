@@ -106,7 +106,7 @@ impl WebSocketHandle {
         drop(endpoint);
         compression.send_state.borrow_mut().compressing = Some(len);
         self.deferred_bytes.set(self.deferred_bytes.get() + len);
-        let job = blocking::start(move || {
+        let job = blocking::start_for(self.peer, move || {
             let mut frame = Vec::new();
             encode_message(
                 &mut frame,

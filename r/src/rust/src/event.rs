@@ -115,7 +115,7 @@ const BODY_CHUNK: i32 = 10;
 const BODY_END: i32 = 11;
 
 /// Returns the index of R's symbol for the CGI name of a header, such as `HTTP_X_NAME`. Returns -1
-/// if the header has no symbol; it is then only in `req$HEADERS`.
+/// if the header has no symbol.
 fn symbol(names: &mut HeaderNames, before: &[Header], header: &HeaderLine<'_>) -> i32 {
     if let Some(known) = header.known {
         return i32::from(known);
@@ -128,8 +128,8 @@ fn symbol(names: &mut HeaderNames, before: &[Header], header: &HeaderLine<'_>) -
         Interned::Index(index) => index,
         Interned::FirstRefused => {
             crate::write_log_line(&format!(
-                "clients have sent more than {} different header names; new ones are in \
-                 `req$HEADERS` only",
+                "clients have sent more than {} different header names; `req$` and `req[[` find \
+                 headers with new ones, ls(req) and get() do not",
                 crate::exchange::header_names::MAX_NAMES
             ));
             -1

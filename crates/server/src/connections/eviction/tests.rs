@@ -3,12 +3,12 @@
 use std::cell::Cell;
 
 use rookery_exchange::{Charge, ListenerId};
+use rookery_test_support::Random;
 
 use super::cost::EvictionCost;
 use super::*;
 use crate::config::Limits;
 use crate::connections::memory_budget::budget;
-use crate::connections::model_testing::Random;
 use crate::connections::table::Slot;
 
 /// The number of steps of the model test, unless the environment sets another.

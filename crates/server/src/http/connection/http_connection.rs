@@ -77,6 +77,9 @@ pub(crate) struct HttpConnection {
     pub(crate) activity: Activity,
     /// The charge to the memory budget for the connection and its read buffer.
     pub(crate) charge: Charge,
+    /// The number of bytes of a request body that may arrive on this stream of a trusted proxy's
+    /// HTTP/2 connection before the server reads them.
+    pub(crate) body_window: Cell<usize>,
     /// The size of the connection's read buffer in bytes.
     buffer: Cell<usize>,
     /// True while the connection counts towards the limit on concurrent TLS handshakes.
@@ -159,18 +162,20 @@ impl HttpConnection {
         Rc::new(connection)
     }
 
-    /// Creates the state of an HTTP/2 stream, and charges the memory budget for the stream.
+    /// Creates the state of an HTTP/2 stream for a request of `peer`. `charge` is the charge to the
+    /// memory budget for the stream.
     pub(crate) fn for_http2_stream(
         connection: &HttpConnection,
         state: &Rc<Http2State>,
         charge: Charge,
+        peer: Peer,
     ) -> Rc<HttpConnection> {
         let HttpConnection { shared, listener, config, ends, .. } = connection;
         let activity = Activity::for_http2_stream(shared.connections.clock.now());
         Rc::new(HttpConnection {
             is_proxy: connection.is_proxy.clone(),
             peer: connection.peer.clone(),
-            peer_of_request: connection.peer.clone(),
+            peer_of_request: Cell::new(peer),
             client_certificate: connection.client_certificate.clone(),
             may_linger: Cell::new(false),
             // h2 notifies the stream's task when the client resets the stream.
@@ -212,6 +217,7 @@ impl HttpConnection {
             client_certificate: OnceCell::new(),
             activity,
             charge,
+            body_window: Cell::new(0),
             buffer: Cell::new(UNCHARGED_BYTES),
             is_handshaking: Cell::new(false),
             pending_release: Cell::new(None),
@@ -265,7 +271,7 @@ impl HttpConnection {
     /// Records a request that the application still processes although its client has disconnected.
     pub(crate) fn on_request_abandoned(&self, status: &Arc<ExchangeStatus>) {
         if let Some(state) = self.http2_state.get() {
-            state.add_abandoned(status);
+            state.add_abandoned(self.peer_of_request(), status);
         }
     }
 
@@ -300,15 +306,27 @@ impl HttpConnection {
     /// Attributes the current request to the client with this address, if a trusted proxy has named
     /// it, or else to the connection.
     pub(crate) fn attribute_request(&self, client: Option<SocketAddr>) {
-        if !self.is_proxy() {
-            return;
+        // A stream has had its peer since it was opened.
+        if self.is_proxy() && !self.is_http2_stream {
+            self.set_peer_of_request(self.peer_of_client(client));
         }
-        self.set_peer_of_request(match client {
+    }
+
+    /// Returns the peer to which a request with these headers is attributed.
+    pub(crate) fn peer_of(&self, headers: &HeaderMap) -> Peer {
+        if !self.is_proxy() {
+            return self.peer.get();
+        }
+        self.peer_of_client(self.client_address(headers))
+    }
+
+    fn peer_of_client(&self, client: Option<SocketAddr>) -> Peer {
+        match client {
             Some(address) if client != self.ends.get().remote => {
                 self.shared.connections.peers.forwarded(address.ip())
             }
             _ => self.peer.get(),
-        });
+        }
     }
 
     fn set_peer_of_request(&self, peer: Peer) {
@@ -463,7 +481,8 @@ impl HttpConnection {
     /// placeholder bytes for hyper, which the connection replaces by the file's contents when hyper
     /// writes them.
     pub(crate) fn queue_file(&self, file: &Arc<SentFile>, at: u64, left: u64) -> Bytes {
-        self.sendfile_queue.borrow_mut().get_or_insert_default().push(file, at, left)
+        let mut queue = self.sendfile_queue.borrow_mut();
+        queue.get_or_insert_default().push(self.peer_of_request(), file, at, left)
     }
 
     /// Waits until the operating system has accepted all encrypted bytes. Does nothing on a

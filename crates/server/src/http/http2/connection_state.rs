@@ -10,6 +10,7 @@ use rookery_exchange::{Charge, ExchangeStatus, Peer, Share};
 use tokio::io::ReadBuf;
 
 use super::frames::Frames;
+use super::wasted_requests::{WastedByClient, is_wasteful};
 use crate::connections::eviction::cost::EvictionCost;
 use crate::connections::table::ConnectionTable;
 
@@ -18,7 +19,9 @@ use crate::connections::table::ConnectionTable;
 pub(super) const STREAM_WINDOW: u32 = 256 << 10;
 /// The flow-control window of an HTTP/2 connection in bytes. It is larger than the window of a
 /// stream, so that an unread stream does not block the others.
-pub(super) const CONNECTION_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 1 << 20;
+/// The largest flow-control window that HTTP/2 has (RFC 9113, 6.9.1).
+const MAX_WINDOW: u32 = (1 << 31) - 1;
 
 /// The maximum number of bytes that the server reads from an HTTP/2 connection before it lets the
 /// streams process them. The limit is small because h2 closes the connection if the streams leave
@@ -27,12 +30,6 @@ const MAX_READ_PER_POLL: usize = 8 << 10;
 
 /// The size in bytes of the buffer for outgoing WebSocket messages on an HTTP/2 connection.
 const WEBSOCKET_BUFFER: usize = 4 << 10;
-
-/// The number of requests that a client may waste on an HTTP/2 connection before it can count as
-/// abusive. A request is wasted if it is malformed or if the client resets it. Beyond this number,
-/// a client counts as abusive only if it wastes more than half of its requests, because a browser
-/// that leaves a page resets all requests under way.
-const MAX_WASTED: u64 = 100;
 
 /// An object, such as an HTTP/2 stream, that waits until the data that it has passed to h2 has been
 /// written.
@@ -43,6 +40,24 @@ pub(crate) trait FlushListener {
     /// Called when the connection closed before all data that the listener has passed to h2 was
     /// written.
     fn on_lost(&self);
+}
+
+/// Returns the maximum number of concurrent requests of a connection. On the connection of a
+/// trusted proxy, one client may use a half of them.
+pub(super) fn max_requests(connections: &ConnectionTable, is_proxy: bool) -> usize {
+    let of_client = connections.limits().http2_max_concurrent_streams;
+    if is_proxy { of_client.saturating_mul(2) } else { of_client }
+}
+
+/// Returns the flow-control window of a connection in bytes. The window for a trusted proxy is as
+/// large as those of all streams together, because otherwise the unread bodies of one client could
+/// stop those of all others. The clients are then limited by what is charged for each stream.
+pub(super) fn connection_window(connections: &ConnectionTable, is_proxy: bool) -> u32 {
+    if !is_proxy {
+        return CONNECTION_WINDOW;
+    }
+    let streams = u32::try_from(max_requests(connections, true)).unwrap_or(u32::MAX);
+    STREAM_WINDOW.saturating_mul(streams).clamp(CONNECTION_WINDOW, MAX_WINDOW)
 }
 
 /// The state that all streams of an HTTP/2 connection share.
@@ -76,8 +91,11 @@ pub(crate) struct Http2State {
     websockets: Cell<usize>,
     /// The buffer that outgoing WebSocket messages are copied into before h2 sends them.
     websocket_buffer: RefCell<BytesMut>,
-    /// The requests that the application still processes although their HTTP/2 streams have ended.
-    abandoned: RefCell<Vec<Arc<ExchangeStatus>>>,
+    /// The requests that the application still processes although their HTTP/2 streams have ended,
+    /// with the ids of their peers.
+    abandoned: RefCell<Vec<(u64, Arc<ExchangeStatus>)>>,
+    /// The wasted requests of each client if the connection is that of a trusted proxy.
+    proxied: Option<RefCell<WastedByClient>>,
     /// The number of request body bytes that the client may send before the server has read them.
     incoming: Cell<usize>,
     /// The charge to the memory budget for the `incoming` bytes.
@@ -89,7 +107,10 @@ impl Http2State {
         connections: &Rc<ConnectionTable>,
         peer: Peer,
         tls_name: Option<Rc<str>>,
+        is_proxy: bool,
     ) -> Rc<Http2State> {
+        let proxied = is_proxy.then(RefCell::default);
+        let max_requests = max_requests(connections, is_proxy);
         Rc::new(Http2State {
             connections: Rc::clone(connections),
             peer,
@@ -101,13 +122,14 @@ impl Http2State {
             is_blocked: Cell::new(false),
             read_in_poll: Cell::new(0),
             tls_name,
-            frames: RefCell::new(Frames::new(connections.limits().http2_max_concurrent_streams)),
+            frames: RefCell::new(Frames::new(max_requests)),
             sent: Cell::new(0),
             opened: Cell::new(0),
             wasted: Cell::new(0),
             websockets: Cell::new(0),
             websocket_buffer: RefCell::default(),
             abandoned: RefCell::default(),
+            proxied,
             incoming: Cell::new(0),
             charge: connections.charge(Share::Incoming, 0),
         })
@@ -201,25 +223,62 @@ impl Http2State {
     pub(super) fn count_requests_under_way(&self) -> usize {
         let mut left = self.abandoned.borrow_mut();
         // The application holds the exchange, and with it a reference to its status.
-        left.retain(|status| Arc::strong_count(status) > 1);
+        left.retain(|(_, status)| Arc::strong_count(status) > 1);
         left.len() + self.streams.borrow().len() - self.responses_sent.get()
     }
 
     /// Adds a request that the application still processes although its HTTP/2 stream has ended.
-    pub(crate) fn add_abandoned(&self, status: &Arc<ExchangeStatus>) {
-        self.abandoned.borrow_mut().push(Arc::clone(status));
+    pub(crate) fn add_abandoned(&self, peer: Peer, status: &Arc<ExchangeStatus>) {
+        self.abandoned.borrow_mut().push((peer.id(), Arc::clone(status)));
     }
 
-    /// Counts a request that the client has reset or that was malformed.
-    pub(super) fn count_wasted(&self) {
-        self.wasted.set(self.wasted.get() + 1);
+    /// Returns true if there is a place for another request of a peer. On the connection of a
+    /// trusted proxy, a client may use as many places as are free, so that there are always some
+    /// for the others.
+    pub(super) fn has_place(&self, peer: Peer) -> bool {
+        let under_way = self.count_requests_under_way();
+        let max = max_requests(&self.connections, self.is_proxied());
+        let free = max.saturating_sub(under_way);
+        if !self.is_proxied() {
+            return free > 0;
+        }
+        // No client uses more places than all clients together.
+        under_way < free || self.count_places(peer) < free
+    }
+
+    fn count_places(&self, peer: Peer) -> usize {
+        let is_of = |key: &&usize| {
+            self.connections.get(**key).is_some_and(|stream| stream.peer().id() == peer.id())
+        };
+        let abandoned = self.abandoned.borrow().iter().filter(|(id, _)| *id == peer.id()).count();
+        abandoned + self.streams.borrow().iter().filter(is_of).count()
+    }
+
+    /// Returns true if the connection is that of a trusted proxy, whose clients are the peers.
+    pub(super) fn is_proxied(&self) -> bool {
+        self.proxied.is_some()
+    }
+
+    /// Returns false if the peer is a client of a trusted proxy that has wasted too many requests.
+    pub(super) fn admits_client(&self, peer: Peer) -> bool {
+        let now = self.connections.clock.now();
+        self.proxied.as_ref().is_none_or(|clients| clients.borrow_mut().admits(peer, now))
+    }
+
+    /// Counts a request of a peer that the client has reset or that was malformed.
+    pub(super) fn count_wasted(&self, peer: Peer) {
+        match &self.proxied {
+            Some(clients) => {
+                clients.borrow_mut().count_wasted(peer, self.connections.clock.now());
+            }
+            None => self.wasted.set(self.wasted.get() + 1),
+        }
     }
 
     /// Returns true if the client is abusive: it has wasted too many requests, or it floods the
     /// connection with frames that contain almost no payload.
     pub(super) fn is_abusive(&self) -> bool {
-        let wasted = self.wasted.get();
-        (wasted > MAX_WASTED && wasted > self.opened.get() / 2)
+        is_wasteful(self.wasted.get(), self.opened.get())
             || self.frames.borrow().is_flood(self.sent.get())
     }
 

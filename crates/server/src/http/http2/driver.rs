@@ -8,7 +8,7 @@ use bytes::Bytes;
 use h2::Reason;
 use h2::server::Builder;
 
-use super::connection_state::{CONNECTION_WINDOW, Http2State, STREAM_WINDOW};
+use super::connection_state::{Http2State, STREAM_WINDOW, connection_window, max_requests};
 use super::frames::FRAME;
 use super::h2_io::H2Io;
 use super::stream_task;
@@ -36,20 +36,31 @@ const HEADER_TABLE_BYTES: u32 = 4 << 10;
 /// between the two limits get status 431.
 const HEAD_LIMIT_FACTOR: usize = 2;
 
-fn builder(connections: &ConnectionTable, has_websockets: bool) -> Builder {
+/// The number of streams that a trusted proxy may reset before the server has begun to serve them.
+/// It is more than one read can contain ([`Http2State::has_read_enough`]), because the streams may
+/// be those of one client.
+const MAX_EARLY_RESETS_OF_PROXY: usize = 1024;
+
+fn builder(connections: &ConnectionTable, is_proxy: bool, has_websockets: bool) -> Builder {
     let mut builder = Builder::new();
+    // One client of a proxy may have caused all resets. `WastedByClient` counts them instead.
+    let (early_resets, local_resets) = if is_proxy {
+        (MAX_EARLY_RESETS_OF_PROXY, None)
+    } else {
+        (MAX_EARLY_RESETS, Some(MAX_LOCAL_RESETS))
+    };
     let to_u32 = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
     builder
-        .max_concurrent_streams(to_u32(connections.limits().http2_max_concurrent_streams))
+        .max_concurrent_streams(to_u32(max_requests(connections, is_proxy)))
         .max_header_list_size(to_u32(
             connections.limits().http2_max_header_list_size.saturating_mul(HEAD_LIMIT_FACTOR),
         ))
         .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
+        .initial_connection_window_size(connection_window(connections, is_proxy))
         .max_frame_size(FRAME)
         .max_send_buffer_size(SEND_BUFFER)
-        .max_pending_accept_reset_streams(MAX_EARLY_RESETS)
-        .max_local_error_reset_streams(Some(MAX_LOCAL_RESETS))
+        .max_pending_accept_reset_streams(early_resets)
+        .max_local_error_reset_streams(local_resets)
         .header_table_size(HEADER_TABLE_BYTES);
     if has_websockets {
         builder.enable_connect_protocol();
@@ -79,13 +90,14 @@ impl Drop for StateGuard {
 /// connection.
 pub(crate) async fn serve(connection: &Rc<HttpConnection>) {
     let connections = &connection.shared.connections;
-    let state = Http2State::new(connections, connection.peer(), bound_name(connection));
+    let is_proxy = connection.is_proxy();
+    let state = Http2State::new(connections, connection.peer(), bound_name(connection), is_proxy);
     let state = connection.set_http2_state(state);
     let _guard = StateGuard(Rc::clone(&state));
     connection.transport.borrow().set_for_streaming(connections.limits().idle_timeout);
     let io = H2Io { connection: Rc::clone(connection), state: Rc::clone(&state) };
     let has_websockets = connection.config.tls.is_some();
-    let mut handshake = builder(connections, has_websockets).handshake::<_, Bytes>(io);
+    let mut handshake = builder(connections, is_proxy, has_websockets).handshake::<_, Bytes>(io);
     let handshake_result = poll_fn(|cx| {
         connection.set_waker(cx);
         if connection.close_state.get().is_immediate() {

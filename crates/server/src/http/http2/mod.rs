@@ -15,4 +15,5 @@ mod stream_body;
 mod stream_guard;
 mod stream_task;
 mod trailers;
+mod wasted_requests;
 mod websocket_transport;

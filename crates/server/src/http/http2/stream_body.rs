@@ -12,6 +12,7 @@ use h2::RecvStream;
 use h2::server::SendResponse;
 use http::{HeaderMap, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
+use rookery_exchange::{Charge, Share};
 
 use super::connection_state::{Http2State, STREAM_WINDOW};
 use crate::http::connection::http_connection::HttpConnection;
@@ -63,8 +64,11 @@ impl StreamBody {
             Some(length) => usize::try_from(length).unwrap_or(window).min(window),
             None => window,
         };
-        let reservation =
-            if charged > 0 { Some(BodyReservation::reserve(state, charged)?) } else { None };
+        let reservation = if charged > 0 {
+            Some(BodyReservation::reserve(state, connection, charged)?)
+        } else {
+            None
+        };
         let expects = headers.get(http::header::EXPECT);
         let continue_to = expects
             .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
@@ -121,22 +125,40 @@ impl StreamBody {
 
 /// The charge to the memory budget for bytes of an HTTP/2 stream that the client may send before
 /// the server reads them. Dropping the value ends the charge.
-pub(super) struct BodyReservation {
-    state: Rc<Http2State>,
-    bytes: usize,
+pub(super) enum BodyReservation {
+    /// The bytes count for the connection, whose window limits them.
+    OfConnection { state: Rc<Http2State>, bytes: usize },
+    /// The bytes count for the stream, because its client is one of many behind a trusted proxy.
+    OfStream { stream: Rc<HttpConnection>, _charge: Charge },
 }
 
 impl BodyReservation {
-    /// Charges an HTTP/2 connection for `bytes` bytes that the client may send before the server
-    /// reads them. Returns `None` if the memory budget is exhausted.
-    pub(super) fn reserve(state: &Rc<Http2State>, bytes: usize) -> Option<BodyReservation> {
-        state.reserve_body(bytes).then(|| BodyReservation { state: Rc::clone(state), bytes })
+    /// Charges the memory budget for `bytes` bytes that the client may send on a stream before the
+    /// server reads them. Returns `None` if the memory budget is exhausted.
+    pub(super) fn reserve(
+        state: &Rc<Http2State>,
+        stream: &Rc<HttpConnection>,
+        bytes: usize,
+    ) -> Option<BodyReservation> {
+        if !state.is_proxied() {
+            let state = Rc::clone(state);
+            return state
+                .reserve_body(bytes)
+                .then(|| BodyReservation::OfConnection { state, bytes });
+        }
+        let connections = &stream.shared.connections;
+        let charge = connections.try_charge(stream.peer_of_request(), Share::Incoming, bytes)?;
+        stream.body_window.set(bytes);
+        Some(BodyReservation::OfStream { stream: Rc::clone(stream), _charge: charge })
     }
 }
 
 impl Drop for BodyReservation {
     fn drop(&mut self) {
-        self.state.release_body(self.bytes);
+        match self {
+            BodyReservation::OfConnection { state, bytes } => state.release_body(*bytes),
+            BodyReservation::OfStream { stream, .. } => stream.body_window.set(0),
+        }
     }
 }
 

@@ -32,7 +32,7 @@ impl Drop for StreamGuard {
         self.stream.release_request();
         self.state.on_stream_done(self.stream_id);
         if self.is_wasted {
-            self.state.count_wasted();
+            self.state.count_wasted(self.stream.peer_of_request());
         }
         if self.state.on_stream_closed(self.stream.key.get(), self.is_response_sent.get()) {
             self.connection.enter(Phase::Idle);

@@ -37,7 +37,8 @@ use crate::rejection::Rejection;
 pub(crate) const STREAM_BYTES: usize = 32 << 10;
 
 /// Starts the task that serves an HTTP/2 stream. If there are too many requests or too little
-/// memory, refuses the stream with an error code that lets the client retry.
+/// memory, refuses the stream with an error code that lets the client retry. A trusted proxy gets
+/// status 503 for its client instead, because it might stop using the server after errors.
 pub(super) fn spawn(
     connection: &Rc<HttpConnection>,
     state: &Rc<Http2State>,
@@ -45,18 +46,27 @@ pub(super) fn spawn(
     mut responder: SendResponse<Bytes>,
 ) {
     let connections = &connection.shared.connections;
-    let is_full =
-        state.count_requests_under_way() >= connections.limits().http2_max_concurrent_streams;
-    if is_full || !connections.admit_in_use(connection.peer(), connection.serial(), 0, STREAM_BYTES)
-    {
-        state.count_wasted();
+    let peer = connection.peer_of(request.headers());
+    let rejection = if !state.admits_client(peer) || !state.has_place(peer) {
+        Some(Rejection::TooManyFromIp)
+    } else if !connections.admit_in_use(peer, connection.serial(), 0, STREAM_BYTES) {
+        Some(Rejection::TooManyConnections)
+    } else {
+        None
+    };
+    if let Some(rejection) = rejection {
         state.on_stream_done(u32::from(responder.stream_id()));
+        if state.is_proxied() {
+            return respond_rejected(connection, &mut responder, rejection);
+        }
+        state.count_wasted(peer);
         return responder.send_reset(Reason::REFUSED_STREAM);
     }
     let stream = HttpConnection::for_http2_stream(
         connection,
         state,
         connections.charge(Share::Connections, STREAM_BYTES),
+        peer,
     );
     let slot = connections.insert(Rc::clone(&stream) as _);
     stream.key.set(slot.key());
@@ -158,8 +168,7 @@ async fn respond(
     });
     let body = normalized.and_then(|is_tunnel| {
         if is_tunnel {
-            incoming
-                .set(Some(IncomingFrames::new(frames, &guard.state).ok_or(Rejection::Overload)?));
+            incoming.set(Some(IncomingFrames::new(frames, guard).ok_or(Rejection::Overload)?));
             return Ok(StreamBody::empty(stream));
         }
         StreamBody::new(frames, &parts.headers, stream, &guard.state, responder)
@@ -182,8 +191,17 @@ fn reject(guard: &StreamGuard, responder: &SharedResponder, end: CloseState) {
             return responder.borrow_mut().send_reset(Reason::CANCEL);
         }
     };
-    let (stream, text) = (&guard.stream, rejection.text());
-    stream.shared.report(rejection);
+    respond_rejected(&guard.connection, &mut responder.borrow_mut(), rejection);
+}
+
+/// Sends the error response for a rejection on an HTTP/2 stream.
+fn respond_rejected(
+    connection: &HttpConnection,
+    responder: &mut SendResponse<Bytes>,
+    rejection: Rejection,
+) {
+    let text = rejection.text();
+    connection.shared.report(rejection);
     let mut response = Response::new(());
     *response.status_mut() =
         StatusCode::from_u16(rejection.status()).unwrap_or(StatusCode::BAD_REQUEST);
@@ -194,11 +212,10 @@ fn reject(guard: &StreamGuard, responder: &SharedResponder, end: CloseState) {
     if rejection.status() == 503 {
         headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
     }
-    if let Some(hsts) = guard.connection.hsts() {
+    if let Some(hsts) = connection.hsts() {
         headers.insert(STRICT_TRANSPORT_SECURITY, hsts.clone());
     }
-    let sent = responder.borrow_mut().send_response(response, false);
-    if let Ok(mut frames) = sent {
+    if let Ok(mut frames) = responder.send_response(response, false) {
         // The text fits into the initial window of any reasonable client. If not, it is not waited
         // for.
         let _ = frames.send_data(Bytes::from_static(text.as_bytes()), true);

@@ -12,7 +12,7 @@ use http::header::DATE;
 use rookery_exchange::Exchange;
 use tokio::io::ReadBuf;
 
-use super::connection_state::{Http2State, STREAM_WINDOW};
+use super::connection_state::STREAM_WINDOW;
 use super::date;
 use super::stream_body::{BodyReservation, SharedResponder};
 use super::stream_guard::{MAX_SEND, StreamGuard};
@@ -32,8 +32,8 @@ impl IncomingFrames {
     /// Begins to keep the DATA frames of an HTTP/2 stream until its WebSocket is accepted. Charges
     /// the memory budget for all bytes that the client may send until then. Returns `None` if the
     /// budget is exhausted.
-    pub(super) fn new(frames: RecvStream, state: &Rc<Http2State>) -> Option<IncomingFrames> {
-        BodyReservation::reserve(state, STREAM_WINDOW as usize)
+    pub(super) fn new(frames: RecvStream, guard: &StreamGuard) -> Option<IncomingFrames> {
+        BodyReservation::reserve(&guard.state, &guard.stream, STREAM_WINDOW as usize)
             .map(|reservation| IncomingFrames { frames, _reservation: reservation })
     }
 }

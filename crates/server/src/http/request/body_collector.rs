@@ -7,7 +7,7 @@ use std::io::{self, Write as _};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use rookery_exchange::{Charge, Exchange, FileGuard, Share};
+use rookery_exchange::{Charge, Exchange, FileGuard, Peer, Share};
 use rookery_system::{blocking, disk};
 
 use crate::blocking::unnamed_file::UnnamedFile;
@@ -84,7 +84,7 @@ pub(crate) async fn collect<B: RequestBody>(
             Some(with_body_held(&mut body, file.write_if_full(context)).await.map_err(refused)?);
     }
     if let Some(spool) = spool {
-        let (file, guard) = spool.finish().await.map_err(refused)?;
+        let (file, guard) = spool.finish(context.peer()).await.map_err(refused)?;
         exchange.body_mut().set_file(file, len, Some(guard));
     }
     Ok(exchange)
@@ -126,7 +126,7 @@ impl Spool {
             SpoolSpace::new(Arc::clone(&context.connection.config.spool)),
         );
         context.connection.activity.background_bytes.set(charge.bytes());
-        let job = blocking::start(move || {
+        let job = blocking::start_for(context.peer(), move || {
             let folder = space.folder();
             let file = folder.create_file().inspect_err(|error| folder.report_failure(error))?;
             let is_in_memory = disk::is_in_memory(&file);
@@ -143,14 +143,14 @@ impl Spool {
             return Ok(self);
         }
         context.connection.activity.background_bytes.set(self.charge.bytes());
-        let spool = blocking::start(move || self.write()).await;
+        let spool = blocking::start_for(context.peer(), move || self.write()).await;
         context.connection.activity.background_bytes.set(0);
         spool
     }
 
     /// Writes the rest of the body. Returns the file, and a guard with the charges for the file.
-    async fn finish(self) -> io::Result<(File, FileGuard)> {
-        let mut spool = blocking::start(move || self.write()).await?;
+    async fn finish(self, peer: Peer) -> io::Result<(File, FileGuard)> {
+        let mut spool = blocking::start_for(peer, move || self.write()).await?;
         spool.batch = Vec::new();
         spool.charge.set(spool.held());
         let Spool { file, charge, space, .. } = spool;

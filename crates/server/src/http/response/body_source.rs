@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use rookery_exchange::Charge;
+use rookery_exchange::{Charge, Peer};
 use rookery_system::blocking::{self, BlockingTask};
 use rookery_system::file::read_exact_at;
 
@@ -80,7 +80,11 @@ impl FileSource {
 
     /// Reads the next chunk of the file into memory. HTTP/2 streams need this because they have no
     /// socket of their own for `sendfile`.
-    pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Vec<u8>>>> {
+    pub(crate) fn poll_chunk(
+        &mut self,
+        peer: Peer,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Vec<u8>>>> {
         if self.left == 0 {
             return Poll::Ready(None);
         }
@@ -95,8 +99,8 @@ impl FileSource {
                 Some(chunk) => Ok(chunk),
                 None => {
                     let (file, at) = (Arc::clone(&self.file), self.at);
-                    self.read_job = Some(blocking::start(move || file.read(at, len)));
-                    return self.poll_chunk(cx);
+                    self.read_job = Some(blocking::start_for(peer, move || file.read(at, len)));
+                    return self.poll_chunk(peer, cx);
                 }
             },
         };
@@ -154,9 +158,13 @@ impl GzipSource {
         self.task.is_none() && self.job.is_none()
     }
 
-    pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Vec<u8>>>> {
+    pub(crate) fn poll_chunk(
+        &mut self,
+        peer: Peer,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Vec<u8>>>> {
         if let Some(task) = self.task.take() {
-            self.job = Some(blocking::start(move || task.run()));
+            self.job = Some(blocking::start_for(peer, move || task.run()));
         }
         let Some(job) = &mut self.job else { return Poll::Ready(None) };
         let compressed = ready!(Pin::new(job).poll(cx));
@@ -220,7 +228,11 @@ impl GzipStream {
         self.compressor.is_none() && self.job.is_none()
     }
 
-    pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Vec<u8>>>> {
+    pub(crate) fn poll_chunk(
+        &mut self,
+        peer: Peer,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Vec<u8>>>> {
         loop {
             if let Some(job) = &mut self.job {
                 let (compressor, out) = ready!(Pin::new(job).poll(cx))?;
@@ -238,7 +250,7 @@ impl GzipStream {
                     self.stream.begin_compression(bytes.len(), was_unflushed);
                     let is_last = !self.stream.has_queued();
                     if bytes.len() > GZIP_INLINE {
-                        self.job = Some(blocking::start(move || {
+                        self.job = Some(blocking::start_for(peer, move || {
                             Ok(compressor.compress_chunk(&bytes, is_last))
                         }));
                         continue;

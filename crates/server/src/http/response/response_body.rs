@@ -86,7 +86,7 @@ impl http_body::Body for ResponseBody {
                 return Poll::Ready(Some(Ok(Frame::data(bytes))));
             }
             Source::File(file) if context.connection.is_http2_stream() => {
-                ready!(file.poll_chunk(cx))
+                ready!(file.poll_chunk(context.peer(), cx))
             }
             Source::File(file) => {
                 let chunk = file.next_placeholder(&context.connection);
@@ -95,8 +95,8 @@ impl http_body::Body for ResponseBody {
                     Ok(Frame::data(bytes))
                 }));
             }
-            Source::Gzip(gzip) => ready!(gzip.poll_chunk(cx)),
-            Source::GzipStream(gzip) => ready!(gzip.poll_chunk(cx)),
+            Source::Gzip(gzip) => ready!(gzip.poll_chunk(context.peer(), cx)),
+            Source::GzipStream(gzip) => ready!(gzip.poll_chunk(context.peer(), cx)),
             Source::Stream(stream) => match stream.next_chunk() {
                 NextChunk::Chunk(bytes) => {
                     context.pending_record().add_bytes(bytes.len());
@@ -303,7 +303,7 @@ pub(crate) async fn compress_body(mut response: Response<ResponseBody>) -> Respo
             drop(charge);
             Ok(out)
         };
-        let bytes = match blocking::start(work).await {
+        let bytes = match blocking::start_for(context.peer(), work).await {
             Ok(bytes) => bytes,
             // If no thread is available, the body is compressed here.
             Err(_) => gzip_bytes(&mut context.shared().gzip.borrow_mut(), &bytes),

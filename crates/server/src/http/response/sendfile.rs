@@ -19,6 +19,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use rookery_exchange::Peer;
 use rookery_system::blocking::{self, BlockingTask};
 use rookery_system::file;
 
@@ -130,6 +131,8 @@ struct FilePart {
     left: usize,
     /// The offset in the file at which the part that must be sent ends.
     end: u64,
+    /// The client to which the part is sent.
+    peer: Peer,
 }
 
 /// The result of one write to a client's connection. The write sends either ordinary bytes of a
@@ -147,10 +150,10 @@ fn is_placeholder(bytes: &[u8]) -> bool {
 }
 
 impl SendfileQueue {
-    /// Queues at most `left` bytes of a file for sending, starting at offset `at`. Returns
-    /// placeholder bytes for hyper, which [`poll_write`](Self::poll_write) replaces by the file's
-    /// bytes.
-    pub(crate) fn push(&mut self, file: &Arc<SentFile>, at: u64, left: u64) -> Bytes {
+    /// Queues at most `left` bytes of a file for sending to `peer`, starting at offset `at`.
+    /// Returns placeholder bytes for hyper, which [`poll_write`](Self::poll_write) replaces by the
+    /// file's bytes.
+    pub(crate) fn push(&mut self, peer: Peer, file: &Arc<SentFile>, at: u64, left: u64) -> Bytes {
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(MAX_PLACEHOLDER);
         match self.parts.back_mut() {
             Some(part) if Arc::ptr_eq(&part.file, file) && part.at + part.left as u64 == at => {
@@ -161,6 +164,7 @@ impl SendfileQueue {
                 at,
                 left: len,
                 end: at + left,
+                peer,
             }),
         }
         Bytes::from_static(&PLACEHOLDER[..len])
@@ -262,7 +266,7 @@ impl SendfileQueue {
             }
             self.chunk = Vec::new();
             let (file, at) = (Arc::clone(&part.file), part.at);
-            self.read_job = Some(blocking::start(move || file.read(at, len)));
+            self.read_job = Some(blocking::start_for(part.peer, move || file.read(at, len)));
         };
         if let Poll::Ready(Ok(n)) = sent {
             part.at += n as u64;

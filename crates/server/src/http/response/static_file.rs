@@ -147,7 +147,9 @@ pub(crate) async fn respond_when_ready(
     };
     let now = SystemTime::now();
     let is_page = options.inserts_script();
-    let Ok(fetched) = blocking::start(move || fetch(*pending, now, is_page, charge)).await else {
+    let fetching =
+        blocking::start_for(context.peer(), move || fetch(*pending, now, is_page, charge));
+    let Ok(fetched) = fetching.await else {
         return StaticOutcome::Response(builder::reject(
             context,
             HeaderMap::new(),

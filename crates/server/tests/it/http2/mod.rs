@@ -3,6 +3,7 @@
 pub(crate) mod attacks;
 mod malformed_heads;
 mod provoked_resets;
+mod proxied_clients;
 mod requests;
 mod small_frames;
 mod stream_ends;

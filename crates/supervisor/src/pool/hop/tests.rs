@@ -8,6 +8,7 @@ use rookery_exchange::{
     AppWaker, Command, Event, Exchange, IoWaker, Link, Peer, QueueLimits, Version,
 };
 use rookery_server::WorkerRings;
+use rookery_test_support::Random;
 use rookery_worker_protocol::rings::RingEnd;
 use rookery_worker_protocol::{SharedScoreboard, Ticket};
 
@@ -101,17 +102,6 @@ impl Worker {
     }
 }
 
-/// A sequence of arbitrary numbers (the generator `SplitMix64`).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        (mixed >> 33) as usize % limit
-    }
-}
-
 fn request(id: u64, random: &mut Random) -> QueuedRequest {
     let mut exchange = Exchange::new();
     exchange.begin(id, 1, 0);
@@ -137,7 +127,7 @@ fn new_pool(registry: &Arc<BackendRegistry>, queue_timeout: Duration) -> Rc<Pool
 
 /// Lets arbitrary things happen to the requests of a worker and its successors.
 fn run_model(seed: u64) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let registry = Arc::new(BackendRegistry::default());
     let pool = new_pool(&registry, Duration::ZERO);
     let update = || {

@@ -1,6 +1,7 @@
 //! The request header names for which R symbols exist. Their number and size are limited, because
-//! clients choose the names and R never frees a symbol. A header without a symbol appears only in
-//! `req$HEADERS`.
+//! clients choose the names and R never frees a symbol (of about 200 bytes). A header without a
+//! symbol is no variable of `req`. It is in `req$HEADERS`, and methods of the class
+//! `rookery_request` find it by its CGI name (`R/unbound-headers.R`).
 
 use std::collections::HashMap;
 use std::rc::Rc;

@@ -104,7 +104,7 @@ impl TableEntry for HttpConnection {
         match share {
             _ if self.is_releasing() => 0,
             Share::Connections => self.charge.bytes(),
-            Share::Incoming => self.activity.charged(share) + bodies,
+            Share::Incoming => self.activity.charged(share) + bodies + self.body_window.get(),
             Share::Outgoing => self.activity.charged(share) + streamed,
         }
     }
@@ -117,6 +117,9 @@ impl TableEntry for HttpConnection {
             _ if self.own_http2_state().is_some_and(Http2State::has_streams) => 0,
             Some(stream) if share == Share::Outgoing => stream.held(),
             _ if share != Share::Outgoing && self.is_request_waiting() => self.charged(share),
+            _ if share == Share::Incoming && self.activity.phase() == Phase::Body => {
+                self.activity.held(share, self.charge.bytes()) + self.body_window.get()
+            }
             _ => self.activity.held(share, self.charge.bytes()),
         }
     }

@@ -2,6 +2,7 @@
 //! process.
 
 use rookery_exchange::WebSocketId;
+use rookery_test_support::Random;
 use rookery_worker_protocol::rings::{Beside, MAX_RECORD_LEN, Receiver, RingEnd};
 
 use super::*;
@@ -161,13 +162,7 @@ fn a_message_in_parts_keeps_its_place() {
 #[test]
 fn with_arbitrary_peers_nothing_is_lost_and_each_gets_its_turn() {
     let steps = std::env::var("ROOKERY_MODEL_STEPS").map_or(20_000, |it| it.parse().unwrap());
-    let (mut state, mut next) = (0x2545_F491_4F6C_DD1D_u64, [0_u64; 4]);
-    let mut random = |below: u64| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state % below
-    };
+    let (mut random, mut next) = (Random::new(1), [0_u64; 4]);
     let mut worker = Worker::new();
     // The messages of each peer are numbered, and their WebSockets are 4 * number + peer.
     let (mut expected, mut requests) = ([0_u64; 4], 0);
@@ -189,14 +184,14 @@ fn with_arbitrary_peers_nothing_is_lost_and_each_gets_its_turn() {
         }
     };
     for _ in 0..steps {
-        match random(16) {
+        match random.below(16) {
             0..=5 => {
                 // Peers 0 to 2 send many; peers 0 and 1 are of one network.
-                let peer = random(3) as usize;
-                for _ in 0..=random(8) {
+                let peer = random.below(3);
+                for _ in 0..=random.below(8) {
                     next[peer] += 1;
                     let socket = 4 * next[peer] + peer as u64;
-                    let len = if random(50) == 0 { MAX_RECORD_LEN + 9 } else { 3 };
+                    let len = if random.below(50) == 0 { MAX_RECORD_LEN + 9 } else { 3 };
                     worker.push_long([101, 102, 201, 301][peer], socket, len);
                 }
             }
@@ -210,7 +205,7 @@ fn with_arbitrary_peers_nothing_is_lost_and_each_gets_its_turn() {
                 requests += 1;
             }
             8 => {
-                for _ in 0..random(100) {
+                for _ in 0..random.below(100) {
                     let Some(taken) = worker.take() else { break };
                     on_taken(taken, &mut waited, &mut requests);
                 }

@@ -3,7 +3,7 @@
 use std::collections::hash_map::Entry;
 use std::ops::{Index, IndexMut};
 
-use crate::ids::ById;
+use crate::by_id::ById;
 
 /// The number of unused nodes for which a table without used ones keeps memory allocated.
 const KEPT_NODES: usize = 1024;

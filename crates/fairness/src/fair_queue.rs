@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use super::load::{Load, Queued};
-use super::peer::Peer;
-use super::ring::{Nodes, Ring};
+use crate::load::{Load, Queued};
+use crate::peer::Peer;
+use crate::ring::{Nodes, Ring};
 
 /// The number of items for which an unused lane keeps memory allocated.
 const KEPT_ITEMS: usize = 64;
@@ -135,7 +135,7 @@ impl<T: Queued> FairQueue<T> {
 
     /// Returns true if the queue accepts a WebSocket message of a peer even if it is full, because
     /// the peer or its network holds none.
-    pub(crate) fn admits_first_message(&self, peer: Peer, limit: Load) -> bool {
+    pub fn admits_first_message(&self, peer: Peer, limit: Load) -> bool {
         let [of_peers, of_networks] = self.load.admits_first_messages(limit);
         (of_peers && self.held(peer).messages == 0)
             || (of_networks && self.held_by_network(peer.network()).messages == 0)

@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use rookery_test_support::Random;
+
 use super::*;
 
 /// The number of steps of the model test, unless the environment sets another.
@@ -287,19 +289,13 @@ fn every_peer_makes_progress_whatever_the_others_do() {
     let steps = std::env::var("ROOKERY_MODEL_STEPS").ok().and_then(|steps| steps.parse().ok());
     let limit = Load { requests: 40, messages: 60, bytes: 2000 };
     let (mut queue, mut model) = (FairQueue::default(), Model::default());
-    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
-    let mut random = |below: u64| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 16) % below
-    };
+    let mut random = Random::new(1);
     for step in 0..steps.unwrap_or(STEPS) {
         // A few peers do most, and among the others most have no item.
-        let of = peer(random(4) * (1 + random(30)));
+        let of = peer((random.below(4) * (1 + random.below(30))) as u64);
         // Floods and pauses follow each other.
         let is_flood = step / 500 % 2 == 0;
-        match random(if is_flood { 10 } else { 20 }) {
+        match random.below(if is_flood { 10 } else { 20 }) {
             0..=2 => {
                 if queue.load().requests < limit.requests {
                 } else if let Some(displaced) = queue.displace(of) {
@@ -320,7 +316,7 @@ fn every_peer_makes_progress_whatever_the_others_do() {
                 queue.push(of, Item::End(step));
                 model.waiting.entry(of.id()).or_default().push_back(Item::End(step));
             }
-            7 if random(10) == 0 => {
+            7 if random.below(10) == 0 => {
                 // The requests of a client that has disconnected are removed.
                 let is_of = |item: &Item| {
                     matches!(item, Item::Request(_))

@@ -19,7 +19,7 @@ impl Load {
     ///
     /// The bytes do not matter for networks, because a single message can have more than twice the
     /// limit, and may wait for its turn behind many items of its own network.
-    pub(crate) fn admits_first_messages(self, limit: Load) -> [bool; 2] {
+    pub fn admits_first_messages(self, limit: Load) -> [bool; 2] {
         let is_below = |used: usize, limit: usize, halves| used < limit.saturating_mul(halves) / 2;
         let of_peers =
             is_below(self.messages, limit.messages, 3) && is_below(self.bytes, limit.bytes, 3);
@@ -45,7 +45,7 @@ impl SubAssign for Load {
     }
 }
 
-/// An item of a [`FairQueue`](super::fair_queue::FairQueue).
+/// An item of a [`FairQueue`](crate::FairQueue).
 pub trait Queued {
     /// Returns what the item counts towards the limits of the queue. The result must not change
     /// while the item is in the queue.

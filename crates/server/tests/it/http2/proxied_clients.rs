@@ -1,0 +1,104 @@
+//! Clients behind a trusted proxy that share its HTTP/2 connection.
+
+use std::sync::mpsc::{Receiver, channel};
+
+use rookery_exchange::{Command, Event, Exchange};
+use rookery_server::{Config, Limits, ListenerConfig, Rejection, TrustedProxies};
+
+use crate::http2::websocket::CONNECT;
+use crate::support::http2::{Heard, Peer, frame, get, kind, post};
+use crate::support::tls::{settings, site};
+use crate::support::{App, TEST_TIMEOUT, hello};
+
+const GREEDY: (&str, &str) = ("x-forwarded-for", "192.0.2.1");
+const HONEST: (&str, &str) = ("x-forwarded-for", "192.0.2.2");
+const OTHER: (&str, &str) = ("x-forwarded-for", "192.0.2.3");
+
+/// Returns an application that keeps the requests for `/kept` and WebSocket handshakes, and a proxy
+/// that is connected to it. The receiver gets a message for each request that the application
+/// keeps.
+fn behind_proxy(limits: Limits) -> (App, Peer, Receiver<()>) {
+    let proxies = TrustedProxies::parse(["127.0.0.1"]).unwrap();
+    let listener = ListenerConfig { proxies, ..site(settings(&["localhost"])) };
+    let (came, comes) = channel();
+    let mut kept: Vec<Box<Exchange>> = Vec::new();
+    let handler = move |link: &rookery_exchange::Link, event| {
+        let Event::Request(mut exchange) = event else { return };
+        if exchange.path() == b"/kept" || exchange.is_upgrade() {
+            kept.push(exchange);
+            let _ = came.send(());
+        } else {
+            hello(&mut exchange);
+            link.send(Command::Respond(exchange));
+        }
+    };
+    let app = App::with(Config { limits, ..Config::default() }, listener, Box::new(handler));
+    let proxy = Peer::new(&app);
+    (app, proxy, comes)
+}
+
+#[test]
+fn a_client_that_resets_its_requests_does_not_end_the_connection_of_the_proxy() {
+    let (app, mut proxy, _comes) = behind_proxy(Limits::default());
+    let mut stream = 1;
+    // The server waits for the bodies of these requests.
+    for _ in 0..300 {
+        proxy.begin(stream, &[&post("/")[..], &[GREEDY]].concat());
+        proxy.reset(stream);
+        stream += 2;
+    }
+    proxy.ask(stream, &[&get("/")[..], &[GREEDY]].concat());
+    assert_eq!(proxy.outcome(stream), Heard::Status(503));
+    stream += 2;
+    proxy.ask(stream, &[&get("/")[..], &[HONEST]].concat());
+    assert_eq!(proxy.outcome(stream), Heard::Status(200));
+    assert_eq!(app.server.reports().count(Rejection::Http2), 0);
+}
+
+#[test]
+fn a_client_leaves_places_for_requests_of_other_clients_of_the_proxy() {
+    let limits = Limits { http2_max_concurrent_streams: 8, ..Limits::default() };
+    let (_app, mut proxy, comes) = behind_proxy(limits);
+    let mut stream = 1;
+    let mut ask = |proxy: &mut Peer, client, path| {
+        proxy.ask(stream, &[&get(path)[..], &[client]].concat());
+        stream += 2;
+        stream - 2
+    };
+    let asked: Vec<_> = (0..11).map(|_| ask(&mut proxy, GREEDY, "/kept")).collect();
+    for refused in &asked[8..] {
+        assert_eq!(proxy.outcome(*refused), Heard::Status(503));
+    }
+    let kept = || comes.recv_timeout(TEST_TIMEOUT).expect("a request that the application keeps");
+    (0..8).for_each(|_| kept());
+    // What one has reset counts as long as the application has it.
+    proxy.reset(asked[0]);
+    let again = ask(&mut proxy, GREEDY, "/kept");
+    assert_eq!(proxy.outcome(again), Heard::Status(503));
+    // Another client gets half of what is left, and a third client one of the rest.
+    let asked: Vec<_> = (0..5).map(|_| ask(&mut proxy, OTHER, "/kept")).collect();
+    assert_eq!(proxy.outcome(asked[4]), Heard::Status(503));
+    (0..4).for_each(|_| kept());
+    let honest = ask(&mut proxy, HONEST, "/");
+    assert_eq!(proxy.outcome(honest), Heard::Status(200));
+}
+
+#[test]
+fn what_the_application_does_not_take_from_one_client_leaves_windows_for_the_others() {
+    let (_app, mut proxy, comes) = behind_proxy(Limits::default());
+    // The windows of these streams are larger together than that of another connection.
+    for at in 0..6 {
+        let stream = 2 * at + 1;
+        proxy.begin(stream, &[CONNECT, &[GREEDY]].concat());
+        comes.recv_timeout(TEST_TIMEOUT).expect("the handshake");
+        for _ in 0..16 {
+            proxy.send(frame(kind::DATA, 0, stream, &vec![0; 16 << 10]));
+        }
+    }
+    proxy.begin(101, &[&post("/")[..], &[HONEST]].concat());
+    for _ in 0..16 {
+        proxy.send(frame(kind::DATA, 0, 101, &vec![0; 10 << 10]));
+    }
+    proxy.send(frame(kind::DATA, 1, 101, b"end"));
+    assert_eq!(proxy.outcome(101), Heard::Status(200));
+}
