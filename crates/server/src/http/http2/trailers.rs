@@ -1,8 +1,7 @@
 //! A parser for HTTP/2 HEADERS frames that contain trailers (RFC 9113, 6.2). The server uses it to
 //! rewrite such a frame before h2 reads it.
 
-const PADDED: u8 = 8;
-const PRIORITY: u8 = 0x20;
+use super::frame_header::{PADDED, PRIORITY};
 
 /// The length in bytes of the priority fields that an HTTP/2 HEADERS frame may contain.
 const PRIORITY_BYTES: usize = 5;
