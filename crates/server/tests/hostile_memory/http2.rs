@@ -2,7 +2,7 @@
 
 use std::sync::PoisonError;
 
-use rookery_test_support::client::Client;
+use rookery_test_support::client::{Client, masked_frame};
 use rookery_test_support::wait_until;
 
 use crate::{TURN, Victim, assert_charged, send_while_taken};
@@ -195,6 +195,29 @@ fn malformed_requests() {
             // A pseudo-header after an ordinary field.
             let block = [&[0, 1, b'x', 0][..], &block(GET, "/")].concat();
             client.send(frame(HEADERS, END_STREAM | END_HEADERS, 2 * at + 1, &block));
+        }
+        client
+    });
+}
+
+#[test]
+fn websockets_that_nobody_reads() {
+    assert_charged("90 unread WebSockets", 10, 700_000, |victim| {
+        let mut client = begin_with_empty_table(victim);
+        // The server may send nothing on the streams.
+        client.send(frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
+        let name = |name: &[u8], value: &[u8]| {
+            [&[0, name.len() as u8], name, &[value.len() as u8], value].concat()
+        };
+        let block = [
+            [&[0x02, 7][..], b"CONNECT"].concat(),
+            name(b":protocol", b"websocket"),
+            [&[0x87, 0x04, 3][..], b"/ws", &[0x01, 1, b'a']].concat(),
+            name(b"sec-websocket-version", b"13"),
+        ];
+        for at in 1..=90 {
+            client.send(frame(HEADERS, END_HEADERS, 2 * at + 1, &block.concat()));
+            client.send(frame(DATA, 0, 2 * at + 1, &masked_frame(0x82, b"x")));
         }
         client
     });

@@ -9,13 +9,15 @@
 mod application;
 mod http1;
 mod http2;
+mod tls_records;
+mod websockets;
 
 use std::io::{ErrorKind, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rookery_exchange::{Command, Event, Link, Share};
+use rookery_exchange::{Command, Event, Link, Payload, Share};
 use rookery_server::tls::{CertificatePair, Pem, Tls, TlsSettings};
 use rookery_server::{Config, Limits, Listener, ListenerConfig, Server};
 use rookery_test_support::allocator::{self, CountingAllocator};
@@ -29,6 +31,9 @@ use self::application::{Application, NoWaker};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+/// The bytes of tables that grow for all connections together.
+const CONSTANT: usize = 16 << 10;
 
 /// The allocator counts for the whole process, so that the tests run one after the other.
 static TURN: Mutex<()> = Mutex::new(());
@@ -54,7 +59,7 @@ fn forgetful(protocols: &[&[u8]]) -> Arc<ClientConfig> {
 
 impl Victim {
     /// Starts a server with an application that responds to most requests at once, keeps requests
-    /// for `/keep`, and echoes messages of one byte.
+    /// for `/keep`, and responds to each message with one of 8,000 bytes.
     fn start() -> Victim {
         // A tick lasts 10 ms, so that idle connections free their buffers soon.
         let limits = Limits {
@@ -75,7 +80,8 @@ impl Victim {
                 link.send(Command::Respond(exchange));
             }
             Event::Head(exchange) => link.send(Command::ReadBody(exchange)),
-            Event::Message { socket, kind, payload, .. } if payload.as_bytes().len() == 1 => {
+            Event::Message { socket, kind, .. } => {
+                let payload = Payload::Pooled(vec![7; 8000]);
                 link.send(Command::Send { socket, kind, payload });
             }
             _ => {}
@@ -152,7 +158,7 @@ fn assert_charged(what: &str, count: usize, least: usize, attack: impl Fn(&Victi
     let (before, charged_before) = (settled(), victim.charged());
     // The clients' own memory is freed before the measurement.
     sockets.extend((0..count).map(|_| attack(&victim).socket));
-    let held = settled().saturating_sub(before) / count;
+    let held = settled().saturating_sub(before + CONSTANT) / count;
     let charged = (victim.charged() - charged_before) / count;
     println!("{what}: {held} bytes are held, and {charged} are charged");
     let open = victim.plain.connections() + victim.secure.connections();

@@ -565,7 +565,8 @@ impl HttpConnection {
     /// them.
     pub(crate) fn release_use(&self) {
         self.buffer.set(UNCHARGED_BYTES);
-        self.charge.set(idle_bytes(self.has_tls()));
+        let held = self.transport.borrow().held_input().unwrap_or(0);
+        self.charge.set(idle_bytes(self.has_tls()) + held);
     }
 
     /// Returns true if the connection's read buffer has at most its initial size, which is charged
