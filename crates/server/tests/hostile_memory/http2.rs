@@ -35,6 +35,22 @@ fn block(method: u8, path: &str) -> Vec<u8> {
 const GET: u8 = 0x82;
 const POST: u8 = 0x83;
 
+/// Returns the header block of the opening handshake of a WebSocket (RFC 8441).
+fn connect(path: &str) -> Vec<u8> {
+    let field = |name: &[u8], value: &[u8]| {
+        [&[0, name.len() as u8], name, &[value.len() as u8], value].concat()
+    };
+    [
+        field(b":method", b"CONNECT"),
+        field(b":protocol", b"websocket"),
+        vec![0x87],
+        field(b":path", path.as_bytes()),
+        field(b":authority", b"a"),
+        field(b"sec-websocket-version", b"13"),
+    ]
+    .concat()
+}
+
 /// Returns `count` literal fields with different names of three letters.
 fn fields(count: usize) -> Vec<u8> {
     let letter = |at: usize| b'a' + (at % 26) as u8;
@@ -206,19 +222,25 @@ fn websockets_that_nobody_reads() {
         let mut client = begin_with_empty_table(victim);
         // The server may send nothing on the streams.
         client.send(frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
-        let name = |name: &[u8], value: &[u8]| {
-            [&[0, name.len() as u8], name, &[value.len() as u8], value].concat()
-        };
-        let block = [
-            [&[0x02, 7][..], b"CONNECT"].concat(),
-            name(b":protocol", b"websocket"),
-            [&[0x87, 0x04, 3][..], b"/ws", &[0x01, 1, b'a']].concat(),
-            name(b"sec-websocket-version", b"13"),
-        ];
+        let block = connect("/ws");
         for at in 1..=90 {
-            client.send(frame(HEADERS, END_HEADERS, 2 * at + 1, &block.concat()));
+            client.send(frame(HEADERS, END_HEADERS, 2 * at + 1, &block));
             client.send(frame(DATA, 0, 2 * at + 1, &masked_frame(0x82, b"x")));
         }
         client
     });
+}
+
+#[test]
+fn trailers_that_wait_for_the_application() {
+    for (what, fields) in [("literal fields", fields(1800)), ("indexed fields", vec![0x95; 1800])] {
+        assert_charged(&format!("90 trailers of {what}"), 4, 5_000_000, |victim| {
+            let mut client = begin_with_empty_table(victim);
+            for at in 1..=90 {
+                client.send(frame(HEADERS, END_HEADERS, 2 * at + 1, &connect("/keep")));
+                client.send(frame(HEADERS, END_STREAM | END_HEADERS, 2 * at + 1, &fields));
+            }
+            client
+        });
+    }
 }

@@ -398,7 +398,7 @@ impl Http2State {
 
     /// Tells the frame filter that the server has ended a stream.
     pub(super) fn on_stream_done(&self, stream: u32) {
-        self.frames.borrow_mut().close(stream);
+        self.frames.borrow_mut().end_stream(stream);
     }
 
     /// Returns the clock tick in which an unfinished request head began, if there is one.

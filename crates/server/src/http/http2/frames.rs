@@ -18,7 +18,7 @@ use super::frame_header::{
     self, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADER, HEADERS, PUSH_PROMISE, RST_STREAM,
 };
 use super::header_table::HeaderTable;
-use super::trailers::{self, MARKER};
+use super::trailers::{self, HeldTrailers, MARKER};
 
 /// The length of a client's connection preface in bytes (RFC 9113, 3.4).
 const PREFACE: u32 = 24;
@@ -68,6 +68,7 @@ pub(super) struct Frames {
     heads_in_poll: usize,
     data_in_poll: usize,
     header_table: HeaderTable,
+    held_trailers: HeldTrailers,
     /// The ids of the streams that the client has opened and that neither side has ended. A HEADERS
     /// frame for one of them contains trailers.
     open: VecDeque<u32>,
@@ -103,6 +104,7 @@ impl Frames {
             heads_in_poll: 0,
             data_in_poll: 0,
             header_table: HeaderTable::default(),
+            held_trailers: HeldTrailers::default(),
             open: VecDeque::new(),
             max_open: streams.saturating_add(MAX_EXTRA_OPEN),
             block: Vec::new(),
@@ -195,6 +197,11 @@ impl Frames {
         let is_continuation = kind == CONTINUATION && self.head == Some(stream);
         let is_trailers = kind == HEADERS && self.head.is_none() && self.open.contains(&stream);
         if (is_continuation || is_trailers) && self.left <= FRAME {
+            if is_trailers {
+                self.held_trailers.begin(stream, self.left as usize);
+            } else {
+                self.held_trailers.extend(stream, self.left as usize);
+            }
             self.empty += u32::from(self.left == 0);
             self.is_collected = self.left > 0;
             if self.left == 0 {
@@ -239,8 +246,14 @@ impl Frames {
         self.open.push_back(stream);
     }
 
+    /// Records that the server has ended a stream, so that h2 holds nothing for it any more.
+    pub(super) fn end_stream(&mut self, stream: u32) {
+        self.close(stream);
+        self.held_trailers.end(stream);
+    }
+
     /// Removes the id of an HTTP/2 stream that the client or the server has ended.
-    pub(super) fn close(&mut self, stream: u32) {
+    fn close(&mut self, stream: u32) {
         if let Some(at) = self.open.iter().position(|open| *open == stream) {
             self.open.remove(at);
         }
@@ -316,10 +329,10 @@ impl Frames {
     }
 
     /// Returns the number of bytes of memory that the filter uses for rewritten frames, and that h2
-    /// may hold for an unended header block and for its header table.
+    /// may hold for an unended header block, for trailers and for its header table.
     pub(super) fn held(&self) -> usize {
         let unended = if self.head.is_some() { UNENDED_BYTES } else { 0 };
-        self.buffered() + unended + self.header_table.held()
+        self.buffered() + unended + self.header_table.held() + self.held_trailers.bytes()
     }
 
     fn buffered(&self) -> usize {
