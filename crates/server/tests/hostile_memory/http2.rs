@@ -9,6 +9,7 @@ use crate::{TURN, Victim, assert_charged, send_while_taken};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const CONTINUATION: u8 = 9;
@@ -243,4 +244,49 @@ fn trailers_that_wait_for_the_application() {
             client
         });
     }
+}
+
+#[test]
+fn streams_that_the_client_resets() {
+    assert_charged("90 reset streams", 10, 20_000, |victim| {
+        let mut client = begin_with_empty_table(victim);
+        let block = [block(POST, "/"), fields(40)].concat();
+        for at in 1..=90 {
+            client.send(frame(HEADERS, END_HEADERS, 2 * at + 1, &block));
+            client.send(frame(DATA, 0, 2 * at + 1, &[b'x'; 1000]));
+        }
+        for at in 1..=90 {
+            client.send(frame(RST_STREAM, 0, 2 * at + 1, &[0, 0, 0, 8]));
+        }
+        client
+    });
+}
+
+#[test]
+fn rejections_that_nobody_reads() {
+    for (what, fields) in [("of large heads", fields(1200)), ("of bad hosts", fields(40))] {
+        assert_charged(&format!("90 unread rejections {what}"), 4, 100_000, |victim| {
+            let mut client = begin_with_empty_table(victim);
+            client.send(frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
+            let host = [&[0, 4][..], b"host", &[1, b'b']].concat();
+            let block = [block(GET, "/"), host, fields.clone()].concat();
+            for at in 1..=90 {
+                client.send(frame(HEADERS, END_STREAM | END_HEADERS, 2 * at + 1, &block));
+            }
+            client
+        });
+    }
+}
+
+#[test]
+fn uploads_that_have_not_ended() {
+    assert_charged("90 uploads of 2 KiB with 48 lines", 4, 500_000, |victim| {
+        let mut client = begin_with_empty_table(victim);
+        let block = [block(POST, "/"), fields(46)].concat();
+        for at in 1..=90 {
+            client.send(frame(HEADERS, END_HEADERS, 2 * at + 1, &block));
+            client.send(frame(DATA, 0, 2 * at + 1, &[b'x'; 2000]));
+        }
+        client
+    });
 }

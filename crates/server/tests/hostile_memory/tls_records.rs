@@ -76,8 +76,8 @@ impl Sealing {
         Sealing { socket: client.socket, key, iv: iv.as_ref().try_into().unwrap(), sequence }
     }
 
-    /// Sends a record with a part of a handshake message. Returns false if the server has closed the
-    /// connection.
+    /// Sends a record with a part of a handshake message. Returns false if the server has closed
+    /// the connection.
     fn send_handshake(&mut self, part: &[u8]) -> bool {
         const HANDSHAKE: u8 = 22;
         let mut sealed = [part, &[HANDSHAKE]].concat();
