@@ -107,7 +107,9 @@ class Http2:
     def __init__(self, address, receive_buffer=None, window=MAX_WINDOW):
         self.socket = connect(address, "h2", receive_buffer)
         # The client accepts everything: what it does not read must count at the server.
-        self.socket.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0, struct.pack(">HI", 4, window)))
+        # It acknowledges the server's settings before it reads them.
+        self.socket.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0, struct.pack(">HI", 4, window))
+                            + frame(SETTINGS, ACK, 0))
         if window > INITIAL_WINDOW:
             self.socket.sendall(frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", window - INITIAL_WINDOW)))
         self.next = 1
@@ -134,7 +136,8 @@ class Http2:
         return self._open(block, END_HEADERS)
 
     def _open(self, block, flags):
-        opened = frame(HEADERS, flags, self.next, block)
+        # The first header block empties the dynamic table, as the server's settings require.
+        opened = frame(HEADERS, flags, self.next, b"\x20" + block if self.next == 1 else block)
         self.windows[self.next] = self.initial
         self.next += 2
         return opened
@@ -162,7 +165,6 @@ class Http2:
                         for known in self.windows.keys() - {0}:
                             self.windows[known] += value - self.initial
                         self.initial = value
-                self.socket.sendall(frame(SETTINGS, ACK, 0))
             elif kind == PING and not flags & ACK:
                 self.socket.sendall(frame(PING, ACK, 0, payload))
             yield kind, stream, payload

@@ -320,6 +320,15 @@ impl Transport {
         }
     }
 
+    /// Returns the number of bytes that TLS may hold of the peer's input, in addition to those of
+    /// an idle connection. Returns `None` without TLS.
+    pub(crate) fn held_input(&self) -> Option<usize> {
+        match &self.channel {
+            Channel::Tls(tls) => Some(tls.held_input()),
+            Channel::Plain(_) | Channel::Placeholder | Channel::Multiplexed(_) => None,
+        }
+    }
+
     /// Returns the number of bytes that the peer has not acknowledged (over a Unix socket: not
     /// read), including those that wait in this process. Returns `None` if the system does not
     /// report it. Makes a system call.

@@ -200,6 +200,7 @@ impl Driver {
                     registry.wake_on_capacity(&self.handle);
                 }
                 self.charge_unread(cx);
+                self.handle.charge_tls_input();
                 self.handle.on_read_paused(registry.shared.connections.clock.now());
                 return Ok(());
             }
@@ -219,7 +220,10 @@ impl Driver {
             let max = if is_throttled { self.decoder.missing() } else { u64::MAX };
             let max = usize::try_from(max).map_or(left, |max| max.min(left)).min(scratch.len());
             match self.with_transport(|transport| transport.poll_read(cx, &mut scratch[..max])) {
-                Poll::Pending => return Ok(()),
+                Poll::Pending => {
+                    self.handle.charge_tls_input();
+                    return Ok(());
+                }
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Ready(Ok(0)) => self.handle.endpoint.borrow_mut().on_read_closed(),
                 Poll::Ready(Ok(n)) => {
@@ -326,6 +330,9 @@ impl Driver {
         }
         if handle.update_released() {
             cx.waker().wake_by_ref();
+        }
+        if flushed.is_pending() {
+            handle.charge_blocked();
         }
         if flushed.is_pending() || handle.deferred_bytes.get() > 0 {
             handle

@@ -5,12 +5,17 @@ use rookery_exchange::Share;
 use rookery_websocket::protocol::CloseCode;
 
 use super::handle::{WebSocketHandle, WebSocketState};
-use crate::connections::admission::UNCHARGED_BYTES;
+use crate::connections::admission::WEBSOCKET_TLS_BYTES;
+use crate::net::transport::Transport;
 use crate::rejection::Rejection;
 
 /// The step in bytes in which the memory charge for a WebSocket's send queue grows. Without steps,
 /// the charge would change with every message.
 const QUEUE_STEP: usize = 64 << 10;
+
+/// The size in bytes up to which an incomplete incoming message does not count separately against
+/// the memory budget.
+const UNCHARGED_MESSAGE_BYTES: usize = 512;
 
 /// The maximum length in bytes of the send queue of a WebSocket that is closed for lack of memory.
 /// If the queue is longer, the connection is aborted without a closing handshake.
@@ -45,7 +50,19 @@ impl WebSocketHandle {
     /// Charges the memory budget for the send queue after it has grown. If the budget is exhausted,
     /// closes the WebSocket.
     pub(super) fn charge_queue(&self) {
-        let (has, len) = (self.queue_charge.bytes(), self.pending());
+        self.charge_output(self.pending());
+    }
+
+    /// Charges the memory budget for output that the client does not accept: for the send queue,
+    /// and for a TLS record or a frame of HTTP/2, of which the queue has no part any more.
+    pub(super) fn charge_blocked(&self) {
+        if self.queue_charge.bytes() == 0 {
+            self.charge_output(self.pending().max(1));
+        }
+    }
+
+    fn charge_output(&self, len: usize) {
+        let has = self.queue_charge.bytes();
         let needs = len.next_multiple_of(QUEUE_STEP);
         if needs <= has {
             return;
@@ -57,11 +74,28 @@ impl WebSocketHandle {
         }
     }
 
+    /// Charges the memory budget for input of the client that TLS holds. If the budget is
+    /// exhausted, closes the WebSocket.
+    pub(super) fn charge_tls_input(&self) {
+        let held = self.transport.borrow().as_ref().and_then(Transport::held_input);
+        let Some(needs) = held.map(|held| WEBSOCKET_TLS_BYTES + held) else { return };
+        let has = self.connection_charge.bytes();
+        if needs == has || self.own_pending_release.get() > 0 {
+            return;
+        }
+        if needs > has
+            && !self.shared.connections.admit(self.peer, Share::Connections, has, needs - has)
+        {
+            return self.evict_for(Share::Connections);
+        }
+        self.connection_charge.set(needs);
+    }
+
     /// Charges the memory budget for an incoming message that is not complete yet. If the budget is
     /// exhausted, closes the WebSocket and returns false.
     pub(super) fn charge_message(&self, capacity: usize) -> bool {
         let has = self.message_charge.bytes();
-        let needs = if capacity <= UNCHARGED_BYTES { 0 } else { capacity };
+        let needs = if capacity <= UNCHARGED_MESSAGE_BYTES { 0 } else { capacity };
         if needs <= has {
             self.message_charge.set(needs);
             return true;

@@ -523,6 +523,17 @@ impl HttpConnection {
 
     // ---- memory ----
 
+    /// Charges the memory budget for the buffers of an HTTP/2 connection, which have grown or
+    /// shrunk to `bytes` bytes. If the budget is exhausted, closes the connection and returns
+    /// false.
+    pub(crate) fn charge_http2_buffers(&self, bytes: usize) -> bool {
+        if bytes < self.buffer.get() {
+            let less = self.buffer.replace(bytes) - bytes;
+            self.charge.set(self.charge.bytes() - less);
+        }
+        self.charge_buffer(bytes)
+    }
+
     /// Charges the memory budget for a read buffer of `bytes` bytes. If the budget is exhausted,
     /// closes the connection and returns false.
     pub(crate) fn charge_buffer(&self, bytes: usize) -> bool {
@@ -573,7 +584,8 @@ impl HttpConnection {
     /// them.
     pub(crate) fn release_use(&self) {
         self.buffer.set(UNCHARGED_BYTES);
-        self.charge.set(idle_bytes(self.has_tls()));
+        let held = self.transport.borrow().held_input().unwrap_or(0);
+        self.charge.set(idle_bytes(self.has_tls()) + held);
     }
 
     /// Returns true if the connection's read buffer has at most its initial size, which is charged

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use tokio::io::ReadBuf;
 
+use crate::connections::admission::UNCHARGED_BYTES;
 use crate::connections::client_task;
 use crate::http::connection::http_connection::HttpConnection;
 
@@ -72,7 +73,12 @@ impl Read for HyperIo {
             return Poll::Ready(Ok(()));
         }
         // hyper reads a head into one buffer, and `buffer` is its unfilled part.
-        let size = self.connection.activity.head_bytes() + buffer.remaining();
+        let mut size = self.connection.activity.head_bytes() + buffer.remaining();
+        if buffer.remaining() > UNCHARGED_BYTES {
+            // A buffer that has grown may still have the bytes before the unfilled part, although
+            // they were parsed, or a head may keep an earlier buffer alive.
+            size += buffer.remaining();
+        }
         if !self.connection.charge_buffer(size) {
             return Poll::Pending;
         }

@@ -28,6 +28,22 @@ const MAX_WINDOW: u32 = (1 << 31) - 1;
 /// too many tiny frames unread.
 const MAX_READ_PER_POLL: usize = 8 << 10;
 
+/// The bytes that h2 holds at most while the socket accepts no more bytes, in addition to its
+/// buffers of other connections: the acknowledgements of pings and settings, and a TLS record.
+const BLOCKED_BYTES: usize = 32 << 10;
+
+/// The number of concurrent streams, and of frames in a poll, for which h2's tables are included in
+/// the charge of each connection.
+const UNCHARGED_SLOTS: usize = 32;
+
+/// The bytes of h2's tables for each stream. The tables grow with the number of concurrent streams
+/// and stay so large.
+const STREAM_SLOT_BYTES: usize = 1280;
+
+/// The bytes of h2's table for each frame that waits until its stream takes it. The table grows
+/// with the number of frames in a poll and stays so large.
+const FRAME_SLOT_BYTES: usize = 256;
+
 /// The size in bytes of the buffer for outgoing WebSocket messages on an HTTP/2 connection.
 const WEBSOCKET_BUFFER: usize = 4 << 10;
 
@@ -67,6 +83,10 @@ pub(crate) struct Http2State {
     peer: Peer,
     /// The connection-table keys of the HTTP/2 connection's open streams.
     streams: RefCell<Vec<usize>>,
+    /// The maximum number of streams that h2 has had at a time.
+    most_streams: Cell<usize>,
+    /// The maximum number of HEADERS and DATA frames in a poll of h2.
+    most_frames: Cell<usize>,
     /// The number of open streams whose complete response has been passed to h2.
     // The client may already consider these streams closed.
     responses_sent: Cell<usize>,
@@ -115,6 +135,8 @@ impl Http2State {
             connections: Rc::clone(connections),
             peer,
             streams: RefCell::default(),
+            most_streams: Cell::new(0),
+            most_frames: Cell::new(0),
             responses_sent: Cell::new(0),
             unflushed: RefCell::default(),
             is_closed: Cell::new(false),
@@ -358,6 +380,7 @@ impl Http2State {
     /// are read.
     pub(super) fn begin_poll(&self) {
         self.read_in_poll.set(0);
+        self.frames.borrow_mut().begin_poll();
     }
 
     /// Returns true if no more bytes may be read from the connection before its streams have been
@@ -371,7 +394,14 @@ impl Http2State {
     /// output, which [`take_rewritten`](Self::take_rewritten) provides.
     pub(super) fn follow(&self, bytes: &[u8]) -> usize {
         self.read_in_poll.set(self.read_in_poll.get() + bytes.len());
-        self.frames.borrow_mut().follow(bytes, self.connections.clock.now())
+        let mut frames = self.frames.borrow_mut();
+        let kept = frames.follow(bytes, self.connections.clock.now());
+        let (heads, all) = frames.counts_in_poll();
+        // The stream of each head may exist until the end of the poll, even if it is malformed.
+        let streams = self.streams.borrow().len() + heads;
+        self.most_streams.set(self.most_streams.get().max(streams));
+        self.most_frames.set(self.most_frames.get().max(all));
+        kept
     }
 
     /// Moves output of the frame filter, which replaces bytes of the client, into the buffer from
@@ -387,9 +417,18 @@ impl Http2State {
         len > 0
     }
 
-    /// Returns the number of bytes of memory that the frame filter uses for rewritten frames.
-    pub(super) fn held_for_frames(&self) -> usize {
+    /// Returns the number of bytes that the connection may hold at present, in addition to those
+    /// that are charged for each connection in use.
+    pub(super) fn buffer_bytes(&self) -> usize {
+        // The tables grow by doubling.
+        let slots = |most: &Cell<usize>| {
+            most.get().next_power_of_two().max(UNCHARGED_SLOTS) - UNCHARGED_SLOTS
+        };
+        let blocked = if self.is_blocked.get() { BLOCKED_BYTES } else { 0 };
         self.frames.borrow().held()
+            + blocked
+            + slots(&self.most_streams) * STREAM_SLOT_BYTES
+            + slots(&self.most_frames) * FRAME_SLOT_BYTES
     }
 
     /// Charges the memory budget for `bytes` bytes of a request body that the client may send
@@ -418,7 +457,7 @@ impl Http2State {
 
     /// Tells the frame filter that the server has ended a stream.
     pub(super) fn on_stream_done(&self, stream: u32) {
-        self.frames.borrow_mut().close(stream);
+        self.frames.borrow_mut().end_stream(stream);
     }
 
     /// Returns the clock tick in which an unfinished request head began, if there is one.

@@ -12,6 +12,7 @@ use super::connection_state::{Http2State, STREAM_WINDOW, connection_window, max_
 use super::frames::FRAME;
 use super::h2_io::H2Io;
 use super::stream_task;
+use crate::connections::admission::UNCHARGED_BYTES;
 use crate::connections::table::{ConnectionTable, TableEntry as _};
 use crate::http::connection::activity::Phase;
 use crate::http::connection::http_connection::{CloseState, HttpConnection};
@@ -28,8 +29,9 @@ const MAX_EARLY_RESETS: usize = 20;
 /// client violated the protocol or opened too many streams.
 const MAX_LOCAL_RESETS: usize = 128;
 
-/// The size in bytes of the HPACK dynamic table in each direction of a connection (RFC 7541, 4.2).
-const HEADER_TABLE_BYTES: u32 = 4 << 10;
+/// The size in bytes of the HPACK dynamic table that a client may use for its requests (RFC 7541,
+/// 4.2). There is none, because [h2's table may hold much more memory](super::header_table).
+const HEADER_TABLE_BYTES: u32 = 0;
 
 /// The number by which the limit on the size of a request head is multiplied for h2. When h2 has
 /// read more than its limit, it may close the connection without a response. Requests with heads
@@ -145,6 +147,7 @@ pub(crate) async fn serve(connection: &Rc<HttpConnection>) {
             }
         }
         state.notify_flushed();
+        connection.charge_http2_buffers(UNCHARGED_BYTES + state.buffer_bytes());
         if !is_aborted && state.is_abusive() {
             // The connection must be polled again, because the next poll closes it.
             cx.waker().wake_by_ref();

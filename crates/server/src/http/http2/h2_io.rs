@@ -27,9 +27,6 @@ impl AsyncRead for H2Io {
         let H2Io { connection, state } = &*self;
         loop {
             if state.take_rewritten(buffer) {
-                if state.held_for_frames() == 0 {
-                    connection.release_buffer();
-                }
                 return Poll::Ready(Ok(()));
             }
             if state.has_read_enough() {
@@ -44,8 +41,7 @@ impl AsyncRead for H2Io {
             }
             let kept = state.follow(read);
             buffer.set_filled(before + kept);
-            let held = state.held_for_frames();
-            if held > 0 && !connection.charge_buffer(UNCHARGED_BYTES + held) {
+            if !connection.charge_http2_buffers(UNCHARGED_BYTES + state.buffer_bytes()) {
                 return Poll::Pending;
             }
             if kept > 0 {

@@ -1,8 +1,7 @@
-//! A parser for HTTP/2 HEADERS frames that contain trailers (RFC 9113, 6.2). The server uses it to
-//! rewrite such a frame before h2 reads it.
+//! A parser for HTTP/2 HEADERS frames that contain trailers (RFC 9113, 6.2), and the memory that h2
+//! holds for trailers. The server uses the parser to rewrite such a frame before h2 reads it.
 
-const PADDED: u8 = 8;
-const PRIORITY: u8 = 0x20;
+use super::frame_header::{PADDED, PRIORITY};
 
 /// The length in bytes of the priority fields that an HTTP/2 HEADERS frame may contain.
 const PRIORITY_BYTES: usize = 5;
@@ -42,6 +41,57 @@ pub(super) fn updates(block: &[u8]) -> usize {
     len
 }
 
+/// The maximum number of bytes that h2 holds for each byte of a header block: an indexed field has
+/// one byte, and takes an entry of a header map.
+const BYTES_PER_BYTE: usize = 128;
+
+/// The maximum number of bytes that h2 holds for the trailers of a stream, whose size is limited as
+/// that of a request head.
+const MAX_BYTES: usize = 480 << 10;
+
+/// The memory of trailers, which h2 holds until the stream ends, because the server never takes
+/// them from h2.
+#[derive(Debug, Default)]
+pub(super) struct HeldTrailers {
+    /// The lengths of the trailers of each stream that has any.
+    streams: Vec<(u32, usize)>,
+    bytes: usize,
+}
+
+impl HeldTrailers {
+    /// Returns the number of bytes that h2 may hold for all trailers.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Records that a HEADERS frame with the trailers of this stream has begun, with `len` bytes.
+    pub(super) fn begin(&mut self, stream: u32, len: usize) {
+        if !self.streams.iter().any(|(other, _)| *other == stream) {
+            self.streams.push((stream, 0));
+        }
+        self.extend(stream, len);
+    }
+
+    /// Records that a CONTINUATION frame with `len` bytes has begun, which may belong to trailers.
+    pub(super) fn extend(&mut self, stream: u32, len: usize) {
+        let held = |len: usize| (len * BYTES_PER_BYTE).min(MAX_BYTES);
+        if let Some((_, total)) = self.streams.iter_mut().find(|(other, _)| *other == stream) {
+            self.bytes -= held(*total);
+            *total += len;
+            self.bytes += held(*total);
+        }
+    }
+
+    /// Records that the server has ended a stream.
+    pub(super) fn end(&mut self, stream: u32) {
+        self.extend(stream, MAX_BYTES);
+        if let Some(at) = self.streams.iter().position(|(other, _)| *other == stream) {
+            self.streams.swap_remove(at);
+            self.bytes -= MAX_BYTES;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,6 +111,24 @@ mod tests {
         ] {
             assert_eq!(fields(flags, payload), expected, "{flags} {payload:?}");
         }
+    }
+
+    #[test]
+    fn trailers_are_held_until_their_stream_ends() {
+        let mut held = HeldTrailers::default();
+        held.extend(1, 100);
+        assert_eq!(held.bytes(), 0);
+        held.begin(3, 10);
+        held.begin(5, 1);
+        held.extend(5, 1);
+        assert_eq!(held.bytes(), 12 * BYTES_PER_BYTE);
+        held.begin(3, 1 << 20);
+        assert_eq!(held.bytes(), MAX_BYTES + 2 * BYTES_PER_BYTE);
+        held.end(3);
+        held.end(7);
+        assert_eq!(held.bytes(), 2 * BYTES_PER_BYTE);
+        held.end(5);
+        assert_eq!((held.bytes(), held.streams.len()), (0, 0));
     }
 
     #[test]

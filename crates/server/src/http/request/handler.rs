@@ -12,6 +12,7 @@ use crate::connections::peers::{Counted, MAX_WEBSOCKETS};
 use crate::http::connection::http_connection::HttpConnection;
 use crate::http::request::body_collector;
 use crate::http::request::head;
+use crate::http::request::kept_headers;
 use crate::http::request::pending_response::{
     BodyReadGuard, ClientDisconnected, NoResponse, send_to_application,
 };
@@ -107,17 +108,18 @@ async fn handle_request<B: RequestBody>(
     }
     let mut exchange = begin_exchange(&context, &head, is_upgrade);
     let mut headers = head.headers;
-    // A head that fits into hyper's first buffer is not charged: memory that its exchange kept from
-    // earlier use belongs to the pool.
-    if !context.connection.has_small_buffer() {
+    // A head that fits into hyper's first buffer and has few lines is not charged: memory that its
+    // exchange kept from earlier use belongs to the pool.
+    let is_large = kept_headers::is_large(&headers);
+    if is_large || !context.connection.has_small_buffer() {
         if let Err(rejection) = context.charge_request(&mut exchange, 0) {
             context.shared().dispatch.finish(exchange);
             context.set_unread_body(has_body);
             return Ok(builder::reject(context, headers, rejection));
         }
-        if context.connection.is_http2_stream() {
-            // Frees the headers early, because an HTTP/2 connection may have many such heads.
-            headers = HeaderMap::new();
+        // Frees the headers early, because an HTTP/2 connection may have many such heads.
+        if is_large || context.connection.is_http2_stream() {
+            headers = kept_headers::compact(&headers);
         }
     }
 

@@ -13,10 +13,10 @@ use crate::rejection::Rejection;
 
 /// The names of the headers with a request's trace context, which as text would be parsed for each
 /// request.
-static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+pub(super) static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 pub(super) static TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
-static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(super) static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Returns the id of a request: the id that a trusted proxy has chosen, else the id of its trace,
 /// else a new id.

@@ -6,6 +6,7 @@ pub(crate) mod context_pool;
 pub mod cookies;
 pub(crate) mod handler;
 pub(crate) mod head;
+pub(crate) mod kept_headers;
 pub(crate) mod pending_response;
 pub(crate) mod request_body;
 pub(crate) mod request_context;

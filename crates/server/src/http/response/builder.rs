@@ -19,6 +19,7 @@ use crate::blocking::unnamed_file::UnnamedFile;
 use crate::http::listener_config::ListenerConfig;
 use crate::http::request::context_pool::MAX_POOLED_BUFFER;
 use crate::http::request::head::has_token;
+use crate::http::request::kept_headers;
 use crate::http::request::request_context::RequestContext;
 use crate::http::response::compress::{self, Candidate};
 use crate::http::response::error_page::{self, Form};
@@ -436,7 +437,7 @@ pub(crate) fn reject(
         && headers.get_all(ACCEPT).iter().any(|value| accepts_events(value.as_bytes()));
     let form = if is_for_events { None } else { Form::preferred(&headers) };
     let id = form.map(|_| context.request_id(&headers));
-    headers.clear();
+    kept_headers::clear(&mut headers);
     if is_temporary && !is_for_events {
         headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_SECONDS));
     }

@@ -10,6 +10,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use crate::http::listener_config::Redirect;
+use crate::http::request::kept_headers;
 use crate::http::request::request_context::RequestContext;
 use crate::http::response::builder::{self, Framing, ResponseOptions};
 use crate::http::response::response_body::{Content, ResponseBody};
@@ -32,7 +33,7 @@ pub(crate) fn redirect(
     context.set_unread_body(has_body);
     if let Some(answer) = redirect.tls.challenge(head.uri.path()) {
         let mut headers = head.headers;
-        headers.clear();
+        kept_headers::clear(&mut headers);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
         let framing =
             Framing { closes: context.connection.closes_after_response(), declared_length: None };
@@ -50,7 +51,7 @@ pub(crate) fn redirect(
         Err(rejection) => return builder::reject(context, head.headers, rejection),
     };
     let mut headers = head.headers;
-    headers.clear();
+    kept_headers::clear(&mut headers);
     headers.insert(LOCATION, location);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     let framing =

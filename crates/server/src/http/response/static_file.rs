@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri};
 use rookery_exchange::{Charge, Share};
 use rookery_system::blocking;
 
+use crate::http::request::kept_headers;
 use crate::http::request::request_context::RequestContext;
 use crate::http::response::builder::{self, Framing, ResponseOptions, ServerError};
 use crate::http::response::compress;
@@ -398,7 +399,7 @@ fn with_slash(uri: &Uri) -> String {
 /// Takes the request's header map, and clears it for reuse in the response.
 fn take_emptied(head: &mut Parts) -> HeaderMap {
     let mut headers = std::mem::take(&mut head.headers);
-    headers.clear();
+    kept_headers::clear(&mut headers);
     headers
 }
 

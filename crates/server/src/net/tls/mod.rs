@@ -8,6 +8,7 @@ pub(crate) mod development;
 mod file_watch;
 pub(crate) mod identity;
 pub(crate) mod pem;
+mod records;
 pub(crate) mod resolver;
 pub(crate) mod settings;
 pub(crate) mod stream;

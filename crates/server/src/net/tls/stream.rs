@@ -13,11 +13,16 @@ use rustls::{ServerConfig, ServerConnection};
 use tokio::io::ReadBuf;
 
 use super::challenges::ACME_TLS;
+use super::records::Records;
 use crate::net::socket::Socket;
 
 /// The maximum number of encrypted bytes that a connection buffers until the socket accepts them.
 /// It is one full TLS record (RFC 8446, 5.1).
 const WRITE_BYTES: usize = 16 << 10;
+
+/// The bytes by which the input buffer of rustls exceeds its usual size of 4 KiB at most, while a
+/// record is incomplete. The buffer grows by doubling, up to the size of the largest record.
+const INCOMPLETE_RECORD_BYTES: usize = 28 << 10;
 
 /// The ALPN protocol name of HTTP/2 (RFC 9113, 3.2).
 pub(super) const HTTP2: &[u8] = b"h2";
@@ -52,6 +57,7 @@ pub(crate) struct TlsStream {
     state: State,
     /// The number of decrypted bytes that the server has not read yet.
     plaintext_bytes: usize,
+    records: Records,
     /// The number of bytes that were written to the TLS stream, but whose encrypted form the socket
     /// has not accepted yet.
     unsent: usize,
@@ -68,6 +74,7 @@ impl TlsStream {
             tls,
             state: State::New,
             plaintext_bytes: 0,
+            records: Records::default(),
             unsent: 0,
             is_read_closed: false,
             socket,
@@ -189,7 +196,8 @@ impl TlsStream {
         if self.is_read_closed {
             return Poll::Ready(Ok(false));
         }
-        match self.tls.read_tls(&mut WithWaker { socket: &mut self.socket, cx }) {
+        let TlsStream { socket, records, .. } = self;
+        match self.tls.read_tls(&mut WithWaker { socket, records, cx }) {
             Ok(0) => {
                 self.is_read_closed = true;
                 return Poll::Ready(Ok(false));
@@ -201,6 +209,12 @@ impl TlsStream {
         match self.tls.process_new_packets() {
             Ok(state) => {
                 self.plaintext_bytes = state.plaintext_bytes_to_read();
+                if self.state != State::Open {
+                    self.records.on_handshake();
+                } else if !self.records.on_decrypted(self.plaintext_bytes) {
+                    self.state = State::Failed;
+                    return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+                }
                 self.is_read_closed = state.peer_has_closed() && self.plaintext_bytes == 0;
                 Poll::Ready(Ok(!self.is_read_closed))
             }
@@ -252,7 +266,8 @@ impl TlsStream {
 
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.tls.wants_write() {
-            match self.tls.write_tls(&mut WithWaker { socket: &mut self.socket, cx }) {
+            let TlsStream { socket, records, .. } = self;
+            match self.tls.write_tls(&mut WithWaker { socket, records, cx }) {
                 Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 Ok(n) => self.unsent = self.unsent.saturating_sub(n),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
@@ -298,6 +313,16 @@ impl TlsStream {
         self.unsent = 0;
     }
 
+    /// Returns the number of bytes that rustls may hold of the peer's input, in addition to its
+    /// input buffer of the usual size.
+    pub(crate) fn held_input(&self) -> usize {
+        if self.records.are_incomplete() || self.plaintext_bytes > 0 {
+            INCOMPLETE_RECORD_BYTES + self.plaintext_bytes
+        } else {
+            0
+        }
+    }
+
     pub(crate) fn unsent(&self) -> Option<u32> {
         let waiting = u32::try_from(self.unsent).unwrap_or(u32::MAX);
         self.socket.unsent().map(|bytes| bytes.saturating_add(waiting))
@@ -308,6 +333,7 @@ impl TlsStream {
 /// ready, the current task is woken as soon as it is.
 struct WithWaker<'a, 'b> {
     socket: &'a mut Socket,
+    records: &'a mut Records,
     cx: &'a mut Context<'b>,
 }
 
@@ -323,6 +349,7 @@ impl io::Read for WithWaker<'_, '_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut buffer = ReadBuf::new(buffer);
         pending_to_would_block(self.socket.poll_read_buf(self.cx, &mut buffer))?;
+        self.records.follow(buffer.filled());
         Ok(buffer.filled().len())
     }
 }

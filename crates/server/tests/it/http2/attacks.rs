@@ -313,22 +313,18 @@ fn the_table_of_headers_does_not_grow_past_what_was_agreed_on() {
 
 #[test]
 fn heads_that_are_held_are_charged() {
-    // The share of connections is a fifth of 10 MiB. A connection takes 80 KiB of it, and each
+    // The share of connections is two fifths of 2.5 MiB. A connection takes 80 KiB of it, and each
     // stream 32 KiB.
     let limits =
-        Limits { max_client_memory: Some(10 << 20), max_connections: 9, ..Limits::default() };
+        Limits { max_client_memory: Some(5 << 19), max_connections: 9, ..Limits::default() };
     let app = app(limits, hello);
-    let room = 2 << 20;
+    let room = 1 << 20;
     let mut peer = Peer::new(&app);
-    let large = "b".repeat(30_000);
+    let large = "b".repeat(15_000);
     let fields = [&post("/")[..], &[("a", &*large)]].concat();
     let mut refused = 0;
     for at in 0..90 {
-        let stream = 2 * at + 1;
-        let block = block(&fields);
-        let (first, rest) = block.split_at(16 << 10);
-        peer.send(frame(kind::HEADERS, 0, stream, first));
-        peer.send(frame(kind::CONTINUATION, END_HEADERS, stream, rest));
+        peer.begin(2 * at + 1, &fields);
     }
     peer.send(frame(kind::PING, 0, 0, &[7; 8]));
     assert!(peer.frame_of(kind::PING).is_some());

@@ -7,7 +7,9 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use http::Request;
-use rookery_exchange::{Command as Down, Event, Exchange, PULL_HIGH_MARK, Payload, StreamOptions};
+use rookery_exchange::{
+    Command as Down, Event, Exchange, PULL_HIGH_MARK, Payload, Share, StreamOptions,
+};
 use rookery_server::access_log::{AccessLog, Format};
 use rookery_server::tls::TlsSettings;
 use rookery_server::{Config, Limits, ListenerConfig, Rejection};
@@ -33,6 +35,18 @@ fn mirror(exchange: &mut Exchange) {
 
 fn post_of(body: Vec<u8>, headers: &[(&str, &str)]) -> Request<Vec<u8>> {
     to("POST", "/", headers).body(body).unwrap()
+}
+
+#[test]
+fn a_client_that_empties_its_header_table_is_charged_as_any_other() {
+    let app = app(Limits::default(), hello);
+    let client = Two::new(&app);
+    for _ in 0..5 {
+        assert_eq!(client.get("/").status, 200);
+    }
+    wait_until("only the connection is charged", || {
+        app.server.budget().used(Share::Connections) == 80 << 10
+    });
 }
 
 #[test]

@@ -10,7 +10,7 @@ use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
 use rookery_server::{Config, Limits, ListenerConfig, Rejection, TrustedProxies};
 
 use crate::http2::websocket::{CONNECT, Sockets};
-use crate::support::http2::{Heard, Peer, get};
+use crate::support::http2::{END_HEADERS, END_STREAM, Heard, Peer, block, frame, get, kind};
 use crate::support::transport::Transport;
 use crate::support::{App, Client, TEST_TIMEOUT, echo, hello, masked_frame, wait_until};
 
@@ -262,10 +262,41 @@ fn assert_served(app: &App) {
 fn idle_websockets_of_a_few_http2_connections_keep_nobody_out() {
     let dir = tempfile::tempdir().unwrap();
     let app = with_little_memory(dir.path());
-    // Each connection takes 80 KiB, and each WebSocket 8 KiB.
+    // Each connection takes 80 KiB, and 120 KiB more for more than 64 streams. Each WebSocket takes
+    // 8 KiB.
     let mut flood: Vec<_> = (0..5).map(|_| Sockets::at(app.address)).collect();
     for sockets in &mut flood {
-        (0..86).for_each(|at| sockets.open(2 * at + 1));
+        (0..71).for_each(|at| sockets.open(2 * at + 1));
+    }
+    assert_served(&app);
+}
+
+#[test]
+fn a_header_table_behind_a_request_that_is_under_way_keeps_nobody_out() {
+    let limits =
+        Limits { max_client_memory: Some(20 << 20), max_connections: 100, ..Limits::default() };
+    let (mut kept, mut rest) = (Vec::new(), echo(hello));
+    let app = Transport::Http2.app_with(
+        Config { limits, ..Config::default() },
+        ListenerConfig::default(),
+        Box::new(move |link, event| match event {
+            Event::Request(exchange) if exchange.path() == b"/keep" => kept.push(exchange),
+            event => rest(link, event),
+        }),
+    );
+    let mut peer = Peer::new(&app);
+    // The header table may have an entry of each of these frames.
+    let long = "x".repeat(120);
+    let head = block(&[&get("/keep")[..], &[("a", &long)]].concat());
+    let (first, rest) = head.split_at(head.len() - 115);
+    peer.send(frame(kind::HEADERS, END_STREAM, 1, first));
+    for (at, byte) in rest.iter().enumerate() {
+        let flags = if at + 1 < rest.len() { 0 } else { END_HEADERS };
+        peer.send(frame(kind::CONTINUATION, flags, 1, &[*byte]));
+    }
+    for stream in (3..31).step_by(2) {
+        let head = block(&get("/keep"));
+        peer.send(frame(kind::HEADERS, END_HEADERS | END_STREAM, stream, &head));
     }
     assert_served(&app);
 }

@@ -36,6 +36,9 @@ pub(crate) const END_STREAM: u8 = 1;
 pub(crate) const ACK: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
 
+/// A size update that empties the dynamic table of HPACK (RFC 7541, 6.3).
+const EMPTY_TABLE: u8 = 0x20;
+
 /// Error codes (RFC 9113, 7).
 pub(crate) mod code {
     pub(crate) const NO_ERROR: u32 = 0;
@@ -80,6 +83,9 @@ pub(crate) struct Peer {
     client: Client,
     /// The frames that were read while the client looked for another frame.
     pub(crate) heard: Vec<Frame>,
+    /// True once the client has sent the first header block, which empties its header table as the
+    /// server's settings require (RFC 7541, 4.2).
+    has_empty_table: bool,
 }
 
 pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -144,6 +150,7 @@ impl Peer {
         Peer {
             client: Client::connect_tls(address, &Arc::new(config), "localhost").unwrap(),
             heard: Vec::new(),
+            has_empty_table: false,
         }
     }
 
@@ -194,12 +201,20 @@ impl Peer {
 
     /// Sends a request without a body.
     pub(crate) fn ask(&mut self, stream: u32, fields: &[(&str, &str)]) {
-        self.send(frame(kind::HEADERS, END_HEADERS | END_STREAM, stream, &block(fields)));
+        let block = self.block(fields);
+        self.send(frame(kind::HEADERS, END_HEADERS | END_STREAM, stream, &block));
     }
 
     /// Sends the head of a request whose body follows.
     pub(crate) fn begin(&mut self, stream: u32, fields: &[(&str, &str)]) {
-        self.send(frame(kind::HEADERS, END_HEADERS, stream, &block(fields)));
+        let block = self.block(fields);
+        self.send(frame(kind::HEADERS, END_HEADERS, stream, &block));
+    }
+
+    fn block(&mut self, fields: &[(&str, &str)]) -> Vec<u8> {
+        let update: &[u8] = if self.has_empty_table { &[] } else { &[EMPTY_TABLE] };
+        self.has_empty_table = true;
+        [update, &block(fields)].concat()
     }
 
     pub(crate) fn reset(&mut self, stream: u32) {

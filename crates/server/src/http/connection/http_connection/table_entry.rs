@@ -13,6 +13,11 @@ use crate::http::http2::connection_state::{FlushListener, Http2State};
 /// immediately, a busy connection would have to allocate them again for each request.
 const PARK_TICKS: u32 = 2;
 
+/// The number of bytes above which the buffers of an HTTP/2 connection make it evictable although
+/// it has streams. Only a client that does not empty its header table or sends long trailers on
+/// several streams gets so far, and it could fill the share with few connections.
+const MAX_BUFFERS_WITH_STREAMS: usize = 1 << 20;
+
 impl TableEntry for HttpConnection {
     fn listener(&self) -> ListenerId {
         self.listener
@@ -113,6 +118,7 @@ impl TableEntry for HttpConnection {
         match &*self.response_stream.borrow() {
             _ if self.is_releasing() => 0,
             _ if share == Share::Connections && self.is_stream_of_client() => self.charge.bytes(),
+            _ if share == Share::Connections && self.has_excessive_buffers() => self.charge.bytes(),
             // Memory of streams is freed by evicting the streams.
             _ if self.own_http2_state().is_some_and(Http2State::has_streams) => 0,
             Some(stream) if share == Share::Outgoing => stream.held(),
@@ -222,6 +228,13 @@ impl HttpConnection {
     /// memory is released soon.
     fn is_releasing(&self) -> bool {
         self.is_ending() || self.pending_release.get().is_some()
+    }
+
+    /// Returns true for an HTTP/2 connection, other than a trusted proxy's, whose own buffers take
+    /// more memory than those of a client that behaves as browsers do.
+    fn has_excessive_buffers(&self) -> bool {
+        let is_http2 = self.own_http2_state().is_some();
+        is_http2 && !self.is_proxy() && self.buffer.get() > MAX_BUFFERS_WITH_STREAMS
     }
 
     /// Returns true for an HTTP/2 stream that stays open for as long as its client wishes: its
