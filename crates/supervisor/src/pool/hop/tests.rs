@@ -255,7 +255,7 @@ fn between_the_parts_of_a_message_come_no_requests_and_between_two_messages_come
     };
     // Each long message fills the blocks for messages several times.
     (1..=3).for_each(|socket| send(1, socket, 100 * MAX_RECORD_LEN));
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     for id in 1..=100 {
         let mut request = request(id, &mut random);
         request.is_head_only = false;
