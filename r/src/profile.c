@@ -20,7 +20,7 @@
 static uint32_t number;      // of the running profile; 0: none
 static long interval;        // microseconds between samples
 static bool uses_timer;      // R's profiler uses the timer of the process
-static bool has_own_timer;   // it uses the timer of this thread instead, which has replaced that one
+static bool has_own_timer;   // it uses a timer of this thread, which has replaced that one
 
 // Returns the interval of the timer that profilers use, in microseconds; 0 if it is off.
 static long timer_interval(void) {
@@ -32,9 +32,9 @@ static long timer_interval(void) {
 #ifdef __linux__
 static timer_t own_timer;
 
-// Replaces the timer of R's profiler, which counts the processor time of all threads of the process,
-// by one that counts that of this thread and sends the same signal. R's profiler stays as it is if
-// there is no such timer.
+// Replaces the timer of R's profiler, which counts the processor time of all threads of the
+// process, by one that counts that of this thread and sends the same signal. R's profiler stays as
+// it is if there is no such timer.
 static void begin_own_timer(void) {
     struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGPROF};
     event.sigev_notify_thread_id = (pid_t)syscall(SYS_gettid);

@@ -130,8 +130,8 @@ static const char* callee_of_loop(SEXP call) {
 // What Shiny computes by a call, according to the name that Shiny gives to the called function.
 enum computed { NOT_LABELLED, REACTIVE, OBSERVER };
 
-// Returns what Shiny computes by a call. An observer, such as `<observer:observeEvent(input$go)>` or
-// `<observer:output$plot>`, may compute several reactives, such as `<reactive:total>`.
+// Returns what Shiny computes by a call. An observer, such as `<observer:output$plot>` or
+// `<observer:observeEvent(input$go)>`, may compute several reactives, such as `<reactive:total>`.
 static enum computed computed_by(SEXP call) {
     const char* name =
         TYPEOF(call) == LANGSXP && TYPEOF(CAR(call)) == SYMSXP ? CHAR(PRINTNAME(CAR(call))) : "";

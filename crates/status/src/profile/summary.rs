@@ -19,9 +19,9 @@ fn is_route(name: &str) -> bool {
     PREFIXES.contains(&prefix) && (rest.starts_with('/') || name == "WEBSOCKET:message")
 }
 
-/// Returns what the function with this name computes in a sample: a route, such as `GET:/report`, or
-/// what Shiny computes, such as `output$plot` or `observeEvent(input$go)`. Shiny names the function
-/// of an observer after it, such as `<observer:output$plot>`, if the observer has a label.
+/// Returns what the function with this name computes in a sample: a route, such as `GET:/report`,
+/// or what Shiny computes, such as `output$plot` or `observeEvent(input$go)`. Shiny names the
+/// function of an observer after it, such as `<observer:output$plot>`, if the observer has a label.
 fn work_of(name: &str) -> Option<&str> {
     if is_route(name) {
         return Some(name);
