@@ -13,7 +13,7 @@ fn head(path: &str, lines: usize) -> String {
 
 #[test]
 fn a_kept_request_with_many_lines() {
-    for lines in [100, 1000, 1990] {
+    for lines in [100, 1990] {
         let head = head("/keep", lines);
         assert_charged(&format!("a kept request of {lines} lines"), 20, 10_000, |victim| {
             let mut client = victim.connect();
@@ -51,7 +51,7 @@ fn an_unended_body_in_chunks() {
 
 #[test]
 fn a_long_head_and_its_unended_body() {
-    for (value, chunks) in [(10_000, 3), (30_000, 20), (60_000, 20), (90_000, 40), (90_000, 0)] {
+    for (value, chunks) in [(10_000, 3), (60_000, 20), (90_000, 40)] {
         let what = format!("a head of {value} bytes and {chunks} KiB of its body");
         assert_charged(&what, 20, 10_000, |victim| {
             let mut client = victim.connect();
@@ -69,7 +69,7 @@ fn a_long_head_and_its_unended_body() {
 
 #[test]
 fn an_unended_head() {
-    for (line, count) in [(60, 1500), (2000, 45), (90_000, 1)] {
+    for (line, count) in [(60, 1500), (90_000, 1)] {
         let what = format!("{count} lines of {line} bytes of a head");
         assert_charged(&what, 20, 10_000, |victim| {
             let mut client = victim.connect();

@@ -135,7 +135,7 @@ impl Victim {
 fn settled() -> usize {
     let until = Instant::now() + TEST_TIMEOUT;
     let mut seen = (0, Instant::now());
-    while seen.1.elapsed() < Duration::from_millis(250) {
+    while seen.1.elapsed() < Duration::from_millis(200) {
         assert!(Instant::now() < until, "the heap does not come to rest");
         std::thread::sleep(Duration::from_millis(5));
         let live = allocator::process::live_bytes();
