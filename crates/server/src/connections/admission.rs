@@ -43,6 +43,19 @@ pub(crate) const WEBSOCKET_TLS_BYTES: usize = IDLE_BYTES + IDLE_TLS_BYTES;
 /// against the memory budget, because it is included in [`CONNECTION_BYTES`].
 pub(crate) const UNCHARGED_BYTES: usize = 8 << 10;
 
+/// Returns the number of bytes that a connection in use counts against the memory budget, which
+/// depends on whether it uses TLS.
+pub(crate) fn bytes_in_use(has_tls: bool) -> usize {
+    if has_tls { CONNECTION_BYTES + TLS_BYTES } else { CONNECTION_BYTES }
+}
+
+/// Returns the number of bytes that an idle connection counts against the memory budget. A
+/// connection is idle before its first byte, after its handshake until the first request begins,
+/// and while its buffers are freed between two requests.
+pub(crate) fn idle_bytes(has_tls: bool) -> usize {
+    if has_tls { IDLE_BYTES + IDLE_TLS_BYTES } else { IDLE_BYTES }
+}
+
 impl ConnectionTable {
     /// Returns true if a connection of `peer` that holds `has` bytes of a share of the memory
     /// budget may hold `more` bytes in addition. If too few bytes are free, first evicts what peers

@@ -9,8 +9,8 @@ use rookery_exchange::{ListenerId, Peer, Share};
 use rookery_system::blocking;
 
 use crate::config::Limits;
+use crate::connections::admission::idle_bytes;
 use crate::connections::table::ConnectionTable;
-use crate::http::connection::http_connection::idle_bytes;
 use crate::http::connection::http1_driver;
 use crate::http::listener_config::ListenerConfig;
 use crate::net::accepted_socket::AcceptedSocket;

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use rookery_exchange::{Charge, ExchangeStatus, StreamEnd};
 
-use super::{HttpConnection, bytes_in_use};
+use super::HttpConnection;
+use crate::connections::admission::bytes_in_use;
 use crate::connections::table::TableEntry as _;
 use crate::http::connection::activity::Phase;
 use crate::net::transport::Transport;

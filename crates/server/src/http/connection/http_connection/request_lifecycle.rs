@@ -7,8 +7,8 @@ use std::task::Context;
 use bytes::BytesMut;
 use rookery_exchange::StreamEnd;
 
-use super::{CloseState, HttpConnection, bytes_in_use};
-use crate::connections::admission::UNCHARGED_BYTES;
+use super::{CloseState, HttpConnection};
+use crate::connections::admission::{UNCHARGED_BYTES, bytes_in_use};
 use crate::connections::table::TableEntry as _;
 use crate::http::connection::activity::Phase;
 use crate::http::request::context_pool::ContextParts;

@@ -1,0 +1,80 @@
+//! What a connection counts against the memory budget: itself and its read buffer.
+
+use rookery_exchange::StreamEnd;
+
+use super::{CloseState, HttpConnection};
+use crate::connections::admission::{UNCHARGED_BYTES, bytes_in_use, idle_bytes};
+use crate::http::connection::activity::Phase;
+
+impl HttpConnection {
+    /// Charges the memory budget for the buffers of an HTTP/2 connection, which have grown or
+    /// shrunk to `bytes` bytes. If the budget is exhausted, closes the connection and returns
+    /// false.
+    pub(crate) fn charge_http2_buffers(&self, bytes: usize) -> bool {
+        if bytes < self.buffer.get() {
+            let less = self.buffer.replace(bytes) - bytes;
+            self.charge.set(self.charge.bytes() - less);
+        }
+        self.charge_buffer(bytes)
+    }
+
+    /// Charges the memory budget for a read buffer of `bytes` bytes. If the budget is exhausted,
+    /// closes the connection and returns false.
+    pub(crate) fn charge_buffer(&self, bytes: usize) -> bool {
+        if bytes <= self.buffer.get() {
+            return true;
+        }
+        let more = bytes - self.buffer.replace(bytes);
+        let has = self.charge.bytes();
+        if !self.shared.connections.admit_in_use(self.peer.get(), self.serial, has, more) {
+            self.close_for_overload();
+            return false;
+        }
+        self.charge.set(has + more);
+        true
+    }
+
+    /// Returns true if the memory budget is charged for the buffers of a connection in use.
+    pub(crate) fn is_charged_for_use(&self) -> bool {
+        self.charge.bytes() >= bytes_in_use(self.has_tls())
+    }
+
+    /// Charges the memory budget for the buffers of a connection whose client has begun to send.
+    /// Returns false if the connection is being closed, or if the budget is exhausted, and then
+    /// closes the connection with a 503 response.
+    pub(crate) fn charge_use(&self) -> bool {
+        if self.is_charged_for_use() {
+            return true;
+        }
+        if self.close_state.get().is_immediate() {
+            return false;
+        }
+        let (has, needs) = (self.charge.bytes(), bytes_in_use(self.has_tls()));
+        if self.shared.connections.admit_in_use(self.peer.get(), self.serial, has, needs - has) {
+            self.charge.set(needs);
+            return true;
+        }
+        if self.activity.phase() == Phase::Handshake {
+            self.close_for_overload();
+        } else {
+            self.enter(Phase::Head);
+            self.set_end_reason(StreamEnd::Slow);
+            self.begin_close(CloseState::Overload);
+        }
+        false
+    }
+
+    /// Releases the charge for the buffers of the connection, which has become idle and has freed
+    /// them.
+    pub(crate) fn release_use(&self) {
+        self.buffer.set(UNCHARGED_BYTES);
+        let held = self.transport.borrow().held_input().unwrap_or(0);
+        self.charge.set(idle_bytes(self.has_tls()) + held);
+    }
+
+    /// Returns true if the connection's read buffer has at most its initial size, which is charged
+    /// for every connection.
+    pub(crate) fn has_small_buffer(&self) -> bool {
+        self.buffer.get() <= UNCHARGED_BYTES
+    }
+}
