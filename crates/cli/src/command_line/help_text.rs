@@ -17,7 +17,7 @@ pub(super) const COMMANDS: [(&str, &str); 11] = [
     ("schema", "Print the JSON schema of _server.yml, for editors"),
     ("status", "Show what running servers and their workers are doing"),
     ("live", "Open the live page of a running server in a browser"),
-    ("profile", "Record what the R code of a running server spends its time on, by route"),
+    ("profile", "Record what the R code of a running server spends its time on"),
     ("completions", "Print a completion script for a shell"),
     ("man", "Print the manual page; read it with: rookery man | man -l -"),
 ];
