@@ -216,6 +216,20 @@ function showRoutes({ report }, sample) {
   );
 }
 
+/** Shows the outputs of Shiny, those that have taken most time first. */
+function showOutputs({ report }) {
+  const sorted = [...(report.outputs ?? [])].sort((a, b) => b.r.sum - a.r.sum);
+  byId("outputs-section").hidden = sorted.length === 0;
+  syncChildren(
+    byId("outputs"), sorted, ({ output }) => output,
+    ({ output }) => element("tr", {}, element("td", { title: output }, element("span", { class: "mono" }, output)), ...Array.from({ length: 4 }, () => element("td", {}))),
+    (row, { r }) => {
+      const values = [formatTime(mean(r)), formatTime(quantile(r, report.route_buckets, 0.95)), formatTime(r.sum), formatCount(r.count)];
+      values.forEach((value, index) => setText(row.children[index + 1], value));
+    },
+  );
+}
+
 function showErrors() {
   byId("no-errors").hidden = errors.length > 0;
   const now = latest?.at ?? 0;
@@ -265,6 +279,7 @@ function show(snapshot) {
     const { rates, latencies } = history_.routeSeries();
     showTiles(snapshot, sample);
     showRoutes(snapshot, sample);
+    showOutputs(snapshot);
     if (times.length > 0) {
       charts.rate.show(times, rates);
       charts.latency.show(times, latencies);

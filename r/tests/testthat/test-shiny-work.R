@@ -44,7 +44,10 @@ test_that("the slow log and a profile name the outputs and observers that comput
   # What Shiny computes after a message counts as time of the message.
   asked <- local_cli("status", dir, "--json")
   exit_of(asked)
-  routes <- jsonlite::fromJSON(asked$tell())$routes
-  messages <- routes[routes$route == "messages of WebSockets", ]
+  status <- jsonlite::fromJSON(asked$tell())
+  messages <- status$routes[status$routes$route == "messages of WebSockets", ]
   expect_gt(messages$r$sum, 3)
+  expect_equal(status$outputs$output, "out")
+  expect_gt(status$outputs$r$sum, 2.9)
+  expect_lt(status$outputs$r$sum, messages$r$sum)
 })

@@ -125,6 +125,30 @@ impl Rate {
     }
 }
 
+/// Returns the lines of the outputs of Shiny that have taken most time, with a title, or nothing if
+/// there are none.
+fn output_lines(outputs: &Value) -> Vec<String> {
+    let mut outputs: Vec<&Value> = list(outputs).collect();
+    if outputs.is_empty() {
+        return Vec::new();
+    }
+    outputs.sort_by(|a, b| number(&b["r"]["sum"]).total_cmp(&number(&a["r"]["sum"])));
+    let row = |computed: &str, mean: &str, sum: &str, output: &str| {
+        format!("{computed:>10}  {mean:>11}  {sum:>11}  {output}")
+    };
+    let mut lines = vec![String::new(), row("computed", "mean", "in all", "output of Shiny")];
+    lines.extend(outputs.into_iter().take(MAX_ROUTES).map(|output| {
+        let times = &output["r"];
+        row(
+            &times["count"].to_string(),
+            &mean(times),
+            &duration(number(&times["sum"])),
+            &text(&output["output"]),
+        )
+    }));
+    lines
+}
+
 /// Returns what is shown: the text of `rookery status`, the rate of requests, the times of the
 /// most requested routes, and the last errors in R.
 fn lines(status: &str, rate: &Rate, snapshot: &Value, errors: &Value) -> Vec<String> {
@@ -150,6 +174,7 @@ fn lines(status: &str, rate: &Rate, snapshot: &Value, errors: &Value) -> Vec<Str
             &text(&route["route"]),
         ]);
     }
+    lines.extend(output_lines(&snapshot["report"]["outputs"]));
     let has_errors = list(errors).next().is_some();
     let title = if has_errors { "the last errors in R" } else { "no errors in R" };
     lines.extend([String::new(), title.to_owned()]);
@@ -267,6 +292,19 @@ mod tests {
         }
         assert!(!shown.contains("second line") && !shown.contains("a()"), "{shown}");
         assert!(shown.find("/slow") < shown.find("/a"), "{shown}");
+    }
+
+    #[test]
+    fn the_outputs_that_took_most_time_come_first() {
+        let outputs = json!([
+            { "output": "table", "r": { "count": 8, "sum": 1.0 } },
+            { "output": "plot\u{202e}", "r": { "count": 2, "sum": 3.0 } },
+        ]);
+        let shown = output_lines(&outputs).join("\n");
+        assert!(shown.contains("\n         2        1.5 s        3.0 s  plot"), "{shown}");
+        assert!(shown.find("plot") < shown.find("table"), "{shown}");
+        assert!(!shown.contains('\u{202e}'), "{shown}");
+        assert!(output_lines(&json!([])).is_empty());
     }
 
     #[test]

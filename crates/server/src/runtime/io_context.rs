@@ -62,6 +62,7 @@ impl IoContext {
             Rc::clone(&scratch),
             Arc::clone(&reports),
             Arc::clone(&log),
+            routes.clone(),
         ));
         let log = RequestLog::new(log, routes);
         let http = HttpState::new(Rc::clone(&websockets), scratch, log, reports, tracer);

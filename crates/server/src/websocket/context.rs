@@ -8,6 +8,7 @@ use std::sync::Arc;
 use rookery_error::{ErrorHook as _, Reports};
 use rookery_exchange::WebSocketId;
 use rookery_websocket::endpoint::Rules;
+use rookery_worker_protocol::RouteTable;
 
 use super::endpoint_config::{Tick, rules};
 use crate::application::dispatch::Dispatch;
@@ -25,6 +26,8 @@ pub(crate) struct WebSocketContext {
     reports: Arc<Reports<Rejection>>,
     /// The access log, which has a line about the end of each WebSocket.
     pub(super) log: Arc<CurrentLog>,
+    /// The table of routes, which also has the times of Shiny's outputs, if there are metrics.
+    pub(super) routes: Option<Arc<dyn AsRef<RouteTable>>>,
     /// The number of WebSockets that keep their compression windows between messages (context
     /// takeover).
     pub(super) takeover_permits: Cell<usize>,
@@ -39,6 +42,7 @@ impl WebSocketContext {
         scratch: Rc<Scratch>,
         reports: Arc<Reports<Rejection>>,
         log: Arc<CurrentLog>,
+        routes: Option<Arc<dyn AsRef<RouteTable>>>,
     ) -> Rc<WebSocketContext> {
         let rules = rules(&connections.clock.ticks());
         Rc::new(WebSocketContext {
@@ -47,6 +51,7 @@ impl WebSocketContext {
             scratch,
             reports,
             log,
+            routes,
             takeover_permits: Cell::new(0),
             rules,
         })

@@ -12,3 +12,4 @@ pub(crate) mod handle;
 pub(crate) mod handshake;
 mod memory;
 pub(crate) mod registry;
+mod shiny_outputs;

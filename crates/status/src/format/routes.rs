@@ -45,6 +45,14 @@ pub(crate) fn messages_json<'a>(times: impl Iterator<Item = &'a Histogram>) -> O
     })
 }
 
+/// Returns the outputs of Shiny as a JSON array, sorted by name, with the times that their
+/// computations took.
+pub(crate) fn outputs_json(table: &RouteTable) -> Vec<Value> {
+    let output =
+        |(name, times): (String, &Histogram)| json!({ "output": name, "r": histogram_json(times) });
+    table.outputs().into_iter().map(output).collect()
+}
+
 fn histogram_json(histogram: &Histogram) -> Value {
     let (buckets, count, sum) = histogram.read();
     json!({ "count": count, "sum": sum, "buckets": buckets })
@@ -83,6 +91,12 @@ impl Metrics {
         let help = "Seconds from the end of the head of a request to the end of its response, by \
                     route.";
         histogram("route_seconds", help, |it| &it.duration);
+        let help = "Seconds that R took to compute an output of Shiny, by output.";
+        self.family("output_seconds", "histogram", help);
+        for (output, times) in table.outputs() {
+            let label = format!("output=\"{}\"", label_value(&output));
+            self.full_histogram("rookery_output_seconds", &label, times);
+        }
         self.http_durations(table);
     }
 

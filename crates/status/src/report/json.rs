@@ -4,7 +4,7 @@ use rookery_worker_protocol::HISTOGRAM_BOUNDS;
 use serde_json::{Value, json};
 
 use super::{LastExit, Report, WorkerReport};
-use crate::format::routes::{messages_json, routes_json};
+use crate::format::routes::{messages_json, outputs_json, routes_json};
 use crate::format::{milliseconds, seconds};
 use crate::pool_counters::QueueReading;
 use crate::process_usage::{own_memory, own_pid, processor_time, thread_time};
@@ -39,6 +39,7 @@ impl Report {
             "workers": workers,
             "route_buckets": HISTOGRAM_BOUNDS,
             "routes": routes,
+            "outputs": outputs_json(&self.routes),
         })
     }
 }

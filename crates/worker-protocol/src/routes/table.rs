@@ -14,6 +14,10 @@ pub const MAX_ROUTES: u64 = 200;
 /// The name under which the requests of all routes beyond [`MAX_ROUTES`] are counted.
 pub const OTHER_ROUTE: &str = "other";
 
+/// The beginning of the name under which an output of Shiny is stored, which no route has: the
+/// routes of requests begin with a slash, or are patterns of the app.
+const OUTPUT_PREFIX: &str = "output$";
+
 /// The number of places in the hash table of routes. It is a power of two and larger than
 /// [`MAX_ROUTES`], so that few places need to be searched.
 const PLACES: usize = 256;
@@ -171,6 +175,27 @@ impl RouteTable {
         }
     }
 
+    /// Counts the computation of an output of Shiny. Outputs and routes share the [`MAX_ROUTES`]
+    /// names; further outputs are not counted.
+    pub fn record_output(&self, output: &[u8], time: Duration) {
+        let name = [OUTPUT_PREFIX.as_bytes(), output].concat();
+        if let Some(place) = self.place(RouteName::of_pattern(&name), true) {
+            self.places[place].counters.r.add(time);
+        }
+    }
+
+    /// Returns the outputs of Shiny with the times that their computations took, sorted by name.
+    pub fn outputs(&self) -> Vec<(String, &Histogram)> {
+        let mut outputs: Vec<_> = (0..PLACES)
+            .filter_map(|at| {
+                let name = self.name(at)?;
+                Some((name.strip_prefix(OUTPUT_PREFIX)?.to_owned(), &self.places[at].counters.r))
+            })
+            .collect();
+        outputs.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        outputs
+    }
+
     /// Returns the index of the place of a route, or `None` for [`OTHER_ROUTE`]. Adds the route to
     /// the table if `may_add` is true and there are fewer than [`MAX_ROUTES`].
     fn place(&self, name: RouteName<'_>, may_add: bool) -> Option<usize> {
@@ -234,6 +259,7 @@ impl RouteTable {
     pub fn routes(&self) -> Vec<(String, &RouteCounters)> {
         let mut routes: Vec<_> = (0..PLACES)
             .filter_map(|at| Some((self.name(at)?, &self.places[at].counters)))
+            .filter(|(name, _)| !name.starts_with(OUTPUT_PREFIX))
             .collect();
         routes.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         if self.other.requests.get() > 0 {
