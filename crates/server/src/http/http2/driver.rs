@@ -92,7 +92,7 @@ impl Drop for StateGuard {
 /// connection.
 pub(crate) async fn serve(connection: &Rc<HttpConnection>) {
     let connections = &connection.shared.connections;
-    let is_proxy = connection.is_proxy();
+    let is_proxy = connection.is_shared_by_clients();
     let state = Http2State::new(connections, connection.peer(), bound_name(connection), is_proxy);
     let state = connection.set_http2_state(state);
     let _guard = StateGuard(Rc::clone(&state));

@@ -6,9 +6,11 @@ use rookery_exchange::{Command, Event, Exchange};
 use rookery_server::{Config, Limits, ListenerConfig, Rejection, TrustedProxies};
 
 use crate::http2::websocket::CONNECT;
-use crate::support::http2::{Heard, Peer, frame, get, kind, post};
+use crate::support::http2::{
+    END_HEADERS, END_STREAM, Heard, Peer, block, code, frame, get, kind, post,
+};
 use crate::support::tls::{settings, site};
-use crate::support::{App, TEST_TIMEOUT, hello};
+use crate::support::{App, TEST_TIMEOUT, echo, hello};
 
 const GREEDY: (&str, &str) = ("x-forwarded-for", "192.0.2.1");
 const HONEST: (&str, &str) = ("x-forwarded-for", "192.0.2.2");
@@ -101,4 +103,27 @@ fn what_the_application_does_not_take_from_one_client_leaves_windows_for_the_oth
     }
     proxy.send(frame(kind::DATA, 1, 101, b"end"));
     assert_eq!(proxy.outcome(101), Heard::Status(200));
+}
+
+#[test]
+fn a_client_whom_a_proxy_header_names_has_the_limits_of_a_client() {
+    let balancer = TrustedProxies::parse(["127.0.0.1"]).unwrap();
+    let listener = ListenerConfig {
+        proxies: balancer.clone(),
+        proxy_protocol: Some(balancer),
+        ..site(settings(&["localhost"]))
+    };
+    let app = App::with(Config::default(), listener, echo(hello));
+    let mut client = Peer::behind(&app, "PROXY TCP4 192.0.2.1 198.51.100.1 12345 443\r\n");
+    for at in 0..1000 {
+        let stream = 2 * at + 1;
+        let both = [
+            frame(kind::HEADERS, END_HEADERS | END_STREAM, stream, &block(&get("/"))),
+            frame(kind::RST_STREAM, 0, stream, &code::CANCEL.to_be_bytes()),
+        ];
+        if !client.try_send(both.concat()) {
+            break;
+        }
+    }
+    assert_eq!(client.goodbye(), Some(code::ENHANCE_YOUR_CALM));
 }
