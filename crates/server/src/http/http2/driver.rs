@@ -147,6 +147,7 @@ pub(crate) async fn serve(connection: &Rc<HttpConnection>) {
             }
         }
         state.notify_flushed();
+        state.end_poll();
         connection.charge_http2_buffers(UNCHARGED_BYTES + state.buffer_bytes());
         if !is_aborted && state.is_abusive() {
             // The connection must be polled again, because the next poll closes it.

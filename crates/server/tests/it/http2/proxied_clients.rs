@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::{Receiver, channel};
 
-use rookery_exchange::{Command, Event, Exchange};
+use rookery_exchange::{Command, Event, Exchange, Share};
 use rookery_server::{Config, Limits, ListenerConfig, Rejection, TrustedProxies};
 
 use crate::http2::websocket::CONNECT;
@@ -126,4 +126,26 @@ fn a_client_whom_a_proxy_header_names_has_the_limits_of_a_client() {
         }
     }
     assert_eq!(client.goodbye(), Some(code::ENHANCE_YOUR_CALM));
+}
+
+#[test]
+fn trailers_of_requests_that_h2_rejects_are_not_counted_forever() {
+    let (app, mut proxy, _comes) = behind_proxy(Limits::default());
+    let used = || app.server.budget().used(Share::Connections);
+    let ask = |proxy: &mut Peer, stream| {
+        proxy.ask(stream, &[&get("/")[..], &[HONEST]].concat());
+        assert_eq!(proxy.outcome(stream), Heard::Status(200));
+    };
+    ask(&mut proxy, 1);
+    let before = used();
+    let trailers = block(&[("x-trailer", &"x".repeat(4 << 10))]);
+    for at in 1..=20 {
+        let stream = 2 * at + 1;
+        proxy.begin(stream, &[&get("/")[..], &[(":status", "200")]].concat());
+        proxy.send(frame(kind::HEADERS, END_HEADERS | END_STREAM, stream, &trailers));
+        assert_eq!(proxy.outcome(stream), Heard::Reset(code::PROTOCOL_ERROR));
+    }
+    ask(&mut proxy, 43);
+    let more = used().saturating_sub(before);
+    assert!(more < 1 << 20, "{more} more bytes are counted");
 }
