@@ -256,12 +256,12 @@ impl Http2State {
 
     /// Returns true if there is a place for another request of a peer. On the connection of a
     /// trusted proxy, a client may use as many places as are free, so that there are always some
-    /// for the others.
+    /// for the others. Requests for which the proxy names no client may use all places.
     pub(super) fn has_place(&self, peer: Peer) -> bool {
         let under_way = self.count_requests_under_way();
         let max = max_requests(&self.connections, self.is_proxied());
         let free = max.saturating_sub(under_way);
-        if !self.is_proxied() {
+        if !self.is_proxied() || peer.id() == self.peer.id() {
             return free > 0;
         }
         // No client uses more places than all clients together.

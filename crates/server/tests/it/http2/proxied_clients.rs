@@ -86,6 +86,18 @@ fn a_client_leaves_places_for_requests_of_other_clients_of_the_proxy() {
 }
 
 #[test]
+fn a_proxy_that_names_no_clients_has_all_places() {
+    let limits = Limits { http2_max_concurrent_streams: 8, ..Limits::default() };
+    let (_app, mut proxy, comes) = behind_proxy(limits);
+    for at in 0..16 {
+        proxy.ask(2 * at + 1, &get("/kept"));
+    }
+    for _ in 0..16 {
+        comes.recv_timeout(TEST_TIMEOUT).expect("a request that the application keeps");
+    }
+}
+
+#[test]
 fn what_the_application_does_not_take_from_one_client_leaves_windows_for_the_others() {
     let (_app, mut proxy, comes) = behind_proxy(Limits::default());
     // The windows of these streams are larger together than that of another connection.
