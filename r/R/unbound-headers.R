@@ -9,12 +9,14 @@
 request_classes <- c("rookery_request", "environment")
 
 request_variable <- function(req, name) {
-  # The app may have set a variable with the name of the header.
-  if (exists(name, envir = req, inherits = FALSE)) {
-    return(get(name, envir = req, inherits = FALSE))
+  headers <- attr(req, "unbound_headers", exact = TRUE)
+  at <- match(name, names(headers))
+  # The app may have set a variable with the name of the header. exists() is not called with the
+  # name of a header that is no variable, because it would make a symbol of the name.
+  if (!is.na(at) && !name %in% ls(req, all.names = TRUE, sorted = FALSE)) {
+    return(headers[[at]])
   }
-  value <- attr(req, "unbound_headers", exact = TRUE)[name]
-  if (!is.na(value)) unname(value)
+  if (exists(name, envir = req, inherits = FALSE)) get(name, envir = req, inherits = FALSE)
 }
 
 # Returns the headers that are neither variables nor hidden by a variable with the same name.

@@ -31,6 +31,13 @@ static long timer_interval(void) {
 
 #ifdef __linux__
 static timer_t own_timer;
+static void (*profiler)(int);  // the signal handler of R's running profiler
+
+// Returns the current handler of the signal by which R's profiler takes samples.
+static void (*current_handler(void))(int) {
+    struct sigaction action;
+    return sigaction(SIGPROF, NULL, &action) == 0 ? action.sa_handler : SIG_ERR;
+}
 
 // Replaces the timer of R's profiler, which counts the processor time of all threads of the
 // process, by one that counts that of this thread and sends the same signal. R's profiler stays as
@@ -46,6 +53,7 @@ static void begin_own_timer(void) {
     struct itimerval off = {0};
     if (timer_settime(own_timer, 0, &times, NULL) == 0) {
         setitimer(ITIMER_PROF, &off, NULL);
+        profiler = current_handler();
         has_own_timer = true;
     } else {
         timer_delete(own_timer);
@@ -58,11 +66,21 @@ static void end_own_timer(void) {
         has_own_timer = false;
     }
 }
+
+// Returns whether the app has begun a profile, which sets the timer of the process, or has ended
+// ours by Rprof(NULL), which replaces the signal handler.
+static bool is_own_timer_replaced(void) {
+    return timer_interval() != 0 || current_handler() != profiler;
+}
 #else
 static void begin_own_timer(void) {
 }
 
 static void end_own_timer(void) {
+}
+
+static bool is_own_timer_replaced(void) {
+    return false;
 }
 #endif
 
@@ -70,7 +88,7 @@ static void end_own_timer(void) {
 // that of the app.
 static bool is_replaced(void) {
     if (has_own_timer) {
-        return timer_interval() != 0;
+        return is_own_timer_replaced();
     }
     // See ProfileRequest::interval_us().
     return uses_timer && timer_interval() != interval;

@@ -302,10 +302,11 @@ void activity_begin_between(void) {
     between = activity;
 }
 
-// Ends the activity that activity_begin_between() has begun, if any.
+// Ends the activity that activity_begin_between() has begun, if any. An activity within it, such as
+// a callback that calls service(), goes on and returns to it.
 void activity_end_between(void) {
     if (between != 0 && activity == between) {
         activity_end(0);
+        between = 0;
     }
-    between = 0;
 }

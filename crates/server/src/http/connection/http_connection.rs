@@ -282,6 +282,13 @@ impl HttpConnection {
         self.is_proxy.get()
     }
 
+    /// Returns true if the requests on the connection may be those of several clients: a trusted
+    /// proxy has opened the connection, and has not named its client in a PROXY header.
+    pub(crate) fn is_shared_by_clients(&self) -> bool {
+        let remote = self.ends.get().remote;
+        self.is_proxy() && self.config.proxies.contains(remote.map(|remote| remote.ip()))
+    }
+
     /// Returns the address of the client of a request with these headers, which trusted proxies may
     /// have added.
     pub(crate) fn client_address(&self, headers: &HeaderMap) -> Option<SocketAddr> {

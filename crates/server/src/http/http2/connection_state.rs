@@ -81,8 +81,8 @@ pub(crate) struct Http2State {
     connections: Rc<ConnectionTable>,
     /// The peer that is the connection.
     peer: Peer,
-    /// The connection-table keys of the HTTP/2 connection's open streams.
-    streams: RefCell<Vec<usize>>,
+    /// The connection-table keys of the HTTP/2 connection's open streams, and their ids in HTTP/2.
+    streams: RefCell<Vec<(usize, u32)>>,
     /// The maximum number of streams that h2 has had at a time.
     most_streams: Cell<usize>,
     /// The maximum number of HEADERS and DATA frames in a poll of h2.
@@ -160,10 +160,10 @@ impl Http2State {
     // ---- streams ----
 
     /// Adds a newly opened HTTP/2 stream. Returns true if the connection has no other stream.
-    pub(super) fn on_stream_opened(&self, key: usize) -> bool {
+    pub(super) fn on_stream_opened(&self, key: usize, stream: u32) -> bool {
         self.opened.set(self.opened.get() + 1);
         let mut streams = self.streams.borrow_mut();
-        streams.push(key);
+        streams.push((key, stream));
         streams.len() == 1
     }
 
@@ -176,7 +176,7 @@ impl Http2State {
     pub(super) fn on_stream_closed(&self, key: usize, is_response_sent: bool) -> bool {
         self.responses_sent.set(self.responses_sent.get() - usize::from(is_response_sent));
         let mut streams = self.streams.borrow_mut();
-        if let Some(at) = streams.iter().position(|other| *other == key) {
+        if let Some(at) = streams.iter().position(|(other, _)| *other == key) {
             streams.swap_remove(at);
         }
         streams.is_empty()
@@ -207,7 +207,7 @@ impl Http2State {
 
     /// Returns true if at least one HTTP/2 stream is waiting for the application's response.
     pub(crate) fn is_awaiting_response(&self) -> bool {
-        self.streams.borrow().iter().any(|key| {
+        self.streams.borrow().iter().any(|(key, _)| {
             self.connections.get(*key).is_some_and(|stream| stream.is_awaiting_response())
         })
     }
@@ -218,7 +218,7 @@ impl Http2State {
         let streams = self.streams.borrow();
         let mut all = streams
             .iter()
-            .map(|key| self.connections.get(*key).and_then(|stream| stream.slowness(now)));
+            .map(|(key, _)| self.connections.get(*key).and_then(|stream| stream.slowness(now)));
         all.try_fold(u32::MAX, |least, ticks| Some(least.min(ticks?)))
     }
 
@@ -226,14 +226,14 @@ impl Http2State {
     /// stream.
     pub(crate) fn eviction_cost(&self) -> EvictionCost {
         let streams = self.streams.borrow();
-        let all = streams.iter().filter_map(|key| self.connections.get(*key)?.eviction_cost());
+        let all = streams.iter().filter_map(|(key, _)| self.connections.get(*key)?.eviction_cost());
         all.max().unwrap_or(EvictionCost::Idle)
     }
 
     /// Ends all streams, because the connection is evicted: a request gets an error response if
     /// none has begun, and a WebSocket a close frame.
     pub(crate) fn evict_streams(&self) {
-        for key in &*self.streams.borrow() {
+        for (key, _) in &*self.streams.borrow() {
             if let Some(stream) = self.connections.get(*key) {
                 stream.evict_for_slot();
             }
@@ -256,12 +256,12 @@ impl Http2State {
 
     /// Returns true if there is a place for another request of a peer. On the connection of a
     /// trusted proxy, a client may use as many places as are free, so that there are always some
-    /// for the others.
+    /// for the others. Requests for which the proxy names no client may use all places.
     pub(super) fn has_place(&self, peer: Peer) -> bool {
         let under_way = self.count_requests_under_way();
         let max = max_requests(&self.connections, self.is_proxied());
         let free = max.saturating_sub(under_way);
-        if !self.is_proxied() {
+        if !self.is_proxied() || peer.id() == self.peer.id() {
             return free > 0;
         }
         // No client uses more places than all clients together.
@@ -269,8 +269,8 @@ impl Http2State {
     }
 
     fn count_places(&self, peer: Peer) -> usize {
-        let is_of = |key: &&usize| {
-            self.connections.get(**key).is_some_and(|stream| stream.peer().id() == peer.id())
+        let is_of = |(key, _): &&(usize, u32)| {
+            self.connections.get(*key).is_some_and(|stream| stream.peer().id() == peer.id())
         };
         let abandoned = self.abandoned.borrow().iter().filter(|(id, _)| *id == peer.id()).count();
         abandoned + self.streams.borrow().iter().filter(is_of).count()
@@ -381,6 +381,15 @@ impl Http2State {
     pub(super) fn begin_poll(&self) {
         self.read_in_poll.set(0);
         self.frames.borrow_mut().begin_poll();
+    }
+
+    /// Ends a poll of the HTTP/2 connection, in which all streams that h2 has accepted were opened.
+    /// h2 itself has reset those of other requests, such as malformed ones, and holds no trailers
+    /// of them.
+    pub(super) fn end_poll(&self) {
+        let streams = self.streams.borrow();
+        let is_open = |stream| streams.iter().any(|(_, open)| *open == stream);
+        self.frames.borrow_mut().retain_trailers(is_open);
     }
 
     /// Returns true if no more bytes may be read from the connection before its streams have been

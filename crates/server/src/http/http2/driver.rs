@@ -92,7 +92,7 @@ impl Drop for StateGuard {
 /// connection.
 pub(crate) async fn serve(connection: &Rc<HttpConnection>) {
     let connections = &connection.shared.connections;
-    let is_proxy = connection.is_proxy();
+    let is_proxy = connection.is_shared_by_clients();
     let state = Http2State::new(connections, connection.peer(), bound_name(connection), is_proxy);
     let state = connection.set_http2_state(state);
     let _guard = StateGuard(Rc::clone(&state));
@@ -147,6 +147,7 @@ pub(crate) async fn serve(connection: &Rc<HttpConnection>) {
             }
         }
         state.notify_flushed();
+        state.end_poll();
         connection.charge_http2_buffers(UNCHARGED_BYTES + state.buffer_bytes());
         if !is_aborted && state.is_abusive() {
             // The connection must be polled again, because the next poll closes it.

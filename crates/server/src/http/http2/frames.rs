@@ -252,6 +252,12 @@ impl Frames {
         self.held_trailers.end(stream);
     }
 
+    /// Forgets the trailers of all streams but those for which `is_open` returns true, because h2
+    /// holds none of the others.
+    pub(super) fn retain_trailers(&mut self, is_open: impl Fn(u32) -> bool) {
+        self.held_trailers.retain(is_open);
+    }
+
     /// Removes the id of an HTTP/2 stream that the client or the server has ended.
     fn close(&mut self, stream: u32) {
         if let Some(at) = self.open.iter().position(|open| *open == stream) {

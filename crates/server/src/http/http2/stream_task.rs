@@ -70,14 +70,15 @@ pub(super) fn spawn(
     );
     let slot = connections.insert(Rc::clone(&stream) as _);
     stream.key.set(slot.key());
-    if state.on_stream_opened(slot.key()) {
+    let stream_id = u32::from(responder.stream_id());
+    if state.on_stream_opened(slot.key(), stream_id) {
         connection.enter(Phase::Response);
     }
     let guard = StreamGuard {
         connection: Rc::clone(connection),
         state: Rc::clone(state),
         stream,
-        stream_id: u32::from(responder.stream_id()),
+        stream_id,
         is_response_sent: Cell::new(false),
         is_wasted: false,
     };

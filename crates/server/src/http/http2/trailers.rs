@@ -74,7 +74,6 @@ impl HeldTrailers {
 
     /// Records that a CONTINUATION frame with `len` bytes has begun, which may belong to trailers.
     pub(super) fn extend(&mut self, stream: u32, len: usize) {
-        let held = |len: usize| (len * BYTES_PER_BYTE).min(MAX_BYTES);
         if let Some((_, total)) = self.streams.iter_mut().find(|(other, _)| *other == stream) {
             self.bytes -= held(*total);
             *total += len;
@@ -84,12 +83,22 @@ impl HeldTrailers {
 
     /// Records that the server has ended a stream.
     pub(super) fn end(&mut self, stream: u32) {
-        self.extend(stream, MAX_BYTES);
-        if let Some(at) = self.streams.iter().position(|(other, _)| *other == stream) {
-            self.streams.swap_remove(at);
-            self.bytes -= MAX_BYTES;
-        }
+        self.retain(|other| other != stream);
     }
+
+    /// Records that h2 holds the trailers only of the streams for which `is_open` returns true.
+    pub(super) fn retain(&mut self, is_open: impl Fn(u32) -> bool) {
+        self.streams.retain(|(stream, len)| {
+            let is_kept = is_open(*stream);
+            self.bytes -= if is_kept { 0 } else { held(*len) };
+            is_kept
+        });
+    }
+}
+
+/// Returns the number of bytes that h2 may hold for trailers of `len` bytes.
+fn held(len: usize) -> usize {
+    (len * BYTES_PER_BYTE).min(MAX_BYTES)
 }
 
 #[cfg(test)]
@@ -129,6 +138,9 @@ mod tests {
         assert_eq!(held.bytes(), 2 * BYTES_PER_BYTE);
         held.end(5);
         assert_eq!((held.bytes(), held.streams.len()), (0, 0));
+        (7..=9).for_each(|stream| held.begin(stream, 1));
+        held.retain(|stream| stream == 8);
+        assert_eq!((held.bytes(), held.streams.len()), (BYTES_PER_BYTE, 1));
     }
 
     #[test]

@@ -2,13 +2,15 @@
 
 use std::sync::mpsc::{Receiver, channel};
 
-use rookery_exchange::{Command, Event, Exchange};
+use rookery_exchange::{Command, Event, Exchange, Share};
 use rookery_server::{Config, Limits, ListenerConfig, Rejection, TrustedProxies};
 
 use crate::http2::websocket::CONNECT;
-use crate::support::http2::{Heard, Peer, frame, get, kind, post};
+use crate::support::http2::{
+    END_HEADERS, END_STREAM, Heard, Peer, block, code, frame, get, kind, post,
+};
 use crate::support::tls::{settings, site};
-use crate::support::{App, TEST_TIMEOUT, hello};
+use crate::support::{App, TEST_TIMEOUT, echo, hello};
 
 const GREEDY: (&str, &str) = ("x-forwarded-for", "192.0.2.1");
 const HONEST: (&str, &str) = ("x-forwarded-for", "192.0.2.2");
@@ -84,6 +86,18 @@ fn a_client_leaves_places_for_requests_of_other_clients_of_the_proxy() {
 }
 
 #[test]
+fn a_proxy_that_names_no_clients_has_all_places() {
+    let limits = Limits { http2_max_concurrent_streams: 8, ..Limits::default() };
+    let (_app, mut proxy, comes) = behind_proxy(limits);
+    for at in 0..16 {
+        proxy.ask(2 * at + 1, &get("/kept"));
+    }
+    for _ in 0..16 {
+        comes.recv_timeout(TEST_TIMEOUT).expect("a request that the application keeps");
+    }
+}
+
+#[test]
 fn what_the_application_does_not_take_from_one_client_leaves_windows_for_the_others() {
     let (_app, mut proxy, comes) = behind_proxy(Limits::default());
     // The windows of these streams are larger together than that of another connection.
@@ -101,4 +115,49 @@ fn what_the_application_does_not_take_from_one_client_leaves_windows_for_the_oth
     }
     proxy.send(frame(kind::DATA, 1, 101, b"end"));
     assert_eq!(proxy.outcome(101), Heard::Status(200));
+}
+
+#[test]
+fn a_client_whom_a_proxy_header_names_has_the_limits_of_a_client() {
+    let balancer = TrustedProxies::parse(["127.0.0.1"]).unwrap();
+    let listener = ListenerConfig {
+        proxies: balancer.clone(),
+        proxy_protocol: Some(balancer),
+        ..site(settings(&["localhost"]))
+    };
+    let app = App::with(Config::default(), listener, echo(hello));
+    let mut client = Peer::behind(&app, "PROXY TCP4 192.0.2.1 198.51.100.1 12345 443\r\n");
+    for at in 0..1000 {
+        let stream = 2 * at + 1;
+        let both = [
+            frame(kind::HEADERS, END_HEADERS | END_STREAM, stream, &block(&get("/"))),
+            frame(kind::RST_STREAM, 0, stream, &code::CANCEL.to_be_bytes()),
+        ];
+        if !client.try_send(both.concat()) {
+            break;
+        }
+    }
+    assert_eq!(client.goodbye(), Some(code::ENHANCE_YOUR_CALM));
+}
+
+#[test]
+fn trailers_of_requests_that_h2_rejects_are_not_counted_forever() {
+    let (app, mut proxy, _comes) = behind_proxy(Limits::default());
+    let used = || app.server.budget().used(Share::Connections);
+    let ask = |proxy: &mut Peer, stream| {
+        proxy.ask(stream, &[&get("/")[..], &[HONEST]].concat());
+        assert_eq!(proxy.outcome(stream), Heard::Status(200));
+    };
+    ask(&mut proxy, 1);
+    let before = used();
+    let trailers = block(&[("x-trailer", &"x".repeat(4 << 10))]);
+    for at in 1..=20 {
+        let stream = 2 * at + 1;
+        proxy.begin(stream, &[&get("/")[..], &[(":status", "200")]].concat());
+        proxy.send(frame(kind::HEADERS, END_HEADERS | END_STREAM, stream, &trailers));
+        assert_eq!(proxy.outcome(stream), Heard::Reset(code::PROTOCOL_ERROR));
+    }
+    ask(&mut proxy, 43);
+    let more = used().saturating_sub(before);
+    assert!(more < 1 << 20, "{more} more bytes are counted");
 }

@@ -88,6 +88,12 @@ pub(crate) struct Peer {
     has_empty_table: bool,
 }
 
+fn http2_config() -> Arc<rustls::ClientConfig> {
+    let mut config = client_config(None);
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Arc::new(config)
+}
+
 pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let len = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&len[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
@@ -145,13 +151,23 @@ pub(crate) fn post(path: &str) -> [(&str, &str); 4] {
 impl Peer {
     /// Connects a client that has negotiated HTTP/2 by ALPN and has sent nothing.
     pub(crate) fn silent(address: SocketAddr) -> Peer {
-        let mut config = client_config(None);
-        config.alpn_protocols = vec![b"h2".to_vec()];
-        Peer {
-            client: Client::connect_tls(address, &Arc::new(config), "localhost").unwrap(),
-            heard: Vec::new(),
-            has_empty_table: false,
+        Peer::of(Client::connect_tls(address, &http2_config(), "localhost").unwrap())
+    }
+
+    fn of(client: Client) -> Peer {
+        Peer { client, heard: Vec::new(), has_empty_table: false }
+    }
+
+    /// Connects a client as [`new`](Self::new) does, which sends a PROXY header first.
+    pub(crate) fn behind(app: &App, header: &str) -> Peer {
+        let mut client = app.connect();
+        client.send(header);
+        let mut tls = Box::new(tls_session(&http2_config(), "localhost"));
+        while tls.is_handshaking() || tls.wants_write() {
+            tls.complete_io(&mut client.socket).unwrap();
         }
+        client.tls = Some(tls);
+        Peer::of(client).greet(&[])
     }
 
     /// Connects a client that has sent the preface and its settings. The server must not use a
@@ -165,13 +181,16 @@ impl Peer {
     }
 
     pub(crate) fn at(address: SocketAddr, settings: &[u8]) -> Peer {
-        let mut peer = Peer::silent(address);
+        Peer::silent(address).greet(settings)
+    }
+
+    fn greet(mut self, settings: &[u8]) -> Peer {
         let settings = [&setting(1, 0), settings].concat();
         // The settings of the server are acknowledged before they were read, because the server
         // sends them first.
         let acknowledged = frame(kind::SETTINGS, ACK, 0, b"");
-        peer.send([PREFACE, &frame(kind::SETTINGS, 0, 0, &settings), &acknowledged].concat());
-        peer
+        self.send([PREFACE, &frame(kind::SETTINGS, 0, 0, &settings), &acknowledged].concat());
+        self
     }
 
     /// Makes the receive buffer of the socket small.

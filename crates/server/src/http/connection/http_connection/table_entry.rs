@@ -86,7 +86,7 @@ impl TableEntry for HttpConnection {
         }
         match self.own_http2_state().filter(|state| state.has_streams()) {
             // Only the streams of a proxy's clients are evicted, and not the proxy's connection.
-            Some(_) if self.is_proxy() => None,
+            Some(_) if self.is_shared_by_clients() => None,
             Some(state) => state.slowness(now),
             None => self.activity.slowness(&self.shared.connections.clock.ticks(), now),
         }
@@ -97,7 +97,7 @@ impl TableEntry for HttpConnection {
             return None;
         }
         match self.own_http2_state().filter(|state| state.has_streams()) {
-            Some(_) if self.is_proxy() => None,
+            Some(_) if self.is_shared_by_clients() => None,
             Some(state) => Some(state.eviction_cost()),
             None => Some(self.activity.eviction_cost(self.is_request_waiting())),
         }
@@ -233,8 +233,8 @@ impl HttpConnection {
     /// Returns true for an HTTP/2 connection, other than a trusted proxy's, whose own buffers take
     /// more memory than those of a client that behaves as browsers do.
     fn has_excessive_buffers(&self) -> bool {
-        let is_http2 = self.own_http2_state().is_some();
-        is_http2 && !self.is_proxy() && self.buffer.get() > MAX_BUFFERS_WITH_STREAMS
+        let is_large = self.buffer.get() > MAX_BUFFERS_WITH_STREAMS;
+        is_large && self.own_http2_state().is_some() && !self.is_shared_by_clients()
     }
 
     /// Returns true for an HTTP/2 stream that stays open for as long as its client wishes: its
