@@ -107,7 +107,7 @@ async fn serve(
     let stream = Rc::clone(&guard.stream);
     let responder = Rc::new(RefCell::new(responder));
     let is_head = request.method() == Method::HEAD;
-    let incoming = Cell::new(None);
+    let incoming = RefCell::new(None);
     let outcome = {
         let mut response = pin!(respond(&guard, request, &responder, &incoming));
         poll_fn(|cx| {
@@ -123,6 +123,9 @@ async fn serve(
                 (polled.is_pending(), stream.accepted_websocket.borrow_mut().take())
             {
                 return Poll::Ready(StreamOutcome::Upgrade(exchange));
+            }
+            if let Some(frames) = &mut *incoming.borrow_mut() {
+                frames.buffer_unread(cx);
             }
             polled.map(|response| {
                 response.map_or(StreamOutcome::Disconnected, StreamOutcome::Response)
@@ -149,7 +152,7 @@ async fn respond(
     guard: &StreamGuard,
     request: Request<RecvStream>,
     responder: &SharedResponder,
-    incoming: &Cell<Option<IncomingFrames>>,
+    incoming: &RefCell<Option<IncomingFrames>>,
 ) -> Option<Response<ResponseBody>> {
     let stream = &guard.stream;
     let (mut parts, frames) = request.into_parts();
@@ -169,7 +172,7 @@ async fn respond(
     });
     let body = normalized.and_then(|is_tunnel| {
         if is_tunnel {
-            incoming.set(Some(IncomingFrames::new(frames, guard).ok_or(Rejection::Overload)?));
+            incoming.replace(Some(IncomingFrames::new(frames, guard).ok_or(Rejection::Overload)?));
             return Ok(StreamBody::empty(stream));
         }
         StreamBody::new(frames, &parts.headers, stream, &guard.state, responder)

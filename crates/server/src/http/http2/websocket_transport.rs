@@ -1,5 +1,6 @@
 //! The transport of a WebSocket within an HTTP/2 stream (RFC 8441).
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::rc::Rc;
@@ -24,7 +25,7 @@ use crate::websocket::handshake::accepted_headers;
 /// The DATA frames that arrive on an HTTP/2 stream while the application has not yet accepted the
 /// WebSocket that the client wants to open.
 pub(super) struct IncomingFrames {
-    frames: RecvStream,
+    input: Input,
     _reservation: BodyReservation,
 }
 
@@ -33,8 +34,15 @@ impl IncomingFrames {
     /// the memory budget for all bytes that the client may send until then. Returns `None` if the
     /// budget is exhausted.
     pub(super) fn new(frames: RecvStream, guard: &StreamGuard) -> Option<IncomingFrames> {
-        BodyReservation::reserve(&guard.state, &guard.stream, STREAM_WINDOW as usize)
-            .map(|reservation| IncomingFrames { frames, _reservation: reservation })
+        BodyReservation::reserve(&guard.state, &guard.stream, STREAM_WINDOW as usize).map(
+            |reservation| IncomingFrames { input: Input::new(frames), _reservation: reservation },
+        )
+    }
+
+    /// Buffers the bytes that have arrived. h2 would close the connection if many small frames were
+    /// left unread, and would need much more memory for them.
+    pub(super) fn buffer_unread(&mut self, cx: &mut Context<'_>) {
+        self.input.buffer_unread(cx);
     }
 }
 
@@ -55,9 +63,9 @@ pub(super) fn open_websocket(
         *response.headers_mut() = accepted_headers(&exchange, extensions);
         response.headers_mut().insert(DATE, date::now());
         let outgoing = responder.borrow_mut().send_response(response, false).ok()?;
-        Some((incoming.frames, outgoing))
+        Some((incoming.input, outgoing))
     });
-    let Some((incoming, outgoing)) = opened else {
+    let Some((input, outgoing)) = opened else {
         // The client reset the stream in the same iteration in which the application accepted the
         // WebSocket.
         shared.dispatch.abandon(exchange.slot());
@@ -66,7 +74,7 @@ pub(super) fn open_websocket(
     shared.dispatch.finish(exchange);
     // The WebSocket is charged by itself.
     guard.stream.charge.set(0);
-    let tunnel = StreamTransport::new(guard, incoming, outgoing);
+    let tunnel = StreamTransport::new(guard, input, outgoing);
     let transport = Transport::multiplexed(Box::new(tunnel));
     spawn(&shared.websockets, id, Upgraded { transport, slot, read: Bytes::new(), is_ending });
 }
@@ -80,46 +88,20 @@ enum InputEnd {
     Reset,
 }
 
-/// The transport of a WebSocket within an HTTP/2 stream (RFC 8441).
-struct StreamTransport {
-    guard: StreamGuard,
-    incoming: RecvStream,
-    outgoing: SendStream<Bytes>,
-    /// Bytes that were received from the client. The buffer is freed when the server has read all
-    /// of them.
-    buffered: Vec<u8>,
-    /// The number of bytes of `buffered` that the server has read.
-    consumed: usize,
+/// The input of a WebSocket within an HTTP/2 stream.
+struct Input {
+    frames: RecvStream,
+    /// Bytes that were taken from h2 but that the server has not read yet. The flow-control window
+    /// of the stream limits their number. The buffer is freed when the server has read all of them.
+    buffered: VecDeque<u8>,
     end: Option<InputEnd>,
     /// True once the client has sent any bytes on the stream.
     has_received: bool,
-    /// True once the server has ended its direction of the HTTP/2 stream.
-    is_shut: bool,
 }
 
-impl StreamTransport {
-    fn new(
-        guard: StreamGuard,
-        incoming: RecvStream,
-        outgoing: SendStream<Bytes>,
-    ) -> StreamTransport {
-        if guard.state.on_websocket_opened() {
-            // The stall timeout of WebSockets applies as on a connection of its own. The sweep
-            // still checks the other streams.
-            let limits = guard.stream.shared.connections.limits();
-            guard.set_stall_timeout(limits.ws_stall_timeout.max(limits.idle_timeout));
-        }
-        let (buffered, consumed, end) = (Vec::new(), 0, None);
-        StreamTransport {
-            guard,
-            incoming,
-            outgoing,
-            buffered,
-            consumed,
-            end,
-            has_received: false,
-            is_shut: false,
-        }
+impl Input {
+    fn new(frames: RecvStream) -> Input {
+        Input { frames, buffered: VecDeque::new(), end: None, has_received: false }
     }
 
     /// Waits for the payload of the stream's next DATA frame. Does not release the flow-control
@@ -129,7 +111,7 @@ impl StreamTransport {
         if self.end.is_some() {
             return Poll::Ready(None);
         }
-        Poll::Ready(match ready!(self.incoming.poll_data(cx)) {
+        Poll::Ready(match ready!(self.frames.poll_data(cx)) {
             Some(Ok(data)) => {
                 self.has_received = true;
                 Some(data)
@@ -145,11 +127,53 @@ impl StreamTransport {
         })
     }
 
+    fn buffer_unread(&mut self, cx: &mut Context<'_>) {
+        while let Poll::Ready(Some(data)) = self.poll_data(cx) {
+            self.buffered.extend(&data[..]);
+        }
+    }
+
+    /// Moves buffered bytes into `buffer`, and lets the client send as many more.
+    fn take_buffered(&mut self, buffer: &mut ReadBuf<'_>) {
+        let before = buffer.filled().len();
+        while !self.buffered.is_empty() && buffer.remaining() > 0 {
+            let (first, _) = self.buffered.as_slices();
+            let fits = first.len().min(buffer.remaining());
+            buffer.put_slice(&first[..fits]);
+            self.buffered.drain(..fits);
+        }
+        if self.buffered.is_empty() {
+            self.buffered = VecDeque::new();
+        }
+        self.release_window(buffer.filled().len() - before);
+    }
+
     /// Lets the client send `bytes` more bytes on the stream, because the server has read that
     /// many.
     fn release_window(&mut self, bytes: usize) {
         // Fails only if the stream has ended.
-        let _ = self.incoming.flow_control().release_capacity(bytes);
+        let _ = self.frames.flow_control().release_capacity(bytes);
+    }
+}
+
+/// The transport of a WebSocket within an HTTP/2 stream (RFC 8441).
+struct StreamTransport {
+    guard: StreamGuard,
+    input: Input,
+    outgoing: SendStream<Bytes>,
+    /// True once the server has ended its direction of the HTTP/2 stream.
+    is_shut: bool,
+}
+
+impl StreamTransport {
+    fn new(guard: StreamGuard, input: Input, outgoing: SendStream<Bytes>) -> StreamTransport {
+        if guard.state.on_websocket_opened() {
+            // The stall timeout of WebSockets applies as on a connection of its own. The sweep
+            // still checks the other streams.
+            let limits = guard.stream.shared.connections.limits();
+            guard.set_stall_timeout(limits.ws_stall_timeout.max(limits.idle_timeout));
+        }
+        StreamTransport { guard, input, outgoing, is_shut: false }
     }
 }
 
@@ -163,27 +187,22 @@ impl MultiplexedStream for StreamTransport {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         loop {
-            let fits = (self.buffered.len() - self.consumed).min(buffer.remaining());
-            buffer.put_slice(&self.buffered[self.consumed..self.consumed + fits]);
-            self.consumed += fits;
-            if self.consumed == self.buffered.len() {
-                self.buffered = Vec::new();
-                self.consumed = 0;
-            }
-            self.release_window(fits);
+            self.input.take_buffered(buffer);
             if buffer.remaining() == 0 {
                 return Poll::Ready(Ok(()));
             }
             let is_filled = buffer.filled().len() > before;
-            match self.poll_data(cx) {
+            match self.input.poll_data(cx) {
                 Poll::Ready(Some(data)) => {
                     let fits = data.len().min(buffer.remaining());
                     buffer.put_slice(&data[..fits]);
-                    self.release_window(fits);
-                    self.buffered.extend_from_slice(&data[fits..]);
+                    self.input.release_window(fits);
+                    self.input.buffered.extend(&data[fits..]);
                 }
                 Poll::Pending if !is_filled => return Poll::Pending,
-                Poll::Ready(None) if !is_filled && matches!(self.end, Some(InputEnd::Reset)) => {
+                Poll::Ready(None)
+                    if !is_filled && matches!(self.input.end, Some(InputEnd::Reset)) =>
+                {
                     return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
                 }
                 Poll::Pending | Poll::Ready(None) => return Poll::Ready(Ok(())),
@@ -225,14 +244,12 @@ impl MultiplexedStream for StreamTransport {
     }
 
     fn buffer_unread(&mut self, cx: &mut Context<'_>) -> usize {
-        while let Poll::Ready(Some(data)) = self.poll_data(cx) {
-            self.buffered.extend_from_slice(&data);
-        }
-        self.buffered.len() - self.consumed
+        self.input.buffer_unread(cx);
+        self.input.buffered.len()
     }
 
     fn peer_state(&self) -> PeerState {
-        match self.end {
+        match self.input.end {
             None => PeerState::Open,
             Some(InputEnd::Finished) => PeerState::HalfClosed,
             Some(InputEnd::Reset) => PeerState::Closed,
@@ -240,9 +257,8 @@ impl MultiplexedStream for StreamTransport {
     }
 
     fn discard_unread(&mut self) {
-        self.release_window(self.buffered.len() - self.consumed);
-        self.buffered = Vec::new();
-        self.consumed = 0;
+        let unread = std::mem::take(&mut self.input.buffered);
+        self.input.release_window(unread.len());
     }
 
     fn shut_down(&mut self) {
@@ -265,12 +281,13 @@ impl Drop for StreamTransport {
                 .set_stall_timeout(self.guard.stream.shared.connections.limits().idle_timeout);
         }
         // A client that opens WebSockets and resets them without sending anything wastes work.
-        self.guard.is_wasted = !self.has_received && matches!(self.end, Some(InputEnd::Reset));
+        self.guard.is_wasted =
+            !self.input.has_received && matches!(self.input.end, Some(InputEnd::Reset));
     }
 }
 
 impl fmt::Debug for StreamTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tunnel").field("end", &self.end).finish_non_exhaustive()
+        f.debug_struct("Tunnel").field("end", &self.input.end).finish_non_exhaustive()
     }
 }

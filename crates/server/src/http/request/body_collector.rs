@@ -11,7 +11,7 @@ use rookery_exchange::{Charge, Exchange, FileGuard, Peer, Share};
 use rookery_system::{blocking, disk};
 
 use crate::blocking::unnamed_file::UnnamedFile;
-use crate::http::request::request_body::RequestBody;
+use crate::http::request::request_body::{RequestBody, with_body_held};
 use crate::http::request::request_context::RequestContext;
 use crate::http::request::spool_folder::{DiskReserve, SpoolSpace};
 use crate::rejection::Rejection;
@@ -88,17 +88,6 @@ pub(crate) async fn collect<B: RequestBody>(
         exchange.body_mut().set_file(file, len, Some(guard));
     }
     Ok(exchange)
-}
-
-/// Waits for `work`, such as a write to disk, and returns its result. Meanwhile, buffers the frames
-/// of the request body that arrive, without processing them.
-async fn with_body_held<B: RequestBody, T>(body: &mut B, work: impl Future<Output = T>) -> T {
-    let mut work = std::pin::pin!(work);
-    poll_fn(|cx| {
-        body.buffer_unread(cx);
-        work.as_mut().poll(cx)
-    })
-    .await
 }
 
 /// A temporary file for a large request body. The file has no name, so the system deletes it once

@@ -16,7 +16,7 @@ use crate::http::request::kept_headers;
 use crate::http::request::pending_response::{
     BodyReadGuard, ClientDisconnected, NoResponse, send_to_application,
 };
-use crate::http::request::request_body::RequestBody;
+use crate::http::request::request_body::{RequestBody, with_body_held};
 use crate::http::request::request_context::RequestContext;
 use crate::http::request::stream::request_stream;
 use crate::http::response::builder::{self, ResponseOptions};
@@ -64,7 +64,7 @@ async fn handle_request<B: RequestBody>(
     mut context: RequestContext,
     request: Request<B>,
 ) -> Result<Response<ResponseBody>, ClientDisconnected> {
-    let (mut head, body) = request.into_parts();
+    let (mut head, mut body) = request.into_parts();
     let has_body = !body.is_end_stream();
     if let Err(rejection) = check_request(&mut context, &mut head, has_body) {
         context.set_unread_body(has_body);
@@ -89,10 +89,10 @@ async fn handle_request<B: RequestBody>(
             match static_file::try_respond(context, own.as_ref(), &mut head, has_body, options) {
                 // Boxed, so that only the few connections that need this future pay for its size.
                 StaticOutcome::Pending(context, waiting) => {
-                    Box::pin(static_file::respond_when_ready(
+                    let responding = Box::pin(static_file::respond_when_ready(
                         context, waiting, &mut head, has_body, options,
-                    ))
-                    .await
+                    ));
+                    with_body_held(&mut body, responding).await
                 }
                 outcome => outcome,
             };
@@ -127,11 +127,13 @@ async fn handle_request<B: RequestBody>(
         if context.connection.config.sees_heads
             && context.shared().dispatch.application.wants_head(&exchange)
         {
-            match send_to_application(&mut context, exchange, Event::Head).await {
+            let deciding = send_to_application(&mut context, exchange, Event::Head);
+            match with_body_held(&mut body, deciding).await {
                 Ok(AppDecision::ReadBody(returned)) => exchange = returned,
                 Ok(AppDecision::Respond(exchange)) => {
                     // The body has not been read, so no further request can be read after it.
                     context.set_unread_body(true);
+                    drop(body);
                     return Ok(respond(context, exchange, headers, options).await);
                 }
                 Err(NoResponse::Disconnected)

@@ -1,6 +1,8 @@
 //! The common interface for reading request bodies over HTTP/1.1 and HTTP/2.
 
+use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::task::Context;
 
 use bytes::Bytes;
@@ -21,6 +23,20 @@ pub(crate) trait RequestBody: http_body::Body<Data = Bytes> + Unpin {
     /// Buffers the part of the request body that has arrived. Called while the server does not read
     /// the body, because h2 closes an HTTP/2 connection on which too many small frames are waiting.
     fn buffer_unread(&mut self, _cx: &mut Context<'_>) {}
+}
+
+/// Waits for `work`, such as a write to disk or a decision of the application, and returns its
+/// result. Meanwhile, buffers the part of the request body that arrives, without processing it.
+pub(crate) async fn with_body_held<B: RequestBody, T>(
+    body: &mut B,
+    work: impl Future<Output = T>,
+) -> T {
+    let mut work = pin!(work);
+    poll_fn(|cx| {
+        body.buffer_unread(cx);
+        work.as_mut().poll(cx)
+    })
+    .await
 }
 
 impl RequestBody for Incoming {
