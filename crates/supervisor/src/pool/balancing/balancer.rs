@@ -372,7 +372,7 @@ impl Balancer {
             .filter(|backend| {
                 !begins_session
                     || !backend.is_full_of_sessions(&self.limits)
-                    || (displaces && backend.has_reservation_for(peer))
+                    || (displaces && backend.has_reservation_for(peer, &self.limits))
             })
             .filter_map(|backend| {
                 Some((backend.rank(peer, &self.limits, counts_sessions, moment)?, backend))
@@ -384,7 +384,7 @@ impl Balancer {
         let ticket = backend.start_request(peer, request.queued_since)?;
         backend.was_last_own.set(false);
         if begins_session {
-            backend.reserve_session(peer, &self.limits);
+            backend.reserve_session(request.exchange.id(), peer, &self.limits);
         }
         Some((Rc::clone(backend), ticket, moment))
     }
@@ -394,7 +394,8 @@ impl Balancer {
     fn is_full_of_sessions_for(&self, peer: Peer) -> bool {
         let backends = self.backends.borrow();
         let mut ready = backends.iter().filter(|backend| backend.is_presumed_ready());
-        self.is_full(&backends) && !ready.any(|backend| backend.has_reservation_for(peer))
+        self.is_full(&backends)
+            && !ready.any(|backend| backend.has_reservation_for(peer, &self.limits))
     }
 
     /// Returns true if at least one worker is ready and all ready workers have the maximum number
