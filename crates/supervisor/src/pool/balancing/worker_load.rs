@@ -105,11 +105,12 @@ impl PoolBackend {
         counts_sessions: bool,
         moment: Moment,
     ) -> Option<Rank> {
+        // Checked first, because while all places are taken, most of the peers that wait have none.
+        if !self.find_place_for(peer, limits) {
+            return None;
+        }
         let has_own = !self.queue.borrow().is_empty();
-        if !self.is_presumed_ready()
-            || (has_own && !self.was_last_own.get())
-            || !self.find_place_for(peer, limits)
-        {
+        if !self.is_presumed_ready() || (has_own && !self.was_last_own.get()) {
             return None;
         }
         let is_busy = self.begins_soon(limits, moment).or_else(|| {
