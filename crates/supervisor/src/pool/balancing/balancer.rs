@@ -236,19 +236,19 @@ impl Balancer {
         // The requests that no worker accepts now, although a worker may accept a later request.
         let mut passed_over = Vec::new();
         let mut has_passed_over_upgrade = false;
-        // Whether only the requests of peers are considered that a worker may be sent now.
-        let mut is_selective = false;
-        while let Some(request) = self.take_next(is_selective) {
+        // The time since which only the requests of peers are considered that a worker may be sent.
+        let mut selective = None;
+        while let Some(request) = self.take_next(selective) {
             let Some(request) = self.try_assign(request, has_passed_over_upgrade, assignments)
             else {
                 continue;
             };
             if self.blocks_later_requests(&request) {
                 self.queue.borrow_mut().put_back(request);
-                if is_selective || !self.has_places_for_others() {
+                if selective.is_some() || !self.has_places_for_others() {
                     break;
                 }
-                is_selective = true;
+                selective = Some(Moment::now());
                 continue;
             }
             has_passed_over_upgrade |= request.exchange.is_upgrade();
@@ -324,21 +324,19 @@ impl Balancer {
     }
 
     /// Returns true if a worker can begin a request of this peer soon.
-    fn has_worker_for(&self, peer: Peer) -> bool {
-        let moment = Moment::now();
+    fn has_worker_for(&self, peer: Peer, moment: Moment) -> bool {
         let backends = self.backends.borrow();
         backends.iter().any(|backend| backend.rank(peer, &self.limits, false, moment).is_some())
     }
 
-    /// Removes and returns the next queued request whose client is still connected. If
-    /// `is_selective` is true, only requests that a worker can begin soon are considered.
-    fn take_next(&self, is_selective: bool) -> Option<QueuedRequest> {
+    /// Removes and returns the next queued request whose client is still connected. If `selective`
+    /// is a time, only requests that a worker could begin soon at that time are considered.
+    fn take_next(&self, selective: Option<Moment>) -> Option<QueuedRequest> {
         loop {
             let mut queue = self.queue.borrow_mut();
-            let request = if is_selective {
-                queue.pop_of(|peer| self.has_worker_for(peer))
-            } else {
-                queue.pop()
+            let request = match selective {
+                Some(moment) => queue.pop_of(|peer| self.has_worker_for(peer, moment)),
+                None => queue.pop(),
             }?;
             drop(queue);
             if !request.exchange.is_client_disconnected() {
@@ -372,7 +370,7 @@ impl Balancer {
             .filter(|backend| {
                 !begins_session
                     || !backend.is_full_of_sessions(&self.limits)
-                    || (displaces && backend.has_reservation_for(peer))
+                    || (displaces && backend.has_reservation_for(peer, &self.limits))
             })
             .filter_map(|backend| {
                 Some((backend.rank(peer, &self.limits, counts_sessions, moment)?, backend))
@@ -384,7 +382,7 @@ impl Balancer {
         let ticket = backend.start_request(peer, request.queued_since)?;
         backend.was_last_own.set(false);
         if begins_session {
-            backend.reserve_session(peer, &self.limits);
+            backend.reserve_session(request.exchange.id(), peer, &self.limits);
         }
         Some((Rc::clone(backend), ticket, moment))
     }
@@ -394,7 +392,8 @@ impl Balancer {
     fn is_full_of_sessions_for(&self, peer: Peer) -> bool {
         let backends = self.backends.borrow();
         let mut ready = backends.iter().filter(|backend| backend.is_presumed_ready());
-        self.is_full(&backends) && !ready.any(|backend| backend.has_reservation_for(peer))
+        self.is_full(&backends)
+            && !ready.any(|backend| backend.has_reservation_for(peer, &self.limits))
     }
 
     /// Returns true if at least one worker is ready and all ready workers have the maximum number

@@ -57,11 +57,6 @@ impl QueuedRequest {
         self.kind.is_none() || self.sets_cookie
     }
 
-    /// Returns true if a session was reserved when a worker was chosen for the request.
-    pub(in crate::pool) fn has_reservation(&self) -> bool {
-        self.begins_session() || (self.kind.is_none() && self.exchange.is_upgrade())
-    }
-
     /// Returns true if the request begins a session.
     pub(super) fn begins_session(&self) -> bool {
         self.kind.is_some_and(session_affinity::begins_session)

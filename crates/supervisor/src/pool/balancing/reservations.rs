@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use rookery_exchange::{ById, Peer};
+use rookery_exchange::{ById, ExchangeId, Peer};
 
 /// The time for which a session is reserved at a worker for a page that has not opened its
 /// WebSocket yet. A page may have to load many scripts first.
@@ -19,6 +19,8 @@ pub(super) struct Reservations {
 
 #[derive(Debug)]
 struct Reservation {
+    /// The request for which the session is reserved.
+    request: ExchangeId,
     /// The network of the client that has requested the page.
     network: u64,
     until: Instant,
@@ -43,15 +45,25 @@ impl Reservations {
         self.all.partition_point(|reservation| reservation.until <= now)
     }
 
-    pub(super) fn add(&mut self, peer: Peer) {
+    pub(super) fn add(&mut self, request: ExchangeId, peer: Peer) {
         let until = Instant::now() + RESERVATION_TIME;
-        self.all.push_back(Reservation { network: peer.network(), until });
+        self.all.push_back(Reservation { request, network: peer.network(), until });
     }
 
-    /// Removes the oldest reservation of a peer's network, or the oldest of all if the network has
-    /// none.
-    pub(super) fn release(&mut self, peer: Peer) {
-        self.all.remove(self.oldest_of(peer.network()).unwrap_or(0));
+    /// Removes the reservation for a request, if there still is one.
+    pub(super) fn release(&mut self, request: ExchangeId) {
+        if let Some(at) = self.position_of(request) {
+            self.all.remove(at);
+        }
+    }
+
+    /// Removes the reservation that a session takes: that for its own handshake, or otherwise the
+    /// oldest of its network. Removes none if the network has none.
+    pub(super) fn take_for_session(&mut self, handshake: ExchangeId, peer: Peer) {
+        let at = self.position_of(handshake).or_else(|| self.oldest_of(peer.network()));
+        if let Some(at) = at {
+            self.all.remove(at);
+        }
     }
 
     /// Removes the reservations that have expired. Returns true if there were any.
@@ -70,8 +82,9 @@ impl Reservations {
     /// Removes the reservation that gives way to one of this peer, if there is one: the oldest of
     /// the network that has the most.
     pub(super) fn displace(&mut self, peer: Peer) {
-        if let Some(network) = self.surplus_for(peer) {
-            self.all.remove(self.oldest_of(network).unwrap_or(0));
+        let at = self.surplus_for(peer).and_then(|network| self.oldest_of(network));
+        if let Some(at) = at {
+            self.all.remove(at);
         }
     }
 
@@ -88,53 +101,14 @@ impl Reservations {
         (most > own + 1).then_some(network)
     }
 
+    fn position_of(&self, request: ExchangeId) -> Option<usize> {
+        self.all.iter().position(|reservation| reservation.request == request)
+    }
+
     fn oldest_of(&self, network: u64) -> Option<usize> {
         self.all.iter().position(|reservation| reservation.network == network)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Returns the networks of all reservations, oldest first.
-    fn networks(reservations: &Reservations) -> Vec<u64> {
-        reservations.all.iter().map(|reservation| reservation.network).collect()
-    }
-
-    fn of(networks: &[u64]) -> Reservations {
-        let mut reservations = Reservations::default();
-        for network in networks {
-            reservations.add(Peer::new(0, *network));
-        }
-        reservations
-    }
-
-    #[test]
-    fn the_oldest_reservation_of_the_largest_network_gives_way_to_a_smaller_one() {
-        let mut reservations = of(&[1, 2, 2, 3, 2, 1]);
-        let [one, two, four] = [1, 2, 4].map(|network| Peer::new(9, network));
-        assert!(!reservations.has_surplus_for(one) && !reservations.has_surplus_for(two));
-        assert!(reservations.has_surplus_for(four));
-        reservations.displace(four);
-        reservations.displace(two);
-        assert_eq!(networks(&reservations), [1, 2, 3, 2, 1]);
-        reservations.displace(four);
-        assert_eq!(networks(&reservations), [1, 3, 2, 1]);
-        assert!(!of(&[1, 2, 3]).has_surplus_for(four), "no network has more than one");
-    }
-
-    #[test]
-    fn a_websocket_releases_the_reservation_of_its_network_or_else_the_oldest() {
-        let mut reservations = of(&[1, 2, 1, 2]);
-        reservations.release(Peer::new(9, 2));
-        assert_eq!(networks(&reservations), [1, 1, 2]);
-        reservations.release(Peer::new(9, 3));
-        assert_eq!(networks(&reservations), [1, 2]);
-        (0..3).for_each(|_| reservations.release(Peer::new(9, 3)));
-        assert_eq!(
-            (reservations.len(), reservations.valid(), reservations.expire()),
-            (0, 0, false)
-        );
-    }
-}
+mod tests;

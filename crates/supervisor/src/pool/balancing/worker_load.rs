@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rookery_exchange::{Peer, UpstreamWorker};
+use rookery_exchange::{ExchangeId, Peer, UpstreamWorker};
 use rookery_worker_protocol::{RState, Snapshot, Ticket, TicketGuard, Tickets, now};
 
 use super::in_flight::{InFlight, InFlightRequests};
@@ -34,7 +34,7 @@ pub(in crate::pool) struct PoolBackend {
     /// Whether the last request that the worker was sent is one that only this worker can process.
     /// These requests and all others take turns.
     pub(super) was_last_own: Cell<bool>,
-    reservations: RefCell<Reservations>,
+    pub(super) reservations: RefCell<Reservations>,
     /// The number of choices that the balancer had made when it last chose this worker. Among
     /// equally suitable workers, the one with the lowest number is chosen (round-robin).
     pub(super) last_choice: Cell<u64>,
@@ -105,11 +105,12 @@ impl PoolBackend {
         counts_sessions: bool,
         moment: Moment,
     ) -> Option<Rank> {
+        // Checked first, because while all places are taken, most of the peers that wait have none.
+        if !self.find_place_for(peer, limits) {
+            return None;
+        }
         let has_own = !self.queue.borrow().is_empty();
-        if !self.is_presumed_ready()
-            || (has_own && !self.was_last_own.get())
-            || !self.find_place_for(peer, limits)
-        {
+        if !self.is_presumed_ready() || (has_own && !self.was_last_own.get()) {
             return None;
         }
         let is_busy = self.begins_soon(limits, moment).or_else(|| {
@@ -298,24 +299,33 @@ impl PoolBackend {
 
     // ---- sessions ----
 
-    /// Reserves a session at the worker for the WebSocket that a page requested by this peer will
-    /// open. If the worker has the maximum number of sessions, the oldest reservation of the
-    /// network that has the most gives way.
-    pub(super) fn reserve_session(&self, peer: Peer, limits: &PoolLimits) {
+    /// Reserves a session at the worker for a page or a WebSocket that this peer requests. If the
+    /// worker has the maximum number of sessions, the oldest reservation of the network that has
+    /// the most gives way.
+    pub(super) fn reserve_session(&self, request: ExchangeId, peer: Peer, limits: &PoolLimits) {
         let is_full = self.is_full_of_sessions(limits);
         let mut reservations = self.reservations.borrow_mut();
         if is_full {
             reservations.displace(peer);
         }
-        reservations.add(peer);
+        reservations.add(request, peer);
         self.entry.load.pending_sessions.set(reservations.len() as u64);
     }
 
-    /// Releases the worker's oldest reservation for the network of a peer whose WebSocket has been
-    /// opened or refused, or the oldest of all if the network has none.
-    pub(in crate::pool) fn release_reservation(&self, peer: Peer) {
+    /// Releases the session that is reserved for a request, if the worker has not responded to the
+    /// request, or has refused the WebSocket.
+    pub(in crate::pool) fn release_reservation(&self, request: ExchangeId) {
         let mut reservations = self.reservations.borrow_mut();
-        reservations.release(peer);
+        reservations.release(request);
+        self.entry.load.pending_sessions.set(reservations.len() as u64);
+    }
+
+    /// Counts a WebSocket of a peer as a session of the worker. The session takes the reservation
+    /// for its handshake, or otherwise the oldest of its network, if there is one.
+    pub(in crate::pool) fn begin_session(&self, handshake: ExchangeId, peer: Peer) {
+        self.entry.load.sessions.fetch_add(1, Ordering::Relaxed);
+        let mut reservations = self.reservations.borrow_mut();
+        reservations.take_for_session(handshake, peer);
         self.entry.load.pending_sessions.set(reservations.len() as u64);
     }
 
@@ -332,9 +342,11 @@ impl PoolBackend {
         limits.max_sessions != usize::MAX && self.sessions() >= limits.max_sessions
     }
 
-    /// Returns true if a reservation gives way to one for this peer.
-    pub(super) fn has_reservation_for(&self, peer: Peer) -> bool {
-        self.reservations.borrow().has_surplus_for(peer)
+    /// Returns true if a reservation gives way to one for this peer. None does if the worker's
+    /// WebSockets alone reach the maximum.
+    pub(super) fn has_reservation_for(&self, peer: Peer, limits: &PoolLimits) -> bool {
+        self.entry.load.sessions.load(Ordering::Relaxed) < limits.max_sessions
+            && self.reservations.borrow().has_surplus_for(peer)
     }
 
     /// Returns the number of the worker's sessions, including reservations for WebSockets that are

@@ -41,9 +41,7 @@ const HANDSHAKE: [(&[u8], &[u8]); 3] =
 pub(super) fn take_back(sent: SentRequest, backend: &PoolBackend) -> QueuedRequest {
     backend.forget_request(sent.ticket());
     backend.finish_request();
-    if sent.request.has_reservation() {
-        backend.release_reservation(sent.request.peer());
-    }
+    backend.release_reservation(sent.request.exchange.id());
     sent.request
 }
 

@@ -76,9 +76,7 @@ pub(super) fn on_response(
         backend.finish_request();
     }
     if !is_valid {
-        if request.has_reservation() {
-            backend.release_reservation(request.peer());
-        }
+        backend.release_reservation(request.exchange.id());
         pool.responder.reject(request, ErrorReply::Malformed);
         return false;
     }
@@ -90,9 +88,10 @@ pub(super) fn on_response(
         }
     }
     if request.exchange.is_upgrade() {
-        backend.release_reservation(request.peer());
         if request.exchange.response().status() == 101 {
             sockets::open(pool, backend, &request.exchange);
+        } else {
+            backend.release_reservation(request.exchange.id());
         }
     }
     if is_stream {

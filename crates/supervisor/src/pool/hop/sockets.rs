@@ -22,7 +22,7 @@ const REPORT_BYTES: u64 = 256 << 10;
 /// Opens a WebSocket that a worker has accepted.
 pub(super) fn open(pool: &Rc<PoolContext>, backend: &Rc<PoolBackend>, exchange: &Exchange) {
     pool.balancer.count_reconnect(exchange, backend);
-    backend.entry.load.sessions.fetch_add(1, Ordering::Relaxed);
+    backend.begin_session(exchange.id(), exchange.peer());
     let socket = HopSocket {
         backend: Rc::clone(backend),
         backlog: exchange.backlog().map(Arc::clone).unwrap_or_default(),

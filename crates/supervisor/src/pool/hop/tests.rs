@@ -213,6 +213,45 @@ fn the_session_of_a_request_that_ends_with_an_error_is_not_reserved_any_more() {
     assert_eq!(reserved(), 0);
 }
 
+#[test]
+fn a_websocket_without_a_reservation_releases_none_of_another_network() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _entered = runtime.enter();
+    let registry = Arc::new(BackendRegistry::default());
+    let pool = new_pool(&registry, Duration::ZERO);
+    let mut worker = Worker::start(0);
+    registry.add(&worker.entry);
+    pool.balancer.update_backends();
+    follow_workers(&pool);
+    let backend = Rc::clone(&pool.hops.workers.borrow()[0]);
+    let reserved = || backend.entry.load.pending_sessions.get();
+    for id in 1..=3 {
+        let mut exchange = Exchange::new();
+        exchange.begin(id, 1, 0);
+        exchange.set_peer(Peer::new(id, id));
+        exchange.set_request_line(b"GET", b"/", Version::Http11);
+        exchange.end_head(None, None, true);
+        assert!(pool.balancer.enqueue(QueuedRequest::new(exchange, false)).is_ok());
+    }
+    dispatch(&pool);
+    assert_eq!(reserved(), 3);
+    // The second and third requests lose their reservations, as to those of smaller networks.
+    (2..=3).for_each(|id| backend.release_reservation(id));
+    super::run(&pool, dispatch);
+    (0..3).for_each(|_| worker.take());
+    for (id, status, left) in [(2, 403, 1), (3, 101, 1), (1, 101, 0)] {
+        let at =
+            worker.begun.iter().position(|(exchange, _)| exchange.id() & 0xFFFF == id).unwrap();
+        let (mut exchange, _) = worker.begun.swap_remove(at);
+        exchange.begin_response(status);
+        worker.rings.send(Command::Respond(exchange), &worker.link);
+        worker.rings.flush();
+        super::run(&pool, dispatch);
+        assert_eq!(reserved(), left, "after {status} to {id}");
+    }
+    assert_eq!(backend.entry.load.sessions.load(std::sync::atomic::Ordering::Relaxed), 2);
+}
+
 /// Lets R take all events, and returns what they are: 0 for a request, to which R responds at once,
 /// or the WebSocket of a message.
 fn take_all(pool: &Rc<PoolContext>, worker: &mut Worker) -> Vec<u64> {

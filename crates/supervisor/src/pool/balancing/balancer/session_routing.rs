@@ -30,7 +30,7 @@ impl Balancer {
     /// request names no worker.
     pub(super) fn assign_by_session(&self, is_shiny: bool, assignments: &mut Vec<Assignment>) {
         self.release_pages_and_overdue();
-        while let Some(request) = self.take_next(false) {
+        while let Some(request) = self.take_next(None) {
             self.route(request, is_shiny);
         }
         loop {
@@ -93,10 +93,11 @@ impl Balancer {
     /// them, oldest first.
     fn assign_parked(&self, assignments: &mut Vec<Assignment>) {
         let mut has_session_capacity = true;
-        // Whether only the requests of peers are considered that a worker may be sent now.
-        let mut is_selective = false;
+        // The time since which only the requests of peers are considered that a worker may be sent.
+        let mut selective: Option<Moment> = None;
         loop {
-            let is_of_wanted = |peer| !is_selective || self.has_worker_for(peer);
+            let is_of_wanted =
+                |peer| selective.is_none_or(|moment| self.has_worker_for(peer, moment));
             let is_wanted =
                 |request: &QueuedRequest| has_session_capacity || !request.begins_session();
             let taken = self.queue.borrow_mut().take_parked(is_of_wanted, is_wanted);
@@ -111,8 +112,8 @@ impl Balancer {
                 continue;
             }
             self.queue.borrow_mut().put_back_parked(request);
-            if !is_selective && self.has_places_for_others() {
-                is_selective = true;
+            if selective.is_none() && self.has_places_for_others() {
+                selective = Some(Moment::now());
                 continue;
             }
             // A worker without capacity for a session may still be free for a request that begins

@@ -214,7 +214,7 @@ fn a_page_is_rejected_while_sessions_and_reservations_reach_the_maximum() {
         registry.resume(backend);
         balancer.update_backends();
         let worker = Rc::clone(&balancer.backends.borrow()[0]);
-        worker.reserve_session(Peer::default(), &limits);
+        worker.reserve_session(1, Peer::default(), &limits);
         balancer.enqueue(request(2, "")).unwrap();
         assert_eq!(assign(balancer), 0);
         assert_eq!(balancer.counters().rejected_sessions.get(), 1);
