@@ -284,12 +284,19 @@ impl Http2State {
     /// Returns false if the peer is a client of a trusted proxy that has wasted too many requests.
     pub(super) fn admits_client(&self, peer: Peer) -> bool {
         let now = self.connections.clock.now();
-        self.proxied.as_ref().is_none_or(|clients| clients.borrow_mut().admits(peer, now))
+        self.clients(peer).is_none_or(|clients| clients.borrow_mut().admits(peer, now))
+    }
+
+    /// Returns the counts of wasted requests for each client if a trusted proxy has named this peer
+    /// as one.
+    fn clients(&self, peer: Peer) -> Option<&RefCell<WastedByClient>> {
+        // The requests of all clients whom a proxy does not name count for its connection.
+        self.proxied.as_ref().filter(|_| peer.id() != self.peer.id())
     }
 
     /// Counts a request of a peer that the client has reset or that was malformed.
     pub(super) fn count_wasted(&self, peer: Peer) {
-        match &self.proxied {
+        match self.clients(peer) {
             Some(clients) => {
                 clients.borrow_mut().count_wasted(peer, self.connections.clock.now());
             }

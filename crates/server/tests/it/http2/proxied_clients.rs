@@ -98,6 +98,31 @@ fn a_proxy_that_names_no_clients_has_all_places() {
 }
 
 #[test]
+fn requests_that_clients_whom_a_proxy_does_not_name_waste_refuse_no_others() {
+    let (app, mut proxy, _comes) = behind_proxy(Limits::default());
+    let mut stream = 1;
+    let mut next = || {
+        stream += 2;
+        stream - 2
+    };
+    // Together, the clients have wasted less than half of the requests of the connection.
+    for _ in 0..210 {
+        let served = next();
+        proxy.ask(served, &get("/"));
+        assert_eq!(proxy.outcome(served), Heard::Status(200));
+    }
+    for _ in 0..150 {
+        let reset = next();
+        proxy.begin(reset, &post("/"));
+        proxy.reset(reset);
+    }
+    let served = next();
+    proxy.ask(served, &get("/"));
+    assert_eq!(proxy.outcome(served), Heard::Status(200));
+    assert_eq!(app.server.reports().count(Rejection::Http2), 0);
+}
+
+#[test]
 fn what_the_application_does_not_take_from_one_client_leaves_windows_for_the_others() {
     let (_app, mut proxy, comes) = behind_proxy(Limits::default());
     // The windows of these streams are larger together than that of another connection.
