@@ -294,7 +294,8 @@ fn a_slow_collector_blocks_nothing_and_spans_are_dropped_and_counted() {
 
 #[test]
 fn a_collector_that_is_away_costs_nothing_and_delays_no_end() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    // No other test listens at this address, and gets the port once it is free.
+    let free = TcpListener::bind("127.77.0.1:0").unwrap();
     let url = format!("http://{}", free.local_addr().unwrap());
     drop(free);
     let tracer = tracer(&url, &[]);
