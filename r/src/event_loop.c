@@ -401,7 +401,6 @@ static void end_service(void* data, Rboolean is_jump) {
         rk_resume();
     }
     rk_flush();
-    (void)is_jump;
 }
 
 // NA handles what has arrived without waiting. 0 and Inf serve until interrupt(). Negative values

@@ -1,4 +1,5 @@
-# The app of tests/fairness: a small and a large response of R, a slow one, a promise, a static file, and WebSockets that echo.
+# The app of tests/fairness: a small and a large response of R, a slow one, a promise, a static file, and
+# WebSockets that echo.
 number <- function(req) as.numeric(sub("^[?]", "", req$QUERY_STRING))
 answer <- function(body) list(status = 200L, headers = list("Content-Type" = "text/plain"), body = body)
 kept <- new.env()

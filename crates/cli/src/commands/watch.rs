@@ -125,8 +125,8 @@ impl Rate {
     }
 }
 
-/// Returns the lines of the outputs of Shiny that have taken most time, with a title, or nothing if
-/// there are none.
+/// Returns the lines of the outputs of Shiny that have taken most time, with a title. Returns no
+/// line if Shiny has computed no output.
 fn output_lines(outputs: &Value) -> Vec<String> {
     let mut outputs: Vec<&Value> = list(outputs).collect();
     if outputs.is_empty() {

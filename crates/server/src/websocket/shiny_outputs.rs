@@ -9,8 +9,10 @@ use rookery_worker_protocol::{RouteTable, now};
 /// `{"recalculating":{"name":"plot","status":"recalculating"}}`.
 const BEGINNING: &[u8] = b"{\"recalculating\":{\"name\":\"";
 
-/// What follows the name of the output before and after it is computed.
+/// The end of the message that Shiny sends before it computes an output.
 const BEGINS: &[u8] = b"\",\"status\":\"recalculating\"}}";
+
+/// The end of the message that Shiny sends after it has computed an output.
 const ENDS: &[u8] = b"\",\"status\":\"recalculated\"}}";
 
 /// The maximum number of outputs of a session that are being computed at the same time, as promises

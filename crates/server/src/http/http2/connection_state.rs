@@ -290,7 +290,7 @@ impl Http2State {
     /// Returns the counts of wasted requests for each client if a trusted proxy has named this peer
     /// as one.
     fn clients(&self, peer: Peer) -> Option<&RefCell<WastedByClient>> {
-        // The requests of all clients whom a proxy does not name count for its connection.
+        // The requests of clients that a proxy does not name count for the proxy's connection.
         self.proxied.as_ref().filter(|_| peer.id() != self.peer.id())
     }
 

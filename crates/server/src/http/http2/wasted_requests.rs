@@ -20,7 +20,7 @@ pub(super) fn is_wasteful(wasted: u64, opened: u64) -> bool {
 const FORGOTTEN_AFTER: u32 = 60;
 
 /// The number of clients for which a connection counts requests. If more waste requests within
-/// [`FORGOTTEN_AFTER`], each of them wastes few, and all counts begin anew.
+/// [`FORGOTTEN_AFTER`], each of them wastes few, and all counts are reset.
 const MAX_COUNTED: usize = 1024;
 
 /// The requests of the clients behind a trusted proxy, counted for each client that has wasted one.

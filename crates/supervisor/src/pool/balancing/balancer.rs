@@ -351,7 +351,7 @@ impl Balancer {
     /// request avoids is chosen only if no other worker is ready.
     ///
     /// If `begins_session` is true, only workers with capacity for another session are considered,
-    /// or if there are none, those with a reservation that gives way.
+    /// or if no worker has capacity, those with a reservation that this peer may replace.
     /// If `counts_sessions` is true, the worker with the fewest sessions is preferred among workers
     /// that are equally free.
     fn choose(

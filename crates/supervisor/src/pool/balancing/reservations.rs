@@ -73,8 +73,8 @@ impl Reservations {
         expired > 0
     }
 
-    /// Returns true if a reservation gives way to one of this peer: a network has more reservations
-    /// than the peer's network would have with another one.
+    /// Returns true if this peer may replace a reservation of another: a network has more
+    /// reservations than the peer's network would have with another one.
     pub(super) fn has_surplus_for(&self, peer: Peer) -> bool {
         self.surplus_for(peer).is_some()
     }

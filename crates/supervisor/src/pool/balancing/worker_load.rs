@@ -300,8 +300,8 @@ impl PoolBackend {
     // ---- sessions ----
 
     /// Reserves a session at the worker for a page or a WebSocket that this peer requests. If the
-    /// worker has the maximum number of sessions, the oldest reservation of the network that has
-    /// the most gives way.
+    /// worker has the maximum number of sessions, removes the oldest reservation of the network
+    /// that has the most.
     pub(super) fn reserve_session(&self, request: ExchangeId, peer: Peer, limits: &PoolLimits) {
         let is_full = self.is_full_of_sessions(limits);
         let mut reservations = self.reservations.borrow_mut();
@@ -342,8 +342,8 @@ impl PoolBackend {
         limits.max_sessions != usize::MAX && self.sessions() >= limits.max_sessions
     }
 
-    /// Returns true if a reservation gives way to one for this peer. None does if the worker's
-    /// WebSockets alone reach the maximum.
+    /// Returns true if this peer may replace a reservation of another. It may not if the worker's
+    /// open WebSockets reach the maximum without any reservation.
     pub(super) fn has_reservation_for(&self, peer: Peer, limits: &PoolLimits) -> bool {
         self.entry.load.sessions.load(Ordering::Relaxed) < limits.max_sessions
             && self.reservations.borrow().has_surplus_for(peer)

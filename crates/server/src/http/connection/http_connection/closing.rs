@@ -54,7 +54,7 @@ pub(crate) enum WaitAborted {
     Disconnected,
     /// The application took longer for its response than the request timeout.
     TimedOut,
-    /// Another client needs the memory of the request, which waited for a worker.
+    /// The request waited for a worker, and was evicted because another client needs its memory.
     Evicted,
 }
 

@@ -10,7 +10,7 @@ use super::*;
 /// The kind of the records that stand for requests.
 const REQUEST: u8 = 250;
 
-/// What [`Worker::take`] adds to the number of a WebSocket that was closed.
+/// The number that [`Worker::take`] adds to that of a WebSocket that was closed.
 const CLOSED: u64 = 1 << 32;
 
 /// The messages to a worker, and the worker's end.
