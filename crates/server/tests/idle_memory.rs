@@ -4,7 +4,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rookery_exchange::Share;
 use rookery_server::tls::{CertificatePair, Pem, Tls, TlsSettings};
@@ -37,23 +37,6 @@ fn ask(address: SocketAddr, request: &[u8]) -> TcpStream {
     socket
 }
 
-/// Returns the bytes that are allocated, once their number no longer changes.
-fn settled() -> usize {
-    let until = Instant::now() + Duration::from_secs(60);
-    let mut seen = (0, Instant::now());
-    loop {
-        let live = allocator::process::live_bytes();
-        if live != seen.0 {
-            seen = (live, Instant::now());
-        }
-        if seen.1.elapsed() > Duration::from_millis(200) {
-            return live;
-        }
-        assert!(Instant::now() < until, "the heap does not come to rest");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// The memory of many connections, divided by their number.
 struct Held {
     each: usize,
@@ -67,12 +50,16 @@ struct Held {
 fn measure(server: &Server, open: impl Fn() -> TcpStream) -> Held {
     const COUNT: usize = 500;
     drop(open());
-    let before = settled();
+    let before = allocator::process::settled_live_bytes();
     let sockets: Vec<TcpStream> = (0..COUNT).map(|_| open()).collect();
-    let each = (settled() - before) / COUNT;
+    let each = (allocator::process::settled_live_bytes() - before) / COUNT;
     let charged = server.budget().used(Share::Connections) / COUNT;
     drop(sockets);
-    Held { each, charged, left: settled().saturating_sub(before) / COUNT }
+    Held {
+        each,
+        charged,
+        left: allocator::process::settled_live_bytes().saturating_sub(before) / COUNT,
+    }
 }
 
 fn certificates(name: &str) -> std::path::PathBuf {
@@ -191,10 +178,10 @@ fn what_is_idle_holds_little_and_what_has_gone_nothing() {
     let half = measure(&server, || half_a_hello(address_of_tls, &client));
     check("half of a handshake", &half, 12_000);
     // The responses exceed what the sockets buffer, so that all of them wait at the same time.
-    let before = settled();
+    let before = allocator::process::settled_live_bytes();
     let sockets: Vec<TcpStream> = (0..16).map(|_| ask(address, LARGE)).collect();
-    settled();
+    allocator::process::settled_live_bytes();
     drop(sockets);
-    let left = settled().saturating_sub(before);
+    let left = allocator::process::settled_live_bytes().saturating_sub(before);
     assert!(left < 1_000_000, "large replies that have gone hold {left} bytes");
 }

@@ -9,7 +9,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rookery_exchange::{Command, Event, Lease, Link, Payload, ResponseBody, Share};
 use rookery_server::{Config, Limits, Listener, ListenerConfig, Server};
@@ -110,7 +110,7 @@ impl Echo {
         let mut echo = Echo { _application: application, listener, server, before: 0 };
         // The first request makes the server allocate what it keeps for its whole life.
         drop(echo.ask(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
-        echo.before = Echo::settled();
+        echo.before = allocator::process::settled_live_bytes();
         echo
     }
 
@@ -132,21 +132,6 @@ impl Echo {
         socket
     }
 
-    /// Returns the bytes that are allocated, once their number no longer changes.
-    fn settled() -> usize {
-        let until = Instant::now() + TEST_TIMEOUT;
-        let mut seen = (0, Instant::now());
-        while seen.1.elapsed() < Duration::from_millis(300) {
-            assert!(Instant::now() < until, "the heap does not come to rest");
-            std::thread::sleep(Duration::from_millis(5));
-            let live = allocator::process::live_bytes();
-            if live != seen.0 {
-                seen = (live, Instant::now());
-            }
-        }
-        seen.0
-    }
-
     fn used(&self) -> usize {
         Share::ALL.iter().map(|share| self.server.budget().used(*share)).sum()
     }
@@ -154,7 +139,7 @@ impl Echo {
     /// Asserts that the budget counts all memory, except `uncounted` bytes, which have a limit of
     /// their own.
     fn assert_counted(&self, what: &str, uncounted: usize) -> usize {
-        let held = Echo::settled().saturating_sub(self.before);
+        let held = allocator::process::settled_live_bytes().saturating_sub(self.before);
         let used = self.used();
         assert!(held <= used + uncounted + CONSTANT, "{what}: {held} are held, and {used} counted");
         held

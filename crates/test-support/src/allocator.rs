@@ -91,6 +91,9 @@ pub mod process {
 
     use std::cell::Cell;
     use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+    use std::time::{Duration, Instant};
+
+    use crate::TEST_TIMEOUT;
 
     static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
     static REQUESTED: AtomicUsize = AtomicUsize::new(0);
@@ -116,6 +119,25 @@ pub mod process {
     /// called [`exclude_current_thread`] count as well.
     pub fn live_bytes() -> usize {
         LIVE.load(Ordering::Relaxed)
+    }
+
+    /// Returns [`live_bytes`] once the number has not changed for 300 ms.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the number still changes after [`TEST_TIMEOUT`].
+    pub fn settled_live_bytes() -> usize {
+        let until = Instant::now() + TEST_TIMEOUT;
+        let mut seen = (live_bytes(), Instant::now());
+        while seen.1.elapsed() < Duration::from_millis(300) {
+            assert!(Instant::now() < until, "the heap does not come to rest");
+            std::thread::sleep(Duration::from_millis(5));
+            let live = live_bytes();
+            if live != seen.0 {
+                seen = (live, Instant::now());
+            }
+        }
+        seen.0
     }
 
     /// Excludes the current thread from the counters [`allocations`] and [`requested_bytes`] from

@@ -15,7 +15,7 @@ mod websockets;
 use std::io::{ErrorKind, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rookery_exchange::{Command, Event, Link, Payload, Share};
 use rookery_server::tls::{CertificatePair, Pem, Tls, TlsSettings};
@@ -23,7 +23,7 @@ use rookery_server::{Config, Limits, Listener, ListenerConfig, Server};
 use rookery_test_support::allocator::{self, CountingAllocator};
 use rookery_test_support::client::Client;
 use rookery_test_support::tls::client_config;
-use rookery_test_support::{TEST_TIMEOUT, tls_file};
+use rookery_test_support::tls_file;
 use rustls::ClientConfig;
 use rustls::client::Resumption;
 
@@ -131,21 +131,6 @@ impl Victim {
     }
 }
 
-/// Returns the bytes that are allocated, once their number no longer changes.
-fn settled() -> usize {
-    let until = Instant::now() + TEST_TIMEOUT;
-    let mut seen = (0, Instant::now());
-    while seen.1.elapsed() < Duration::from_millis(200) {
-        assert!(Instant::now() < until, "the heap does not come to rest");
-        std::thread::sleep(Duration::from_millis(5));
-        let live = allocator::process::live_bytes();
-        if live != seen.0 {
-            seen = (live, Instant::now());
-        }
-    }
-    seen.0
-}
-
 /// Opens `count` connections by `attack`, and asserts that the server holds at most as much memory
 /// for each as the memory budget counts for it, and at least `least` bytes, so that the attack is
 /// shown to work.
@@ -155,10 +140,10 @@ fn assert_charged(what: &str, count: usize, least: usize, attack: impl Fn(&Victi
     // The first connection makes the server allocate what it keeps for its whole life.
     let mut sockets: Vec<TcpStream> = Vec::with_capacity(1 + count);
     sockets.push(attack(&victim).socket);
-    let (before, charged_before) = (settled(), victim.charged());
+    let (before, charged_before) = (allocator::process::settled_live_bytes(), victim.charged());
     // The clients' own memory is freed before the measurement.
     sockets.extend((0..count).map(|_| attack(&victim).socket));
-    let held = settled().saturating_sub(before + CONSTANT) / count;
+    let held = allocator::process::settled_live_bytes().saturating_sub(before + CONSTANT) / count;
     let charged = (victim.charged() - charged_before) / count;
     println!("{what}: {held} bytes are held, and {charged} are charged");
     let open = victim.plain.connections() + victim.secure.connections();
