@@ -89,11 +89,6 @@ pub struct Limits {
     /// that time the connection is closed. Default 10 s, which is about ten round trips on a bad
     /// link with lost segments.
     pub tls_handshake_timeout: Duration,
-    /// The maximum number of TLS handshakes that the server computes at the same time. Handshakes
-    /// that wait for the client do not count. While the maximum is reached, no further connections
-    /// are accepted. Default 256, which the I/O thread computes in 40 ms, or in 100 ms with RSA
-    /// keys.
-    pub tls_max_handshakes: usize,
     /// The maximum time in which a client must send a request head. It is counted from the
     /// acceptance of the connection or, after a response, from the first byte of the next head.
     /// After that time the client gets status 408, or the connection is closed if no byte of the
@@ -212,7 +207,6 @@ impl Default for Limits {
             disk_reserve: 1 << 30,
             disk_share: 10,
             tls_handshake_timeout: Duration::from_secs(10),
-            tls_max_handshakes: 256,
             header_timeout: Duration::from_secs(30),
             min_header_rate: 32,
             header_grace: Duration::from_secs(10),

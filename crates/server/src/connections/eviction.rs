@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 use rookery_exchange::{ById, Peer, Share};
 
-use self::candidates::Candidate;
+use self::candidates::{Candidate, Fruitless};
 use super::table::{ConnectionTable, TableEntry};
 
 /// The maximum number of candidates for eviction (slow connections) that one search over all
@@ -36,10 +36,19 @@ impl ConnectionTable {
     pub(crate) fn free_slot(&self, network: u64) -> bool {
         self.count_networks();
         let own = self.network_counts.count(network) + 1;
-        let evicted = self
-            .cheapest_of_largest(own)
-            .or_else(|| self.take_slowest(|key, _| self.is_as_large(key, network, own)));
-        let Some((key, entry)) = evicted else { return false };
+        let search = Fruitless { tick: self.clock.now(), network };
+        let fruitless = &self.eviction_candidates.fruitless;
+        let evicted = self.cheapest_of_largest(own).or_else(|| {
+            let is_useless = fruitless.get() == Some(search) && !self.limits().evicts_at_once;
+            if is_useless {
+                return None;
+            }
+            self.take_slowest(|key, _| self.is_as_large(key, network, own))
+        });
+        let Some((key, entry)) = evicted else {
+            fruitless.set(Some(search));
+            return false;
+        };
         self.network_counts.remove(key);
         entry.evict_for_slot();
         true
@@ -153,7 +162,7 @@ impl ConnectionTable {
         may_evict: impl Fn(usize, &dyn TableEntry) -> bool,
     ) -> Option<(usize, Rc<dyn TableEntry>)> {
         let now = self.clock.now();
-        let mut candidates = self.eviction_candidates.0.borrow_mut();
+        let mut candidates = self.eviction_candidates.slowest.borrow_mut();
         for is_search_needed in [false, true] {
             if is_search_needed {
                 self.find_slowest(now, &may_evict, &mut candidates);

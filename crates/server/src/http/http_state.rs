@@ -12,7 +12,6 @@ use rookery_trace::Tracer;
 
 use crate::application::dispatch::{Dispatch, is_accepted, is_streamed};
 use crate::connections::table::ConnectionTable;
-use crate::http::connection::handshake_limit::HandshakeLimit;
 use crate::http::connection::head_start::HeadStart;
 use crate::http::request::context_pool::{ContextParts, ContextPool};
 use crate::http::request::stream::registry::RequestStreams;
@@ -30,8 +29,6 @@ pub(crate) struct HttpState {
     pub(crate) connections: Rc<ConnectionTable>,
     pub(crate) dispatch: Rc<Dispatch>,
     pub(crate) websockets: Rc<WebSocketRegistry>,
-    /// The limit on the TLS handshakes that use CPU time at once on the I/O thread.
-    pub(crate) handshake_limit: HandshakeLimit,
     /// The open streamed responses of the I/O thread.
     pub(crate) response_streams: ResponseStreams,
     /// The request bodies that are being passed to the application chunk by chunk.
@@ -77,7 +74,6 @@ impl HttpState {
             connections: Rc::clone(&websockets.shared.connections),
             dispatch: Rc::clone(&websockets.shared.dispatch),
             websockets,
-            handshake_limit: HandshakeLimit::default(),
             response_streams: ResponseStreams::new(scoreboard.clone()),
             request_streams: RequestStreams::new(scoreboard),
             tracer,

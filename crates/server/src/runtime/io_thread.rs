@@ -175,6 +175,7 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
 /// application that the thread sleeps. Returns early if a task has become ready, because the
 /// runtime then runs that task instead of sleeping.
 fn before_sleep() {
+    client_task::on_idle();
     IO_CONTEXT.with_borrow(|context| {
         let Some((context, commands_available)) = context else { return };
         let dispatch = &context.dispatch;
@@ -351,8 +352,9 @@ fn spawn_supervisor_task(supervision: Arc<Supervision>) -> JoinHandle<()> {
 fn start_essential_tasks(
     context: &Rc<IoContext>,
     commands_available: &Arc<Notify>,
-) -> [JoinHandle<()>; 4] {
+) -> [JoinHandle<()>; 5] {
     [
+        tokio::task::spawn_local(client_task::take_turns()),
         tokio::task::spawn_local(periodic_tasks::watch_application(Rc::clone(&context.dispatch))),
         tokio::task::spawn_local(periodic_tasks::sweep(Rc::clone(&context.connections))),
         tokio::task::spawn_local({

@@ -32,9 +32,7 @@ use crate::rejection::Rejection;
 use crate::websocket::driver::{Upgraded, spawn as spawn_websocket};
 
 /// Starts the task that serves an accepted connection. `client` contains the addresses of the
-/// connection and the number of the client's network. The connection's TLS handshake counts
-/// towards the handshake limit at once, even before the task runs, so that the acceptor does not
-/// accept too many connections.
+/// connection and the number of the client's network.
 pub(crate) fn spawn(
     shared: &Rc<HttpState>,
     listener: ListenerId,
@@ -45,8 +43,8 @@ pub(crate) fn spawn(
     let connection = HttpConnection::new(shared, listener, config, transport, client);
     let slot = shared.connections.insert(Rc::clone(&connection) as _);
     connection.key.set(slot.key());
-    connection.begin_handshake();
-    client_task::spawn(serve(ConnectionGuard(connection), slot));
+    let network = connection.turns_of(connection.peer());
+    client_task::spawn(Some(network), serve(ConnectionGuard(connection), slot));
 }
 
 /// A guard for a connection's task. When dropped, it releases the connection's request and memory,
@@ -262,6 +260,7 @@ async fn drive_hyper(
             Poll::Ready(Ok(())) => Poll::Ready(HyperOutcome::Done),
             Poll::Ready(Err(error)) => Poll::Ready(HyperOutcome::Failed(error)),
             Poll::Pending => {
+                connection.leave_client();
                 if let Some(exchange) = connection.accepted_websocket.borrow_mut().take() {
                     return Poll::Ready(HyperOutcome::Upgrade(exchange));
                 }

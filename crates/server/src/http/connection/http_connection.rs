@@ -68,8 +68,6 @@ pub(crate) struct HttpConnection {
     pub(crate) body_window: Cell<usize>,
     /// The size of the connection's read buffer in bytes.
     buffer: Cell<usize>,
-    /// True while the connection counts towards the limit on concurrent TLS handshakes.
-    is_handshaking: Cell<bool>,
     /// The memory that will be freed when this connection closes: the part of the memory budget to
     /// which it belongs, and the number of bytes. `None` unless the connection is being closed to
     /// free memory.
@@ -205,7 +203,6 @@ impl HttpConnection {
             charge,
             body_window: Cell::new(0),
             buffer: Cell::new(UNCHARGED_BYTES),
-            is_handshaking: Cell::new(false),
             pending_release: Cell::new(None),
             serial: shared.connections.next_serial(),
             close_state: Cell::new(CloseState::Open),
@@ -301,7 +298,25 @@ impl HttpConnection {
     pub(crate) fn attribute_request(&self, client: Option<SocketAddr>) {
         // A stream has had its peer since it was opened.
         if self.is_proxy() && !self.is_http2_stream {
-            self.set_peer_of_request(self.peer_of_client(client));
+            let peer = self.peer_of_client(client);
+            self.set_peer_of_request(peer);
+            client_task::set_network(self.turns_of(peer));
+        }
+    }
+
+    /// Returns the network with which what belongs to `peer` takes turns. A connection whose clients
+    /// are not known takes turns as a network of its own: several clients share it, or its PROXY
+    /// header has not arrived.
+    pub(crate) fn turns_of(&self, peer: Peer) -> u64 {
+        let is_unknown = self.is_shared_by_clients() || self.config.proxy_protocol.is_some();
+        if peer == self.peer.get() && is_unknown { self.serial } else { peer.network() }
+    }
+
+    /// Lets a trusted proxy's connection take turns by itself until its next request, which may be
+    /// that of another client.
+    pub(crate) fn leave_client(&self) {
+        if self.is_proxy() && self.is_between_requests() {
+            client_task::set_network(self.turns_of(self.peer.get()));
         }
     }
 
@@ -342,6 +357,7 @@ impl HttpConnection {
         self.set_peer_of_request(self.peer.get());
         self.is_proxy.set(self.is_proxy() || is_proxy);
         self.ends.set(ends);
+        client_task::set_network(self.peer.get().network());
     }
 
     fn now(&self) -> u32 {
@@ -368,22 +384,6 @@ impl HttpConnection {
         // A server name in a TLS handshake is never an IP address.
         self.transport.borrow_mut().tls()?.server_name()?;
         Some(hsts)
-    }
-
-    /// Counts the connection towards the limit on concurrent TLS handshakes.
-    pub(crate) fn begin_handshake(&self) {
-        if self.has_tls() {
-            self.is_handshaking.set(true);
-            self.shared.handshake_limit.begin();
-        }
-    }
-
-    /// Stops counting the connection towards the limit on concurrent TLS handshakes. Called when
-    /// its handshake has completed or is waiting for the client.
-    pub(crate) fn end_handshake(&self) {
-        if self.is_handshaking.replace(false) {
-            self.shared.handshake_limit.end();
-        }
     }
 
     // ---- transport events ----

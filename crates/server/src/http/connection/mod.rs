@@ -2,7 +2,6 @@
 
 pub(crate) mod activity;
 pub(crate) mod handshake;
-pub(crate) mod handshake_limit;
 pub(crate) mod head_start;
 pub(crate) mod http1_driver;
 pub(crate) mod http_connection;

@@ -45,6 +45,7 @@ pub(super) fn spawn(
     request: Request<RecvStream>,
     mut responder: SendResponse<Bytes>,
 ) {
+    client_task::on_work(1);
     let connections = &connection.shared.connections;
     let peer = connection.peer_of(request.headers());
     let rejection = if !state.admits_client(peer) || !state.has_place(peer) {
@@ -84,7 +85,8 @@ pub(super) fn spawn(
     };
     // Boxed, because the runtime moves a future of several kilobytes five times: into its task, and
     // whenever the state of the task changes.
-    client_task::spawn(Box::pin(serve(guard, slot, request, responder)));
+    let network = connection.turns_of(peer);
+    client_task::spawn(Some(network), Box::pin(serve(guard, slot, request, responder)));
 }
 
 /// The result of processing the request of an HTTP/2 stream.

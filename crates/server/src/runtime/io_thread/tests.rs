@@ -32,11 +32,14 @@ impl Beside {
         Arc::new(move |_| {
             let polls = Rc::new(Cell::new(0));
             let counted = Rc::clone(&polls);
-            client_task::spawn(poll_fn(move |cx| {
-                counted.set(counted.get() + 1);
-                cx.waker().wake_by_ref();
-                Poll::<()>::Pending
-            }));
+            client_task::spawn(
+                Some(1),
+                poll_fn(move |cx| {
+                    counted.set(counted.get() + 1);
+                    cx.waker().wake_by_ref();
+                    Poll::<()>::Pending
+                }),
+            );
             Box::new(Beside { polls, served: served.clone(), is_broken })
         })
     }
@@ -80,6 +83,49 @@ fn commands_are_taken_after_a_limited_number_of_polls_of_a_task_that_is_always_r
         before = polls;
     }
     // The listener's `stop` waits for the I/O thread, which takes commands first.
+    drop(listener);
+    drop(server);
+}
+
+/// Clients' tasks that are always ready: 1,000 of one network, and one of another, which sends the
+/// number of polls that the others have had since its own last poll.
+fn crowd(polls_between: Sender<u32>) -> MakeApplication {
+    Arc::new(move |_| {
+        let polls = Rc::new(Cell::new(0));
+        let spawn = |network, on_poll: Rc<dyn Fn()>| {
+            client_task::spawn(
+                Some(network),
+                poll_fn(move |cx| {
+                    on_poll();
+                    cx.waker().wake_by_ref();
+                    Poll::<()>::Pending
+                }),
+            );
+        };
+        let counted = Rc::clone(&polls);
+        let count: Rc<dyn Fn()> = Rc::new(move || counted.set(counted.get() + 1));
+        (0..1000).for_each(|_| spawn(1, Rc::clone(&count)));
+        let sender = polls_between.clone();
+        spawn(
+            2,
+            // The test may have ended.
+            Rc::new(move || drop(sender.send(polls.take()))),
+        );
+        let (served, _) = channel();
+        Box::new(Beside { polls: Rc::default(), served, is_broken: false })
+    })
+}
+
+#[test]
+fn a_client_waits_for_few_polls_of_a_network_with_many_connections() {
+    let (polls_between, between) = channel();
+    let (server, listener) = start(crowd(polls_between));
+    let polls = || between.recv_timeout(TEST_TIMEOUT).expect("the client is served");
+    // The first round is free.
+    let _ = polls();
+    let polls: Vec<u32> = (0..1000).map(|_| polls()).collect();
+    assert!(polls.iter().all(|polls| *polls <= 16), "polls of the others: {polls:?}");
+    assert!(polls.iter().sum::<u32>() >= 1000, "the others have their turns, too");
     drop(listener);
     drop(server);
 }

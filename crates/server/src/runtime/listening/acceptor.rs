@@ -77,13 +77,6 @@ pub(in crate::runtime) async fn accept(
     loop {
         match acceptor.accept().await {
             Ok(accepted) => {
-                if config.tls.is_some() {
-                    context
-                        .http
-                        .handshake_limit
-                        .wait_for_capacity(context.connections.limits().tls_max_handshakes)
-                        .await;
-                }
                 let (connections, limits) = (&context.connections, context.connections.limits());
                 let remote = accepted.remote().map(|remote| remote.ip());
                 let network = connections.peers.network(remote);
@@ -91,8 +84,8 @@ pub(in crate::runtime) async fn accept(
                     make_room(connections, network).await;
                 }
                 // An error means that the client has already disconnected.
-                let _ = admit(&context, &limits, (accepted, network), listener, &config);
-                if connections.len() >= max_connections(&limits) {
+                let admitted = admit(&context, &limits, (accepted, network), listener, &config);
+                if admitted.unwrap_or(false) && connections.len() >= max_connections(&limits) {
                     // Serves the connection before the next ones could replace it.
                     tokio::task::yield_now().await;
                 }
@@ -124,14 +117,15 @@ fn max_connections(limits: &Limits) -> usize {
     limits.max_connections.min(descriptor::max_connections())
 }
 
-/// Admits a connection of a network, or rejects it if there is no room for it.
+/// Admits a connection of a network, or rejects it if there is no room for it. Returns true if the
+/// connection was admitted.
 fn admit(
     context: &IoContext,
     limits: &Limits,
     (accepted, network): (AcceptedSocket, u64),
     listener: ListenerId,
     config: &Rc<ListenerConfig>,
-) -> io::Result<()> {
+) -> io::Result<bool> {
     let (connections, tls) = (&context.connections, config.tls.as_ref());
     let refusal = |response| if tls.is_some() { ALERT } else { response };
     let counted = match accepted.remote() {
@@ -142,7 +136,7 @@ fn admit(
             match connections.peers.count_connection(network, limits.max_connections_per_ip) {
                 None => {
                     context.http.report(Rejection::TooManyFromIp);
-                    return accepted.reject(refusal(TOO_MANY_FROM_IP));
+                    return accepted.reject(refusal(TOO_MANY_FROM_IP)).map(|()| false);
                 }
                 admitted => admitted,
             }
@@ -154,9 +148,9 @@ fn admit(
     let is_full = connections.len() >= max_connections(limits);
     if (is_full || !has_memory) && !connections.free_slot(network) {
         context.http.report(Rejection::TooManyConnections);
-        return accepted.reject(refusal(SERVER_FULL));
+        return accepted.reject(refusal(SERVER_FULL)).map(|()| false);
     }
     let (transport, addresses) = accepted.into_transport(counted, tls)?;
     http1_driver::spawn(&context.http, listener, config, transport, (addresses, network));
-    Ok(())
+    Ok(true)
 }

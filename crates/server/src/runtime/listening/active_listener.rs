@@ -36,7 +36,7 @@ impl ActiveListener {
             sockets.into_iter().map(WatchedSocket::new).collect::<io::Result<_>>()?;
         let accept = |socket| {
             let task = acceptor::accept(Rc::clone(context), socket, listener, config.clone());
-            client_task::spawn(task)
+            client_task::spawn(None, task)
         };
         let watch = |tls| tokio::task::spawn_local(acceptor::watch_certificates(tls));
         Ok(ActiveListener {

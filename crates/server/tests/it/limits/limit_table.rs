@@ -90,10 +90,10 @@ const TABLE: &[Row] = &[
         "a_handshake_has_a_time",
     ),
     (
-        "TLS handshakes in progress",
-        &["tls_max_handshakes"],
-        "tls/misbehaving_clients.rs",
-        "a_crowd_is_taken_in_and_who_does_not_go_on_keeps_nobody_out",
+        "work of the I/O thread in a round",
+        &[],
+        "limits/fair_turns.rs",
+        "a_client_is_answered_beside_a_network_with_many_busy_connections",
     ),
     (
         "time for a request head",

@@ -136,7 +136,6 @@ impl HttpConnection {
     /// Releases all memory that was charged for the connection's request and response, after hyper
     /// was dropped. The charge for the connection itself remains.
     pub(crate) fn release_request(&self) {
-        self.end_handshake();
         if let Some(stream) = &*self.response_stream.borrow() {
             self.reset_mode.set(if stream.is_cut() {
                 ResetMode::AfterWrite

@@ -1,0 +1,153 @@
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::task::{Wake, Waker};
+
+use rookery_test_support::Random;
+
+use super::*;
+
+/// The runtime's queue of ready tasks, which are numbers.
+type Ready = Arc<Mutex<VecDeque<usize>>>;
+
+struct Task(usize, Ready);
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        self.1.lock().unwrap().push_back(self.0);
+    }
+}
+
+/// A runtime whose tasks belong to networks, and do work whenever they run.
+struct Runtime {
+    turns: Turns,
+    ready: Ready,
+    wakers: Vec<Waker>,
+    tickets: Vec<Ticket>,
+    networks: Vec<u64>,
+    /// The number of runs of each task.
+    runs: Vec<usize>,
+}
+
+impl Runtime {
+    fn new(networks: Vec<u64>) -> Runtime {
+        let ready = Ready::default();
+        let waker = |task| Waker::from(Arc::new(Task(task, Arc::clone(&ready))));
+        Runtime {
+            turns: Turns::default(),
+            wakers: (0..networks.len()).map(waker).collect(),
+            ready: Arc::clone(&ready),
+            tickets: vec![Ticket::default(); networks.len()],
+            runs: vec![0; networks.len()],
+            networks,
+        }
+    }
+
+    /// Polls the tasks that are ready at the beginning of a round. `run` is called for each task
+    /// that runs, and returns its further work, in units.
+    fn round(&mut self, mut run: impl FnMut(usize) -> u32) {
+        let ready: Vec<_> = self.ready.lock().unwrap().drain(..).collect();
+        for task in ready {
+            let (network, waker) = (self.networks[task], &self.wakers[task]);
+            if self.turns.admit(network, &mut self.tickets[task], waker) {
+                self.runs[task] += 1;
+                let work = run(task);
+                self.turns.count(network, work);
+            }
+        }
+        self.turns.begin_round();
+    }
+
+    fn wake(&self, task: usize) {
+        self.wakers[task].wake_by_ref();
+    }
+}
+
+#[test]
+fn a_client_waits_for_a_limited_amount_of_work_of_a_network_with_many_connections() {
+    let mut runtime = Runtime::new([vec![1; 1000], vec![2]].concat());
+    (0..1001).for_each(|task| runtime.wake(task));
+    let (of_crowd, most, ready) = (Cell::new(0), Cell::new(0), Arc::clone(&runtime.ready));
+    for _ in 0..500 {
+        runtime.round(|task| {
+            ready.lock().unwrap().push_back(task);
+            if task == 1000 {
+                most.set(most.get().max(of_crowd.take()));
+            } else {
+                of_crowd.set(of_crowd.get() + 1);
+            }
+            0
+        });
+    }
+    assert_eq!(runtime.runs[1000], 500);
+    assert!((1..=WORK_OF_NETWORK).contains(&most.get()), "{}", most.get());
+    // The connections of the crowd take turns, too.
+    let of_each = &runtime.runs[..1000];
+    assert!(of_each.iter().max().unwrap() - of_each.iter().min().unwrap() <= 1);
+}
+
+#[test]
+fn a_network_that_is_alone_is_not_limited_for_long() {
+    let mut runtime = Runtime::new(vec![1; 1000]);
+    (0..1000).for_each(|task| runtime.wake(task));
+    let mut rounds = 0;
+    while runtime.runs.contains(&0) {
+        runtime.round(|_| 0);
+        rounds += 1;
+    }
+    assert!(rounds <= 2 + 1000 / FREE_WORK, "{rounds} rounds");
+}
+
+#[test]
+fn work_beyond_the_limit_counts_for_the_next_rounds() {
+    let mut runtime = Runtime::new(vec![1, 2]);
+    let ready = Arc::clone(&runtime.ready);
+    (0..2).for_each(|task| runtime.wake(task));
+    for _ in 0..1000 {
+        runtime.round(|task| {
+            ready.lock().unwrap().push_back(task);
+            if task == 0 { 10 * WORK_OF_NETWORK } else { 0 }
+        });
+    }
+    assert_eq!(runtime.runs[1], 1000);
+    assert!((90..=110).contains(&runtime.runs[0]), "{} runs", runtime.runs[0]);
+}
+
+/// Any order of wake-ups and rounds: each task that was woken runs within a bounded number of
+/// rounds, whatever the others do, and a network gets no more work than its turns.
+#[test]
+fn every_task_that_is_woken_runs_soon() {
+    for seed in 0..2000 {
+        let mut random = Random::new(seed);
+        let tasks = 1 + random.below(120);
+        let networks: Vec<u64> = (0..tasks).map(|_| random.below(4) as u64).collect();
+        let mut runtime = Runtime::new(networks);
+        // The round in which each task was woken that has not run since.
+        let mut woken: Vec<Option<usize>> = vec![None; tasks];
+        for round in 0..60 {
+            for _ in 0..random.below(40) {
+                let task = random.below(tasks);
+                // A task that waits may be woken by its socket, too.
+                runtime.wake(task);
+                woken[task].get_or_insert(round);
+            }
+            let mut work = [0; 4];
+            let networks = runtime.networks.clone();
+            runtime.round(|task| {
+                woken[task] = None;
+                let more = random.below(3) as u32;
+                work[networks[task] as usize] += 1 + more;
+                more
+            });
+            assert!(work.iter().all(|work| *work <= 3 * FREE_WORK), "seed {seed}: {work:?}");
+        }
+        for _ in 0..40 {
+            runtime.round(|task| {
+                woken[task] = None;
+                0
+            });
+        }
+        assert!(woken.iter().all(Option::is_none), "seed {seed}: {woken:?}");
+        assert!(!runtime.turns.begin_round() && runtime.turns.networks.is_empty());
+    }
+}
