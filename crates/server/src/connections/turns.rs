@@ -81,7 +81,8 @@ impl Turns {
     }
 
     /// Begins the next round: wakes the tasks that have their turns in it. Returns true if work is
-    /// also limited in the next round, because tasks have waited for it or a network has had too much.
+    /// also limited in the next round, because tasks have waited for it, or a network has had more
+    /// work than its part.
     ///
     /// A network that is alone gets as much as in a free round.
     pub(super) fn begin_round(&mut self) -> bool {

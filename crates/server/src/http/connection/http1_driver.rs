@@ -43,7 +43,11 @@ pub(crate) fn spawn(
     let connection = HttpConnection::new(shared, listener, config, transport, client);
     let slot = shared.connections.insert(Rc::clone(&connection) as _);
     connection.key.set(slot.key());
-    let network = connection.turns_of(connection.peer());
+    // Until its PROXY header has arrived, the connection takes turns by itself.
+    let network = match config.proxy_protocol {
+        Some(_) => connection.serial(),
+        None => connection.turns_of(connection.peer()),
+    };
     client_task::spawn(Some(network), serve(ConnectionGuard(connection), slot));
 }
 

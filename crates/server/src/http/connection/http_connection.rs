@@ -304,12 +304,11 @@ impl HttpConnection {
         }
     }
 
-    /// Returns the network with which what belongs to `peer` takes turns. A connection whose clients
-    /// are not known takes turns as a network of its own: several clients share it, or its PROXY
-    /// header has not arrived.
+    /// Returns the network with which what belongs to `peer` takes turns. A connection that several
+    /// clients share takes turns as a network of its own.
     pub(crate) fn turns_of(&self, peer: Peer) -> u64 {
-        let is_unknown = self.is_shared_by_clients() || self.config.proxy_protocol.is_some();
-        if peer == self.peer.get() && is_unknown { self.serial } else { peer.network() }
+        let is_own = peer == self.peer.get() && self.is_shared_by_clients();
+        if is_own { self.serial } else { peer.network() }
     }
 
     /// Lets a trusted proxy's connection take turns by itself until its next request, which may be
