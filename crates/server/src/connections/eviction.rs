@@ -16,12 +16,16 @@ use std::rc::Rc;
 use rookery_exchange::{ById, Peer, Share};
 
 use self::candidates::{Candidate, Fruitless};
+use super::client_task;
 use super::table::{ConnectionTable, TableEntry};
 
 /// The maximum number of candidates for eviction (slow connections) that one search over all
 /// connections returns. While the connection table is full, each new connection evicts one
 /// candidate, so one search suffices for up to 64 new connections.
 const CANDIDATES: usize = 64;
+
+/// The number of entries whose search for memory is a unit of work of [`client_task`].
+const ENTRIES_OF_UNIT: usize = 256;
 
 impl ConnectionTable {
     /// Evicts a connection, so that a new one of `network` can be admitted. Returns false if none
@@ -110,6 +114,8 @@ impl ConnectionTable {
         has: usize,
         more: usize,
     ) -> bool {
+        // The client whose memory is refused pays for the search with its turns.
+        client_task::on_work((self.entries() / ENTRIES_OF_UNIT) as u32);
         let (mut networks, mut peers) = (Sums::default(), Sums::default());
         self.for_each(|_, entry| {
             networks.add(entry.peer().network(), entry.charged(share), entry.held(share) > 0);

@@ -246,6 +246,11 @@ impl ConnectionTable {
         self.occupied.get() - self.substreams.get()
     }
 
+    /// Returns the number of entries: connections, HTTP/2 streams and WebSockets.
+    pub(super) fn entries(&self) -> usize {
+        self.occupied.get()
+    }
+
     /// Returns true if the table contains neither connections nor streams.
     pub(crate) fn is_empty(&self) -> bool {
         self.occupied.get() == 0
