@@ -114,6 +114,8 @@ pub struct Exchange {
     response: Response,
     status: Arc<ExchangeStatus>,
     is_logged: bool,
+    /// True from a [`reset`](Exchange::reset) until the exchange is used for the next request.
+    is_reset: bool,
     /// The bytes of this exchange (a request with its response) that are charged to the memory
     /// budget; `None` unless the exchange is large.
     charge: Option<Charge>,
@@ -155,6 +157,7 @@ impl Exchange {
             response: Response::default(),
             status: Arc::default(),
             is_logged: false,
+            is_reset: true,
             charge: None,
             arena: Arena::with_chunk_size(FIRST_CHUNK),
         })
@@ -163,7 +166,12 @@ impl Exchange {
     /// Prepares the exchange for a new request. `slot` is its index in the server's table of
     /// requests in flight.
     pub fn begin(&mut self, id: ExchangeId, listener: ListenerId, slot: u32) {
-        self.reset();
+        if self.is_reset {
+            self.renew_status();
+        } else {
+            self.reset();
+        }
+        self.is_reset = false;
         self.id = id;
         self.listener = listener;
         self.peer = Peer::default();
@@ -258,6 +266,12 @@ impl Exchange {
         self.response.reset();
         self.arena.reset();
         self.charge = None;
+        self.renew_status();
+        self.is_reset = true;
+    }
+
+    /// Clears the status. Others that refer to it may set its flags even after a reset.
+    fn renew_status(&mut self) {
         self.status.set_waiting(false);
         let was_logged = std::mem::take(&mut self.is_logged);
         if self.status.is_client_disconnected() {

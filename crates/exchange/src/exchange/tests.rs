@@ -141,6 +141,17 @@ fn a_reused_exchange_is_not_disconnected() {
 }
 
 #[test]
+fn a_flag_that_is_set_after_the_reset_does_not_reach_the_next_request() {
+    let mut exchange = Exchange::new();
+    exchange.begin(1, 1, 0);
+    let status = exchange.shared_status();
+    exchange.reset();
+    status.set_disconnected();
+    exchange.begin(2, 1, 0);
+    assert!(!exchange.is_client_disconnected());
+}
+
+#[test]
 fn the_upstream_log_is_recorded_only_for_logged_requests_and_cleared() {
     let mut exchange = Exchange::new();
     exchange.begin(1, 1, 0);

@@ -226,6 +226,10 @@ impl Link {
     }
 
     fn pop(&self) -> Option<Event> {
+        // An event that is being added now is found by the next call.
+        if !self.has_events() {
+            return None;
+        }
         let (event, has_capacity) = {
             let mut up = lock(&self.up);
             let before = up.events.load();

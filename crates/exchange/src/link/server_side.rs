@@ -123,8 +123,13 @@ impl Link {
     /// the queue of events has capacity for it. After this method has returned false, the server is
     /// woken once the queue has capacity again, for this peer or another.
     pub fn poll_capacity(&self, peer: Peer) -> bool {
+        let limit = self.limits.load();
+        // An empty queue, which need not be locked, has capacity for every peer.
+        if !self.has_events() && limit.messages > 0 {
+            return true;
+        }
         let up = lock(&self.up);
-        let has_capacity = up.events.admits_message(peer, self.limits.load());
+        let has_capacity = up.events.admits_message(peer, limit);
         if !has_capacity {
             // Set while the queue is locked, because the application looks whether it is set each
             // time it takes an event.

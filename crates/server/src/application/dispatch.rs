@@ -206,11 +206,12 @@ impl Dispatch {
     /// Calls `execute` for each command that the application has sent. Returns true if there were
     /// any.
     pub(crate) fn run_commands(&self, mut execute: impl FnMut(Command)) -> bool {
-        let mut commands = self.commands.take();
+        let mut commands = self.commands.borrow_mut();
         self.application.take_commands(&mut commands);
         let was_any = !commands.is_empty();
-        commands.drain(..).for_each(&mut execute);
-        self.commands.replace(commands);
+        if was_any {
+            commands.drain(..).for_each(&mut execute);
+        }
         was_any
     }
 

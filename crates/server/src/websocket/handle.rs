@@ -219,8 +219,8 @@ impl WebSocketHandle {
         if let Some(record) = &self.record {
             record.on_sent(len);
         }
-        if kind == MessageKind::Text && is_about_output(payload.as_bytes()) {
-            if let Some(routes) = &self.shared.routes {
+        if let Some(routes) = &self.shared.routes {
+            if kind == MessageKind::Text && is_about_output(payload.as_bytes()) {
                 self.outputs.borrow_mut().observe(payload.as_bytes(), (**routes).as_ref());
             }
         }
