@@ -16,7 +16,11 @@ from server import check, free_port, until
 
 # What clients request of the proxy, and the options with which the proxy connects to the server. HTTP/2 needs TLS.
 PROTOCOLS = {"haproxy": "", "haproxy-h2": "ssl verify none alpn h2"}
+# HAProxy reads nothing more from a connection while what it has read of one response does not fit into its buffer of 16 KiB for that response. So
+# the window of each must be smaller, or else one client that does not read would stop the responses of all others in HAProxy.
 CONFIGURATION = """
+global
+    tune.h2.initial-window-size 8192
 defaults
     mode http
     maxconn 6000
@@ -31,7 +35,7 @@ frontend clients
 backend rookery
     server rookery 127.0.0.1:{server} {options}
 """
-REMEDY = None if shutil.which("haproxy") else "there is no haproxy; this command installs it: scripts/setup fairness"
+REMEDY = None if shutil.which("haproxy") else "there is no haproxy; this command installs it: scripts/setup"
 
 
 @contextlib.contextmanager

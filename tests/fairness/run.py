@@ -39,8 +39,17 @@ INTERVAL, LONGEST, P99 = 0.05, 10.0, 0.25
 ABOVE = 64 << 20
 
 
+def websocket(address):
+    return WebSocket(address, "tls" if address.has_tls else "http")
+
+
+def open_websocket(address):
+    """Opens a WebSocket, and closes it at once."""
+    websocket(address).socket.close()
+
+
 class Honest:
-    """A client that requests each of `paths`, on a new connection, and sends messages on a WebSocket."""
+    """A client that requests each of `paths`, on a new connection, and sends messages on a WebSocket. For the path `/ws`, it opens another one."""
 
     def __init__(self, address, paths):
         self.address = address
@@ -64,11 +73,11 @@ class Honest:
 
     def _requests(self, path):
         while not self.is_over.wait(INTERVAL):
-            self._timed(path, lambda: get(self.address, path, LONGEST))
+            self._timed(path, lambda: open_websocket(self.address) if path == "/ws" else get(self.address, path, LONGEST))
 
     def _messages(self):
         try:
-            client = WebSocket(self.address, "tls" if self.address.has_tls else "http")
+            client = websocket(self.address)
         except OSError as error:
             self.failures.append(f"WebSocket: {error!r}")
             return
@@ -150,7 +159,7 @@ def play(attack, protocol, workers, seconds):
         # R keeps the large response from now on, so that it does not count.
         for path in ("/small", "/large?20000000", *attack.paths):
             for _ in range(2 * address.processes):
-                until("R answers", lambda: get(address, path) == 200)
+                until("R answers", lambda: path == "/ws" or get(address, path) == 200)
         bound = attack.turns * longest_item(address, attack.busy) if attack.turns else None
         before = peak = memory(server)
         # An attack must last longer than an honest client may wait.

@@ -239,7 +239,7 @@ impl Frames {
         self.pass(at, &header, kept);
     }
 
-    /// Returns true if a frame of this stream is one within an open stream, and interrupts no header
+    /// Returns true if a frame of this stream belongs to an open stream, and interrupts no header
     /// block.
     fn is_within_open(&self, stream: u32) -> bool {
         self.head.is_none() && self.open.contains(&stream)

@@ -64,8 +64,8 @@ impl HeldTrailers {
         self.bytes
     }
 
-    /// Returns the id of each stream that has trailers, and the number of bytes that h2 may hold for
-    /// them.
+    /// Returns the id of each stream that has trailers, and the number of bytes that h2 may hold
+    /// for them.
     pub(super) fn of_streams(&self) -> impl Iterator<Item = (u32, usize)> + '_ {
         self.streams.iter().map(|(stream, len)| (*stream, held(*len)))
     }

@@ -285,14 +285,16 @@ fn a_header_table_behind_a_request_that_is_under_way_keeps_nobody_out() {
         }),
     );
     let mut peer = Peer::new(&app);
-    let keep = block(&get("/keep"));
-    peer.send(frame(kind::HEADERS, END_HEADERS | END_STREAM, 1, &keep));
-    // h2 copies each of these heads to a buffer, which an entry of the header table may keep.
-    let head = block(&get("/"));
-    let (first, rest) = head.split_at(4);
-    for stream in (3..233).step_by(2) {
-        peer.send(frame(kind::HEADERS, END_STREAM, stream, first));
-        peer.send(frame(kind::CONTINUATION, END_HEADERS, stream, rest));
+    // Each of these heads may take a buffer, which an entry of the header table may keep.
+    let long = "x".repeat(4 << 10);
+    for at in 0..115 {
+        let (stream, is_kept) = (2 * at + 1, at < 15);
+        let path = if is_kept { "/keep" } else { "/" };
+        let head = block(&[&get(path)[..], &[("a", &long)]].concat());
+        peer.send(frame(kind::HEADERS, END_HEADERS | END_STREAM, stream, &head));
+        if !is_kept {
+            assert_eq!(peer.outcome(stream), Heard::Status(200));
+        }
     }
     assert_served(&app);
 }
