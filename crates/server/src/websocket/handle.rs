@@ -498,6 +498,10 @@ impl TableEntry for WebSocketHandle {
         self.evict_for(share);
     }
 
+    fn charge_trailers(&self, bytes: usize) {
+        self.charge_stream_trailers(bytes);
+    }
+
     fn evict_for_slot(&self) {
         self.close_now(Rejection::TooManyConnections, "too many connections");
     }

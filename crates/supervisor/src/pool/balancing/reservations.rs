@@ -1,4 +1,5 @@
-//! The sessions that are reserved at one worker for pages that have not opened their WebSockets.
+//! The sessions that are reserved at one worker for pages that have not opened their WebSockets,
+//! and the division of all its sessions among networks.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -15,6 +16,8 @@ const RESERVATION_TIME: Duration = Duration::from_secs(45);
 pub(super) struct Reservations {
     /// The reservations, oldest first.
     all: VecDeque<Reservation>,
+    /// The number of open sessions of each network.
+    open: ById<usize>,
 }
 
 #[derive(Debug)]
@@ -57,12 +60,24 @@ impl Reservations {
         }
     }
 
-    /// Removes the reservation that a session takes: that for its own handshake, or otherwise the
-    /// oldest of its network. Removes none if the network has none.
-    pub(super) fn take_for_session(&mut self, handshake: ExchangeId, peer: Peer) {
+    /// Counts a session that has been opened, and removes the reservation that it takes: that for
+    /// its own handshake, or otherwise the oldest of its network. Removes none if the network has
+    /// none.
+    pub(super) fn begin_session(&mut self, handshake: ExchangeId, peer: Peer) {
+        *self.open.entry(peer.network()).or_default() += 1;
         let at = self.position_of(handshake).or_else(|| self.oldest_of(peer.network()));
         if let Some(at) = at {
             self.all.remove(at);
+        }
+    }
+
+    /// Removes a session of this peer that has ended.
+    pub(super) fn end_session(&mut self, peer: Peer) {
+        if let Some(count) = self.open.get_mut(&peer.network()) {
+            *count -= 1;
+            if *count == 0 {
+                self.open.remove(&peer.network());
+            }
         }
     }
 
@@ -99,6 +114,20 @@ impl Reservations {
         let (network, most) =
             counts.into_iter().max_by_key(|(network, count)| (*count, *network))?;
         (most > own + 1).then_some(network)
+    }
+
+    /// Returns true if this peer may have a session although the worker has `max` sessions and
+    /// reservations: its network has fewer than the networks have on average, even with this one,
+    /// and at most as many as are left of twice `max`. So if one network has taken all sessions,
+    /// others get half of as many, a quarter, and so on.
+    pub(super) fn has_place_beyond(&self, peer: Peer, max: usize) -> bool {
+        let mut counts = self.open.clone();
+        for reservation in &self.all {
+            *counts.entry(reservation.network).or_default() += 1;
+        }
+        let used: usize = counts.values().sum();
+        let held = counts.get(&peer.network()).copied().unwrap_or(0);
+        used + held < max.saturating_mul(2) && (held + 1) * counts.len() < used
     }
 
     fn position_of(&self, request: ExchangeId) -> Option<usize> {

@@ -303,9 +303,9 @@ impl PoolBackend {
     /// worker has the maximum number of sessions, removes the oldest reservation of the network
     /// that has the most.
     pub(super) fn reserve_session(&self, request: ExchangeId, peer: Peer, limits: &PoolLimits) {
-        let is_full = self.is_full_of_sessions(limits);
+        let gives_way = self.is_full_of_sessions(limits) && self.has_reservations_left(limits);
         let mut reservations = self.reservations.borrow_mut();
-        if is_full {
+        if gives_way {
             reservations.displace(peer);
         }
         reservations.add(request, peer);
@@ -325,8 +325,14 @@ impl PoolBackend {
     pub(in crate::pool) fn begin_session(&self, handshake: ExchangeId, peer: Peer) {
         self.entry.load.sessions.fetch_add(1, Ordering::Relaxed);
         let mut reservations = self.reservations.borrow_mut();
-        reservations.take_for_session(handshake, peer);
+        reservations.begin_session(handshake, peer);
         self.entry.load.pending_sessions.set(reservations.len() as u64);
+    }
+
+    /// Removes a session of a peer, whose WebSocket has ended.
+    pub(in crate::pool) fn end_session(&self, peer: Peer) {
+        self.entry.load.sessions.fetch_sub(1, Ordering::Relaxed);
+        self.reservations.borrow_mut().end_session(peer);
     }
 
     /// Removes the worker's reservations of sessions that have expired.
@@ -342,11 +348,17 @@ impl PoolBackend {
         limits.max_sessions != usize::MAX && self.sessions() >= limits.max_sessions
     }
 
-    /// Returns true if this peer may replace a reservation of another. It may not if the worker's
-    /// open WebSockets reach the maximum without any reservation.
-    pub(super) fn has_reservation_for(&self, peer: Peer, limits: &PoolLimits) -> bool {
+    /// Returns true if this peer may have a session although the worker has the maximum number: it
+    /// may replace a reservation of another, or its network has fewer sessions than others.
+    pub(super) fn has_session_for(&self, peer: Peer, limits: &PoolLimits) -> bool {
+        let reservations = self.reservations.borrow();
+        (self.has_reservations_left(limits) && reservations.has_surplus_for(peer))
+            || reservations.has_place_beyond(peer, limits.max_sessions)
+    }
+
+    /// Returns false if the worker's open WebSockets reach the maximum without any reservation.
+    fn has_reservations_left(&self, limits: &PoolLimits) -> bool {
         self.entry.load.sessions.load(Ordering::Relaxed) < limits.max_sessions
-            && self.reservations.borrow().has_surplus_for(peer)
     }
 
     /// Returns the number of the worker's sessions, including reservations for WebSockets that are

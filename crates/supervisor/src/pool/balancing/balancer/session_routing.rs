@@ -70,13 +70,18 @@ impl Balancer {
                 if session_affinity::begins_session(kind)
                     && self.is_full_of_sessions_for(request.peer())
                 {
-                    self.counters().rejected_sessions.add(1);
-                    self.responder.reject(request, ErrorReply::SessionsFull);
+                    self.reject_session(request);
                 } else {
                     self.queue.borrow_mut().park(request);
                 }
             }
         }
+    }
+
+    /// Rejects a request that would begin a session, because all sessions are taken.
+    pub(super) fn reject_session(&self, request: QueuedRequest) {
+        self.counters().rejected_sessions.add(1);
+        self.responder.reject(request, ErrorReply::SessionsFull);
     }
 
     /// Adds a request to the queue of the only worker that can process it.
@@ -109,6 +114,12 @@ impl Balancer {
             let begins_session = request.begins_session();
             if let Some((backend, ticket, moment)) = self.choose(begins_session, true, &request) {
                 assignments.push(Assignment { backend, ticket, request, moment });
+                continue;
+            }
+            if begins_session && self.is_full_of_sessions_for(request.peer()) {
+                // Others have taken the sessions since the request was parked. It must not keep
+                // those of networks that have fewer sessions waiting.
+                self.reject_session(request);
                 continue;
             }
             self.queue.borrow_mut().put_back_parked(request);

@@ -1,5 +1,4 @@
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
 
 use rookery_test_support::Random;
 use rookery_worker_protocol::SharedScoreboard;
@@ -42,11 +41,11 @@ fn the_oldest_reservation_of_the_largest_network_gives_way_to_a_smaller_one() {
 #[test]
 fn a_session_takes_the_reservation_of_its_handshake_or_the_oldest_of_its_network_or_none() {
     let mut reservations = of(&[1, 2, 1, 2]);
-    reservations.take_for_session(3, Peer::new(9, 2));
+    reservations.begin_session(3, Peer::new(9, 2));
     assert_eq!(networks(&reservations), [1, 2, 1]);
-    reservations.take_for_session(10, Peer::new(9, 1));
+    reservations.begin_session(10, Peer::new(9, 1));
     assert_eq!(networks(&reservations), [2, 1]);
-    reservations.take_for_session(11, Peer::new(9, 3));
+    reservations.begin_session(11, Peer::new(9, 3));
     assert_eq!(networks(&reservations), [2, 1]);
 }
 
@@ -58,6 +57,22 @@ fn a_request_without_a_reservation_releases_none_of_its_network() {
     assert_eq!(networks(&reservations), [1, 1]);
     reservations.release(2);
     assert_eq!((reservations.all[0].request, reservations.len()), (1, 1));
+}
+
+#[test]
+fn a_network_without_sessions_gets_one_while_another_has_all() {
+    let mut reservations = of(&[1, 1]);
+    let [one, two, three] = [1, 2, 3].map(|network| Peer::new(9, network));
+    (10..12).for_each(|handshake| reservations.begin_session(handshake, one));
+    assert!(!reservations.has_place_beyond(one, 2));
+    assert!(reservations.has_place_beyond(two, 2));
+    reservations.begin_session(12, two);
+    assert!(!reservations.has_place_beyond(two, 2), "it would have half of them");
+    assert!(reservations.has_place_beyond(three, 2));
+    reservations.begin_session(13, three);
+    assert!(!reservations.has_place_beyond(Peer::new(9, 4), 2), "twice the number are taken");
+    reservations.end_session(three);
+    assert!(reservations.has_place_beyond(three, 2));
 }
 
 /// A worker's sessions, and what a test knows about them.
@@ -80,6 +95,11 @@ impl Model {
         Model { worker, limits, reserved: Vec::new(), sessions: Vec::new() }
     }
 
+    /// Returns the number of sessions and reservations of a network.
+    fn used_by(&self, network: u64) -> usize {
+        self.count(network) + self.sessions.iter().filter(|session| session.0 == network).count()
+    }
+
     fn count(&self, network: u64) -> usize {
         self.reserved.iter().filter(|reservation| reservation.1 == network).count()
     }
@@ -90,11 +110,16 @@ impl Model {
         let is_full = worker.is_full_of_sessions(&self.limits);
         let has_place = self.sessions.len() + self.reserved.len() < self.limits.max_sessions;
         assert_eq!(is_full, !has_place);
-        if is_full && !worker.has_reservation_for(peer, &self.limits) {
+        if is_full && !worker.has_session_for(peer, &self.limits) {
             return;
         }
+        let (own, used) = (self.used_by(network), self.sessions.len() + self.reserved.len());
+        let networks = (1..=4).filter(|network| self.used_by(*network) > 0).count();
         worker.reserve_session(id, peer, &self.limits);
-        if is_full {
+        if worker.sessions() > used && is_full {
+            assert!(own + used < 2 * self.limits.max_sessions);
+            assert!((own + 1) * networks < used);
+        } else if is_full {
             assert!(self.sessions.len() < self.limits.max_sessions);
             let most = (1..=4).map(|network| self.count(network)).max().unwrap();
             let now = worker.reservations.borrow();
@@ -125,8 +150,8 @@ impl Model {
     }
 
     fn close(&mut self, at: usize) {
-        self.worker.entry.load.sessions.fetch_sub(1, Ordering::Relaxed);
-        self.sessions.swap_remove(at);
+        let (network, _) = self.sessions.swap_remove(at);
+        self.worker.end_session(Peer::new(9, network));
     }
 
     /// Lets the time of the oldest reservations pass.
@@ -144,11 +169,11 @@ impl Model {
         let reservations = self.worker.reservations.borrow();
         let actual = reservations.all.iter().map(|it| (it.request, it.network));
         assert!(actual.eq(self.reserved.iter().copied()));
-        // Only sessions that had no reservation are admitted beyond the limit.
+        // Beyond twice the limit, only sessions that had no reservation are admitted.
         let beyond = self.sessions.iter().filter(|(_, is_unreserved)| *is_unreserved).count();
         let (sum, max) = (self.worker.sessions(), self.limits.max_sessions);
         assert_eq!(sum, self.sessions.len() + self.reserved.len());
-        assert!(sum <= max + beyond, "{sum} {max} {beyond}");
+        assert!(sum <= 2 * max + beyond, "{sum} {max} {beyond}");
         let reported = self.worker.entry.load.pending_sessions.get();
         assert_eq!(reported, self.reserved.len() as u64);
     }
