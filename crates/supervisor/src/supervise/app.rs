@@ -188,14 +188,14 @@ impl<'a> App<'a> {
         for slot in self.pool.slots_mut() {
             let may_exceed = slot.may_exceed(reload, now);
             let Some(worker) = slot.current.as_mut().filter(|_| may_exceed) else { continue };
-            if worker.phase == WorkerPhase::Ready {
-                slot.exceeded = worker.recycle_reason(&self.config.recycle, most, now);
-                if let Some(reason) = slot.exceeded {
-                    log(&format!("{} is replaced: {reason}", worker.name()));
-                }
-            }
+            let is_ready = worker.phase == WorkerPhase::Ready;
+            let reason = is_ready.then(|| worker.recycle_reason(&self.config.recycle, most, now));
             if worker.process.memory_watch.take_collection_request() {
                 worker.process.send(Message::Collect);
+            }
+            if let Some(reason) = reason.flatten() {
+                log(&format!("{} is replaced: {reason}", worker.name()));
+                slot.exceed(reason, times, now);
             }
         }
     }

@@ -235,6 +235,7 @@ impl<P: Handle> Pool<P> {
         }
         let reload = self.reload();
         let due = self.kept().filter_map(|slot| Some((slot, slot.due(reload)?)));
+        let due = due.filter(|(slot, reason)| !slot.waits_for_former(*reason));
         let (slot, reason) = due.min_by_key(|(slot, reason)| {
             let epoch = slot.current.as_ref().map(|current| current.start.epoch);
             (*reason != ReplaceReason::Reload, !surges && slot.serves(), epoch)

@@ -174,6 +174,21 @@ impl<P: Handle> Slot<P> {
             && self.replacement_backoff.1.is_none_or(|until| now >= until)
     }
 
+    /// Records that the current worker exceeds a limit, so that it is to be replaced. The
+    /// replacement waits until no former worker is left, whose drain is shortened for this.
+    pub(super) fn exceed(&mut self, reason: ReplaceReason, times: Timeouts, now: Instant) {
+        self.exceeded = Some(reason);
+        self.shorten_drains(times, now);
+    }
+
+    /// Returns true if a replacement for this reason has to wait for a former worker to end. A
+    /// slot has at most one former worker that was replaced because of a limit, since a client can
+    /// keep a former worker by its WebSockets, and make the current one exceed its limit. A reload
+    /// does not wait, since it may repair the app.
+    pub(super) fn waits_for_former(&self, reason: ReplaceReason) -> bool {
+        reason != ReplaceReason::Reload && !self.former.is_empty()
+    }
+
     /// Begins the replacement that is due. If the slot has no worker, one is started now, without
     /// the pause of the back-off, because a reload may have repaired the app.
     pub(super) fn begin_replacement(

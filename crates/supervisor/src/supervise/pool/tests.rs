@@ -222,7 +222,7 @@ impl Model {
         let (reload, now) = (self.pool.reload(), self.now);
         if let Some(slot) = self.pool.slot_mut(number) {
             if slot.may_exceed(reload, now) && slot.serves() {
-                slot.exceeded = Some(REQUESTS);
+                slot.exceed(REQUESTS, TIMES, now);
             }
         }
     }
@@ -270,6 +270,8 @@ impl Model {
                 assert!(!is_in_service || worker.is_serving, "{worker:?}");
             }
             let former = slot.former.iter();
+            let recycled = |it: &&Worker<_>| it.exit_reason == Some(ExitReason::MaxRequests);
+            assert!(former.clone().filter(recycled).count() <= 1, "{slot:?}");
             assert!(former.clone().all(|it| !it.serves() && !it.is_spare() && !it.is_starting()));
         }
     }
@@ -528,6 +530,32 @@ fn a_replacement_whose_process_cannot_be_started_is_tried_again_after_a_pause() 
     model.tick();
     assert_eq!(model.starts, 3);
     assert_eq!(model.serving().len(), 1);
+}
+
+#[test]
+fn a_slot_has_one_former_worker_however_often_its_limit_is_exceeded_while_sessions_stay_open() {
+    let mut model = Model::ready(1, 0, true);
+    let begin = model.now;
+    for _ in 0..600 {
+        model.exceed(0);
+        model.pool.workers_mut().for_each(|it| it.process.sessions.set(1));
+        model.tick();
+        for epoch in model.epochs(Worker::is_starting) {
+            model.become_ready(epoch);
+        }
+        for epoch in model.epochs(|it| it.process.is_asked_to_end.get()) {
+            model.exit(epoch, Exit::Status(0));
+        }
+        model.check();
+        assert!(model.pool.workers().count() <= 3, "{:?}", model.pool.slots());
+        model.now += Duration::from_secs(1);
+    }
+    // No replacement waits for longer than a drain without extra time for sessions.
+    let drains = model.now.duration_since(begin).as_secs() / (TIMES.drain.as_secs() + 5);
+    assert!(model.starts >= drains, "{} starts", model.starts);
+    // A reload does not wait.
+    model.pool.begin_reload();
+    assert_eq!(model.pool.next_replacement(true), Some((0, ReplaceReason::Reload)));
 }
 
 #[test]
