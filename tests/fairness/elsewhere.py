@@ -220,6 +220,44 @@ def large_messages_of_many_websockets(address, protocol, until):
     together(as_long(until, 100, 1000), wait)
 
 
+def send_again_and_again(openings, until):
+    """Keeps a connection for each of `openings`, which return a socket and what it sends, and opens another one for each that the server ends."""
+    missing = list(openings)
+    with selectors.DefaultSelector() as selector:
+        while time.monotonic() < until:
+            for opening in missing[:20]:
+                with contextlib.suppress(OSError):
+                    client, data = opening()
+                    client.setblocking(False)
+                    selector.register(client, selectors.EVENT_READ | selectors.EVENT_WRITE, [opening, memoryview(data)])
+                    missing.remove(opening)
+            for key, events in selector.select(0.05):
+                client, state = key.fileobj, key.data
+                try:
+                    with contextlib.suppress(BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                        if not events & selectors.EVENT_WRITE:
+                            client.recv(1 << 16)
+                            raise ConnectionResetError("the request was refused, or the connection was closed")
+                        state[1] = state[1][client.send(state[1][: 1 << 18]) :]
+                        if not state[1]:
+                            selector.modify(client, selectors.EVENT_READ, state)
+                except OSError:
+                    selector.unregister(client)
+                    client.close()
+                    missing.append(state[0])
+
+
+@attack_from_elsewhere(limits={"max_client_memory": 100_000_000}, protocols=("http", "tls"))
+def all_shares_of_the_memory_at_once(address, protocol, until):
+    # What is evicted or refused has to be free before others get it, and must not be kept for reuse beside what the limit counts.
+    upload = b"POST /small HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n" + bytes(999_000)
+    incomplete = message(bytes(60_000_000), 2)[:2_000_000]
+    unread = [opened(address, protocol, "/large?3000000") for _ in range(100)]
+    uploads = 300 * [lambda: (connect(address, protocol), upload)]
+    send_again_and_again(uploads + 100 * [lambda: (WebSocket(address, protocol).socket, incomplete)], until)
+    del unread
+
+
 @attack_from_elsewhere(limits={"max_in_flight": 8}, modes=(1, 2))
 def promises_that_take_long(address, protocol, until):
     # More than all workers begin at the same time, and longer than an honest client waits.

@@ -36,6 +36,8 @@ use stderr::{log_line, output_deadline};
 use app_detection::Target;
 use commands::{check, config, live, new_app, profile, status, version, watch};
 #[cfg(target_os = "linux")]
+pub use process::allocator::shorten_purge_delay;
+#[cfg(target_os = "linux")]
 use process::pid1;
 #[cfg(unix)]
 use process::signals;
@@ -50,6 +52,8 @@ use settings::sources::{LoadedSettings, Sources};
 /// exit status of the process. Must be called once, before the process has other threads.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
     output::write_panics();
+    #[cfg(target_os = "linux")]
+    shorten_purge_delay();
     let status = begin(words);
     output::flush_until(output_deadline());
     status

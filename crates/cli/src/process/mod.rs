@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 #[cfg(target_os = "linux")]
-mod allocator;
+pub(crate) mod allocator;
 pub(crate) mod owned_child;
 #[cfg(target_os = "linux")]
 pub(crate) mod pid1;

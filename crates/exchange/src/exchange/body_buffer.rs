@@ -16,7 +16,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
-/// The maximum total size in bytes of the unused body buffers that a pool keeps.
+/// The maximum total size in bytes of the unused body buffers that a pool keeps by default.
 // R returns the buffers of all unused vectors at once, when it collects garbage. This is the size
 // of the vectors that R may create before its first collection (the initial `R_VSize`).
 const KEPT_BYTES: usize = 64 << 20;
@@ -47,10 +47,18 @@ const _: () = assert!(size_of::<Head>() <= DATA);
 ///
 /// # Limits
 /// The pool keeps about as many bytes as requests have recently taken from it, and never more than
-/// 64 MiB. After a burst of large bodies, it frees the memory that is no longer needed.
-#[derive(Default)]
+/// its limit, which is 64 MiB by default. After a burst of large bodies, it frees the memory that is
+/// no longer needed.
 pub struct BodyBufferPool {
     free_list: Mutex<FreeList>,
+    /// The maximum total size in bytes of the unused buffers.
+    most: usize,
+}
+
+impl Default for BodyBufferPool {
+    fn default() -> BodyBufferPool {
+        BodyBufferPool::with_limit(usize::MAX)
+    }
 }
 
 #[derive(Default)]
@@ -74,6 +82,11 @@ struct Allocation(NonNull<u8>);
 unsafe impl Send for Allocation {}
 
 impl BodyBufferPool {
+    /// Creates a pool whose unused buffers take at most `bytes` bytes, and at most 64 MiB.
+    pub fn with_limit(bytes: usize) -> BodyBufferPool {
+        BodyBufferPool { free_list: Mutex::default(), most: bytes.min(KEPT_BYTES) }
+    }
+
     /// Takes a body buffer with a capacity of at least `len` bytes from the pool, or allocates one.
     /// Returns `None` if memory is exhausted.
     pub fn take(self: &Arc<Self>, len: usize) -> Option<BodyBuffer> {
@@ -121,7 +134,7 @@ impl BodyBufferPool {
     fn put_back(&self, capacity: usize, allocation: Allocation) {
         if let Ok(mut free_list) = self.free_list.try_lock() {
             free_list.is_returning = true;
-            let bound = free_list.taken.max(free_list.taken_before).min(KEPT_BYTES);
+            let bound = free_list.taken.max(free_list.taken_before).min(self.most);
             while free_list.bytes > bound {
                 let Some((size, extra)) = free_list.free.pop() else { break };
                 free_list.bytes -= size;
@@ -341,6 +354,14 @@ mod tests {
         }
         assert_eq!(blocks.kept(), GRAIN);
         assert!(blocks.take(usize::MAX).is_none());
+    }
+
+    #[test]
+    fn a_pool_keeps_no_more_than_its_limit() {
+        let blocks = Arc::new(BodyBufferPool::with_limit(3 * GRAIN));
+        let burst: Vec<BodyBuffer> = (0..10).map(|_| filled(&blocks, 10)).collect();
+        drop(burst);
+        assert_eq!(blocks.kept(), 3 * GRAIN);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rookery_error::{ErrorHook as _, Reports};
-use rookery_exchange::{BodyBufferPool, Exchange};
+use rookery_exchange::{BodyBufferPool, Exchange, Share};
 use rookery_trace::Tracer;
 
 use crate::application::dispatch::{Dispatch, is_accepted, is_streamed};
@@ -61,6 +61,10 @@ pub(crate) struct HttpState {
 /// The minimum time between two notices to the operator that are caused by client input.
 const NOTICE_INTERVAL: Duration = Duration::from_secs(60);
 
+/// The divisor of the memory budget for what clients send that gives the maximum size of unused
+/// memory blocks, which the budget does not count.
+const KEPT_BLOCKS_PART: usize = 4;
+
 impl HttpState {
     pub(crate) fn new(
         websockets: Rc<WebSocketRegistry>,
@@ -70,6 +74,8 @@ impl HttpState {
         tracer: Option<Arc<Tracer>>,
     ) -> Rc<HttpState> {
         let scoreboard = websockets.shared.dispatch.scoreboard.clone();
+        let kept_blocks =
+            websockets.shared.connections.budget.limit(Share::Incoming) / KEPT_BLOCKS_PART;
         Rc::new(HttpState {
             connections: Rc::clone(&websockets.shared.connections),
             dispatch: Rc::clone(&websockets.shared.dispatch),
@@ -81,7 +87,7 @@ impl HttpState {
             head_start: HeadStart::default(),
             reports,
             scratch,
-            blocks: Arc::default(),
+            blocks: Arc::new(BodyBufferPool::with_limit(kept_blocks)),
             gzip: RefCell::default(),
             header_names: HeaderNameCache::default(),
             file_cache: RefCell::default(),

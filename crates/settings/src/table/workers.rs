@@ -195,8 +195,9 @@ pub(super) static ROWS: [Setting; 22] = [
         default: Default::Derived("the time of `drain`"),
         help: "How long WebSockets of a replaced worker may stay open, such as 4h",
         paragraph: "When a worker is replaced, it waits up to this long for its WebSockets, such \
-                    as Shiny sessions, to end. If the worker is replaced because of its memory, or \
-                    if the server stops, it waits only as long as for requests (see `drain`).",
+                    as Shiny sessions, to end. If the worker is replaced because of its memory, if \
+                    its successor has to be replaced as well, or if the server stops, it waits \
+                    only as long as for requests (see `drain`).",
         ..FINITE_TIME
     },
     Setting {

@@ -54,7 +54,6 @@ pub(crate) async fn collect<B: RequestBody>(
         }
         if spool.is_none() && len <= limits.body_buffer_size as u64 {
             exchange.push_body(&data);
-            context.charge_request(&mut exchange, 0).map_err(Some)?;
             if len >= MIN_BLOCK_BODY {
                 let block = announced
                     .take()
@@ -63,6 +62,7 @@ pub(crate) async fn collect<B: RequestBody>(
                     exchange.body_mut().use_block(block);
                 }
             }
+            context.charge_request(&mut exchange, 0).map_err(Some)?;
             continue;
         }
         let mut file = match spool.take() {
