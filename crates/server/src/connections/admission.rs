@@ -48,6 +48,10 @@ pub(crate) const WEBSOCKET_TLS_BYTES: usize = IDLE_BYTES + IDLE_TLS_BYTES;
 /// against the memory budget, because it is included in [`CONNECTION_BYTES`].
 pub(crate) const UNCHARGED_BYTES: usize = 8 << 10;
 
+/// The divisor of a share of the memory budget that gives how much evicted connections may still
+/// hold while a network may evict its own connections.
+const UNRELEASED_PART: usize = 4;
+
 /// Returns the number of bytes that a connection in use counts against the memory budget, which
 /// depends on whether it uses TLS.
 pub(crate) fn bytes_in_use(has_tls: bool) -> usize {
@@ -65,13 +69,20 @@ impl ConnectionTable {
     /// Returns true if a connection of `peer` that holds `has` bytes of a share of the memory
     /// budget may hold `more` bytes in addition. If too few bytes are free, first evicts what peers
     /// hold that have more than this peer would have.
+    ///
+    /// The memory of evicted connections is free only when their tasks have been polled. While
+    /// evicted connections hold more than a quarter of the share, only a network that has less than
+    /// another one evicts more. Otherwise, a client with many connections that opens another one
+    /// for each that is evicted would use far more memory than the share.
     pub(crate) fn admit(&self, peer: Peer, share: Share, has: usize, more: usize) -> bool {
         loop {
-            let used = self.budget.used(share).saturating_sub(self.pending_release.bytes(share));
-            if used.saturating_add(more) <= self.budget.limit(share) {
+            let (pending, limit) = (self.pending_release.bytes(share), self.budget.limit(share));
+            let used = self.budget.used(share).saturating_sub(pending);
+            if used.saturating_add(more) <= limit {
                 return true;
             }
-            if !self.evict_from_largest(peer, share, has, more) {
+            let may_evict_own = pending <= limit / UNRELEASED_PART;
+            if !self.evict_from_largest(peer, share, has, more, may_evict_own) {
                 return false;
             }
         }

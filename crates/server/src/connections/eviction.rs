@@ -106,13 +106,14 @@ impl ConnectionTable {
     /// that has the most, within the network that has the most. Among equals, evicts the newest.
     /// `peer` needs `more` bytes in addition to the `has` bytes that one of its entries holds.
     /// Returns false, and evicts nothing, if no other network, peer or entry has more than this one
-    /// would have.
+    /// would have, or if it is in the same network and `may_evict_own` is false.
     pub(super) fn evict_from_largest(
         &self,
         peer: Peer,
         share: Share,
         has: usize,
         more: usize,
+        may_evict_own: bool,
     ) -> bool {
         // The client whose memory is refused pays for the search with its turns.
         client_task::on_work((self.entries() / ENTRIES_OF_UNIT) as u32);
@@ -121,6 +122,9 @@ impl ConnectionTable {
             networks.add(entry.peer().network(), entry.charged(share), entry.held(share) > 0);
         });
         let largest = networks.largest_beside(peer.network(), more);
+        if largest.is_none() && !may_evict_own {
+            return false;
+        }
         let network = largest.unwrap_or(peer.network());
         self.for_each(|_, entry| {
             if entry.peer().network() == network {

@@ -191,6 +191,27 @@ fn a_peer_that_needs_less_is_admitted_in_its_own_network() {
 }
 
 #[test]
+fn a_network_does_not_get_the_memory_of_its_evicted_connections_before_it_is_free() {
+    let mut fixture = Fixture::new();
+    for _ in 0..3 {
+        fixture.add(peer(11), 100);
+    }
+    // An evicted connection, whose task has not been polled yet.
+    let unreleased = fixture.connections.charge(SHARE, 90);
+    fixture.connections.add_pending_release(SHARE, 90);
+    let same = fixture.add(peer(12), 0);
+    assert!(fixture.grow(&same, 37), "this much is free without an eviction");
+    assert!(!fixture.grow(&same, 40));
+    let honest = fixture.add(peer(21), 0);
+    assert!(fixture.grow(&honest, 40));
+    assert_eq!(fixture.evicted(), [3]);
+    drop(unreleased);
+    fixture.connections.finish_pending_release(SHARE, 90);
+    assert!(fixture.grow(&same, 80));
+    assert_eq!(fixture.evicted(), [2, 3]);
+}
+
+#[test]
 fn a_request_that_the_application_has_is_not_evicted_and_counts() {
     let mut fixture = Fixture::new();
     let in_use = fixture.add(peer(11), 200);

@@ -19,7 +19,7 @@ use rookery_exchange::{
     StreamFlow, StreamId, WakeSchedule, WebSocketId,
 };
 use rookery_worker_protocol::rings::{
-    MAX_KEPT_RECORD, Malformed, Outbox, Receiver, RingEnd, RingWakers, SleepWord,
+    Lane, MAX_KEPT_RECORD, Malformed, Outbox, Receiver, RingEnd, RingWakers, SleepWord,
 };
 
 use self::heads::Head;
@@ -33,6 +33,11 @@ const FROM_FRONT_END: u64 = 1 << 52;
 /// The time for which the application's thread sleeps if the front end takes no records, or this
 /// process lacks descriptors for the next record, and there is nothing else to do.
 const RETRY_PAUSE: Duration = Duration::from_micros(200);
+
+/// The number of bytes of records that wait until the front end accepts them, above which the
+/// application gets no further events. While other threads take the front end's processor time, R
+/// could otherwise add one large response after the other, which no memory budget counts yet.
+const MAX_UNSENT: usize = 8 << 20;
 
 /// The maximum number of unused exchanges that are kept for later requests.
 const MAX_IDLE: usize = 64;
@@ -138,8 +143,8 @@ impl WorkerRings {
         self.unanswered + self.sockets.len() + self.streams.len() + unsent
     }
 
-    /// Takes the next event. If there is no event, sends the records that wait and wakes the front
-    /// end to take records. `listener` is the listener that serves the requests of the front end.
+    /// Takes the next event. If there is no event, or too much waits until the front end accepts it,
+    /// sends the records that wait and wakes the front end to take records. `listener` is the listener that serves the requests of the front end.
     /// Without a listener, requests are given back to the front end.
     ///
     /// # Errors
@@ -151,7 +156,9 @@ impl WorkerRings {
         link: &Link,
     ) -> Result<Option<Event>, Malformed> {
         loop {
-            let Some(arrived) = self.receiver.take(&mut self.record)? else {
+            let arrived =
+                if self.is_behind() { None } else { self.receiver.take(&mut self.record)? };
+            let Some(arrived) = arrived else {
                 // The front end continues a record once it gets blocks back.
                 self.is_unannounced |= self.receiver.incomplete_bytes() > 0;
                 self.flush();
@@ -174,6 +181,13 @@ impl WorkerRings {
                 return Ok(Some(event));
             }
         }
+    }
+
+    /// Returns true if so much waits until the front end accepts it that the application must wait
+    /// as well.
+    fn is_behind(&self) -> bool {
+        let unsent = |lane| self.outbox.waiting_bytes(lane);
+        unsent(Lane::Messages) + unsent(Lane::Requests) > MAX_UNSENT
     }
 
     /// Carries out a record. Returns the event that the record is for the application, if any.

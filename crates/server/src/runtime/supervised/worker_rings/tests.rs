@@ -269,6 +269,37 @@ fn long_bodies_cross_in_parts_and_files_beside_their_responses() {
 }
 
 #[test]
+fn the_application_gets_no_request_while_the_front_end_takes_none_of_many_bytes() {
+    let mut test = Test::new();
+    let body = vec![b'x'; 3 << 20];
+    (0..10).for_each(|_| test.send_request(false));
+    let mut answered = 0;
+    while let Some(event) = test.next() {
+        let Event::Request(mut exchange) = event else { panic!("{event:?}") };
+        exchange.begin_response(200);
+        exchange.set_response_body(&body);
+        test.send(Command::Respond(exchange));
+        answered += 1;
+    }
+    let waiting = test.rings.outbox.waiting_bytes(Lane::Requests);
+    assert!(waiting > MAX_UNSENT && waiting <= MAX_UNSENT + 2 * body.len(), "{waiting}");
+    // All are answered once the front end takes the responses.
+    let mut taken = 0;
+    while taken < 10 {
+        if let Some(Event::Request(mut exchange)) = test.next() {
+            exchange.begin_response(200);
+            exchange.set_response_body(&body);
+            test.send(Command::Respond(exchange));
+            answered += 1;
+        }
+        while test.sent().is_some() {
+            taken += 1;
+        }
+    }
+    assert_eq!(answered, 10);
+}
+
+#[test]
 fn a_response_crosses_while_the_rest_of_a_message_waits() {
     let mut test = Test::new();
     let mut exchange = test.ask(true);
