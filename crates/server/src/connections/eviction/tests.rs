@@ -19,6 +19,7 @@ const STEPS: usize = 20_000;
 struct Holder {
     serial: u64,
     peer: Cell<Peer>,
+    share: Share,
     charge: Charge,
     /// True while the application has what the entry holds, so that it cannot be evicted.
     is_in_use: Cell<bool>,
@@ -56,15 +57,16 @@ impl TableEntry for Holder {
         self.is_substream
     }
 
-    fn charged(&self, _share: Share) -> usize {
-        self.charge.bytes()
+    fn charged(&self, share: Share) -> usize {
+        if share == self.share { self.charge.bytes() } else { 0 }
     }
 
-    fn held(&self, _share: Share) -> usize {
-        if self.is_in_use.get() { 0 } else { self.charge.bytes() }
+    fn held(&self, share: Share) -> usize {
+        if self.is_in_use.get() { 0 } else { self.charged(share) }
     }
 
-    fn evict_for_memory(&self, _share: Share, held: usize) {
+    fn evict_for_memory(&self, share: Share, held: usize) {
+        assert_eq!(share, self.share);
         assert_eq!(held, self.charge.bytes());
         self.charge.set(0);
         self.is_evicted.set(true);
@@ -91,20 +93,26 @@ impl TableEntry for Holder {
 
 struct Fixture {
     connections: Rc<ConnectionTable>,
+    share: Share,
     all: Vec<(Slot, Rc<Holder>)>,
 }
 
-const SHARE: Share = Share::Outgoing;
-
 impl Fixture {
     fn new() -> Fixture {
+        Fixture::of(Share::Outgoing)
+    }
+
+    /// Returns a table whose entries hold bytes or descriptors of `share`.
+    fn of(share: Share) -> Fixture {
         let limits = Limits { max_client_memory: Some(1000), ..Limits::default() };
-        let connections = ConnectionTable::new(&limits, budget(&limits), None);
-        Fixture { connections, all: Vec::new() }
+        let budget = budget(&limits);
+        budget.set_limit(Share::Descriptors, budget.limit(Share::Outgoing));
+        let connections = ConnectionTable::new(&limits, budget, None);
+        Fixture { connections, share, all: Vec::new() }
     }
 
     fn limit(&self) -> usize {
-        self.connections.budget.limit(SHARE)
+        self.connections.budget.limit(self.share)
     }
 
     fn add(&mut self, peer: Peer, bytes: usize) -> Rc<Holder> {
@@ -121,7 +129,8 @@ impl Fixture {
         let holder = Rc::new(Holder {
             serial: self.connections.next_serial(),
             peer: Cell::new(peer),
-            charge: self.connections.charge(SHARE, bytes),
+            share: self.share,
+            charge: self.connections.charge(self.share, bytes),
             is_in_use: Cell::new(false),
             is_evicted: Cell::new(false),
             cost: Cell::new(cost),
@@ -135,7 +144,7 @@ impl Fixture {
     /// Lets an entry hold more, if that is admitted.
     fn grow(&self, holder: &Holder, more: usize) -> bool {
         let has = holder.charge.bytes();
-        let is_admitted = self.connections.admit(holder.peer.get(), SHARE, has, more);
+        let is_admitted = self.connections.admit(holder.peer.get(), self.share, has, more);
         if is_admitted {
             holder.charge.set(holder.charge.bytes() + more);
         }
@@ -254,6 +263,18 @@ fn among_networks_of_equal_size_the_slowest_connection_makes_place() {
     assert_eq!(fixture.evicted(), [2, 5]);
 }
 
+#[test]
+fn a_file_or_else_a_connection_of_the_largest_network_makes_place_for_a_descriptor() {
+    let mut fixture = Fixture::of(Share::Descriptors);
+    for (id, files) in [(11, 1), (12, 1), (12, 1), (21, 1), (21, 0), (21, 0), (21, 0), (21, 0)] {
+        fixture.insert(peer(id), files, Some(EvictionCost::Idle), false);
+    }
+    for evicted in [vec![3], vec![2, 3], vec![2, 3, 8], vec![2, 3, 7, 8]] {
+        fixture.connections.free_descriptor();
+        assert_eq!(fixture.evicted(), evicted, "the newest of the largest");
+    }
+}
+
 /// Connections arrive while the table is full, change and end in an arbitrary order. The new one of
 /// a network is refused only if no other network has more connections with it, and no network loses
 /// a connection while another one that could has more.
@@ -340,8 +361,13 @@ fn arrive(fixture: &Fixture, network: u64) -> bool {
 /// much as any other whose entries can be evicted.
 #[test]
 fn a_peer_is_refused_only_if_it_would_be_among_the_largest() {
+    for share in [Share::Outgoing, Share::Descriptors] {
+        play_of_peers(Fixture::of(share));
+    }
+}
+
+fn play_of_peers(mut fixture: Fixture) {
     let steps = std::env::var("ROOKERY_MODEL_STEPS").ok().and_then(|steps| steps.parse().ok());
-    let mut fixture = Fixture::new();
     let mut random = Random::new(1);
     for step in 0..steps.unwrap_or(STEPS) {
         let pick = random.below(fixture.all.len().max(1));
@@ -372,7 +398,7 @@ fn a_peer_is_refused_only_if_it_would_be_among_the_largest() {
             }
             _ => {}
         }
-        assert!(fixture.connections.budget.used(SHARE) <= fixture.limit());
+        assert!(fixture.connections.budget.used(fixture.share) <= fixture.limit());
         fixture.all.retain(|(_, holder)| !holder.is_evicted.get());
     }
 }
@@ -381,7 +407,7 @@ fn a_peer_is_refused_only_if_it_would_be_among_the_largest() {
 fn assert_refusal(fixture: &Fixture, peer: Peer, has: usize, more: usize) {
     let own_network = fixture.sum(|it| it.peer().network() == peer.network()) + more;
     let own = fixture.sum(|it| it.peer().id() == peer.id()) + more;
-    let others = fixture.all.iter().map(|(_, it)| it).filter(|it| it.held(SHARE) > 0);
+    let others = fixture.all.iter().map(|(_, it)| it).filter(|it| it.held(fixture.share) > 0);
     for other in others {
         let of = other.peer();
         if of.network() != peer.network() {
@@ -389,7 +415,7 @@ fn assert_refusal(fixture: &Fixture, peer: Peer, has: usize, more: usize) {
         } else if of.id() != peer.id() {
             assert!(own >= fixture.sum(|it| it.peer().id() == of.id()));
         } else {
-            assert!(has + more >= other.held(SHARE));
+            assert!(has + more >= other.held(fixture.share));
         }
     }
 }

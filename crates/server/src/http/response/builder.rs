@@ -206,7 +206,8 @@ pub(crate) fn build(
         AppBody::Lent(lease) => Content::Whole(Bytes::from_owner(lease)),
         // Charged again below, as any response.
         AppBody::Owned(body) => Content::Whole(Bytes::from_owner(body.without_charge())),
-        AppBody::File { file, len } => {
+        // Charged again below, for its client.
+        AppBody::File { file, len, .. } => {
             Content::File { file: SentFile::unnamed(UnnamedFile::new(file)), at: 0, len }
         }
         AppBody::Stream(_) => match context.connection.response_stream() {

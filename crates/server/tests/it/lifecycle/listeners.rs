@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rookery_server::{Config, Limits, ListenError, ListenerConfig, Server};
 
 use crate::application::NoWaker;
-use crate::support::{App, TEST_TIMEOUT, hello, in_own_process, masked_frame};
+use crate::support::{App, Client, TEST_TIMEOUT, hello, in_own_process, masked_frame};
 
 #[cfg(target_os = "linux")]
 fn threads() -> usize {
@@ -239,8 +239,11 @@ fn running_out_of_descriptors_does_not_spin() {
         return;
     }
     let app = App::new(Limits::default(), hello);
-    let mut seated = app.connect();
+    // All others come from another address, whose connections make place for a newcomer.
+    let connect_from_elsewhere = || Client::connect_from([127, 0, 0, 2].into(), app.address);
+    let mut seated = connect_from_elsewhere();
     assert_eq!(seated.get("/").status, 200);
+    let spare = std::fs::File::open("/dev/null").unwrap();
     // The clients are in this process as well, so that the server has no descriptors left.
     let mut clients: Vec<std::net::TcpStream> = Vec::new();
     let open = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64;
@@ -257,6 +260,9 @@ fn running_out_of_descriptors_does_not_spin() {
     // A thread that spins would use about 100 ticks of 10 ms.
     assert!(spent < 50, "{spent} ticks of processor time while out of descriptors");
     assert_eq!(seated.get("/").status, 200);
+    drop(spare);
+    // The newcomer's own socket takes the last descriptor.
+    assert_eq!(connect_from_elsewhere().get("/").status, 200);
     clients.clear();
     assert_eq!(app.connect().get("/").status, 200);
 }

@@ -4,6 +4,8 @@ mod deadlines;
 pub(crate) mod each_limit;
 mod eviction;
 #[cfg(target_os = "linux")]
+mod file_descriptors;
+#[cfg(target_os = "linux")]
 mod largest_network;
 mod limit_table;
 mod memory_budget;
