@@ -89,8 +89,8 @@ impl ServerState {
         Ok(listener)
     }
 
-    /// Raises the process's limit on file descriptors to what `limits` need, and limits the files of
-    /// clients to those for which the process then has descriptors.
+    /// Raises the process's limit on file descriptors to what `limits` need, and limits the files
+    /// of clients to those for which the process then has descriptors.
     pub(super) fn raise_descriptor_limit(&self, limits: &Limits) {
         let files = descriptor::raise_limit(limits.max_connections);
         self.budget.set_limit(Share::Descriptors, files);
