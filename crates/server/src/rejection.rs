@@ -312,7 +312,9 @@ impl fmt::Display for Rejection {
             Rejection::Busy => "the queue of requests is full",
             Rejection::DiskFull => "the request body cannot be spooled to disk",
             Rejection::BodyTimeout => "the request body was received too slowly",
-            Rejection::Overload => "the memory budget or the file descriptors for clients are used up",
+            Rejection::Overload => {
+                "the memory budget or the file descriptors for clients are used up"
+            }
             Rejection::MessageTimeout => "a WebSocket message was received too slowly",
             Rejection::Silent => "the client of a WebSocket did not respond to pings",
             Rejection::ForeignHost => "the request is for a host name that is not the server's",

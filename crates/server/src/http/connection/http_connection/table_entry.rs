@@ -142,8 +142,8 @@ impl TableEntry for HttpConnection {
         if matches!(share, Share::Incoming | Share::Descriptors)
             && self.activity.phase() == Phase::Application
         {
-            // Only the request holds these bytes or the descriptor. The connection, which may be that
-            // of a proxy, stays open after the error response.
+            // Only the request holds these bytes or the descriptor. The connection, which may be
+            // that of a proxy, stays open after the error response.
             self.wait_end.set(Some(WaitAborted::Evicted));
             self.wake();
         } else {
