@@ -94,6 +94,8 @@ impl ConnectionTable {
     /// `peer` needs `more` bytes in addition to the `has` bytes that one of its entries holds.
     /// Returns false, and evicts nothing, if no other network, peer or entry has more than this one
     /// would have.
+    ///
+    /// For [`Share::Descriptors`], does what [`evict_file`](Self::evict_file) does.
     pub(super) fn evict_from_largest(
         &self,
         peer: Peer,
@@ -101,6 +103,9 @@ impl ConnectionTable {
         has: usize,
         more: usize,
     ) -> bool {
+        if share == Share::Descriptors {
+            return self.evict_file(peer);
+        }
         let (mut networks, mut peers) = (Sums::default(), Sums::default());
         self.for_each(|_, entry| {
             networks.add(entry.peer().network(), entry.charged(share), entry.held(share) > 0);

@@ -12,6 +12,7 @@ use super::clock::Clock;
 use super::eviction::candidates::EvictionCandidates;
 use super::eviction::cost::EvictionCost;
 use super::eviction::network_counts::NetworkCounts;
+use super::open_files::OpenFiles;
 use super::peers::Peers;
 use super::pending_release::PendingRelease;
 use super::trim::Trim;
@@ -116,6 +117,7 @@ pub(crate) struct ConnectionTable {
     pub(super) pending_release: PendingRelease,
     pub(super) eviction_candidates: EvictionCandidates,
     pub(super) network_counts: NetworkCounts,
+    pub(super) open_files: OpenFiles,
     pub(crate) trim: Trim,
     entries: RefCell<Vec<Option<Rc<dyn TableEntry>>>>,
     free: RefCell<Vec<usize>>,
@@ -143,6 +145,7 @@ impl ConnectionTable {
             pending_release: PendingRelease::default(),
             eviction_candidates: EvictionCandidates::default(),
             network_counts: NetworkCounts::default(),
+            open_files: OpenFiles::default(),
             trim: Trim::new(trim),
             entries: RefCell::default(),
             free: RefCell::default(),

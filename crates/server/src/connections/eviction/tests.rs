@@ -137,8 +137,23 @@ impl Fixture {
             slowness: Cell::new(None),
             is_substream,
         });
-        self.all.push((self.connections.insert(Rc::clone(&holder) as _), Rc::clone(&holder)));
+        let slot = self.connections.insert(Rc::clone(&holder) as _);
+        self.all.push((slot, Rc::clone(&holder)));
+        (0..bytes).for_each(|_| self.count_file(&holder, true));
         holder
+    }
+
+    /// Counts a file of an entry, or ends the count.
+    fn count_file(&self, holder: &Holder, is_open: bool) {
+        if self.share == Share::Descriptors {
+            let entry = self.all.iter().find(|(_, it)| it.serial == holder.serial);
+            let (peer, key) = (holder.peer.get(), entry.unwrap().0.key());
+            if is_open {
+                self.connections.add_file(peer, key);
+            } else {
+                self.connections.remove_file(peer, key);
+            }
+        }
     }
 
     /// Lets an entry hold more, if that is admitted.
@@ -147,6 +162,7 @@ impl Fixture {
         let is_admitted = self.connections.admit(holder.peer.get(), self.share, has, more);
         if is_admitted {
             holder.charge.set(holder.charge.bytes() + more);
+            self.count_file(holder, true);
         }
         is_admitted
     }
@@ -272,6 +288,9 @@ fn a_file_or_else_a_connection_of_the_largest_network_makes_place_for_a_descript
     for evicted in [vec![3], vec![2, 3], vec![2, 3, 8], vec![2, 3, 7, 8]] {
         fixture.connections.free_descriptor();
         assert_eq!(fixture.evicted(), evicted, "the newest of the largest");
+        if let [first @ 2..=3, ..] = evicted[..] {
+            fixture.count_file(&Rc::clone(&fixture.all[first as usize - 1].1), false);
+        }
     }
 }
 
@@ -361,13 +380,8 @@ fn arrive(fixture: &Fixture, network: u64) -> bool {
 /// much as any other whose entries can be evicted.
 #[test]
 fn a_peer_is_refused_only_if_it_would_be_among_the_largest() {
-    for share in [Share::Outgoing, Share::Descriptors] {
-        play_of_peers(Fixture::of(share));
-    }
-}
-
-fn play_of_peers(mut fixture: Fixture) {
     let steps = std::env::var("ROOKERY_MODEL_STEPS").ok().and_then(|steps| steps.parse().ok());
+    let mut fixture = Fixture::new();
     let mut random = Random::new(1);
     for step in 0..steps.unwrap_or(STEPS) {
         let pick = random.below(fixture.all.len().max(1));
@@ -401,6 +415,60 @@ fn play_of_peers(mut fixture: Fixture) {
         assert!(fixture.connections.budget.used(fixture.share) <= fixture.limit());
         fixture.all.retain(|(_, holder)| !holder.is_evicted.get());
     }
+}
+
+/// Peers open files, of which an entry has one, let the application use them, and close them in an
+/// arbitrary order, as in the model of memory.
+#[test]
+fn a_peer_gets_no_file_only_if_it_would_be_among_those_with_the_most() {
+    let steps = std::env::var("ROOKERY_MODEL_STEPS").ok().and_then(|steps| steps.parse().ok());
+    let mut fixture = Fixture::of(Share::Descriptors);
+    fixture.connections.budget.set_limit(Share::Descriptors, 30);
+    let mut random = Random::new(3);
+    for step in 0..steps.unwrap_or(STEPS) {
+        let pick = random.below(fixture.all.len().max(1));
+        match random.below(8) {
+            0 | 1 if !fixture.all.is_empty() => {
+                let holder = Rc::clone(&fixture.all[pick].1);
+                if holder.charge.bytes() > 0 {
+                    fixture.count_file(&holder, false);
+                }
+                drop(fixture.all.swap_remove(pick));
+            }
+            2 if !fixture.all.is_empty() => {
+                fixture.all[pick].1.is_in_use.set(random.below(2) == 0);
+            }
+            _ => {
+                let peers = if step / 500 % 2 == 0 { 12 } else { 40 };
+                let holder = fixture.add(peer(random.below(peers) as u64), 0);
+                let peer = holder.peer.get();
+                let of_network =
+                    |of: u64| fixture.sum(|it| it.peer().network() == of && !it.is_evicted.get());
+                let before = [0, 1, 2, 3].map(of_network);
+                if !fixture.grow(&holder, 1) {
+                    assert_refusal(&fixture, peer, 0, 1);
+                    drop(fixture.all.pop());
+                }
+                let evicted: Vec<_> =
+                    fixture.all.iter().filter(|(_, it)| it.is_evicted.get()).collect();
+                assert!(evicted.len() <= 1);
+                for (_, it) in evicted {
+                    fixture.count_file(it, false);
+                    let of = it.peer().network() as usize;
+                    let own = before[peer.network() as usize] + 1;
+                    assert!(it.peer().network() == peer.network() || before[of] > own);
+                }
+            }
+        }
+        fixture.all.retain(|(_, holder)| !holder.is_evicted.get());
+        assert!(fixture.connections.budget.used(Share::Descriptors) <= 30);
+    }
+    for (_, holder) in &fixture.all {
+        if holder.charge.bytes() > 0 {
+            fixture.count_file(holder, false);
+        }
+    }
+    assert!(!fixture.connections.evict_file(peer(99)), "no file is counted");
 }
 
 /// Asserts that a peer was refused with good reason.

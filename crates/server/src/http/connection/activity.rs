@@ -377,10 +377,7 @@ impl Activity {
         match (share, self.phase.get()) {
             (Share::Incoming, Phase::Body | Phase::Application) => self.request_bytes.get(),
             (Share::Outgoing, _) => self.response_bytes.get(),
-            (Share::Descriptors, Phase::Body | Phase::Application) => {
-                self.request_files.get() + self.response_files.get()
-            }
-            (Share::Descriptors, _) => self.response_files.get(),
+            (Share::Descriptors, _) => self.request_files.get() + self.response_files.get(),
             _ => 0,
         }
     }

@@ -218,11 +218,13 @@ impl RequestContext {
     /// Marks the request as having a response, which the server now produces and sends.
     pub(crate) fn begin_response(&mut self) {
         self.enter(State::Response);
+        self.release_request_file();
     }
 
     /// Begins the application's streamed response to this request.
     pub(crate) fn begin_response_stream(&mut self, stream: &Rc<ResponseStream>) {
         self.state = State::Response;
+        self.release_request_file();
         self.connection.begin_response_stream(stream);
     }
 
@@ -320,14 +322,19 @@ impl RequestContext {
         if !connections.admit(self.peer(), Share::Descriptors, has, 1) {
             return Err(Rejection::Overload);
         }
-        held.set(has + 1);
+        self.connection.set_open_files(held, has + 1);
         Ok(connections.charge(Share::Descriptors, 1))
+    }
+
+    /// Ends the count of the temporary file for the body, because the request has a response.
+    fn release_request_file(&self) {
+        self.connection.set_open_files(&self.connection.activity.request_files, 0);
     }
 
     /// Ends the charge for the descriptor of a file that the response was to consist of.
     pub(crate) fn release_response_file(&self, charge: Charge) {
         let held = &self.connection.activity.response_files;
-        held.set(held.get().saturating_sub(1));
+        self.connection.set_open_files(held, held.get().saturating_sub(1));
         drop(charge);
     }
 }

@@ -1,6 +1,8 @@
 //! What a connection counts against the memory budget: itself and its read buffer.
 
-use rookery_exchange::StreamEnd;
+use std::cell::Cell;
+
+use rookery_exchange::{Peer, StreamEnd};
 
 use super::{CloseState, HttpConnection};
 use crate::connections::admission::{UNCHARGED_BYTES, bytes_in_use, idle_bytes};
@@ -75,6 +77,24 @@ impl HttpConnection {
         self.buffer.set(UNCHARGED_BYTES);
         let held = self.transport.borrow().held_input().unwrap_or(0);
         self.charge.set(idle_bytes(self.has_tls()) + held);
+    }
+
+    /// Sets one of the two counts of the files that the connection's request and responses have
+    /// open, and counts the files for the peer of the request.
+    #[inline]
+    pub(crate) fn set_open_files(&self, count: &Cell<usize>, files: usize) {
+        let before = count.replace(files);
+        if files != before {
+            self.count_open_files(self.peer_of_request(), before, files);
+        }
+    }
+
+    /// Counts `after` files for a peer, of which `before` have been counted.
+    #[cold]
+    pub(super) fn count_open_files(&self, peer: Peer, before: usize, after: usize) {
+        let (connections, key) = (&self.shared.connections, self.key.get());
+        (before..after).for_each(|_| connections.add_file(peer, key));
+        (after..before).for_each(|_| connections.remove_file(peer, key));
     }
 
     /// Returns true if the connection's read buffer has at most its initial size, which is charged

@@ -139,6 +139,9 @@ impl TableEntry for HttpConnection {
         let pending_release = held.saturating_sub(away);
         self.shared.connections.add_pending_release(share, pending_release);
         self.pending_release.set(Some((share, pending_release)));
+        if share == Share::Descriptors {
+            self.set_open_files(&self.activity.request_files, 0);
+        }
         if matches!(share, Share::Incoming | Share::Descriptors)
             && self.activity.phase() == Phase::Application
         {
@@ -147,6 +150,7 @@ impl TableEntry for HttpConnection {
             self.wait_end.set(Some(WaitAborted::Evicted));
             self.wake();
         } else {
+            self.set_open_files(&self.activity.response_files, 0);
             self.close_for_overload();
         }
     }
