@@ -9,6 +9,7 @@
 pub(super) mod candidates;
 pub(crate) mod cost;
 pub(super) mod network_counts;
+pub(crate) mod open_files;
 
 use std::cmp::Reverse;
 use std::rc::Rc;
@@ -136,6 +137,19 @@ impl ConnectionTable {
         let Some((held, _, entry)) = evicted else { return false };
         entry.evict_for_memory(share, held);
         true
+    }
+
+    /// Evicts the newest entry with a file of the peer that has the most files, within the network
+    /// that has the most, so that `newcomer` can open a file. Returns false if no other network has
+    /// more files than that of `newcomer` would have, and no other peer of the network more than
+    /// `newcomer` would have.
+    pub(super) fn evict_file(&self, newcomer: Peer) -> bool {
+        let share = Share::Descriptors;
+        let evicted = self.open_files.find_larger(newcomer, |key| {
+            // The application may have the request of an entry, which is then not evicted.
+            self.get(key).map(|it| (it.held(share), it)).filter(|(held, _)| *held > 0)
+        });
+        evicted.inspect(|(held, entry)| entry.evict_for_memory(share, *held)).is_some()
     }
 
     /// Evicts the slowest connection of the networks that have at least as many connections as that

@@ -9,7 +9,6 @@ pub(crate) mod eviction;
 pub(crate) mod memory_budget;
 #[cfg(test)]
 pub(crate) mod model_testing;
-mod open_files;
 pub(crate) mod peers;
 mod pending_release;
 pub(crate) mod rate;

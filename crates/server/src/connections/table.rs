@@ -12,7 +12,7 @@ use super::clock::Clock;
 use super::eviction::candidates::EvictionCandidates;
 use super::eviction::cost::EvictionCost;
 use super::eviction::network_counts::NetworkCounts;
-use super::open_files::OpenFiles;
+use super::eviction::open_files::OpenFiles;
 use super::peers::Peers;
 use super::pending_release::PendingRelease;
 use super::trim::Trim;
@@ -117,7 +117,8 @@ pub(crate) struct ConnectionTable {
     pub(super) pending_release: PendingRelease,
     pub(super) eviction_candidates: EvictionCandidates,
     pub(super) network_counts: NetworkCounts,
-    pub(super) open_files: OpenFiles,
+    /// The files that clients have open.
+    pub(crate) open_files: OpenFiles,
     pub(crate) trim: Trim,
     entries: RefCell<Vec<Option<Rc<dyn TableEntry>>>>,
     free: RefCell<Vec<usize>>,

@@ -149,9 +149,9 @@ impl Fixture {
             let entry = self.all.iter().find(|(_, it)| it.serial == holder.serial);
             let (peer, key) = (holder.peer.get(), entry.unwrap().0.key());
             if is_open {
-                self.connections.add_file(peer, key);
+                self.connections.open_files.add(peer, key);
             } else {
-                self.connections.remove_file(peer, key);
+                self.connections.open_files.remove(peer, key);
             }
         }
     }

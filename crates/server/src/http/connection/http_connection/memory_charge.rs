@@ -92,9 +92,9 @@ impl HttpConnection {
     /// Counts `after` files for a peer, of which `before` have been counted.
     #[cold]
     pub(super) fn count_open_files(&self, peer: Peer, before: usize, after: usize) {
-        let (connections, key) = (&self.shared.connections, self.key.get());
-        (before..after).for_each(|_| connections.add_file(peer, key));
-        (after..before).for_each(|_| connections.remove_file(peer, key));
+        let (open_files, key) = (&self.shared.connections.open_files, self.key.get());
+        (before..after).for_each(|_| open_files.add(peer, key));
+        (after..before).for_each(|_| open_files.remove(peer, key));
     }
 
     /// Returns true if the connection's read buffer has at most its initial size, which is charged
