@@ -79,8 +79,12 @@ impl ConnectionTable {
 
     /// Evicts a connection or a stream of the largest network because the process has no descriptor
     /// for a new connection, whose network is not known: one that holds a file if there is one, and
-    /// otherwise one that makes place as for any [newcomer](Self::free_slot).
+    /// otherwise one that makes place as for any [newcomer](Self::free_slot). Does nothing while an
+    /// evicted one has not closed its file yet.
     pub(crate) fn free_descriptor(&self) {
+        if self.pending_release.bytes(Share::Descriptors) > 0 {
+            return;
+        }
         let newcomer = Peer::new(UNKNOWN, UNKNOWN);
         let _ =
             self.evict_from_largest(newcomer, Share::Descriptors, 0, 1) || self.free_slot(UNKNOWN);

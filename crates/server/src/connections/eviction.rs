@@ -24,6 +24,14 @@ use super::table::{ConnectionTable, TableEntry};
 /// candidate, so one search suffices for up to 64 new connections.
 const CANDIDATES: usize = 64;
 
+/// The maximum number of files of evicted entries that may be open at a time. They use descriptors
+/// of the process's [reserve](crate::net::descriptor).
+const MAX_PENDING_FILES: usize = 512;
+
+/// The part of all files that may be files of evicted entries, as a divisor. It matters for a
+/// process with few descriptors.
+const PENDING_PART: usize = 8;
+
 impl ConnectionTable {
     /// Evicts a connection, so that a new one of `network` can be admitted. Returns false if none
     /// may be evicted.
@@ -143,13 +151,22 @@ impl ConnectionTable {
     /// that has the most, so that `newcomer` can open a file. Returns false if no other network has
     /// more files than that of `newcomer` would have, and no other peer of the network more than
     /// `newcomer` would have.
+    ///
+    /// An evicted entry closes its file when its task runs, and the tasks of many other requests
+    /// may run before. Also returns false if too many such files are still open. Peers of the same
+    /// network may leave only half as many open, so that they cannot keep other networks out.
     pub(super) fn evict_file(&self, newcomer: Peer) -> bool {
         let share = Share::Descriptors;
+        let pending = self.pending_release.bytes(share);
+        let most = (self.budget.limit(share) / PENDING_PART).min(MAX_PENDING_FILES);
         let evicted = self.open_files.find_larger(newcomer, |key| {
             // The application may have the request of an entry, which is then not evicted.
-            self.get(key).map(|it| (it.held(share), it)).filter(|(held, _)| *held > 0)
+            let entry = self.get(key).filter(|entry| entry.held(share) > 0)?;
+            let is_other = entry.peer().network() != newcomer.network();
+            Some((entry.held(share), entry, if is_other { most } else { most / 2 }))
         });
-        evicted.inspect(|(held, entry)| entry.evict_for_memory(share, *held)).is_some()
+        let evicted = evicted.filter(|(.., most)| pending <= *most);
+        evicted.inspect(|(held, entry, _)| entry.evict_for_memory(share, *held)).is_some()
     }
 
     /// Evicts the slowest connection of the networks that have at least as many connections as that

@@ -100,13 +100,17 @@ fn unread_files_of_an_address_leave_descriptors_for_another_address() {
     // The limit without the reserve and the sockets.
     let allowed = site.app.server.budget().limit(Share::Descriptors);
     assert_eq!(allowed, 300 - 75 - 20);
-    let mut greedy: Vec<Peer> = (0..4).map(|_| Peer::new(&site.app)).collect();
+    let mut greedy: Vec<Peer> = (0..5).map(|_| Peer::new(&site.app)).collect();
+    let mut most = 0;
     for peer in &mut greedy {
         for at in 0..90 {
             peer.ask(2 * at + 1, &get("/s/large.bin"));
+            most = most.max(site.open_files());
         }
         sync(peer);
     }
+    // Evicted requests may have some more open for a moment, and one that is refused its own.
+    assert!((allowed..=allowed + allowed / 16 + 2).contains(&most), "{most} of {allowed}");
     wait_until("all are used", || site.held() == allowed && site.open_files() == allowed);
     let mut honest: Vec<Client> = (0..8).map(|_| site.connect_from_elsewhere()).collect();
     for client in &mut honest {
@@ -165,13 +169,10 @@ fn spooled_bodies_of_an_address_make_place_for_one_of_another_address() {
         greedy.send(frame(kind::DATA, 0, 2 * at + 1, &[b'a'; 2000]));
     }
     wait_until("all are used", || site.held() == 10);
-    let upload = |client: &mut Client| {
+    let mut honest: Vec<Client> = (0..3).map(|_| site.connect_from_elsewhere()).collect();
+    for (client, stream) in honest.iter_mut().zip([19, 17, 15]) {
         client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5000\r\n\r\n");
         client.send(vec![b'a'; 4000]);
-    };
-    let mut honest: Vec<Client> = (0..3).map(|_| site.connect_from_elsewhere()).collect();
-    honest.iter_mut().for_each(upload);
-    for stream in [19, 17, 15] {
         assert_eq!(greedy.outcome(stream), Heard::Status(503));
     }
     for client in &mut honest {
