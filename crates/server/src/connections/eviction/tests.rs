@@ -294,6 +294,21 @@ fn a_file_or_else_a_connection_of_the_largest_network_makes_place_for_a_descript
     }
 }
 
+#[test]
+fn few_evicted_entries_may_have_files_open_and_fewer_of_them_for_their_own_network() {
+    let mut fixture = Fixture::of(Share::Descriptors);
+    fixture.connections.budget.set_limit(Share::Descriptors, 80);
+    (0..9).for_each(|_| drop(fixture.add(peer(11), 1)));
+    let connections = Rc::clone(&fixture.connections);
+    connections.add_pending_release(Share::Descriptors, 6);
+    assert!(!connections.evict_file(peer(12)), "of the same network");
+    assert!(connections.evict_file(peer(21)));
+    connections.add_pending_release(Share::Descriptors, 5);
+    assert!(!connections.evict_file(peer(21)));
+    connections.finish_pending_release(Share::Descriptors, 11);
+    assert!(connections.evict_file(peer(12)));
+}
+
 /// Connections arrive while the table is full, change and end in an arbitrary order. The new one of
 /// a network is refused only if no other network has more connections with it, and no network loses
 /// a connection while another one that could has more.
