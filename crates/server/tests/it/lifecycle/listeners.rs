@@ -238,7 +238,8 @@ fn running_out_of_descriptors_does_not_spin() {
     if !in_own_process!() {
         return;
     }
-    let app = App::new(Limits::default(), hello);
+    let hour = Duration::from_secs(3600);
+    let app = App::new(Limits { header_timeout: hour, ..Limits::default() }, hello);
     // All others come from another address, whose connections make place for a newcomer.
     let connect_from_elsewhere = || Client::connect_from([127, 0, 0, 2].into(), app.address);
     let mut seated = connect_from_elsewhere();
