@@ -43,7 +43,7 @@ impl Site {
             let len = LEN as u64;
             exchange.response_mut().set_body(ResponseBody::File { file, len, charge: None });
         };
-        let limits = Limits { body_buffer_size: 1000, max_connections: 20, ..limits };
+        let limits = Limits { body_buffer_size: 1000, max_connections: 40, ..limits };
         let config = Config { limits, ..Config::default() };
         let with_tls = ListenerConfig {
             files: files.clone(),
@@ -99,7 +99,7 @@ fn unread_files_of_an_address_leave_descriptors_for_another_address() {
     let site = Site::new(Limits::default(), ListenerConfig::default());
     // The limit without the reserve and the sockets.
     let allowed = site.app.server.budget().limit(Share::Descriptors);
-    assert_eq!(allowed, 300 - 75 - 20);
+    assert_eq!(allowed, 300 - 75 - 40);
     let mut greedy: Vec<Peer> = (0..5).map(|_| Peer::new(&site.app)).collect();
     let mut most = 0;
     for peer in &mut greedy {
@@ -130,23 +130,29 @@ fn unread_files_of_an_address_leave_descriptors_for_another_address() {
 fn the_newest_file_of_the_largest_address_makes_place_for_one_of_another_address() {
     for path in ["/s/large.bin", "/large"] {
         let site = Site::new(Limits::default(), ListenerConfig::default());
-        site.allow_files(5);
+        site.allow_files(8);
+        // A file without a name is closed by another thread.
+        let await_closing = || wait_until("all others are closed", || site.held() == 8);
         let ask = |client: &mut Client| {
             client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
             client.fill();
+            await_closing();
         };
-        let mut greedy: Vec<Client> = (0..5).map(|_| Client::connect(site.plain)).collect();
-        greedy.iter_mut().for_each(ask);
-        assert_eq!(site.held(), 5, "{path}");
+        let mut greedy: Vec<Client> = (0..8).map(|_| Client::connect(site.plain)).collect();
+        for client in &mut greedy {
+            client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            client.fill();
+        }
+        await_closing();
         // All clients of the address have as many files, so a further one gets none.
         let refused = Client::connect(site.plain).get(path);
         assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")), "{path}");
-        let mut honest: Vec<Client> = (0..2).map(|_| site.connect_from_elsewhere()).collect();
+        await_closing();
+        let mut honest: Vec<Client> = (0..4).map(|_| site.connect_from_elsewhere()).collect();
         honest.iter_mut().for_each(ask);
-        wait_until("two are released", || site.held() == 5);
-        // With a third file, the honest address would not have fewer than the other.
+        // With a fifth file, the honest address would not have fewer than the other.
         assert_eq!(site.connect_from_elsewhere().get(path).status, 503, "{path}");
-        let last = greedy.split_off(3);
+        let last = greedy.split_off(4);
         for client in greedy.iter_mut().chain(&mut honest) {
             let response = client.response().unwrap();
             assert_eq!((response.status, response.body.len()), (200, LEN), "{path}");
