@@ -1,5 +1,6 @@
-//! Decides whether a connection may use more memory if a share of the memory
-//! [budget](rookery_exchange::Budget) is used up. A share is the memory for one purpose.
+//! Decides whether a connection may use more memory, or descriptors of files, if a share of the
+//! memory [budget](rookery_exchange::Budget) is used up. A share is the memory for one purpose, or
+//! all descriptors.
 //!
 //! - If another [network or peer](rookery_exchange::Peer) holds more bytes of the share than that
 //!   of this connection would, the largest part of what it holds is
@@ -48,6 +49,10 @@ pub(crate) const WEBSOCKET_TLS_BYTES: usize = IDLE_BYTES + IDLE_TLS_BYTES;
 /// against the memory budget, because it is included in [`CONNECTION_BYTES`].
 pub(crate) const UNCHARGED_BYTES: usize = 8 << 10;
 
+/// The number of a network that has no connections. The numbers of networks are hashes, so none has
+/// this number.
+const UNKNOWN: u64 = u64::MAX;
+
 /// Returns the number of bytes that a connection in use counts against the memory budget, which
 /// depends on whether it uses TLS.
 pub(crate) fn bytes_in_use(has_tls: bool) -> usize {
@@ -75,6 +80,19 @@ impl ConnectionTable {
                 return false;
             }
         }
+    }
+
+    /// Evicts a connection or a stream of the largest network because the process has no descriptor
+    /// for a new connection, whose network is not known: one that holds a file if there is one, and
+    /// otherwise one that makes place as for any [newcomer](Self::free_slot). Does nothing while an
+    /// evicted one has not closed its file yet.
+    pub(crate) fn free_descriptor(&self) {
+        if self.pending_release.bytes(Share::Descriptors) > 0 {
+            return;
+        }
+        let newcomer = Peer::new(UNKNOWN, UNKNOWN);
+        let _ =
+            self.evict_from_largest(newcomer, Share::Descriptors, 0, 1) || self.free_slot(UNKNOWN);
     }
 
     /// Returns true if an idle connection of `peer` that has begun to send may hold `more` bytes in

@@ -86,7 +86,8 @@ impl IoContext {
 
     fn run_app_command(&self, command: Command) {
         match command {
-            Command::Respond(exchange) => {
+            Command::Respond(mut exchange) => {
+                exchange.response_mut().charge_file(&self.connections.budget);
                 // The WebSocket or stream is registered before its connection is woken, because the
                 // application's next commands may already refer to it.
                 if is_accepted(&exchange) && self.dispatch.is_awaited(&exchange) {

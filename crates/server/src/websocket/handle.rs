@@ -491,6 +491,7 @@ impl TableEntry for WebSocketHandle {
             Share::Connections => self.connection_charge.bytes(),
             Share::Incoming => self.message_charge.bytes(),
             Share::Outgoing => self.queue_charge.bytes(),
+            Share::Descriptors => 0,
         }
     }
 

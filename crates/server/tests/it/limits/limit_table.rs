@@ -303,6 +303,24 @@ const TABLE: &[Row] = &[
     ),
     ("memory of compressors", &[], "limits/memory_budget.rs", "compressors"),
     (
+        "open files",
+        &[],
+        "limits/file_descriptors.rs",
+        "unread_files_of_an_address_leave_descriptors_for_another_address",
+    ),
+    (
+        "open files",
+        &[],
+        "limits/file_descriptors.rs",
+        "spooled_bodies_of_an_address_make_place_for_one_of_another_address",
+    ),
+    (
+        "open files",
+        &[],
+        "limits/file_descriptors.rs",
+        "files_of_a_client_behind_a_proxy_make_place_for_those_of_another_client",
+    ),
+    (
         "exchanges kept for reuse",
         &["pool_bytes"],
         "crates/server/src/application/exchange_pool.rs",
