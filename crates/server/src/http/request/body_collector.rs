@@ -117,7 +117,7 @@ impl Spool {
         let charge = context.shared().connections.charge(Share::Incoming, batch.capacity());
         let (reserve, space) = (
             DiskReserve::of(&context.shared().connections.limits()),
-            SpoolSpace::new(Arc::clone(&context.connection.config.spool)),
+            SpoolSpace::new(Arc::clone(&context.connection.config.spool), context.peer()),
         );
         context.connection.activity.background_bytes.set(charge.bytes());
         let job = blocking::start_for(context.peer(), move || {
