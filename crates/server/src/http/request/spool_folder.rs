@@ -23,7 +23,8 @@ const QUOTA_QUARTERS: u64 = 3;
 
 /// The maximum size of the spooled bodies of a network together, as a multiple of what the quota
 /// has left. A network that takes all it can leaves a fifth of the quota to the others, and of this
-/// fifth, the next one leaves a fifth again.
+/// fifth, the next one leaves a fifth again. In the same way, each body leaves a fifth of what its
+/// network may have to the network's other bodies.
 const SHARE_OF_REST: u64 = 4;
 
 /// The folder for temporary files with large request bodies. Its path is determined when the
@@ -188,7 +189,13 @@ impl SpoolSpace {
         let (all, own) = (spooled.all, spooled.of_network(self.network));
         let quota = free.saturating_add(all) / 4 * QUOTA_QUARTERS;
         let rest = quota.saturating_sub(all + wanted);
-        if own + wanted > rest.saturating_mul(SHARE_OF_REST) {
+        // What the network may have in addition: `own + more` is at most a multiple of
+        // `rest - more`.
+        let more = rest
+            .saturating_mul(SHARE_OF_REST)
+            .checked_sub(own + wanted)
+            .map(|more| more / (SHARE_OF_REST + 1));
+        if more.is_none_or(|more| self.bytes + wanted > more.saturating_mul(SHARE_OF_REST)) {
             return Err(full(format!(
                 "all request bodies take {all} of the {quota} bytes that they may take together, \
                  and those of this client's address take {own}"
@@ -250,10 +257,13 @@ mod tests {
             let all: u64 = bodies.iter().map(|space| space.bytes).sum();
             all * 100 / FREE
         };
-        // However many bodies a network sends, they take four fifths of the quota together.
+        // However many bodies a network sends, they take four fifths of the quota together, and
+        // one of them leaves room for the others.
         let of_one: Vec<_> = (0..100).map(|_| take_all(1)).collect();
+        assert!((47..=48).contains(&parts(&of_one[..1])), "{}", parts(&of_one[..1]));
+        assert!((9..=10).contains(&parts(&of_one[1..2])), "{}", parts(&of_one[1..2]));
         assert!((59..=60).contains(&parts(&of_one)), "{}", parts(&of_one));
-        let of_another = [take_all(2)];
+        let of_another: Vec<_> = (0..100).map(|_| take_all(2)).collect();
         assert!((11..=12).contains(&parts(&of_another)), "{}", parts(&of_another));
         let others: Vec<_> = (3..20).map(take_all).collect();
         let all = parts(&of_one) + parts(&of_another) + parts(&others);
