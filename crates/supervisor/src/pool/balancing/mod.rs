@@ -6,4 +6,5 @@ mod latency_estimate;
 pub(super) mod queue;
 mod reservations;
 pub(super) mod session_affinity;
+mod shares;
 pub(super) mod worker_load;
