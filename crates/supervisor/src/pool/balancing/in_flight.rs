@@ -25,11 +25,9 @@ pub(super) struct InFlight {
 ///
 /// An app with promises may take long to answer all of them, so a peer or network could keep the
 /// others out by taking all places. While all `max_in_flight` places are taken, a request is
-/// therefore begun nevertheless if its network has fewer than the networks have on average, even
-/// with this request, and at most as many as are left of twice the number of places. Several
-/// networks thus get equal parts of twice the number of places. The same applies to the peers, with
-/// one and a half times the number of places, so that the peers of one network leave some to other
-/// networks.
+/// therefore begun nevertheless if its network has less than an equal part of them, and at most as
+/// many as are left of twice the number of places. The same applies to the peers, with one and a
+/// half times the number of places, so that the peers of one network leave some to other networks.
 #[derive(Debug, Default)]
 pub(super) struct InFlightRequests {
     all: Vec<InFlight>,
@@ -101,8 +99,9 @@ impl InFlightRequests {
         let (used, most) = (self.all.len(), max.saturating_mul(2).min(MAX_TICKETS));
         let counts = self.counts.get_or_insert_with(|| Counts::of(&self.all));
         let Counts { networks, peers, .. } = &*counts;
-        networks.has_place_beyond(peer.map(Peer::network), used, most)
-            || peers.has_place_beyond(peer.map(Peer::id), used, usize::midpoint(max, most))
+        let of_peers = usize::midpoint(max, most);
+        networks.has_place_beyond(peer.map(Peer::network), used, (max, most))
+            || peers.has_place_beyond(peer.map(Peer::id), used, (max, of_peers))
     }
 }
 

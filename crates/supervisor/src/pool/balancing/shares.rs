@@ -6,9 +6,9 @@ use rookery_exchange::ById;
 /// a *holder*.
 ///
 /// A holder could keep the others out by taking all places for a long time. While all places are
-/// taken, a holder therefore gets a place beyond them if it has fewer than the holders have on
-/// average, even with this place, and at most as many as are left of a second, larger number of
-/// places.
+/// taken, a holder that has less than an equal part of them therefore gets another one beyond them,
+/// and at most as many as are left of a second, larger number of places. As long as no holder has
+/// more than its part, the places are not exceeded.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
     held: ById<usize>,
@@ -34,10 +34,26 @@ impl Shares {
         self.held.iter().map(|(holder, count)| (*holder, *count))
     }
 
-    /// Returns true if this holder, or one that has no place, may have a place beyond those that
+    /// Returns true if this holder, or one that has no place, may have a place beyond the `max` that
     /// are taken. `used` of at most `most` places are taken.
-    pub(super) fn has_place_beyond(&self, holder: Option<u64>, used: usize, most: usize) -> bool {
-        let held = holder.and_then(|holder| self.held.get(&holder)).copied().unwrap_or(0);
-        used + held < most && (held + 1) * self.held.len() < used
+    pub(super) fn has_place_beyond(
+        &self,
+        holder: Option<u64>,
+        used: usize,
+        (max, most): (usize, usize),
+    ) -> bool {
+        used + self.held_by(holder) < most && self.is_below_part(holder, max)
+    }
+
+    /// Returns true if this holder, or one that has no place, does not exceed an equal part of `max`
+    /// places even with another one. The holders that have a place, and this one, have equal parts.
+    pub(super) fn is_below_part(&self, holder: Option<u64>, max: usize) -> bool {
+        let held = self.held_by(holder);
+        let holders = self.held.len() + usize::from(held == 0);
+        (held + 1).saturating_mul(holders) <= max
+    }
+
+    fn held_by(&self, holder: Option<u64>) -> usize {
+        holder.and_then(|holder| self.held.get(&holder)).copied().unwrap_or(0)
     }
 }
