@@ -38,7 +38,7 @@ ABOVE = 64 << 20
 
 
 class Honest:
-    """A client that requests each of `paths`, on a new connection, and sends messages on a WebSocket."""
+    """A client that requests each of `paths`, on a new connection, and sends messages on a WebSocket. For `/ws` it opens WebSockets."""
 
     def __init__(self, address, paths):
         self.address = address
@@ -61,12 +61,21 @@ class Honest:
         self.latencies.append((time.monotonic() - began, what))
 
     def _requests(self, path):
+        visit = self._open_and_close if path == "/ws" else lambda: get(self.address, path, LONGEST)
         while not self.is_over.wait(INTERVAL):
-            self._timed(path, lambda: get(self.address, path, LONGEST))
+            self._timed(path, visit)
+
+    def _open(self):
+        return WebSocket(self.address, "tls" if self.address.has_tls else "http")
+
+    def _open_and_close(self):
+        client = self._open()
+        client.echo(b"honest", LONGEST)
+        client.socket.close()
 
     def _messages(self):
         try:
-            client = WebSocket(self.address, "tls" if self.address.has_tls else "http")
+            client = self._open()
         except OSError as error:
             self.failures.append(f"WebSocket: {error!r}")
             return
@@ -138,7 +147,7 @@ def play(attack, protocol, workers, seconds):
     with start(attack, protocol, workers) as server:
         address = Address(server.host, server.port, protocol != "http", processes=max(1, workers))
         # R keeps the large response from now on, so that it does not count.
-        for path in ("/small", "/large?20000000", *attack.paths):
+        for path in ("/small", "/large?20000000", *(path for path in attack.paths if path != "/ws")):
             for _ in range(2 * address.processes):
                 until("R answers", lambda: get(address, path) == 200)
         bound = attack.turns * longest_item(address, attack.busy) if attack.turns else None

@@ -34,8 +34,8 @@ impl Shares {
         self.held.iter().map(|(holder, count)| (*holder, *count))
     }
 
-    /// Returns true if this holder, or one that has no place, may have a place beyond the `max` that
-    /// are taken. `used` of at most `most` places are taken.
+    /// Returns true if this holder, or one that has no place, may have a place although all `max`
+    /// places are taken. `used` of at most `most` are taken.
     pub(super) fn has_place_beyond(
         &self,
         holder: Option<u64>,
@@ -45,8 +45,9 @@ impl Shares {
         used + self.held_by(holder) < most && self.is_below_part(holder, max)
     }
 
-    /// Returns true if this holder, or one that has no place, does not exceed an equal part of `max`
-    /// places even with another one. The holders that have a place, and this one, have equal parts.
+    /// Returns true if this holder, or one that has no place, has no more than an equal part of
+    /// `max` places even with another one. The holders that have a place, and this one, have equal
+    /// parts.
     pub(super) fn is_below_part(&self, holder: Option<u64>, max: usize) -> bool {
         let held = self.held_by(holder);
         let holders = self.held.len() + usize::from(held == 0);

@@ -70,8 +70,7 @@ impl Balancer {
                 if session_affinity::begins_session(kind)
                     && self.is_full_of_sessions_for(request.peer())
                 {
-                    self.counters().rejected_sessions.add(1);
-                    self.responder.reject(request, ErrorReply::SessionsFull);
+                    self.reject_session(request);
                 } else {
                     self.queue.borrow_mut().park(request);
                 }
@@ -107,6 +106,12 @@ impl Balancer {
                 continue;
             }
             let begins_session = request.begins_session();
+            // Others have taken the sessions since the request was parked. It would otherwise hide
+            // those of networks that may have another session.
+            if begins_session && self.is_full_of_sessions_for(request.peer()) {
+                self.reject_session(request);
+                continue;
+            }
             if let Some((backend, ticket, moment)) = self.choose(begins_session, true, &request) {
                 assignments.push(Assignment { backend, ticket, request, moment });
                 continue;
