@@ -2,6 +2,7 @@
 client waits for a few items of the attacker, however many it has sent, and is not refused."""
 
 import contextlib
+import functools
 import re
 import selectors
 import socket
@@ -240,7 +241,7 @@ def sessions_of_one_address(address, protocol, until):
     hold(address.processes * SESSIONS + 10, opening, until, sends=False)
 
 
-@attack_from_elsewhere("--sticky", "cookie", limits={"max_sessions": SESSIONS}, paths=("/small", "/ws"), modes=(1, 2), protocols=("http", "tls"))
+@attack_from_elsewhere("--sticky", "cookie", limits={"max_sessions": SESSIONS}, paths=("/page", "/ws"), modes=(1, 2), protocols=("http", "tls"))
 def sessions_of_one_address_with_affinity(address, protocol, until):
     sessions_of_one_address(address, protocol, until)
 
@@ -310,3 +311,42 @@ def handshakes_that_are_given_up(address, protocol, until):
                 key.fileobj.close()
                 together_open -= 1
 
+# An honest client opens one session after the other, and the last may not have ended when it opens the next.
+attack_on_sessions = functools.partial(
+    attack_from_elsewhere, "--sticky", "cookie", limits={"max_sessions": 8}, modes=(1, 2), paths=("/small", "/ws")
+)
+
+
+@attack_on_sessions()
+def pages_that_open_no_session(address, protocol, until):
+    ask_again_and_again(address, protocol, "/small", 20 * [b""], until)
+
+
+@attack_on_sessions()
+def sessions_that_stay_open(address, protocol, until):
+    kept = []
+    while time.monotonic() < until:
+        together(10, lambda: kept.append(WebSocket(address, protocol)))
+        time.sleep(0.1)
+
+
+@attack_from_elsewhere(limits={"max_queued_requests": 1}, busy=0.05, paths=("/small",))
+def a_queue_for_one_request(address, protocol, until):
+    ask_again_and_again(address, protocol, "/sleep?0.05", 20 * [b""], until)
+
+
+@attack_from_elsewhere(limits={"max_queued_requests": 4}, busy=0.05)
+def a_queue_for_few_requests(address, protocol, until):
+    ask_again_and_again(address, protocol, "/sleep?0.05", 20 * [b""], until)
+
+
+@attack_from_elsewhere(protocols=("http", "tls"), paths=("/small", "/header"))
+def names_of_headers(address, protocol, until):
+    # R has places for the names of three of these requests.
+    number = 0
+    while time.monotonic() < until:
+        names = "".join(f"X-{number}-{at}: a\r\n" for at in range(1500))
+        number += 1
+        with contextlib.suppress(OSError), contextlib.closing(connect(address, protocol)) as client:
+            client.sendall(f"GET /small HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{names}\r\n".encode())
+            client.recv(1)

@@ -18,6 +18,13 @@ list(
   call = function(req) switch(req$PATH_INFO,
     "/large" = answer(large(number(req))),
     "/text" = answer(text(number(req))),
+    # Whether a header has the name and value that the query says.
+    "/header" = {
+      name <- substring(req$QUERY_STRING, 2)
+      variable <- paste0("HTTP_", toupper(gsub("-", "_", name)))
+      is_right <- identical(req[[variable]], name) && identical(unname(req$HEADERS[tolower(name)]), name)
+      c(list(status = if (is_right) 200L else 400L), answer("")[-1])
+    },
     "/sleep" = { Sys.sleep(number(req)); answer(paste("slept on", Sys.getpid())) },
     "/promise" = promises::promise(function(resolve, reject) later::later(function() resolve(answer("kept")), number(req))),
     answer(paste0("small ", Sys.getpid()))

@@ -31,6 +31,11 @@ pub(crate) const IDLE_BYTES: usize = 3 << 10;
 /// its input buffer of 4 KiB.
 pub(crate) const IDLE_TLS_BYTES: usize = 6656;
 
+/// The number of bytes that each HTTP/2 stream counts against the memory budget. They cover the
+/// request head, the response bytes that h2 buffers, and h2's tables for the stream, which are
+/// about as large as the head.
+pub(crate) const STREAM_BYTES: usize = 32 << 10;
+
 /// The bytes that a WebSocket without TLS of its own counts against the memory budget: for its
 /// task, its state and its socket or HTTP/2 stream, and for a short queue.
 pub(crate) const WEBSOCKET_BYTES: usize = 8 << 10;

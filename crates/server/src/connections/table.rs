@@ -56,6 +56,11 @@ pub(crate) trait TableEntry: fmt::Debug {
     /// budget, because other connections need them.
     fn evict_for_memory(&self, share: Share, held: usize);
 
+    /// Charges the memory budget for `bytes` bytes of trailers that h2 holds for an HTTP/2 stream,
+    /// whose client is one of many behind a trusted proxy. If the budget is exhausted, ends the
+    /// stream.
+    fn charge_trailers(&self, _bytes: usize) {}
+
     /// Closes the connection at once, because a new connection needs its slot in the connection
     /// table.
     fn evict_for_slot(&self);

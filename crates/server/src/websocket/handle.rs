@@ -73,6 +73,9 @@ pub(crate) struct WebSocketHandle {
     /// True while the WebSocket waits in the [registry](super::registry::WebSocketRegistry) until
     /// the application has capacity for its messages.
     pub(super) waits_for_capacity: Cell<bool>,
+    /// True if the WebSocket was woken because the application has capacity, and must wake the next
+    /// one of its network when it has read.
+    pub(super) wakes_next: Cell<bool>,
     /// True while the client is behind with reading its messages.
     is_behind: Cell<bool>,
     /// The number of bytes that the server has read from the client since the client fell behind.
@@ -173,6 +176,7 @@ impl WebSocketHandle {
             is_write_blocked: Cell::new(false),
             is_read_paused: Cell::new(false),
             waits_for_capacity: Cell::new(false),
+            wakes_next: Cell::new(false),
             is_behind: Cell::new(false),
             read_while_behind: Cell::new(0),
             half_closed_at: Cell::new(None),
@@ -496,6 +500,10 @@ impl TableEntry for WebSocketHandle {
 
     fn evict_for_memory(&self, share: Share, _held: usize) {
         self.evict_for(share);
+    }
+
+    fn charge_trailers(&self, bytes: usize) {
+        self.charge_stream_trailers(bytes);
     }
 
     fn evict_for_slot(&self) {

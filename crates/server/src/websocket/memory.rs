@@ -5,7 +5,7 @@ use rookery_exchange::Share;
 use rookery_websocket::protocol::CloseCode;
 
 use super::handle::{WebSocketHandle, WebSocketState};
-use crate::connections::admission::WEBSOCKET_TLS_BYTES;
+use crate::connections::admission::{WEBSOCKET_BYTES, WEBSOCKET_TLS_BYTES};
 use crate::net::transport::Transport;
 use crate::rejection::Rejection;
 
@@ -78,7 +78,20 @@ impl WebSocketHandle {
     /// exhausted, closes the WebSocket.
     pub(super) fn charge_tls_input(&self) {
         let held = self.transport.borrow().as_ref().and_then(Transport::held_input);
-        let Some(needs) = held.map(|held| WEBSOCKET_TLS_BYTES + held) else { return };
+        if let Some(held) = held {
+            self.charge_connection(WEBSOCKET_TLS_BYTES + held);
+        }
+    }
+
+    /// Charges the memory budget for trailers of the HTTP/2 stream, of which h2 holds `bytes`
+    /// bytes. If the budget is exhausted, closes the WebSocket.
+    pub(super) fn charge_stream_trailers(&self, bytes: usize) {
+        if bytes > 0 {
+            self.charge_connection(WEBSOCKET_BYTES + bytes);
+        }
+    }
+
+    fn charge_connection(&self, needs: usize) {
         let has = self.connection_charge.bytes();
         if needs == has || self.own_pending_release.get() > 0 {
             return;

@@ -112,6 +112,37 @@ fn a_client_that_acknowledges_the_settings_keeps_its_header_table() {
 }
 
 #[test]
+fn entries_of_short_requests_keep_few_buffers_and_of_split_ones_many() {
+    // h2 copies the value of the first field, and not that of `:path`.
+    let entry = |at: u32| [GET, 0x87, 0x44, 2, b'/', at as u8, 0x01, 1, b'a'];
+    assert_charged("a header table of short requests", 4, 8_000, |victim| {
+        let mut client = begin(victim);
+        for at in 0..110 {
+            client.send(frame(HEADERS, END_STREAM | END_HEADERS, 2 * at + 1, &entry(at)));
+        }
+        client
+    });
+    assert_charged("a header table of split requests", 4, 800_000, |victim| {
+        let mut client = begin(victim);
+        for at in 0..110 {
+            client.send(frame(HEADERS, END_STREAM, 2 * at + 1, &entry(at)[..4]));
+            client.send(frame(CONTINUATION, END_HEADERS, 2 * at + 1, &entry(at)[4..]));
+        }
+        client
+    });
+    // The rest of each buffer is one byte too short for the frame that follows a request.
+    let (rest, padding) = ((8 << 10) - 2 * 9 - 9, 8 << 10);
+    assert_charged("a header table of requests before long frames", 4, 800_000, |victim| {
+        let mut client = begin(victim);
+        for at in 0..110 {
+            client.send(frame(HEADERS, END_STREAM | END_HEADERS, 2 * at + 1, &entry(at)));
+            client.send(frame(UNKNOWN, 0, 0, &vec![0; if at % 2 == 0 { rest } else { padding }]));
+        }
+        client
+    });
+}
+
+#[test]
 fn a_client_that_empties_its_header_table_is_charged_no_longer() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let victim = Victim::start();

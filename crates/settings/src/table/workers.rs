@@ -74,9 +74,9 @@ pub(super) static ROWS: [Setting; 22] = [
         min: 1.0,
         help: "Maximum number of WebSockets (Shiny sessions) per worker",
         paragraph: "When every worker has this many WebSockets, new clients get status 503, while \
-                    clients that already have a WebSocket are still served. If one client has most \
-                    of them, those of others may exceed it, up to twice the number. There is no \
-                    limit by default.",
+                    clients that already have a WebSocket are still served. If one address has \
+                    most of them, clients of others may exceed the number, up to twice. There is \
+                    no limit by default.",
         ..WORKERS
     },
     Setting {

@@ -89,6 +89,8 @@ pub(crate) struct Activity {
     /// True if the last write to the client returned `Pending`, because the socket accepted no more
     /// bytes.
     is_write_blocked: Cell<bool>,
+    /// True once the lingering close has begun.
+    is_lingering: Cell<bool>,
     /// The rate at which the client sends or receives data in the current phase.
     rate: RateMeter,
     /// The number of bytes of the current request head that have been received.
@@ -114,6 +116,7 @@ impl Activity {
             taken_at: Cell::new(now),
             is_read_blocked: Cell::new(false),
             is_write_blocked: Cell::new(false),
+            is_lingering: Cell::new(false),
             rate: RateMeter::default(),
             head_bytes: Cell::new(0),
             request_bytes: Cell::new(0),
@@ -146,6 +149,7 @@ impl Activity {
     pub(crate) fn begin_lingering(&self, now: u32) {
         self.enter(Phase::Flush, now);
         self.is_write_blocked.set(true);
+        self.is_lingering.set(true);
     }
 
     /// Records the result of a read from the client. The end of the client's data (FIN) does not
@@ -315,6 +319,8 @@ impl Activity {
             // Also if the phase has just begun: otherwise, many new connections without requests
             // would keep all other clients out until they count as slow.
             Phase::Handshake | Phase::Head => Some(self.phase_age(now)),
+            // The response has been sent.
+            Phase::Flush if self.is_lingering.get() => Some(u32::MAX),
             // A phase that just began is not slow, because the current tick may end immediately.
             Phase::Idle => Some(self.phase_age(now)).filter(|passed| at_once || *passed > 1),
             Phase::Body if self.is_read_blocked.get() => {
@@ -337,6 +343,7 @@ impl Activity {
     pub(crate) fn eviction_cost(&self, is_waiting: bool) -> EvictionCost {
         match self.phase.get() {
             Phase::Idle => EvictionCost::Idle,
+            Phase::Flush if self.is_lingering.get() => EvictionCost::Idle,
             Phase::Handshake | Phase::Head => EvictionCost::Head,
             Phase::Body => EvictionCost::Body,
             Phase::Response | Phase::Flush if self.is_write_blocked.get() => {
@@ -381,6 +388,7 @@ impl Activity {
     pub(crate) fn held(&self, share: Share, own: usize) -> usize {
         match (share, self.phase.get()) {
             (Share::Connections, Phase::Handshake | Phase::Idle | Phase::Head | Phase::Body) => own,
+            (Share::Connections, Phase::Flush) if self.is_lingering.get() => own,
             (Share::Incoming, Phase::Body) => self.request_bytes.get(),
             // A body can arrive while the previous response is unread.
             (Share::Outgoing, Phase::Response | Phase::Flush | Phase::Body)

@@ -111,6 +111,10 @@ pub(crate) async fn close(connection: &HttpConnection) {
     if !connection.has_unread_input.get() || !connection.may_linger.get() {
         return;
     }
+    if !connection.has_tls() {
+        // What is read now needs no buffer of its own.
+        connection.release_use();
+    }
     connection.close_state.set(CloseState::Open);
     // The sweep allows the idle timeout, which may end the loop earlier.
     connection.activity.begin_lingering(connection.shared.connections.clock.now());

@@ -277,7 +277,7 @@ impl Http2State {
     }
 
     /// Returns true if the connection is that of a trusted proxy, whose clients are the peers.
-    pub(super) fn is_proxied(&self) -> bool {
+    pub(crate) fn is_proxied(&self) -> bool {
         self.proxied.is_some()
     }
 
@@ -305,10 +305,11 @@ impl Http2State {
     }
 
     /// Returns true if the client is abusive: it has wasted too many requests, or it floods the
-    /// connection with frames that contain almost no payload.
+    /// connection with frames that contain almost no payload. A trusted proxy may send any frames,
+    /// because one of its clients may have caused them.
     pub(super) fn is_abusive(&self) -> bool {
         is_wasteful(self.wasted.get(), self.opened.get())
-            || self.frames.borrow().is_flood(self.sent.get())
+            || (!self.is_proxied() && self.frames.borrow().is_flood(self.sent.get()))
     }
 
     pub(super) fn bound_name(&self) -> Option<&str> {
@@ -392,11 +393,20 @@ impl Http2State {
 
     /// Ends a poll of the HTTP/2 connection, in which all streams that h2 has accepted were opened.
     /// h2 itself has reset those of other requests, such as malformed ones, and holds no trailers
-    /// of them.
+    /// of them. Charges the trailers of a trusted proxy's streams to the clients of the streams.
     pub(super) fn end_poll(&self) {
         let streams = self.streams.borrow();
-        let is_open = |stream| streams.iter().any(|(_, open)| *open == stream);
-        self.frames.borrow_mut().retain_trailers(is_open);
+        let mut frames = self.frames.borrow_mut();
+        frames.held_trailers.retain(|stream| streams.iter().any(|(_, open)| *open == stream));
+        if !self.is_proxied() {
+            return;
+        }
+        for (stream, bytes) in frames.held_trailers.of_streams() {
+            let key = streams.iter().find(|(_, open)| *open == stream).map(|(key, _)| *key);
+            if let Some(entry) = key.and_then(|key| self.connections.get(key)) {
+                entry.charge_trailers(bytes);
+            }
+        }
     }
 
     /// Returns true if no more bytes may be read from the connection before its streams have been
@@ -441,7 +451,11 @@ impl Http2State {
             most.get().next_power_of_two().max(UNCHARGED_SLOTS) - UNCHARGED_SLOTS
         };
         let blocked = if self.is_blocked.get() { BLOCKED_BYTES } else { 0 };
-        self.frames.borrow().held()
+        let frames = self.frames.borrow();
+        // The trailers of a trusted proxy's streams are charged to the streams.
+        let trailers = if self.is_proxied() { 0 } else { frames.held_trailers.bytes() };
+        frames.held()
+            + trailers
             + blocked
             + slots(&self.most_streams) * STREAM_SLOT_BYTES
             + slots(&self.most_frames) * FRAME_SLOT_BYTES

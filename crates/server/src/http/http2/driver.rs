@@ -97,7 +97,7 @@ pub(crate) async fn serve(connection: &Rc<HttpConnection>) {
     let state = connection.set_http2_state(state);
     let _guard = StateGuard(Rc::clone(&state));
     connection.transport.borrow().set_for_streaming(connections.limits().idle_timeout);
-    let io = H2Io { connection: Rc::clone(connection), state: Rc::clone(&state) };
+    let io = H2Io::new(Rc::clone(connection), Rc::clone(&state));
     let has_websockets = connection.config.tls.is_some();
     let mut handshake = builder(connections, is_proxy, has_websockets).handshake::<_, Bytes>(io);
     let handshake_result = poll_fn(|cx| {

@@ -2,7 +2,7 @@
 //! h2 library.
 //!
 //! [`Frames`] measures two things that h2 does not report: for how long a header block has been
-//! incomplete, and what proportion of the received bytes is payload. It also rewrites two kinds of
+//! incomplete, and what proportion of the received bytes is payload. It also changes three kinds of
 //! frames that h2 does not handle as RFC 9113 requires:
 //!
 //! - CONTINUATION frames (6.10) are merged into frames of [`FRAME`] bytes. A client may split a
@@ -11,11 +11,15 @@
 //! - An ordinary field is inserted in front of trailers. Trailers must not contain pseudo-header
 //!   fields (8.1), but h2 detects them only if an ordinary field precedes them (8.3). The
 //!   application never sees the inserted field, because the server drops all trailers.
+//! - Empty DATA frames that do not end their stream are dropped. They mean nothing (6.1), but h2
+//!   closes a connection on which 101 of them have arrived, however long it has been open. They
+//!   still count as frames without payload.
 
 use std::collections::VecDeque;
 
 use super::frame_header::{
-    self, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADER, HEADERS, PUSH_PROMISE, RST_STREAM,
+    self, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADER, HEADERS, PADDED, PUSH_PROMISE,
+    RST_STREAM,
 };
 use super::header_table::HeaderTable;
 use super::trailers::{self, HeldTrailers, MARKER};
@@ -68,7 +72,8 @@ pub(super) struct Frames {
     heads_in_poll: usize,
     data_in_poll: usize,
     header_table: HeaderTable,
-    held_trailers: HeldTrailers,
+    /// The trailers that h2 holds.
+    pub(super) held_trailers: HeldTrailers,
     /// The ids of the streams that the client has opened and that neither side has ended. A HEADERS
     /// frame for one of them contains trailers.
     open: VecDeque<u32>,
@@ -188,6 +193,11 @@ impl Frames {
         let (kind, flags, stream) = frame_header::parse(header);
         self.left = u32::from_be_bytes([0, header[0], header[1], header[2]]);
         self.header_table.begin_frame(kind, flags, stream, self.left as usize);
+        // Padding counts for the flow-control window, so h2 must see it.
+        let is_nothing = kind == DATA && self.left == 0 && flags & (END_STREAM | PADDED) == 0;
+        if is_nothing && self.is_within_open(stream) {
+            return;
+        }
         self.is_data = kind == DATA;
         self.heads_in_poll += usize::from(kind == HEADERS);
         self.data_in_poll += usize::from(kind == DATA);
@@ -195,7 +205,7 @@ impl Frames {
             self.payload += u64::from(self.left);
         }
         let is_continuation = kind == CONTINUATION && self.head == Some(stream);
-        let is_trailers = kind == HEADERS && self.head.is_none() && self.open.contains(&stream);
+        let is_trailers = kind == HEADERS && self.is_within_open(stream);
         if (is_continuation || is_trailers) && self.left <= FRAME {
             if is_trailers {
                 self.held_trailers.begin(stream, self.left as usize);
@@ -229,6 +239,12 @@ impl Frames {
         self.pass(at, &header, kept);
     }
 
+    /// Returns true if a frame of this stream belongs to an open stream, and interrupts no header
+    /// block.
+    fn is_within_open(&self, stream: u32) -> bool {
+        self.head.is_none() && self.open.contains(&stream)
+    }
+
     /// Records a HEADERS or CONTINUATION frame of a header block. The flag `END_HEADERS` tells
     /// whether the frame ends the block.
     fn begin_head(&mut self, flags: u8, stream: u32) {
@@ -250,12 +266,6 @@ impl Frames {
     pub(super) fn end_stream(&mut self, stream: u32) {
         self.close(stream);
         self.held_trailers.end(stream);
-    }
-
-    /// Forgets the trailers of all streams but those for which `is_open` returns true, because h2
-    /// holds none of the others.
-    pub(super) fn retain_trailers(&mut self, is_open: impl Fn(u32) -> bool) {
-        self.held_trailers.retain(is_open);
     }
 
     /// Removes the id of an HTTP/2 stream that the client or the server has ended.
@@ -305,6 +315,7 @@ impl Frames {
     }
 
     fn emit_block(&mut self, flags: u8, stream: u32) {
+        self.header_table.on_continuation();
         let block = std::mem::take(&mut self.block);
         self.emit(CONTINUATION, flags, stream, &[&block]);
     }
@@ -335,10 +346,10 @@ impl Frames {
     }
 
     /// Returns the number of bytes of memory that the filter uses for rewritten frames, and that h2
-    /// may hold for an unended header block, for trailers and for its header table.
+    /// may hold for an unended header block and for its header table.
     pub(super) fn held(&self) -> usize {
         let unended = if self.head.is_some() { UNENDED_BYTES } else { 0 };
-        self.buffered() + unended + self.header_table.held() + self.held_trailers.bytes()
+        self.buffered() + unended + self.header_table.held()
     }
 
     fn buffered(&self) -> usize {

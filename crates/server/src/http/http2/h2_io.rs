@@ -16,6 +16,15 @@ use crate::http::connection::http_connection::HttpConnection;
 pub(super) struct H2Io {
     pub(super) connection: Rc<HttpConnection>,
     pub(super) state: Rc<Http2State>,
+    /// True if the memory for the client's bytes was refused, so that h2 has not got all of them.
+    /// It must not get later ones either.
+    is_over: bool,
+}
+
+impl H2Io {
+    pub(super) fn new(connection: Rc<HttpConnection>, state: Rc<Http2State>) -> H2Io {
+        H2Io { connection, state, is_over: false }
+    }
 }
 
 impl AsyncRead for H2Io {
@@ -24,7 +33,10 @@ impl AsyncRead for H2Io {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let H2Io { connection, state } = &*self;
+        let H2Io { connection, state, is_over } = self.get_mut();
+        if *is_over {
+            return Poll::Pending;
+        }
         loop {
             if state.take_rewritten(buffer) {
                 return Poll::Ready(Ok(()));
@@ -42,6 +54,7 @@ impl AsyncRead for H2Io {
             let kept = state.follow(read);
             buffer.set_filled(before + kept);
             if !connection.charge_http2_buffers(UNCHARGED_BYTES + state.buffer_bytes()) {
+                *is_over = true;
                 return Poll::Pending;
             }
             if kept > 0 {

@@ -4,13 +4,20 @@
 //! An entry for `:path`, `:authority` or `:scheme` keeps the whole read buffer alive from which h2
 //! has parsed it. The server
 //! therefore announces a table without entries. But the client may fill its table until it has
-//! received this setting, and h2 does not check that the client empties the table afterwards.
+//! received this setting, and h2 does not check that the client empties the table afterwards. Many
+//! browsers send dozens of short requests until then, which h2 reads into few buffers.
 
-use super::frame_header::{ACK, CONTINUATION, HEADERS, PADDED, PRIORITY, PUSH_PROMISE, SETTINGS};
+use super::frame_header::{
+    ACK, CONTINUATION, HEADER, HEADERS, PADDED, PRIORITY, PUSH_PROMISE, SETTINGS,
+};
 
 /// The maximum size in bytes of h2's read buffer, which an entry of the table keeps alive. h2
 /// doubles a buffer that is too small for a frame of 16 KiB.
 const BUFFER_BYTES: usize = 32 << 10;
+
+/// The minimum size in bytes of h2's read buffer, without a frame header, for which there may be no
+/// place.
+const MIN_BUFFER_BYTES: usize = (8 << 10) - HEADER;
 
 /// The maximum number of entries that keep a buffer alive before the table is emptied: 4,096 bytes,
 /// the initial size of a table, divided by the size of an entry for `:path` (RFC 7541, 4.1). h2
@@ -30,6 +37,10 @@ const MAX_PREFIX: usize = 6;
 pub(super) struct HeaderTable {
     /// The number of frames so far of which each may have added an entry.
     frames: usize,
+    /// The number of CONTINUATION frames that h2 has got so far.
+    continuations: usize,
+    /// The number of bytes of all frames so far.
+    bytes: usize,
     /// True once the client has acknowledged that the table must be empty.
     is_acknowledged: bool,
     /// True once the client has emptied the table. It then stays empty.
@@ -54,6 +65,7 @@ impl HeaderTable {
             return;
         }
         self.wanted = 0;
+        self.bytes = self.bytes.saturating_add(HEADER + len);
         match kind {
             // h2 closes the connection after an acknowledgement of settings that it has not sent.
             SETTINGS => self.is_acknowledged |= flags & ACK != 0,
@@ -98,14 +110,22 @@ impl HeaderTable {
             && dependency != Some(self.stream)
     }
 
+    /// Records that h2 gets a CONTINUATION frame, and copies the header block to a buffer of its
+    /// own.
+    pub(super) fn on_continuation(&mut self) {
+        self.continuations += 1;
+    }
+
     /// Returns the number of bytes of read buffers that the entries of the table may keep alive.
     /// One buffer is included in the charge of each connection.
     pub(super) fn held(&self) -> usize {
         if self.is_empty {
-            0
-        } else {
-            self.frames.clamp(1, MAX_ENTRIES) * BUFFER_BYTES - BUFFER_BYTES
+            return 0;
         }
+        // h2 takes another buffer if the rest of the last one is too small for the next frame, so
+        // what it reads into two buffers is at least as long as the smaller one.
+        let buffers = 1 + 2 * (self.bytes / MIN_BUFFER_BYTES) + self.continuations;
+        (self.frames.clamp(1, MAX_ENTRIES).min(buffers) - 1) * BUFFER_BYTES
     }
 }
 
@@ -128,9 +148,13 @@ mod tests {
         assert_eq!(table.held(), 0);
         frame(&mut table, HEADERS, 0, &[EMPTY, 0x82]);
         assert_eq!(table.held(), 0);
+        table.on_continuation();
         frame(&mut table, CONTINUATION, 0, &[0x82]);
         assert_eq!(table.held(), BUFFER_BYTES);
-        (0..200).for_each(|_| frame(&mut table, HEADERS, 0, &[EMPTY, 0x82]));
+        let long = [&[EMPTY][..], &[0; MIN_BUFFER_BYTES]].concat();
+        frame(&mut table, HEADERS, 0, &long);
+        assert_eq!(table.held(), 2 * BUFFER_BYTES);
+        (0..200).for_each(|_| frame(&mut table, HEADERS, 0, &long));
         assert_eq!(table.held(), (MAX_ENTRIES - 1) * BUFFER_BYTES);
         frame(&mut table, SETTINGS, ACK, &[]);
         frame(&mut table, HEADERS, 0, &[0x82]);
@@ -139,6 +163,13 @@ mod tests {
         assert_eq!(table.held(), 0);
         (0..200).for_each(|_| frame(&mut table, HEADERS, 0, &[0x82]));
         assert_eq!(table.held(), 0);
+    }
+
+    #[test]
+    fn short_requests_share_buffers() {
+        let mut table = HeaderTable::default();
+        (0..MAX_ENTRIES).for_each(|_| frame(&mut table, HEADERS, 0, &[0x82; 100]));
+        assert_eq!(table.held(), 2 * BUFFER_BYTES);
     }
 
     #[test]

@@ -23,6 +23,7 @@ use super::request_head;
 use super::stream_body::{SharedResponder, StreamBody};
 use super::stream_guard::{MAX_SEND, StreamGuard};
 use super::websocket_transport::{self, IncomingFrames};
+use crate::connections::admission::STREAM_BYTES;
 use crate::connections::client_task;
 use crate::connections::table::{Slot, TableEntry as _};
 use crate::http::connection::activity::Phase;
@@ -30,11 +31,6 @@ use crate::http::connection::http_connection::{CloseState, HttpConnection};
 use crate::http::request::handler;
 use crate::http::response::response_body::ResponseBody;
 use crate::rejection::Rejection;
-
-/// The number of bytes that each HTTP/2 stream counts against the memory budget. They cover the
-/// request head, the response bytes that h2 buffers, and h2's tables for the stream, which are
-/// about as large as the head.
-pub(crate) const STREAM_BYTES: usize = 32 << 10;
 
 /// Starts the task that serves an HTTP/2 stream. If there are too many requests or too little
 /// memory, refuses the stream with an error code that lets the client retry. A trusted proxy gets

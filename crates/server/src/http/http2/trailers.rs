@@ -64,6 +64,12 @@ impl HeldTrailers {
         self.bytes
     }
 
+    /// Returns the id of each stream that has trailers, and the number of bytes that h2 may hold
+    /// for them.
+    pub(super) fn of_streams(&self) -> impl Iterator<Item = (u32, usize)> + '_ {
+        self.streams.iter().map(|(stream, len)| (*stream, held(*len)))
+    }
+
     /// Records that a HEADERS frame with the trailers of this stream has begun, with `len` bytes.
     pub(super) fn begin(&mut self, stream: u32, len: usize) {
         if !self.streams.iter().any(|(other, _)| *other == stream) {

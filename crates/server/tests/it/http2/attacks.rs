@@ -349,7 +349,7 @@ fn data_that_is_none() {
     let app = app(Limits::default(), hello);
     let goodbye = beside(&app, |mut peer| {
         peer.begin(1, &post("/"));
-        let nothing = frame(kind::DATA, 0, 1, b"").repeat(100);
+        let nothing = frame(kind::DATA, 0, 1, b"").repeat(1000);
         for _ in 0..1000 {
             if !peer.try_send(&nothing) {
                 break;
@@ -358,6 +358,20 @@ fn data_that_is_none() {
         peer.goodbye()
     });
     assert_eq!(goodbye, Some(code::ENHANCE_YOUR_CALM));
+}
+
+#[test]
+fn empty_data_frames_of_a_connection_that_has_long_been_open_are_no_attack() {
+    let app = app(Limits::default(), hello);
+    let mut peer = Peer::new(&app);
+    for at in 0..60 {
+        let stream = 2 * at + 1;
+        peer.begin(stream, &post("/"));
+        peer.send(frame(kind::DATA, 0, stream, b"").repeat(2));
+        peer.send(frame(kind::DATA, 0, stream, b"data"));
+        peer.send(frame(kind::DATA, END_STREAM, stream, b""));
+        assert_eq!(peer.outcome(stream), Heard::Status(200));
+    }
 }
 
 #[test]

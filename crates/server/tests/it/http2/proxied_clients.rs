@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::{Receiver, channel};
 
-use rookery_exchange::{Command, Event, Exchange, Share};
+use rookery_exchange::{Charge, Command, Event, Exchange, Share};
 use rookery_server::{Config, Limits, ListenerConfig, Rejection, TrustedProxies};
 
 use crate::http2::websocket::CONNECT;
@@ -10,7 +10,7 @@ use crate::support::http2::{
     END_HEADERS, END_STREAM, Heard, Peer, block, code, frame, get, kind, post,
 };
 use crate::support::tls::{settings, site};
-use crate::support::{App, TEST_TIMEOUT, echo, hello};
+use crate::support::{App, TEST_TIMEOUT, echo, hello, wait_until};
 
 const GREEDY: (&str, &str) = ("x-forwarded-for", "192.0.2.1");
 const HONEST: (&str, &str) = ("x-forwarded-for", "192.0.2.2");
@@ -185,4 +185,64 @@ fn trailers_of_requests_that_h2_rejects_are_not_counted_forever() {
     ask(&mut proxy, 43);
     let more = used().saturating_sub(before);
     assert!(more < 1 << 20, "{more} more bytes are counted");
+}
+
+/// Takes all memory for connections but `left` bytes, until the returned charge is dropped.
+fn fill(app: &App, left: usize) -> Charge {
+    let (budget, share) = (app.server.budget(), Share::Connections);
+    let charge = Charge::new(budget, share);
+    charge.set(budget.limit(share) - budget.used(share) - left);
+    charge
+}
+
+#[test]
+fn a_head_for_which_there_is_no_memory_ends_no_request_of_other_clients() {
+    let (app, mut proxy, _comes) = behind_proxy(Limits::default());
+    proxy.begin(1, &[&post("/")[..], &[HONEST]].concat());
+    proxy.ask(3, &[&get("/")[..], &[GREEDY]].concat());
+    assert_eq!(proxy.outcome(3), Heard::Status(200));
+    let taken = fill(&app, 10 << 10);
+    // h2 may hold much more for a header block that is not complete.
+    let head = block(&[&get("/")[..], &[GREEDY]].concat());
+    proxy.send(frame(kind::HEADERS, END_STREAM, 5, &head));
+    let budget = app.server.budget();
+    wait_until("the head is charged", || {
+        budget.used(Share::Connections) > budget.limit(Share::Connections)
+    });
+    proxy.send(frame(kind::CONTINUATION, END_HEADERS, 5, b""));
+    assert_eq!(proxy.outcome(5), Heard::Status(503));
+    proxy.send(frame(kind::DATA, END_STREAM, 1, b"end"));
+    assert_eq!(proxy.outcome(1), Heard::Status(200));
+    drop(taken);
+    proxy.ask(7, &[&get("/")[..], &[GREEDY]].concat());
+    assert_eq!(proxy.outcome(7), Heard::Status(200));
+}
+
+#[test]
+fn trailers_for_which_there_is_no_memory_end_only_their_request() {
+    let (app, mut proxy, comes) = behind_proxy(Limits::default());
+    proxy.begin(1, &[&post("/")[..], &[HONEST]].concat());
+    proxy.begin(3, &[&post("/")[..], &[GREEDY]].concat());
+    proxy.begin(5, &[CONNECT, &[GREEDY]].concat());
+    comes.recv_timeout(TEST_TIMEOUT).expect("the handshake");
+    let _taken = fill(&app, 100 << 10);
+    let trailers = block(&[("x-trailer", &"x".repeat(4 << 10))]);
+    for stream in [3, 5] {
+        proxy.send(frame(kind::HEADERS, END_HEADERS | END_STREAM, stream, &trailers));
+        assert_eq!(proxy.outcome(stream), Heard::Status(503));
+    }
+    proxy.send(frame(kind::DATA, END_STREAM, 1, b"end"));
+    assert_eq!(proxy.outcome(1), Heard::Status(200));
+}
+
+#[test]
+fn frames_that_carry_nothing_do_not_end_the_connection_of_the_proxy() {
+    let (app, mut proxy, _comes) = behind_proxy(Limits::default());
+    let updates = frame(kind::WINDOW_UPDATE, 0, 0, &1_u32.to_be_bytes()).repeat(1000);
+    for _ in 0..700 {
+        proxy.send(&updates);
+    }
+    proxy.ask(1, &[&get("/")[..], &[HONEST]].concat());
+    assert_eq!(proxy.outcome(1), Heard::Status(200));
+    assert_eq!(app.server.reports().count(Rejection::Http2), 0);
 }

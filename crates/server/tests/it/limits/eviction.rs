@@ -10,7 +10,7 @@ use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
 use rookery_server::{Config, Limits, ListenerConfig, Rejection, TrustedProxies};
 
 use crate::http2::websocket::{CONNECT, Sockets};
-use crate::support::http2::{END_HEADERS, END_STREAM, Heard, Peer, block, frame, get, kind};
+use crate::support::http2::{END_HEADERS, END_STREAM, Heard, Peer, block, code, frame, get, kind};
 use crate::support::transport::Transport;
 use crate::support::{App, Client, TEST_TIMEOUT, echo, hello, masked_frame, wait_until};
 
@@ -272,6 +272,36 @@ fn idle_websockets_of_a_few_http2_connections_keep_nobody_out() {
 }
 
 #[test]
+fn a_connection_whose_memory_is_refused_is_not_told_that_its_frames_are_wrong() {
+    let limits =
+        Limits { max_client_memory: Some(20 << 20), max_connections: 100, ..Limits::default() };
+    let (mut kept, mut rest) = (Vec::new(), echo(hello));
+    let app = Transport::Http2.app_with(
+        Config { limits, ..Config::default() },
+        ListenerConfig::default(),
+        Box::new(move |link, event| match event {
+            Event::Request(exchange) if exchange.path() == b"/keep" => kept.push(exchange),
+            event => rest(link, event),
+        }),
+    );
+    let mut peer = Peer::new(&app);
+    // Each of the frames may take a buffer, which an entry of the header table may keep. The
+    // requests that are under way keep the connection from being evicted before it has so many.
+    let outcome = (0..115).find_map(|at| {
+        let (stream, is_kept) = (2 * at + 1, at < 5);
+        let head = block(&get(if is_kept { "/keep" } else { "/" }));
+        let (most, last) = head.split_at(head.len() - 1);
+        peer.send(frame(kind::HEADERS, END_STREAM, stream, most));
+        peer.send(frame(kind::CONTINUATION, END_HEADERS, stream, last));
+        if is_kept {
+            return None;
+        }
+        Some(peer.outcome(stream)).filter(|outcome| *outcome != Heard::Status(200))
+    });
+    assert_eq!(outcome, Some(Heard::Goaway(code::NO_ERROR)));
+}
+
+#[test]
 fn a_header_table_behind_a_request_that_is_under_way_keeps_nobody_out() {
     let limits =
         Limits { max_client_memory: Some(20 << 20), max_connections: 100, ..Limits::default() };
@@ -285,18 +315,16 @@ fn a_header_table_behind_a_request_that_is_under_way_keeps_nobody_out() {
         }),
     );
     let mut peer = Peer::new(&app);
-    // The header table may have an entry of each of these frames.
-    let long = "x".repeat(120);
-    let head = block(&[&get("/keep")[..], &[("a", &long)]].concat());
-    let (first, rest) = head.split_at(head.len() - 115);
-    peer.send(frame(kind::HEADERS, END_STREAM, 1, first));
-    for (at, byte) in rest.iter().enumerate() {
-        let flags = if at + 1 < rest.len() { 0 } else { END_HEADERS };
-        peer.send(frame(kind::CONTINUATION, flags, 1, &[*byte]));
-    }
-    for stream in (3..31).step_by(2) {
-        let head = block(&get("/keep"));
+    // Each of these heads may take a buffer, which an entry of the header table may keep.
+    let long = "x".repeat(4 << 10);
+    for at in 0..115 {
+        let (stream, is_kept) = (2 * at + 1, at < 15);
+        let path = if is_kept { "/keep" } else { "/" };
+        let head = block(&[&get(path)[..], &[("a", &long)]].concat());
         peer.send(frame(kind::HEADERS, END_HEADERS | END_STREAM, stream, &head));
+        if !is_kept {
+            assert_eq!(peer.outcome(stream), Heard::Status(200));
+        }
     }
     assert_served(&app);
 }

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use rookery_exchange::{BodySource, Command, Event, MessageKind, Payload, Share};
 use rookery_server::{Config, Limits, ListenerConfig, Rejection};
 
-use crate::support::{App, Client, TEST_TIMEOUT, hello, masked_frame, wait_until};
+use crate::support::tls::{settings, site};
+use crate::support::{App, Client, TEST_TIMEOUT, echo, hello, masked_frame, wait_until};
 
 /// Returns limits with a budget of 20 MiB: 4 MiB for connections, 6 MiB for what clients send, 1
 /// MiB for messages that wait for the application, and 9 MiB for what clients are sent.
@@ -120,6 +121,36 @@ fn a_body_in_chunks_of_a_byte_costs_no_more_than_its_bytes() {
     assert_eq!(len, "100000");
     // A table entry for each byte would take another 16 bytes.
     assert!(capacity.parse::<usize>().unwrap() < 4 * 100_000, "{capacity}");
+}
+
+#[test]
+fn connections_whose_close_lingers_leave_memory_to_others() {
+    let limits = Limits { max_connections: 1000, ..of_memory(10 << 20) };
+    let config = Config { limits, ..Config::default() };
+    for (in_use, has_tls) in [(32 << 10, false), (80 << 10, true)] {
+        let listener =
+            if has_tls { site(settings(&["localhost"])) } else { ListenerConfig::default() };
+        let app = App::with(config.clone(), listener, echo(hello));
+        let connect = || if has_tls { app.secure() } else { app.connect() };
+        let begin = |count| {
+            let clients = (0..count).map(|_| {
+                let mut client = connect();
+                post(&mut client, 100_000, 0);
+                client
+            });
+            clients.collect::<Vec<_>>()
+        };
+        let places = app.server.budget().limit(Share::Connections) / in_use;
+        let slow = begin(places - 1);
+        wait_until("the share is full", || used(&app, Share::Connections) >= (places - 1) * in_use);
+        app.advance(Duration::from_secs(5));
+        // These take the memory of slow ones, whose connections remain open until they have read
+        // the refusal.
+        let others = begin(places / 2);
+        await_overloads(&app, places as u64 / 4);
+        assert_eq!(connect().get("/").status, 200, "TLS: {has_tls}");
+        drop((slow, others));
+    }
 }
 
 #[test]

@@ -171,11 +171,6 @@ impl Balancer {
         self.responder.reject(request, ErrorReply::NoWorker);
     }
 
-    fn reject_session(&self, request: QueuedRequest) {
-        self.counters().rejected_sessions.add(1);
-        self.responder.reject(request, ErrorReply::SessionsFull);
-    }
-
     // ---- assigning ----
 
     /// Chooses workers for the queued requests. Appends an assignment to `assignments` for each

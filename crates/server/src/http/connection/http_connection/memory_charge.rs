@@ -1,15 +1,16 @@
 //! What a connection counts against the memory budget: itself and its read buffer.
 
-use rookery_exchange::StreamEnd;
+use rookery_exchange::{Share, StreamEnd};
 
 use super::{CloseState, HttpConnection};
-use crate::connections::admission::{UNCHARGED_BYTES, bytes_in_use, idle_bytes};
+use crate::connections::admission::{STREAM_BYTES, UNCHARGED_BYTES, bytes_in_use, idle_bytes};
 use crate::http::connection::activity::Phase;
+use crate::http::http2::connection_state::Http2State;
 
 impl HttpConnection {
     /// Charges the memory budget for the buffers of an HTTP/2 connection, which have grown or
     /// shrunk to `bytes` bytes. If the budget is exhausted, closes the connection and returns
-    /// false.
+    /// false, unless the connection is shared by the clients of a trusted proxy.
     pub(crate) fn charge_http2_buffers(&self, bytes: usize) -> bool {
         if self.close_state.get().is_immediate() {
             // The connection is polled once more, and then frees its buffers. A charge that was
@@ -23,20 +24,40 @@ impl HttpConnection {
         self.charge_buffer(bytes)
     }
 
-    /// Charges the memory budget for a read buffer of `bytes` bytes. If the budget is exhausted,
-    /// closes the connection and returns false.
+    /// Charges the memory budget for buffers of `bytes` bytes. If the budget is exhausted, closes
+    /// the connection and returns false. An HTTP/2 connection that is shared by the clients of a
+    /// trusted proxy is charged nevertheless, and stays open: its own buffers are limited, and none
+    /// of its clients must lose their requests for what another one uses.
     pub(crate) fn charge_buffer(&self, bytes: usize) -> bool {
         if bytes <= self.buffer.get() {
             return true;
         }
         let more = bytes - self.buffer.replace(bytes);
         let has = self.charge.bytes();
-        if !self.shared.connections.admit_in_use(self.peer.get(), self.serial, has, more) {
+        let is_proxied = self.own_http2_state().is_some_and(Http2State::is_proxied);
+        if !self.shared.connections.admit_in_use(self.peer.get(), self.serial, has, more)
+            && !is_proxied
+        {
             self.close_for_overload();
             return false;
         }
         self.charge.set(has + more);
         true
+    }
+
+    /// Charges the memory budget for `bytes` bytes of trailers that h2 holds for this HTTP/2
+    /// stream. If the budget is exhausted, closes the stream.
+    pub(super) fn charge_stream_trailers(&self, bytes: usize) {
+        let (has, needs) = (self.charge.bytes(), STREAM_BYTES + bytes);
+        if needs <= has || self.is_releasing() {
+            return;
+        }
+        let peer = self.peer_of_request();
+        if self.shared.connections.admit(peer, Share::Connections, has, needs - has) {
+            self.charge.set(needs);
+        } else {
+            self.close_for_overload();
+        }
     }
 
     /// Returns true if the memory budget is charged for the buffers of a connection in use.

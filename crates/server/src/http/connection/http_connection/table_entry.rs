@@ -145,6 +145,10 @@ impl TableEntry for HttpConnection {
         }
     }
 
+    fn charge_trailers(&self, bytes: usize) {
+        self.charge_stream_trailers(bytes);
+    }
+
     fn evict_for_slot(&self) {
         self.may_linger.set(false);
         if let Some(state) = self.own_http2_state() {
@@ -226,7 +230,7 @@ impl TableEntry for HttpConnection {
 impl HttpConnection {
     /// Returns true if the connection is being closed, or its request has been evicted, so that its
     /// memory is released soon.
-    fn is_releasing(&self) -> bool {
+    pub(super) fn is_releasing(&self) -> bool {
         self.is_ending() || self.pending_release.get().is_some()
     }
 

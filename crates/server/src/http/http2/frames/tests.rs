@@ -134,6 +134,23 @@ fn inserts_an_ordinary_field_before_trailers() {
 }
 
 #[test]
+fn drops_empty_data_frames_within_an_open_stream() {
+    let head = frame(HEADERS, END_HEADERS, b"head");
+    let empty = frame(DATA, 0, b"");
+    let data = frame(DATA, 0, b"data");
+    let padded = frame(DATA, PADDED, b"\x01.");
+    let end = frame(DATA, END_STREAM, b"");
+    let all =
+        [&head, &empty, &empty, &data, &empty, &padded, &end, &empty].map(|it| &it[..]).concat();
+    let expected = [&head, &data, &padded, &end, &empty].map(|it| &it[..]).concat();
+    assert_eq!(filtered(&mut after_preface(), [&all[..]]), expected);
+    assert_eq!(filtered(&mut after_preface(), split(&all, || 1)), expected);
+    // h2 detects that a frame interrupts a header block.
+    let all = [frame(HEADERS, 0, b"head"), empty].concat();
+    assert_eq!(filtered(&mut after_preface(), [&all[..]]), all);
+}
+
+#[test]
 fn passes_on_heads_for_closed_streams_unchanged() {
     let (whole, half) = (END_HEADERS | END_STREAM, END_HEADERS);
     let again = frame(HEADERS, whole, b"again");

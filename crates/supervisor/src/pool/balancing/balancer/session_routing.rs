@@ -78,6 +78,12 @@ impl Balancer {
         }
     }
 
+    /// Rejects a request that would begin a session, because all sessions are taken.
+    pub(super) fn reject_session(&self, request: QueuedRequest) {
+        self.counters().rejected_sessions.add(1);
+        self.responder.reject(request, ErrorReply::SessionsFull);
+    }
+
     /// Adds a request to the queue of the only worker that can process it.
     fn queue_at(&self, backend: &PoolBackend, request: QueuedRequest) {
         let max = self.limits.max_queued_requests;
@@ -106,14 +112,14 @@ impl Balancer {
                 continue;
             }
             let begins_session = request.begins_session();
-            // Others have taken the sessions since the request was parked. It would otherwise hide
-            // those of networks that may have another session.
-            if begins_session && self.is_full_of_sessions_for(request.peer()) {
-                self.reject_session(request);
-                continue;
-            }
             if let Some((backend, ticket, moment)) = self.choose(begins_session, true, &request) {
                 assignments.push(Assignment { backend, ticket, request, moment });
+                continue;
+            }
+            if begins_session && self.is_full_of_sessions_for(request.peer()) {
+                // Others have taken the sessions since the request was parked. It must not keep
+                // those of networks that have fewer sessions waiting.
+                self.reject_session(request);
                 continue;
             }
             self.queue.borrow_mut().put_back_parked(request);
