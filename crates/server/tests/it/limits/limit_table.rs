@@ -155,6 +155,12 @@ const TABLE: &[Row] = &[
         "handshakes_that_wait_for_the_application_count_as_websockets",
     ),
     (
+        "sessions at a worker",
+        &[],
+        "crates/supervisor/tests/it/pool/session_affinity.rs",
+        "the_session_limit_applies_to_new_sessions_only",
+    ),
+    (
         "requests that wait for the app",
         &["max_queued_requests"],
         "limits/each_limit.rs",
