@@ -214,6 +214,8 @@ static bool run_later_guarded(double seconds, SEXP loop) {
     struct guard guard = {.body = run_callback, .data = &callback};
     guard_begin();
     enum failure failure = guard_run(&guard);
+    // The guard forgets at its end that an interrupt was the supervisor's.
+    guard_propagate_interrupt(failure);
     guard_end();
     if (failure == FAILURE_NONE) {
         return callback.has_run;
@@ -225,7 +227,6 @@ static bool run_later_guarded(double seconds, SEXP loop) {
         error_report_emit(&report, caught, caught_text(caught));
     }
     UNPROTECT(1);
-    guard_propagate_interrupt(failure);
     return true;
 }
 

@@ -172,9 +172,9 @@ void guard_begin(void) {
     }
 }
 
-// Interrupts the running handler of the app, for a supervisor. R code outside of handlers is not
-// interrupted, because that would interrupt the event loop. Called in a signal handler on R's
-// thread.
+// Interrupts the running handler of the app, for a supervisor. Outside of handlers, an interrupt
+// would end the event loop; see worker_check_interrupt() for what Shiny computes there. Called in a
+// signal handler on R's thread.
 void guard_interrupt_handler(void) {
     if (guard_is_active()) {
         is_supervisor_interrupt = 1;
@@ -182,12 +182,14 @@ void guard_interrupt_handler(void) {
     }
 }
 
-// Withdraws the supervisor's interrupt if the handler has returned before R has seen the interrupt.
-static void forget_supervisor_interrupt(void) {
-    if (is_supervisor_interrupt != 0) {
-        is_supervisor_interrupt = 0;
-        R_interrupts_pending = 0;
+// Withdraws the supervisor's interrupt if R has not seen it. Returns whether there was one.
+bool guard_withdraw_interrupt(void) {
+    if (is_supervisor_interrupt == 0) {
+        return false;
     }
+    is_supervisor_interrupt = 0;
+    R_interrupts_pending = 0;
+    return true;
 }
 
 // Notes that this process is a worker at a terminal, where Ctrl-C is meant for the running handler
@@ -201,7 +203,8 @@ void guard_end(void) {
         depth_at_fork--;
     }
     if (depth == 1) {
-        forget_supervisor_interrupt();
+        // The handler has returned before R has seen the interrupt.
+        guard_withdraw_interrupt();
     }
     // Restored while `depth` is 1, so that a finalizer that runs another batch does not set the
     // option meanwhile.

@@ -44,6 +44,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_worker_gate, 1),
     ENTRY(ffi_worker_state, 0),
     ENTRY(ffi_worker_serves, 1),
+    ENTRY(ffi_worker_interrupts_again, 0),
     ENTRY(ffi_admin_start, 2),
     ENTRY(ffi_admin_set_state, 2),
     ENTRY(ffi_admin_stop, 0),

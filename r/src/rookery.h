@@ -200,6 +200,7 @@ void rk_fail_for_test(void);      // makes the I/O thread fail
 int rk_park(void);
 void rk_resume(void);
 void rk_between(void);
+void rk_task_ended(void);
 void rk_flush(void);
 
 // exchanges that R holds

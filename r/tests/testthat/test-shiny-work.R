@@ -51,3 +51,63 @@ test_that("the slow log and a profile name the outputs and observers that comput
   expect_gt(status$outputs$r$sum, 2.9)
   expect_lt(status$outputs$r$sum, messages$r$sum)
 })
+
+# An app of which an observer, an output, a promise or a callback of package later computes for a
+# minute, depending on the inputs. The outputs show the inputs.
+endless_app <- c(
+  "library(shiny)",
+  "compute <- function(seconds) {",
+  "  until <- Sys.time() + seconds",
+  "  while (Sys.time() < until) NULL",
+  "}",
+  "shinyApp(fluidPage(textOutput('out'), textOutput('slow')), function(input, output) {",
+  "  observeEvent(input$go, compute(60), priority = 1)",
+  "  observeEvent(input$p, promises::then(promises::promise_resolve(1), function(v) compute(60)))",
+  "  observeEvent(input$l, later::later(function() compute(60)))",
+  "  output$out <- renderText(paste0('clicks: ', input$go))",
+  "  output$slow <- renderText({",
+  "    n <- if (is.null(input$n)) 0 else input$n",
+  "    if (n == 1) compute(60)",
+  "    paste0('n: ', n)",
+  "  })",
+  "})"
+)
+
+test_that("the worker timeout interrupts observers and outputs, and the session goes on", {
+  dir <- normalizePath(withr::local_tempdir())
+  writeLines(endless_app, file.path(dir, "app.R"))
+  it <- local_cli(
+    "serve", dir, "--port", "0", "--log=none", "--worker-timeout", "1s", "--interrupt-requests"
+  )
+  expect_serving(it)
+  session <- local_shiny_session(sub(" .*", "", sub(".*Serving on ", "", it$tell())))
+  got <- function(text) wait_until(function() session$has(text), 30)
+  expect_true(got("clicks: 0") && got("n: 0"))
+  session$update('"go:shiny.action":1')
+  # The rest of the flush goes on after the observer.
+  expect_true(got("clicks: 1"))
+  expect_match(
+    it$tell(),
+    "interrupting it; r=\"[^\"]*compute < observe < <observer:observeEvent.input.go.>, app.R#[47], session [0-9a-f]{8}\""
+  )
+  expect_match(it$tell(), "observer observeEvent.input.go.: interrupted")
+  session$forget()
+  session$update('"n":1')
+  expect_true(wait_until(function() grepl("output.slow: interrupted", it$tell()), 30))
+  session$update('"n":2')
+  expect_true(got("n: 2"))
+  # The output has kept its value, and the page has got no error.
+  expect_false(session$has("n: 1") || session$has("interrupted"))
+  times <- function(text) lengths(regmatches(it$tell(), gregexpr(text, it$tell())))
+  expect_equal(times("interrupting it"), 2)
+  for (input in c("p", "l")) {
+    before <- times("interrupting it")
+    session$update(paste0('"', input, '":1'))
+    expect_true(wait_until(function() times("interrupting it") > before, 30))
+    session$update(paste0('"n":"after ', input, '"'))
+    expect_true(got(paste0("n: after ", input)))
+  }
+  expect_match(it$tell(), "a promise: interrupted")
+  expect_match(it$tell(), "has finished the task that took too long")
+  expect_no_match(it$tell(), "ending it|has stopped its server")
+})
