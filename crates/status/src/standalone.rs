@@ -21,7 +21,7 @@ use crate::process_usage::own_pid;
 use crate::profile::ProfiledProcess;
 use crate::r_process::{READY, RProcess};
 use crate::recent_errors::RecentErrors;
-use crate::report::{Lifecycle, Report, ServerInfo, ServerState, WorkerReport};
+use crate::report::{Lifecycle, MAX_SHOWN_SESSIONS, Report, ServerInfo, ServerState, WorkerReport};
 use crate::utilization::Utilization;
 
 /// The interval between two checks of the server's I/O threads. Each check tests whether the I/O
@@ -260,6 +260,7 @@ impl StatusSource for Standalone {
                 ..ServerState::default()
             },
             queue: QueueReading { length: process.queued, oldest: None },
+            sessions: self.scoreboard.sessions().read(MAX_SHOWN_SESSIONS),
             certificates: self.certificates(),
             acme_failures: self.acme_failures(),
             ..Report::default()

@@ -47,6 +47,10 @@ test_that("the slow log and a profile name the outputs and observers that comput
   status <- jsonlite::fromJSON(asked$tell())
   messages <- status$routes[status$routes$route == "messages of WebSockets", ]
   expect_gt(messages$r$sum, 3)
+  # The session was closed after its last message.
+  expect_equal(status$shiny$idle + status$shiny$computing, 0)
+  expect_gte(status$shiny$flushes, 1)
+  expect_gt(status$shiny$page_bytes, 100)
   expect_equal(status$outputs$output, "out")
   expect_gt(status$outputs$r$sum, 2.9)
   expect_lt(status$outputs$r$sum, messages$r$sum)
@@ -72,6 +76,41 @@ endless_app <- c(
   "  })",
   "})"
 )
+
+test_that("the status has the sessions, and what Shiny computes for each of them", {
+  dir <- normalizePath(withr::local_tempdir())
+  writeLines(endless_app, file.path(dir, "app.R"))
+  it <- local_cli("serve", dir, "--port", "0", "--log=none")
+  expect_serving(it)
+  url <- sub(" .*", "", sub(".*Serving on ", "", it$tell()))
+  shiny <- function() {
+    asked <- local_cli("status", dir, "--json")
+    exit_of(asked)
+    jsonlite::fromJSON(asked$tell())$shiny
+  }
+  computing <- local_shiny_session(url)
+  waiting <- local_shiny_session(url)
+  for (session in list(computing, waiting)) {
+    expect_true(wait_until(function() session$has("n: 0"), 30))
+  }
+  expect_equal(unlist(shiny()[c("idle", "computing", "expected")], use.names = FALSE), c(2, 0, 0))
+  id <- function(session) {
+    text <- rawToChar(session$read())
+    substr(sub(".*\"sessionId\":\"", "", text, useBytes = TRUE), 1, 8)
+  }
+  computing$update('"go:shiny.action":1')
+  seen <- NULL
+  expect_true(wait_until(function() {
+    seen <<- shiny()
+    seen$computing == 1 && isTRUE(grepl("observer", seen$sessions$computes[[1]]))
+  }, 30))
+  # The one that computes comes first, with the functions on its stack.
+  expect_equal(seen$sessions$id, c(id(computing), id(waiting)))
+  expect_match(seen$sessions$computes[[1]], "compute < .*<observer:observeEvent.input.go.>, app.R#")
+  expect_equal(seen$sessions$computes[[2]], NA_character_)
+  expect_gt(seen$sessions$computes_ms[[1]], 200)
+  expect_gt(seen$sessions$page_bytes[[2]], 100)
+})
 
 test_that("the worker timeout interrupts observers and outputs, and the session goes on", {
   dir <- normalizePath(withr::local_tempdir())

@@ -34,6 +34,7 @@ impl Report {
         text.rejections(&self.rejections);
         text.spans(&self.requests.spans);
         text.routes(&self.routes);
+        self.session_metrics(&mut text);
         text.certificates(&self.certificates, self.acme_failures);
         text.into_text()
     }
