@@ -50,6 +50,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_admin_stop, 0),
     ENTRY(ffi_shares_errors, 0),
     ENTRY(ffi_share_error, 1),
+    ENTRY(ffi_span_error, 1),
     ENTRY(ffi_site_new, 1),
     ENTRY(ffi_site_set, 3),
     ENTRY(ffi_site_state, 1),

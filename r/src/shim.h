@@ -489,6 +489,7 @@ SEXP ffi_client_queued_bytes(SEXP handle);
 // event_loop.c -------------------------------------------------------------
 
 void event_loop_init(void);
+void flush_end(void);
 extern int interrupts;
 
 // signals.c ----------------------------------------------------------------
@@ -541,6 +542,7 @@ SEXP ffi_admin_set_state(SEXP state, SEXP address);
 SEXP ffi_admin_stop(void);
 SEXP ffi_shares_errors(void);
 SEXP ffi_share_error(SEXP texts);
+SEXP ffi_span_error(SEXP texts);
 SEXP ffi_signals_watch(SEXP seconds);
 SEXP ffi_signals_unwatch(void);
 SEXP ffi_signals_seen(void);

@@ -403,7 +403,7 @@ SEXP ffi_signals_unwatch(void) {
     if (stage != NOT_WATCHING) {
         stage = NOT_WATCHING;
         unwatch();
-        activity_end_between();
+        flush_end();
     }
     return R_NilValue;
 }

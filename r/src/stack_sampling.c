@@ -327,7 +327,6 @@ bool activity_is_between(void) {
 // Ends the activity that activity_begin_between() has begun, if any. An activity within it, such as
 // a callback that calls service(), goes on and returns to it.
 void activity_end_between(void) {
-    worker_forget_interrupt();
     if (between != 0 && activity == between) {
         activity_end(0);
         between = 0;

@@ -407,7 +407,7 @@ mod tests {
                 duration: Some(Duration::from_millis(1)),
             });
         }
-        let text = one.report().metrics();
+        let text = one.report().metrics(&one.errors().places());
         assert!(text.contains("\nrookery_route_requests_total{route=\"/\u{fffd}\"} 2\n"), "{text}");
         let mut seen = std::collections::HashSet::new();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -439,7 +439,7 @@ mod tests {
         }
         exchange.begin_response(404);
         one.answers(&exchange, 8_000_000);
-        let text = one.report().metrics();
+        let text = one.report().metrics(&one.errors().places());
         for line in [
             "queue_seconds_sum 0.002",
             "queue_seconds_count 1",

@@ -63,6 +63,7 @@ pub mod rings;
 mod routes;
 mod scoreboard;
 mod shared_scoreboard;
+mod shiny_message;
 mod shiny_sessions;
 mod ticket;
 mod variables;
@@ -89,6 +90,7 @@ pub use scoreboard::{
     ProfileRequest, RState, Scoreboard, Snapshot, StackSample, now,
 };
 pub use shared_scoreboard::SharedScoreboard;
+pub use shiny_message::ShinyMessage;
 pub use shiny_sessions::{
     SESSION_ID_LEN, SessionReading, SessionsReading, ShinySession, ShinySessions,
 };

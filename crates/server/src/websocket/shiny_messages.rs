@@ -3,28 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_worker_protocol::{RouteTable, ShinySession, ShinySessions, now};
-
-/// The beginning of the first message of Shiny to a page, which has the session's token.
-const CONFIG: &[u8] = b"{\"config\":{";
-
-/// What precedes the token in the first message.
-const TOKEN: &[u8] = b"\"sessionId\":\"";
-
-/// The messages that Shiny sends when it begins to compute for a session, and when it has computed
-/// everything.
-const BUSY: &[u8] = b"{\"busy\":\"busy\"}";
-const IDLE: &[u8] = b"{\"busy\":\"idle\"}";
-
-/// The beginning of the message that Shiny sends before and after it computes an output, such as
-/// `{"recalculating":{"name":"plot","status":"recalculating"}}`.
-const RECALCULATING: &[u8] = b"{\"recalculating\":{\"name\":\"";
-
-/// The end of the message that Shiny sends before it computes an output.
-const BEGINS: &[u8] = b"\",\"status\":\"recalculating\"}}";
-
-/// The end of the message that Shiny sends after it has computed an output.
-const ENDS: &[u8] = b"\",\"status\":\"recalculated\"}}";
+use rookery_worker_protocol::{RouteTable, ShinyMessage, ShinySession, ShinySessions, now};
 
 /// The records in which the messages of Shiny are counted.
 #[derive(Clone)]
@@ -43,15 +22,15 @@ pub(super) struct ObservedSession(Option<ShinySession>);
 impl ObservedSession {
     /// Records what a text message to the page says.
     pub(super) fn observe(&mut self, text: &[u8], records: &ShinyRecords) {
-        let Some(session) = &self.0 else {
-            if text.starts_with(CONFIG) {
-                self.0 = token(text).map(|token| records.sessions.open(token));
-                self.count(text);
-            }
-            return;
-        };
+        let message = ShinyMessage::of(text);
+        if let (None, Some(ShinyMessage::Opens(token))) = (&self.0, message) {
+            self.0 = Some(records.sessions.open(token));
+        }
+        let Some(session) = &self.0 else { return };
         session.count_sent(text.len());
-        observe_at(session, text, now, &records.routes);
+        if let Some(message) = message {
+            observe_at(session, message, now, &records.routes);
+        }
     }
 
     /// Counts a message to the page that says nothing about the session.
@@ -62,31 +41,23 @@ impl ObservedSession {
     }
 }
 
-/// Returns the token of the session in the first message of Shiny.
-fn token(text: &[u8]) -> Option<&[u8]> {
-    let at = text.windows(TOKEN.len()).position(|window| window == TOKEN)?;
-    text[at + TOKEN.len()..].split(|byte| *byte == b'"').next()
-}
-
 fn observe_at(
     session: &ShinySession,
-    text: &[u8],
+    message: ShinyMessage<'_>,
     now: impl FnOnce() -> u64,
     routes: &Arc<dyn AsRef<RouteTable>>,
 ) {
-    if let Some(rest) = text.strip_prefix(RECALCULATING) {
-        if let Some(name) = rest.strip_suffix(BEGINS) {
-            session.begin_output(name, now());
-        } else if let Some(name) = rest.strip_suffix(ENDS) {
+    match message {
+        ShinyMessage::Opens(_) => {}
+        ShinyMessage::Busy => session.begin_flush(now()),
+        ShinyMessage::Idle => session.end_flush(),
+        ShinyMessage::BeginsOutput(name) => session.begin_output(name, now()),
+        ShinyMessage::EndsOutput(name) => {
             if let Some(began) = session.end_output(name) {
                 let took = Duration::from_nanos(now().saturating_sub(began));
                 (**routes).as_ref().record_output(name, took);
             }
         }
-    } else if text == BUSY {
-        session.begin_flush(now());
-    } else if text == IDLE {
-        session.end_flush();
     }
 }
 
@@ -94,24 +65,18 @@ fn observe_at(
 mod tests {
     use super::*;
 
-    fn message(name: &str, status: &str) -> Vec<u8> {
-        format!(r#"{{"recalculating":{{"name":"{name}","status":"{status}"}}}}"#).into_bytes()
-    }
-
     #[test]
     fn an_output_takes_the_time_between_the_two_messages_about_it() {
         let session = Arc::<ShinySessions>::default().open(b"a");
         let routes: Arc<dyn AsRef<RouteTable>> = Arc::new(RouteTable::new());
-        for (text, at) in [
-            (message("plot", "recalculating"), 1_000_000_000),
-            (message("m-table", "recalculating"), 2_000_000_000),
-            (message("plot", "recalculated"), 4_000_000_000),
-            (message("m-table", "recalculated"), 4_500_000_000),
-            (message("unknown", "recalculated"), 5_000_000_000),
-            (b"{\"recalculating\":{\"name\":\"".to_vec(), 6_000_000_000),
-            (b"{\"progress\":{}}".to_vec(), 6_000_000_000),
+        for (message, at) in [
+            (ShinyMessage::BeginsOutput(b"plot"), 1_000_000_000),
+            (ShinyMessage::BeginsOutput(b"m-table"), 2_000_000_000),
+            (ShinyMessage::EndsOutput(b"plot"), 4_000_000_000),
+            (ShinyMessage::EndsOutput(b"m-table"), 4_500_000_000),
+            (ShinyMessage::EndsOutput(b"unknown"), 5_000_000_000),
         ] {
-            observe_at(&session, &text, || at, &routes);
+            observe_at(&session, message, || at, &routes);
         }
         let table = (*routes).as_ref();
         let read: Vec<_> = table
@@ -129,20 +94,21 @@ mod tests {
             routes: Arc::new(RouteTable::new()),
             sessions: Arc::<ShinySessions>::default(),
         };
+        let (busy, idle) = (br#"{"busy":"busy"}"#, br#"{"busy":"idle"}"#);
         let mut observed = ObservedSession::default();
-        observed.observe(BUSY, &records);
+        observed.observe(busy, &records);
         assert_eq!(records.sessions.read(9).open, 0);
         let config = br#"{"config":{"workerId":"","sessionId":"0123456789abcdef","user":null}}"#;
         observed.observe(config, &records);
-        observed.observe(BUSY, &records);
+        observed.observe(busy, &records);
         let reading = records.sessions.read(9);
         assert_eq!((reading.computing, &*reading.sessions[0].id), (1, "01234567"));
-        assert_eq!(reading.page_bytes, (config.len() + BUSY.len()) as u64);
-        observed.observe(IDLE, &records);
+        assert_eq!(reading.page_bytes, (config.len() + busy.len()) as u64);
+        observed.observe(idle, &records);
         observed.count(b"\0\0");
         let reading = records.sessions.read(9);
         assert_eq!((reading.computing, reading.flushes), (0, 1));
-        assert_eq!(reading.page_bytes, (config.len() + BUSY.len() + IDLE.len() + 2) as u64);
+        assert_eq!(reading.page_bytes, (config.len() + busy.len() + idle.len() + 2) as u64);
         drop(observed);
         assert_eq!(records.sessions.read(9).open, 0);
     }
