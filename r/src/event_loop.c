@@ -35,7 +35,7 @@ static bool run_batch(double start);
 
 // Ends what belongs to the code that the app has run since the last service(). Called when
 // service() is called again, and when the app has ended.
-void flush_end(void) {
+static void flush_end(void) {
     activity_end_between();
     worker_forget_interrupt();
     if (flush_span != 0) {
@@ -421,6 +421,11 @@ static void end_service(void* data, Rboolean is_jump) {
         rk_resume();
     }
     rk_flush();
+}
+
+SEXP ffi_flush_end(void) {
+    flush_end();
+    return R_NilValue;
 }
 
 // NA handles what has arrived without waiting. 0 and Inf serve until interrupt(). Negative values

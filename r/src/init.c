@@ -55,6 +55,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_site_set, 3),
     ENTRY(ffi_site_state, 1),
     ENTRY(ffi_service, 1),
+    ENTRY(ffi_flush_end, 0),
     ENTRY(ffi_later_use, 2),
     ENTRY(ffi_interrupt, 0),
     ENTRY(ffi_spans_in_r, 1),

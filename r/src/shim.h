@@ -489,7 +489,6 @@ SEXP ffi_client_queued_bytes(SEXP handle);
 // event_loop.c -------------------------------------------------------------
 
 void event_loop_init(void);
-void flush_end(void);
 extern int interrupts;
 
 // signals.c ----------------------------------------------------------------
@@ -576,6 +575,7 @@ SEXP ffi_site_new(SEXP state);
 SEXP ffi_site_set(SEXP site, SEXP keys, SEXP paths);
 SEXP ffi_site_state(SEXP site);
 SEXP ffi_service(SEXP timeout_ms);
+SEXP ffi_flush_end(void);
 SEXP ffi_interrupt(void);
 SEXP ffi_take_failure(void);
 SEXP ffi_fail_for_test(void);

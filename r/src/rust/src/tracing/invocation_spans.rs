@@ -6,8 +6,6 @@ use std::sync::Arc;
 use rookery_exchange::{Exchange, TraceContext};
 use rookery_trace::{Kind, Parent, Span, Tracer};
 
-use super::message_spans::OutputSpan;
-
 /// The spans of invocations that are running.
 #[derive(Debug, Default)]
 pub(crate) struct Tracing {
@@ -31,6 +29,14 @@ pub(crate) struct Tracing {
     pub(super) sessions: HashMap<u64, String>,
     /// The spans of the outputs that are being computed.
     pub(super) outputs: Vec<OutputSpan>,
+}
+
+/// The span of an output of Shiny that is being computed.
+#[derive(Debug)]
+pub(crate) struct OutputSpan {
+    pub(super) socket: u64,
+    pub(super) name: Box<[u8]>,
+    pub(super) span: Span,
 }
 
 /// The span of a request that R is processing.

@@ -4,21 +4,13 @@
 use rookery_trace::{Kind, Parent, Span};
 use rookery_worker_protocol::{SESSION_ID_LEN, ShinyMessage};
 
-use super::invocation_spans::Tracing;
+use super::invocation_spans::{OutputSpan, Tracing};
 
 /// The maximum number of outputs that have a span at the same time. Further ones have none.
 const MAX_OUTPUTS: usize = 256;
 
 /// The maximum length in bytes of the name of an output in the name of its span.
 const MAX_NAME: usize = 100;
-
-/// The span of an output that is being computed.
-#[derive(Debug)]
-pub(crate) struct OutputSpan {
-    socket: u64,
-    name: Box<[u8]>,
-    span: Span,
-}
 
 impl Tracing {
     /// Begins the span of a message, if the handshake of its WebSocket is recorded. Returns the
