@@ -44,9 +44,9 @@ APP = """list(
   },
   onWSOpen = function(ws) ws$onMessage(function(binary, message) ws$send(message))
 )"""
-# The app of the work `shiny`: an output that shows an input.
+# The app of the work `shiny`: an output that shows an input. Its page is a text, which shows that R serves.
 SHINY = """library(shiny)
-shinyApp(fluidPage(textOutput('out')), function(input, output) output$out <- renderText(input$n))
+shinyApp(function(req) httpResponse(content = 'hello'), function(input, output) output$out <- renderText(input$n))
 """
 
 
@@ -228,7 +228,7 @@ def count(library: Path, folder: str, is_observed: bool, work, operations: int, 
     pipes = {name: subprocess.DEVNULL for name in ("stdin", "stdout", "stderr")}
     process = subprocess.Popen(line, cwd=folder, env=os.environ | environment, **pipes)
     try:
-        until = time.monotonic() + 2 * PATIENCE
+        until = time.monotonic() + 6 * PATIENCE
         while True:
             try:
                 answer(port)

@@ -2,6 +2,7 @@
 //! draws it again every second. It adds to the text of `rookery status` what only the live page
 //! has, whose events it reads over the server's Unix socket.
 
+use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, IsTerminal as _, Read, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -150,7 +151,8 @@ fn session_lines(shiny: &Value, rate: &Rate) -> Vec<String> {
     let mut about =
         format!("sessions of Shiny: {computing} computing, {idle} idle, {expected} expected");
     if let Some([_, flushes, bytes]) = rate.per_second {
-        about += &format!("; {flushes:.1} flushes and {} per second to pages", size(bytes));
+        let bytes = size(bytes);
+        let _ = write!(about, "; {flushes:.1} flushes and {bytes} per second to pages");
     }
     lines.push(about);
     let row = |session: &str, open: &str, bytes: &str, time: &str, computes: &str| {

@@ -74,6 +74,7 @@ impl Counts {
 
     /// Returns the duration within which 95 % of the requests were complete, interpolated within a
     /// bucket, or `None` if there were none. The page computes it in the same way.
+    #[allow(clippy::cast_precision_loss, reason = "the numbers of requests of a few seconds")]
     fn p95(&self) -> Option<f64> {
         let rank = 0.95 * self.durations as f64;
         let (mut before, mut lower) = (0.0, 0.0);
@@ -130,8 +131,9 @@ impl History {
         routes.truncate(MAX_ROUTES);
         let mut busy: Vec<(u32, f64)> = report.busy_ratios().collect();
         if busy.len() > MAX_PROCESSES {
-            let sum: f64 = busy.iter().map(|(_, ratio)| ratio).sum();
-            busy = vec![(0, sum / busy.len() as f64)];
+            let (sum, count) =
+                busy.iter().fold((0.0, 0.0), |(sum, count), (_, ratio)| (sum + ratio, count + 1.0));
+            busy = vec![(0, sum / count)];
         }
         Sample { at, seconds: at - last, count, routes, busy }
     }
