@@ -183,7 +183,8 @@ def shiny(port: int):
 
     def send(method: str, data: str) -> None:
         payload = f'{{"method":"{method}","data":{{{data}}}}}'.encode()
-        connection.sendall(bytes([0x81, 0x80 | 126]) + len(payload).to_bytes(2, "big") + bytes(4) + payload)
+        length = bytes([0x80 | len(payload)]) if len(payload) < 126 else b"\xfe" + len(payload).to_bytes(2, "big")
+        connection.sendall(b"\x81" + length + bytes(4) + payload)
 
     def ask(method: str = "update", more: str = "") -> None:
         number = next(numbers)
