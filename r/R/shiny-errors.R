@@ -128,17 +128,21 @@ was_reported <- function() {
 
 # ---- interrupts of the supervisor ----
 
-# Returns the condition by which the running observer, output or callback of a promise fails in place
-# of an interrupt of the supervisor, and reports it; NULL if none runs. Shiny documents what these classes do
+# Returns the frame of the running observer, output or callback of a promise; NULL if none runs. If
+# the frame is `candidate`, returns the condition by which it fails in place of an interrupt of the
+# supervisor, and reports it. Shiny documents what the classes of the condition do
 # (`req(FALSE, cancelOutput = TRUE)`): an output keeps its value, an observer stops, and the session
-# stays open. Called by C on top of the observer's calls; `is_repeated` is TRUE for an
-# observer that was reported already.
-interrupted_observer <- function(is_repeated) {
+# stays open. Called by C on top of the observer's calls; `is_repeated` is TRUE for an observer that
+# was reported already.
+interrupted_observer <- function(candidate, is_repeated) {
   calls <- utils::head(sys.calls(), -1L)
   heads <- vapply(calls, head_of, "")
   at <- max(0L, grep("^<observer", heads), which(heads == "observed"))
   if (at <= max(0L, which(heads %in% c("service", "run_now", "execCallbacks")))) {
     return(NULL)
+  }
+  if (!identical(sys.frame(at), candidate)) {
+    return(sys.frame(at))
   }
   condition <- structure(
     class = c(

@@ -40,6 +40,7 @@ static SEXP watched_option;
 static bool is_interrupt;  // R has been interrupted and has called the option
 
 static volatile sig_atomic_t is_supervisor_interrupt;  // the pending interrupt is the supervisor's
+static bool is_deferred;  // the supervisor's interrupt waits for guard_withdraw_interrupt()
 static bool is_at_terminal;  // a worker whose R a person may interrupt at a prompt
 
 // A function and its argument. A call of trampoline() has the address of such an object.
@@ -184,12 +185,22 @@ void guard_interrupt_handler(void) {
 
 // Withdraws the supervisor's interrupt if R has not seen it. Returns whether there was one.
 bool guard_withdraw_interrupt(void) {
+    if (is_deferred) {
+        is_deferred = false;
+        return true;
+    }
     if (is_supervisor_interrupt == 0) {
         return false;
     }
     is_supervisor_interrupt = 0;
     R_interrupts_pending = 0;
     return true;
+}
+
+// Keeps an interrupt that guard_withdraw_interrupt() has returned for another call of it, within
+// the same guard.
+void guard_defer_interrupt(void) {
+    is_deferred = guard_is_active();
 }
 
 // Notes that this process is a worker at a terminal, where Ctrl-C is meant for the running handler

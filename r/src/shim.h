@@ -216,6 +216,7 @@ bool guard_is_too_deep(void);
 void guard_forked(void);
 void guard_interrupt_handler(void);
 bool guard_withdraw_interrupt(void);
+void guard_defer_interrupt(void);
 void guard_set_at_terminal(void);
 enum failure guard_run(struct guard* guard);
 SEXP guard_caught(struct guard* guard);

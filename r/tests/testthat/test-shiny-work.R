@@ -150,3 +150,18 @@ test_that("the worker timeout interrupts observers and outputs, and the session 
   expect_match(it$tell(), "has finished the task that took too long")
   expect_no_match(it$tell(), "ending it|has stopped its server")
 })
+
+test_that("an observer that begins after the interrupt does not fail in place of the one before", {
+  env <- new.env()
+  assign("<observer:output$a>", function(candidate) {
+    list(
+      interrupted_observer(candidate, TRUE), interrupted_observer(environment(), TRUE),
+      environment()
+    )
+  }, env)
+  found <- eval(as.call(list(as.name("<observer:output$a>"), NULL)), env)
+  # It becomes the one that fails if it still runs a moment later.
+  expect_identical(found[[1]], found[[3]])
+  expect_s3_class(found[[2]], c("shiny.output.cancel", "error"))
+  expect_null(interrupted_observer(found[[3]], TRUE))
+})
