@@ -40,7 +40,8 @@ static SEXP watched_option;
 static bool is_interrupt;  // R has been interrupted and has called the option
 
 static volatile sig_atomic_t is_supervisor_interrupt;  // the pending interrupt is the supervisor's
-static bool is_deferred;  // the supervisor's interrupt waits for guard_withdraw_interrupt()
+// the supervisor's interrupt waits for guard_withdraw_interrupt()
+static volatile sig_atomic_t is_deferred;
 static bool is_at_terminal;  // a worker whose R a person may interrupt at a prompt
 
 // A function and its argument. A call of trampoline() has the address of such an object.
@@ -173,9 +174,8 @@ void guard_begin(void) {
     }
 }
 
-// Interrupts the running handler of the app, for a supervisor. Outside of handlers, an interrupt
-// would end the event loop; see worker_check_interrupt() for what Shiny computes there. Called in a
-// signal handler on R's thread.
+// Makes R raise the supervisor's interrupt of the running handler of the app. Outside of handlers,
+// an interrupt would end the event loop; see worker_check_interrupt() for what Shiny computes there.
 void guard_interrupt_handler(void) {
     if (guard_is_active()) {
         is_supervisor_interrupt = 1;
@@ -183,24 +183,28 @@ void guard_interrupt_handler(void) {
     }
 }
 
-// Withdraws the supervisor's interrupt if R has not seen it. Returns whether there was one.
+// Withdraws the supervisor's interrupt if guard_interrupt_handler() was not called for it. Returns
+// whether there was one.
 bool guard_withdraw_interrupt(void) {
-    if (is_deferred) {
-        is_deferred = false;
-        return true;
-    }
-    if (is_supervisor_interrupt == 0) {
-        return false;
-    }
-    is_supervisor_interrupt = 0;
-    R_interrupts_pending = 0;
-    return true;
+    bool is_waiting = is_deferred != 0;
+    is_deferred = 0;
+    return is_waiting;
 }
 
-// Keeps an interrupt that guard_withdraw_interrupt() has returned for another call of it, within
-// the same guard.
+// Forgets the supervisor's interrupt, because the handler has returned.
+static void forget_supervisor_interrupt(void) {
+    is_deferred = 0;
+    if (is_supervisor_interrupt != 0) {
+        is_supervisor_interrupt = 0;
+        R_interrupts_pending = 0;
+    }
+}
+
+// Keeps an interrupt of the running handler for guard_withdraw_interrupt(). R does not see it
+// before, because it also raises interrupts where it does not call the hook of stack_sampling.c, as
+// at the end of a garbage collection. Called in a signal handler on R's thread.
 void guard_defer_interrupt(void) {
-    is_deferred = guard_is_active();
+    is_deferred = guard_is_active() ? 1 : 0;
 }
 
 // Notes that this process is a worker at a terminal, where Ctrl-C is meant for the running handler
@@ -214,8 +218,7 @@ void guard_end(void) {
         depth_at_fork--;
     }
     if (depth == 1) {
-        // The handler has returned before R has seen the interrupt.
-        guard_withdraw_interrupt();
+        forget_supervisor_interrupt();
     }
     // Restored while `depth` is 1, so that a finalizer that runs another batch does not set the
     // option meanwhile.

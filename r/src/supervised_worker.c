@@ -39,7 +39,7 @@ static void on_look(int signal_number) {
     if (activity_is_between()) {
         is_flush_interrupted = 1;
     } else {
-        guard_interrupt_handler();
+        guard_defer_interrupt();
     }
 }
 
