@@ -175,7 +175,8 @@ void guard_begin(void) {
 }
 
 // Makes R raise the supervisor's interrupt of the running handler of the app. Outside of handlers,
-// an interrupt would end the event loop; see worker_check_interrupt() for what Shiny computes there.
+// an interrupt would end the event loop; see worker_check_interrupt() for what Shiny computes
+// there.
 void guard_interrupt_handler(void) {
     if (guard_is_active()) {
         is_supervisor_interrupt = 1;
