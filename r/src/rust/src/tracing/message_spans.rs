@@ -112,6 +112,8 @@ impl Tracing {
         let (ended, others): (Vec<_>, Vec<_>) =
             self.outputs.drain(..).partition(|output| output.socket == socket);
         self.outputs = others;
-        ended.into_iter().for_each(|output| tracer.end(output.span));
+        for output in ended {
+            tracer.end(output.span);
+        }
     }
 }
