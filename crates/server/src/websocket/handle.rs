@@ -16,7 +16,7 @@ use super::compression::{Compression, negotiate};
 use super::context::WebSocketContext;
 use super::endpoint_config::{ServerAdapter, Tick};
 use super::handshake::{Extensions, KEY, switching_protocols};
-use super::shiny_outputs::{ShinyOutputs, is_about_output};
+use super::shiny_messages::ObservedSession;
 use crate::connections::admission::UNCHARGED_BYTES;
 use crate::connections::eviction::cost::EvictionCost;
 use crate::connections::rate::RateMeter;
@@ -98,8 +98,8 @@ pub(crate) struct WebSocketHandle {
     pub(super) queue_charge: Charge,
     /// The charge to the memory budget for an incoming message that is not complete yet.
     pub(super) message_charge: Charge,
-    /// The outputs that are being computed, if the WebSocket is a session of Shiny.
-    outputs: RefCell<ShinyOutputs>,
+    /// The session of Shiny that the WebSocket is, if any.
+    session: RefCell<ObservedSession>,
     /// The record of the WebSocket for the access log, if the log has records of WebSockets.
     pub(super) record: Option<Box<SessionRecord>>,
     /// True if an incomplete incoming message was evicted for lack of memory.
@@ -188,7 +188,7 @@ impl WebSocketHandle {
             queue_charge: Charge::new(&shared.connections.budget, Share::Outgoing),
             message_charge: Charge::new(&shared.connections.budget, Share::Incoming),
             record: SessionRecord::begin(&shared.log, exchange),
-            outputs: RefCell::default(),
+            session: RefCell::default(),
             is_evicted: Cell::new(false),
             ends_after_write: Cell::new(false),
             pending_release: Cell::new(0),
@@ -223,9 +223,11 @@ impl WebSocketHandle {
         if let Some(record) = &self.record {
             record.on_sent(len);
         }
-        if let Some(routes) = &self.shared.routes {
-            if kind == MessageKind::Text && is_about_output(payload.as_bytes()) {
-                self.outputs.borrow_mut().observe(payload.as_bytes(), (**routes).as_ref());
+        if let Some(records) = &self.shared.shiny {
+            let mut session = self.session.borrow_mut();
+            match kind {
+                MessageKind::Text => session.observe(payload.as_bytes(), records),
+                MessageKind::Binary => session.count(payload.as_bytes()),
             }
         }
         if self.compression.is_some() {
@@ -361,6 +363,7 @@ impl WebSocketHandle {
     /// Frees all resources of the WebSocket, even if other tasks still hold the handle.
     pub(super) fn end(&self) {
         self.endpoint.borrow_mut().abort();
+        self.session.take();
         self.backlog.end();
         self.drop_deferred();
         self.transport.take();
